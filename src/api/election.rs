@@ -18,7 +18,7 @@ use crate::driver::store_check::check_store;
 use crate::driver::{CampaignEnd, Context, Driver, Observer, Operator, Patience, spans};
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::protocol::depose::Order;
+use crate::protocol::depose::DeposeOrder;
 
 /// One contest for leadership, under one prefix of one store. Clones share their state.
 ///
@@ -233,7 +233,7 @@ impl Election {
     ///   cannot be read.
     /// - [`NoRuntime`](crate::ErrorKind::NoRuntime): call it in a Tokio runtime with timers.
     pub async fn depose(&self, only: Option<Epoch>) -> Result<Deposed, Error> {
-        self.order(Order { only, force: false }).await
+        self.order(DeposeOrder { only, force: false }).await
     }
 
     /// As [`depose`](Election::depose), but the caller asserts that the holder is dead: its
@@ -246,7 +246,7 @@ impl Election {
     /// # Errors
     /// Those of [`depose`](Election::depose).
     pub async fn depose_dead(&self, only: Option<Epoch>) -> Result<Deposed, Error> {
-        self.order(Order { only, force: true }).await
+        self.order(DeposeOrder { only, force: true }).await
     }
 
     /// Resigns a leadership whose process is dead, with the key that it gave before
@@ -277,7 +277,7 @@ impl Election {
         Operator::new(&self.cx).resign_dead(key, successor.map(str::to_owned)).await
     }
 
-    async fn order(&self, order: Order) -> Result<Deposed, Error> {
+    async fn order(&self, order: DeposeOrder) -> Result<Deposed, Error> {
         require_timers()?;
         Operator::new(&self.cx).depose(order).await
     }

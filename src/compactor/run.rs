@@ -10,7 +10,7 @@ use futures::stream::FuturesUnordered;
 use super::{Compactor, Report};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::compaction::{Body, Compaction, Listed, OutOfOrder};
+use crate::protocol::compaction::{Compaction, Listed, NewestBody, OutOfOrder};
 use crate::protocol::find::After;
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::escape::plain;
@@ -213,7 +213,7 @@ impl<'a> Run<'a> {
             GetOutcome::TooLarge { len, .. } => Err(BadRecord::TooLarge(len)),
             // The request named no ETag, so `NotModified` cannot occur.
             GetOutcome::NotFound | GetOutcome::NotModified => {
-                self.plan.handle_read(newest, Body::Gone);
+                self.plan.handle_read(newest, NewestBody::Gone);
                 return Ok(());
             }
         };
@@ -225,7 +225,11 @@ impl<'a> Run<'a> {
             let at = store.describe();
             Error::new(kind, format!("{key} in {at}: {bad}; what it may protect is not deleted"))
         })?;
-        let body = if record.is_held() { Body::Held } else { Body::Validity(record.validity()) };
+        let body = if record.is_held() {
+            NewestBody::Held
+        } else {
+            NewestBody::Validity(record.validity())
+        };
         self.plan.handle_read(newest, body);
         Ok(())
     }

@@ -16,7 +16,7 @@ use super::run::{Deleted, PAGE_KEYS, Run};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::group::{AssignmentRecord, BadAssignment, MAX_ASSIGNMENT_BYTES, seen, session_of};
-use crate::protocol::compaction::Body;
+use crate::protocol::compaction::NewestBody;
 use crate::protocol::find::After;
 use crate::protocol::group::{Assignment, SessionId};
 use crate::record::listing::age;
@@ -139,9 +139,9 @@ impl Run<'_> {
     /// What an assignment says to the plan, read while the deletions go on.
     ///
     /// A member shows a sign of life at least once in its validity, as a leader does.
-    pub(super) async fn read_assignment(&mut self, epoch: Epoch) -> Result<Body, Error> {
-        let Some(assignment) = self.assignment(epoch).await? else { return Ok(Body::Gone) };
-        Ok(Body::Validity(assignment.members.iter().map(|it| it.validity).max()))
+    pub(super) async fn read_assignment(&mut self, epoch: Epoch) -> Result<NewestBody, Error> {
+        let Some(assignment) = self.assignment(epoch).await? else { return Ok(NewestBody::Gone) };
+        Ok(NewestBody::Validity(assignment.members.iter().map(|it| it.validity).max()))
     }
 
     async fn assignment(&mut self, epoch: Epoch) -> Result<Option<Assignment>, Error> {

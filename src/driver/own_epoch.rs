@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Context;
 use super::recent::Recent;
-use crate::protocol::lease::Lease;
+use crate::protocol::lease::OwnLease;
 use crate::protocol::message::{Answer, Request, Write};
 use crate::record::Record;
 
@@ -16,7 +16,7 @@ use crate::record::Record;
 #[derive(Debug)]
 pub(super) struct OwnEpoch {
     cx: Arc<Context>,
-    pub(super) lease: Lease,
+    pub(super) lease: OwnLease,
     pub(super) data: Value,
     elected_at: Option<DateTime<Utc>>,
     /// The greatest heartbeat sent.
@@ -35,7 +35,7 @@ pub(super) struct OwnEpoch {
 
 impl OwnEpoch {
     pub(super) fn new(cx: &Arc<Context>) -> OwnEpoch {
-        let lease = Lease::new(cx.config.validity);
+        let lease = OwnLease::new(cx.config.validity);
         OwnEpoch {
             cx: Arc::clone(cx),
             lease: if cx.config.never_paused { lease.without_wall_clock() } else { lease },

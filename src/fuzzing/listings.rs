@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta};
 
 use super::reader::Reader;
 use crate::Epoch;
-use crate::protocol::compaction::{Body, Compaction, Listed};
+use crate::protocol::compaction::{Compaction, Listed, NewestBody};
 use crate::protocol::find::{After, Progress, Search};
 use crate::record::keys::Keys;
 use crate::record::listing::{EpochsOfPage, key_of};
@@ -101,7 +101,7 @@ pub(super) fn compact(shelf: &mut Shelf, plan: &mut Compaction) -> Vec<Listed> {
         next = page.rest;
     }
     if let Some(newest) = plan.newest() {
-        plan.handle_read(newest, Body::Validity(None));
+        plan.handle_read(newest, NewestBody::Validity(None));
     }
     deletable.extend(plan.handle_end());
     deletable

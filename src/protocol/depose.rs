@@ -10,7 +10,7 @@ use crate::epoch::Epoch;
 
 /// What the operator wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Order {
+pub struct DeposeOrder {
     /// Only this epoch: nothing happens to another.
     pub only: Option<Epoch>,
     /// The operator asserts that the holder is dead, so no successor waits for its lease.
@@ -31,7 +31,7 @@ pub enum Verdict {
     NeedsForce,
 }
 
-impl Order {
+impl DeposeOrder {
     /// Decides on an epoch as it was read; `seen` is `None` where its body is not a record.
     pub fn decide(self, epoch: Epoch, seen: Option<&Seen>, validity: Option<Duration>) -> Verdict {
         if self.only.is_some_and(|only| only != epoch) {
@@ -75,8 +75,8 @@ mod tests {
     use crate::protocol::message::Nonce;
 
     const VALIDITY: Option<Duration> = Some(Duration::from_secs(30));
-    const PLAIN: Order = Order { only: None, force: false };
-    const FORCE: Order = Order { only: None, force: true };
+    const PLAIN: DeposeOrder = DeposeOrder { only: None, force: false };
+    const FORCE: DeposeOrder = DeposeOrder { only: None, force: true };
 
     fn epoch(number: u64) -> Epoch {
         Epoch::new(number).unwrap()
@@ -87,7 +87,7 @@ mod tests {
         Seen { nonce, heartbeat: 4, ended, reclaimable: false }
     }
 
-    fn decide(order: Order, seen: Seen, validity: Option<Duration>) -> Verdict {
+    fn decide(order: DeposeOrder, seen: Seen, validity: Option<Duration>) -> Verdict {
         order.decide(epoch(3), Some(&seen), validity)
     }
 
@@ -106,7 +106,7 @@ mod tests {
     fn only_the_epoch_that_was_named() {
         for (only, other) in [(3, false), (2, true), (4, true)] {
             for force in [false, true] {
-                let order = Order { only: Some(epoch(only)), force };
+                let order = DeposeOrder { only: Some(epoch(only)), force };
                 let verdict = decide(order, seen(7, None), VALIDITY);
                 assert_eq!(verdict == Verdict::NotCurrent, other, "{order:?}: {verdict:?}");
             }

@@ -11,7 +11,7 @@ use crate::protocol::layout::Layout;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Machine {
     EpochFiles(Candidate),
-    SingleObject(single::Candidate),
+    SingleObject(single::SingleCandidate),
 }
 
 impl Machine {
@@ -19,7 +19,9 @@ impl Machine {
     pub fn new(layout: Layout, rules: Rules, greatest: Option<Epoch>) -> Machine {
         match layout {
             Layout::EpochFiles => Machine::EpochFiles(Candidate::new(rules, greatest)),
-            Layout::SingleObject => Machine::SingleObject(single::Candidate::new(rules, greatest)),
+            Layout::SingleObject => {
+                Machine::SingleObject(single::SingleCandidate::new(rules, greatest))
+            }
         }
     }
 

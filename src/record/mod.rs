@@ -33,7 +33,7 @@ const MAX_SEALED_NAME: usize = 1_024;
 pub(crate) const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
 /// The body of an object, as read or to be written. Its JSON begins with what its layout alone has:
-/// `Head`, or that of the single object, `single::Head`.
+/// `Head`, or that of the single object, `single::SingleHead`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/protocol.md describes the fields")]
 pub struct Record {
@@ -149,7 +149,7 @@ impl Record {
     pub(crate) fn encode(&self, layout: Layout, epoch: Epoch, expires_at: Duration) -> Vec<u8> {
         match layout {
             Layout::EpochFiles => self.to_bytes(),
-            Layout::SingleObject => self.headed(single::Head::of(epoch, self, expires_at)),
+            Layout::SingleObject => self.headed(single::SingleHead::of(epoch, self, expires_at)),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::protocol::message::EpochEnd;
 
 /// What the body of the single object has in front.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Head {
+pub(super) struct SingleHead {
     /// Seconds since the Unix epoch; 0 once released. It decides only where a peer has nothing
     /// else.
     expires_at: f64,
@@ -23,10 +23,10 @@ pub(super) struct Head {
     epoch: Option<u64>,
 }
 
-impl Head {
-    pub(super) fn of(token: Epoch, record: &Record, expires_at: Duration) -> Head {
+impl SingleHead {
+    pub(super) fn of(token: Epoch, record: &Record, expires_at: Duration) -> SingleHead {
         let expires_at = if record.expired { 0.0 } else { expires_at.as_secs_f64() };
-        Head { expires_at, token: token.get(), epoch: Some(token.get()) }
+        SingleHead { expires_at, token: token.get(), epoch: Some(token.get()) }
     }
 }
 
@@ -34,7 +34,7 @@ impl Head {
 /// with one past the last epoch, is never treated as free.
 pub(super) fn parse(body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
     let text = checked_text(body)?;
-    let head: Head =
+    let head: SingleHead =
         serde_json::from_str(text).map_err(|error| BadRecord::Malformed(wrong(text, &error)))?;
     let record: Record = fields(text)?;
     let Some(token) = Epoch::token(head.token) else {

@@ -108,8 +108,8 @@ impl Leadership {
         let events = self.lead.events.subscribe();
         // Subscribed first, so that no loss falls between the two.
         let next = match self.lead.loss() {
-            Some(loss) => Next::Loss(loss),
-            None => Next::Of(events),
+            Some(loss) => EventsState::Loss(loss),
+            None => EventsState::Of(events),
         };
         // Fused: a `select!` may poll it again after its end.
         Box::pin(stream::unfold(next, next_event).fuse())
@@ -222,22 +222,22 @@ impl Drop for Leadership {
 }
 
 /// Where a stream of events stands.
-enum Next {
+enum EventsState {
     Of(broadcast::Receiver<LeadershipEvent>),
     Loss(Loss),
     End,
 }
 
-async fn next_event(next: Next) -> Option<(LeadershipEvent, Next)> {
+async fn next_event(next: EventsState) -> Option<(LeadershipEvent, EventsState)> {
     let mut events = match next {
-        Next::Of(events) => events,
-        Next::Loss(loss) => return Some((LeadershipEvent::Lost(loss), Next::End)),
-        Next::End => return None,
+        EventsState::Of(events) => events,
+        EventsState::Loss(loss) => return Some((LeadershipEvent::Lost(loss), EventsState::End)),
+        EventsState::End => return None,
     };
     loop {
         match events.recv().await {
-            Ok(event @ LeadershipEvent::Lost(_)) => return Some((event, Next::End)),
-            Ok(event) => return Some((event, Next::Of(events))),
+            Ok(event @ LeadershipEvent::Lost(_)) => return Some((event, EventsState::End)),
+            Ok(event) => return Some((event, EventsState::Of(events))),
             Err(broadcast::error::RecvError::Lagged(_)) => {}
             Err(broadcast::error::RecvError::Closed) => return None,
         }

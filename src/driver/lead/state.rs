@@ -56,7 +56,7 @@ pub(crate) struct Lead {
     pub(crate) process: Process,
     pub(crate) status: watch::Sender<Status>,
     pub(crate) events: Listeners<LeadershipEvent>,
-    lease: Mutex<Held>,
+    lease: Mutex<LeaseFacts>,
     /// Cancels the work that is done under this leadership. Work that begins after a risk is over
     /// has another.
     work: Mutex<CancellationToken>,
@@ -65,7 +65,7 @@ pub(crate) struct Lead {
 
 /// The lease, and what would explain its end.
 #[derive(Debug)]
-struct Held {
+struct LeaseFacts {
     end: Moment,
     pulse: Pulse,
     last_error: Option<Error>,
@@ -84,7 +84,7 @@ impl Lead {
     ) -> Lead {
         let (status, _) = watch::channel(Status::Safe);
         let pulse = Pulse::new(process.now());
-        let lease = Mutex::new(Held { end, pulse, last_error: None, failed: None });
+        let lease = Mutex::new(LeaseFacts { end, pulse, last_error: None, failed: None });
         let events = Listeners::default();
         let work = Mutex::default();
         Lead { epoch, candidate, validity, process, status, events, lease, work, leading }
@@ -95,7 +95,7 @@ impl Lead {
         LOOK.min(self.validity / 10)
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, LeaseFacts> {
         unpoisoned(self.lease.lock())
     }
 
@@ -282,7 +282,7 @@ impl Lead {
     /// Extends the lease until `end`. A loss stays a loss: while resigning no event is sent.
     pub(crate) fn extended(&self, end: Moment) {
         let pulse = Pulse::new(self.process.now());
-        *self.held() = Held { end, pulse, last_error: None, failed: None };
+        *self.held() = LeaseFacts { end, pulse, last_error: None, failed: None };
         self.status.send_if_modified(|status| {
             let was_at_risk = matches!(status, Status::AtRisk);
             if was_at_risk {

@@ -1,4 +1,4 @@
-//! What an operator does to an election by hand: the requests around [`Order::decide`].
+//! What an operator does to an election by hand: the requests around [`DeposeOrder::decide`].
 //!
 //! A write whose fate is unknown is read back, and said to have happened only where the very body
 //! that was sent is found. As each write has the ETag of the last reading as its condition, one
@@ -19,7 +19,7 @@ use crate::driver::operator::outcomes::Deposed;
 use crate::env::timer::sleep;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::depose::{Order, Verdict};
+use crate::protocol::depose::{DeposeOrder, Verdict};
 use crate::protocol::layout::Layout;
 use crate::protocol::message::Input;
 use crate::protocol::message::{EpochEnd, Request, Step, Wait};
@@ -69,7 +69,7 @@ impl Operator {
     }
 
     /// Carries out the order on the newest epoch, or on the one in the single object.
-    pub(crate) async fn depose(&mut self, order: Order) -> Result<Deposed, Error> {
+    pub(crate) async fn depose(&mut self, order: DeposeOrder) -> Result<Deposed, Error> {
         match self.cx.config.layout {
             Layout::SingleObject => self.depose_at(None, order).await,
             Layout::EpochFiles => {
@@ -96,7 +96,7 @@ impl Operator {
     /// The newest; or the one that the order names, below an epoch that a restoring holds: a record
     /// there that does not say for how long its holder may believe keeps the restoring from its
     /// end.
-    async fn meant(&mut self, newest: Epoch, order: Order) -> Result<Epoch, Error> {
+    async fn meant(&mut self, newest: Epoch, order: DeposeOrder) -> Result<Epoch, Error> {
         let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };
         let now = self.read(Some(newest)).await?;
         let held = now.is_some_and(|now| now.record.as_ref().is_ok_and(Record::is_held));
@@ -107,7 +107,7 @@ impl Operator {
     pub(super) async fn depose_at(
         &mut self,
         epoch: Option<Epoch>,
-        mut order: Order,
+        mut order: DeposeOrder,
     ) -> Result<Deposed, Error> {
         let mut sent: Vec<(Bytes, Record)> = Vec::new();
         // An attempt that may yet take effect, as long as this ETag is there.
@@ -164,7 +164,12 @@ impl Operator {
         }
     }
 
-    fn decide(&self, order: Order, epoch: Option<Epoch>, now: &Standing) -> Result<Verdict, Error> {
+    fn decide(
+        &self,
+        order: DeposeOrder,
+        epoch: Option<Epoch>,
+        now: &Standing,
+    ) -> Result<Verdict, Error> {
         self.refuse_later_format(now)?;
         let record = match &now.record {
             Ok(record) => Some(record),

@@ -30,14 +30,14 @@ impl Operator {
 }
 
 /// What a held epoch says.
-pub(super) struct Held {
+pub(super) struct RestoreHold {
     /// The newest epoch below it when it was created.
     pub(super) above: Option<Epoch>,
     /// `None` in one that an earlier version has made.
     pub(super) wait: Option<Duration>,
 }
 
-impl Held {
+impl RestoreHold {
     /// The longest that anybody below may believe, as far as it says so.
     pub(super) fn longest(&self) -> Duration {
         let unknown = if self.above.is_some() { MAX_WAIT } else { Duration::ZERO };
@@ -46,9 +46,9 @@ impl Held {
 }
 
 /// `None` if it is not a held one.
-pub(super) fn held(now: &Standing) -> Option<Held> {
+pub(super) fn held(now: &Standing) -> Option<RestoreHold> {
     let record = now.record.as_ref().ok()?;
     let above = record.data[ABOVE].as_u64().and_then(Epoch::new);
     let wait = record.data[WAIT].as_u64().map(|ms| Duration::from_millis(ms.min(MAX_VALIDITY_MS)));
-    record.is_held().then_some(Held { above, wait })
+    record.is_held().then_some(RestoreHold { above, wait })
 }

@@ -88,7 +88,7 @@ impl Operator {
         mut absent: bool,
         hold: Option<Bytes>,
     ) -> Result<Done, Error> {
-        let mut sent = Sent::default();
+        let mut sent = RestoreWrites::default();
         let mut superseded = false;
         for _ in 0..=ATTEMPTS {
             let now = match absent {
@@ -137,7 +137,7 @@ impl Operator {
     }
 
     async fn restore_token(&mut self, epoch: Epoch, wait: Duration) -> Result<Restored, Error> {
-        let mut sent = Sent::default();
+        let mut sent = RestoreWrites::default();
         for _ in 0..=ATTEMPTS {
             let now = self.read(None).await.map_err(|error| sent.instead(error))?;
             let mut waits = wait;
@@ -240,13 +240,13 @@ impl Done {
 
 /// The seals that were sent, and why the fate of the last write is unknown.
 #[derive(Default)]
-struct Sent {
+struct RestoreWrites {
     seals: Vec<(Bytes, Duration)>,
     open: Option<Error>,
     turned_away: Option<Error>,
 }
 
-impl Sent {
+impl RestoreWrites {
     /// Whether the write took effect; if nobody knows, it is remembered.
     fn note(&mut self, wrote: Wrote, seal: Option<(Bytes, Duration)>) -> bool {
         match wrote {

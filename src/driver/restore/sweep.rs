@@ -7,12 +7,12 @@ use futures::future::{BoxFuture, FutureExt as _};
 
 use super::super::operator::Operator;
 use super::Done;
-use super::held::{Held, held};
+use super::held::{RestoreHold, held};
 use crate::driver::leader::Leader;
 use crate::driver::operator::outcomes::{Deposed, Restored};
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::protocol::depose::Order;
+use crate::protocol::depose::DeposeOrder;
 use crate::protocol::find::After;
 use crate::record::Record;
 use crate::record::listing::{EpochsOfPage, key_of};
@@ -24,14 +24,14 @@ pub(super) enum Below {
     Wait(Duration),
     NeedsForce(Leader),
     /// Another run holds it.
-    Held(Held),
+    Held(RestoreHold),
 }
 
 /// How long successors must wait; or who needs force, as its record does not say for how long.
-pub(super) type Asked = Result<Duration, Leader>;
+pub(super) type HeldFor = Result<Duration, Leader>;
 
 /// The epochs around a held one.
-pub(super) struct Listed {
+pub(super) struct EpochsBelow {
     /// Ascending.
     pub(super) below: Vec<Epoch>,
     pub(super) greater: bool,
@@ -40,9 +40,13 @@ pub(super) struct Listed {
 impl Operator {
     /// Lists the epochs below `epoch`, from the one on above which it was held: nobody before can
     /// hold one.
-    pub(super) async fn list_below(&mut self, held: &Held, epoch: Epoch) -> Result<Listed, Error> {
+    pub(super) async fn list_below(
+        &mut self,
+        held: &RestoreHold,
+        epoch: Epoch,
+    ) -> Result<EpochsBelow, Error> {
         let keys = self.cx.keys.clone();
-        let mut listed = Listed { below: Vec::new(), greater: false };
+        let mut listed = EpochsBelow { below: Vec::new(), greater: false };
         let mut next = Some(After::Number(held.above.map_or(0, |above| above.get() - 1)));
         while let Some(after) = next {
             let store = Arc::clone(&self.cx.store);
@@ -65,7 +69,7 @@ impl Operator {
     }
 
     /// How long a successor must wait for the holders of these epochs, without changing them.
-    pub(super) async fn look_all(&mut self, epochs: &[Epoch]) -> Result<Asked, Error> {
+    pub(super) async fn look_all(&mut self, epochs: &[Epoch]) -> Result<HeldFor, Error> {
         let mut wait = Duration::ZERO;
         for epoch in epochs {
             match self.look_below(Some(*epoch)).await? {
@@ -80,7 +84,7 @@ impl Operator {
     }
 
     /// Deposes the holders of these epochs.
-    pub(super) async fn depose_all(&mut self, epochs: &[Epoch]) -> Result<Asked, Error> {
+    pub(super) async fn depose_all(&mut self, epochs: &[Epoch]) -> Result<HeldFor, Error> {
         let mut wait = Duration::ZERO;
         for epoch in epochs {
             match self.depose_below(*epoch).await? {
@@ -93,7 +97,7 @@ impl Operator {
     }
 
     async fn depose_below(&mut self, below: Epoch) -> Result<Below, Error> {
-        let order = Order { only: Some(below), force: false };
+        let order = DeposeOrder { only: Some(below), force: false };
         Ok(match self.depose_at(Some(below), order).await? {
             Deposed::Sealed { leader, .. } => Below::Wait(leader.validity.unwrap_or_default()),
             Deposed::NeedsForce(leader) => Below::NeedsForce(leader),

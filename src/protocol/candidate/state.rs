@@ -2,11 +2,11 @@
 
 use crate::epoch::Epoch;
 use crate::protocol::find::{Search, SuccessorSearch};
-use crate::protocol::leader::{Held, Leading};
+use crate::protocol::leader::{HeldEpoch, LeadingState};
 use crate::protocol::message::{Failure, Nonce, Sighting};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum State {
+pub(super) enum CandidateState {
     /// LIST. `suspect` is an epoch whose GET was denied, or the known newest that did not show.
     Find {
         search: Search,
@@ -54,20 +54,20 @@ pub(super) enum State {
         tried: Vec<Nonce>,
     },
     Confirm {
-        held: Held,
+        held: HeldEpoch,
         beyond: SuccessorSearch,
     },
     /// Lost before it was granted: seal the own object, best effort.
     SealOwn {
-        held: Held,
+        held: HeldEpoch,
     },
-    Lead(Leading),
+    Lead(LeadingState),
     /// An observer without a leader.
     NoLeader,
     /// Try again what failed.
-    Pause(Box<State>),
+    Pause(Box<CandidateState>),
     /// A request was denied. A driver that waits resumes here after a pause.
-    Denied(Box<State>),
+    Denied(Box<CandidateState>),
     Failed(Failure),
     Over,
 }
@@ -79,14 +79,14 @@ pub(super) enum Suspect {
     Gone,
 }
 
-impl State {
+impl CandidateState {
     /// The same after a short pause, so that no store can make the machine spin.
-    pub(super) fn paused(self) -> State {
-        State::Pause(Box::new(self))
+    pub(super) fn paused(self) -> CandidateState {
+        CandidateState::Pause(Box::new(self))
     }
 
     /// The same once access is no longer denied.
-    pub(super) fn denied(self) -> State {
-        State::Denied(Box::new(self))
+    pub(super) fn denied(self) -> CandidateState {
+        CandidateState::Denied(Box::new(self))
     }
 }

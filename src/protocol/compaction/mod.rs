@@ -25,12 +25,12 @@ pub struct Compaction {
     newest: VecDeque<Listed>,
     stopped: bool,
     /// The last that was read.
-    read: Option<(Epoch, Body)>,
+    read: Option<(Epoch, NewestBody)>,
 }
 
 /// What the body of an epoch object says to a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Body {
+pub enum NewestBody {
     /// An unfinished restore holds it.
     Held,
     /// How long its leader leads without a renewal, if that is recorded.
@@ -86,14 +86,14 @@ impl Compaction {
     ///
     /// A leader shows a sign of life at least once in its validity. So no `min_age` but 0, which
     /// switches the rule off, stays at or below the longest validity that was read.
-    pub fn handle_read(&mut self, epoch: Epoch, body: Body) {
+    pub fn handle_read(&mut self, epoch: Epoch, body: NewestBody) {
         self.read = Some((epoch, body));
         match body {
-            Body::Held => self.stopped = true,
-            Body::Validity(Some(validity)) if !self.min_age.is_zero() => {
+            NewestBody::Held => self.stopped = true,
+            NewestBody::Validity(Some(validity)) if !self.min_age.is_zero() => {
                 self.min_age = self.min_age.max(validity.saturating_add(RESOLUTION));
             }
-            Body::Validity(_) | Body::Gone => {}
+            NewestBody::Validity(_) | NewestBody::Gone => {}
         }
     }
 
@@ -109,7 +109,7 @@ impl Compaction {
             return None;
         }
         let (newest, read) = (self.newest(), self.read);
-        let known = matches!(read, Some((epoch, Body::Validity(_))) if Some(epoch) == newest);
+        let known = matches!(read, Some((epoch, NewestBody::Validity(_))) if Some(epoch) == newest);
         let oldest = self.newest.pop_front();
         oldest.filter(|oldest| known && self.may_go(*oldest))
     }
@@ -128,7 +128,7 @@ impl Compaction {
 
     /// Whether a restoring holds the newest epoch.
     pub fn is_held(&self) -> bool {
-        matches!(self.read, Some((_, Body::Held)))
+        matches!(self.read, Some((_, NewestBody::Held)))
     }
 
     /// How old an epoch must be, as far as it is known.
@@ -182,7 +182,7 @@ mod tests {
     }
 
     /// Of a leader that does not say how long it believes.
-    const UNTOLD: Body = Body::Validity(None);
+    const UNTOLD: NewestBody = NewestBody::Validity(None);
 
     /// What is wrong with deleting `deleted` out of this listing: the checker of every test here.
     fn violation(
@@ -296,7 +296,7 @@ mod tests {
             plan.handle_read(epoch(number), UNTOLD);
             assert_eq!(plan.newest_unread(), None);
         }
-        plan.handle_read(epoch(2), Body::Held);
+        plan.handle_read(epoch(2), NewestBody::Held);
         plan.handle_listed(listed(3, None)).unwrap();
         assert_eq!(plan.newest_unread(), None);
     }
@@ -320,10 +320,10 @@ mod tests {
         for (read, goes) in [
             (None, false),
             (Some((2, UNTOLD)), false),
-            (Some((3, Body::Held)), false),
-            (Some((3, Body::Gone)), false),
+            (Some((3, NewestBody::Held)), false),
+            (Some((3, NewestBody::Gone)), false),
             (Some((3, UNTOLD)), true),
-            (Some((3, Body::Validity(Some(HOUR)))), true),
+            (Some((3, NewestBody::Validity(Some(HOUR)))), true),
         ] {
             for keep in [1, 2] {
                 let mut plan = plan(keep, Duration::ZERO);
@@ -336,7 +336,7 @@ mod tests {
                 if let Some((number, body)) = read {
                     plan.handle_read(epoch(number), body);
                 }
-                assert_eq!(plan.may_go(gone[0]), !matches!(read, Some((_, Body::Held))));
+                assert_eq!(plan.may_go(gone[0]), !matches!(read, Some((_, NewestBody::Held))));
                 let last = plan.handle_end().map(|listed| listed.epoch);
                 assert_eq!(last, (goes && keep == 1).then_some(epoch(2)), "{read:?}, keep {keep}");
             }
@@ -353,13 +353,13 @@ mod tests {
             (Some(12 * HOUR), 12 * HOUR + RESOLUTION),
             (Some(HOUR), 12 * HOUR + RESOLUTION),
         ] {
-            plan.handle_read(epoch(1), Body::Validity(validity));
+            plan.handle_read(epoch(1), NewestBody::Validity(validity));
             assert_eq!(plan.min_age(), min_age, "{validity:?}");
         }
         assert!(!plan.may_go(listed(1, Some(12 * HOUR))));
         assert!(plan.may_go(listed(1, Some(12 * HOUR + RESOLUTION))));
         let mut plan = Compaction::new(NonZeroUsize::MIN, Duration::ZERO);
-        plan.handle_read(epoch(1), Body::Validity(Some(12 * HOUR)));
+        plan.handle_read(epoch(1), NewestBody::Validity(Some(12 * HOUR)));
         assert!(plan.may_go(listed(1, None)));
     }
 }

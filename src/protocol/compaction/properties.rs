@@ -131,9 +131,9 @@ impl World {
         let Some(newest) = plan.newest() else { return };
         if self.epochs.last().is_some_and(|epoch| epoch.get() <= *after) && *after != ENDED {
             let body = match (self.epochs.contains(&newest), self.held == Some(newest)) {
-                (false, _) => Body::Gone,
-                (_, true) => Body::Held,
-                (_, false) => Body::Validity(None),
+                (false, _) => NewestBody::Gone,
+                (_, true) => NewestBody::Held,
+                (_, false) => NewestBody::Validity(None),
             };
             plan.handle_read(newest, body);
             let last = plan.handle_end();

@@ -12,7 +12,7 @@ use crate::store::etag::ETag;
 
 /// The epoch that this leader wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Held {
+pub(super) struct HeldEpoch {
     pub(super) epoch: Epoch,
     pub(super) nonce: Nonce,
     /// The last ETag known, and the heartbeat in the body that has it.
@@ -22,7 +22,7 @@ pub(super) struct Held {
     pub(super) sent: u64,
 }
 
-impl Held {
+impl HeldEpoch {
     fn renew(&self) -> Request {
         Request::Renew {
             epoch: self.epoch,
@@ -64,29 +64,29 @@ enum Doing {
 
 /// A leader.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Leading {
-    held: Held,
+pub(super) struct LeadingState {
+    held: HeldEpoch,
     doing: Doing,
     resigning: bool,
 }
 
 /// What becomes of a leader.
-pub(super) enum Next {
-    Leads(Leading, Option<Event>),
+pub(super) enum LeaderNext {
+    Leads(LeadingState, Option<Event>),
     /// A grant that is not used must not be kept.
-    Abandoned(Held),
+    Abandoned(HeldEpoch),
     Lost(Lost),
 }
 
-impl Leading {
+impl LeadingState {
     pub(super) fn nonce(&self) -> Nonce {
         self.held.nonce
     }
 
     /// A leader from its grant on.
-    pub(super) fn granted(held: Held) -> (Leading, Event) {
+    pub(super) fn granted(held: HeldEpoch) -> (LeadingState, Event) {
         let granted = Event::Granted { epoch: held.epoch, heartbeat: held.heartbeat };
-        (Leading { held, doing: Doing::Idle, resigning: false }, granted)
+        (LeadingState { held, doing: Doing::Idle, resigning: false }, granted)
     }
 
     pub(super) fn step(&self, layout: Layout) -> Step {
@@ -109,12 +109,12 @@ impl Leading {
         })
     }
 
-    pub(super) fn handle(mut self, layout: Layout, rules: Rules, input: Input) -> Next {
+    pub(super) fn handle(mut self, layout: Layout, rules: Rules, input: Input) -> LeaderNext {
         let epoch_files = layout == Layout::EpochFiles;
         match (&self.doing, input) {
-            (_, Input::LeaseEnded) => Next::Lost(Lost::LeaseEnded),
+            (_, Input::LeaseEnded) => LeaderNext::Lost(Lost::LeaseEnded),
             // Also while a renewal is under way.
-            (_, Input::Abandon) => Next::Abandoned(self.held),
+            (_, Input::Abandon) => LeaderNext::Abandoned(self.held),
             (Doing::Idle, Input::LookDue) if epoch_files && self.held.epoch.next().is_some() => {
                 self.now(Doing::Look)
             }
@@ -126,13 +126,13 @@ impl Leading {
             (_, Input::Answer(answer)) => {
                 self.answered(epoch_files && rules.verify_renewals, answer)
             }
-            _ => Next::Leads(self, None),
+            _ => LeaderNext::Leads(self, None),
         }
     }
 
-    fn answered(mut self, verify: bool, answer: Answer) -> Next {
+    fn answered(mut self, verify: bool, answer: Answer) -> LeaderNext {
         match (&mut self.doing, answer) {
-            (Doing::Resign, Answer::Done { .. }) => Next::Lost(Lost::Resigned),
+            (Doing::Resign, Answer::Done { .. }) => LeaderNext::Lost(Lost::Resigned),
             (Doing::Renew, Answer::Done { etag }) => {
                 self.held.etag = etag;
                 self.held.heartbeat = self.held.sent;
@@ -140,45 +140,47 @@ impl Leading {
             }
             (Doing::Renew | Doing::Resign, Answer::Refused) => self.now(Doing::ReadBack),
             (Doing::Renew | Doing::Resign | Doing::ReadBack, Answer::Missing) => {
-                Next::Lost(Lost::Vanished)
+                LeaderNext::Lost(Lost::Vanished)
             }
             (Doing::ReadBack, Answer::Found { sighting, .. }) => self.read_back(verify, sighting),
-            (Doing::ReadBack, Answer::Unreadable) => Next::Lost(Lost::Tampered),
+            (Doing::ReadBack, Answer::Unreadable) => LeaderNext::Lost(Lost::Tampered),
             (Doing::Verify { beyond }, Answer::Listed(page)) => match beyond.handle(page) {
-                SuccessorStatus::NotYet => Next::Leads(self, None),
-                SuccessorStatus::Yes { greatest, .. } => Next::Lost(Lost::Superseded(greatest)),
+                SuccessorStatus::NotYet => LeaderNext::Leads(self, None),
+                SuccessorStatus::Yes { greatest, .. } => {
+                    LeaderNext::Lost(Lost::Superseded(greatest))
+                }
                 SuccessorStatus::No => self.extended(false),
             },
             (Doing::Look, answer) => match (answer, self.held.epoch.next()) {
                 (Answer::Found { .. } | Answer::Unreadable, Some(next)) => {
-                    Next::Lost(Lost::Superseded(next))
+                    LeaderNext::Lost(Lost::Superseded(next))
                 }
                 // Nothing there, or nobody knows: the next look will tell.
                 _ => self.now(Doing::Idle),
             },
-            (Doing::Idle, _) => Next::Leads(self, None),
+            (Doing::Idle, _) => LeaderNext::Leads(self, None),
             _ => self.now(Doing::Retry),
         }
     }
 
     /// Adopts what this leader itself wrote in an attempt whose answer it missed; the rest is a
     /// loss.
-    fn read_back(mut self, verify: bool, now: Sighting) -> Next {
+    fn read_back(mut self, verify: bool, now: Sighting) -> LeaderNext {
         let held = &mut self.held;
         if now.epoch > held.epoch {
-            return Next::Lost(Lost::Superseded(now.epoch));
+            return LeaderNext::Lost(Lost::Superseded(now.epoch));
         }
         if now.epoch < held.epoch || now.seen.nonce != Some(held.nonce) {
-            return Next::Lost(Lost::Tampered);
+            return LeaderNext::Lost(Lost::Tampered);
         }
         let heartbeat = now.seen.heartbeat;
         match now.seen.ended {
-            Some(EpochEnd::Resigned) if self.resigning => return Next::Lost(Lost::Resigned),
-            Some(ended) => return Next::Lost(Lost::Sealed(ended)),
+            Some(EpochEnd::Resigned) if self.resigning => return LeaderNext::Lost(Lost::Resigned),
+            Some(ended) => return LeaderNext::Lost(Lost::Sealed(ended)),
             // The refusal had no reason that shows, so the same again may do.
             None if now.etag == held.etag => return self.now(Doing::Retry),
             None if heartbeat <= held.heartbeat || heartbeat > held.sent => {
-                return Next::Lost(Lost::Tampered);
+                return LeaderNext::Lost(Lost::Tampered);
             }
             None => {}
         }
@@ -187,24 +189,24 @@ impl Leading {
         if self.resigning { self.write() } else { self.extended(verify) }
     }
 
-    fn extended(self, verify: bool) -> Next {
+    fn extended(self, verify: bool) -> LeaderNext {
         if verify {
             let beyond = SuccessorSearch::new(self.held.epoch.get());
             return self.now(Doing::Verify { beyond });
         }
         let event = Event::Extended { heartbeat: self.held.heartbeat };
-        Next::Leads(Leading { doing: Doing::Idle, ..self }, Some(event))
+        LeaderNext::Leads(LeadingState { doing: Doing::Idle, ..self }, Some(event))
     }
 
     /// The next write: every one has a heartbeat of its own, so that no two bodies are equal.
-    fn write(mut self) -> Next {
+    fn write(mut self) -> LeaderNext {
         self.held.sent += 1;
         let doing = if self.resigning { Doing::Resign } else { Doing::Renew };
         self.now(doing)
     }
 
-    fn now(self, doing: Doing) -> Next {
-        Next::Leads(Leading { doing, ..self }, None)
+    fn now(self, doing: Doing) -> LeaderNext {
+        LeaderNext::Leads(LeadingState { doing, ..self }, None)
     }
 }
 

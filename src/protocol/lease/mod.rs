@@ -195,7 +195,7 @@ pub fn risk_margin(validity: Duration) -> Duration {
 
 /// A leader's lease: it ends `validity` after the last write that took effect was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Lease {
+pub struct OwnLease {
     validity: Duration,
     /// Whether the wall clock can end it.
     by_wall_clock: bool,
@@ -205,14 +205,14 @@ pub struct Lease {
     attempts: Vec<(u64, Moment)>,
 }
 
-impl Lease {
-    pub fn new(validity: Duration) -> Lease {
-        Lease { validity, by_wall_clock: true, start: None, attempts: Vec::new() }
+impl OwnLease {
+    pub fn new(validity: Duration) -> OwnLease {
+        OwnLease { validity, by_wall_clock: true, start: None, attempts: Vec::new() }
     }
 
     /// The same on a machine that is never paused: no step of the wall clock ends it.
-    pub fn without_wall_clock(self) -> Lease {
-        Lease { by_wall_clock: false, ..self }
+    pub fn without_wall_clock(self) -> OwnLease {
+        OwnLease { by_wall_clock: false, ..self }
     }
 
     /// A write is about to be sent; `now` was read before.

@@ -149,7 +149,7 @@ fn regression_a_delay_counts_from_the_answer_whose_dates_show_the_lapse() {
 
 #[test]
 fn a_lease_counts_from_the_sending_of_what_took_effect() {
-    let mut lease = Lease::new(VALIDITY);
+    let mut lease = OwnLease::new(VALIDITY);
     assert_eq!(lease.remaining(at(0)), Duration::ZERO);
     lease.sending(1, at(0));
     lease.sending(2, at(3));
@@ -165,7 +165,7 @@ fn a_lease_counts_from_the_sending_of_what_took_effect() {
 
 #[test]
 fn any_clock_ends_a_lease() {
-    let mut lease = Lease::new(VALIDITY);
+    let mut lease = OwnLease::new(VALIDITY);
     lease.sending(1, at(0));
     lease.extended(1);
     // A virtual machine that was paused: its boot clock stood still, the wall clock was set.
@@ -184,7 +184,7 @@ fn any_clock_ends_a_lease() {
 
 #[test]
 fn a_step_of_the_wall_clock_ends_no_lease_on_a_machine_that_is_never_paused() {
-    let mut lease = Lease::new(VALIDITY).without_wall_clock();
+    let mut lease = OwnLease::new(VALIDITY).without_wall_clock();
     lease.sending(1, at(0));
     lease.extended(1);
     let stepped = Moment { wall: at(3_600).wall, ..at(4) };

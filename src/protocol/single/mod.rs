@@ -7,7 +7,7 @@
 
 pub mod expiry;
 
-use super::leader::{self, Held, Leading};
+use super::leader::{self, HeldEpoch, LeadingState};
 use super::message::{
     Answer, EpochEnd, Failure, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write,
 };
@@ -18,15 +18,15 @@ use crate::store::etag::ETag;
 
 /// The state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Candidate {
+pub struct SingleCandidate {
     rules: Rules,
     /// The greatest epoch seen in the object: nothing at or below it is ever written or granted.
     greatest: Option<Epoch>,
-    state: State,
+    state: SingleState,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum State {
+enum SingleState {
     /// GET. `gone`: the object was missing, or older than one that was seen; look once more.
     Read {
         attempts: Option<Attempts>,
@@ -55,15 +55,15 @@ enum State {
     },
     /// Granted, but not used: end the own epoch, best effort.
     GiveUp {
-        held: Held,
+        held: HeldEpoch,
     },
-    Lead(Leading),
+    Lead(LeadingState),
     /// An observer without a leader.
     NoLeader,
     /// Try again what failed.
-    Pause(Box<State>),
+    Pause(Box<SingleState>),
     /// A request was denied. A driver that waits resumes here after a pause.
-    Denied(Box<State>),
+    Denied(Box<SingleState>),
     Failed(Failure),
     Over,
 }
@@ -81,12 +81,12 @@ struct Attempts {
 /// Past this many unanswered attempts over one state the candidate begins anew.
 const MAX_ATTEMPTS: usize = 16;
 
-type Next = (State, Option<Event>);
+type Turned = (SingleState, Option<Event>);
 
-impl Candidate {
+impl SingleCandidate {
     /// A participant that has seen epochs up to `greatest`.
-    pub fn new(rules: Rules, greatest: Option<Epoch>) -> Candidate {
-        Candidate { rules, greatest, state: look() }
+    pub fn new(rules: Rules, greatest: Option<Epoch>) -> SingleCandidate {
+        SingleCandidate { rules, greatest, state: look() }
     }
 
     /// Campaigns anew, after a leadership has ended.
@@ -102,7 +102,7 @@ impl Candidate {
     /// The nonce under which it leads.
     pub fn nonce(&self) -> Option<Nonce> {
         match &self.state {
-            State::Lead(leading) => Some(leading.nonce()),
+            SingleState::Lead(leading) => Some(leading.nonce()),
             _ => None,
         }
     }
@@ -110,7 +110,7 @@ impl Candidate {
     /// The object as it stands, while its holder is followed.
     pub fn followed(&self) -> Option<&Sighting> {
         match &self.state {
-            State::Follow { sighting } | State::Poll { sighting } => Some(sighting),
+            SingleState::Follow { sighting } | SingleState::Poll { sighting } => Some(sighting),
             _ => None,
         }
     }
@@ -118,22 +118,22 @@ impl Candidate {
     /// What to do next.
     pub fn step(&self) -> Step {
         Step::Request(match &self.state {
-            State::Read { .. } => Request::Get { epoch: None, unless: None },
-            State::Poll { sighting } => {
+            SingleState::Read { .. } => Request::Get { epoch: None, unless: None },
+            SingleState::Poll { sighting } => {
                 Request::Get { epoch: None, unless: Some(sighting.etag.clone()) }
             }
-            State::Take { attempts } => attempts.request(),
-            State::GiveUp { held } => held.give_up(),
-            State::Lead(leading) => return leading.step(Layout::SingleObject),
-            State::NeedNonce { .. } => return Step::Nonce,
-            State::Follow { .. } => return Step::Wait(Wait::Follow),
-            State::Deposed { .. } => return Step::Wait(Wait::Deposed),
-            State::Takeover { .. } => return Step::Wait(Wait::Takeover),
-            State::NoLeader => return Step::Wait(Wait::NoLeader),
-            State::Pause(_) => return Step::Wait(Wait::Retry),
-            State::Over => return Step::Wait(Wait::Over),
-            State::Denied(_) => return Step::Failed(Failure::Denied),
-            State::Failed(failure) => return Step::Failed(*failure),
+            SingleState::Take { attempts } => attempts.request(),
+            SingleState::GiveUp { held } => held.give_up(),
+            SingleState::Lead(leading) => return leading.step(Layout::SingleObject),
+            SingleState::NeedNonce { .. } => return Step::Nonce,
+            SingleState::Follow { .. } => return Step::Wait(Wait::Follow),
+            SingleState::Deposed { .. } => return Step::Wait(Wait::Deposed),
+            SingleState::Takeover { .. } => return Step::Wait(Wait::Takeover),
+            SingleState::NoLeader => return Step::Wait(Wait::NoLeader),
+            SingleState::Pause(_) => return Step::Wait(Wait::Retry),
+            SingleState::Over => return Step::Wait(Wait::Over),
+            SingleState::Denied(_) => return Step::Failed(Failure::Denied),
+            SingleState::Failed(failure) => return Step::Failed(*failure),
         })
     }
 
@@ -142,13 +142,13 @@ impl Candidate {
         if matches!(input, Input::Answer(_)) && !matches!(self.step(), Step::Request(_)) {
             return None;
         }
-        let state = std::mem::replace(&mut self.state, State::Over);
+        let state = std::mem::replace(&mut self.state, SingleState::Over);
         let (state, event) = match (state, input) {
-            (State::Lead(leading), input) => self.lead(leading, input),
+            (SingleState::Lead(leading), input) => self.lead(leading, input),
             // Deciding nothing, so its answer does not matter.
-            (State::GiveUp { .. }, Input::Answer(_)) => (look(), None),
+            (SingleState::GiveUp { .. }, Input::Answer(_)) => (look(), None),
             (state, Input::Answer(Answer::Denied)) => (state.denied(), None),
-            (_, Input::Answer(Answer::Unsafe)) => (State::Failed(Failure::Unsafe), None),
+            (_, Input::Answer(Answer::Unsafe)) => (SingleState::Failed(Failure::Unsafe), None),
             (state, Input::Answer(answer)) => self.answered(state, answer),
             (state, input) => (self.told(state, input), None),
         };
@@ -156,74 +156,76 @@ impl Candidate {
         event
     }
 
-    fn lead(&mut self, leading: Leading, input: Input) -> Next {
+    fn lead(&mut self, leading: LeadingState, input: Input) -> Turned {
         match leading.handle(Layout::SingleObject, self.rules, input) {
-            leader::Next::Leads(leading, event) => (State::Lead(leading), event),
-            leader::Next::Abandoned(held) => (State::GiveUp { held }, None),
-            leader::Next::Lost(lost) => {
+            leader::LeaderNext::Leads(leading, event) => (SingleState::Lead(leading), event),
+            leader::LeaderNext::Abandoned(held) => (SingleState::GiveUp { held }, None),
+            leader::LeaderNext::Lost(lost) => {
                 if let Lost::Superseded(by) = lost {
                     self.saw(by);
                 }
-                (State::Over, Some(Event::Lost(lost)))
+                (SingleState::Over, Some(Event::Lost(lost)))
             }
         }
     }
 
-    fn told(&mut self, state: State, input: Input) -> State {
+    fn told(&mut self, state: SingleState, input: Input) -> SingleState {
         match (state, input) {
-            (State::Pause(state) | State::Denied(state), Input::Resume) => *state,
-            (State::Follow { sighting }, Input::PollDue) => State::Poll { sighting },
-            (State::Follow { sighting }, Input::Lapsed) if self.rules.observer => {
-                State::Poll { sighting }
+            (SingleState::Pause(state) | SingleState::Denied(state), Input::Resume) => *state,
+            (SingleState::Follow { sighting }, Input::PollDue) => SingleState::Poll { sighting },
+            (SingleState::Follow { sighting }, Input::Lapsed) if self.rules.observer => {
+                SingleState::Poll { sighting }
             }
-            (State::Follow { sighting }, Input::Lapsed)
-            | (State::Takeover { sighting }, Input::TakeoverOver) => take(&sighting),
-            (State::NoLeader, Input::PollDue) => look(),
-            (State::Deposed { sighting }, Input::Lapsed) => self.take_over(sighting),
+            (SingleState::Follow { sighting }, Input::Lapsed)
+            | (SingleState::Takeover { sighting }, Input::TakeoverOver) => take(&sighting),
+            (SingleState::NoLeader, Input::PollDue) => look(),
+            (SingleState::Deposed { sighting }, Input::Lapsed) => self.take_over(sighting),
             // Somebody whose timer started earlier may have gone ahead.
-            (State::Deposed { .. }, Input::PollDue) => look(),
-            (State::NeedNonce { mut attempts }, Input::Nonce(nonce)) => {
+            (SingleState::Deposed { .. }, Input::PollDue) => look(),
+            (SingleState::NeedNonce { mut attempts }, Input::Nonce(nonce)) => {
                 attempts.nonces.push(nonce);
-                State::Take { attempts }
+                SingleState::Take { attempts }
             }
             (state, _) => state,
         }
     }
 
-    fn answered(&mut self, state: State, answer: Answer) -> Next {
+    fn answered(&mut self, state: SingleState, answer: Answer) -> Turned {
         let state = match (state, answer) {
-            (State::Read { attempts, gone }, Answer::Found { sighting, .. }) => {
+            (SingleState::Read { attempts, gone }, Answer::Found { sighting, .. }) => {
                 return self.read(attempts, gone, sighting);
             }
-            (State::Poll { .. }, Answer::Found { sighting, .. }) => {
+            (SingleState::Poll { .. }, Answer::Found { sighting, .. }) => {
                 return self.read(None, false, sighting);
             }
-            (State::Poll { sighting }, Answer::NotModified) => State::Follow { sighting },
-            (State::Read { attempts, gone }, Answer::Missing) => self.missing(attempts, gone),
-            (State::Poll { .. }, Answer::Missing) => self.gone(false),
-            (State::Read { .. } | State::Poll { .. }, Answer::Unreadable) => {
-                let epoch = self.greatest.unwrap_or(Epoch::FIRST);
-                State::Failed(Failure::Unreadable(epoch))
+            (SingleState::Poll { sighting }, Answer::NotModified) => {
+                SingleState::Follow { sighting }
             }
-            (State::Take { attempts }, Answer::Done { etag }) => {
+            (SingleState::Read { attempts, gone }, Answer::Missing) => self.missing(attempts, gone),
+            (SingleState::Poll { .. }, Answer::Missing) => self.gone(false),
+            (SingleState::Read { .. } | SingleState::Poll { .. }, Answer::Unreadable) => {
+                let epoch = self.greatest.unwrap_or(Epoch::FIRST);
+                SingleState::Failed(Failure::Unreadable(epoch))
+            }
+            (SingleState::Take { attempts }, Answer::Done { etag }) => {
                 let last = attempts.nonces.len() - 1;
                 return self.granted(attempts.held(last, etag));
             }
             // By somebody else's write or by an own attempt's: the object tells.
-            (State::Take { attempts }, Answer::Refused) => {
-                State::Read { attempts: Some(attempts), gone: false }
+            (SingleState::Take { attempts }, Answer::Refused) => {
+                SingleState::Read { attempts: Some(attempts), gone: false }
             }
-            (State::Take { attempts }, _) => {
-                State::Read { attempts: Some(attempts), gone: false }.paused()
+            (SingleState::Take { attempts }, _) => {
+                SingleState::Read { attempts: Some(attempts), gone: false }.paused()
             }
             // Unknown, or an answer that no such request has: ask again.
-            (State::Poll { sighting }, _) => State::Follow { sighting }.paused(),
+            (SingleState::Poll { sighting }, _) => SingleState::Follow { sighting }.paused(),
             (state, _) => state.paused(),
         };
         (state, None)
     }
 
-    fn read(&mut self, attempts: Option<Attempts>, gone: bool, now: Sighting) -> Next {
+    fn read(&mut self, attempts: Option<Attempts>, gone: bool, now: Sighting) -> Turned {
         if Some(now.epoch) < self.greatest {
             return (self.gone(gone), None);
         }
@@ -235,59 +237,61 @@ impl Candidate {
         let unchanged = attempts.over.as_ref() == Some(&now.etag);
         let state = match unchanged {
             // An attempt may still be under way; the next one meets it at the store.
-            true if attempts.nonces.len() < MAX_ATTEMPTS => State::NeedNonce { attempts }.paused(),
+            true if attempts.nonces.len() < MAX_ATTEMPTS => {
+                SingleState::NeedNonce { attempts }.paused()
+            }
             true => self.enter(now).paused(),
             false => self.enter(now),
         };
         (state, None)
     }
 
-    fn missing(&mut self, attempts: Option<Attempts>, gone: bool) -> State {
+    fn missing(&mut self, attempts: Option<Attempts>, gone: bool) -> SingleState {
         match (self.greatest, attempts) {
             (Some(_), _) => self.gone(gone),
-            (None, _) if self.rules.observer => State::NoLeader,
+            (None, _) if self.rules.observer => SingleState::NoLeader,
             (None, Some(attempts)) if attempts.nonces.len() < MAX_ATTEMPTS => {
-                State::NeedNonce { attempts }.paused()
+                SingleState::NeedNonce { attempts }.paused()
             }
-            (None, Some(_)) => State::NeedNonce { attempts: Attempts::first() }.paused(),
-            (None, None) => State::NeedNonce { attempts: Attempts::first() },
+            (None, Some(_)) => SingleState::NeedNonce { attempts: Attempts::first() }.paused(),
+            (None, None) => SingleState::NeedNonce { attempts: Attempts::first() },
         }
     }
 
     /// The object is missing, or has an epoch below one that was seen: somebody deleted it. Epochs
     /// never start again for a process that remembers.
-    fn gone(&self, again: bool) -> State {
+    fn gone(&self, again: bool) -> SingleState {
         match self.greatest {
-            Some(epoch) if again => State::Failed(Failure::NewestDeleted(epoch)),
-            Some(_) => State::Read { attempts: None, gone: true }.paused(),
+            Some(epoch) if again => SingleState::Failed(Failure::NewestDeleted(epoch)),
+            Some(_) => SingleState::Read { attempts: None, gone: true }.paused(),
             None => look().paused(),
         }
     }
 
     /// What the object asks for.
-    fn enter(&mut self, sighting: Sighting) -> State {
+    fn enter(&mut self, sighting: Sighting) -> SingleState {
         let Seen { ended, reclaimable, .. } = sighting.seen;
         match ended {
-            None if self.rules.observer => State::Follow { sighting },
-            Some(_) if self.rules.observer => State::NoLeader,
+            None if self.rules.observer => SingleState::Follow { sighting },
+            Some(_) if self.rules.observer => SingleState::NoLeader,
             None if reclaimable => take(&sighting),
-            None => State::Follow { sighting },
+            None => SingleState::Follow { sighting },
             Some(EpochEnd::Resigned) => take(&sighting),
-            Some(_) if sighting.seen.is_waited_for() => State::Deposed { sighting },
+            Some(_) if sighting.seen.is_waited_for() => SingleState::Deposed { sighting },
             // Of the post's two fields it is not known to have been a deposition.
             Some(ended) if ended != EpochEnd::Lapsed => take(&sighting),
             Some(_) => self.take_over(sighting),
         }
     }
 
-    fn take_over(&self, sighting: Sighting) -> State {
-        if self.rules.takeover_delay { State::Takeover { sighting } } else { take(&sighting) }
+    fn take_over(&self, sighting: Sighting) -> SingleState {
+        if self.rules.takeover_delay { SingleState::Takeover { sighting } } else { take(&sighting) }
     }
 
-    fn granted(&mut self, held: Held) -> Next {
+    fn granted(&mut self, held: HeldEpoch) -> Turned {
         self.saw(held.epoch);
-        let (leading, granted) = Leading::granted(held);
-        (State::Lead(leading), Some(granted))
+        let (leading, granted) = LeadingState::granted(held);
+        (SingleState::Lead(leading), Some(granted))
     }
 
     fn saw(&mut self, epoch: Epoch) {
@@ -295,17 +299,17 @@ impl Candidate {
     }
 }
 
-fn look() -> State {
-    State::Read { attempts: None, gone: false }
+fn look() -> SingleState {
+    SingleState::Read { attempts: None, gone: false }
 }
 
 /// Writes the epoch after this one over it.
-fn take(over: &Sighting) -> State {
+fn take(over: &Sighting) -> SingleState {
     match over.epoch.next() {
-        None => State::Failed(Failure::Exhausted),
+        None => SingleState::Failed(Failure::Exhausted),
         Some(epoch) => {
             let over = Some(over.etag.clone());
-            State::NeedNonce { attempts: Attempts { over, epoch, nonces: Vec::new() } }
+            SingleState::NeedNonce { attempts: Attempts { over, epoch, nonces: Vec::new() } }
         }
     }
 }
@@ -330,8 +334,8 @@ impl Attempts {
         self.nonces.iter().position(|nonce| unsealed && Some(*nonce) == now.seen.nonce)
     }
 
-    fn held(&self, attempt: usize, etag: ETag) -> Held {
-        Held {
+    fn held(&self, attempt: usize, etag: ETag) -> HeldEpoch {
+        HeldEpoch {
             epoch: self.epoch,
             nonce: self.nonces[attempt],
             etag,
@@ -341,18 +345,20 @@ impl Attempts {
     }
 }
 
-impl State {
+impl SingleState {
     /// The same after a short pause, so that no store can make the machine spin.
-    fn paused(self) -> State {
-        State::Pause(Box::new(self))
+    fn paused(self) -> SingleState {
+        SingleState::Pause(Box::new(self))
     }
 
     /// Where to go on once access is no longer denied.
-    fn denied(self) -> State {
-        State::Denied(Box::new(match self {
-            State::Poll { .. } => look(),
+    fn denied(self) -> SingleState {
+        SingleState::Denied(Box::new(match self {
+            SingleState::Poll { .. } => look(),
             // By another attempt that takes effect late, or not: the object tells.
-            State::Take { attempts } => State::Read { attempts: Some(attempts), gone: false },
+            SingleState::Take { attempts } => {
+                SingleState::Read { attempts: Some(attempts), gone: false }
+            }
             state => state,
         }))
     }

@@ -11,7 +11,7 @@ use tenure::protocol::group::session::SessionRecord;
 use tenure::protocol::group::{Member, Release, Session, SessionId};
 use tenure::protocol::message::{Answer, Nonce, Request, Step, Wait};
 use tenure::protocol::message::{Event, Input, Rules};
-use tenure::protocol::single::Candidate;
+use tenure::protocol::single::SingleCandidate;
 use tenure_model::part::Part;
 
 use super::store::{Data, Object};
@@ -22,7 +22,7 @@ const RULES: Rules = Rules { observer: false, verify_renewals: false, takeover_d
 pub struct Process {
     pub id: SessionId,
     /// Its session, as a leadership of an election of its own.
-    pub lease: Candidate,
+    pub lease: SingleCandidate,
     /// How many nonces it has drawn.
     drawn: u8,
     /// The nonces of its attempts to create the session.
@@ -53,7 +53,7 @@ impl Process {
     pub fn new(id: u8, drawn: u8) -> Process {
         let mut process = Process {
             id: SessionId::from_bits(id.into()),
-            lease: Candidate::new(RULES, None),
+            lease: SingleCandidate::new(RULES, None),
             drawn,
             sent: Vec::new(),
             runs: None,

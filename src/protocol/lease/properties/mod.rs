@@ -59,7 +59,7 @@ proptest! {
         age in any_duration(), margin in any_duration(), dated: bool,
     ) {
         let drift = Drift::from_ppm(ppm);
-        let mut lease = Lease::new(validity);
+        let mut lease = OwnLease::new(validity);
         lease.sending(1, sent);
         lease.extended(1);
         let left = lease.remaining(now);

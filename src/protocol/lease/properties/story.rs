@@ -148,7 +148,7 @@ pub(super) enum Broken {
 
 /// What the store holds from a real time on.
 #[derive(Debug, Clone)]
-struct Written {
+struct StoryWrite {
     sent: u64,
     answered: u64,
     sighting: Sighting,
@@ -164,7 +164,7 @@ impl Story {
     }
 
     /// The writes by the time at which they took effect; all but the last are the leader's.
-    fn history(&self) -> BTreeMap<u64, Written> {
+    fn history(&self) -> BTreeMap<u64, StoryWrite> {
         let mut history = BTreeMap::new();
         let (mut now, mut last_sent) = (0, 0);
         for (index, (pause, way, back)) in self.writes.iter().enumerate() {
@@ -177,12 +177,12 @@ impl Story {
             let answered = applied + self.nanos(*back) + LEAST_LATENCY;
             let heartbeat = index as u64 + 1;
             let written = sighting(heartbeat, None);
-            history.insert(applied, Written { sent, answered, sighting: written });
+            history.insert(applied, StoryWrite { sent, answered, sighting: written });
             (now, last_sent) = (answered, sent);
             if let Some((_, pause)) = self.deposed.filter(|(after, _)| *after == index) {
                 let at = applied + self.nanos(pause) + 1;
                 let seal = sighting(heartbeat + 1, Some(EpochEnd::Deposed));
-                history.insert(at, Written { sent: at, answered: at, sighting: seal });
+                history.insert(at, StoryWrite { sent: at, answered: at, sighting: seal });
                 break;
             }
         }
@@ -268,9 +268,9 @@ impl Story {
     }
 
     /// What is left, at most, of the lease of the last own write that took effect by `acted`.
-    fn belief(&self, history: &BTreeMap<u64, Written>, acted: u64, broken: Broken) -> Duration {
-        let mut lease = Lease::new(self.validity());
-        let unsealed = |(_, written): &(&u64, &Written)| written.sighting.seen.ended.is_none();
+    fn belief(&self, history: &BTreeMap<u64, StoryWrite>, acted: u64, broken: Broken) -> Duration {
+        let mut lease = OwnLease::new(self.validity());
+        let unsealed = |(_, written): &(&u64, &StoryWrite)| written.sighting.seen.ended.is_none();
         let last = history.range(..=acted).rfind(unsealed);
         let (_, written) = last.expect("there was a write before the first poll");
         let from = match broken {

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_renewal_whose_answer_was_lost_is_adopted() {
-    let mut play = Play::leading();
+    let mut play = SinglePlay::leading();
     play.input(Input::RenewDue);
     play.renews("c", 2, Answer::Unknown);
     play.pauses();
@@ -31,14 +31,14 @@ fn a_refused_renewal_says_why() {
         (Answer::Unreadable, Lost::Tampered),
         (Answer::Missing, Lost::Vanished),
     ] {
-        let mut play = Play::leading();
+        let mut play = SinglePlay::leading();
         play.input(Input::RenewDue);
         play.renews("c", 2, Answer::Refused);
         play.looks(shown);
         assert_eq!(play.event, Some(Event::Lost(lost)));
         play.waits(Wait::Over);
     }
-    let mut play = Play::leading();
+    let mut play = SinglePlay::leading();
     play.input(Input::RenewDue);
     play.renews("c", 2, Answer::Missing);
     assert_eq!(play.event, Some(Event::Lost(Lost::Vanished)));
@@ -46,7 +46,7 @@ fn a_refused_renewal_says_why() {
 
 #[test]
 fn a_superseded_leader_remembers_the_greater_token() {
-    let mut play = Play::leading();
+    let mut play = SinglePlay::leading();
     play.input(Input::RenewDue);
     play.renews("c", 2, Answer::Refused);
     play.looks(held(9, 0, 0, "w"));
@@ -56,7 +56,7 @@ fn a_superseded_leader_remembers_the_greater_token() {
 
 #[test]
 fn a_renewal_refused_for_no_reason_does_not_spin() {
-    let mut play = Play::leading();
+    let mut play = SinglePlay::leading();
     play.input(Input::RenewDue);
     play.renews("c", 2, Answer::Refused);
     play.looks(held(5, 1, 1, "c"));
@@ -67,7 +67,7 @@ fn a_renewal_refused_for_no_reason_does_not_spin() {
 
 #[test]
 fn resigning_keeps_the_token() {
-    let mut play = Play::leading();
+    let mut play = SinglePlay::leading();
     play.input(Input::Resign);
     play.seals("c", 2, EpochEnd::Resigned, Answer::Unknown);
     play.pauses();
@@ -82,7 +82,7 @@ fn resigning_keeps_the_token() {
 /// An own renewal landed late, so the release was refused: it is sent again over that one.
 #[test]
 fn a_resignation_that_lost_to_an_own_renewal_goes_on() {
-    let mut play = Play::leading();
+    let mut play = SinglePlay::leading();
     play.input(Input::RenewDue);
     play.renews("c", 2, Answer::Unknown);
     play.input(Input::Resign);
@@ -95,7 +95,7 @@ fn a_resignation_that_lost_to_an_own_renewal_goes_on() {
 
 #[test]
 fn a_grant_that_is_not_used_is_given_up() {
-    let mut play = Play::leading();
+    let mut play = SinglePlay::leading();
     play.input(Input::RenewDue);
     play.input(Input::Abandon);
     play.seals("c", 3, EpochEnd::Lapsed, Answer::Unknown);
@@ -106,7 +106,7 @@ fn a_grant_that_is_not_used_is_given_up() {
 /// The leader of epoch files does both; here the object itself shows what supersedes it.
 #[test]
 fn nothing_is_listed_and_no_next_epoch_is_looked_for() {
-    let mut play = Play::leading();
+    let mut play = SinglePlay::leading();
     play.machine.rules = Rules { verify_renewals: true, ..CANDIDATE };
     play.input(Input::LookDue);
     play.waits(Wait::Lead);

@@ -35,27 +35,27 @@ fn done(etag: &str) -> Answer {
 }
 
 /// A state machine, the last event, and what to expect of it in few words.
-struct Play {
-    machine: Candidate,
+struct SinglePlay {
+    machine: SingleCandidate,
     event: Option<Event>,
 }
 
-impl Play {
-    fn new(rules: Rules, greatest: Option<u64>) -> Play {
-        Play { machine: Candidate::new(rules, greatest.map(e)), event: None }
+impl SinglePlay {
+    fn new(rules: Rules, greatest: Option<u64>) -> SinglePlay {
+        SinglePlay { machine: SingleCandidate::new(rules, greatest.map(e)), event: None }
     }
 
     /// Follows epoch 4 of nonce 9, as `a`.
-    fn following() -> Play {
-        let mut play = Play::new(CANDIDATE, None);
+    fn following() -> SinglePlay {
+        let mut play = SinglePlay::new(CANDIDATE, None);
         play.looks(held(4, 9, 2, "a"));
         play.waits(Wait::Follow);
         play
     }
 
     /// Leads epoch 5 as nonce 1 with heartbeat 1 and ETag `c`.
-    fn leading() -> Play {
-        let mut play = Play::following();
+    fn leading() -> SinglePlay {
+        let mut play = SinglePlay::following();
         play.input(Input::Lapsed);
         play.takes(5, "a", 1, 1, done("c"));
         assert_eq!(play.event, Some(Event::Granted { epoch: e(5), heartbeat: 1 }));
@@ -126,7 +126,7 @@ impl Play {
 
 #[test]
 fn the_first_creates_the_object_and_leads_at_once() {
-    let mut play = Play::new(CANDIDATE, None);
+    let mut play = SinglePlay::new(CANDIDATE, None);
     play.looks(Answer::Missing);
     play.creates(1, 1, done("c"));
     assert_eq!(play.event, Some(Event::Granted { epoch: e(1), heartbeat: 1 }));
@@ -135,7 +135,7 @@ fn the_first_creates_the_object_and_leads_at_once() {
 
 #[test]
 fn a_released_lock_is_taken_at_once_with_the_next_token() {
-    let mut play = Play::new(CANDIDATE, None);
+    let mut play = SinglePlay::new(CANDIDATE, None);
     play.looks(released(7, "r"));
     play.takes(8, "r", 1, 1, done("c"));
     assert_eq!(play.event, Some(Event::Granted { epoch: e(8), heartbeat: 1 }));
@@ -144,7 +144,7 @@ fn a_released_lock_is_taken_at_once_with_the_next_token() {
 
 #[test]
 fn a_released_lock_of_the_post_is_taken_at_once_even_with_token_zero() {
-    let mut play = Play::new(CANDIDATE, None);
+    let mut play = SinglePlay::new(CANDIDATE, None);
     play.looks(lock(0, 0, 0, "r", Some(EpochEnd::Resigned)));
     play.takes(1, "r", 1, 1, done("c"));
     assert_eq!(play.event, Some(Event::Granted { epoch: e(1), heartbeat: 1 }));
@@ -152,7 +152,7 @@ fn a_released_lock_of_the_post_is_taken_at_once_even_with_token_zero() {
 
 #[test]
 fn a_holder_is_followed_and_overwritten_only_once_it_lapsed() {
-    let mut play = Play::following();
+    let mut play = SinglePlay::following();
     play.polls("a", Answer::NotModified);
     play.waits(Wait::Follow);
     play.polls("a", held(4, 9, 3, "b"));
@@ -164,7 +164,7 @@ fn a_holder_is_followed_and_overwritten_only_once_it_lapsed() {
 
 #[test]
 fn whoever_loses_the_race_follows_the_winner() {
-    let mut play = Play::following();
+    let mut play = SinglePlay::following();
     play.input(Input::Lapsed);
     play.takes(5, "a", 1, 1, Answer::Refused);
     play.looks(held(5, 8, 1, "w"));
@@ -175,7 +175,7 @@ fn whoever_loses_the_race_follows_the_winner() {
 
 #[test]
 fn a_takeover_whose_answer_was_lost_is_found_by_its_nonce() {
-    let mut play = Play::following();
+    let mut play = SinglePlay::following();
     play.input(Input::Lapsed);
     play.takes(5, "a", 1, 1, Answer::Unknown);
     play.pauses();
@@ -192,7 +192,7 @@ fn a_takeover_whose_answer_was_lost_is_found_by_its_nonce() {
 
 #[test]
 fn a_create_whose_answer_was_lost_is_found_by_its_nonce() {
-    let mut play = Play::new(CANDIDATE, None);
+    let mut play = SinglePlay::new(CANDIDATE, None);
     play.looks(Answer::Missing);
     play.creates(1, 1, Answer::Unknown);
     play.pauses();
@@ -205,7 +205,7 @@ fn a_create_whose_answer_was_lost_is_found_by_its_nonce() {
 
 #[test]
 fn an_own_takeover_that_was_ended_meanwhile_is_not_led() {
-    let mut play = Play::following();
+    let mut play = SinglePlay::following();
     play.input(Input::Lapsed);
     play.takes(5, "a", 1, 1, Answer::Unknown);
     play.pauses();
@@ -218,7 +218,7 @@ fn an_own_takeover_that_was_ended_meanwhile_is_not_led() {
 
 #[test]
 fn a_peer_that_kept_my_nonce_under_its_own_token_is_not_me() {
-    let mut play = Play::following();
+    let mut play = SinglePlay::following();
     play.input(Input::Lapsed);
     play.takes(5, "a", 1, 1, Answer::Unknown);
     play.pauses();
@@ -229,7 +229,7 @@ fn a_peer_that_kept_my_nonce_under_its_own_token_is_not_me() {
 
 #[test]
 fn a_takeover_refused_for_no_reason_does_not_spin() {
-    let mut play = Play::following();
+    let mut play = SinglePlay::following();
     play.input(Input::Lapsed);
     for attempt in 1..=16 {
         play.takes(5, "a", u128::from(attempt), attempt, Answer::Refused);
@@ -242,7 +242,7 @@ fn a_takeover_refused_for_no_reason_does_not_spin() {
 
 #[test]
 fn unanswered_creates_do_not_pile_up() {
-    let mut play = Play::new(CANDIDATE, None);
+    let mut play = SinglePlay::new(CANDIDATE, None);
     play.looks(Answer::Missing);
     for attempt in 1..=16 {
         play.creates(u128::from(attempt), attempt, Answer::Unknown);
@@ -259,7 +259,7 @@ fn a_deposed_holder_is_waited_for_and_a_lapsed_one_is_not() {
     for (word, waits) in
         [(EpochEnd::Deposed, true), (EpochEnd::Unknown, true), (EpochEnd::Lapsed, false)]
     {
-        let mut play = Play::new(CANDIDATE, None);
+        let mut play = SinglePlay::new(CANDIDATE, None);
         play.looks(lock(4, 9, 3, "s", Some(word)));
         if waits {
             play.waits(Wait::Deposed);
@@ -274,16 +274,16 @@ fn a_deposed_holder_is_waited_for_and_a_lapsed_one_is_not() {
 #[test]
 fn the_takeover_delay_comes_after_a_seal_by_another_word_than_the_holders() {
     let rules = Rules { takeover_delay: true, ..CANDIDATE };
-    let mut play = Play::new(rules, None);
+    let mut play = SinglePlay::new(rules, None);
     play.looks(lock(4, 9, 3, "s", Some(EpochEnd::Lapsed)));
     play.waits(Wait::Takeover);
     play.input(Input::TakeoverOver);
     play.takes(5, "s", 1, 1, done("c"));
-    let mut play = Play::new(rules, None);
+    let mut play = SinglePlay::new(rules, None);
     play.looks(released(4, "r"));
     play.takes(5, "r", 1, 1, done("c"));
     // A peer of the post that let go.
-    let mut play = Play::new(rules, None);
+    let mut play = SinglePlay::new(rules, None);
     play.looks(lock(4, 0, 0, "r", Some(EpochEnd::Unknown)));
     play.takes(5, "r", 1, 1, done("c"));
 }
@@ -291,14 +291,14 @@ fn the_takeover_delay_comes_after_a_seal_by_another_word_than_the_holders() {
 #[test]
 fn tokens_never_start_again_for_whoever_remembers() {
     for older in [Answer::Missing, released(3, "o"), held(2, 8, 1, "o")] {
-        let mut play = Play::new(CANDIDATE, Some(4));
+        let mut play = SinglePlay::new(CANDIDATE, Some(4));
         play.looks(older.clone());
         play.pauses();
         play.looks(older);
         assert_eq!(play.machine.step(), Step::Failed(Failure::NewestDeleted(e(4))));
     }
     // Restored meanwhile.
-    let mut play = Play::following();
+    let mut play = SinglePlay::following();
     play.polls("a", Answer::Missing);
     play.pauses();
     play.looks(held(4, 9, 2, "a"));
@@ -307,21 +307,21 @@ fn tokens_never_start_again_for_whoever_remembers() {
 
 #[test]
 fn the_last_token_is_the_end() {
-    let mut play = Play::new(CANDIDATE, None);
+    let mut play = SinglePlay::new(CANDIDATE, None);
     play.looks(released(9_999_999_999, "r"));
     assert_eq!(play.machine.step(), Step::Failed(Failure::Exhausted));
 }
 
 #[test]
 fn what_cannot_be_read_is_never_free() {
-    let mut play = Play::following();
+    let mut play = SinglePlay::following();
     play.polls("a", Answer::Unreadable);
     assert_eq!(play.machine.step(), Step::Failed(Failure::Unreadable(e(4))));
 }
 
 #[test]
 fn an_observer_never_writes() {
-    let mut play = Play::new(OBSERVER, None);
+    let mut play = SinglePlay::new(OBSERVER, None);
     play.looks(Answer::Missing);
     play.waits(Wait::NoLeader);
     play.input(Input::PollDue);
@@ -342,7 +342,7 @@ fn an_observer_never_writes() {
 
 #[test]
 fn an_answer_that_nobody_awaits_changes_nothing() {
-    let mut play = Play::leading();
+    let mut play = SinglePlay::leading();
     play.input(Input::Answer(Answer::Missing));
     play.input(Input::LookDue);
     play.waits(Wait::Lead);

@@ -2,7 +2,7 @@
 
 use tenure::protocol::message::{Answer, Request, Step, Wait};
 use tenure::protocol::message::{Event, Input, Rules};
-use tenure::protocol::single::Candidate;
+use tenure::protocol::single::SingleCandidate;
 
 use super::checks::Won;
 use super::store::{Body, nonce_of, small};
@@ -11,7 +11,7 @@ const RULES: Rules = Rules { observer: false, verify_renewals: false, takeover_d
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Process {
-    pub machine: Candidate,
+    pub machine: SingleCandidate,
     /// The token granted and not lost, with its nonce.
     pub leads: Option<Won>,
     /// The nonces of the attempts to overwrite one state of the object, in the order of their
@@ -28,13 +28,13 @@ pub struct Process {
 
 impl Process {
     pub fn new() -> Process {
-        let machine = Candidate::new(RULES, None);
+        let machine = SingleCandidate::new(RULES, None);
         Process { machine, leads: None, sent: Vec::new(), mail: None, seen: None, reborn: false }
     }
 
     /// Begins its campaign anew, with what it remembers.
     pub fn forget_attempts(&mut self) {
-        self.machine = Candidate::new(RULES, self.machine.greatest());
+        self.machine = SingleCandidate::new(RULES, self.machine.greatest());
     }
 
     pub fn greatest(&self) -> u8 {
