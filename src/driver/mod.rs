@@ -62,15 +62,22 @@ const WRITES_WITHOUT_ETAG: u32 = 5;
 /// What all campaigns and observers of one `Election` share.
 #[derive(Debug)]
 pub(crate) struct Context {
+    // The store and the place in it.
     pub(crate) store: Arc<Counted>,
     /// The store as it was given: the same for all elections that were given it.
     pub(crate) given: Arc<dyn Store>,
-    pub(crate) meter: Meter,
     pub(crate) keys: Keys,
+
+    // Settings and surroundings.
     pub(crate) config: Arc<Config>,
     pub(crate) process: Process,
+
+    // Signals to and from the application.
+    pub(crate) meter: Meter,
     pub(crate) events: Listeners<CampaignEvent>,
     pub(crate) refresh: Refresh,
+
+    // Knowledge of the store and of the election.
     pub(crate) writes: WriteAnswers,
     /// Set once the listing of the prefix was checked.
     pub(crate) prefix_checked: OnceCell<()>,

@@ -51,7 +51,11 @@ pub struct Listing<N = Epoch> {
     pub rest: Option<After>,
 }
 
-/// Is there an epoch greater than a number? Pages of foreign keys are listed past.
+/// The question whether an epoch greater than a number exists. It lists past foreign keys.
+///
+/// The driver lists one page from [`next_page`](SuccessorSearch::next_page) and passes it to
+/// [`handle`](SuccessorSearch::handle), until that returns another answer than
+/// [`SuccessorStatus::NotYet`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SuccessorSearch {
     number: u64,
@@ -93,6 +97,10 @@ impl SuccessorSearch {
 }
 
 /// The search for the newest epoch.
+///
+/// The driver lists one page from [`next_page`](Search::next_page) and passes it to
+/// [`handle`](Search::handle), until that returns the newest epoch. A page that fails is listed
+/// again; a search never has two pages under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Search<N = Epoch> {
     /// The greatest epoch known to have existed; it must show unless a greater one does.

@@ -8,6 +8,34 @@ use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 
 /// A candidate or observer of an election in either layout.
+///
+/// The machine is a value without IO, clock or randomness. Three kinds of methods drive it:
+///
+/// - [`step`](Machine::step) returns the next action. It changes nothing, so a driver may call it
+///   at any time.
+/// - [`handle`](Machine::handle) takes the result of that action, and is the only method that moves
+///   the machine. It returns an event if an epoch was granted, extended or lost.
+/// - Getters return the machine's knowledge: [`greatest`](Machine::greatest),
+///   [`nonce`](Machine::nonce), [`followed`](Machine::followed).
+///
+/// A driver repeats: call `step`, carry the step out, pass one input to `handle`. At most one
+/// request is under way. The machine ignores an input that does not fit its step, so the driver may
+/// be late. These inputs answer the steps:
+///
+/// | step | inputs |
+/// | --- | --- |
+/// | [`Step::Request`] | [`Input::Answer`] |
+/// | [`Step::Nonce`] | [`Input::Nonce`] |
+/// | [`Wait::Follow`](super::message::Wait::Follow) | [`Input::PollDue`], [`Input::Lapsed`] |
+/// | [`Wait::Deposed`](super::message::Wait::Deposed) | [`Input::Lapsed`], [`Input::PollDue`] |
+/// | [`Wait::Takeover`](super::message::Wait::Takeover) | [`Input::TakeoverOver`] |
+/// | [`Wait::NoLeader`](super::message::Wait::NoLeader) | [`Input::PollDue`] |
+/// | [`Wait::Lead`](super::message::Wait::Lead) | [`Input::RenewDue`], [`Input::LookDue`], [`Input::Resign`] |
+/// | [`Wait::Retry`](super::message::Wait::Retry) | [`Input::Resume`]; of a leader also [`Input::Resign`] |
+/// | [`Wait::Over`](super::message::Wait::Over) | none: call [`restart`](Machine::restart) |
+/// | [`Step::Failed`], denied | [`Input::Resume`] |
+///
+/// A leader also takes [`Input::LeaseEnded`] and [`Input::Abandon`] at any step.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Machine {
     EpochFiles(Candidate),

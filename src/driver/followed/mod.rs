@@ -18,24 +18,28 @@ use crate::store::Object;
 #[derive(Debug)]
 pub(super) struct Followed {
     cx: Arc<Context>,
+
+    // The last reading of the newest epoch.
     /// The last record read, and what cannot be read of it.
     pub(super) record: Option<Arc<(Epoch, Record)>>,
     pub(super) unreadable: Option<BadRecord>,
     /// How long ago that record was written, by the store's clock.
     pub(super) age: Option<Duration>,
-    /// Since when the record stands as it was read: of this call alone.
+    /// Timer of the record, of this call alone.
     timer: Option<Arc<LapseTimer>>,
-    /// Polls since this leader is followed.
+    /// Number of polls since this leader is followed.
     pub(super) polls: u32,
-    /// How long after the lapse this candidate seals, so that not all do at once.
+
+    // The time at which this candidate acts.
+    /// Random delay between the lapse and the seal.
     lapse_jitter: Duration,
-    /// Not before this moment on the boot clock is it tried again.
+    /// Earliest time of the next attempt to seal, on the boot clock.
     seal_again: Duration,
     /// Whether a predecessor's epoch may be sealed at once.
     pub(super) reclaim: bool,
     /// The epoch after which this candidate defers to nobody any more.
     pub(super) deferred: Option<Epoch>,
-    /// The notifications it has heard of.
+    /// Number of notifications heard.
     pub(super) notified: u64,
 }
 

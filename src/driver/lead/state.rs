@@ -50,15 +50,18 @@ pub(crate) enum Command {
 /// What the driver and the application's [`Leadership`](crate::Leadership) share.
 #[derive(Debug)]
 pub(crate) struct Lead {
+    // Fixed at the election.
     pub(crate) epoch: Epoch,
     pub(crate) candidate: String,
     pub(crate) validity: Duration,
     pub(crate) process: Process,
+
+    // The lease, and everything that follows from it.
+    lease: Mutex<LeaseFacts>,
     pub(crate) status: watch::Sender<Status>,
     pub(crate) events: Listeners<LeadershipEvent>,
-    lease: Mutex<LeaseFacts>,
-    /// Cancels the work that is done under this leadership. Work that begins after a risk is over
-    /// has another.
+    /// Cancels the work that is done under this leadership. Work that begins after a risk has
+    /// passed has another token.
     work: Mutex<CancellationToken>,
     leading: Leading,
 }

@@ -17,7 +17,9 @@ use super::message::{
 use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 
-/// The state machine.
+/// The state machine of an election in epoch files.
+///
+/// [`Machine`](super::machine::Machine) has the contract of its methods, and the table of inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Candidate {
     pub(super) rules: Rules,

@@ -18,13 +18,22 @@ use crate::epoch::Epoch;
 /// The plan of one compaction, fed with a listing in ascending order.
 ///
 /// It remembers the newest `keep_epochs` and nothing else, whatever the length of the listing.
+///
+/// The driver passes each listed epoch to [`handle_listed`](Compaction::handle_listed), which may
+/// return an older one to delete. Before that deletion the driver reads the epoch that
+/// [`newest_unread`](Compaction::newest_unread) returns, passes its body to
+/// [`handle_read`](Compaction::handle_read), and asks [`may_go`](Compaction::may_go). After the last
+/// page, [`handle_end`](Compaction::handle_end) may return one more epoch to delete.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Compaction {
+    // Settings; `min_age` grows with the validities that are read.
     keep_epochs: NonZeroUsize,
     min_age: Duration,
+
+    // The listing so far.
     newest: VecDeque<Listed>,
     stopped: bool,
-    /// The last that was read.
+    /// The epoch that was read last.
     read: Option<(Epoch, NewestBody)>,
 }
 

@@ -62,7 +62,11 @@ enum Doing {
     Retry,
 }
 
-/// A leader.
+/// The part of a machine that leads.
+///
+/// The machine around it passes each input to [`handle`](LeadingState::handle), which consumes the
+/// state and returns the next one, an abandoned epoch, or the loss. [`step`](LeadingState::step)
+/// changes nothing. A write that was refused is read back before any conclusion.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct LeadingState {
     held: HeldEpoch,

@@ -30,16 +30,23 @@ impl Drift {
     }
 }
 
-/// An observer's timer: has the leader of an epoch shown a sign of life in time?
+/// An observer's timer: whether the leader of an epoch has shown a sign of life in time.
+///
+/// The driver calls [`observe`](LapseTimer::observe) for each record that it reads, with the time at
+/// which the whole response was received. Only that call starts or restarts a timer. The other
+/// methods take the time of the question. They change nothing, or note a seal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LapseTimer {
+    // The record that the timer belongs to.
     epoch: Epoch,
     nonce: Option<Nonce>,
     heartbeat: u64,
     etag: ETag,
-    /// Only of a foreign record, whose touch leaves the ETag as it was.
+    /// Date of the last touch of a foreign record. Such a touch leaves the ETag unchanged.
     touched: Option<DateTime<Utc>>,
     validity: Option<Duration>,
+
+    // The times that it counts from.
     /// When the response that first showed this ETag had been received.
     since: Moment,
     /// When the seal was first seen.
@@ -194,6 +201,10 @@ pub fn risk_margin(validity: Duration) -> Duration {
 }
 
 /// A leader's lease: it ends `validity` after the last write that took effect was sent.
+///
+/// The driver calls [`sending`](OwnLease::sending) with the time before each write, and
+/// [`extended`](OwnLease::extended) once a write is known to have taken effect. A write of unknown
+/// fate extends nothing. The getters take the time of the question.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OwnLease {
     validity: Duration,

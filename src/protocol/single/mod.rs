@@ -16,7 +16,9 @@ use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 use crate::store::etag::ETag;
 
-/// The state machine.
+/// The state machine of an election in a single object.
+///
+/// [`Machine`](super::machine::Machine) has the contract of its methods, and the table of inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SingleCandidate {
     rules: Rules,
