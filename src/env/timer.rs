@@ -1,5 +1,5 @@
 //! Waits, in slices of at most a second: a timer may stand still while the machine sleeps. All
-//! waits go through here; `store/within.rs` bounds single requests.
+//! waits go through here; `store/time_limits.rs` bounds single requests.
 
 use std::future::Future;
 use std::pin::pin;

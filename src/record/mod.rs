@@ -1,6 +1,6 @@
 //! The record: the JSON body of an epoch object (docs/protocol.md, section 3).
 
-mod fields;
+mod field_formats;
 pub(crate) mod keys;
 pub(crate) mod listing;
 mod single;
@@ -13,8 +13,8 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(crate) use fields::Validity;
-use fields::{for_people, if_text};
+pub(crate) use field_formats::Validity;
+use field_formats::{for_people, if_text};
 
 use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;

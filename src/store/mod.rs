@@ -32,15 +32,15 @@ mod http;
 mod memory;
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "cloud"))]
 mod metadata_hosts;
-mod order;
 mod outcome;
+mod page_order;
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
 mod redact;
 #[cfg(feature = "s3")]
 mod s3;
+mod time_limits;
 mod url;
-mod within;
-mod written;
+mod write_answers;
 
 #[cfg(feature = "object-store")]
 pub use any::AnyObjectStore;
@@ -49,24 +49,24 @@ pub use dir::DirStore;
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoStore;
 pub use memory::MemoryStore;
-pub(crate) use order::{check_ascending, check_order, out_of_order};
 pub use outcome::{Entry, GetOutcome, Object, Page, PutOutcome};
+pub(crate) use page_order::{check_ascending, check_order, out_of_order};
 #[cfg(feature = "s3")]
 pub use s3::S3Store;
 #[cfg(feature = "s3")]
 #[doc(hidden)]
 pub use s3::{BucketSettings, LifecycleRule, Versioning};
+#[cfg(any(feature = "s3", feature = "object-store"))]
+use time_limits::EMPTY_PAGES;
+#[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
+use time_limits::read_past_a_page;
+#[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs", feature = "azure"))]
+use time_limits::timed;
+pub(crate) use time_limits::{answer_within, listed_within, listing_within, within};
 pub use url::open;
 #[doc(hidden)]
 pub use url::{CloudKind, CloudService, S3Options, Sse, StorePlace, StoreUrl};
-#[cfg(any(feature = "s3", feature = "object-store"))]
-use within::EMPTY_PAGES;
-#[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
-use within::read_past_a_page;
-#[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs", feature = "azure"))]
-use within::timed;
-pub(crate) use within::{answer_within, listed_within, listing_within, within};
-pub(crate) use written::{WriteAnswers, Written};
+pub(crate) use write_answers::{WriteAnswers, Written};
 
 /// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.
 pub(crate) fn content_etag(body: &[u8]) -> ETag {

@@ -2,7 +2,7 @@
 
 use metrics::{SharedString, counter};
 
-use super::describe::{GATE_CHECKS, describe};
+use super::names::{GATE_CHECKS, describe};
 use super::on::place;
 use crate::store::Store;
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::describe::{ASSIGNMENTS, LOSSES, PARTITION_LOSSES, POLLS};
+use super::names::{ASSIGNMENTS, LOSSES, PARTITION_LOSSES, POLLS};
 use super::on::Meter;
 use super::requests::Role;
 use crate::protocol::group::Assignment;

@@ -4,15 +4,15 @@
 //! everything here is empty and compiles to nothing, so that the driver need not check for it.
 
 #[cfg(feature = "metrics")]
-mod describe;
-#[cfg(feature = "metrics")]
 mod gate;
 #[cfg(feature = "metrics")]
 mod group;
 #[cfg(feature = "metrics")]
+mod key_cache;
+#[cfg(feature = "metrics")]
 mod lease_names;
 #[cfg(feature = "metrics")]
-mod metric_keys;
+mod names;
 #[cfg(not(feature = "metrics"))]
 mod off;
 #[cfg(feature = "metrics")]

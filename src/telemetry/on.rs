@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use metrics::{Gauge, gauge};
 
-use super::describe::{ELECTIONS, LOSSES, OBSERVED, RENEWALS, describe};
+use super::key_cache::KeyCache;
 use super::lease_names::{LEADERSHIP, LeaseNames, SESSION};
-use super::metric_keys::MetricKeys;
+use super::names::{ELECTIONS, LOSSES, OBSERVED, RENEWALS, describe};
 pub(crate) use super::requests::Counted;
 use super::requests::Role;
 use crate::env::process::Process;
@@ -23,7 +23,7 @@ use crate::store::Store;
 /// Counts for one election of this process, or for one group.
 #[derive(Debug, Clone)]
 pub(crate) struct Meter {
-    keys: Arc<MetricKeys>,
+    keys: Arc<KeyCache>,
 }
 
 impl Meter {
@@ -41,7 +41,7 @@ impl Meter {
     fn with(store: &dyn Store, keys: &Keys, lease: &'static LeaseNames) -> Meter {
         describe();
         let place = place(store, keys.prefix().trim_end_matches('/'));
-        Meter { keys: Arc::new(MetricKeys::new(place, lease)) }
+        Meter { keys: Arc::new(KeyCache::new(place, lease)) }
     }
 
     fn is_of_a_group(&self) -> bool {
@@ -53,7 +53,7 @@ impl Meter {
         Arc::new(Counted::new(Arc::clone(store), self.clone(), process.clone()))
     }
 
-    pub(super) fn keys(&self) -> &MetricKeys {
+    pub(super) fn keys(&self) -> &KeyCache {
         &self.keys
     }
 
@@ -96,7 +96,7 @@ impl Meter {
 
     /// Somebody compacts.
     pub(crate) fn compactor(&self) {
-        for outcome in super::describe::COMPACTIONS {
+        for outcome in super::names::COMPACTIONS {
             self.count("tenure_compactions_total", "outcome", outcome, 0);
         }
         self.deleted(0);

@@ -3,19 +3,15 @@
 //! object_store's own error says what was refused, but it words 409 as "already exists" and drops
 //! the status of most other answers. The status and the code are read from the errors underneath.
 
-use std::error::Error as StdError;
-
 use object_store::Error;
 
 use super::AnyObjectStore;
+use super::error_response::{ErrorResponse, chain};
 #[cfg(any(feature = "azure", feature = "gcs"))]
 use super::token::TokenError;
 use crate::store::asked::{Asked, OF_A_PROXY, Verb, is_of_a_proxy};
 use crate::store::redact::printable;
 use crate::store::{Determinacy, GetOutcome, PutOutcome, StoreError, StoreErrorKind};
-
-/// How object_store's clients begin to tell an answer that is no success.
-const STATUS: &str = "Server returned non-2xx status code: ";
 
 /// How object_store's clients tell an answer without an ETag, under whatever they were doing.
 const NO_ETAG: &str = "ETag Header missing from response";
@@ -53,13 +49,6 @@ fn meaning(code: &str) -> Option<(StoreErrorKind, &'static str)> {
         )),
         _ => None,
     }
-}
-
-/// An answer that is no success.
-struct ErrorResponse {
-    status: u16,
-    code: String,
-    message: String,
 }
 
 impl Asked<'_, AnyObjectStore> {
@@ -169,44 +158,6 @@ impl Asked<'_, AnyObjectStore> {
     }
 }
 
-/// The status of an answer that is no success.
-#[cfg(any(feature = "azure", feature = "gcs"))]
-pub(super) fn status(error: &Error) -> Option<u16> {
-    ErrorResponse::of(error).map(|answer| answer.status)
-}
-
-impl ErrorResponse {
-    fn of(error: &Error) -> Option<ErrorResponse> {
-        chain(error).find_map(|error| {
-            let text = error.to_string();
-            let rest = text.strip_prefix(STATUS)?;
-            let status = rest.get(..3)?.parse().ok()?;
-            let (_, body) = rest.split_once(": ").unwrap_or_default();
-            let element = |name: &str| {
-                let (_, rest) = body.split_once(&format!("<{name}>"))?;
-                rest.split_once(&format!("</{name}>")).map(|(text, _)| text.to_owned())
-            };
-            let message = element("Message").unwrap_or_else(|| match body.trim_start() {
-                body if body.starts_with('<') => String::new(),
-                body => body.to_owned(),
-            });
-            Some(ErrorResponse { status, code: element("Code").unwrap_or_default(), message })
-        })
-    }
-
-    fn pair(&self) -> (u16, &str) {
-        (self.status, &self.code)
-    }
-
-    fn words(&self) -> String {
-        let words = format!("{} {}", self.status, self.code);
-        match printable(&self.message) {
-            message if message.trim().is_empty() => words.trim_end().to_owned(),
-            message => format!("{}: {}", words.trim_end(), message.trim()),
-        }
-    }
-}
-
 /// Whether the request succeeded, and its answer lacks the ETag.
 fn without_etag(error: &Error) -> bool {
     chain(error).any(|error| error.to_string() == NO_ETAG)
@@ -229,10 +180,4 @@ fn never_connected(error: &Error) -> bool {
 #[cfg(not(feature = "cloud"))]
 fn never_connected(_: &Error) -> bool {
     false
-}
-
-fn chain<'e>(
-    error: &'e (dyn StdError + 'static),
-) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |error| (**error).source())
 }

@@ -26,6 +26,7 @@ use crate::env::entropy::{Entropy as _, SystemEntropy};
 #[cfg(feature = "azure")]
 mod azure;
 mod delete;
+mod error_response;
 mod failure;
 #[cfg(feature = "gcs")]
 mod gcs;

@@ -14,7 +14,7 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use object_store::CredentialProvider;
 
-use super::failure::status;
+use super::error_response::status;
 use crate::env::clock::{Clock as _, SystemClock};
 use crate::env::mutex::unpoisoned;
 use crate::store::redact::printable;

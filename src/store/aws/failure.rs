@@ -101,6 +101,14 @@ pub(in crate::store) fn answered<E: ProvideErrorMetadata>(
     Some((answer.raw().status().as_u16(), answer.err().code()))
 }
 
+/// The service's code of an answer that is no success.
+#[cfg(feature = "dynamodb")]
+pub(in crate::store) fn code<E: ProvideErrorMetadata>(
+    error: &SdkError<E, HttpResponse>,
+) -> Option<&str> {
+    answered(error)?.1
+}
+
 /// The status, the code, a note if there is one, and what the service said.
 pub(in crate::store) fn reason<E: ProvideErrorMetadata>(
     answer: &ServiceError<E, HttpResponse>,

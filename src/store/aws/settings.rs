@@ -13,7 +13,7 @@ use aws_types::os_shim_internal::{Env, Fs};
 use futures::FutureExt as _;
 
 use super::https;
-use crate::store::within::text_of;
+use crate::store::time_limits::text_of;
 
 /// Sent as they are, in headers and in signatures.
 const SENT: [&str; 5] = [

@@ -17,7 +17,8 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::failure::{failed, in_the_way};
-use super::lock::Turn;
+use super::time::time_of_day;
+use super::turn::Turn;
 use super::{key, sync};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
@@ -357,10 +358,6 @@ impl Hint {
 /// The folder where the store works, made if it is missing.
 pub(super) fn work_folder(root: &Folder) -> Result<Folder, StoreError> {
     root.child_or_new(key::WORK_FOLDER)
-}
-
-pub(super) fn time_of_day(seconds: i64, nanos: i64) -> Option<DateTime<Utc>> {
-    DateTime::from_timestamp(seconds, u32::try_from(nanos).ok()?)
 }
 
 /// A root that cannot be opened or made.

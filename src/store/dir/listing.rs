@@ -6,8 +6,8 @@ use chrono::{DateTime, Utc};
 
 use super::folder::{Folder, Hint, Named, Root, work_folder};
 use super::lock::Locked;
+use super::time::last_modified;
 use super::way::Way;
-use super::write::last_modified;
 use super::{key, unsynced};
 use crate::env::clock;
 use crate::store::{Entry, Page, StoreError};

@@ -2,13 +2,12 @@
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use super::failure::failed;
 use super::folder::{Folder, work_folder};
 use super::holder::{self, Holder};
-use crate::env::mutex::unpoisoned;
+use super::turn::{Mode, NoTurn, TurnHeld};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 const LOCK_FILE: &str = "lock";
@@ -27,88 +26,7 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 pub(super) struct Locked {
     file: File,
     /// Given up after the file is unlocked.
-    _turn: Held,
-}
-
-/// Whose turn it is among the threads of one process. They wait for it here: if all tried for the
-/// file at once, one of them might miss it for seconds.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Turn(Arc<(Mutex<Holders>, Condvar)>);
-
-#[derive(Debug, Default)]
-struct Holders {
-    alone: bool,
-    shared: usize,
-    /// How often one of them has waited for another process until it gave up.
-    given_up: u64,
-}
-
-/// Why a thread got no turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NoTurn {
-    /// Another thread of this process has it.
-    Taken,
-    /// The thread that had it gave up, as another process holds the lock.
-    GivenUp,
-}
-
-/// A turn, for as long as this lives.
-#[derive(Debug)]
-struct Held {
-    turn: Turn,
-    mode: Mode,
-}
-
-impl Turn {
-    /// Waits up to `limit`, or until the thread that has the turn gives up: all that wait then
-    /// would wait for the same process, one after the other.
-    fn wait(&self, mode: Mode, limit: Duration) -> Result<Held, NoTurn> {
-        let (holders, next) = &*self.0;
-        // It is whole whenever the mutex is free.
-        let holders = unpoisoned(holders.lock());
-        let given_up = holders.given_up;
-        let busy = |holders: &mut Holders| {
-            let taken = holders.alone || matches!(mode, Mode::Alone) && holders.shared > 0;
-            taken && holders.given_up == given_up
-        };
-        let (mut holders, waited) = unpoisoned(next.wait_timeout_while(holders, limit, busy));
-        if holders.given_up != given_up {
-            return Err(NoTurn::GivenUp);
-        }
-        if waited.timed_out() {
-            return Err(NoTurn::Taken);
-        }
-        match mode {
-            Mode::Alone => holders.alone = true,
-            Mode::Shared => holders.shared += 1,
-        }
-        Ok(Held { turn: self.clone(), mode })
-    }
-
-    fn give_up(&self) {
-        let (holders, next) = &*self.0;
-        let mut holders = unpoisoned(holders.lock());
-        holders.given_up = holders.given_up.wrapping_add(1);
-        next.notify_all();
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let (holders, next) = &*self.turn.0;
-        let mut holders = unpoisoned(holders.lock());
-        match self.mode {
-            Mode::Alone => holders.alone = false,
-            Mode::Shared => holders.shared -= 1,
-        }
-        next.notify_all();
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Mode {
-    Alone,
-    Shared,
+    _turn: TurnHeld,
 }
 
 impl Locked {
@@ -307,16 +225,6 @@ mod tests {
             drop(held);
             waiting.join().expect("no panic").expect("its turn");
         });
-        let turn = Turn::default();
-        let one = turn.wait(Mode::Shared, Duration::ZERO).expect("free");
-        let two = turn.wait(Mode::Shared, Duration::ZERO).expect("shared");
-        drop(one);
-        turn.wait(Mode::Alone, Duration::ZERO).expect_err("one is left");
-        drop(two);
-        let alone = turn.wait(Mode::Alone, Duration::ZERO).expect("free");
-        turn.wait(Mode::Shared, Duration::from_millis(1)).expect_err("taken");
-        drop(alone);
-        turn.wait(Mode::Shared, Duration::ZERO).expect("free");
     }
 
     #[test]
@@ -339,7 +247,7 @@ mod tests {
             }
         });
         drop(turn);
-        let given_up = || unpoisoned(work.turn().0.0.lock()).given_up;
+        let given_up = || work.turn().times_given_up();
         let before = given_up();
         Locked::alone(&work).expect_err("held");
         assert_eq!(given_up(), before + 1, "a thread that waits for the file gives up for all");

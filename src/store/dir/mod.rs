@@ -20,6 +20,7 @@ use write::Condition;
 
 mod content;
 mod delete;
+mod draft;
 mod failure;
 mod folder;
 mod holder;
@@ -31,6 +32,8 @@ mod pace;
 #[cfg(test)]
 mod power;
 mod sync;
+mod time;
+mod turn;
 mod unsynced;
 mod way;
 mod write;
@@ -147,7 +150,7 @@ impl DirStore {
         let root = Root::new(path, access);
         let folder = Folder::root(&root)?;
         network::refuse(&folder, &root.path)?;
-        match write::remove_leftovers(&folder) {
+        match draft::remove_leftovers(&folder) {
             // Reading works without, and a write says what is wrong.
             Err(error) if error.kind() != StoreErrorKind::AccessDenied => Err(error),
             _ => Ok(DirStore { root }),
@@ -255,7 +258,7 @@ fn get(
         Some(body) => GetOutcome::Found(Object {
             body: body.into(),
             etag: content.etag,
-            last_modified: write::last_modified(&file),
+            last_modified: time::last_modified(&file),
             served_at: Some(clock::wall_clock()),
         }),
     })

@@ -12,11 +12,11 @@
 use std::fs::{File, FileTimes};
 use std::io;
 
+use super::draft::Draft;
 use super::folder::{Folder, work_folder};
 use super::key;
 use super::lock::{Locked, Waiting};
 use super::way::Way;
-use super::write::Draft;
 use crate::store::{Determinacy, StoreError, StoreErrorKind, content_hash};
 
 const PREFIX: &str = "unsynced-";

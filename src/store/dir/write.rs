@@ -1,25 +1,17 @@
 //! Conditional writes: aside first, then checked and renamed under the lock.
 
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::Write as _;
 
 use super::content;
-use super::failure::{failed, in_the_way};
-use super::folder::{Folder, Named, time_of_day, work_folder};
+use super::draft::Draft;
+use super::failure::in_the_way;
+use super::folder::{Folder, Named, work_folder};
+use super::key;
 use super::lock::Locked;
+use super::time::first_count;
 use super::unsynced::{self, Mark};
 use super::way::Way;
-use super::{key, sync};
-use crate::env::clock;
 use crate::store::{Determinacy, ETag, PutOutcome, StoreError};
-
-/// Leftovers of killed processes start with this.
-const DRAFT_PREFIX: &str = "tmp-";
-
-/// No write takes this long unless its process was stopped; the write then fails, as its file is
-/// gone.
-const LEFTOVER_AGE: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 
 /// When a write is allowed.
 #[derive(Debug)]
@@ -107,77 +99,4 @@ impl Condition {
             },
         }
     }
-}
-
-/// Counting from the time of day gives an object that is deleted and made again new ETags.
-fn first_count() -> u64 {
-    let nanos = clock::wall_clock().timestamp_nanos_opt();
-    nanos.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(0)
-}
-
-/// A file that is not an object yet. Removed when dropped.
-pub(super) struct Draft<'a> {
-    work: &'a Folder,
-    name: String,
-}
-
-impl Draft<'_> {
-    /// A new file with what `fill` writes into it, on the disk.
-    pub(super) fn write<'a>(
-        work: &'a Folder,
-        fill: impl FnOnce(&mut File) -> io::Result<()>,
-    ) -> Result<Draft<'a>, StoreError> {
-        static COUNTER: AtomicU64 = AtomicU64::new(0);
-        // The time keeps apart processes that share a number, as in two containers.
-        let name = format!(
-            "{DRAFT_PREFIX}{}-{}-{}",
-            std::process::id(),
-            COUNTER.fetch_add(1, Ordering::Relaxed),
-            first_count()
-        );
-        let mut file = work.new_file(&name)?;
-        let draft = Draft { work, name };
-        let path = work.path_of(&draft.name);
-        fill(&mut file)
-            .and_then(|()| sync::file(&file, &path))
-            .map_err(|error| failed("write", &path, Determinacy::Determinate, error))?;
-        Ok(draft)
-    }
-
-    /// Makes it the object of this name.
-    pub(super) fn publish(self, folder: &Folder, name: &str) -> Result<(), StoreError> {
-        self.work.rename(&self.name, folder, name)
-    }
-}
-
-impl Drop for Draft<'_> {
-    fn drop(&mut self) {
-        // Once published it is not there any more. What cannot be removed now is a leftover later.
-        let _ = self.work.remove(&self.name);
-    }
-}
-
-/// Removes what killed processes left behind.
-pub(super) fn remove_leftovers(root: &Folder) -> Result<(), StoreError> {
-    let work = work_folder(root)?;
-    let now = clock::wall_clock();
-    for found in work.names()? {
-        let (name, _) = found?;
-        if !name.starts_with(DRAFT_PREFIX) {
-            continue;
-        }
-        if let Some(Named::Object { last_modified: Some(written), .. }) = work.look_up(&name)?
-            && now.signed_duration_since(written) > LEFTOVER_AGE
-        {
-            work.remove(&name)?;
-        }
-    }
-    Ok(())
-}
-
-/// The modification time of an open file.
-pub(super) fn last_modified(file: &std::fs::File) -> Option<chrono::DateTime<chrono::Utc>> {
-    use std::os::unix::fs::MetadataExt as _;
-    let metadata = file.metadata().ok()?;
-    time_of_day(metadata.mtime(), metadata.mtime_nsec())
 }

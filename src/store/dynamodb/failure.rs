@@ -3,14 +3,14 @@
 
 use std::fmt::Write as _;
 
-use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::error::ProvideErrorMetadata;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::ServiceError;
 
 use super::DynamoStore;
 use crate::store::asked::{Asked, OF_A_PROXY, Verb, is_of_a_proxy};
 use crate::store::aws::CallInterceptor;
-use crate::store::aws::failure::{Service, UNREADABLE, answered, reason};
+use crate::store::aws::failure::{Service, UNREADABLE, reason};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 /// Codes of requests that were turned away before anything of them was done.
@@ -42,11 +42,6 @@ const CREDENTIALS: [&str; 7] = [
 /// Codes of credentials that others may replace.
 const REJECTED: [&str; 3] =
     ["UnrecognizedClientException", "InvalidClientTokenId", "InvalidSignatureException"];
-
-/// DynamoDB's code of an answer that is no success.
-pub(super) fn code<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> Option<&str> {
-    answered(error)?.1
-}
 
 /// The permission that the request needs.
 fn needs(verb: Verb) -> &'static str {
@@ -144,6 +139,7 @@ impl Asked<'_, DynamoStore> {
 
 #[cfg(test)]
 mod tests {
+    use aws_sdk_dynamodb::error::SdkError;
     use aws_sdk_dynamodb::operation::get_item::GetItemError;
     use aws_smithy_runtime_api::http::StatusCode;
     use aws_smithy_types::body::SdkBody;

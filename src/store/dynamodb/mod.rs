@@ -13,9 +13,9 @@ use chrono::{DateTime, Utc};
 use tokio::sync::OnceCell;
 
 use self::date::StoreDate;
-use self::failure::code;
 use self::key::Place;
 use super::asked::{Asked, Verb};
+use super::aws::failure::code;
 use super::aws::{CallInterceptor, RegionalClient, Session};
 use super::{ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
 use crate::env::entropy::{Entropy, SystemEntropy};

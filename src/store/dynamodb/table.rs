@@ -7,10 +7,10 @@ use aws_sdk_dynamodb::types::{
 
 use super::DynamoStore;
 use super::date::StoreDate;
-use super::failure::code;
 use super::item::{NAME, PREFIX};
 use crate::store::asked::{Asked, Verb};
 use crate::store::aws::CallInterceptor;
+use crate::store::aws::failure::code;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// What the table must be like, for people.

@@ -20,15 +20,15 @@ use super::{
     Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError, StoreErrorKind,
 };
 
-mod client;
+mod bucket_settings;
 mod delete;
 mod encryption;
 mod failure;
+mod from_env;
 mod listing;
-mod settings;
 
 #[doc(hidden)]
-pub use settings::{BucketSettings, LifecycleRule, Versioning};
+pub use bucket_settings::{BucketSettings, LifecycleRule, Versioning};
 
 use self::encryption::Encryption;
 
@@ -121,7 +121,7 @@ impl S3Store {
     /// task refreshes credentials before they expire; they are also refreshed once S3 reports them
     /// as expired.
     pub async fn from_env(bucket: impl Into<String>) -> S3Store {
-        let (client, session) = client::from_env().await;
+        let (client, session) = from_env::from_env().await;
         S3Store { session, ..S3Store::of(client, bucket) }
     }
 

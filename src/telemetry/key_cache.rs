@@ -56,7 +56,7 @@ const SESSION: [(&str, Labels<'static>); 12] = [
 
 /// The keys of one election or group.
 #[derive(Debug)]
-pub(super) struct MetricKeys {
+pub(super) struct KeyCache {
     place: Arc<str>,
     /// What counts and times a lease.
     pub(super) lease: &'static LeaseNames,
@@ -76,10 +76,10 @@ struct GroupKeys {
     sights: AtomicUsize,
 }
 
-impl MetricKeys {
-    pub(super) fn new(place: String, lease: &'static LeaseNames) -> MetricKeys {
+impl KeyCache {
+    pub(super) fn new(place: String, lease: &'static LeaseNames) -> KeyCache {
         let (poll, renewal, group) = Default::default();
-        MetricKeys { place: place.into(), lease, poll, renewal, group }
+        KeyCache { place: place.into(), lease, poll, renewal, group }
     }
 
     pub(super) fn counter(&self, name: &'static str, labels: Labels<'_>) -> Counter {

@@ -1,0 +1,62 @@
+//! The answers of object_store's clients that are no success, read from the text of their errors.
+
+use std::error::Error as StdError;
+
+use object_store::Error;
+
+use crate::store::redact::printable;
+
+/// How object_store's clients begin to tell an answer that is no success.
+const STATUS: &str = "Server returned non-2xx status code: ";
+
+/// An answer that is no success.
+pub(super) struct ErrorResponse {
+    pub(super) status: u16,
+    pub(super) code: String,
+    pub(super) message: String,
+}
+
+/// The status of an answer that is no success.
+#[cfg(any(feature = "azure", feature = "gcs"))]
+pub(super) fn status(error: &Error) -> Option<u16> {
+    ErrorResponse::of(error).map(|answer| answer.status)
+}
+
+impl ErrorResponse {
+    pub(super) fn of(error: &Error) -> Option<ErrorResponse> {
+        chain(error).find_map(|error| {
+            let text = error.to_string();
+            let rest = text.strip_prefix(STATUS)?;
+            let status = rest.get(..3)?.parse().ok()?;
+            let (_, body) = rest.split_once(": ").unwrap_or_default();
+            let element = |name: &str| {
+                let (_, rest) = body.split_once(&format!("<{name}>"))?;
+                rest.split_once(&format!("</{name}>")).map(|(text, _)| text.to_owned())
+            };
+            let message = element("Message").unwrap_or_else(|| match body.trim_start() {
+                body if body.starts_with('<') => String::new(),
+                body => body.to_owned(),
+            });
+            Some(ErrorResponse { status, code: element("Code").unwrap_or_default(), message })
+        })
+    }
+
+    pub(super) fn pair(&self) -> (u16, &str) {
+        (self.status, &self.code)
+    }
+
+    pub(super) fn words(&self) -> String {
+        let words = format!("{} {}", self.status, self.code);
+        match printable(&self.message) {
+            message if message.trim().is_empty() => words.trim_end().to_owned(),
+            message => format!("{}: {}", words.trim_end(), message.trim()),
+        }
+    }
+}
+
+/// The error and those underneath it.
+pub(super) fn chain<'e>(
+    error: &'e (dyn StdError + 'static),
+) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |error| (**error).source())
+}
