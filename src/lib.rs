@@ -149,7 +149,6 @@
 //! | `object-store` | `store::AnyObjectStore`: any store of the crate `object_store` 0.14 |
 //! | `gcs`, `azure` | the same, with clients for Google Cloud Storage and Azure Blob Storage |
 //! | `tower` | `fencing::http`: layers that send the token and refuse stale ones |
-//! | `metrics` | reports to the recorder of the crate `metrics`; table in `docs/observability.md` |
 //!
 //! Without any of them there are memory, a local directory, and stores of your own.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -2,8 +2,8 @@
 
 use metrics::{SharedString, counter};
 
+use super::meter::place;
 use super::names::{GATE_CHECKS, describe};
-use super::on::place;
 use crate::store::Store;
 
 /// Counts the checks of one gate.

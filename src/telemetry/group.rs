@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use super::meter::Meter;
 use super::names::{ASSIGNMENTS, LOSSES, PARTITION_LOSSES, POLLS};
-use super::on::Meter;
 use super::requests::Role;
 use crate::protocol::group::Assignment;
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 
-use super::on::Meter;
+use super::meter::Meter;
 use crate::env::moment::Moment;
 use crate::env::process::Process;
 use crate::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};

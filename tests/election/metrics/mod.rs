@@ -1,6 +1,5 @@
 //! Metrics: each changes as its story says, and the documents, the dashboard and the alerts name
 //! those that there are.
-#![cfg(feature = "metrics")]
 
 mod documents;
 mod groups;
