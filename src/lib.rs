@@ -181,6 +181,7 @@ mod telemetry;
 pub use api::builder::ElectionBuilder;
 pub use api::election::{CampaignOutcome, Election};
 pub use api::leadership::{Cancellation, Leadership, Lease, RunOutcome};
+pub use api::term::Term;
 pub use compactor::{Compactor, CompactorBuilder, Report, SessionsReport};
 pub use driver::lead::{LeadershipEvent, Loss, ResignKey};
 pub use driver::leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};

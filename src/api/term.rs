@@ -2,47 +2,113 @@
 
 use std::sync::Arc;
 
-use crate::driver::lead::{Lead, Loss};
-use crate::epoch::Epoch;
-use crate::group::Partition;
+use futures::future::{BoxFuture, FutureExt as _};
 
-#[derive(Clone)]
-pub(crate) enum Term {
-    Leadership(Arc<Lead>),
-    Partition(Arc<Partition>),
+use crate::api::leadership::{Leadership, Lease, Loss};
+use crate::driver::lead::SharedValues;
+use crate::epoch::Epoch;
+
+/// A right to write that this process holds for a time: a [`Leadership`], its [`Lease`], or the
+/// ownership of a partition (`tenure_groups::Partition`).
+///
+/// Guards and path locks accept any of them. No method sends a request.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Election, Loss, Term, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// /// Writes under a leadership or a partition.
+/// fn write(term: &dyn Term) -> Result<String, Loss> {
+///     Ok(format!("written with token {}", term.check()?))
+/// }
+///
+/// let election = Election::builder(Arc::new(MemoryStore::new()), "orders/leader").build()?;
+/// let leadership = election.campaign().await?;
+/// assert_eq!(write(&leadership).unwrap(), "written with token 1");
+///
+/// let term = leadership.handle(); // outlives the leadership, and then fails
+/// leadership.resign().await?;
+/// assert!(matches!(write(&*term), Err(Loss::Resigned)));
+/// # Ok(())
+/// # }
+/// ```
+pub trait Term: Send + Sync + 'static {
+    /// Returns the fencing token. It is valid only while [`check`](Term::check) succeeds.
+    fn epoch(&self) -> Epoch;
+
+    /// Returns the token if the term still lasts at this moment.
+    ///
+    /// # Errors
+    /// The reason of the loss: stop the work. A loss is final.
+    fn check(&self) -> Result<Epoch, Loss>;
+
+    /// Waits until the term is over, and returns the reason. Cancel-safe. It needs a Tokio runtime
+    /// with timers.
+    fn lost(&self) -> BoxFuture<'_, Loss>;
+
+    /// Waits until less than a quarter of the validity of the lease is left, or the term is over.
+    /// Returns the reason if it is over. Cancel-safe. It needs a Tokio runtime with timers.
+    fn ending(&self) -> BoxFuture<'_, Option<Loss>>;
+
+    /// Returns another handle to the same term. It does not keep the term alive.
+    fn handle(&self) -> Arc<dyn Term>;
+
+    /// Returns the values that all tasks under this term share.
+    #[doc(hidden)]
+    fn shared(&self) -> &SharedValues;
 }
 
-impl Term {
-    pub(crate) fn of_partition(partition: &Partition) -> Term {
-        Term::Partition(Arc::new(partition.handle()))
+impl Term for Lease {
+    fn epoch(&self) -> Epoch {
+        self.lead.epoch
     }
 
-    pub(crate) fn token(&self) -> Epoch {
-        match self {
-            Term::Leadership(lead) => lead.epoch,
-            Term::Partition(partition) => partition.token(),
-        }
+    fn check(&self) -> Result<Epoch, Loss> {
+        self.lead.check()
     }
 
-    pub(crate) fn check(&self) -> Result<Epoch, Loss> {
-        match self {
-            Term::Leadership(lead) => lead.check(),
-            Term::Partition(partition) => partition.check_as_leader(),
-        }
+    fn lost(&self) -> BoxFuture<'_, Loss> {
+        self.lead.lost().boxed()
     }
 
-    pub(crate) async fn lost(&self) -> Loss {
-        match self {
-            Term::Leadership(lead) => lead.lost().await,
-            Term::Partition(partition) => partition.lost_as_leader().await,
-        }
+    fn ending(&self) -> BoxFuture<'_, Option<Loss>> {
+        self.lead.ending().boxed()
     }
 
-    /// Waits until the lease is at risk or has ended. Returns the loss if it has ended.
-    pub(crate) async fn ending(&self) -> Option<Loss> {
-        match self {
-            Term::Leadership(lead) => lead.ending().await,
-            Term::Partition(partition) => partition.ending_as_leader().await,
-        }
+    fn handle(&self) -> Arc<dyn Term> {
+        Arc::new(self.clone())
+    }
+
+    fn shared(&self) -> &SharedValues {
+        &self.lead.shared
+    }
+}
+
+impl Term for Leadership {
+    fn epoch(&self) -> Epoch {
+        Term::epoch(&**self)
+    }
+
+    fn check(&self) -> Result<Epoch, Loss> {
+        Term::check(&**self)
+    }
+
+    fn lost(&self) -> BoxFuture<'_, Loss> {
+        Term::lost(&**self)
+    }
+
+    fn ending(&self) -> BoxFuture<'_, Option<Loss>> {
+        Term::ending(&**self)
+    }
+
+    fn handle(&self) -> Arc<dyn Term> {
+        Term::handle(&**self)
+    }
+
+    fn shared(&self) -> &SharedValues {
+        Term::shared(&**self)
     }
 }

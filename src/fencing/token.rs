@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 #[cfg(doc)]
 use super::FencingError;
-use crate::api::leadership::{Leadership, Lease, Loss};
+use crate::api::leadership::Loss;
 use crate::api::term::Term;
 use crate::epoch::Epoch;
-use crate::group::Partition;
 
 /// A fencing token, and the lease with which it was granted, if the caller has one.
 ///
@@ -40,7 +39,7 @@ use crate::group::Partition;
 #[derive(Clone)]
 pub struct Token {
     epoch: Epoch,
-    term: Option<Term>,
+    term: Option<Arc<dyn Term>>,
 }
 
 impl Token {
@@ -58,10 +57,6 @@ impl Token {
             outcome = call => Ok(outcome),
         }
     }
-
-    fn under(term: Term) -> Token {
-        Token { epoch: term.token(), term: Some(term) }
-    }
 }
 
 impl From<Epoch> for Token {
@@ -70,21 +65,9 @@ impl From<Epoch> for Token {
     }
 }
 
-impl From<&Lease> for Token {
-    fn from(lease: &Lease) -> Token {
-        Token::under(Term::Leadership(Arc::clone(&lease.lead)))
-    }
-}
-
-impl From<&Leadership> for Token {
-    fn from(leadership: &Leadership) -> Token {
-        Token::from(&**leadership)
-    }
-}
-
-impl From<&Partition> for Token {
-    fn from(partition: &Partition) -> Token {
-        Token::under(Term::of_partition(partition))
+impl<T: Term> From<&T> for Token {
+    fn from(term: &T) -> Token {
+        Token { epoch: term.epoch(), term: Some(term.handle()) }
     }
 }
 

@@ -8,7 +8,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::Shared;
-use crate::api::leadership::{Cancellation, Loss, SharedValues};
+use futures::future::{BoxFuture, FutureExt as _};
+
+use crate::api::leadership::{Cancellation, Loss};
+use crate::api::term::Term;
+use crate::driver::lead::SharedValues;
 use crate::epoch::Epoch;
 use crate::protocol::group::{PartitionNumber, Release};
 use crate::protocol::moment::Moment;
@@ -140,23 +144,12 @@ impl Grant {
 
 impl Partition {
     /// Another handle to the same ownership.
-    pub(crate) fn handle(&self) -> Partition {
+    pub(super) fn another(&self) -> Partition {
         Partition { grant: Arc::clone(&self.grant), shared: Arc::clone(&self.shared) }
     }
 
-    /// What all tasks that work on this partition share, until it is granted anew.
-    pub(crate) fn values(&self) -> &SharedValues {
-        &self.grant.values
-    }
-
-    /// As [`check`](Partition::check), with the error of a leadership.
-    pub(crate) fn check_as_leader(&self) -> Result<Epoch, Loss> {
-        self.shared.lease.check()?;
-        self.grant.loss_in_other_words().map_or(Ok(self.token()), Err)
-    }
-
     /// Waits until it is not owned any more, and returns the error of a leadership.
-    pub(crate) async fn lost_as_leader(&self) -> Loss {
+    async fn loss(&self) -> Loss {
         let ended = async {
             loop {
                 let ended = self.shared.ended.notified();
@@ -168,18 +161,8 @@ impl Partition {
         };
         tokio::select! {
             biased;
-            loss = self.shared.lease.lead.lost() => loss,
+            loss = self.shared.lease.lost() => loss,
             loss = ended => loss,
-        }
-    }
-
-    /// Waits until it is not owned any more, or its session is at risk. Returns the error of a
-    /// leadership if it is not owned any more.
-    pub(crate) async fn ending_as_leader(&self) -> Option<Loss> {
-        tokio::select! {
-            biased;
-            loss = self.lost_as_leader() => Some(loss),
-            loss = self.shared.lease.lead.ending() => loss,
         }
     }
 
@@ -257,6 +240,42 @@ impl Partition {
     /// not released it so, it goes there, and does not come back within ten minutes.
     pub fn release_for(self, back_off: Duration) {
         self.shared.release(&self.grant, back_off.min(MAX_BACK_OFF));
+    }
+}
+
+impl Term for Partition {
+    fn epoch(&self) -> Epoch {
+        self.token()
+    }
+
+    /// As [`check`](Partition::check), with the error of a leadership.
+    fn check(&self) -> Result<Epoch, Loss> {
+        self.shared.lease.check()?;
+        self.grant.loss_in_other_words().map_or(Ok(self.token()), Err)
+    }
+
+    fn lost(&self) -> BoxFuture<'_, Loss> {
+        self.loss().boxed()
+    }
+
+    fn ending(&self) -> BoxFuture<'_, Option<Loss>> {
+        async {
+            tokio::select! {
+                biased;
+                loss = self.loss() => Some(loss),
+                loss = self.shared.lease.ending() => loss,
+            }
+        }
+        .boxed()
+    }
+
+    fn handle(&self) -> Arc<dyn Term> {
+        Arc::new(self.another())
+    }
+
+    /// They last until the partition is granted again.
+    fn shared(&self) -> &SharedValues {
+        &self.grant.values
     }
 }
 

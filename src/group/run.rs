@@ -184,7 +184,7 @@ impl Group {
         F: FnOnce(Partition) -> W,
         W: Future<Output = WorkResult>,
     {
-        let kept = partition.handle();
+        let kept = partition.another();
         let mut running = contained(|| Box::pin(work(partition)));
         async move {
             let outcome = match &mut running {

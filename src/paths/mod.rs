@@ -5,7 +5,7 @@
 //!
 //! They exclude the tasks of **one process** from each other. Between processes only leadership
 //! excludes, or the ownership of a partition: let only the leader or the owner write, and create its
-//! locks with [`PathLocks::under`] or [`PathLocks::under_partition`]. They do not undo half a rename
+//! locks with [`PathLocks::under`]. They do not undo half a rename
 //! if the process dies in the middle of it. They are advisory: they lock nothing in the store, and
 //! stop no code that does not take them.
 //!
@@ -50,10 +50,9 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use crate::api::leadership::{Leadership, Loss};
+use crate::api::leadership::Loss;
 use crate::api::term::Term;
 use crate::epoch::Epoch;
-use crate::group::Partition;
 
 mod access;
 mod claim;
@@ -100,7 +99,7 @@ type LockTable = Mutex<ClaimState>;
 #[derive(Clone)]
 pub struct PathLocks {
     table: Arc<LockTable>,
-    term: Option<Term>,
+    term: Option<Arc<dyn Term>>,
 }
 
 /// Holds the locks of one call until it is dropped.
@@ -134,7 +133,7 @@ pub struct PathLocks {
 #[must_use = "the paths are unlocked when the guard is dropped"]
 pub struct PathGuard {
     claim: Claim,
-    term: Option<Term>,
+    term: Option<Arc<dyn Term>>,
 }
 
 impl PathLocks {
@@ -145,58 +144,22 @@ impl PathLocks {
         PathLocks { table: Arc::default(), term: None }
     }
 
-    /// Returns the locks of this leadership: all calls with it, and all clones, share them. They
-    /// can outlive the [`Leadership`], and then fail. Waiting for one needs a Tokio runtime with
-    /// timers, as it checks the lease every second.
+    /// Returns the locks of this leadership, or of this ownership of a partition: all calls with
+    /// it, and all clones, share them. They can outlive it, and then fail. Waiting for one needs a
+    /// Tokio runtime with timers, as it checks the lease every second.
     ///
     /// The next leadership has other locks, all free. So before the process campaigns again its
-    /// tasks should have ended, as they have after [`Leadership::run`]. Only its `check`, or the
-    /// guarded resource that refuses its token, stops a task that is left over.
+    /// tasks should have ended, as they have after [`Leadership::run`](crate::Leadership::run).
+    /// Only its `check`, or the guarded resource that refuses its token, stops a task that is left
+    /// over. The same holds for the next ownership of a partition.
+    ///
+    /// The locks of a partition fail once it is released or taken ([`Resigned`](Loss::Resigned),
+    /// [`Superseded`](Loss::Superseded)), or the session of the member ends. A revocation alone
+    /// ends nothing: the work has its locks until it stops. Other partitions have other locks, so
+    /// no path may belong to two partitions.
     #[must_use]
-    pub fn under(leadership: &Leadership) -> PathLocks {
-        let term = Some(Term::Leadership(Arc::clone(&leadership.lead)));
-        PathLocks { table: leadership.shared.get(), term }
-    }
-
-    /// Returns the locks of this ownership of a partition, as [`under`](PathLocks::under) does of a
-    /// leadership: all calls with it, and all clones, share them. They fail once the partition is
-    /// released or taken ([`Resigned`](Loss::Resigned), [`Superseded`](Loss::Superseded)), or the
-    /// session of the member ends. A revocation alone ends nothing: the work has its locks until it
-    /// stops.
-    ///
-    /// Other partitions have other locks, so no path may belong to two partitions. So has the next
-    /// ownership of this partition: what is left of the work must have ended before, as it has in
-    /// [`Group::run`](crate::group::Group::run).
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// use tenure::group::Group;
-    /// use tenure::paths::{Access, Path, PathLocks};
-    /// # use tenure::store::MemoryStore;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tenure::Error> {
-    /// # let store = Arc::new(MemoryStore::new());
-    /// # let group = Group::builder(store, "albums").name("worker-7").partitions(0..1);
-    /// # let group = group.poll_interval(std::time::Duration::from_millis(100)).build()?;
-    /// # let stop = group.clone();
-    /// group
-    ///     .run(async |partition| {
-    ///         let locks = PathLocks::under_partition(&partition);
-    ///         let folder = Path::new(&format!("/{}/may", partition.name()))?;
-    ///         let guard = locks.lock(Access::to_write(&folder)).await?;
-    ///         // Write with the token of the guard, which is that of the partition.
-    ///         assert_eq!(guard.token(), Some(partition.token()));
-    ///         # stop.leave();
-    ///         Ok(())
-    ///     })
-    ///     .await
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn under_partition(partition: &Partition) -> PathLocks {
-        let term = Some(Term::of_partition(partition));
-        PathLocks { table: partition.values().get(), term }
+    pub fn under(term: &impl Term) -> PathLocks {
+        PathLocks { table: term.shared().get(), term: Some(term.handle()) }
     }
 
     /// Waits until no other call reads what this one writes, nor writes what this one reads or
@@ -266,7 +229,7 @@ impl PathGuard {
     }
 }
 
-fn check(term: Option<&Term>) -> Result<(), Loss> {
+fn check(term: Option<&Arc<dyn Term>>) -> Result<(), Loss> {
     term.map_or(Ok(()), |term| term.check().map(drop))
 }
 
@@ -279,7 +242,7 @@ impl Default for PathLocks {
 impl fmt::Debug for PathLocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PathLocks")
-            .field("epoch", &self.term.as_ref().map(Term::token))
+            .field("epoch", &self.term.as_ref().map(|term| term.epoch()))
             .field("locked_paths", &self.locked_paths())
             .finish()
     }
@@ -288,7 +251,7 @@ impl fmt::Debug for PathLocks {
 impl fmt::Debug for PathGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PathGuard")
-            .field("epoch", &self.term.as_ref().map(Term::token))
+            .field("epoch", &self.term.as_ref().map(|term| term.epoch()))
             .field("modes", self.claim.modes())
             .finish()
     }

@@ -2,7 +2,6 @@
 
 mod lease;
 mod run;
-mod shared_values;
 
 use std::fmt;
 use std::ops::Deref;
@@ -15,7 +14,6 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 pub use lease::Lease;
 pub use run::{Cancellation, RunOutcome};
-pub(crate) use shared_values::SharedValues;
 
 use crate::driver::config::Config;
 use crate::driver::lead::StartedLead;
@@ -61,7 +59,6 @@ use crate::error::{Error, ErrorKind};
 #[must_use = "a leadership that is dropped is no longer renewed"]
 pub struct Leadership {
     lease: Lease,
-    pub(crate) shared: SharedValues,
     key: ResignKey,
     config: Arc<Config>,
     commands: mpsc::UnboundedSender<Command>,
@@ -70,8 +67,7 @@ pub struct Leadership {
 impl Leadership {
     pub(crate) fn new(started: StartedLead) -> Leadership {
         let StartedLead { lead, key, config, commands } = started;
-        let (lease, shared) = (Lease { lead }, SharedValues::default());
-        Leadership { lease, shared, key, config, commands }
+        Leadership { lease: Lease { lead }, key, config, commands }
     }
 
     /// Passes a command to the driver, without waiting for what comes of it.

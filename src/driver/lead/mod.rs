@@ -5,6 +5,7 @@ mod listeners;
 mod loss;
 mod pulse;
 mod resign_key;
+mod shared_values;
 mod state;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ pub use event::LeadershipEvent;
 pub(crate) use listeners::Listeners;
 pub use loss::Loss;
 pub use resign_key::ResignKey;
+pub use shared_values::SharedValues;
 pub(crate) use state::{Command, Lead};
 
 use super::config::Config;

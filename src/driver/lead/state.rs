@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::listeners::Listeners;
 use super::pulse::Pulse;
-use super::{LeadershipEvent, Loss};
+use super::{LeadershipEvent, Loss, SharedValues};
 use crate::env::moment::Moment;
 use crate::env::mutex::unpoisoned;
 use crate::env::process::Process;
@@ -55,6 +55,8 @@ pub(crate) struct Lead {
     pub(crate) candidate: String,
     pub(crate) validity: Duration,
     pub(crate) process: Process,
+    /// What all tasks under this leadership share.
+    pub(crate) shared: SharedValues,
 
     // The lease, and everything that follows from it.
     lease: Mutex<LeaseFacts>,
@@ -90,7 +92,8 @@ impl Lead {
         let lease = Mutex::new(LeaseFacts { end, pulse, last_error: None, failed: None });
         let events = Listeners::default();
         let work = Mutex::default();
-        Lead { epoch, candidate, validity, process, status, events, lease, work, leading }
+        let shared = SharedValues::default();
+        Lead { epoch, candidate, validity, process, shared, status, events, lease, work, leading }
     }
 
     /// How often the clocks are looked at, at least.

@@ -27,11 +27,11 @@ async fn a_release_ends_the_locks_and_a_revocation_does_not() {
     let fleet = Fleet::new(2);
     let mut membership = fleet.group("a").join().await.unwrap();
     let [first, other] = [granted(&mut membership).await, granted(&mut membership).await];
-    let locks = PathLocks::under_partition(&first);
+    let locks = PathLocks::under(&first);
     let guard = locks.lock(write()).await.unwrap();
     assert_eq!((guard.token(), guard.check().is_ok()), (Some(first.token()), true));
-    assert!(PathLocks::under_partition(&first).try_lock(write()).unwrap().is_none(), "shared");
-    assert!(PathLocks::under_partition(&other).try_lock(write()).unwrap().is_some(), "apart");
+    assert!(PathLocks::under(&first).try_lock(write()).unwrap().is_none(), "shared");
+    assert!(PathLocks::under(&other).try_lock(write()).unwrap().is_some(), "apart");
     assert!(format!("{locks:?}").contains(&format!("epoch: Some({:?})", first.token())));
 
     fleet.group("operator").pause(&[first.name()], true).await.unwrap();
@@ -49,7 +49,7 @@ async fn a_release_ends_the_locks_and_a_revocation_does_not() {
     assert!(matches!(locks.try_lock(write()), Err(Loss::Resigned)));
     drop(guard);
     assert_eq!(locks.locked_paths(), 0);
-    assert!(PathLocks::under_partition(&other).lock(write()).await.is_ok());
+    assert!(PathLocks::under(&other).lock(write()).await.is_ok());
 }
 
 /// Locks of an ownership are not those of the next one.
@@ -58,11 +58,11 @@ async fn the_next_ownership_has_other_locks() {
     let fleet = Fleet::new(1);
     let mut membership = fleet.group("a").join().await.unwrap();
     let first = granted(&mut membership).await;
-    let guard = PathLocks::under_partition(&first).lock(write()).await.unwrap();
+    let guard = PathLocks::under(&first).lock(write()).await.unwrap();
     let token = first.token();
     first.release();
     let next = granted(&mut membership).await;
-    let again = PathLocks::under_partition(&next).lock(write()).await.unwrap();
+    let again = PathLocks::under(&next).lock(write()).await.unwrap();
     assert!(again.token() > Some(token));
     assert!(matches!(guard.check(), Err(Loss::Resigned)), "the token of the first is not revived");
 }
@@ -72,7 +72,7 @@ async fn the_end_of_the_session_ends_them_with_its_reason() {
     let fleet = Fleet::new(1);
     let mut membership = fleet.group("a").join().await.unwrap();
     let partition = granted(&mut membership).await;
-    let locks = PathLocks::under_partition(&partition);
+    let locks = PathLocks::under(&partition);
     let guard = locks.lock(write()).await.unwrap();
     fleet.store.on(Call::Replace).always().fault(Fault::Hang);
     let waited = within(VALIDITY + secs(1), locks.lock(write())).await.expect("at its end");
@@ -87,7 +87,7 @@ async fn an_assignment_that_takes_it_away_supersedes_them() {
     let fleet = Fleet::new(1);
     let mut membership = fleet.group("a").join().await.unwrap();
     let partition = granted(&mut membership).await;
-    let locks = PathLocks::under_partition(&partition);
+    let locks = PathLocks::under(&partition);
     let guard = locks.lock(write()).await.unwrap();
     let epoch = fleet.group("router").snapshot().await.unwrap().epoch.unwrap().get();
     let key = |epoch: u64| format!("app/assignment-{epoch:010}.json");

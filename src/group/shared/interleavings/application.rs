@@ -57,7 +57,7 @@ impl Application {
             }
             MembershipEvent::Revoked { number, .. } => {
                 self.moves_on(number, &[Stage::Granted], Stage::Revoked);
-                let partition = self.handle(number).expect("it was granted").handle();
+                let partition = self.handle(number).expect("it was granted").another();
                 assert!(partition.grant.stop.is_cancelled(), "revoked, and the work goes on");
                 self.to_release.push(partition);
             }
@@ -73,7 +73,7 @@ impl Application {
                     assert!(partition.check().is_err(), "lost and still owned: {partition:?}");
                     assert!(partition.grant.stop.is_cancelled(), "lost, and the work goes on");
                 }
-                self.to_release = self.partitions.iter().map(Partition::handle).collect();
+                self.to_release = self.partitions.iter().map(Partition::another).collect();
             }
             event => panic!("nothing tells {event:?}"),
         }

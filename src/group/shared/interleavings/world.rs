@@ -149,7 +149,7 @@ impl World {
                     let handle = {
                         let application = self.application.lock().unwrap();
                         let found = application.handle(PartitionNumber(number));
-                        (found.map(Partition::handle), application.lost)
+                        (found.map(Partition::another), application.lost)
                     };
                     match handle {
                         (Some(partition), _) => break partition,

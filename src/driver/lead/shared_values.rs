@@ -8,13 +8,13 @@ use crate::env::mutex::unpoisoned;
 /// At most one value of each type, made when it is first asked for. Without any it is small, as
 /// there is one for each owned partition.
 #[derive(Debug, Default)]
-pub(crate) struct SharedValues(OnceLock<Box<Mutex<Vec<Value>>>>);
+pub struct SharedValues(OnceLock<Box<Mutex<Vec<Value>>>>);
 
 type Value = Arc<dyn Any + Send + Sync>;
 
 impl SharedValues {
     /// Returns the value of this type.
-    pub(crate) fn get<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+    pub fn get<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let mut values = unpoisoned(self.0.get_or_init(Box::default).lock());
         if let Some(found) = values.iter().find_map(|one| Arc::clone(one).downcast().ok()) {
             return found;
