@@ -5,6 +5,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
+#[cfg(not(unix))]
+compile_error!("the command tenure runs on Unix only: it needs process groups and signals");
+
 mod args;
 mod cmd;
 mod common_args;
