@@ -6,6 +6,4 @@ pub mod moment;
 pub(crate) mod mutex;
 pub(crate) mod nonce;
 pub(crate) mod process;
-#[cfg(test)]
-pub(crate) mod test_support;
 pub(crate) mod timer;

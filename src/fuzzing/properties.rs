@@ -8,12 +8,16 @@ use proptest::prelude::*;
 
 use super::listings::{Shelf, check_page, check_search, compact, number_of};
 use crate::Epoch;
-use crate::env::test_support::{any_epoch, cases};
 use crate::protocol::compaction::Compaction;
 use crate::protocol::find::After;
 use crate::record::keys::Keys;
 use crate::record::listing::EpochsOfPage;
 use crate::store::{Entry, Page, StoreErrorKind};
+use tenure_testkit::properties::{any_epoch_number, cases};
+
+fn any_epoch() -> impl Strategy<Value = Epoch> {
+    any_epoch_number().prop_map(|number| Epoch::new(number).expect("it is in range"))
+}
 
 /// Keys under the prefix that are no epoch objects, many of them right beside one.
 fn foreign_key() -> impl Strategy<Value = String> {

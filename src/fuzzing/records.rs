@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{lock, record as check};
-use crate::env::test_support::cases;
 use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 use crate::protocol::message::{EpochEnd, Nonce};
 use crate::record::{FORMAT, MAX_READ_BYTES, Record, Validity};
+use tenure_testkit::properties::cases;
 
 fn any_json() -> impl Strategy<Value = Value> {
     let number = prop_oneof![

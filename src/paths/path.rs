@@ -208,8 +208,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::env::test_support::cases;
     use crate::store::escape::plain;
+    use tenure_testkit::properties::cases;
 
     #[test]
     fn what_is_a_path() {

@@ -102,6 +102,10 @@ internal! {
     harm,
     #[cfg(feature = "internals")]
     if_match,
+    #[cfg(feature = "properties")]
+    interleavings,
+    #[cfg(feature = "properties")]
+    logged,
     #[cfg(feature = "internals")]
     morling,
     outcomes,
@@ -109,6 +113,8 @@ internal! {
     page_filters,
     #[cfg(feature = "internals")]
     prometheus,
+    #[cfg(feature = "properties")]
+    properties,
     #[cfg(feature = "internals")]
     proxy,
     #[cfg(feature = "internals")]

@@ -5,7 +5,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use super::super::report::SessionsReport;
 use super::super::run::Run;
 use super::*;
-use crate::env::test_support::logged;
+use tenure_testkit::logged::logged;
 
 fn memory() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new())

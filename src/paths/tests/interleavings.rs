@@ -8,7 +8,7 @@ use futures::poll;
 
 use super::super::claim::{Cell, Claim, ClaimState};
 use super::*;
-use crate::env::test_support::interleavings::{every_interleaving, others_may_run, spawn};
+use tenure_testkit::interleavings::{every_interleaving, others_may_run, spawn};
 
 /// Before each critical section shuttle may let any other task go on. Within one it need not: the
 /// state is touched nowhere else, so who waits for the mutex could as well have come later.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::env::test_support::cases;
+use tenure_testkit::properties::cases;
 
 /// What is judged: the table, or a broken one.
 trait Subject {

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::env::test_support::cases;
+use tenure_testkit::properties::cases;
 
 /// What happens next.
 #[derive(Debug, Clone)]

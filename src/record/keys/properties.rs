@@ -1,7 +1,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::env::test_support::{any_epoch, cases};
+use tenure_testkit::properties::{any_epoch_number, cases};
+
+fn any_epoch() -> impl Strategy<Value = Epoch> {
+    any_epoch_number().prop_map(|number| Epoch::new(number).expect("it is in range"))
+}
 
 /// Prefixes that the configuration takes, with or without the slash at their end.
 fn prefix() -> impl Strategy<Value = String> {

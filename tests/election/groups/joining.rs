@@ -9,8 +9,8 @@ use tenure::{Epoch, ErrorKind, Loss};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{secs, wait, within};
 
-use super::logged::logged;
 use super::{Fleet, VALIDITY};
+use tenure_testkit::logged::logged;
 
 /// The application waited for events for ever. Its tasks are on another runtime, which ends.
 #[test]

@@ -18,8 +18,6 @@ mod ended_sessions;
 mod failing;
 mod joining;
 pub mod limits;
-#[path = "../../../src/env/test_support/logged.rs"]
-mod logged;
 mod one_session;
 mod operators;
 mod overdue;

@@ -6,8 +6,8 @@ use tenure::group::{Group, GroupBuilder, Partition};
 use tenure_testkit::time::{secs, wait, within};
 use tokio::task::JoinHandle;
 
-use super::logged::logged;
 use super::{Fleet, Node, POLL, VALIDITY, balanced};
+use tenure_testkit::logged::logged;
 
 /// A member with work that stops when it is told to. Work on "0" takes `stuck_for` seconds more.
 fn run(builder: GroupBuilder, stuck_for: u64) -> (Group, JoinHandle<()>) {

@@ -1,8 +1,8 @@
 //! The layer with a durable gate behind it.
 
 use super::*;
-use crate::env::test_support::logged;
 use crate::store::MemoryStore;
+use tenure_testkit::logged::logged;
 
 #[tokio::test]
 async fn a_durable_gate_outlives_the_service() {

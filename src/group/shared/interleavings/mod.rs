@@ -9,12 +9,12 @@ mod world;
 use std::cell::RefCell;
 
 use super::*;
-use crate::env::test_support::interleavings::{every_interleaving, others_may_run};
 use crate::epoch::Epoch;
 use crate::protocol::group::SessionId;
 use crate::protocol::group::assignment::{Assignment, Member};
 use crate::protocol::message::Nonce;
 use broken::Broken;
+use tenure_testkit::interleavings::{every_interleaving, others_may_run};
 use world::World;
 
 thread_local! {

@@ -11,12 +11,12 @@ use super::*;
 use crate::api::leadership::Lead;
 use crate::driver::config::{Config, Settings};
 use crate::env::process::Process;
-use crate::env::test_support::interleavings::spawn;
 use crate::protocol::find::Listing;
 use crate::protocol::group::participant::Step;
 use crate::protocol::group::reader::Answer;
 use crate::record::keys::Keys;
 use crate::store::MemoryStore;
+use tenure_testkit::interleavings::spawn;
 
 pub(super) struct World {
     shared: Arc<Shared>,

@@ -6,9 +6,9 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
 
 use super::*;
-use crate::env::test_support::cases;
 use crate::protocol::message::EpochEnd;
 use story::{Broken, sighting, story};
+use tenure_testkit::properties::cases;
 
 mod story;
 

@@ -12,7 +12,7 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
 use super::*;
-use crate::env::test_support::cases;
+use tenure_testkit::properties::cases;
 
 mod broken;
 

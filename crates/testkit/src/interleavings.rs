@@ -10,11 +10,11 @@ use shuttle::{Config, FailurePersistence, Runner};
 const MOST: usize = 50_000;
 
 /// Lets any other task go on. Not shuttle's `yield_now`, which also wakes the task that calls it.
-pub(crate) fn others_may_run() {
+pub fn others_may_run() {
     shuttle::thread::sleep(Duration::ZERO);
 }
 
-pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+pub fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     // Dropped, its handle would leave the task behind, unfinished.
     std::mem::forget(shuttle::future::spawn(task));
 }
@@ -45,7 +45,7 @@ impl Scheduler for AllSpawnedFirst {
 
 /// Runs the tasks that `start` [spawns](spawn) in every order in which they can go on. Returns how
 /// many orders there are, or the message of the first panic: a deadlock is one.
-pub(crate) fn every_interleaving(
+pub fn every_interleaving(
     start: impl Fn() + Send + Sync + 'static,
 ) -> Result<usize, String> {
     let mut config = Config::new();

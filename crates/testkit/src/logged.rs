@@ -15,7 +15,7 @@ impl Write for Log {
 }
 
 /// The result of this, and what is logged meanwhile on this thread, from DEBUG on, as lines.
-pub(crate) async fn logged<T>(work: impl Future<Output = T>) -> (T, String) {
+pub async fn logged<T>(work: impl Future<Output = T>) -> (T, String) {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()

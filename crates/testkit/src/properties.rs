@@ -1,0 +1,20 @@
+//! Cases and epoch numbers for the property tests of several packages.
+
+use proptest::prelude::*;
+
+/// The number of cases: this one, or `PROPTEST_CASES` if that is greater.
+pub fn cases(least: u32) -> ProptestConfig {
+    let config = ProptestConfig::default();
+    ProptestConfig { cases: config.cases.max(least), ..config }
+}
+
+/// Numbers of epochs of any size. Small ones and the ends of the range are frequent.
+pub fn any_epoch_number() -> impl Strategy<Value = u64> {
+    let last = tenure::Epoch::MAX.get();
+    prop_oneof![
+        4 => 1..60_u64,
+        2 => 1..5_000_u64,
+        1 => last - 3..=last,
+        2 => 1..=last,
+    ]
+}
