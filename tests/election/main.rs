@@ -6,6 +6,7 @@ mod cancel;
 mod costs;
 mod denials;
 mod examples;
+mod failover;
 mod groups;
 mod hand_over;
 mod health;

@@ -1,12 +1,11 @@
-//! Lists of the pages that must be whole: every kind of error, every exit code, every feature.
+//! Lists of the pages that must be whole: every kind of error, every exit code.
 
 use std::fs;
 
 use tenure::ErrorKind;
 use tenure_cli::exit::{CODES, code_of};
 
-use super::page::{Page, root};
-use super::workspace::Package;
+use super::page::root;
 
 const PAGE: &str = "docs/what-can-go-wrong.md";
 
@@ -28,22 +27,6 @@ fn every_exit_code_has_its_row() {
     let page = read(PAGE);
     for code in CODES {
         assert!(page.lines().any(|line| line.starts_with(&format!("| {code} |"))), "{code}");
-    }
-}
-
-/// The features that the front page of the library's documentation leaves out: they are no part of
-/// the API.
-const HIDDEN: [&str; 4] = ["default", "cloud", "internals", "object-store-tests"];
-
-#[test]
-fn the_front_page_has_every_feature() {
-    let library = Package::named("tenure").expect("a member of the workspace");
-    let front = read("src/lib.rs");
-    let text = front.lines().filter_map(|line| line.strip_prefix("//!"));
-    let text: Vec<_> = text.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
-    let page = Page::parse("src/lib.rs", &text.join("\n"));
-    for name in library.features().filter(|name| !HIDDEN.contains(name)) {
-        assert!(page.first_cells.iter().any(|cell| cell == name), "{name} is missing");
     }
 }
 

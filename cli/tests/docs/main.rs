@@ -8,36 +8,27 @@
 //! | `sh` | run by bash; must end well. A `text` block right after it is its output |
 //! | `console` | `$ ` before commands, the rest is what they print |
 //! | `json`, `yaml` | parsed; a command line of `tenure` in YAML is one that `tenure` takes |
-//! | `toml` | dependencies that this package has, too, with the features that the page's programs need |
+//! | `toml` | a manifest of the reader's |
 //! | `promql` | names metrics that the library makes |
 //! | `sql` | carried out, page by page, by SQLite |
 //! | `text` | a picture |
 //!
 //! The blocks of a page run in order, in one fresh directory, against one S3 server of the tests.
 //! `…` in an output stands for anything, on a line of its own for any lines. `<!-- not run: reason
-//! -->` before a block spares it. A block has two minutes. `cargo` and `scripts/` do not run: what
-//! they name must exist. The test programs are built and asked for their tests, so that a filter on
-//! a page names one.
+//! -->` before a block spares it. A block has two minutes. `cargo` and `scripts/` do not run. The
+//! packages, targets and tests that `cargo` commands name must exist.
 #![cfg(unix)]
 
-mod broken;
-#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "asks programs with S3"))]
 mod cargo;
 mod facts;
 mod flags;
 mod links;
-mod numbers;
 mod page;
-mod prices;
 mod rules;
-mod scripts;
 #[cfg(feature = "s3")]
 mod session;
+#[cfg(feature = "s3")]
 mod shims;
-#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "asks programs with S3"))]
-mod workspace;
-
-use std::collections::BTreeMap;
 
 use page::{pages, root};
 
@@ -51,18 +42,6 @@ fn none(problems: Vec<String>) {
 fn every_block_has_a_rule_and_keeps_to_it() {
     let pages = pages();
     none(pages.iter().flat_map(rules::problems).collect());
-    let mut count = BTreeMap::<_, usize>::new();
-    for block in pages.iter().flat_map(|page| &page.blocks) {
-        *count.entry(block.word()).or_default() += 1;
-    }
-    println!("blocks: {count:?}");
-    for page in &pages {
-        for block in &page.blocks {
-            if let Some(reason) = &block.not_run {
-                println!("not run: {}: {reason}", page.at(block.line));
-            }
-        }
-    }
 }
 
 #[test]
@@ -96,17 +75,9 @@ fn every_flag_exists() {
     none(pages().iter().flat_map(flags::problems).collect());
 }
 
-// With the default features all test programs have been built.
-#[cfg(feature = "s3")]
 #[test]
 fn every_cargo_command_names_what_exists() {
     none(pages().iter().flat_map(cargo::problems).collect());
-}
-
-#[cfg(feature = "s3")]
-#[test]
-fn every_row_of_tests_behind_a_feature_names_tests() {
-    none(cargo::needless_rows());
 }
 
 #[cfg(feature = "s3")]

@@ -7,11 +7,10 @@ use std::sync::LazyLock;
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, Connection};
 use saphyr::{LoadableYamlNode as _, Yaml};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::flags;
 use super::page::{Block, Page, root};
-use super::workspace::Package;
 
 /// Those of the tables of docs/observability.md, which tests/election/metrics/mod.rs holds to what a
 /// recorder gets.
@@ -29,23 +28,7 @@ pub fn problems(page: &Page) -> Vec<String> {
         }
     }
     problems.extend(sql(page));
-    problems.extend(unnamed_dependencies(page));
     problems
-}
-
-/// What a page's programs use, and the line of a block of dependencies that a reader needs for it.
-const USED: [(&str, &str); 3] =
-    [("tokio::signal", "\"signal\""), ("bytes::", "bytes = "), ("futures::", "futures = ")];
-
-fn unnamed_dependencies(page: &Page) -> Vec<String> {
-    let has = |word: &str, text: &str| {
-        page.blocks.iter().any(|block| block.word() == word && block.text.contains(text))
-    };
-    let unnamed = USED.iter().filter(|(used, line)| has("rust", used) && !has("toml", line));
-    let path = page.at(1);
-    unnamed
-        .map(|(used, line)| format!("{path}: {used} without {line} in a block of toml"))
-        .collect()
 }
 
 fn check(page: &Page, block: &Block) -> Result<(), String> {
@@ -69,8 +52,7 @@ fn check(page: &Page, block: &Block) -> Result<(), String> {
             documents.iter().try_for_each(command_lines)
         }
         "promql" => metrics(&block.text),
-        "toml" => dependencies(page, &block.text),
-        "sh" | "console" | "sql" | "text" => Ok(()),
+        "sh" | "toml" | "console" | "sql" | "text" => Ok(()),
         other => Err(format!("no rule for blocks of {other:?}")),
     }
 }
@@ -101,29 +83,6 @@ fn command_lines(yaml: &Yaml) -> Result<(), String> {
         None => return Ok(()),
     };
     flags::check_line(&words[verb..])
-}
-
-/// The dependencies are some of this package's own, and `tokio` has what the page's programs use.
-fn dependencies(page: &Page, toml: &str) -> Result<(), String> {
-    let manifest: Value =
-        basic_toml::from_str(toml).map_err(|error| format!("no TOML: {error}"))?;
-    let manifest = manifest.as_object().expect("a document is a table");
-    let (Some(dependencies), 1) = (manifest.get("dependencies"), manifest.len()) else {
-        return Err("no table of dependencies".to_owned());
-    };
-    let own = Package::named("tenure").expect("the library's");
-    for name in dependencies.as_object().ok_or("no table of dependencies")?.keys() {
-        if name != "tenure" && !own.depends_on(name) {
-            return Err(format!("{name} is no dependency of this package"));
-        }
-    }
-    let programs = || page.blocks.iter().filter(|block| block.word() == "rust");
-    let main = programs().any(|block| block.text.contains("#[tokio::main]"));
-    let features = dependencies["tokio"]["features"].as_array().cloned().unwrap_or_default();
-    match main && !["macros", "rt-multi-thread"].iter().all(|one| features.contains(&json!(one))) {
-        true => Err("#[tokio::main] needs macros and rt-multi-thread of tokio".to_owned()),
-        false => Ok(()),
-    }
 }
 
 /// Every metric of ours that a query names is one that the library makes.

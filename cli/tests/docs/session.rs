@@ -7,7 +7,6 @@ use std::process::Stdio;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use super::cargo;
 use super::page::{Block, Page};
 use super::shims::Shims;
 use tenure_testkit::s3_server::S3Server;
@@ -39,7 +38,6 @@ pub fn problems(page: &Page) -> Vec<String> {
         }
         problems.extend(checked.err().map(|why| format!("{at}: {why}")));
     }
-    problems.extend(cargo::wrong_calls(&session.shims));
     problems
 }
 
@@ -154,7 +152,7 @@ fn buckets(script: &str) -> Vec<String> {
 }
 
 /// Whether the output is as the page has it.
-pub fn check(expected: &str, said: &str) -> Result<(), String> {
+fn check(expected: &str, said: &str) -> Result<(), String> {
     let lines = |text: &str| -> Vec<String> {
         text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect()
     };

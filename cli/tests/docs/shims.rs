@@ -1,5 +1,4 @@
-//! A folder with stand-ins for `cargo` and for the repository's scripts, which note how they are
-//! called, and with `tenure` itself. So bash reads the commands of the pages, not we.
+//! A folder with stand-ins for `cargo` and for the repository's scripts, and with `tenure` itself.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -14,16 +13,9 @@ pub struct Shims {
     dir: TempDir,
 }
 
-/// How `cargo` was called, and where a page says so.
-pub struct Called {
-    pub at: String,
-    pub words: Vec<String>,
-}
-
 /// `cargo run -- …` of the command is the command, as built already; nothing else of cargo's runs.
 const CARGO: &str = r#"#!/bin/bash
-{ printf '%s\n' "${AT:-}" "$@"; printf '\036\n'; } >>"$SHIMS/calls"
-[ -z "${LOOK_ONLY:-}" ] && [ "$1" = run ] && [[ " $* " != *" --example "* ]] &&
+[ "$1" = run ] && [[ " $* " != *" --example "* ]] &&
     [[ " $* " != *" -p tenure-slatedb "* ]] || exit 0
 until [ $# = 0 ] || [ "$1" = -- ]; do shift; done
 shift
@@ -67,18 +59,8 @@ impl Shims {
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
             .env("HOME", self.path("work"))
             .env("HOSTNAME", "worker-7")
-            .env("LANG", "C.UTF-8")
-            .env("SHIMS", self.dir.path());
+            .env("LANG", "C.UTF-8");
         bash
-    }
-
-    pub fn calls(&self) -> Vec<Called> {
-        let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
-        let calls = calls.split_terminator("\u{1e}\n").map(|call| {
-            let mut words = call.lines().map(str::to_owned);
-            Called { at: words.next().unwrap_or_default(), words: words.collect() }
-        });
-        calls.collect()
     }
 }
 

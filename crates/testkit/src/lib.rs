@@ -110,8 +110,6 @@ internal! {
     morling,
     outcomes,
     #[cfg(feature = "internals")]
-    page_filters,
-    #[cfg(feature = "internals")]
     prometheus,
     #[cfg(feature = "properties")]
     properties,

@@ -102,11 +102,6 @@ const CALM: Budget = Budget {
 };
 
 #[test]
-fn filters_of_the_pages_name_tests() {
-    tenure_testkit::page_filters::name_tests_of("group_model");
-}
-
-#[test]
 fn requests_lost_late_and_twice() {
     let budget = Budget { lost: 1, twice: 1, ahead: more(0, 1), ..CALM };
     let group = group(2, 2, 3, budget);

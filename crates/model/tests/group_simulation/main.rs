@@ -26,11 +26,6 @@ const DEFAULT_SEEDS: u64 = 100;
 const ENOUGH_SEEDS: u64 = 100;
 
 #[test]
-fn filters_of_the_pages_name_tests() {
-    tenure_testkit::page_filters::name_tests_of("group_simulation");
-}
-
-#[test]
 fn the_invariants_hold_under_faults() {
     let seeds = seeds();
     let outcomes = run_all(seeds.clone(), |seed| Plan::draw(seed, Broken::Nothing));

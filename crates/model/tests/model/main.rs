@@ -35,11 +35,6 @@ fn sometimes(setting: Setting) -> Setting {
 }
 
 #[test]
-fn filters_of_the_pages_name_tests() {
-    tenure_testkit::page_filters::name_tests_of("model");
-}
-
-#[test]
 fn requests_lost_and_late() {
     let faults = Budget { gives_up: bound(2, 3), ..Budget::CALM };
     let setting = Setting::new("requests lost and late", faults);

@@ -25,11 +25,6 @@ const SEEDS_AT_ONCE: usize = 1_000;
 const SHOWN_LINES: usize = 150;
 
 #[test]
-fn filters_of_the_pages_name_tests() {
-    tenure_testkit::page_filters::name_tests_of("simulation");
-}
-
-#[test]
 fn the_invariants_hold_under_faults() {
     the_invariants_hold(Layout::EpochFiles, |seed| Plan::draw(seed, Broken::Nothing));
 }
