@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use tenure::paths::{Access, Path, PathGuard, PathLocks};
 use tenure::store::{GetOutcome, PutOutcome, Store};
 use tenure::{Election, Epoch};
+use tenure_paths::{Access, Path, PathGuard, PathLocks};
 
 use support::{Place, Result, Timeline, fail};
 

@@ -151,7 +151,10 @@ impl ErrorKind {
 }
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+    /// Creates the error of a call without effect. Used by the other packages of tenure.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = plain(&message.into());
         Error {
             kind,

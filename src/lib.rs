@@ -135,7 +135,7 @@
 //! - [`Compactor`] deletes superseded epoch objects; the command `tenure history`, or the package
 //!   `tenure-history`, shows who led when from those that are left.
 //! - [`store`] has the stores, and the trait for others.
-//! - [`paths`] has locks on pseudo-folders for the tasks of the leader's process.
+//! - The package `tenure-paths` has locks on pseudo-folders for the tasks of the leader's process.
 //!
 //! The guide (`docs/README.md`) has a quick start, how to choose the validity, what can go wrong,
 //! permissions, logs and metrics, and comparisons.
@@ -168,7 +168,6 @@ pub mod fencing;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod group;
-pub mod paths;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod protocol;

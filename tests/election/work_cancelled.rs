@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::paths::{Access, PathLocks};
 use tenure::store::MemoryStore;
 use tenure::{Election, ErrorKind, LeadershipEvent, Loss, Process, RunOutcome};
+use tenure_paths::{Access, PathLocks};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{millis, secs, timed, wait, within};
 use tenure_testkit::world::{VALIDITY, World, elect};

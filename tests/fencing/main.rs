@@ -1,5 +1,3 @@
-//! What refuses the tokens of past leaders, and path locks.
+//! The guards refuse the tokens of past leaders.
 
 mod fencing;
-mod paths;
-mod paths_memory;

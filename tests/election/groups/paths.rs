@@ -4,8 +4,8 @@ use futures::FutureExt as _;
 use serde_json::Value;
 use tenure::Loss;
 use tenure::group::{Membership, MembershipEvent, Partition};
-use tenure::paths::{Access, Path, PathLocks};
 use tenure::store::{GetOutcome, PutOutcome};
+use tenure_paths::{Access, Path, PathLocks};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{secs, within};
 

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::access::Modes;
 use super::table::{Table, Ticket};
-use crate::env::mutex::unpoisoned;
 
 #[derive(Debug, Default)]
 pub(crate) struct ClaimState {
@@ -28,8 +27,8 @@ pub(super) trait Cell: Send + Sync + 'static {
 
 impl Cell for Mutex<ClaimState> {
     fn with<T>(&self, act: impl FnOnce(&mut ClaimState) -> T) -> T {
-        let mut state = unpoisoned(self.lock());
-        act(&mut state)
+        // No critical section panics between two changes, so the state is whole after a panic, too.
+        act(&mut self.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -14,7 +14,7 @@ use super::path::Path;
 /// # Examples
 ///
 /// ```
-/// # use tenure::paths::{Access, Path, PathLocks};
+/// # use tenure_paths::{Access, Path, PathLocks};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (a, b, c) = (Path::new("/a")?, Path::new("/b")?, Path::new("/c")?);
 /// let locks = PathLocks::new();

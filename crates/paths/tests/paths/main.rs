@@ -1,5 +1,7 @@
 //! Path locks as their users have them: who waits for whom, giving up, the leadership, stress.
 
+mod memory;
+
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -7,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use futures::FutureExt as _;
 use futures::future::join_all;
 use tenure::Loss;
-use tenure::paths::{Access, Path, PathLocks};
+use tenure_paths::{Access, Path, PathLocks};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, within};
 use tenure_testkit::world::World;
@@ -159,7 +161,7 @@ fn whoever_gives_up_leaves_no_trace() {
 /// A waker that is dropped may end a task, and so drop its guards.
 #[test]
 fn a_waker_may_own_a_guard() {
-    struct Owner(#[expect(dead_code, reason = "dropped")] Option<tenure::paths::PathGuard>);
+    struct Owner(#[expect(dead_code, reason = "dropped")] Option<tenure_paths::PathGuard>);
     impl std::task::Wake for Owner {
         fn wake(self: Arc<Self>) {}
     }

@@ -2,7 +2,7 @@
 //! lock costs that nobody contends for.
 //!
 //! ```text
-//! cargo bench --no-default-features --bench paths
+//! cargo bench -p tenure-paths
 //! ```
 #![allow(clippy::disallowed_methods, reason = "sleeps stand for requests")]
 
@@ -12,12 +12,12 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use support::{Operation, Scheme};
+use schemes::{Operation, Scheme};
 use tenure::Process;
-use tenure::paths::Path;
+use tenure_paths::Path;
 use tokio::runtime::Builder;
 
-mod support;
+mod schemes;
 
 /// Tasks of the process, each with one operation after the other.
 const TASKS: usize = 64;
@@ -129,11 +129,11 @@ fn alone(c: &mut Criterion) {
         });
     }
     // However many others are held.
-    let locks = tenure::paths::PathLocks::new();
+    let locks = tenure_paths::PathLocks::new();
     let held: Vec<_> = (0..100_000)
         .filter_map(|number| {
             let folder = path(&format!("/a/{number}"));
-            locks.try_lock(tenure::paths::Access::to_write(&folder)).ok().flatten()
+            locks.try_lock(tenure_paths::Access::to_write(&folder)).ok().flatten()
         })
         .collect();
     assert_eq!(held.len(), 100_000);

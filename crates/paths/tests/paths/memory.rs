@@ -1,7 +1,7 @@
 //! Lock/unlock cycles on fresh paths, with the allocations of their thread counted to the byte.
 
 use futures::executor::block_on;
-use tenure::paths::{Access, Path, PathLocks};
+use tenure_paths::{Access, Path, PathLocks};
 
 /// Each cycle locks a path that was never locked before, while a waiter for it comes and goes.
 fn cycles(locks: &PathLocks, numbers: std::ops::Range<u32>) {

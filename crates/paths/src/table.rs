@@ -141,7 +141,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::paths::Access;
+    use crate::access::Access;
 
     thread_local! {
         /// How often a lock was looked at.

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind};
+use tenure::{Error, ErrorKind};
 
 /// The path of a pseudo-folder: `/`, `/a`, `/a/b`.
 ///
@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind};
 /// # Examples
 ///
 /// ```
-/// # use tenure::paths::Path;
+/// # use tenure_paths::Path;
 /// let folder = Path::new("/photos/2024")?;
 /// assert_eq!(folder.key(), "photos/2024");
 /// assert_eq!(folder.join("may")?.parent(), Some(folder));
@@ -208,7 +208,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::escape::plain;
+    use tenure::internals::plain;
     use tenure_testkit::properties::cases;
 
     #[test]

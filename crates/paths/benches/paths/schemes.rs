@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use tenure::paths::{Access, Path, PathGuard, PathLocks};
+use tenure_paths::{Access, Path, PathGuard, PathLocks};
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 /// What an operation reads and writes.

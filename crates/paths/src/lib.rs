@@ -5,9 +5,9 @@
 //!
 //! They exclude the tasks of **one process** from each other. Between processes only leadership
 //! excludes, or the ownership of a partition: let only the leader or the owner write, and create its
-//! locks with [`PathLocks::under`]. They do not undo half a rename
-//! if the process dies in the middle of it. They are advisory: they lock nothing in the store, and
-//! stop no code that does not take them.
+//! locks with [`PathLocks::under`]. They do not undo half a rename if the process dies in the middle
+//! of it. They are advisory: they lock nothing in the store, and stop no code that does not take
+//! them.
 //!
 //! # What they do
 //!
@@ -17,7 +17,7 @@
 //! arguments, and the differences.
 //!
 //! ```
-//! use tenure::paths::{Access, Path, PathLocks};
+//! use tenure_paths::{Access, Path, PathLocks};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -47,12 +47,14 @@
 //! any. A lock exists as long as a call holds it or waits for it: 200 bytes or so, and the text of
 //! a path.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use crate::api::leadership::Loss;
-use crate::api::term::Term;
-use crate::epoch::Epoch;
+use tenure::{Epoch, Loss, Term};
 
 mod access;
 mod claim;
@@ -71,7 +73,7 @@ type LockTable = Mutex<ClaimState>;
 
 /// Reader/writer locks on paths. Clones share the locks: give one to each task.
 ///
-/// The [module](crate::paths) documents their promises and cost.
+/// The [crate](crate) documents their promises and cost.
 ///
 /// # Examples
 ///
@@ -79,7 +81,7 @@ type LockTable = Mutex<ClaimState>;
 /// ```
 /// # use std::sync::Arc;
 /// # use tenure::{Election, Loss, store::MemoryStore};
-/// # use tenure::paths::{Access, Path, PathLocks};
+/// # use tenure_paths::{Access, Path, PathLocks};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let election = Election::builder(Arc::new(MemoryStore::new()), "albums/leader").build()?;
@@ -112,7 +114,7 @@ pub struct PathLocks {
 /// ```
 /// # use std::sync::Arc;
 /// # use tenure::{Election, Loss, store::MemoryStore};
-/// # use tenure::paths::{Access, Path, PathLocks};
+/// # use tenure_paths::{Access, Path, PathLocks};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let election = Election::builder(Arc::new(MemoryStore::new()), "albums/leader").build()?;
@@ -149,7 +151,7 @@ impl PathLocks {
     /// Tokio runtime with timers, as it checks the lease every second.
     ///
     /// The next leadership has other locks, all free. So before the process campaigns again its
-    /// tasks should have ended, as they have after [`Leadership::run`](crate::Leadership::run).
+    /// tasks should have ended, as they have after [`Leadership::run`](tenure::Leadership::run).
     /// Only its `check`, or the guarded resource that refuses its token, stops a task that is left
     /// over. The same holds for the next ownership of a partition.
     ///
