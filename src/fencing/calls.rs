@@ -198,7 +198,7 @@ impl Calls {
         };
         // Each write without an ETag is found by a read, so any number of them may lack it.
         match WriteAnswers::new(u32::MAX).read(outcome) {
-            Written::Refused | Written::Missing if self.store.may_send_twice() => {
+            Written::Refused | Written::Missing if self.store.capabilities().may_send_twice => {
                 let why = "it was refused, perhaps after an earlier attempt took effect";
                 Written::Unknown(StoreError::timed_out(why))
             }

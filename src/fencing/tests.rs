@@ -7,8 +7,8 @@ use futures::FutureExt as _;
 
 use super::*;
 use crate::store::{
-    ETag, GetOutcome, MemoryStore, MockStore, Object, Page, PutOutcome, Store, StoreError,
-    StoreErrorKind,
+    Capabilities, ETag, GetOutcome, MemoryStore, MockStore, Object, Page, PutOutcome, Store,
+    StoreError, StoreErrorKind,
 };
 
 fn found(body: Bytes, etag: &str) -> GetOutcome {
@@ -26,7 +26,7 @@ async fn an_own_refused_write_is_recognised() {
     let stored = Arc::new(Mutex::new(Bytes::new()));
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
-    store.expect_may_send_twice().return_const(false);
+    store.expect_capabilities().return_const(Capabilities::default());
     let mut first = true;
     let at = Arc::clone(&stored);
     store.expect_get().times(2).returning(move |_, _, _| {
@@ -53,7 +53,7 @@ async fn an_own_refused_append_is_recognised() {
     let stored = Arc::new(Mutex::new(Bytes::new()));
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
-    store.expect_may_send_twice().return_const(false);
+    store.expect_capabilities().return_const(Capabilities::default());
     store.expect_list().times(2).returning(|_, _, _| Ok(Page::default()));
     store.expect_create().withf(|key, _| key.ends_with('1')).returning(|_, _| Ok(done("1")));
     let at = Arc::clone(&stored);
@@ -74,7 +74,7 @@ async fn an_own_refused_append_is_recognised() {
 async fn a_store_that_lists_out_of_order_is_refused() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
-    store.expect_may_send_twice().return_const(false);
+    store.expect_capabilities().return_const(Capabilities::default());
     store.expect_list().times(1).returning(|prefix, after, _| {
         let entry = |key: &str| crate::store::Entry::new(key, 1);
         assert_eq!((prefix, after), ("log/", "log/00000000000000000000"));
@@ -92,7 +92,7 @@ async fn a_store_that_lists_out_of_order_is_refused() {
 async fn a_gate_that_knows_a_greater_token_asks_nobody() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
-    store.expect_may_send_twice().return_const(false);
+    store.expect_capabilities().return_const(Capabilities::default());
     store.expect_get().times(1).returning(|_, _, _| Ok(GetOutcome::NotFound));
     store.expect_create().times(1).returning(|_, _| Ok(done("1")));
     let gate = DurableGate::new(Arc::new(store), "g").sole_instance();
@@ -106,7 +106,7 @@ async fn a_gate_that_knows_a_greater_token_asks_nobody() {
 async fn a_failure_that_does_not_pass_is_told_at_once() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
-    store.expect_may_send_twice().return_const(false);
+    store.expect_capabilities().return_const(Capabilities::default());
     let denied = || StoreError::new(StoreErrorKind::AccessDenied, Determinacy::Determinate, "403");
     store.expect_get().times(2).returning(move |_, _, _| Err(denied()));
     let store = Arc::new(store);
@@ -117,7 +117,7 @@ async fn a_failure_that_does_not_pass_is_told_at_once() {
 
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
-    store.expect_may_send_twice().return_const(false);
+    store.expect_capabilities().return_const(Capabilities::default());
     store.expect_get().times(1).returning(|_, _, _| Ok(GetOutcome::NotFound));
     store.expect_create().times(1).returning(move |_, _| Err(denied()));
     let error = DurableGate::new(Arc::new(store), "g").admit(Epoch::FIRST).await.unwrap_err();
@@ -129,7 +129,7 @@ async fn a_failure_that_does_not_pass_is_told_at_once() {
 async fn a_gate_may_be_read_again_but_never_falls() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
-    store.expect_may_send_twice().return_const(false);
+    store.expect_capabilities().return_const(Capabilities::default());
     for newest in [3, 3, 2] {
         let body = format!("{{\"tenure_gate\":1,\"newest\":{newest}}}\n");
         let answer = move |_: &str, _, _| Ok(found(body.clone().into(), "e"));
@@ -197,7 +197,7 @@ async fn a_gate_that_is_gone_can_be_reset() {
 async fn a_gate_sends_one_put_for_a_greater_token_and_one_get_for_the_known_one() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
-    store.expect_may_send_twice().return_const(false);
+    store.expect_capabilities().return_const(Capabilities::default());
     let mut order = mockall::Sequence::new();
     store.expect_get().times(1).in_sequence(&mut order).returning(|_, unless, _| {
         assert_eq!(unless, None);
@@ -262,7 +262,7 @@ async fn regression_a_trim_does_not_believe_a_false_deletion() {
         }
         let mut liar = MockStore::new();
         liar.expect_describe().return_const("a store".to_owned());
-        liar.expect_may_send_twice().return_const(false);
+        liar.expect_capabilities().return_const(Capabilities::default());
         let at = memory.clone();
         liar.expect_get().returning(move |key, unless, max| {
             at.get(key, unless, max).now_or_never().expect("no wait")

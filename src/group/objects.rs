@@ -174,7 +174,7 @@ impl Objects {
     pub(super) fn encode(&self, assignment: &Assignment) -> Result<Bytes, Error> {
         let record =
             AssignmentRecord { assignment: assignment.clone(), unknown: self.unknown.clone() };
-        let most = self.cx.given.max_body_bytes().unwrap_or(MAX_BYTES).min(MAX_BYTES);
+        let most = self.cx.given.capabilities().max_body_bytes.unwrap_or(MAX_BYTES).min(MAX_BYTES);
         match record.encode() {
             Ok(body) if body.len() <= most => Ok(body.into()),
             Ok(body) => Err(self.too_large(body.len(), most)),

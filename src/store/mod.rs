@@ -21,12 +21,15 @@ mod any;
 mod asked;
 #[cfg(any(feature = "s3", feature = "dynamodb"))]
 mod aws;
+mod capabilities;
 #[cfg(unix)]
 mod dir;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
 pub(crate) mod escape;
 pub(crate) mod etag;
+#[cfg(any(feature = "s3", feature = "object-store"))]
+mod etag_form;
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "cloud"))]
 mod http;
 mod memory;
@@ -44,6 +47,7 @@ mod write_answers;
 
 #[cfg(feature = "object-store")]
 pub use any::AnyObjectStore;
+pub use capabilities::Capabilities;
 #[cfg(unix)]
 pub use dir::DirStore;
 #[cfg(feature = "dynamodb")]
@@ -206,24 +210,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Describes this store, for messages and logs: a URL without secrets.
     fn describe(&self) -> String;
 
-    /// Whether a client that retries by itself may send one call of `create` or `replace` more than
-    /// once. A refusal may then be the answer to a write that took effect before.
-    ///
-    /// Your own implementation should not do this; the method is for clients made by others.
-    fn may_send_twice(&self) -> bool {
-        false
-    }
-
-    /// The longest body that it takes, in bytes, if that is less than 4 MiB.
-    fn max_body_bytes(&self) -> Option<usize> {
-        None
-    }
-
-    /// Called when the check of the store finds that it compares ETags only without their quotes
-    /// (as Ceph 16 does). An implementation that can send them without quotes does so from now on,
-    /// and returns true.
-    fn send_unquoted_etags(&self) -> bool {
-        false
+    /// Describes the limits of this store and its client. No request.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
     }
 }
 

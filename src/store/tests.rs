@@ -12,8 +12,8 @@ fn a_failure_keeps_what_caused_it() {
 }
 
 #[test]
-fn a_store_in_memory_says_so_and_compares_etags_as_they_are() {
+fn a_store_in_memory_has_no_limits() {
     let store = MemoryStore::new();
     assert_eq!(store.describe(), "memory");
-    assert!(!store.send_unquoted_etags());
+    assert_eq!(store.capabilities(), Capabilities::default());
 }

@@ -107,10 +107,6 @@ impl Counted {
         self.inner.describe()
     }
 
-    pub(crate) fn send_unquoted_etags(&self) -> bool {
-        self.inner.send_unquoted_etags()
-    }
-
     fn send<'a, T>(
         &'a self,
         kind: &'static str,

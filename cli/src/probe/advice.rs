@@ -31,12 +31,7 @@ pub struct Setting {
 
 /// What this probe's own account asks for.
 pub fn all(account: &Account, skew: Option<Skew>, left_behind: &[String]) -> Vec<Advice> {
-    let all = [
-        skew.and_then(clock_advice),
-        latency_advice(account),
-        quotes_advice(account),
-        left_advice(left_behind),
-    ];
+    let all = [skew.and_then(clock_advice), latency_advice(account), left_advice(left_behind)];
     all.into_iter().flatten().collect()
 }
 
@@ -73,16 +68,6 @@ fn clock_advice(skew: Skew) -> Option<Advice> {
             format!("this machine and the store differ by {ahead:.1} s, ± {within:.1} s"),
             "set the clock of this machine by NTP. Elections do not rest on it, but S3 refuses \
              requests from 15 minutes on, and times in records mislead",
-        )
-    })
-}
-
-fn quotes_advice(account: &Account) -> Option<Advice> {
-    account.unquoted.then(|| {
-        Advice::new(
-            "etags",
-            "the store compares ETags without their quotes only, as Ceph 16 does",
-            "nothing: tenure sends them so, once its check of the store has found it out",
         )
     })
 }

@@ -91,8 +91,6 @@ pub struct Account {
     pub sightings: Vec<Sighting>,
     /// Writes of which nobody knows whether they took effect, or will.
     pub in_doubt: u64,
-    /// ETags are compared without their quotes, as Ceph 16 does.
-    pub unquoted: bool,
     /// What may have to be deleted.
     keys: BTreeSet<String>,
 }

@@ -214,10 +214,9 @@ mod on_s3 {
     }
 
     #[test]
-    fn etags_without_quotes_are_safe_and_told() {
+    fn etags_without_quotes_are_safe() {
         let (_, said) = with(|quirks| quirks.unquoted_etags = true);
         assert_eq!(said.code, 0, "{said:?}");
-        assert!(said.out.contains("compares ETags without their quotes"), "{}", said.out);
     }
 
     #[test]

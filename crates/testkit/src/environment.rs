@@ -165,8 +165,4 @@ impl Store for Gateways {
     fn describe(&self) -> String {
         self.gateways[0].describe()
     }
-
-    fn send_unquoted_etags(&self) -> bool {
-        self.gateways.iter().all(Store::send_unquoted_etags)
-    }
 }

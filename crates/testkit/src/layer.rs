@@ -4,7 +4,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tenure::store::{ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
+use tenure::store::{Capabilities, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 
 use super::fault_store::Call;
 
@@ -98,19 +98,9 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
         self.inner().describe()
     }
 
-    /// [`Store::may_send_twice`]
-    fn may_send_twice(&self) -> bool {
-        self.inner().may_send_twice()
-    }
-
-    /// [`Store::max_body_bytes`]
-    fn max_body_bytes(&self) -> Option<usize> {
-        self.inner().max_body_bytes()
-    }
-
-    /// [`Store::send_unquoted_etags`]
-    fn send_unquoted_etags(&self) -> bool {
-        self.inner().send_unquoted_etags()
+    /// [`Store::capabilities`]
+    fn capabilities(&self) -> Capabilities {
+        self.inner().capabilities()
     }
 }
 
@@ -163,15 +153,7 @@ impl<L: Layer> Store for Layered<L> {
         self.0.describe()
     }
 
-    fn may_send_twice(&self) -> bool {
-        self.0.may_send_twice()
-    }
-
-    fn max_body_bytes(&self) -> Option<usize> {
-        self.0.max_body_bytes()
-    }
-
-    fn send_unquoted_etags(&self) -> bool {
-        self.0.send_unquoted_etags()
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -16,10 +16,11 @@ use object_store::{
 };
 
 use super::asked::{Asked, Verb};
+use super::etag_form::ETagForm;
 use super::redact::{printable, without_secrets};
 use super::{
-    Determinacy, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError,
-    StoreErrorKind,
+    Capabilities, Determinacy, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store,
+    StoreError, StoreErrorKind,
 };
 use crate::env::entropy::{Entropy as _, SystemEntropy};
 
@@ -87,7 +88,7 @@ pub struct AnyObjectStore {
     name: String,
     /// Whether each write is sent once, as by clients made here. Then its answer is about it.
     sent_once: bool,
-    unquoted: AtomicBool,
+    etag_form: ETagForm,
     #[cfg(any(feature = "azure", feature = "gcs"))]
     tokens: Option<Arc<dyn token::ForgetToken>>,
     /// The newest date of an object, in microseconds since 1970.
@@ -123,16 +124,15 @@ impl AnyObjectStore {
         pages: Option<Arc<dyn PaginatedListStore>>,
         name: String,
     ) -> AnyObjectStore {
-        let (unquoted, newest) = (AtomicBool::new(false), AtomicI64::new(i64::MIN));
         AnyObjectStore {
             store,
             pages,
             name,
             sent_once: true,
-            unquoted,
+            etag_form: ETagForm::default(),
             #[cfg(any(feature = "azure", feature = "gcs"))]
             tokens: None,
-            newest,
+            newest: AtomicI64::new(i64::MIN),
         }
     }
 
@@ -192,9 +192,7 @@ impl AnyObjectStore {
     /// The version as the store compares it.
     fn sent(&self, etag: &ETag) -> UpdateVersion {
         let mut version = tag::decode(etag);
-        if self.unquoted.load(Ordering::SeqCst) {
-            version.e_tag = version.e_tag.map(|e_tag| e_tag.trim_matches('"').to_owned());
-        }
+        version.e_tag = version.e_tag.map(|e_tag| self.etag_form.of(&e_tag).to_owned());
         version
     }
 
@@ -300,8 +298,16 @@ impl Store for AnyObjectStore {
     }
 
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        let mode = PutMode::Update(self.sent(&etag));
-        self.put(self.asked(Verb::Replace, key), body, mode).await
+        let asked = self.asked(Verb::Replace, key);
+        let put = |version| self.put(asked, body.clone(), PutMode::Update(version));
+        // No client that is made here speaks to a server of S3's API.
+        if self.sent_once {
+            return put(self.sent(&etag)).await;
+        }
+        let UpdateVersion { e_tag, version } = tag::decode(&etag);
+        let Some(e_tag) = e_tag else { return put(self.sent(&etag)).await };
+        let put = |e_tag| put(UpdateVersion { e_tag: Some(e_tag), version: version.clone() });
+        self.etag_form.replace(self, key, &etag, &e_tag, put).await
     }
 
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
@@ -312,13 +318,8 @@ impl Store for AnyObjectStore {
         without_secrets(&self.name)
     }
 
-    fn may_send_twice(&self) -> bool {
-        !self.sent_once
-    }
-
-    fn send_unquoted_etags(&self) -> bool {
-        self.unquoted.store(true, Ordering::SeqCst);
-        true
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default().with_may_send_twice(!self.sent_once)
     }
 }
 

@@ -17,7 +17,7 @@ use self::key::Place;
 use super::asked::{Asked, Verb};
 use super::aws::failure::code;
 use super::aws::{CallInterceptor, RegionalClient, Session};
-use super::{ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
+use super::{Capabilities, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
 use crate::env::entropy::{Entropy, SystemEntropy};
 
 mod date;
@@ -278,8 +278,8 @@ impl Store for DynamoStore {
         self.delete_all(keys).await
     }
 
-    fn max_body_bytes(&self) -> Option<usize> {
-        Some(MAX_ITEM - ATTRIBUTES - MAX_KEY)
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default().with_max_body_bytes(MAX_ITEM - ATTRIBUTES - MAX_KEY)
     }
 
     fn describe(&self) -> String {

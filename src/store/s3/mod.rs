@@ -16,6 +16,7 @@ use chrono::{DateTime, Utc};
 use super::asked::{Asked, Verb};
 use super::aws::failure::answered;
 use super::aws::{CallInterceptor, RegionalClient, Session, causes};
+use super::etag_form::ETagForm;
 use super::{
     Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError, StoreErrorKind,
 };
@@ -36,7 +37,10 @@ use self::encryption::Encryption;
 ///
 /// Each call is one request, but for two: a listing reads past pages without keys, and reads,
 /// listings and deletions that fail are sent again as the client's retry configuration says.
-/// Conditional writes are never sent again, whatever that configuration says.
+/// Conditional writes are never sent again, whatever that configuration says. A replace that the
+/// server refuses before one has succeeded costs a read more: a server that compares ETags only
+/// without their quotes (Ceph up to 16) refuses a tag that matches, and gets the write again
+/// without them.
 ///
 /// There is no timeout on a whole call: the caller bounds it. Clients from
 /// [`from_env`](S3Store::from_env) give up connecting after 3.1 s.
@@ -69,7 +73,7 @@ pub struct S3Store {
     session: Session,
     owner: Option<String>,
     encryption: Encryption,
-    unquoted: AtomicBool,
+    etag_form: ETagForm,
     /// The server refuses requests that delete several keys.
     deletes_singly: AtomicBool,
     /// The server refuses writes without a checksum.
@@ -98,7 +102,7 @@ impl S3Store {
             session: Session::default(),
             owner: None,
             encryption: Encryption::default(),
-            unquoted: AtomicBool::new(false),
+            etag_form: ETagForm::default(),
             deletes_singly: AtomicBool::new(false),
             wants_checksums: AtomicBool::new(false),
             done: AtomicU8::new(0),
@@ -134,11 +138,12 @@ impl S3Store {
         self
     }
 
-    /// Sends ETags without their quotes from the start, for a store that compares them only without
-    /// quotes (Ceph up to 16). The check of the store detects this by itself.
+    /// Sends ETags without their quotes from the start, for a server that compares them only without
+    /// quotes (Ceph up to 16). Without this the store detects such a server at its first replace,
+    /// by two more requests.
     #[must_use]
     pub fn with_unquoted_etags(self) -> S3Store {
-        self.unquoted.store(true, Ordering::SeqCst);
+        self.etag_form.set_unquoted();
         self
     }
 
@@ -171,13 +176,6 @@ impl S3Store {
     /// The bucket and, if custom, its endpoint.
     fn at(&self) -> String {
         self.session.at(format!("s3://{}", self.bucket))
-    }
-
-    /// The tag as the store compares it.
-    fn sent(&self, etag: &ETag) -> String {
-        let text = etag.as_str();
-        let unquoted = self.unquoted.load(Ordering::SeqCst);
-        if unquoted { text.trim_matches('"').to_owned() } else { text.to_owned() }
     }
 
     async fn put(
@@ -304,7 +302,9 @@ impl Store for S3Store {
             .get_object()
             .bucket(&self.bucket)
             .key(key)
-            .set_if_none_match(unless.as_ref().map(|etag| self.sent(etag)))
+            .set_if_none_match(
+                unless.as_ref().map(|etag| self.etag_form.of(etag.as_str()).to_owned()),
+            )
             .set_expected_bucket_owner(self.owner.clone())
             .customize()
             .interceptor(seen.clone());
@@ -323,8 +323,10 @@ impl Store for S3Store {
     }
 
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        self.put(Asked::new(self, Verb::Replace, key), body, |put| put.if_match(self.sent(&etag)))
-            .await
+        let asked = Asked::new(self, Verb::Replace, key);
+        let put =
+            |tag: String| self.put(asked, body.clone(), move |put| put.if_match(tag.as_str()));
+        self.etag_form.replace(self, key, &etag, etag.as_str(), put).await
     }
 
     /// One request, or one for each key where the server refuses `DeleteObjects`. A key that
@@ -335,11 +337,6 @@ impl Store for S3Store {
 
     fn describe(&self) -> String {
         self.at()
-    }
-
-    fn send_unquoted_etags(&self) -> bool {
-        self.unquoted.store(true, Ordering::SeqCst);
-        true
     }
 }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tenure::ErrorKind;
 use tenure::group::{Assignor, Group, Seat, Share, StickyAssignor};
-use tenure::store::{ETag, GetOutcome, Store, StoreError};
+use tenure::store::{Capabilities, ETag, GetOutcome, Store, StoreError};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore, overwrite};
 use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::time::{process, secs, wait};
@@ -128,8 +128,8 @@ impl Layer for Limited {
         &self.0
     }
 
-    fn max_body_bytes(&self) -> Option<usize> {
-        Some(400 * 1024)
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default().with_max_body_bytes(400 * 1024)
     }
 }
 

@@ -1,18 +1,16 @@
 //! The check of a store: what is unsafe is refused by name, what is safe passes, once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use futures::future::join_all;
 use tenure::group::Group;
-use tenure::store::{ETag, GetOutcome, PutOutcome, Store, StoreError};
+use tenure::store::{Store, StoreError};
 use tenure::{CampaignEvent, ErrorKind, Layout};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::time::{millis, process, secs, timed, wait, within};
-use tenure_testkit::world::{TAKEOVER, World, elect, elected, name, ready};
+use tenure_testkit::world::{World, elect, elected, name, ready};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
 mod places;
@@ -173,96 +171,6 @@ async fn whatever_lies_at_the_checks_key_does_not_matter() {
         let world = World::new();
         put_checks(&world, &body).await;
         elect(&world.node("a").check_store(true).build().unwrap()).await.resign().await.unwrap();
-    }
-}
-
-/// Compares ETags only without their quotes, as Ceph 16 does. `told`: sends them so once told.
-#[derive(Debug)]
-struct Unquoting {
-    inner: FaultStore,
-    can: bool,
-    told: AtomicBool,
-}
-
-impl Unquoting {
-    fn new(world: &World, can: bool) -> Layered<Unquoting> {
-        Layered(Unquoting { inner: world.another_way(), can, told: AtomicBool::new(false) })
-    }
-
-    /// What the server makes of an If-Match or If-None-Match.
-    fn received(&self, etag: ETag) -> ETag {
-        if self.told.load(Ordering::SeqCst) { etag } else { ETag::new(format!("\"{etag}\"")) }
-    }
-}
-
-#[async_trait]
-impl Layer for Unquoting {
-    fn inner(&self) -> &dyn Store {
-        &self.inner
-    }
-
-    async fn get(
-        &self,
-        key: &str,
-        unless: Option<ETag>,
-        max_len: usize,
-    ) -> Result<GetOutcome, StoreError> {
-        self.inner.get(key, unless.map(|etag| self.received(etag)), max_len).await
-    }
-
-    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        self.inner.replace(key, body, self.received(etag)).await
-    }
-
-    fn send_unquoted_etags(&self) -> bool {
-        if self.can {
-            self.told.store(true, Ordering::SeqCst);
-        }
-        self.can
-    }
-}
-
-fn on(world: &World, store: Arc<Layered<Unquoting>>) -> tenure::Election {
-    let process = tenure_testkit::time::process(&world.clock, 9);
-    let builder = tenure::Election::builder(store, "app").process(process).validity(secs(10));
-    builder.build().unwrap()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_store_that_compares_etags_without_quotes_is_recognised_and_served() {
-    let world = World::new();
-    let lead = elect(&on(&world, Arc::new(Unquoting::new(&world, true)))).await;
-    tenure_testkit::time::wait(secs(60)).await;
-    assert!(lead.check().is_ok());
-    drop(lead);
-    let (took, next) = timed(elect(&on(&world, Arc::new(Unquoting::new(&world, true))))).await;
-    assert!(took < TAKEOVER && next.epoch().get() == 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_store_that_cannot_send_unquoted_etags_is_refused() {
-    let world = World::new();
-    let error = on(&world, Arc::new(Unquoting::new(&world, false))).campaign().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::UnsafeStore);
-    assert!(error.to_string().contains("If-Match"), "{error}");
-}
-
-/// Another process's check changes the object while this one has not tried without quotes yet.
-#[tokio::test(start_paused = true)]
-async fn regression_unquoted_etags_are_recognised_beside_another_check() {
-    for delay in [0, 5, 10, 15, 20, 25, 30, 35, 40] {
-        let world = World::new();
-        put_checks(&world, "before").await;
-        let store = Unquoting::new(&world, true);
-        for call in [Call::Create, Call::Get, Call::Replace, Call::List] {
-            store.0.inner.on(call).always().fault(Fault::Slow(millis(10)));
-        }
-        let election = on(&world, Arc::new(store));
-        let (lead, ()) = tokio::join!(elect(&election), async {
-            tenure_testkit::time::wait(millis(delay)).await;
-            put_checks(&world, &format!("another's {delay}")).await;
-        });
-        assert_eq!(lead.epoch().get(), 1);
     }
 }
 

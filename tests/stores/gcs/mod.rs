@@ -148,7 +148,7 @@ async fn the_same_body_again_is_another_version() {
 async fn nothing_is_sent_twice() {
     let server = GcsServer::start();
     let store = server.store();
-    assert!(!store.may_send_twice());
+    assert!(!store.capabilities().may_send_twice);
     for fault in [
         ServerFault::ErrorAfter,
         ServerFault::CutAfter,

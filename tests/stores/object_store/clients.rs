@@ -122,7 +122,7 @@ mod s3 {
     async fn regression_a_refusal_after_the_clients_own_retry_says_nothing_of_the_write() {
         let server = S3Server::start().await;
         let store = store(&server).await;
-        assert!(store.may_send_twice());
+        assert!(store.capabilities().may_send_twice);
         let object = FencedObject::new(store, "object");
         let mut old = object.open(Epoch::FIRST).await.unwrap();
         let mut new = object.open(Epoch::new(2).unwrap()).await.unwrap();

@@ -61,5 +61,5 @@ async fn the_store_is_named() {
 /// Nobody knows the retries of a client that somebody else has built.
 #[tokio::test]
 async fn a_callers_client_may_send_twice() {
-    assert!(taken(InMemory::new()).await.may_send_twice());
+    assert!(taken(InMemory::new()).await.capabilities().may_send_twice);
 }

@@ -81,15 +81,18 @@ async fn etags_go_back_exactly_as_they_came() {
 }
 
 #[tokio::test]
-async fn a_store_that_compares_unquoted_etags_is_served_once_told() {
+async fn a_server_that_compares_unquoted_etags_is_recognised_and_served() {
     let (server, store) = start().await;
     server.quirks(|quirks| quirks.unquoted_etags = true);
-    let etag = done(store.create(KEY, body("one")).await);
-    let quoted = store.replace(KEY, body("two"), etag.clone()).await;
-    assert_eq!(quoted.unwrap(), PutOutcome::PreconditionFailed);
-    assert!(store.send_unquoted_etags());
-    let etag = done(store.replace(KEY, body("two"), etag).await);
+    let first = done(store.create(KEY, body("one")).await);
+    let stale = store.replace(KEY, body("x"), ETag::new("\"0123\"")).await;
+    assert_eq!(stale.unwrap(), PutOutcome::PreconditionFailed);
+    let etag = done(store.replace(KEY, body("two"), first.clone()).await);
     assert!(etag.as_str().starts_with('"'), "the tag itself stays as received");
+    let sent = server.count(Op::Put);
+    let stale = store.replace(KEY, body("x"), first).await;
+    assert_eq!(stale.unwrap(), PutOutcome::PreconditionFailed);
+    assert_eq!(server.count(Op::Put), sent + 1, "known by now");
     let unchanged = store.get(KEY, Some(etag.clone()), MAX).await;
     assert_eq!(unchanged.unwrap(), GetOutcome::NotModified);
     let store = server.store(BUCKET).with_unquoted_etags();

@@ -44,10 +44,10 @@ async fn regression_a_broken_durable_gate_is_logged_and_no_retry_is_suggested() 
 
 #[tokio::test(start_paused = true)]
 async fn a_durable_gate_whose_store_fails_is_logged_and_suggests_a_retry() {
-    use crate::store::{Determinacy, MockStore, StoreError, StoreErrorKind};
+    use crate::store::{Capabilities, Determinacy, MockStore, StoreError, StoreErrorKind};
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
-    store.expect_may_send_twice().return_const(false);
+    store.expect_capabilities().return_const(Capabilities::default());
     store.expect_get().returning(|_, _, _| {
         Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, "slow down"))
     });

@@ -1,0 +1,143 @@
+//! The form in which a server compares ETags.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::{ETag, GetOutcome, PutOutcome, Store, StoreError};
+
+/// Whether a server compares ETags with their quotes, or only without them (Ceph up to 16).
+///
+/// A server of the second kind refuses to replace an object that has the named tag. Until one
+/// replace with quotes has succeeded, [`replace`](ETagForm::replace) reads the object after a
+/// refusal. If the object still has the tag, the write is sent again without the quotes. The
+/// refusal has shown that the first one had no effect.
+#[derive(Debug, Default)]
+pub(super) struct ETagForm(AtomicU8);
+
+const UNKNOWN: u8 = 0;
+const QUOTED: u8 = 1;
+const UNQUOTED: u8 = 2;
+
+impl ETagForm {
+    /// The server takes ETags without quotes.
+    pub(super) fn set_unquoted(&self) {
+        self.0.store(UNQUOTED, Ordering::SeqCst);
+    }
+
+    /// The tag in the form that the server compares.
+    pub(super) fn of<'t>(&self, tag: &'t str) -> &'t str {
+        if self.0.load(Ordering::SeqCst) == UNQUOTED { unquoted(tag) } else { tag }
+    }
+
+    /// Replaces the object at `key` if it still has `etag`. `put` sends one write on this tag of the
+    /// server; `tag` is the tag of the server in `etag`.
+    pub(super) async fn replace<F: Future<Output = Result<PutOutcome, StoreError>>>(
+        &self,
+        store: &impl Store,
+        key: &str,
+        etag: &ETag,
+        tag: &str,
+        put: impl Fn(String) -> F,
+    ) -> Result<PutOutcome, StoreError> {
+        let sent = self.of(tag);
+        let quoted = sent != unquoted(tag);
+        let outcome = put(sent.to_owned()).await;
+        let state = self.0.load(Ordering::SeqCst);
+        match outcome {
+            Ok(PutOutcome::Done { .. }) if quoted && state == UNKNOWN => {
+                self.0.store(QUOTED, Ordering::SeqCst);
+            }
+            Ok(PutOutcome::PreconditionFailed)
+                if quoted && state != QUOTED && still_has(store, key, etag).await =>
+            {
+                let again = put(unquoted(tag).to_owned()).await;
+                if let Ok(PutOutcome::Done { .. }) = again {
+                    self.set_unquoted();
+                }
+                return again;
+            }
+            _ => {}
+        }
+        outcome
+    }
+}
+
+fn unquoted(tag: &str) -> &str {
+    tag.trim_matches('"')
+}
+
+/// Whether a read shows the object with this tag.
+async fn still_has(store: &impl Store, key: &str, etag: &ETag) -> bool {
+    match store.get(key, None, 0).await {
+        Ok(GetOutcome::Found(object)) => object.etag == *etag,
+        Ok(GetOutcome::TooLarge { etag: now, .. }) => now == *etag,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::store::{MemoryStore, MockStore};
+
+    /// A server that compares tags without their quotes, and what it was sent.
+    async fn put(sent: &Mutex<Vec<String>>, now: &str, tag: String) -> PutOutcome {
+        sent.lock().unwrap().push(tag.clone());
+        match tag == unquoted(now) {
+            true => PutOutcome::Done { etag: Some(ETag::new("\"new\"")) },
+            false => PutOutcome::PreconditionFailed,
+        }
+    }
+
+    /// Shows this tag, to each read.
+    fn shows(tag: &'static str) -> MockStore {
+        let mut store = MockStore::new();
+        let outcome =
+            move |_: &str, _, _| Ok(GetOutcome::TooLarge { etag: ETag::new(tag), len: 1 });
+        store.expect_get().returning(outcome);
+        store
+    }
+
+    async fn replace(form: &ETagForm, now: &'static str, tag: &str) -> (PutOutcome, Vec<String>) {
+        let sent = Mutex::new(Vec::new());
+        let put = |tag| async { Ok(put(&sent, now, tag).await) };
+        let outcome = form.replace(&shows(now), "k", &ETag::new(tag), tag, put).await.unwrap();
+        (outcome, sent.into_inner().unwrap())
+    }
+
+    /// Another process's check changes the object before the read.
+    #[tokio::test]
+    async fn regression_unquoted_etags_are_recognised_beside_another_check() {
+        let form = ETagForm::default();
+        let (outcome, sent) = replace(&form, "\"other\"", "\"one\"").await;
+        assert_eq!((outcome, sent.len()), (PutOutcome::PreconditionFailed, 1));
+        let (outcome, sent) = replace(&form, "\"other\"", "\"other\"").await;
+        assert!(matches!(outcome, PutOutcome::Done { .. }));
+        assert_eq!(sent, ["\"other\"", "other"]);
+        let (outcome, sent) = replace(&form, "\"third\"", "\"other\"").await;
+        assert_eq!((outcome, sent), (PutOutcome::PreconditionFailed, vec!["other".to_owned()]));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_takes_quotes_is_not_read_again() {
+        let (form, store) = (ETagForm::default(), MemoryStore::new());
+        let put = |outcome: PutOutcome| move |_| std::future::ready(Ok(outcome.clone()));
+        let (etag, done) = (ETag::new("\"1\""), PutOutcome::Done { etag: None });
+        form.replace(&store, "k", &etag, "\"1\"", put(done)).await.unwrap();
+        // This one would panic.
+        let (store, refused) = (MockStore::new(), put(PutOutcome::PreconditionFailed));
+        let outcome = form.replace(&store, "k", &etag, "\"1\"", refused).await.unwrap();
+        assert_eq!(outcome, PutOutcome::PreconditionFailed);
+    }
+
+    /// A server that refuses the tag in both forms is not taken for one without quotes.
+    #[tokio::test]
+    async fn a_refusal_in_both_forms_leaves_the_quotes() {
+        let form = ETagForm::default();
+        let refuse = |_| std::future::ready(Ok(PutOutcome::PreconditionFailed));
+        let etag = ETag::new("\"1\"");
+        form.replace(&shows("\"1\""), "k", &etag, "\"1\"", refuse).await.unwrap();
+        assert_eq!(form.of("\"1\""), "\"1\"");
+    }
+}
