@@ -69,7 +69,7 @@ pub enum Verb {
     /// Create the table of a DynamoDB store
     #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
     Table(TableArgs),
-    /// Check that a store does what elections require: about 2,300 requests
+    /// Check that a store does what elections require: about 2,400 requests
     #[command(after_help = AFTER_PROBE)]
     Probe(ProbeArgs),
     /// Estimate the requests of an election or a group in a month, and their cost

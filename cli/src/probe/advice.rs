@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tenure::internals::quantile;
 
-use super::ask::{Account, Kind};
 use super::clock::Skew;
+use super::meter::{Account, Kind};
 
 /// Something that is no broken promise and yet wants to be changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

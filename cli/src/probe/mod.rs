@@ -1,27 +1,27 @@
 //! `tenure probe`: whether a store keeps the promises that elections require.
 
 mod advice;
-mod ask;
 #[cfg(feature = "s3")]
 mod bucket;
 mod clock;
+mod meter;
 mod power;
-mod promises;
-mod races;
 mod report;
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tenure::Election;
-use tenure::store::StoreErrorKind;
+use tenure::store::{Store, StoreError, StoreErrorKind};
+use tenure_conformance::race::{Bounds, LONGEST, Races, Tally};
+use tenure_conformance::{Capabilities, Check, CheckFailure, essential};
 use tokio_util::sync::CancellationToken;
 
 use self::advice::{Advice, Setting};
-use self::ask::{Asker, Check, Ends, RETRY_AFTER, failure};
-use self::races::{Bounds, LONGEST, Races, Tally};
+use self::meter::{Meter, failure};
 use self::report::{Asked, Finding, PromiseStatus, Report};
 use super::common_args::{LayoutArg, StoreArg, YEAR, positive_up_to};
 use super::exit::{self, Failure};
@@ -36,6 +36,8 @@ use super::timer::pause;
 
 /// How often a promise is tried where an answer is unclear.
 const ATTEMPTS: u32 = 5;
+/// The pause after an unclear answer, times the attempts so far.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
 pub struct ProbeArgs {
@@ -67,7 +69,7 @@ asks for versions and lifecycle rules.
 The report says with which probability a fault was missed: no number of races proves that there
 is none. The races end with the batch of 20 rounds in which a fault shows.
 
-What it costs: about 70 requests a round and 190 beside, so about 2,300 in 30 rounds. Most are
+What it costs: about 70 requests a round and 280 beside, so about 2,400 in 30 rounds. Most are
 writes: $0.011 on S3. 30 rounds send 305 MiB, less where 5 MiB take longer than a second or are
 refused: then the long bodies are halved, down to 160 KiB.
 
@@ -95,14 +97,14 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     Election::builder(Arc::clone(&store), prefix).build()?;
     let mut signals = Signals::listen(&ENDING)?;
     let stop = CancellationToken::new();
-    let asker = Arc::new(Asker::new(store, &normalised, stop.clone()));
+    let meter = Arc::new(Meter::new(store, &normalised, stop.clone()));
     let bounds = Bounds {
         rounds: (args.rounds > 0).then_some(args.rounds),
         span: args.span,
-        enough: CancellationToken::new(),
+        enough: Arc::default(),
         longest: LONGEST,
     };
-    let mut probing = pin!(ask_all(&asker, &bounds, args.store.layout));
+    let mut probing = pin!(ask_all(&meter, &bounds, args.store.layout));
     let mut signal = None;
     let progress = match args.rounds {
         0 => Progress::counting("probing"),
@@ -113,8 +115,8 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
             biased;
             outcome = &mut probing => break outcome,
             by = signals.next() => {
-                if args.rounds == 0 && !bounds.enough.is_cancelled() {
-                    bounds.enough.cancel();
+                if args.rounds == 0 && !bounds.enough.load(Ordering::Relaxed) {
+                    bounds.enough.store(true, Ordering::Relaxed);
                     complain("no more rounds; the report follows when those under way have ended");
                     continue;
                 }
@@ -126,7 +128,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
                 break probing.await;
             }
             () = pause(LOOK) => {
-                let sent: u64 = asker.account().requests.values().sum();
+                let sent: u64 = meter.account().requests.values().sum();
                 match args.rounds {
                     0 => progress.say(&format!("{sent} requests")),
                     rounds => progress.at(sent, about(rounds).max(sent)),
@@ -135,20 +137,17 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
         }
     };
     drop(progress);
-    let left_behind = clean_up(&asker, &mut signals, &mut signal).await;
+    let left_behind = clean_up(&meter, &mut signals, &mut signal).await;
     if let Some(signal) = signal {
         return Ok(stopped(signal, &left_behind));
     }
     let asked = match outcome {
         Ok(asked) => asked,
-        Err(Ends::Failed(error) | Ends::Unclear(error)) => {
-            return Err(failed(&asker, error, &left_behind));
-        }
-        Err(Ends::Broken(what)) => return Err(Failure::new(exit::UNSAFE, what)),
-        Err(Ends::Stopped) => unreachable!("nothing but a signal stops it"),
+        Err(CheckFailure::Request(error)) => return Err(failed(&meter, error, &left_behind)),
+        Err(CheckFailure::Broken(what)) => return Err(Failure::new(exit::UNSAFE, what)),
     };
-    let settings = settings(url.place(), &normalised, &asker).await;
-    let report = Report::new(&asker, asked, settings, left_behind, prices::of(url.place()));
+    let settings = settings(url.place(), &normalised, &meter).await;
+    let report = Report::new(&meter, asked, settings, left_behind, prices::of(url.place()));
     let _ = if args.json { print_json(&report)? } else { print(&report.for_people())? };
     Ok(report.exit_code())
 }
@@ -156,17 +155,17 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
 /// Deletes what was written. Returns the keys that are left. The first signal waits for the
 /// cleaning, a second one does not.
 async fn clean_up(
-    asker: &Asker,
+    meter: &Meter,
     signals: &mut Signals,
     signal: &mut Option<Signal>,
 ) -> Vec<String> {
-    let mut cleaning = pin!(asker.clean_up());
+    let mut cleaning = pin!(meter.clean_up());
     loop {
         tokio::select! {
             biased;
             left = &mut cleaning => return left,
             by = signals.next() => if signal.replace(by).is_some() {
-                return vec![format!("{}…", asker.start())];
+                return vec![format!("{}…", meter.start())];
             },
         }
     }
@@ -177,7 +176,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// The requests of so many rounds, as the help has them.
 fn about(rounds: u32) -> u64 {
-    190 + 70 * u64::from(rounds)
+    280 + 70 * u64::from(rounds)
 }
 
 /// As the election takes it: empty, or with a slash at its end.
@@ -196,8 +195,8 @@ fn stopped(signal: Signal, left: &[String]) -> u8 {
     signals::exit_code(signal)
 }
 
-fn failed(asker: &Asker, error: tenure::store::StoreError, left: &[String]) -> Failure {
-    let mut failure = failure(asker, error);
+fn failed(meter: &Meter, error: StoreError, left: &[String]) -> Failure {
+    let mut failure = failure(meter, error);
     if let Some(first) = left.first() {
         failure.why.push_str(&format!("; delete by hand what is left, such as {first}"));
     }
@@ -205,65 +204,25 @@ fn failed(asker: &Asker, error: tenure::store::StoreError, left: &[String]) -> F
 }
 
 /// Every promise, one after the other; the races last, as they cost the most.
-async fn ask_all(ask: &Arc<Asker>, bounds: &Bounds, layout: LayoutArg) -> Check<Asked> {
-    match may_delete(ask).await {
-        Err(Ends::Failed(error)) if error.kind() == StoreErrorKind::Unsupported => {
+async fn ask_all(
+    meter: &Arc<Meter>,
+    bounds: &Bounds,
+    layout: LayoutArg,
+) -> Result<Asked, CheckFailure> {
+    match may_delete(meter).await {
+        Err(CheckFailure::Request(error)) if error.kind() == StoreErrorKind::Unsupported => {
             return Ok(Asked { not_tried: Some(error.to_string()), ..Asked::default() });
         }
         outcome => outcome?,
     }
     let listings = layout == LayoutArg::EpochFiles;
     let mut findings = Vec::new();
-    macro_rules! promise {
-        ($name:literal, $promise:literal, $needed:expr, $check:expr) => {
-            findings.push(tried($name, $promise, $needed, async || $check.await).await?)
-        };
+    for check in essential() {
+        findings.push(tried(meter, check, listings, bounds.rounds).await?);
     }
-    promise!(
-        "create",
-        "creates what is not there, and only then",
-        true,
-        promises::creates_once(ask)
-    );
-    promise!(
-        "replace",
-        "replaces by the current ETag",
-        true,
-        promises::replaces_the_current_etag(ask)
-    );
-    promise!("stale", "refuses a stale ETag", true, promises::refuses_a_stale_etag(ask));
-    promise!(
-        "missing",
-        "refuses to replace what is not there",
-        true,
-        promises::refuses_to_replace_what_is_missing(ask)
-    );
-    promise!(
-        "read-after-write",
-        "a read shows what was written before",
-        true,
-        promises::reads_its_writes(ask, bounds.rounds.map_or(20, |rounds| rounds.min(20)))
-    );
-    promise!("poll", "a poll shows a change", true, promises::shows_changes_to_a_poll(ask));
-    promise!(
-        "list-after-write",
-        "a listing shows what was written before, in order",
-        listings,
-        promises::lists_what_was_written(ask)
-    );
-    promise!(
-        "list-after",
-        "a listing starts where asked, and pages are whole",
-        listings,
-        promises::lists_from_a_place_and_in_pages(ask)
-    );
-    promise!(
-        "delete",
-        "what was deleted is gone, also from a listing",
-        listings,
-        promises::forgets_what_was_deleted(ask)
-    );
-    let mut races = Races::prepare(ask, listings, bounds.longest).await?;
+    let store: Arc<dyn Store> = Arc::clone(meter) as _;
+    let start = meter.start().to_owned();
+    let mut races = Races::prepare(&store, start, listings, bounds.longest).await?;
     let ends = races.run(bounds).await;
     let long_bytes = races.long;
     findings.extend(raced(races, ends)?);
@@ -271,56 +230,71 @@ async fn ask_all(ask: &Arc<Asker>, bounds: &Bounds, layout: LayoutArg) -> Check<
 }
 
 /// Before anything is written: without the right to delete the probe could not clean up.
-async fn may_delete(ask: &Asker) -> Check {
+async fn may_delete(meter: &Meter) -> Result<(), CheckFailure> {
     let mut attempts = 0;
     loop {
         attempts += 1;
-        match ask.delete(&[ask.key("nothing")]).await {
-            Err(Ends::Unclear(error)) if error.kind() != StoreErrorKind::Transient => {
-                return Err(Ends::Failed(error));
-            }
-            Err(Ends::Unclear(_)) if attempts < ATTEMPTS => pause(RETRY_AFTER * attempts).await,
-            outcome => return outcome,
+        let nothing = format!("{}nothing", meter.start());
+        let error = match meter.delete(vec![nothing]).await {
+            Ok(mut failed) => match failed.pop() {
+                None => return Ok(()),
+                Some((_, error)) => error,
+            },
+            Err(error) => error,
+        };
+        if error.kind() != StoreErrorKind::Transient || attempts == ATTEMPTS {
+            return Err(CheckFailure::Request(error));
         }
+        pause(RETRY_AFTER * attempts).await;
     }
 }
 
 /// Tries a promise, again if an answer is unclear: each time on keys of its own.
 async fn tried(
-    name: &'static str,
-    promise: &'static str,
-    needed: bool,
-    mut check: impl AsyncFnMut() -> Check,
-) -> Check<Finding> {
+    meter: &Arc<Meter>,
+    check: &Check,
+    listings: bool,
+    rounds: Option<u32>,
+) -> Result<Finding, CheckFailure> {
+    let store: Arc<dyn Store> = Arc::clone(meter) as _;
+    let can = Capabilities {
+        exact_sizes: false,
+        lenient: true,
+        rounds: rounds.map_or(20, |rounds| rounds.min(20)) as usize,
+        ..Capabilities::default()
+    };
     let mut unclear = 0;
     let (kept, seen) = loop {
-        match check().await {
+        let start = format!("{}{}-{unclear}-", meter.start(), check.name);
+        match check.run_at(&store, start, &can).await {
             Ok(()) => break (PromiseStatus::Yes, None),
-            Err(Ends::Broken(what)) => break (PromiseStatus::No, Some(what)),
-            Err(Ends::Unclear(error)) => {
+            Err(CheckFailure::Broken(what)) => break (PromiseStatus::No, Some(what)),
+            Err(failure) if failure.is_unclear() => {
                 unclear += 1;
                 if unclear == ATTEMPTS {
-                    break (PromiseStatus::Unknown, Some(error.to_string()));
+                    break (PromiseStatus::Unknown, Some(failure.to_string()));
                 }
                 pause(RETRY_AFTER * unclear).await;
             }
-            Err(ends) => return Err(ends),
+            Err(failure) => return Err(failure),
         }
     };
+    let Check { name, promise, of_listings, .. } = *check;
+    let needed = listings || !of_listings;
     Ok(Finding { name, promise, kept, seen, needed, unclear, race: None })
 }
 
-fn raced(races: Races, ends: Check) -> Check<[Finding; 2]> {
+fn raced(races: Races, ends: Result<(), CheckFailure>) -> Result<[Finding; 2], CheckFailure> {
     // What ended the races ended both.
     let seen = match ends {
         Ok(()) => None,
-        Err(Ends::Broken(what)) => Some((PromiseStatus::No, what)),
-        Err(Ends::Unclear(error)) => Some((PromiseStatus::Unknown, error.to_string())),
-        Err(ends) => return Err(ends),
+        Err(CheckFailure::Broken(what)) => Some((PromiseStatus::No, what)),
+        Err(failure) if failure.is_unclear() => Some((PromiseStatus::Unknown, failure.to_string())),
+        Err(failure) => return Err(failure),
     };
     Ok([
-        race("create-race", "of several creators at once one wins", races.creates, seen.clone()),
-        race("replace-race", "of several replacers at once one wins", races.replaces, seen),
+        race("create-race", "one of 32 racing creators wins", races.creates, seen.clone()),
+        race("replace-race", "one of 32 racing replacers wins", races.replaces, seen),
     ])
 }
 
@@ -344,15 +318,15 @@ fn race(
         }
         None => (PromiseStatus::Unknown, Some("too few writers had a clear answer".to_owned())),
     };
-    Finding { name, promise, kept, seen, needed: true, unclear: 0, race: Some(tally) }
+    Finding { name, promise, kept, seen, needed: true, unclear: 0, race: Some(tally.into()) }
 }
 
 #[cfg(feature = "s3")]
-async fn settings(place: &Place, prefix: &str, ask: &Asker) -> (Vec<Setting>, Vec<Advice>) {
+async fn settings(place: &Place, prefix: &str, meter: &Meter) -> (Vec<Setting>, Vec<Advice>) {
     use super::store_url::Kind;
     match place {
         Place::In { service, name, options, .. } if service.kind == Kind::S3 => {
-            *ask.account().requests.entry(ask::Kind::Settings).or_default() += 2;
+            *meter.account().requests.entry(meter::Kind::Settings).or_default() += 2;
             let store = options.bucket(name).await;
             bucket::look(&store, prefix).await
         }
@@ -361,7 +335,7 @@ async fn settings(place: &Place, prefix: &str, ask: &Asker) -> (Vec<Setting>, Ve
 }
 
 #[cfg(not(feature = "s3"))]
-async fn settings(_: &Place, _: &str, _: &Asker) -> (Vec<Setting>, Vec<Advice>) {
+async fn settings(_: &Place, _: &str, _: &Meter) -> (Vec<Setting>, Vec<Advice>) {
     Default::default()
 }
 

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use tenure::internals::quantile;
+use tenure::store::Store as _;
+use tenure_conformance::race::{Tally, WRITERS};
 
 use super::advice::{self, Advice, Setting};
-use super::ask::{Account, Asker};
 use super::clock::Skew;
+use super::meter::{Account, Meter};
 use super::power::{Power, no_fault_seen, power};
-use super::races::{Tally, WRITERS};
 use crate::exit;
 use crate::prices::Prices;
 use crate::print::plain;
@@ -36,7 +37,26 @@ pub struct Finding {
     /// Attempts that ended in an unclear answer.
     pub unclear: u32,
     /// Only of a race.
-    pub race: Option<Tally>,
+    pub race: Option<RaceCounts>,
+}
+
+/// The answers in all races of one kind.
+#[derive(Debug, Clone, Serialize)]
+pub struct RaceCounts {
+    pub rounds: u32,
+    pub races: u32,
+    pub done: u64,
+    pub refused: u64,
+    pub unknown: u64,
+    pub undecided: u32,
+    pub broken: u32,
+}
+
+impl From<Tally> for RaceCounts {
+    fn from(tally: Tally) -> RaceCounts {
+        let Tally { rounds, races, done, refused, unknown, undecided, broken, .. } = tally;
+        RaceCounts { rounds, races, done, refused, unknown, undecided, broken }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -98,16 +118,16 @@ pub struct Asked {
 }
 
 impl Report {
-    /// Of what `asker` has asked; with the settings of the bucket, and what they advise.
+    /// Of what `meter` has asked; with the settings of the bucket, and what they advise.
     pub fn new(
-        asker: &Asker,
+        meter: &Meter,
         asked: Asked,
         (settings, mut warnings): (Vec<Setting>, Vec<Advice>),
         left_behind: Vec<String>,
         prices: Option<Prices>,
     ) -> Report {
         let Asked { promises, long_bytes, not_tried } = asked;
-        let account = &*asker.account();
+        let account = &*meter.account();
         let skew = Skew::of(&account.sightings);
         warnings.extend(advice::all(account, skew, &left_behind));
         let races = || promises.iter().filter_map(|one| one.race.as_ref());
@@ -129,8 +149,8 @@ impl Report {
         Report {
             verdict,
             why,
-            store: asker.store().describe(),
-            keys: asker.start().to_owned(),
+            store: meter.describe(),
+            keys: meter.start().to_owned(),
             rounds,
             writers: WRITERS,
             long_bytes,
@@ -200,7 +220,7 @@ impl Report {
             };
             let mut notes = Vec::new();
             if let Some(race) = race {
-                let Tally { races, done, refused, unknown, undecided, .. } = race;
+                let RaceCounts { races, done, refused, unknown, undecided, .. } = race;
                 let open = match undecided {
                     0 => String::new(),
                     races => format!(", {races} races undecided"),

@@ -63,7 +63,9 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-pub mod conformance;
+/// The conformance suite.
+pub use tenure_conformance as conformance;
+
 #[cfg(feature = "dynamodb")]
 pub mod dynamo_server;
 pub mod fault_store;

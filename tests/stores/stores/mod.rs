@@ -96,6 +96,7 @@ enum Fault {
     DoneWithoutEtag,
     EtagsWithoutQuotes,
     NeverNotModified,
+    AlwaysNotModified,
     ListIgnoresAfter,
     ListIncludesAfter,
     ListForgetsToSayTruncated,
@@ -187,6 +188,9 @@ impl Layer for Broken {
         unless: Option<ETag>,
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
+        if self.fault == Fault::AlwaysNotModified && unless.is_some() {
+            return Ok(GetOutcome::NotModified);
+        }
         let unless = unless.filter(|_| self.fault != Fault::NeverNotModified);
         let mut outcome = self.inner.get(key, unless, max_len).await?;
         if let (Fault::EtagsWithoutQuotes, GetOutcome::Found(object)) = (self.fault, &mut outcome) {
@@ -305,6 +309,7 @@ broken! {
     broken_done_without_etag: DoneWithoutEtag is noticed by "replace";
     broken_etags_read_without_quotes: EtagsWithoutQuotes is noticed by "create";
     broken_never_not_modified: NeverNotModified is noticed by "not-modified";
+    broken_always_not_modified: AlwaysNotModified is noticed by "not-modified";
     broken_list_ignores_after: ListIgnoresAfter is noticed by "list-order";
     broken_list_includes_after: ListIncludesAfter is noticed by "list-order";
     broken_list_hides_truncation: ListForgetsToSayTruncated is noticed by "list-order";

@@ -3,17 +3,19 @@
 use bytes::Bytes;
 use tenure::store::{Determinacy, PutOutcome};
 
-use super::super::ask::Seen;
+use super::Seen;
 use super::writers::WriteAnswer;
 
 /// The answers to the writers in all rounds of one kind of race.
-#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Tally {
     /// Of 32 writers each.
     pub rounds: u32,
     /// Keys that were raced for: one or two a round.
     pub races: u32,
+    /// Writers that were answered that they wrote.
     pub done: u64,
+    /// Writers that were refused.
     pub refused: u64,
     /// Writers without a clear answer.
     pub unknown: u64,
@@ -22,7 +24,6 @@ pub struct Tally {
     /// Races in which the promise was broken.
     pub broken: u32,
     /// What was seen first.
-    #[serde(skip)]
     pub first: Option<String>,
 }
 
@@ -37,7 +38,7 @@ pub(super) enum RaceOutcome {
 }
 
 impl Tally {
-    /// Whether most writers had an answer that says something.
+    /// True if most writers had a clear answer.
     pub fn is_clear(&self) -> bool {
         self.races > 0
             && self.unknown <= self.done + self.refused

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tenure::Process;
-use tenure::store::{ETag, PutOutcome, StoreError};
+use tenure::store::{ETag, PutOutcome, Store, StoreError};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::super::ask::{Asker, Check, Ends, Kind};
-use crate::timer::pause;
+use super::super::corner::{CheckFailure, Checked, is_unclear};
+use super::pause;
 
 /// What the store answered to a writer.
 pub(super) type WriteAnswer = Result<PutOutcome, StoreError>;
@@ -33,31 +33,31 @@ const AHEAD: Duration = Duration::from_millis(1);
 /// Lets all writers go at once, each after its own delay. In their order: the answer to each, and
 /// how long that took.
 pub(super) async fn write_all(
-    ask: &Arc<Asker>,
+    store: &Arc<dyn Store>,
     writers: &[Writer],
-) -> Check<Vec<(WriteAnswer, Duration)>> {
+) -> Checked<Vec<(WriteAnswer, Duration)>> {
     let barrier = Arc::new(Barrier::new(writers.len()));
     let release = Arc::new(OnceLock::new());
     let mut tasks = JoinSet::new();
     for (number, writer) in writers.iter().cloned().enumerate() {
-        let (ask, barrier, release) = (Arc::clone(ask), Arc::clone(&barrier), Arc::clone(&release));
+        let (barrier, release) = (Arc::clone(&barrier), Arc::clone(&release));
+        let store = Arc::clone(store);
         tasks.spawn(async move {
             barrier.wait().await;
             let release = *release.get_or_init(|| Process::system().now().boot + AHEAD);
             wait_until(release + writer.delay).await;
             let sent = Process::system().now().boot;
-            let told = writer.write(&ask).await;
+            let told = writer.write(&*store).await;
             (number, told, Process::system().now().boot.saturating_sub(sent))
         });
     }
     let mut all = tasks.join_all().await;
     all.sort_by_key(|(number, ..)| *number);
-    let told = all.into_iter().map(|(_, told, took)| match told {
-        Ok(outcome) => Ok((Ok(outcome), took)),
-        Err(Ends::Unclear(error)) => Ok((Err(error), took)),
-        Err(ends) => Err(ends),
+    let answered = all.into_iter().map(|(_, told, took)| match told {
+        Err(error) if !is_unclear(&error) => Err(CheckFailure::Request(error)),
+        told => Ok((told, took)),
     });
-    told.collect()
+    answered.collect()
 }
 
 /// To the microsecond: a timer wakes a task up to a millisecond late, and not all tasks at once.
@@ -77,12 +77,10 @@ fn nap(left: Duration) -> Option<Duration> {
 }
 
 impl Writer {
-    async fn write(self, ask: &Asker) -> Check<PutOutcome> {
-        let Writer { key, body, etag, long, .. } = self;
-        let kind = |short| if long { Kind::LongWrite } else { short };
-        match etag {
-            Some(etag) => ask.replace(kind(Kind::ReplaceRace), &key, body, &etag).await,
-            None => ask.create(kind(Kind::CreateRace), &key, body).await,
+    async fn write(self, store: &dyn Store) -> WriteAnswer {
+        match self.etag {
+            Some(etag) => store.replace(&self.key, self.body, etag).await,
+            None => store.create(&self.key, self.body).await,
         }
     }
 }

@@ -1,25 +1,29 @@
 //! Races: of concurrent writers to one key exactly one may win. A store that checks its condition
 //! and writes in two steps passes every other check.
 
-mod checker;
+mod verdict;
 mod writers;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tenure::Process;
-use tenure::store::{ETag, StoreErrorKind};
+use tenure::store::{ETag, GetOutcome, PutOutcome, Store, StoreErrorKind};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
-pub use self::checker::Tally;
-use self::checker::{RaceOutcome, check};
+pub use self::verdict::Tally;
+use self::verdict::{RaceOutcome, check};
 use self::writers::{WriteAnswer, Writer, write_all};
-use super::ask::{Asker, Check, Ends, Kind, RETRY_AFTER, Seen};
-use crate::timer::pause;
+use super::corner::{self, CheckFailure, Checked, Corner, broken};
 
+/// Writers of a round.
 pub const WRITERS: usize = 32;
+/// The pause before an unclear answer is asked for again.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// A longer body is not read: its length tells it.
+const MAX_READ: usize = 64 << 10;
 /// Keys of a round in which short writes overlap a long one: one long write each.
 const OVERLAPPED: usize = 2;
 /// How often the read that settles a race is tried, and the write that a race needs before.
@@ -31,7 +35,7 @@ const FEWEST: u32 = 2;
 /// Of a long body. Servers keep bodies of up to 5 MiB in memory, and write longer ones to a file
 /// between check and commit.
 pub const LONGEST: usize = 5 << 20;
-/// Longer than what [`Asker::look`] reads, so that its length alone tells a long body.
+/// Longer than [`MAX_READ`], so that its length alone tells a long body.
 const SHORTEST: usize = 160 << 10;
 /// A long body is halved until it is written within this.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -55,15 +59,19 @@ pub struct Bounds {
     /// From the first race on; no round starts later, but for the first few.
     pub span: Option<Duration>,
     /// Set when the rounds so far are enough.
-    pub enough: CancellationToken,
+    pub enough: Arc<AtomicBool>,
     /// Of the longest body, in bytes.
     pub longest: usize,
 }
 
-/// The races of one probe.
+/// The races on one store.
 #[derive(Debug)]
 pub struct Races {
-    ask: Arc<Asker>,
+    store: Arc<dyn Store>,
+    /// The beginning of each key.
+    start: String,
+    /// The keys so far.
+    keys: u64,
     listings: bool,
     /// The length of the long bodies, in bytes; `None` if the store takes none.
     pub long: Option<usize>,
@@ -74,8 +82,28 @@ pub struct Races {
     part: f64,
     /// By the boot clock: no round starts later.
     until: Option<Duration>,
+    /// Races to create.
     pub creates: Tally,
+    /// Races to replace.
     pub replaces: Tally,
+}
+
+/// An object; without its body if that is longer than [`MAX_READ`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    etag: ETag,
+    body: Option<Bytes>,
+    len: u64,
+}
+
+impl Seen {
+    /// True if this body was written. The length identifies a long one.
+    fn shows(&self, body: &Bytes) -> bool {
+        match &self.body {
+            Some(seen) => seen == body,
+            None => self.len == body.len() as u64,
+        }
+    }
 }
 
 /// What a race starts with: the object that is replaced, if any.
@@ -109,20 +137,30 @@ impl Shape {
 impl Races {
     /// Opens a connection for each writer, and finds out how long a body the store takes within a
     /// second: with the connections still to be made, the first round would be no race.
-    pub async fn prepare(ask: &Arc<Asker>, listings: bool, longest: usize) -> Check<Races> {
+    ///
+    /// Keys start with `start`. With `listings` a listing must show each winner.
+    ///
+    /// # Errors
+    ///
+    /// The first request that fails with a clear answer.
+    pub async fn prepare(
+        store: &Arc<dyn Store>,
+        start: String,
+        listings: bool,
+        longest: usize,
+    ) -> Checked<Races> {
         let mut readers = JoinSet::new();
         for _ in 0..WRITERS {
-            let ask = Arc::clone(ask);
-            readers.spawn(async move { ask.read(&ask.key("warm-up")).await });
+            let (store, key) = (Arc::clone(store), format!("{start}warm-up"));
+            readers.spawn(async move { look(&store, &key).await });
         }
         for read in readers.join_all().await {
-            match read {
-                Ok(_) | Err(Ends::Unclear(_)) => {}
-                Err(ends) => return Err(ends),
-            }
+            unless_unclear(read)?;
         }
         let mut races = Races {
-            ask: Arc::clone(ask),
+            store: Arc::clone(store),
+            start,
+            keys: 0,
             listings,
             long: None,
             took: Duration::ZERO,
@@ -135,12 +173,18 @@ impl Races {
         Ok(races)
     }
 
-    async fn measure_a_long_write(&mut self, longest: usize) -> Check {
+    /// A key that was not used before.
+    fn key(&mut self, what: &str) -> String {
+        self.keys += 1;
+        format!("{}{what}-{:06}", self.start, self.keys)
+    }
+
+    async fn measure_a_long_write(&mut self, longest: usize) -> Checked {
         let mut len = longest;
         while len >= SHORTEST {
-            let body = self.ask.long_body(len);
+            let (key, body) = (self.key("warm-up"), long_body(len));
             let sent = Process::system().now().boot;
-            match self.ask.create(Kind::LongWrite, &self.ask.key("warm-up"), body).await {
+            match self.store.create(&key, body).await {
                 Ok(_) => {
                     self.took = Process::system().now().boot.saturating_sub(sent);
                     self.long = Some(len);
@@ -150,9 +194,10 @@ impl Races {
                 }
                 // Some stores take short bodies only, and over some lines a long one takes too
                 // long.
-                Err(Ends::Unclear(_)) => {}
-                Err(Ends::Failed(error)) if error.kind() != StoreErrorKind::AccessDenied => {}
-                Err(ends) => return Err(ends),
+                Err(error) if error.kind() == StoreErrorKind::AccessDenied => {
+                    return Err(CheckFailure::Request(error));
+                }
+                Err(_) => {}
             }
             len /= 2;
         }
@@ -161,16 +206,28 @@ impl Races {
 
     /// Races until the bounds end it, or a fault is seen; what was raced is in the tallies then,
     /// also after an error.
-    pub async fn run(&mut self, bounds: &Bounds) -> Check {
+    ///
+    /// # Errors
+    ///
+    /// The first request that fails with a clear answer, or that a race cannot do without.
+    pub async fn run(&mut self, bounds: &Bounds) -> Checked {
         self.until = bounds.span.map(|span| Process::system().now().boot.saturating_add(span));
         while self.may_start(self.replaces.rounds, bounds) && !self.any_broken() {
             let batch = bounds.batch(self.replaces.rounds);
             let create = self.create_batch(batch, bounds).await?;
             let replace = self.replace_batch(batch, bounds).await?;
             if bounds.rounds.is_none_or(|rounds| self.replaces.rounds < rounds) {
-                self.ask.forget(create).await?;
-                self.ask.forget(replace).await?;
+                self.forget(create).await?;
+                self.forget(replace).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Deletes keys that no write is under way to, before the end of many rounds.
+    async fn forget(&self, keys: Vec<String>) -> Checked {
+        for some in keys.chunks(1_000) {
+            unless_unclear(corner::delete(&self.store, some.to_vec()).await)?;
         }
         Ok(())
     }
@@ -178,7 +235,7 @@ impl Races {
     fn may_start(&self, done: u32, bounds: &Bounds) -> bool {
         let in_time = self.until.is_none_or(|until| Process::system().now().boot < until);
         bounds.rounds.is_none_or(|rounds| done < rounds)
-            && (done < FEWEST || (in_time && !bounds.enough.is_cancelled()))
+            && (done < FEWEST || (in_time && !bounds.enough.load(Ordering::Relaxed)))
     }
 
     fn any_broken(&self) -> bool {
@@ -187,8 +244,8 @@ impl Races {
 
     /// Creators of keys that are not there, and, where listings matter, a listing of them as an
     /// election confirms by. Returns the keys that no late write may still touch.
-    async fn create_batch(&mut self, rounds: u32, bounds: &Bounds) -> Check<Vec<String>> {
-        let folder = self.ask.key("create-race");
+    async fn create_batch(&mut self, rounds: u32, bounds: &Bounds) -> Checked<Vec<String>> {
+        let folder = self.key("create-race");
         let (mut before, mut doubtful, mut settled) = (folder.clone(), Vec::new(), Vec::new());
         for round in 0..rounds {
             if !self.may_start(self.creates.rounds, bounds) {
@@ -200,31 +257,32 @@ impl Races {
             let starts = keys.iter().map(|key| Start { key: key.clone(), before: None }).collect();
             let decided = self.round(shape, starts, &mut doubtful, &mut settled).await?;
             if decided && self.listings {
-                match self.ask.listed(&folder, &before, keys.len() + 1).await {
-                    Ok((listed, _)) if listed == keys => {}
+                let page = corner::page(&self.store, &folder, &before, keys.len() + 1).await;
+                match page {
+                    Ok(page) if page.entries.iter().map(|entry| &entry.key).eq(&keys) => {}
                     Ok(_) => self.creates.breaks(format!(
                         "round {round}: a listing right after the create does not show it alone"
                     )),
-                    Err(Ends::Broken(what)) => self.creates.breaks(what),
-                    Err(Ends::Unclear(_)) => {}
-                    Err(ends) => return Err(ends),
+                    Err(CheckFailure::Broken(what)) => self.creates.breaks(what),
+                    Err(failure) if failure.is_unclear() => {}
+                    Err(failure) => return Err(failure),
                 }
             }
             before = keys.last().cloned().unwrap_or(before);
         }
-        nothing_came_later(&self.ask, &doubtful, &mut self.creates).await?;
+        nothing_came_later(&self.store, &doubtful, &mut self.creates).await?;
         Ok(settled)
     }
 
     /// Replacers with one ETag. Each race has an object of its own, made before all of them: some
     /// services allow an object one write a second. Returns keys as above.
-    async fn replace_batch(&mut self, rounds: u32, bounds: &Bounds) -> Check<Vec<String>> {
+    async fn replace_batch(&mut self, rounds: u32, bounds: &Bounds) -> Checked<Vec<String>> {
         let first = self.replaces.rounds;
         let mut objects = Vec::new();
         for round in first..first + rounds {
             let mut starts = Vec::new();
             for _ in 0..Shape::of(round).keys() {
-                starts.push(an_object(&self.ask).await?);
+                starts.push(self.an_object().await?);
             }
             objects.push((Shape::of(round), starts));
         }
@@ -236,7 +294,7 @@ impl Races {
             }
             self.round(shape, starts, &mut doubtful, &mut settled).await?;
         }
-        nothing_came_later(&self.ask, &doubtful, &mut self.replaces).await?;
+        nothing_came_later(&self.store, &doubtful, &mut self.replaces).await?;
         Ok(settled)
     }
 
@@ -247,10 +305,10 @@ impl Races {
         starts: Vec<Start>,
         doubtful: &mut Vec<(String, ETag)>,
         settled: &mut Vec<String>,
-    ) -> Check<bool> {
+    ) -> Checked<bool> {
         let creates = starts.iter().all(|start| start.before.is_none());
         let writers = self.writers(shape, &starts);
-        let told = write_all(&self.ask, &writers).await?;
+        let told = write_all(&self.store, &writers).await?;
         let (mut decided, mut races) = (true, Vec::new());
         for start in &starts {
             let of_this = |writer: &Writer| writer.key == start.key;
@@ -265,7 +323,7 @@ impl Races {
                     (writer.body.clone(), told.clone())
                 })
                 .unzip();
-            let (outcome, found) = checked(&self.ask, start, &bodies, &told).await?;
+            let (outcome, found) = checked(&self.store, start, &bodies, &told).await?;
             decided &= outcome == RaceOutcome::Decided;
             match found {
                 Some(found) if told.iter().any(Result::is_err) => {
@@ -289,8 +347,8 @@ impl Races {
             let first = number < starts.len();
             let long = self.long.filter(|_| shape == Shape::Overlapping && first);
             let body = match long {
-                Some(len) => self.ask.long_body(len),
-                None => self.ask.body(&format!("writer {number}")),
+                Some(len) => long_body(len),
+                None => body(&format!("writer {number}")),
             };
             let delay = if first { Duration::ZERO } else { delays[of] };
             let etag = before.as_ref().map(|(_, etag)| etag.clone());
@@ -310,55 +368,148 @@ impl Races {
     }
 }
 
-/// A new object, however often that has to be asked for: each time under another key.
-async fn an_object(ask: &Asker) -> Check<Start> {
-    let mut asked = 0;
-    loop {
-        asked += 1;
-        let (key, body) = (ask.key("replace-race"), ask.body("nobody"));
-        match ask.created(&key, &body).await {
-            Ok(etag) => return Ok(Start { key, before: Some((body, etag)) }),
-            Err(Ends::Unclear(_)) if asked < TRIES => pause(RETRY_AFTER * asked).await,
-            Err(ends) => return Err(ends),
+impl Races {
+    /// A new object, however often that has to be asked for: each time under another key.
+    async fn an_object(&mut self) -> Checked<Start> {
+        let mut asked = 0;
+        loop {
+            asked += 1;
+            let (key, body) = (self.key("replace-race"), body("nobody"));
+            match created(&self.store, &key, &body).await {
+                Ok(etag) => return Ok(Start { key, before: Some((body, etag)) }),
+                Err(failure) if failure.is_unclear() && asked < TRIES => {
+                    pause(RETRY_AFTER * asked).await;
+                }
+                Err(failure) => return Err(failure),
+            }
         }
     }
 }
 
+async fn created(store: &Arc<dyn Store>, key: &str, body: &Bytes) -> Checked<ETag> {
+    match store.create(key, body.clone()).await.map_err(CheckFailure::Request)? {
+        PutOutcome::Done { etag: Some(etag) } => Ok(etag),
+        PutOutcome::Done { etag: None } => match look(store, key).await? {
+            Some(seen) => Ok(seen.etag),
+            None => broken("does not show an object that was written before (read after write)"),
+        },
+        other => broken(format!("refuses to create what is not there: {other:?}")),
+    }
+}
+
+/// The object at a key, of any length.
+async fn look(store: &Arc<dyn Store>, key: &str) -> Checked<Option<Seen>> {
+    match store.get(key, None, MAX_READ).await.map_err(CheckFailure::Request)? {
+        GetOutcome::TooLarge { etag, len } => Ok(Some(Seen { etag, body: None, len })),
+        GetOutcome::Found(object) => {
+            let len = object.body.len() as u64;
+            Ok(Some(Seen { etag: object.etag, body: Some(object.body), len }))
+        }
+        GetOutcome::NotFound => Ok(None),
+        _ => broken(format!("answers \"not modified\" to a read without a condition, of {key}")),
+    }
+}
+
 /// The object at the key, however often that has to be asked.
-async fn settled(ask: &Asker, key: &str) -> Check<Option<Seen>> {
+async fn settled(store: &Arc<dyn Store>, key: &str) -> Checked<Option<Seen>> {
     let mut asked = 0;
     loop {
         asked += 1;
-        match ask.look(key).await {
-            Err(Ends::Unclear(_)) if asked < TRIES => pause(RETRY_AFTER).await,
+        match look(store, key).await {
+            Err(failure) if failure.is_unclear() && asked < TRIES => pause(RETRY_AFTER).await,
             settled => return settled,
         }
     }
 }
 
 async fn checked(
-    ask: &Asker,
+    store: &Arc<dyn Store>,
     start: &Start,
     bodies: &[Bytes],
     told: &[WriteAnswer],
-) -> Check<(RaceOutcome, Option<Seen>)> {
+) -> Checked<(RaceOutcome, Option<Seen>)> {
     let before = start.before.as_ref().map(|(body, _)| body);
-    match settled(ask, &start.key).await {
+    match settled(store, &start.key).await {
         Ok(found) => Ok((check(bodies, before, told, found.as_ref()), found)),
-        Err(Ends::Unclear(_)) => Ok((RaceOutcome::Undecided, None)),
-        Err(ends) => Err(ends),
+        Err(failure) if failure.is_unclear() => Ok((RaceOutcome::Undecided, None)),
+        Err(failure) => Err(failure),
     }
 }
 
 /// Writes that were given up on may come late: they, too, must be refused.
-async fn nothing_came_later(ask: &Asker, doubtful: &[(String, ETag)], tally: &mut Tally) -> Check {
+async fn nothing_came_later(
+    store: &Arc<dyn Store>,
+    doubtful: &[(String, ETag)],
+    tally: &mut Tally,
+) -> Checked {
     for (key, etag) in doubtful {
-        match ask.look(key).await {
+        match look(store, key).await {
             Ok(Some(seen)) if seen.etag == *etag => {}
             Ok(_) => tally.breaks("a write that came late has overwritten the winner's".to_owned()),
-            Err(Ends::Unclear(_)) => {}
-            Err(ends) => return Err(ends),
+            Err(failure) if failure.is_unclear() => {}
+            Err(failure) => return Err(failure),
         }
     }
     Ok(())
+}
+
+fn unless_unclear<T>(result: Checked<T>) -> Checked {
+    match result {
+        Err(failure) if !failure.is_unclear() => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+/// A body that was not written before.
+fn body(what: &str) -> Bytes {
+    let nonce = fastrand::u128(..);
+    format!("{{\"tenure\":\"test of the store\",\"{what}\":\"{nonce:032x}\"}}\n").into()
+}
+
+/// A body of this length that was not written before.
+fn long_body(len: usize) -> Bytes {
+    let mut body = body("a long write").to_vec();
+    body.resize(len, b' ');
+    body.into()
+}
+
+#[allow(clippy::disallowed_methods, reason = "real requests race in real time")]
+async fn pause(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+pub(super) async fn one_creator_wins(corner: Corner<'_>) -> Checked {
+    let (mut races, bounds) = of_the_suite(&corner).await?;
+    while races.may_start(races.creates.rounds, &bounds) && !races.any_broken() {
+        let left = bounds.batch(races.creates.rounds);
+        races.create_batch(left, &bounds).await?;
+    }
+    one_wins(&races.creates)
+}
+
+pub(super) async fn one_replacer_wins(corner: Corner<'_>) -> Checked {
+    let (mut races, bounds) = of_the_suite(&corner).await?;
+    while races.may_start(races.replaces.rounds, &bounds) && !races.any_broken() {
+        let left = bounds.batch(races.replaces.rounds);
+        races.replace_batch(left, &bounds).await?;
+    }
+    one_wins(&races.replaces)
+}
+
+async fn of_the_suite(corner: &Corner<'_>) -> Checked<(Races, Bounds)> {
+    let longest = corner.can.race_bytes;
+    let rounds = u32::try_from(corner.can.race_rounds).unwrap_or(u32::MAX);
+    let races = Races::prepare(&corner.store, corner.key(""), true, longest).await?;
+    Ok((races, Bounds { rounds: Some(rounds), span: None, enough: Arc::default(), longest }))
+}
+
+fn one_wins(tally: &Tally) -> Checked {
+    let Tally { races, undecided, broken: faults, first, .. } = tally;
+    match first {
+        Some(first) => broken(format!("breaks its promise in {faults} of {races} races: {first}")),
+        None if *races > 0 && undecided == races => {
+            broken(format!("has no winner in any of {races} races"))
+        }
+        None => Ok(()),
+    }
 }
