@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What the scripts beside it share: a server that is installed under target/, on a free port of the
 # loopback, a bucket, a command with the AWS_* variables for it, and the server's end.
 # Sourced, after `set -euo pipefail`.
@@ -13,6 +14,23 @@ server_is_up=make_bucket
 die() {
     echo "$(basename "$0"): $*" >&2
     exit 1
+}
+
+# The comment at the top of a script is its usage.
+if [[ ${1:-} == --help || ${1:-} == -h ]]; then
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit
+fi
+
+# need COMMAND...: skips the script where one of these is missing. CI requires them.
+need() {
+    local name
+    for name in "$@"; do
+        command -v "$name" >/dev/null && continue
+        [[ -z ${CI:-} ]] || die "$name is missing"
+        echo "skipped: $name is missing"
+        exit 0
+    done
 }
 
 # once NAME COMMAND WHAT...: leaves a folder of this name in $folder, in which COMMAND has put WHAT, now or at

@@ -33,14 +33,14 @@ fn a_container_is_named_with_its_account_if_there_is_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "scripts/azurite.sh -- cargo test --test stores azure -- --ignored"]
+#[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
 async fn the_suite_holds() {
     let (store, prefix) = container();
     conformance::run_with(store, &prefix, &can()).await;
 }
 
 #[tokio::test]
-#[ignore = "scripts/azurite.sh -- cargo test --test stores azure -- --ignored"]
+#[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
 async fn listed_etags_name_the_versions_that_writes_return() {
     let (store, prefix) = container();
     let outcome = store.create(&format!("{prefix}a"), "one".into()).await.expect("created");
@@ -53,7 +53,7 @@ async fn listed_etags_name_the_versions_that_writes_return() {
 
 /// Azure answers 409 here, and on a `create` with this code that is a refusal.
 #[tokio::test]
-#[ignore = "scripts/azurite.sh -- cargo test --test stores azure -- --ignored"]
+#[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
 async fn a_blob_that_exists_is_a_refusal_and_not_a_conflict() {
     let (store, prefix) = container();
     let key = format!("{prefix}a");
@@ -69,7 +69,7 @@ async fn a_blob_that_exists_is_a_refusal_and_not_a_conflict() {
 }
 
 #[tokio::test]
-#[ignore = "scripts/azurite.sh -- cargo test --test stores azure -- --ignored"]
+#[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
 async fn elections_and_a_compactor() {
     let (store, prefix) = container();
     let prefix = prefix.trim_end_matches('/');
@@ -90,7 +90,7 @@ async fn elections_and_a_compactor() {
 }
 
 #[tokio::test]
-#[ignore = "scripts/azurite.sh -- cargo test --test stores azure -- --ignored"]
+#[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
 async fn a_container_that_does_not_exist_is_named() {
     let store = AnyObjectStore::azure_from_env("no-such-container").unwrap();
     let etag = ETag::new("\"x\"");

@@ -2,7 +2,7 @@
 //! what they are not sure of, and what they read must survive a power loss.
 //!
 //! ```sh
-//! scripts/failing-disk.sh -- cargo test --no-default-features --test stores disk -- --ignored --nocapture
+//! scripts/servers/failing-disk.sh -- cargo test --no-default-features --test stores disk -- --ignored --nocapture
 //! ```
 #![cfg(target_os = "linux")]
 
@@ -40,7 +40,8 @@ impl Drop for Ends {
 
 impl Disk {
     fn new() -> Disk {
-        let path = |name| std::env::var_os(name).expect("set by scripts/failing-disk.sh").into();
+        let path =
+            |name| std::env::var_os(name).expect("set by scripts/servers/failing-disk.sh").into();
         let (root, image, trigger) = (path("DISK_ROOT"), path("DISK_IMAGE"), path("DISK_TRIGGER"));
         Disk { root, image, trigger, over: Arc::default() }
     }
@@ -84,7 +85,7 @@ impl Disk {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "needs a disk: scripts/failing-disk.sh -- cargo test --test stores disk -- --ignored"]
+#[ignore = "needs a disk: scripts/servers/failing-disk.sh -- cargo test --test stores disk -- --ignored"]
 async fn regression_what_is_called_done_survives_a_power_loss() {
     let disk = Disk::new();
     let store = Arc::new(DirStore::open(&disk.root).expect("opened"));

@@ -1,7 +1,7 @@
 //! Servers of the DynamoDB API that are not ours. Each test needs one, which a script starts:
 //!
 //! ```sh
-//! scripts/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored
+//! scripts/servers/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored
 //! ```
 #![cfg(feature = "dynamodb")]
 
@@ -30,7 +30,7 @@ pub async fn store() -> Arc<DynamoStore> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "needs a server: scripts/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored"]
+#[ignore = "needs a server: scripts/servers/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored"]
 async fn the_suite_holds() {
     let mut failed = Vec::new();
     let can = Capabilities::default();
@@ -47,7 +47,7 @@ async fn the_suite_holds() {
 }
 
 #[tokio::test]
-#[ignore = "needs a server: scripts/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored"]
+#[ignore = "needs a server: scripts/servers/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored"]
 async fn elections_take_it() {
     let store: Arc<dyn Store> = store().await;
     let election = |name: &str| {

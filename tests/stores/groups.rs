@@ -139,7 +139,7 @@ async fn on_cloud_storage() {
 
 #[cfg(feature = "s3")]
 #[tokio::test]
-#[ignore = "scripts/ministack.sh -- cargo test --test stores s3_server_of_the_environment -- --ignored"]
+#[ignore = "scripts/servers/ministack.sh -- cargo test --test stores s3_server_of_the_environment -- --ignored"]
 async fn on_the_s3_server_of_the_environment() {
     let store = tenure_testkit::environment::plain_store();
     shared_under(&tenure_testkit::environment::prefix("group"), store).await;
@@ -147,14 +147,14 @@ async fn on_the_s3_server_of_the_environment() {
 
 #[cfg(feature = "dynamodb")]
 #[tokio::test]
-#[ignore = "scripts/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored"]
+#[ignore = "scripts/servers/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored"]
 async fn on_dynamodb_servers() {
     members_share_and_one_leaves(super::dynamodb_servers::store().await).await;
 }
 
 #[cfg(feature = "azure")]
 #[tokio::test]
-#[ignore = "scripts/azurite.sh -- cargo test --test stores azure -- --ignored"]
+#[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
 async fn on_azure() {
     let (store, prefix) = super::azure::container();
     shared_under(&prefix, store).await;

@@ -2,7 +2,7 @@
 //! one are killed. Each test needs a server, which a script starts:
 //!
 //! ```sh
-//! scripts/ceph.sh -- cargo test --test stores what_the_server_does -- --ignored --nocapture
+//! scripts/servers/ceph.sh -- cargo test --test stores what_the_server_does -- --ignored --nocapture
 //! ```
 #![cfg(feature = "s3")]
 
@@ -27,7 +27,7 @@ fn election(store: &Arc<dyn Store>, prefix: &str, name: &str) -> Election {
 
 /// For servers that ignore the conditions, such as s3rver.
 #[tokio::test]
-#[ignore = "needs a server: scripts/s3rver.sh -- cargo test --test stores the_store_is_refused -- --ignored"]
+#[ignore = "needs a server: scripts/servers/s3rver.sh -- cargo test --test stores the_store_is_refused -- --ignored"]
 async fn the_store_is_refused() {
     let store = environment::plain_store();
     let election = election(&store, &environment::prefix("refused"), "a");
@@ -42,7 +42,7 @@ async fn the_store_is_refused() {
 
 /// For servers that elections take, such as ministack, moto and Ceph, not told of any quirk.
 #[tokio::test]
-#[ignore = "needs a server: scripts/ceph.sh -- cargo test --test stores the_store_is_taken -- --ignored"]
+#[ignore = "needs a server: scripts/servers/ceph.sh -- cargo test --test stores the_store_is_taken -- --ignored"]
 async fn the_store_is_taken() {
     let store = environment::plain_store();
     let prefix = environment::prefix("taken");
@@ -65,7 +65,7 @@ async fn the_store_is_taken() {
 /// For servers that honour the conditions of one writer and race those of many, such as s3s-fs:
 /// elections cannot tell, the suite can.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "needs a server: scripts/s3s-fs.sh -- cargo test --test stores only_races_show_it -- --ignored"]
+#[ignore = "needs a server: scripts/servers/s3s-fs.sh -- cargo test --test stores only_races_show_it -- --ignored"]
 async fn only_races_show_it() {
     let (store, can) = environment::server();
     let attempt = election(&store, &environment::prefix("taken"), "a").try_campaign().await;
@@ -80,7 +80,7 @@ async fn only_races_show_it() {
 
 /// Prints what a line of docs/stores.md says.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "needs a server: scripts/moto.sh -- cargo test --test stores what_the_server_does -- --ignored"]
+#[ignore = "needs a server: scripts/servers/moto.sh -- cargo test --test stores what_the_server_does -- --ignored"]
 async fn what_the_server_does() {
     let (store, can) = environment::server();
     println!("create race: {}", race(&store, Race::Create, can.race_rounds).await);
@@ -196,7 +196,7 @@ async fn dates_and_etags(store: &Arc<dyn Store>) -> String {
 
 /// Races over all gateways, while OSDs and gateways are killed one after the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "needs Ceph: scripts/ceph.sh -- cargo test --test stores races_while_parts_are_killed -- --ignored"]
+#[ignore = "needs Ceph: scripts/servers/ceph.sh -- cargo test --test stores races_while_parts_are_killed -- --ignored"]
 async fn races_while_parts_are_killed() {
     let (store, can) = environment::server();
     let prefix = environment::prefix("harmed");
@@ -222,7 +222,7 @@ async fn races_while_parts_are_killed() {
 /// The whole suite, again and again, while OSDs and gateways are killed one after the other. A
 /// check whose call failed has shown nothing, and is run again; one that saw a wrong answer fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "needs Ceph: scripts/ceph.sh -- cargo test --test stores suite_while_parts_are_killed -- --ignored"]
+#[ignore = "needs Ceph: scripts/servers/ceph.sh -- cargo test --test stores suite_while_parts_are_killed -- --ignored"]
 async fn suite_while_parts_are_killed() {
     let (store, can) = environment::server();
     let mut harm = harm::Harm::of_the_cluster();

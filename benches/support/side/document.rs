@@ -12,9 +12,9 @@ use super::report::{Section, claims};
 const NOTES: &str = include_str!("notes.md");
 /// Sections that scripts write, each by its title.
 const BY_SCRIPTS: [(&str, &str); 2] = [
-    // `scripts/checkpoint-store.sh`
+    // `scripts/measure/checkpoint-store.sh`
     ("Azure's blob checkpoint store", "docs/performance/checkpoint-store.md"),
-    // `scripts/measure-build`
+    // `scripts/measure/build.sh`
     ("Dependencies and build", "docs/performance/build.md"),
 ];
 

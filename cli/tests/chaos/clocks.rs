@@ -11,7 +11,7 @@ pub struct Clocks {
 impl Clocks {
     pub fn of_the_environment() -> Clocks {
         let library = std::env::var_os("TENURE_TEST_FAKETIME");
-        Clocks { library: library.expect("set by scripts/faketime.sh").into() }
+        Clocks { library: library.expect("set by scripts/servers/faketime.sh").into() }
     }
 
     /// The command reads the clock of this candidate, and so does all that it starts.

@@ -1,5 +1,5 @@
 /* A disk that fails fsync, and what it would show after a power loss. Preloaded into processes by
- * scripts/failing-disk.sh; the tests are those that name it.
+ * scripts/servers/failing-disk.sh; the tests are those that name it.
  *
  * DISK_ROOT    the directory that lies on this disk
  * DISK_IMAGE   a directory beside it, on the same file system: what a power loss would leave

@@ -6,8 +6,8 @@
 //! ```sh
 //! cargo test --test chaos -- --nocapture
 //! CHAOS_SECONDS=600 cargo test --test chaos on_a_server_with_faults -- --nocapture
-//! scripts/faketime.sh -- cargo test --test chaos stepped -- --ignored --nocapture
-//! scripts/ceph.sh -- cargo test --test chaos that_is_not_ours -- --ignored --nocapture
+//! scripts/servers/faketime.sh -- cargo test --test chaos stepped -- --ignored --nocapture
+//! scripts/servers/ceph.sh -- cargo test --test chaos that_is_not_ours -- --ignored --nocapture
 //! ```
 //!
 //! `CHAOS_SEED` chooses what is done to them; when, the machine decides too.
@@ -63,21 +63,21 @@ fn on_a_directory() {
 
 /// What was acknowledged is also in what a power loss would leave.
 #[test]
-#[ignore = "needs a disk: scripts/failing-disk.sh -- cargo test --test chaos on_a_disk_that_fails -- --ignored"]
+#[ignore = "needs a disk: scripts/servers/failing-disk.sh -- cargo test --test chaos on_a_disk_that_fails -- --ignored"]
 fn on_a_disk_that_fails() {
     chaos(Backend::disk(), 40);
 }
 
 /// On Ceph, OSDs and gateways are killed as well.
 #[test]
-#[ignore = "needs a server: scripts/ceph.sh -- cargo test --test chaos that_is_not_ours -- --ignored"]
+#[ignore = "needs a server: scripts/servers/ceph.sh -- cargo test --test chaos that_is_not_ours -- --ignored"]
 fn on_a_server_that_is_not_ours() {
     chaos(Backend::environment(), 120);
 }
 
 /// The wall clock of each candidate is stepped both ways, by up to three leases.
 #[test]
-#[ignore = "needs libfaketime: scripts/faketime.sh -- cargo test --test chaos stepped -- --ignored"]
+#[ignore = "needs libfaketime: scripts/servers/faketime.sh -- cargo test --test chaos stepped -- --ignored"]
 fn on_a_directory_with_stepped_clocks() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     chaos_with(Backend::dir(dir.path()), 25, Some(Clocks::of_the_environment()));

@@ -98,9 +98,9 @@ mod azure {
     }
 
     #[test]
-    #[ignore = "scripts/azurite.sh -- cargo test --test cli azurite -- --ignored"]
+    #[ignore = "scripts/servers/azurite.sh -- cargo test --test cli azurite -- --ignored"]
     fn every_verb_works_on_azurite() {
-        let var = |name| (name, std::env::var(name).expect("set by scripts/azurite.sh"));
+        let var = |name| (name, std::env::var(name).expect("set by scripts/servers/azurite.sh"));
         let names = [
             "AZURE_STORAGE_USE_EMULATOR",
             "AZURITE_BLOB_STORAGE_URL",

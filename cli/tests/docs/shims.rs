@@ -32,16 +32,20 @@ exec "$@"
 impl Shims {
     pub fn new() -> Shims {
         let shims = Shims { dir: tempfile::tempdir().expect("a directory") };
-        for folder in ["bin", "work/scripts", "work/tmp"] {
-            fs::create_dir_all(shims.path(folder)).expect("a new folder");
+        fs::create_dir_all(shims.path("bin")).expect("a new folder");
+        fs::create_dir_all(shims.path("work/tmp")).expect("a new folder");
+        for folder in ["servers", "measure", "release", "ci"] {
+            let scripts = shims.path("work/scripts").join(folder);
+            fs::create_dir_all(&scripts).expect("a new folder");
+            let real = root().join("scripts").join(folder);
+            for script in fs::read_dir(real).expect("a folder").flatten() {
+                executable(&scripts.join(script.file_name()), SCRIPT);
+            }
         }
         executable(&shims.path("bin/cargo"), CARGO);
         symlink(env!("CARGO_BIN_EXE_tenure"), shims.path("bin/tenure")).expect("a new link");
         // The pages say NAME.sh where any of them will do.
-        executable(&shims.path("work/scripts/NAME.sh"), SCRIPT);
-        for script in fs::read_dir(root().join("scripts")).expect("a folder").flatten() {
-            executable(&shims.path("work/scripts").join(script.file_name()), SCRIPT);
-        }
+        executable(&shims.path("work/scripts/servers/NAME.sh"), SCRIPT);
         shims
     }
 

@@ -244,9 +244,10 @@ fn whole_periods(from: u64, until: u64) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "needs libfaketime: scripts/faketime.sh -- cargo test --test processes skewed -- --ignored"]
+#[ignore = "needs libfaketime: scripts/servers/faketime.sh -- cargo test --test processes skewed -- --ignored"]
 fn hosts_with_skewed_clocks_run_each_period_once() {
-    let library = std::env::var("TENURE_TEST_FAKETIME").expect("set by scripts/faketime.sh");
+    let library =
+        std::env::var("TENURE_TEST_FAKETIME").expect("set by scripts/servers/faketime.sh");
     let scene = Scene::new(TENURE);
     let from = wall();
     let until = from + PERIOD * PERIODS;
@@ -268,9 +269,10 @@ fn hosts_with_skewed_clocks_run_each_period_once() {
 }
 
 #[test]
-#[ignore = "needs libfaketime: scripts/faketime.sh -- cargo test --test processes skewed -- --ignored"]
+#[ignore = "needs libfaketime: scripts/servers/faketime.sh -- cargo test --test processes skewed -- --ignored"]
 fn hosts_with_skewed_clocks_that_are_killed_never_run_at_the_same_time() {
-    let library = std::env::var("TENURE_TEST_FAKETIME").expect("set by scripts/faketime.sh");
+    let library =
+        std::env::var("TENURE_TEST_FAKETIME").expect("set by scripts/servers/faketime.sh");
     let scene = Scene::new(TENURE);
     let until = wall() + PERIOD * PERIODS;
     let mut kills = 0;

@@ -1,4 +1,4 @@
-//! Kills parts of the Ceph cluster that `scripts/ceph.sh` started, and that starts them again.
+//! Kills parts of the Ceph cluster that `scripts/servers/ceph.sh` started, and that starts them again.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ impl Harm {
     }
 
     pub fn of_the_cluster() -> Harm {
-        let folder = std::env::var_os(FOLDER).expect("set by scripts/ceph.sh");
+        let folder = std::env::var_os(FOLDER).expect("set by scripts/servers/ceph.sh");
         Harm { folder: folder.into(), turn: 0 }
     }
 

@@ -226,9 +226,10 @@ async fn a_bucket_that_ignores_preconditions_is_refused_by_the_check() {
 
 /// An emulator that ignores preconditions, and does not speak all of the XML API either.
 #[tokio::test]
-#[ignore = "scripts/gcs-emulator.sh -- cargo test --test stores emulator -- --ignored"]
+#[ignore = "scripts/servers/gcs-emulator.sh -- cargo test --test stores emulator -- --ignored"]
 async fn an_emulator_without_preconditions_is_refused() {
-    let bucket = std::env::var("TENURE_TEST_GCS_BUCKET").expect("set by scripts/gcs-emulator.sh");
+    let bucket =
+        std::env::var("TENURE_TEST_GCS_BUCKET").expect("set by scripts/servers/gcs-emulator.sh");
     let store = AnyObjectStore::gcs_from_env(bucket).expect("the settings are right");
     let election = Election::builder(Arc::new(store), "app").build().unwrap();
     let error = election.try_campaign().await.expect_err("refused");

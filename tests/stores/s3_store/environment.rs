@@ -84,7 +84,7 @@ pub fn child(test: &str, env: &[(&'static str, String)]) -> Output {
     output
 }
 
-/// Runs where `TENURE_TEST_S3_BUCKET` names a bucket, which scripts/moto.sh and its like provide.
+/// Runs where `TENURE_TEST_S3_BUCKET` names a bucket, which scripts/servers/moto.sh and its like provide.
 #[tokio::test]
 async fn basic_calls_in_a_bucket_of_the_environment() {
     let Ok(bucket) = std::env::var("TENURE_TEST_S3_BUCKET") else { return };

@@ -76,7 +76,7 @@ async fn dynamodb_over_http() {
 /// A server that is not ours, such as ministack.
 #[cfg(feature = "s3")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "needs a server: scripts/ministack.sh -- cargo test --test stores s3_server_of -- --ignored"]
+#[ignore = "needs a server: scripts/servers/ministack.sh -- cargo test --test stores s3_server_of -- --ignored"]
 async fn s3_server_of_the_environment() {
     let (store, can) = tenure_testkit::environment::server();
     let prefix = tenure_testkit::environment::prefix("conformance");

@@ -82,7 +82,7 @@ impl Backend {
         Backend::new(Kind::Dir(path.to_owned()), store, String::new())
     }
 
-    /// A directory on the disk of `scripts/failing-disk.sh`.
+    /// A directory on the disk of `scripts/servers/failing-disk.sh`.
     pub fn disk() -> Backend {
         let mut backend = Backend::dir(&disk("DISK_ROOT"));
         backend.trigger = Some(disk("DISK_TRIGGER"));
@@ -272,7 +272,7 @@ impl Backend {
 }
 
 fn disk(name: &str) -> PathBuf {
-    std::env::var_os(name).expect("set by scripts/failing-disk.sh").into()
+    std::env::var_os(name).expect("set by scripts/servers/failing-disk.sh").into()
 }
 
 fn runtime() -> Runtime {

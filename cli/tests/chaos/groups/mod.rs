@@ -4,7 +4,7 @@
 //! ```sh
 //! cargo test --test chaos groups -- --nocapture
 //! CHAOS_SECONDS=600 cargo test --test chaos groups::server_with_faults -- --nocapture
-//! scripts/ministack.sh -- cargo test --test chaos groups::server_of -- --ignored --nocapture
+//! scripts/servers/ministack.sh -- cargo test --test chaos groups::server_of -- --ignored --nocapture
 //! ```
 
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ fn directory() {
 }
 
 #[test]
-#[ignore = "needs a server: scripts/ministack.sh -- cargo test --test chaos groups::server_of -- --ignored"]
+#[ignore = "needs a server: scripts/servers/ministack.sh -- cargo test --test chaos groups::server_of -- --ignored"]
 fn server_of_the_environment() {
     chaos(Backend::environment(), 120);
 }

@@ -1,4 +1,4 @@
-//! The files: JSON parses here, YAML, HCL and units by `scripts/check-deploy`; and the commands in
+//! The files: JSON parses here, YAML, HCL and units by `scripts/ci/deploy.sh`; and the commands in
 //! them are the command's.
 
 use std::fs::Permissions;

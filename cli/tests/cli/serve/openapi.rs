@@ -1,5 +1,5 @@
 //! `cli/openapi.json`, held against the server: each status of each path is answered as described.
-//! `scripts/schemathesis.sh` makes up requests from it.
+//! `scripts/ci/schemathesis.sh` makes up requests from it.
 
 use std::collections::BTreeSet;
 

@@ -1,0 +1,65 @@
+# The commands of a contributor. `just` alone lists them.
+
+model := "cargo test --locked --profile models -p tenure-model"
+all := "--locked --workspace --exclude tenure-model --exclude tenure-slatedb --all-features"
+
+# List the recipes
+default:
+    @just --list
+
+# Run everything that must hold before a change lands
+ci:
+    .ci/run
+
+# Run the tests with all stores
+test *ARGS:
+    cargo test {{all}} {{ARGS}}
+
+# Lint
+lint:
+    cargo fmt --all -- --check
+    cargo clippy --locked --workspace --exclude tenure-slatedb --all-targets --all-features -- -D warnings
+
+# Explore the models
+models *ARGS:
+    {{model}} --test model --test log_model --test group_model {{ARGS}}
+
+# Simulate seeds, such as 2000 or 100..200
+simulate SEEDS:
+    SEEDS={{SEEDS}} {{model}} --test simulation --test group_simulation the_invariants_hold -- --nocapture
+
+# Kill processes for some seconds, with faults of this seed
+chaos SECONDS SEED:
+    CHAOS_SECONDS={{SECONDS}} CHAOS_SEED={{SEED}} cargo test {{all}} --test chaos -- --nocapture
+
+# Find mutants of the changes since BASE that no test catches
+mutants BASE="main":
+    git diff {{BASE}} > target/mutants.diff
+    cargo mutants --in-diff target/mutants.diff
+
+# Check each feature alone, with exactly the features of its dependencies that users get
+features:
+    cargo hack check --no-dev-deps --each-feature --exclude-features default,cloud,object-store-tests \
+        -p tenure -p tenure-fencing -p tenure-groups -p tenure-testkit -p tenure-cli
+
+# Compare the public items with those of a commit; `cargo install cargo-semver-checks`
+semver COMMIT:
+    cargo semver-checks --baseline-rev {{COMMIT}}
+
+# Run the long checks, some hours
+nightly:
+    SEEDS=5000 {{model}} -- --nocapture
+    just chaos 600 $RANDOM
+    just features
+    just mutants HEAD~20
+    cargo run -p tenure-slatedb
+    cargo run -p tenure-slatedb -- shards
+    scripts/servers/ceph.sh -- cargo test {{all}} --test stores s3_server_of_the_environment -- --ignored
+    scripts/servers/faketime.sh -- cargo test {{all}} --test chaos stepped -- --ignored --nocapture
+    scripts/ci/schemathesis.sh
+    scripts/ci/completions.sh
+    scripts/ci/deploy.sh
+    scripts/ci/observability.sh
+    scripts/release/static-binary.sh
+    scripts/release/debian-package.sh
+    scripts/release/install.sh

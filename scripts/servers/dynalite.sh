@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Runs a command beside dynalite, an emulator of DynamoDB in Node.js, installed under target/ if it
+# is missing.
+#
+#   scripts/servers/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored
+#
+# The command finds the server through AWS_ENDPOINT_URL. The server stops with the command.
+set -euo pipefail
+. "$(dirname "$0")/../lib.sh"
+
+parse_command "$@"
+install_npm dynalite "dynalite@${DYNALITE_VERSION:-4.0.0}"
+port=$(free_port)
+# In memory; tables are there at once.
+server_is_up=speaks_dynamodb
+start_server dynalite "$port" node "$folder/node_modules/dynalite/cli.js" --port "$port" \
+    --host 127.0.0.1 --createTableMs 0
+run_command

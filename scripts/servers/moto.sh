@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Runs a command beside moto, an S3 server in Python, installed under target/ if it is missing.
+#
+#   scripts/servers/moto.sh -- cargo test --test stores s3_store
+#
+# The command finds the server through AWS_ENDPOINT_URL, and the name of a bucket in
+# TENURE_TEST_S3_BUCKET. The server stops with the command.
+#
+# MOTO_AS_IT_IS=1 leaves out the lock that makes its conditions exact.
+set -euo pipefail
+. "$(dirname "$0")/../lib.sh"
+
+parse_command "$@"
+install moto "moto[server]==${MOTO_VERSION:-5.2.5}"
+port=$(free_port)
+
+# By itself moto checks a condition and writes in two steps, so that two of many racing writers can
+# win. One request at a time makes them one step.
+serve='
+import os, sys, threading
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import WSGIRequestHandler, run_simple
+
+moto = DomainDispatcherApplication(create_backend_app)
+lock = threading.Lock()
+
+def one_at_a_time(environ, start_response):
+    if os.environ.get("MOTO_AS_IT_IS"):
+        return moto(environ, start_response)
+    with lock:
+        return list(moto(environ, start_response))
+
+# With HTTP/1.0, the default, every request would need a connection of its own.
+WSGIRequestHandler.protocol_version = "HTTP/1.1"
+run_simple("127.0.0.1", int(sys.argv[1]), one_at_a_time, threaded=True)
+'
+start_server moto "$port" "$venv/bin/python" -c "$serve" "$port"
+run_command
