@@ -9,48 +9,23 @@
 compile_error!("the command tenure runs on Unix only: it needs process groups and signals");
 
 mod args;
-mod cmd;
-mod common_args;
-mod compact;
-mod config;
-mod config_args;
 mod cost;
 mod cron;
-mod data_file;
-mod depose;
-mod exec;
+mod election;
 #[doc(hidden)]
 pub mod exit;
+mod group;
 #[doc(hidden)]
-pub mod group;
-mod health;
-mod history;
+pub mod guard;
 mod http;
-mod lock;
-mod logs;
-mod margins;
-mod metrics;
-mod open;
-mod operator;
+mod output;
 mod pages;
-mod partitions;
-mod patience;
-mod prices;
-mod print;
 mod probe;
-mod progress;
-mod resign;
-mod restore;
+mod process;
 mod run;
 mod serve;
-mod settings;
-mod signals;
-mod status;
-mod stderr;
-mod store_url;
+mod store;
 mod table;
-mod timer;
-mod watch;
 
 use std::ffi::OsString;
 use std::io;
@@ -63,11 +38,14 @@ use std::thread;
 use clap::CommandFactory as _;
 use tokio::runtime;
 
+use args::config::{self, Refused};
 use args::{Args, Verb};
-use config::Refused;
+use election::{compact, depose, history, restore, status, watch};
 use exit::Failure;
-use group::{GuardArgs, Tenure};
-use logs::LogFormat;
+use guard::{GuardArgs, Tenure};
+use output::logs::{self, LogFormat};
+use output::stderr;
+use process::{cmd, resign};
 
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
@@ -86,9 +64,9 @@ fn run_line() -> u8 {
     args.log_format.choose();
     let outcome = match args.verb {
         // These stay free of logs and a runtime: the guard must not fail for them.
-        Verb::Standby(args) => guard(&args, group::run_standby),
-        Verb::Guard(args) => guard(&args, group::run_guard),
-        Verb::Gate(gate) => Err(group::run_gate(gate.parent, &gate.command)),
+        Verb::Standby(args) => run_guard(&args, guard::run_standby),
+        Verb::Guard(args) => run_guard(&args, guard::run_guard),
+        Verb::Gate(gate) => Err(guard::run_gate(gate.parent, &gate.command)),
         Verb::Resign => resign::unblock_signals().and_then(|()| {
             logs::start("off");
             carry_out(Verb::Resign, None)
@@ -139,7 +117,7 @@ fn complain_of_variables() {
 }
 
 /// Runs one of the two processes that guard CMD.
-fn guard(
+fn run_guard(
     args: &GuardArgs,
     run: impl FnOnce(&Tenure, &GuardArgs, fn(&'static str, &str)) -> io::Result<()>,
 ) -> Result<u8, Failure> {
@@ -187,7 +165,7 @@ fn carry_out(verb: Verb, config: Option<PathBuf>) -> Result<u8, Failure> {
             Verb::Depose(args) => depose::depose(args).await,
             Verb::Restore(args) => restore::restore(args).await,
             Verb::Compact(args) => compact::compact(args).await,
-            Verb::Group(args) => partitions::group(args).await,
+            Verb::Group(args) => group::group(args).await,
             Verb::Table(args) => table::table(args).await,
             Verb::Probe(args) => probe::probe(args).await,
             Verb::Cost(args) => cost::cost(&args),

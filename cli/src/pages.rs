@@ -6,9 +6,9 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use super::common_args::EXIT_CODES;
 use super::exit::Failure;
-use super::print::print;
+use crate::args::common::EXIT_CODES;
+use crate::output::print::print;
 
 #[derive(Debug, clap::Args)]
 pub struct CompletionsArgs {

@@ -2,9 +2,9 @@
 
 use clap::Subcommand;
 
-use super::common_args::{EXIT_CODES, StoreArg};
 use super::exit::{self, Failure};
-use super::store_url::{Kind, Place, Service, StoreUrl};
+use crate::args::common::{EXIT_CODES, StoreArg};
+use crate::store::url::{Kind, Place, Service, StoreUrl};
 
 #[derive(Debug, clap::Args)]
 pub struct TableArgs {
@@ -39,14 +39,14 @@ async fn create(_: &StoreUrl, _: &Service, table: &str) -> Result<u8, Failure> {
 
     use tenure::store::DynamoStore;
 
-    use super::print::print;
+    use crate::output::print::print;
 
     let store = DynamoStore::from_env(table).await;
     let mut made = false;
     // A table takes some seconds; a signal ends the command.
     while !store.create_table().await? {
         made = true;
-        super::timer::pause(Duration::from_millis(500)).await;
+        crate::process::timer::pause(Duration::from_millis(500)).await;
     }
     let _ = print(&match made {
         true => format!("the table {table} is made"),

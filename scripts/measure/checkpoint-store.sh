@@ -32,7 +32,7 @@ trap 'stop_server; rm -rf "$work"' EXIT
 "$venv/bin/python" "$root/scripts/measure/checkpoint-store.py" "http://127.0.0.1:$port" "$work/access.log" \
     "$seconds" 10x50x30 5x100x30 10x100x30 10x1000x30 10x100x5 >"$work/counts"
 
-python3 - "$work/counts" "$root/cli/src/prices.json" >"$work/page" <<'PYTHON'
+python3 - "$work/counts" "$root/cli/src/cost/prices.json" >"$work/page" <<'PYTHON'
 import datetime, json, os, sys
 counts, prices = sys.argv[1:]
 counts = [json.loads(line) for line in open(counts)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tenure::Layout;
 
-use crate::common_args::DAY;
-use crate::prices::Prices;
+use super::prices::Prices;
+use crate::args::common::DAY;
 
 /// A month has 30 days.
 pub const DAYS: f64 = 30.0;

@@ -8,10 +8,10 @@ use serde::Serialize;
 use tenure::Layout;
 
 use super::arithmetic::{DAYS, Requests, Shape, most_objects, pages};
+use super::prices::Prices;
 use super::{CostArgs, grouped, prices_for_people};
-use crate::common_args::DAY;
-use crate::prices::Prices;
-use crate::print::{millis, plain};
+use crate::args::common::DAY;
+use crate::output::print::{millis, plain};
 
 /// Members that stand by for the coordinator.
 const DEPUTIES: u32 = 3;

@@ -3,6 +3,7 @@
 
 mod arithmetic;
 mod group;
+pub mod prices;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -13,10 +14,10 @@ use tenure::Layout;
 
 use self::arithmetic::{DAYS, Requests, Roles, Shape};
 use self::group::GroupReport;
-use super::common_args::{DAY, LayoutArg, positive_duration, positive_up_to};
+use self::prices::Prices;
 use super::exit::{self, Failure};
-use super::prices::{self, Prices};
-use super::print::{millis, plain, print, print_json};
+use crate::args::common::{DAY, LayoutArg, positive_duration, positive_up_to};
+use crate::output::print::{millis, plain, print, print_json};
 
 #[derive(Debug, clap::Args)]
 pub struct CostArgs {

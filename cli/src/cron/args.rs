@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::period::{Rules, SHORTEST};
-use crate::common_args::{CENTURY, DAY, duration, duration_up_to, positive_up_to};
+use crate::args::common::{CENTURY, DAY, duration, duration_up_to, positive_up_to};
 use crate::exit::{self, Failure};
-use crate::print::in_ms;
+use crate::output::print::in_ms;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct CronArgs {

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use metrics::{describe_gauge, gauge};
 
 use super::place::Place;
-use crate::timer::pause;
+use crate::process::timer::pause;
 
 const LAST_COMPLETED: &str = "tenure_period_last_completed_timestamp_seconds";
 /// The interval of the reads of an observer: 1 GET each.

@@ -8,7 +8,7 @@ use tenure::store::Store;
 
 use super::period::{BadRecord, Record};
 use crate::exit::{self, Failure};
-use crate::print::plain;
+use crate::output::print::plain;
 
 /// The key of the record, under the prefix of the election.
 const KEY: &str = "once-per.json";

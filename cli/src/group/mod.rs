@@ -1,163 +1,257 @@
-//! CMD and its descendants, none of which outlives the lease.
-//!
-//! `tenure` starts the *standby*, which starts the *guard*, which starts the *gate*, which becomes
-//! CMD. The guard ends CMD and all its descendants at the deadlines of the lease, or when `tenure`
-//! dies. On Linux it is a child subreaper: whatever process group or session a descendant moves
-//! to, it stays a descendant of the guard when its parent ends. If the guard dies, the kernel kills
-//! CMD, and the standby, a subreaper too, kills the rest. The *supervisor*, a task in `tenure`,
-//! passes new deadlines on, and kills the descendants itself should the guard be stopped. If both are
-//! stopped, a timer of the kernel kills the guard before the lease ends.
-//!
-//! Where there is no subreaper, the guard ends the process group of CMD instead.
+//! `tenure group`: work on the partitions of a group, who owns them, and what operators change.
 
-mod alarm;
-mod deadlines;
-mod descendants;
-mod epoch_file;
-mod gate;
-mod guard;
-mod guard_process;
-mod hook;
-mod id;
-mod ipc;
-mod phase;
-mod pipes;
-mod process;
-mod resignation;
-mod standby;
-mod supervisor;
+mod change;
+mod depose;
+mod history;
+mod names;
+mod restore;
+mod run;
+mod status;
+mod view;
+mod watch;
 
-use std::ffi::OsString;
-use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, watch};
-use tracing::Instrument as _;
+use clap::Subcommand;
+use tenure::Epoch;
+use tenure::group::{Group, GroupBuilder};
 
-use guard_process::GuardProcess;
-use ipc::Order;
-use phase::Phase;
-use supervisor::Supervisor;
+use super::exit::Failure;
+use crate::args::common::{EXIT_CODES, duration, name, positive_duration};
+use crate::http::metrics::MetricsArg;
+use crate::process::exec::command as exec_command;
+use crate::store::open::{IfMissing, Opened, open};
+use crate::store::url::StoreUrl;
+pub use names::{Names, parse as parse_names};
+pub use run::LONGEST_KEPT;
+use run::{AFTER_GROUP_RUN, RunArgs};
+use status::AFTER_GROUP_STATUS;
+pub use status::GroupStatus;
+use watch::AFTER_GROUP_WATCH;
 
-pub use deadlines::Deadlines;
-pub use epoch_file::{EpochFile, prepare as prepare_epoch_file};
-pub use gate::{GateArgs, NOT_EXECUTABLE, NOT_FOUND, run as run_gate};
-pub use guard::{GuardArgs, run as run_guard};
-pub use hook::{Hook, log_end as log_hook_end, to_stderr};
-pub use phase::{GroupEnd, Left, Stop};
-pub use pipes::Pipes;
-pub use process::{Tenure, own_binary};
-pub use resignation::{Resignation, Task};
-pub use standby::run as run_standby;
-
-/// What a guard does besides ending CMD in time.
-#[derive(Debug, Clone, Default)]
-pub struct Extras {
-    /// Between the deadline for SIGKILL and the end of the lease: a guard that has not acted after
-    /// half of it is killed.
-    pub kill_margin: Option<Duration>,
-    /// What to resign if `tenure` dies, and then nothing of CMD is left.
-    pub resignation: Option<Resignation>,
-    /// What to run beside CMD, from its start on.
-    pub on_elected: Option<Hook>,
-    /// Written before CMD starts, and removed when it is to end.
-    pub epoch_file: Option<EpochFile>,
+#[derive(Debug, clap::Args)]
+pub struct GroupArgs {
+    #[command(subcommand)]
+    verb: GroupVerb,
 }
 
-/// A running CMD and its descendants, under guard.
-///
-/// Dropping it kills them all.
-#[derive(Debug)]
-#[must_use = "dropping it kills the group"]
-pub struct Group {
-    deadlines: watch::Sender<Deadlines>,
-    orders: mpsc::UnboundedSender<Order>,
-    phase: watch::Receiver<Phase>,
+#[derive(Debug, Subcommand)]
+enum GroupVerb {
+    /// Join a group, and run CMD for each partition that this member is granted
+    #[command(after_help = AFTER_GROUP_RUN)]
+    Run(Box<RunArgs>),
+    /// Show the members, and which partitions they own
+    #[command(after_help = AFTER_GROUP_STATUS)]
+    Status(StatusArgs),
+    /// Follow the partitions: first a line for each one that is owned, then one per change of owner
+    #[command(after_help = AFTER_GROUP_WATCH)]
+    Watch(WatchArgs),
+    /// Set which partitions the group has: add those that it lacks, and retire all others
+    #[command(after_help = EXIT_CODES)]
+    Resize(ResizeArgs),
+    /// Remove partitions for good, once their owners have given them up
+    #[command(after_help = EXIT_CODES)]
+    Retire(MarkArgs),
+    /// Let only members of one name own partitions
+    #[command(after_help = EXIT_CODES)]
+    Pin(PinArgs),
+    /// Let no member of one name own partitions
+    #[command(after_help = EXIT_CODES)]
+    Bar(BarArgs),
+    /// Let nobody own partitions for now: their owners give them up
+    #[command(after_help = EXIT_CODES)]
+    Pause(MarkArgs),
+    /// End the pause of partitions
+    #[command(after_help = EXIT_CODES)]
+    Resume(MarkArgs),
+    /// End the reservation of partitions for a member that left to come back
+    #[command(after_help = EXIT_CODES)]
+    Unreserve(MarkArgs),
+    /// List each assignment, and which members and partitions it changed
+    #[command(after_help = EXIT_CODES)]
+    History(HistoryArgs),
+    /// End a member's session, so that its partitions move. A member that lives joins anew: keep
+    /// partitions from it with `bar`
+    #[command(after_help = EXIT_CODES)]
+    Depose(DeposeArgs),
+    /// After assignments were deleted, continue above an epoch. It takes all partitions from their
+    /// owners, and ends once the longest lease has ended
+    #[command(after_help = EXIT_CODES)]
+    Restore(RestoreArgs),
 }
 
-impl Group {
-    /// Starts the command, with these variables added to its environment, under a guard that also
-    /// does the extras.
-    ///
-    /// CMD that cannot be executed is no error here: it ends with 126 or 127, as in a shell.
-    /// Dropping the future leaves nothing that runs.
-    pub async fn start(
-        tenure: &Tenure,
-        command: &[OsString],
-        environment: &[(&str, String)],
-        deadlines: Deadlines,
-        extras: Extras,
-    ) -> io::Result<Group> {
-        // A SIGCHLD that is ignored when `tenure` starts would be for the guard too, and then exit
-        // statuses are lost.
-        drop(signal(SignalKind::child()).map_err(|error| failed("handle SIGCHLD", &error))?);
-        let guard = GuardProcess::spawn(tenure, command, environment, &extras)
-            .map_err(|error| failed("start a guard", &error))?;
-        let (deadlines, new_deadlines) = watch::channel(deadlines);
-        let (new_phase, phase) = watch::channel(Phase::Running);
-        let (orders, new_orders) = mpsc::unbounded_channel();
-        let mut supervisor = Supervisor::new(guard, new_deadlines, new_orders, new_phase)?;
-        if !supervisor.put_under_guard(extras).await {
-            return Err(io::Error::other("the guard died before it started CMD"));
-        }
-        supervisor.start().await;
-        tokio::spawn(supervisor.supervise().in_current_span());
-        Ok(Group { deadlines, orders, phase })
-    }
+#[derive(Debug, clap::Args)]
+struct GroupStoreArg {
+    /// Where the group lives: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
+    /// dynamodb://TABLE/PREFIX, or file:///PATH, with the settings and options that `run` takes
+    #[arg(long, value_name = "URL")]
+    store: StoreUrl,
+    /// One JSON object in place of lines for people; `watch` and `history` print one for each line
+    #[arg(long)]
+    json: bool,
+}
 
-    /// The lease has new deadlines. What is already past is acted on at once: `term_at` in the past
-    /// sends SIGTERM now.
-    pub fn set_deadlines(&self, deadlines: Deadlines) {
-        self.deadlines.send_replace(deadlines);
-    }
+#[derive(Debug, clap::Args)]
+struct StatusArgs {
+    #[command(flatten)]
+    at: GroupStoreArg,
+    /// List the partitions, too; `--json` always does
+    #[arg(long)]
+    partitions: bool,
+    /// One field of that object instead, alone on its line: a string without its quotes, all else
+    /// as JSON, and an empty line for null
+    #[arg(long, value_name = "NAME", value_parser = status::FIELDS)]
+    #[arg(conflicts_with_all = ["json", "partitions"])]
+    field: Option<String>,
+    /// End with 1 if there is no group yet, or a partition without a live owner
+    #[arg(long)]
+    exit_code: bool,
+}
 
-    /// Passes a signal on to the process group of CMD.
-    pub fn forward(&self, signal: Signal) {
-        self.order(Order::Signal(signal));
-    }
+#[derive(Debug, clap::Args)]
+struct WatchArgs {
+    #[command(flatten)]
+    at: GroupStoreArg,
+    /// How often to look: at most 1h
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
+    poll: Duration,
+    /// Run `sh -c CMD` for each partition that is owned at first and for each change, with
+    /// TENURE_STATE, TENURE_PARTITION, TENURE_EPOCH and TENURE_OWNER, and the object of --json on
+    /// stdin
+    #[arg(long, value_name = "CMD", value_parser = exec_command)]
+    exec: Option<String>,
+    #[command(flatten)]
+    metrics: MetricsArg,
+}
 
-    /// CMD has ended: sends SIGTERM to the processes that it left behind, once.
-    pub fn end_rest(&self) {
-        self.order(Order::EndRest);
-    }
+#[derive(Debug, clap::Args)]
+struct ResizeArgs {
+    #[command(flatten)]
+    at: GroupStoreArg,
+    /// All partitions that the group is to have: ranges such as 0..64, which leaves out 64, and
+    /// names, separated by commas
+    #[arg(long, value_name = "NAMES", value_parser = names::parse)]
+    partitions: Names,
+}
 
-    fn order(&self, order: Order) {
-        // An error says that nothing is left to signal.
-        let _ = self.orders.send(order);
-    }
+#[derive(Debug, clap::Args)]
+struct MarkArgs {
+    #[command(flatten)]
+    at: GroupStoreArg,
+    /// Partitions: ranges such as 0..64, which leaves out 64, and names, separated by commas
+    #[arg(value_name = "NAMES", value_parser = names::parse)]
+    names: Names,
+}
 
-    /// Kills CMD and all its descendants, until they are gone.
-    pub fn kill(&self) {
-        self.set_deadlines(Deadlines::long_past());
-    }
+#[derive(Debug, clap::Args)]
+struct PinArgs {
+    #[command(flatten)]
+    of: MarkArgs,
+    /// The name of the member
+    #[arg(long, value_name = "MEMBER", value_parser = name, required_unless_present = "any")]
+    to: Option<String>,
+    /// Let any member own them again
+    #[arg(long, conflicts_with = "to")]
+    any: bool,
+}
 
-    /// How CMD ended, once it has. Descendants of it may live on: see [`Group::gone`].
-    pub async fn wait(&self) -> GroupEnd {
-        self.phase_with(Phase::end).await
-    }
+#[derive(Debug, clap::Args)]
+struct BarArgs {
+    #[command(flatten)]
+    of: MarkArgs,
+    /// The name of the member
+    #[arg(long, value_name = "MEMBER", value_parser = name, required_unless_present = "any")]
+    from: Option<String>,
+    /// Let any member own them again
+    #[arg(long, conflicts_with = "from")]
+    any: bool,
+}
 
-    /// Returns once nothing of CMD is left, or nobody can tell any more; gives how CMD had ended.
-    /// Only if nothing is left may the leadership be resigned.
-    pub async fn gone(&self) -> (GroupEnd, Left) {
-        self.phase_with(|phase| match phase {
-            Phase::Gone(end, left) => Some((end, left)),
-            Phase::Running | Phase::Ended(_) => None,
-        })
-        .await
-    }
+#[derive(Debug, clap::Args)]
+struct HistoryArgs {
+    #[command(flatten)]
+    at: GroupStoreArg,
+    /// Read at most this many of the newest assignments: a request each. Up to 100000
+    #[arg(long, value_name = "COUNT", default_value = "1000")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    limit: u32,
+    /// Only what happened to the partition of this name
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    partition: Option<String>,
+    /// Also draw who owned which partition into this file, as an SVG for light and dark pages; `-`
+    /// is stdout, and then nothing else goes there
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
 
-    async fn phase_with<T>(&self, find: impl Fn(Phase) -> Option<T>) -> T {
-        let mut phases = self.phase.clone();
-        let phase = phases.wait_for(|phase| find(*phase).is_some()).await;
-        phase
-            .ok()
-            .and_then(|phase| find(*phase))
-            .expect("the supervisor runs until CMD is gone, as long as this Group is held")
+#[derive(Debug, clap::Args)]
+struct DeposeArgs {
+    #[command(flatten)]
+    at: GroupStoreArg,
+    /// The member: its name, or at least the first 8 digits of its session, as `status` shows both
+    #[arg(value_name = "MEMBER", value_parser = name)]
+    member: String,
+    /// The member is known to be dead: its lease is not waited for. If it lives after all, two own
+    /// its partitions for up to its validity
+    #[arg(long)]
+    force: bool,
+    /// The name of the operator, for people [default: HOSTNAME-PID]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    name: Option<String>,
+    /// The reason, for people: it is written into the session. At most 1,000 bytes
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct RestoreArgs {
+    #[command(flatten)]
+    at: GroupStoreArg,
+    /// The epoch to continue above: at least the greatest token that any guarded resource has seen.
+    /// With a lower one the tokens of the next owners are refused, or repeat
+    #[arg(long, value_name = "EPOCH")]
+    epoch: Epoch,
+    /// How long to wait at least for members from before the accident that may still run: their
+    /// validity, at most 1h. Required above 0s where a session cannot be read
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    wait: Duration,
+    /// The partitions of the group, if no assignment is left: ranges such as 0..64, which leaves out
+    /// 64, and names, separated by commas
+    #[arg(long, value_name = "NAMES", value_parser = names::parse)]
+    partitions: Option<Names>,
+    /// The name of the operator, for people [default: HOSTNAME-PID]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    name: Option<String>,
+}
+
+impl GroupArgs {
+    /// Whether CMD runs under guard, and so what is done is logged.
+    pub fn runs(&self) -> bool {
+        matches!(self.verb, GroupVerb::Run(_))
     }
 }
 
-fn failed(what: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot {what}: {error}"))
+pub async fn group(args: GroupArgs) -> Result<u8, Failure> {
+    match args.verb {
+        GroupVerb::Run(args) => run::run(*args).await,
+        GroupVerb::Status(args) => status::status(args).await,
+        GroupVerb::Watch(args) => watch::watch(args).await,
+        GroupVerb::Resize(args) => change::resize(args).await,
+        GroupVerb::Retire(args) => change::retire(args).await,
+        GroupVerb::Pin(args) => change::pin(args).await,
+        GroupVerb::Bar(args) => change::bar(args).await,
+        GroupVerb::Pause(args) => change::pause(args, true).await,
+        GroupVerb::Resume(args) => change::pause(args, false).await,
+        GroupVerb::Unreserve(args) => change::unreserve(args).await,
+        GroupVerb::History(args) => history::history(args).await,
+        GroupVerb::Depose(args) => depose::depose(args).await,
+        GroupVerb::Restore(args) => restore::restore(args).await,
+    }
+}
+
+/// The settings of a group that this process observes or operates. Nothing is sent to a bucket.
+async fn builder(at: &GroupStoreArg) -> Result<GroupBuilder, Failure> {
+    let Opened { store, prefix } = open(&at.store, IfMissing::RefuseGroup).await?;
+    Ok(Group::builder(store, prefix))
 }

@@ -17,7 +17,7 @@ use super::server::Server;
 use super::streams::{Place, Streams};
 use super::wire::Shared;
 use super::{Answer, Asked, CONNECTION_LIMIT, HANDLER_LIMIT, MOST_BYTES, Reply};
-use crate::timer::pause;
+use crate::process::timer::pause;
 
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

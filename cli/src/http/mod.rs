@@ -8,6 +8,8 @@
 
 mod body;
 mod connection;
+pub mod health;
+pub mod metrics;
 mod server;
 mod socket;
 mod streams;
@@ -25,7 +27,7 @@ use serde::Serialize;
 use tracing::info;
 
 use super::exit::{self, Failure};
-use super::print::json_line;
+use crate::output::print::json_line;
 
 pub use server::{Server, Serving, start};
 pub use socket::{SocketFile, start_unix};

@@ -14,7 +14,7 @@ use super::connection::{Stage, serve};
 use super::streams::Streams;
 use super::wire::{Look, Shared, Wire};
 use super::{Handler, IDLE_AFTER, LONGEST_WAIT, MOST_CONNECTIONS, Routes, handler_of};
-use crate::timer::pause;
+use crate::process::timer::pause;
 
 /// After an accept that failed, as when no file is left to open.
 const AFTER_A_FAILURE: Duration = Duration::from_millis(100);

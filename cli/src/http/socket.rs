@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::UnixSocket;
 
 use super::server::{Accepting, Listener, MOST_QUEUED, Server};
-use crate::timer::pause;
+use crate::process::timer::pause;
 
 /// A process holds the lock of the directory for some milliseconds.
 const LOCK_WITHIN: u32 = 250;

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 use super::MOST_STREAMS;
-use crate::lock::lock;
+use crate::process::lock::lock;
 
 /// A client that opens streams and forgets them keeps its peers waiting for no longer than this:
 /// until it opens the next one.

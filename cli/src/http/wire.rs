@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::lock::lock;
+use crate::process::lock::lock;
 
 /// A stream of bytes to a peer.
 pub(super) trait Wire: AsyncRead + AsyncWrite + AsFd + Send + Unpin {}

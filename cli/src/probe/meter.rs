@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::Sighting;
 use crate::exit::Failure;
-use crate::lock::lock;
-use crate::timer::pause;
+use crate::process::lock::lock;
+use crate::process::timer::pause;
 
 /// How long an answer is waited for: beyond it nobody knows what became of the request.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -23,16 +23,16 @@ use tokio_util::sync::CancellationToken;
 use self::advice::{Advice, Setting};
 use self::meter::{Meter, failure};
 use self::report::{Asked, Finding, PromiseStatus, Report};
-use super::common_args::{LayoutArg, StoreArg, YEAR, positive_up_to};
 use super::exit::{self, Failure};
-use super::logs::complain;
-use super::open::{IfMissing, Opened, open, prefix};
-use super::prices;
-use super::print::{print, print_json};
-use super::progress::Progress;
-use super::signals::{self, ENDING, Signals};
-use super::store_url::Place;
-use super::timer::pause;
+use crate::args::common::{LayoutArg, StoreArg, YEAR, positive_up_to};
+use crate::cost::prices;
+use crate::output::logs::complain;
+use crate::output::print::{print, print_json};
+use crate::output::progress::Progress;
+use crate::process::signals::{self, ENDING, Signals};
+use crate::process::timer::pause;
+use crate::store::open::{IfMissing, Opened, open, prefix};
+use crate::store::url::Place;
 
 /// How often a promise is tried where an answer is unclear.
 const ATTEMPTS: u32 = 5;
@@ -323,7 +323,7 @@ fn race(
 
 #[cfg(feature = "s3")]
 async fn settings(place: &Place, prefix: &str, meter: &Meter) -> (Vec<Setting>, Vec<Advice>) {
-    use super::store_url::Kind;
+    use crate::store::url::Kind;
     match place {
         Place::In { service, name, options, .. } if service.kind == Kind::S3 => {
             *meter.account().requests.entry(meter::Kind::Settings).or_default() += 2;

@@ -12,9 +12,9 @@ use super::advice::{self, Advice, Setting};
 use super::clock::Skew;
 use super::meter::{Account, Meter};
 use super::power::{Power, no_fault_seen, power};
+use crate::cost::prices::Prices;
 use crate::exit;
-use crate::prices::Prices;
-use crate::print::plain;
+use crate::output::print::plain;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

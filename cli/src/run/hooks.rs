@@ -10,12 +10,12 @@ use tenure::Leadership;
 use tokio::process::Command;
 use tracing::{info, warn};
 
-use crate::common_args::{DAY, positive_up_to};
+use crate::args::common::{DAY, positive_up_to};
 use crate::exit::{self, Failure};
-use crate::group::{EpochFile, Hook, log_hook_end, prepare_epoch_file, to_stderr};
-use crate::print::{in_ms, millis, plain};
-use crate::signals::Signals;
-use crate::timer::pause;
+use crate::guard::{EpochFile, Hook, log_hook_end, prepare_epoch_file, to_stderr};
+use crate::output::print::{in_ms, millis, plain};
+use crate::process::signals::Signals;
+use crate::process::timer::pause;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct HooksArgs {

@@ -17,16 +17,16 @@ use tenure::{Epoch, EpochEnd, ErrorKind, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
 
 use super::hooks::HooksArgs;
-use crate::cmd::{Cmd, GroupWatch, inside_run, shown};
-use crate::common_args::LayoutArg;
+use crate::args::common::LayoutArg;
+use crate::args::data_file;
 use crate::cron::Turn;
-use crate::data_file;
 use crate::exit::{self, Failure};
-use crate::group::{Deadlines, Extras, Group, Left, Resignation, Stop};
-use crate::health::{Health, Phase};
-use crate::print::{millis, plain};
-use crate::signals::{self, Signals};
-use crate::timer::pause;
+use crate::guard::{Deadlines, Extras, Group, Left, Resignation, Stop};
+use crate::http::health::{Health, Phase};
+use crate::output::print::{millis, plain};
+use crate::process::cmd::{Cmd, GroupWatch, inside_run, shown};
+use crate::process::signals::{self, Signals};
+use crate::process::timer::pause;
 
 /// How long a resignation may take when there is a signal that asks to hurry.
 const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);

@@ -9,10 +9,10 @@ use tracing::info;
 use super::lead::{Job, Outcome, lead, resign};
 use crate::cron::{Attempt, OncePer, attempt};
 use crate::exit::Failure;
-use crate::patience::{AT_START, patiently};
-use crate::print::plain;
-use crate::signals::{self, Signals};
-use crate::timer::pause;
+use crate::output::print::plain;
+use crate::process::signals::{self, Signals};
+use crate::process::timer::pause;
+use crate::store::patience::{AT_START, patiently};
 
 /// Makes one attempt to be elected. Breaks with the exit code: `busy` if another candidate leads.
 pub async fn try_once(

@@ -16,7 +16,7 @@ use super::refusal::Refusal;
 use super::view::{TokenView, View, Views};
 use super::{events, shapes};
 use crate::http::{Answer, Asked, Reply};
-use crate::print::millis;
+use crate::output::print::millis;
 
 /// The description of the API, by the OpenAPI initiative's format.
 const OPENAPI: &str = include_str!("../../openapi.json");

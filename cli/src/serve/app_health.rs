@@ -15,11 +15,11 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 use url::Url;
 
-use crate::common_args::{DAY, positive_up_to};
-use crate::lock::lock;
-use crate::patience::on_a_thread;
-use crate::print::in_ms;
-use crate::timer::pause;
+use crate::args::common::{DAY, positive_up_to};
+use crate::output::print::in_ms;
+use crate::process::lock::lock;
+use crate::process::timer::pause;
+use crate::store::patience::on_a_thread;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct AppHealthArgs {

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::refusal::Refusal;
 use crate::http::{Asked, BadBody};
-use crate::timer::pause;
+use crate::process::timer::pause;
 
 /// How long a write may take before the reply says that the outcome is not known. Shorter than the
 /// connection's own limit.

@@ -13,11 +13,11 @@ use tracing::{info, warn};
 use super::candidacy::{Candidacy, Order, Reply, Resignation, Resigned, Role};
 use super::refusal::Refusal;
 use super::stream::Source as _;
-use crate::lock::lock;
-use crate::logs::Throttle;
-use crate::patience::{AFTER_A_FAILURE, caught};
-use crate::print::{in_ms, plain};
-use crate::timer::pause;
+use crate::output::logs::Throttle;
+use crate::output::print::{in_ms, plain};
+use crate::process::lock::lock;
+use crate::process::timer::pause;
+use crate::store::patience::{AFTER_A_FAILURE, caught};
 
 /// The clocks are looked at this often, as a timer stands still while the machine sleeps.
 pub const LOOK: Duration = Duration::from_millis(500);

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::refusal::Refusal;
 use super::stream::{Changes, Source};
-use crate::lock::lock;
+use crate::process::lock::lock;
 
 /// Orders of clients that wait to be carried out; one more is refused.
 const MOST_ORDERS: usize = 64;

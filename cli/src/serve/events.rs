@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::candidacy::Candidacy;
 use super::stream;
 use super::view::View;
-use crate::print::json_line;
+use crate::output::print::json_line;
 
 /// What a client of a stream was sent. Each event is made of the view of the moment at which it is
 /// sent. What a reader has not read yet waits in the connection's buffers: an event may be old when

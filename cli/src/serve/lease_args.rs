@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common_args::{DAY, duration_up_to};
-use crate::print::in_ms;
-use crate::settings::SettingsArgs;
+use crate::args::common::{DAY, duration_up_to};
+use crate::args::lease::SettingsArgs;
+use crate::output::print::in_ms;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct LeaseArgs {

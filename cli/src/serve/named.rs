@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::exit::Failure;
-use crate::open::{IfMissing, Opened, open, prefix};
-use crate::store_url::{Place, StoreUrl};
+use crate::store::open::{IfMissing, Opened, open, prefix};
+use crate::store::url::{Place, StoreUrl};
 
 /// An election or a group.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::api::{Api, Served};
 use super::candidacy;
 use super::groups::member;
-use crate::health::{Pulse, answered_lately, denied};
+use crate::http::health::{Pulse, answered_lately, denied};
 use crate::http::{Reply, Routes};
-use crate::lock::lock;
+use crate::process::lock::lock;
 
 pub fn probes(api: &Arc<Api>, pulse: &Arc<Pulse>, recent: Duration) -> Routes {
     let (api, pulse) = (Arc::clone(api), Arc::clone(pulse));

@@ -15,7 +15,7 @@ use tenure::Process;
 use super::candidacy::Candidacy;
 use super::stream::follow;
 use super::view::View;
-use crate::print::json_line;
+use crate::output::print::json_line;
 
 /// The leader, or an empty name.
 #[derive(Debug, Clone, Serialize)]

@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use tokio::sync::watch;
 
-use crate::timer::pause;
+use crate::process::timer::pause;
 
 /// How often a stream looks for what no task tells of: time that passes, and other processes.
 const LOOK: Duration = Duration::from_millis(50);
@@ -94,7 +94,7 @@ pub mod testing {
     use tenure_testkit::time::{TestClock, millis, wait};
 
     use super::*;
-    use crate::lock::lock;
+    use crate::process::lock::lock;
 
     /// What docs/sidecar.md promises.
     pub const SOON: Duration = Duration::from_millis(100);

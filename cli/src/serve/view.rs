@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::candidacy::{Candidacy, Now, Role};
-use crate::print::millis;
+use crate::output::print::millis;
 
 /// `GET /v1/elections/{name}`, and the data of each event. What does not apply is null.
 #[derive(Debug, Clone, Serialize)]

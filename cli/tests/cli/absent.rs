@@ -7,9 +7,9 @@ use std::io::{BufRead as _, BufReader};
 
 use nix::sys::signal::Signal;
 
-use super::bench::spawn;
-use super::look::Watching;
-use super::s3::{STORE, with};
+use crate::bench::spawn;
+use crate::election::status_watch::Watching;
+use crate::store::s3::{STORE, with};
 use tenure_testkit::closed_port::ClosedPort;
 use tenure_testkit::command::{ended, with_deadline};
 use tenure_testkit::s3_server::*;

@@ -1,6 +1,6 @@
 //! `tenure cost`: what it prints, and which prices it refuses.
 
-use super::bench::{Bench, tenure};
+use crate::bench::{Bench, tenure};
 
 fn cost(options: &[&str]) -> serde_json::Value {
     let said = tenure(&[&["cost", "--json"][..], options].concat());

@@ -3,41 +3,17 @@
 
 #[cfg(feature = "s3")]
 mod absent;
+mod args;
 mod bench;
-#[cfg(any(feature = "gcs", feature = "azure"))]
-mod clouds;
-mod compact;
 mod cost;
-mod credentials;
-mod cron;
 mod deploy;
-mod dynamodb;
-mod group_depose;
-mod group_history;
-mod group_restore;
-mod groups;
-mod hand_over;
-mod health;
-mod history;
-#[cfg(feature = "s3")]
-mod interrupt;
-mod logs;
-mod look;
-mod metrics;
-mod operator;
-mod pages;
-#[cfg(feature = "s3")]
-mod passing;
-mod permissions;
+mod election;
+mod group;
+mod output;
 mod probe;
-#[cfg(feature = "s3")]
-mod s3;
+mod run;
 mod serve;
-mod settings;
-mod single;
-mod terminal;
-mod usage;
-mod variables;
+mod store;
 
 /// The command under test.
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");

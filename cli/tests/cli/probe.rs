@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::bench::Bench;
+use crate::bench::Bench;
 use tenure_testkit::command::eventually;
 
 #[test]
@@ -67,7 +67,7 @@ fn json_has_the_documented_fields() {
 
 #[test]
 fn the_help_states_what_it_costs_as_it_is() {
-    let help = super::bench::tenure(&["probe", "--help"]).out;
+    let help = crate::bench::tenure(&["probe", "--help"]).out;
     let bench = Bench::new();
     let sent = |rounds: u64| {
         let rounds = rounds.to_string();
@@ -106,11 +106,11 @@ fn a_signal_ends_endless_races_with_a_report() {
     use nix::sys::signal::{Signal, kill};
     let bench = Bench::new();
     let child =
-        super::bench::spawn(&[], &["probe", "--store", &bench.url(), "--rounds", "0", "--json"]);
+        crate::bench::spawn(&[], &["probe", "--store", &bench.url(), "--rounds", "0", "--json"]);
     eventually("it races", || bench.objects().iter().any(|key| key.contains("-race-")));
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a small number"));
     kill(pid, Signal::SIGTERM).expect("it lives");
-    let said = super::bench::said(child.wait_with_output().expect("it is a child"));
+    let said = crate::bench::said(child.wait_with_output().expect("it is a child"));
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.err.contains("the report follows"), "{said:?}");
     let report: Value = serde_json::from_str(&said.out).expect("JSON");
@@ -135,7 +135,7 @@ mod on_s3 {
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
 
-    use super::super::bench::{Said, command, said, spawn};
+    use crate::bench::{Said, command, said, spawn};
     use tenure_testkit::command::output;
     use tenure_testkit::s3_server::*;
 

@@ -2,12 +2,12 @@
 #![cfg(target_os = "linux")]
 
 mod cron;
-mod group;
+mod group_run;
 mod guard;
+mod guard_by_hand;
 mod hooks;
 mod killed;
-mod partitions;
-mod processes;
+mod run;
 mod stopped;
 
 /// The command under test.

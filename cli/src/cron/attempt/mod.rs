@@ -6,8 +6,8 @@ use tenure::{CampaignOutcome, Election, Epoch, Leader, Leadership, Process, Snap
 use tracing::info;
 
 use crate::exit::{self, Failure};
-use crate::print::{in_ms, plain};
-use crate::timer::pause;
+use crate::output::print::{in_ms, plain};
+use crate::process::timer::pause;
 
 /// What came of it.
 pub enum Attempt {

@@ -13,9 +13,9 @@ use super::meter;
 use super::period::{Decision, Nothing, Period, Record, Rules, date, shown};
 use super::place::Place;
 use crate::exit::{self, Failure};
-use crate::print::{in_ms, in_seconds, plain};
-use crate::signals::Signals;
-use crate::timer::pause;
+use crate::output::print::{in_ms, in_seconds, plain};
+use crate::process::signals::Signals;
+use crate::process::timer::pause;
 
 /// The record has some 400 bytes, and a name of up to 256 bytes that JSON may escape.
 const MAX_LEN: usize = 16 * 1_024;

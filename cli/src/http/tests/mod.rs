@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use futures::StreamExt as _;
 
 use super::*;
-use crate::timer::pause;
+use crate::process::timer::pause;
 
 mod crowd;
 

@@ -12,9 +12,9 @@ use super::events;
 use super::member::{Leave, Member, Order};
 use super::refusals::{NO_GROUP, NO_TOKEN};
 use super::view::{AssignmentView, GroupView, GroupViews, TokenView};
+use crate::group::LONGEST_KEPT;
 use crate::http::{Answer, Asked, Reply};
-use crate::partitions::LONGEST_KEPT;
-use crate::print::millis;
+use crate::output::print::millis;
 use crate::serve::body::{LONGEST_PAUSE, millis_of, only, optional, within};
 use crate::serve::refusal::Refusal;
 

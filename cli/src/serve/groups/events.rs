@@ -7,7 +7,7 @@ use futures::stream::BoxStream;
 
 use super::member::{Member, OwnedNow};
 use super::view::{EventView, MemberView, PartitionView};
-use crate::print::json_line;
+use crate::output::print::json_line;
 use crate::serve::stream;
 
 /// What a client of a stream was sent. As for elections, each event is made of what is true at the

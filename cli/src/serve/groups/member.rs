@@ -11,7 +11,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::refusals::{NOT_OWNED, other_token};
-use crate::lock::lock;
+use crate::process::lock::lock;
 use crate::serve::candidacy::NOT_RENEWED;
 use crate::serve::refusal::Refusal;
 use crate::serve::stream::{Changes, Source};

@@ -20,12 +20,12 @@ use tracing::{Instrument as _, error_span};
 
 use super::lease_args::LeaseArgs;
 use super::named::{Named, named};
-use crate::common_args::{duration, json, positive_duration};
+use crate::args::common::{duration, json, positive_duration};
+use crate::args::lease::Poll;
 use crate::exit::{self, Failure};
-use crate::logs::Throttle;
-use crate::open::{Opened, prefix};
-use crate::partitions::{LONGEST_KEPT, Names, parse_names};
-use crate::settings::Poll;
+use crate::group::{LONGEST_KEPT, Names, parse_names};
+use crate::output::logs::Throttle;
+use crate::store::open::{Opened, prefix};
 use member::Member;
 use task::Joiner;
 

@@ -13,13 +13,13 @@ use tracing::{error, info, warn};
 
 use super::member::{Leave, Member, Order, Reply, Role};
 use super::refusals::{NOT_MEMBER, NOTHING_SEEN};
-use crate::lock::lock;
-use crate::logs::Throttle;
-use crate::patience::{AFTER_A_FAILURE, caught};
-use crate::print::{in_ms, plain};
+use crate::output::logs::Throttle;
+use crate::output::print::{in_ms, plain};
+use crate::process::lock::lock;
+use crate::process::timer::pause;
 use crate::serve::campaign::{LOOK, TOO_LATE, code_of};
 use crate::serve::stream::Source as _;
-use crate::timer::pause;
+use crate::store::patience::{AFTER_A_FAILURE, caught};
 
 /// The task of one group.
 pub struct Joiner {

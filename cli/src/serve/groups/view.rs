@@ -4,8 +4,8 @@ use serde::Serialize;
 use tenure::group::GroupSnapshot;
 
 use super::member::{Member, Now, OwnedNow, Role};
-use crate::partitions::GroupStatus;
-use crate::print::millis;
+use crate::group::GroupStatus;
+use crate::output::print::millis;
 
 /// This member. What does not apply is null.
 #[derive(Debug, Clone, Serialize)]

@@ -1,322 +1,264 @@
-//! Guard, standby and gate as processes, driven by hand in the place of `tenure run`.
+//! A group with its guard, its gate and its tender, as `tenure run` uses it.
 #![cfg(target_os = "linux")]
 
-mod bench;
-mod gate;
-mod resign;
-
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::time::Duration;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
 
-use bench::{COUNTING, ESCAPING, Guard, POLITE, STUBBORN, escaped, lines, reached};
-use nix::sys::signal::Signal;
-use tenure_testkit::command::scene::{guard_of, kill_at_once};
-use tenure_testkit::command::{eventually, in_ms, now, number_in, runs, state};
+use crate::TENURE;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tenure::store::DirStore;
+use tenure::{Election, EpochEnd};
+use tenure_cli::guard::{Deadlines, Extras, Group, GroupEnd, Left, Resignation, Stop, Tenure};
+use tenure_testkit::command::{in_ms, number_in, runs};
+
+mod guards;
 
 const HOUR: u64 = 3_600_000;
 
-#[test]
-fn the_whole_group_dies_at_kill_at_and_not_before() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("pid");
-    let mut guard = Guard::over(STUBBORN, &file);
-    let child = number_in(&file);
-    let kill_at = in_ms(400);
-    guard.lease(in_ms(0), kill_at);
-    // SIGTERM was due when the guard looked first, so before it answered.
-    guard.hears(&["terminated", "watching", "killed"]);
-    assert!(reached(kill_at), "killed while the lease was valid");
-    guard.hears(&["ended 9", "gone"]);
-    assert!(!runs(child) && !runs(guard.command));
-    guard.leaves();
+fn far() -> Deadlines {
+    Deadlines { term_at: in_ms(HOUR), kill_at: in_ms(HOUR) }
 }
 
-#[test]
-fn it_waits_for_the_later_lease() {
+async fn start(script: &str, argument: &Path) -> Group {
+    start_with(script, argument, far()).await
+}
+
+async fn start_with(script: &str, argument: &Path, deadlines: Deadlines) -> Group {
+    let argument = argument.as_os_str();
+    start_command(
+        &["sh".as_ref(), "-c".as_ref(), script.as_ref(), "sh".as_ref(), argument],
+        deadlines,
+    )
+    .await
+}
+
+async fn start_command(command: &[&OsStr], deadlines: Deadlines) -> Group {
+    let command: Vec<OsString> = command.iter().map(OsString::from).collect();
+    let environment = [("TENURE_EPOCH", "7".to_owned())];
+    let tenure = Tenure { binary: TENURE.into(), options: &[] };
+    Group::start(&tenure, &command, &environment, deadlines, Extras::default())
+        .await
+        .expect("it starts")
+}
+
+#[allow(clippy::disallowed_methods, reason = "real processes, and a deadline")]
+async fn gone(group: &Group) -> GroupEnd {
+    let deadline = std::time::Duration::from_secs(60);
+    let gone = tokio::time::timeout(deadline, group.gone()).await;
+    let (end, left) = gone.expect("the group is gone in time");
+    assert_eq!(left, Left::Nothing);
+    end
+}
+
+/// Nothing announces that a group is not gone, so this observes for a while: far longer than a
+/// report takes after that of the end of CMD, which comes over the same pipe and was there before.
+/// A slow machine can make it miss a fault, but cannot make it fail.
+async fn stays_pending(gone: Pin<&mut impl Future<Output = (GroupEnd, Left)>>) {
+    tokio::select! {
+        (_, left) = gone => panic!("a process lives, and it is reported as gone: {left:?}"),
+        () = pause(300) => {}
+    }
+}
+
+/// The guard of the group of this shell.
+fn guard_of(leader: u32) -> u32 {
+    let stat = fs::read_to_string(format!("/proc/{leader}/stat")).expect("the shell runs");
+    let parent = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1));
+    parent.and_then(|parent| parent.parse().ok()).expect("a line of proc(5)")
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).expect("process numbers are small"))
+}
+
+/// Its child ignores SIGTERM; the file has the child's number.
+const STUBBORN: &str =
+    r#"(trap '' TERM; exec sleep 1000) & echo $! > "$1"; trap '' TERM; wait; sleep 1000"#;
+
+#[tokio::test]
+async fn a_command_ends_by_itself() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("epoch");
+    let group = start(r#"echo $TENURE_EPOCH > "$1"; exit 3"#, &file).await;
+    let end = group.wait().await;
+    assert_eq!((end.exit_code(), end.stop), (3, None));
+    assert_eq!(gone(&group).await, end);
+    assert_eq!(fs::read_to_string(&file).expect("it was written"), "7\n");
+    // A number that was given up is not signalled: this must do nothing.
+    group.kill();
+}
+
+#[tokio::test]
+async fn a_signal_gives_128_and_its_number() {
+    let group = start("kill -KILL $$", Path::new("")).await;
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, None));
+}
+
+#[tokio::test]
+async fn signals_reach_the_whole_group() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
-    let mut guard = Guard::over(STUBBORN, &file);
+    let script = r#"sleep 1000 & echo $! > "$1"; trap 'exit 5' INT; while :; do sleep 0.02; done"#;
+    let group = start(script, &file).await;
+    let child = number_in(&file);
+    group.forward(Signal::SIGTERM);
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (143, None));
+    assert!(!runs(child));
+}
+
+#[tokio::test]
+async fn the_group_is_not_gone_while_a_child_of_the_command_lives() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let group = start(r#"sleep 1000 & echo $! > "$1"; exit 0"#, &file).await;
+    let end = group.wait().await;
+    assert_eq!((end.exit_code(), end.stop), (0, None));
+    let child = number_in(&file);
+    assert!(runs(child));
+    let gone = group.gone();
+    tokio::pin!(gone);
+    stays_pending(gone.as_mut()).await;
+    kill(pid(child), Signal::SIGKILL).expect("it lives");
+    gone.await;
+    assert!(!runs(child));
+}
+
+#[tokio::test]
+async fn regression_the_group_is_not_gone_while_a_descendant_lives_elsewhere() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = r#"(exec setsid sleep 1000) & echo $! > "$1""#;
+    let group = start(script, &file).await;
+    let outside = number_in(&file);
+    assert_eq!(group.wait().await.exit_code(), 0);
+    let gone = group.gone();
+    tokio::pin!(gone);
+    stays_pending(gone.as_mut()).await;
+    assert!(runs(outside));
+    group.end_rest();
+    assert_eq!(gone.await.1, Left::Nothing);
+    assert!(!runs(outside));
+}
+
+#[tokio::test]
+async fn a_lease_at_risk_terminates_then_kills() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let group = start(STUBBORN, &file).await;
+    let child = number_in(&file);
+    group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(300) });
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
+    assert!(!runs(child));
+}
+
+#[tokio::test]
+async fn a_command_that_obeys_is_only_terminated() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = r#"trap 'exit 0' TERM; echo $$ > "$1"; while :; do sleep 0.02; done"#;
+    let group = start(script, &file).await;
     number_in(&file);
-    let first = in_ms(1_500);
-    guard.lease(in_ms(HOUR), first);
-    guard.hears(&["watching"]);
-    guard.lease(in_ms(HOUR), in_ms(HOUR));
-    guard.hears(&["watching"]);
-    assert!(!reached(first), "the machine is too slow for this test");
-    eventually("the first lease has ended", || reached(first));
-    guard.lease(in_ms(HOUR), in_ms(HOUR));
-    guard.hears(&["watching"]);
-    assert!(runs(guard.command));
+    group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(HOUR) });
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (0, Some(Stop::Terminated)));
 }
 
-#[test]
-fn the_wall_clock_alone_ends_a_lease() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("pid");
-    let mut guard = Guard::over(STUBBORN, &file);
-    number_in(&file);
-    let mut by_wall = in_ms(HOUR);
-    by_wall.wall = now().wall;
-    guard.lease(in_ms(HOUR), by_wall);
-    guard.hears(&["killed", "watching", "ended 9", "gone"]);
-}
-
-#[test]
-fn each_risk_terminates_once() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("log");
-    let mut guard = Guard::over(COUNTING, &file);
-    eventually("the trap is set", || lines(&file) == ["ready"]);
-    guard.lease(in_ms(0), in_ms(HOUR));
-    guard.hears(&["terminated", "watching"]);
-    eventually("the shell saw it", || lines(&file) == ["ready", "term"]);
-    // Still at risk: it was told already.
-    guard.lease(now(), in_ms(HOUR));
-    guard.hears(&["watching"]);
-    // Renewed, then at risk again.
-    guard.lease(in_ms(HOUR), in_ms(HOUR));
-    guard.hears(&["watching"]);
-    guard.lease(now(), in_ms(HOUR));
-    guard.hears(&["terminated", "watching"]);
-    eventually("the shell saw it", || lines(&file) == ["ready", "term", "term"]);
-}
-
-#[test]
-fn a_stopped_group_is_woken_to_end() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("log");
-    let mut guard = Guard::over(COUNTING, &file);
-    eventually("the trap is set", || lines(&file) == ["ready"]);
-    let command = guard.command;
-    bench::signal(command, Signal::SIGSTOP);
-    eventually("the shell is stopped", || state(command) == Some('T'));
-    guard.lease(in_ms(0), in_ms(HOUR));
-    eventually("the shell saw it", || lines(&file) == ["ready", "term"]);
-}
-
-#[test]
-fn regression_the_end_of_tenure_leaves_the_grace() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("log");
-    let mut guard = Guard::over(COUNTING, &file);
-    eventually("the trap is set", || lines(&file) == ["ready"]);
-    // An hour is left of the lease, and two seconds of them are the grace.
-    guard.lease(in_ms(HOUR - 2_000), in_ms(HOUR));
-    guard.hears(&["watching"]);
-    let killed = in_ms(2_000);
-    guard.hang_up();
-    eventually("the shell saw SIGTERM", || lines(&file) == ["ready", "term"]);
-    assert!(runs(guard.command), "killed without its grace");
-    let command = guard.command;
-    eventually("the shell is dead", || !runs(command));
-    assert!(reached(killed), "killed before the end of the grace");
-    let said = guard.says();
-    for words in ["tenure has died", "SIGTERM", "SIGKILL", "all processes of CMD have ended"] {
-        assert!(said.contains(words), "{words:?} is not in {said}");
-    }
-}
-
-#[test]
-fn the_end_of_tenure_leaves_no_more_than_the_lease() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("pid");
-    let mut guard = Guard::over(STUBBORN, &file);
-    let child = number_in(&file);
-    // It was at risk long ago.
-    guard.lease(now(), in_ms(500));
-    guard.hears(&["terminated", "watching"]);
-    guard.hang_up();
-    eventually("all are dead", || !runs(child));
-    let said = guard.says();
-    assert!(said.contains("killed (SIGKILL)"), "{said}");
-}
-
-/// The guard looked at no deadline while it worked off its orders, each with a walk through /proc:
-/// 2,000 signals let CMD go on for seconds beside its successor.
-#[test]
-fn regression_no_number_of_orders_puts_off_the_end() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("pid");
-    let script = format!("trap '' HUP; {STUBBORN}");
-    let mut guard = Guard::over(&script, &file);
-    let child = number_in(&file);
-    let kill_at = in_ms(200);
-    guard.lease(now(), kill_at);
-    guard.hears(&["terminated", "watching"]);
-    // These alone took 20 s and more.
-    for _ in 0..20_000 {
-        // On a loaded machine the end comes first.
-        if !guard.tell_if_it_lives("signal SIGHUP") {
-            break;
-        }
-    }
-    guard.hang_up();
-    eventually("all are dead", || !runs(child) && !runs(guard.command));
-    let mut late = in_ms(HOUR);
-    late.boot = kill_at.boot + Duration::from_secs(10);
-    assert!(reached(kill_at) && !reached(late), "killed late");
-}
-
-#[test]
-fn a_line_that_makes_no_sense_is_the_end_of_tenure() {
-    let dir = tempfile::tempdir().expect("a directory");
-    for line in ["lease 1 2 3", "watch 1 2 3 4", "start", "\u{0}"] {
-        let file = dir.path().join("pid");
-        let _ = fs::remove_file(&file);
-        let mut guard = Guard::over(STUBBORN, &file);
-        number_in(&file);
-        guard.tell(line);
-        // Its deadlines leave no grace.
-        guard.hears(&["killed", "ended 9", "gone"]);
-        guard.leaves();
-    }
-}
-
-#[test]
-fn without_a_start_the_command_does_not_run() {
+#[tokio::test]
+async fn a_lease_that_ended_before_the_start_runs_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("ran");
-    for watch in [false, true] {
-        let mut guard = Guard::waiting("__guard", &["sh", "-c", r#"echo > "$0""#], &file);
-        if watch {
-            guard.tell(&format!("watch {}", bench::deadlines(in_ms(HOUR), in_ms(HOUR))));
-            guard.hears(&["watching"]);
+    let past = Deadlines { term_at: in_ms(0), kill_at: in_ms(0) };
+    let group = start_with(r#"echo > "$1""#, &file, past).await;
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
+    assert!(!file.exists());
+}
+
+#[tokio::test]
+async fn signals_are_passed_on_however_many_were_before() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = r#"trap 'exit 7' USR1; trap '' HUP; echo $$ > "$1"; while :; do sleep 0.02; done"#;
+    let group = start(script, &file).await;
+    number_in(&file);
+    for _ in 0..10 {
+        for _ in 0..30 {
+            group.forward(Signal::SIGHUP);
         }
-        guard.hang_up();
-        guard.leaves();
-        assert!(!file.exists());
+        pause(50).await;
+    }
+    // Again and again, as a guard on a busy machine may have many before it still.
+    let signals = async {
+        loop {
+            group.forward(Signal::SIGUSR1);
+            pause(50).await;
+        }
+    };
+    let end = tokio::select! {
+        end = gone(&group) => end,
+        () = signals => unreachable!("the signals have no end"),
+    };
+    assert_eq!(end.exit_code(), 7);
+}
+
+#[tokio::test]
+async fn dropping_the_group_kills_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let group = start(STUBBORN, &file).await;
+    let child = number_in(&file);
+    drop(group);
+    while runs(child) {
+        pause(20).await;
     }
 }
 
-#[test]
-fn signals_do_not_reach_the_guard() {
+/// `tenure` lives on, and decides itself what becomes of the epoch.
+#[tokio::test]
+async fn a_group_that_is_dropped_resigns_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("pid");
-    let mut guard = Guard::over(STUBBORN, &file);
-    number_in(&file);
-    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1] {
-        guard.signal(signal);
+    let (file, place) = (dir.path().join("pid"), dir.path().join("store"));
+    let store = Arc::new(DirStore::open(&place).expect("a directory"));
+    let election = Election::builder(store, "").name("a").build().expect("valid settings");
+    let leadership = election.campaign().await.expect("nobody else is there");
+    let resignation = Resignation {
+        store: format!("file://{}", place.display()),
+        layout: "epoch-files".to_owned(),
+        candidate: "a".to_owned(),
+        validity_ms: 30_000,
+        request_timeout_ms: 6_000,
+        key: leadership.resign_key().to_string(),
+        successor: None,
+        kill_margin_ms: 0,
+    };
+    let extras = Extras { resignation: Some(resignation), ..Extras::default() };
+    let tenure = Tenure { binary: TENURE.into(), options: &[] };
+    let command = ["sh", "-c", r#"echo $$ > "$0"; exec sleep 1000"#].map(OsString::from);
+    let command = [&command[..], &[file.clone().into()]].concat();
+    let group = Group::start(&tenure, &command, &[], far(), extras).await;
+    let guard = guard_of(number_in(&file));
+    drop(group);
+    while runs(guard) {
+        pause(20).await;
     }
-    guard.lease(in_ms(HOUR), in_ms(HOUR));
-    guard.hears(&["watching"]);
-    assert!(runs(guard.command));
+    let end = election.snapshot().await.expect("it can be read").end;
+    assert!(end != Some(EpochEnd::Resigned), "{end:?}");
 }
 
-#[test]
-fn regression_killed_is_said_only_of_what_lived() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("pid");
-    let mut guard = Guard::over(r#"echo $$ > "$1"; trap 'exit 5' TERM; sleep 1000 & wait"#, &file);
-    number_in(&file);
-    guard.lease(now(), in_ms(HOUR));
-    // The status of exit(5).
-    guard.hears(&["terminated", "watching", "ended 1280", "gone"]);
-    guard.leaves();
+#[tokio::test]
+async fn a_command_that_does_not_exist_ends_with_127() {
+    let group = start_command(&["tenure-no-such-command".as_ref()], far()).await;
+    assert_eq!(gone(&group).await.exit_code(), 127);
 }
 
-#[test]
-fn a_real_time_signal_is_a_status_like_any_other() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut guard = Guard::over("kill -34 $$; sleep 1000", dir.path());
-    guard.hears(&["ended 34", "gone"]);
-}
-
-/// By process group, session, and the orphan of a double fork.
-#[test]
-fn regression_descendants_that_leave_the_group_are_killed() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let stubborn = ESCAPING.replace("ON_TERM", "");
-    let mut guard = Guard::over(&stubborn, dir.path());
-    let escaped = escaped(dir.path());
-    guard.lease(now(), in_ms(300));
-    // CMD obeys, and is gone only when the others are.
-    guard.hears(&["terminated", "watching", "ended 15", "killed", "gone"]);
-    assert!(!escaped.iter().any(|one| runs(*one)), "{escaped:?}");
-    guard.leaves();
-}
-
-#[test]
-fn regression_descendants_that_leave_the_group_are_told_to_end() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let polite = ESCAPING.replace("ON_TERM", POLITE);
-    let mut guard = Guard::over(&polite, dir.path());
-    let escaped = escaped(dir.path());
-    guard.lease(now(), in_ms(HOUR));
-    guard.hears(&["terminated", "watching", "ended 15", "gone"]);
-    assert!(!escaped.iter().any(|one| runs(*one)), "{escaped:?}");
-    for name in bench::ESCAPES {
-        assert!(dir.path().join(format!("{name}.term")).exists(), "{name}");
-    }
-}
-
-/// A supervisor shuts its children down in an order of its own.
-#[test]
-fn a_child_outside_of_the_group_is_its_parents_to_end() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let script = r#"trap 'sleep 0.5; kill -USR1 $(cat "$1"); wait; exit 0' TERM
-        setsid sh -c 'trap "exit 3" TERM; trap "exit 0" USR1
-            echo $$ > "$0"; while :; do sleep 0.02; done; ' "$1" &
-        wait $!; echo $? > "$1.code"; wait $!; echo $? > "$1.code""#;
-    let file = dir.path().join("pid");
-    let mut guard = Guard::over(script, &file);
-    number_in(&file);
-    guard.lease(now(), in_ms(HOUR));
-    guard.hears(&["terminated", "watching", "ended 0", "gone"]);
-    assert!(!dir.path().join("pid.code").exists(), "it ended before its parent told it to");
-}
-
-#[test]
-fn what_cmd_leaves_behind_is_told_to_end_on_order() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let polite = ESCAPING.replace("ON_TERM", POLITE);
-    let mut guard = Guard::over(&polite.replace("wait", "exit 4"), dir.path());
-    let escaped = escaped(dir.path());
-    guard.hears(&["ended 1024"]);
-    assert!(escaped.iter().all(|one| runs(*one)), "{escaped:?}");
-    guard.tell("end-rest");
-    guard.hears(&["gone"]);
-    assert!(dir.path().join("daemon.term").exists());
-}
-
-/// Each generation forks the next one and ends.
-#[test]
-fn a_process_that_forks_and_ends_again_and_again_is_caught() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("pid");
-    let script = r#"f=$1; next() { ( [ -s "$f" ] || echo $$ > "$f"; next ) & exit; }; next"#;
-    let mut guard = Guard::over(script, &file);
-    number_in(&file);
-    guard.hears(&["ended 0"]);
-    guard.lease(now(), now());
-    // A look may miss it, or catch it.
-    let heard = guard.hears_until("gone");
-    assert!(heard.contains(&"killed".to_owned()), "{heard:?}");
-    guard.leaves();
-}
-
-#[test]
-fn regression_the_standby_ends_all_when_the_guard_dies() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let stubborn = ESCAPING.replace("ON_TERM", "");
-    let mut standby = Guard::of("__standby", &stubborn, dir.path());
-    let escaped = escaped(dir.path());
-    let guard = guard_of(standby.id()).expect("it runs");
-    bench::signal(guard, Signal::SIGKILL);
-    standby.leaves();
-    assert!(!runs(standby.command));
-    assert!(!escaped.iter().any(|one| runs(*one)), "{escaped:?}");
-    let said = standby.says();
-    assert!(said.contains("the guard has died"), "{said}");
-}
-
-#[test]
-fn regression_the_command_dies_when_guard_and_standby_do() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("pid");
-    let standby = Guard::of("__standby", STUBBORN, &file);
-    number_in(&file);
-    let guard = guard_of(standby.id()).expect("it runs");
-    kill_at_once([guard, standby.id()]);
-    eventually("the command is dead", || !runs(standby.command));
-    bench::signal(number_in(&file), Signal::SIGKILL);
+#[allow(clippy::disallowed_methods, reason = "polls real processes")]
+async fn pause(ms: u64) {
+    tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
 }

@@ -1,0 +1,155 @@
+//! The arguments that several verbs take.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tenure::Layout;
+
+use crate::output::print::in_ms;
+use crate::store::url::StoreUrl;
+
+#[derive(Debug, clap::Args)]
+pub struct StoreArg {
+    /// Where the election lives: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
+    /// dynamodb://TABLE/PREFIX, or file:///PATH for the processes of one machine. Settings come
+    /// from the usual environment and files of the service (AWS_PROFILE, AWS_ENDPOINT_URL,
+    /// GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …). s3:// also takes ?sse=AES256
+    /// or ?sse=aws:kms, kms-key-id=KEY, bucket-key=true, expected-bucket-owner=ACCOUNT; file://
+    /// takes ?share=group
+    #[arg(long, value_name = "URL")]
+    pub store: StoreUrl,
+    /// How the election is stored. All its processes must use the same layout
+    #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
+    pub layout: LayoutArg,
+}
+
+/// A [`Layout`] on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LayoutArg {
+    /// An object for each epoch, lock-0000000001.json and so on
+    EpochFiles,
+    /// One object, lock.json, that is overwritten: needs no `compact`
+    SingleObject,
+}
+
+impl From<LayoutArg> for Layout {
+    fn from(layout: LayoutArg) -> Layout {
+        match layout {
+            LayoutArg::EpochFiles => Layout::EpochFiles,
+            LayoutArg::SingleObject => Layout::SingleObject,
+        }
+    }
+}
+
+/// The name of a candidate that was not given one.
+pub fn default_name() -> String {
+    let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
+    let host = if host.is_empty() { "unknown".to_owned() } else { host };
+    format!("{host}-{}", std::process::id())
+}
+
+pub fn name(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("a name has at least one character".to_owned());
+    }
+    trimmed(text)?;
+    Ok(text.to_owned())
+}
+
+/// Refuses white space at either end: the text looks like another one.
+pub fn trimmed(text: &str) -> Result<(), String> {
+    match text.trim() == text {
+        true => Ok(()),
+        false => Err("it begins or ends with white space; remove that".to_owned()),
+    }
+}
+
+pub fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write a number and a unit, such as 500ms, 30s, 10m, 1h"))
+}
+
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+/// A bound of durations for which a shorter one would refuse some use.
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// 100 years.
+pub const CENTURY: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
+
+type Parsed = Result<Duration, String>;
+
+/// A duration of at most so much.
+pub fn duration_up_to(most: Duration) -> impl Fn(&str) -> Parsed + Clone + Send + Sync {
+    move |text| up_to(most, duration(text)?)
+}
+
+/// The same, longer than nothing.
+pub fn positive_up_to(most: Duration) -> impl Fn(&str) -> Parsed + Clone + Send + Sync {
+    move |text| up_to(most, positive_duration(text)?)
+}
+
+fn up_to(most: Duration, given: Duration) -> Parsed {
+    if given <= most {
+        return Ok(given);
+    }
+    let in_days = |given: Duration| given.as_nanos().div_ceil(DAY.as_nanos());
+    Err(match most <= DAY {
+        true => format!("{} is too long: at most {}", in_ms(given), in_ms(most)),
+        // Years would be of 365.25 days.
+        false => format!("{} days are too many: at most {}", in_days(given), in_days(most)),
+    })
+}
+
+pub fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
+}
+
+/// What stands below the options of a verb: its own text, what holds for all, and its exit codes.
+macro_rules! after_help {
+    ($codes:literal) => {
+        concat!(
+            "Durations are a number and a unit: 500ms, 30s, 10m, 1h.\n\
+             Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and \
+             --log-format json\nmakes each line a JSON object.\n\nExit codes:",
+            $codes
+        )
+    };
+    ($text:literal, $codes:literal) => {
+        concat!($text, "\n\n", after_help!($codes))
+    };
+}
+pub(crate) use after_help;
+
+pub const EXIT_CODES: &str = after_help!(
+    "
+   0  done
+   1  of `status --exit-code`: nobody leads, or no period was completed lately; of `group status`: a
+      partition has no live owner, there is no group, or a restore is unfinished
+  64  wrong usage or settings
+  69  store unreachable or missing, or some epochs could not be deleted
+  70  store unsafe, or an object in it corrupt
+  71  the operating system refused something, such as starting a process
+  73  a precondition did not hold; nothing was changed
+  75  lost the lease
+  76  another candidate leads (`run --try`)
+  77  access denied by the store
+ 130  interrupted by SIGINT, 143 by SIGTERM, and `run`, `probe` and `compact` 129 by SIGHUP, after a
+      report of what was done. `watch`, `serve` and `compact --every`, which run until a signal,
+      exit with 0"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_default_name_tells_the_process() {
+        assert!(default_name().ends_with(&format!("-{}", std::process::id())));
+    }
+}

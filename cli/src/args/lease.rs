@@ -1,0 +1,207 @@
+//! The settings of an election that a candidate takes, whatever verb it campaigns for.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use humantime::format_duration;
+use serde_json::Value;
+use tenure::store::Store;
+use tenure::{Election, ElectionBuilder};
+
+use super::common::{DAY, LayoutArg, default_name, duration, json, name};
+use super::common::{positive_duration, positive_up_to};
+use super::data_file;
+use crate::exit::{self, Failure};
+use crate::process::margins::Margins;
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct SettingsArgs {
+    /// The name of this candidate, for people; need not be unique, unless clients of `serve` compare
+    /// it with their own [default: HOSTNAME-PID]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub name: Option<String>,
+    /// Length of the lease: how long others wait for a dead machine at most. At least 2s with the
+    /// default grace of `run`, and 750ms with `serve`; at most 24h
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
+    pub validity: Duration,
+    /// How often the leader renews the lease, one request each: at most the validity less two
+    /// request timeouts [default: a third of the validity]
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    pub renew: Option<Duration>,
+    /// How often to look at the current leader while waiting, at most the validity, or `lapse`: only
+    /// when its lease would lapse, so that a resignation is seen late [default: a sixth of the
+    /// validity]
+    #[arg(long, value_name = "DURATION")]
+    pub poll: Option<Poll>,
+    /// While the same leader leads, look less and less often, down to once in so long: at most the
+    /// validity. A lapse and a resignation are seen that much later
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    pub poll_backoff: Option<Duration>,
+    /// How long a request may take in all [default, and at most: a fifth of the validity]
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    pub request_timeout: Option<Duration>,
+    /// An extra wait of at most 24h before taking over from a leader that did not resign, for what CMD writes to
+    /// if that cannot refuse low epochs. All candidates must give the same
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub takeover_delay: Duration,
+    /// The priority: how much longer than others to wait before taking over, at most 24h. Those with 0s lead
+    /// when they can; for others it should be longer than the poll interval
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub priority_delay: Duration,
+    /// By how much the clocks of two machines may run apart at most, 0 to 0.5: 0.01 is 1 in 100
+    #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
+    pub clock_drift_max: f64,
+    /// Take over at once if the store's own dates show that the lease ended longer ago than this,
+    /// at least 2s and at most 24h: longer than the store's clocks differ by, and 1s
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY))]
+    pub store_clock_margin: Option<Duration>,
+    /// Let a renewal count only after a LIST has shown no greater epoch: for stores behind proxies
+    /// that resend PUTs. One LIST more for each renewal
+    #[arg(long)]
+    pub verify_renewals: bool,
+    /// Do not check, before the first campaign, that the store honours conditions: 5 requests less
+    #[arg(long)]
+    pub no_check: bool,
+    /// The machine is never paused from outside, so a wall clock that is set forward does not end
+    /// the lease
+    #[arg(long)]
+    pub machine_never_paused: bool,
+}
+
+/// When a waiting candidate looks at the leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Poll {
+    Every(Duration),
+    AtLapse,
+}
+
+impl FromStr for Poll {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Poll, String> {
+        match text {
+            "lapse" => Ok(Poll::AtLapse),
+            _ => positive_duration(text).map(Poll::Every),
+        }
+    }
+}
+
+impl fmt::Display for Poll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Poll::Every(interval) => write!(f, "{}", format_duration(*interval)),
+            Poll::AtLapse => f.write_str("lapse"),
+        }
+    }
+}
+
+/// What a candidate of `run` says of itself.
+#[derive(Debug, Clone, clap::Args)]
+pub struct OwnArgs {
+    /// No two living processes have this name: a process that starts ends the lease of its
+    /// predecessor, if that was killed, without waiting for it to lapse. It first waits until the
+    /// predecessor's CMD must have ended: give the same --grace and --validity
+    #[arg(long, requires = "name")]
+    pub unique_name: bool,
+    /// What this candidate says of itself while it leads, any JSON of at most some 47 KiB, such as
+    /// its address; `status` and `watch` show it
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    pub data: Option<Value>,
+    /// The same from a file, which is read each second: the record follows it
+    #[arg(long, value_name = "PATH")]
+    pub data_file: Option<PathBuf>,
+}
+
+impl OwnArgs {
+    /// What to say in the record at first.
+    pub fn first_data(&self) -> Result<Value, Failure> {
+        match (&self.data, &self.data_file) {
+            (Some(_), Some(_)) => {
+                Err(Failure::new(exit::USAGE, "give --data or --data-file, not both"))
+            }
+            (data, None) => Ok(data.clone().unwrap_or_default()),
+            (None, Some(file)) => {
+                data_file::read(file).map_err(|why| Failure::new(exit::USAGE, why))
+            }
+        }
+    }
+}
+
+impl SettingsArgs {
+    /// The name of this candidate.
+    pub fn name(&self) -> String {
+        self.name.clone().unwrap_or_else(default_name)
+    }
+
+    pub fn renew_interval(&self) -> Duration {
+        self.renew.unwrap_or(self.validity / 3)
+    }
+
+    pub fn request_timeout(&self) -> Duration {
+        self.request_timeout.unwrap_or(self.validity / 5)
+    }
+
+    pub fn poll(&self) -> Poll {
+        self.poll.unwrap_or(Poll::Every(self.validity / 6))
+    }
+
+    /// How often to look while something is waited for.
+    pub fn look_every(&self) -> Duration {
+        match self.poll() {
+            Poll::Every(interval) => interval,
+            Poll::AtLapse => self.validity / 6,
+        }
+    }
+
+    /// The longest regular pause between two requests: of a leader or of a candidate that waits.
+    pub fn longest_pause(&self) -> Duration {
+        let waiting = match (self.poll(), self.poll_backoff) {
+            (Poll::AtLapse, _) => self.validity.mul_f64(1.0 + self.clock_drift_max.clamp(0.0, 0.5)),
+            (Poll::Every(interval), longest) => interval.max(longest.unwrap_or_default()),
+        };
+        waiting.max(self.renew_interval())
+    }
+
+    /// When CMD gets SIGTERM and SIGKILL before the end of a lease.
+    pub fn margins(&self, grace: Option<Duration>) -> Result<Margins, Failure> {
+        Margins::with(self.validity, self.renew_interval(), self.request_timeout(), grace)
+            .map_err(|no_room| Failure::new(exit::USAGE, no_room))
+    }
+
+    /// An election of these settings, whose `build` refuses those that do not fit together.
+    pub fn election(
+        &self,
+        layout: LayoutArg,
+        name: &str,
+        store: Arc<dyn Store>,
+        prefix: &str,
+    ) -> ElectionBuilder {
+        let mut builder = Election::builder(store, prefix)
+            .layout(layout.into())
+            .name(name)
+            .validity(self.validity)
+            .renew_interval(self.renew_interval())
+            .request_timeout(self.request_timeout())
+            .takeover_delay(self.takeover_delay)
+            .priority_delay(self.priority_delay)
+            .clock_drift_max(self.clock_drift_max)
+            .verify_renewals(self.verify_renewals)
+            .check_store(!self.no_check)
+            .machine_is_never_paused(self.machine_never_paused);
+        match self.poll {
+            Some(Poll::Every(interval)) => builder = builder.poll_interval(interval),
+            Some(Poll::AtLapse) => builder = builder.poll_interval(None),
+            None => {}
+        }
+        if let Some(longest) = self.poll_backoff {
+            builder = builder.poll_backoff(longest);
+        }
+        if let Some(margin) = self.store_clock_margin {
+            builder = builder.store_clock_margin(margin);
+        }
+        builder
+    }
+}

@@ -1,0 +1,247 @@
+//! The arguments of the command as a whole. Each verb has its own beside it.
+
+pub mod common;
+pub mod config;
+pub mod config_args;
+pub mod data_file;
+pub mod lease;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::cost::{AFTER_COST, CostArgs};
+use crate::election::compact::CompactArgs;
+use crate::election::depose::DeposeArgs;
+use crate::election::history::HistoryArgs;
+use crate::election::restore::RestoreArgs;
+use crate::election::status::{AFTER_STATUS, StatusArgs};
+use crate::election::watch::{AFTER_WATCH, WatchArgs};
+use crate::group::GroupArgs;
+use crate::guard::{GateArgs, GuardArgs};
+use crate::output::logs::LogFormat;
+use crate::pages::CompletionsArgs;
+use crate::probe::{AFTER_PROBE, ProbeArgs};
+use crate::run::{AFTER_RUN, RunArgs};
+use crate::serve::{AFTER_SERVE, ServeArgs};
+use crate::table::TableArgs;
+use common::EXIT_CODES;
+use config_args::{AFTER_CONFIG, ConfigArgs};
+
+/// Leader election on object storage: one leader at a time, a bucket, and nothing else.
+#[derive(Debug, Parser)]
+#[command(name = "tenure", version, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(disable_help_subcommand = true, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    pub verb: Verb,
+    /// The format of the logs and all other output on stderr
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
+    pub log_format: LogFormat,
+    /// A file of settings, in TOML: see `tenure config --help`
+    #[arg(long, global = true, value_name = "FILE", env = "TENURE_CONFIG", hide_env = true)]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Wait until elected, then run CMD for as long as the lease holds
+    #[command(after_help = AFTER_RUN)]
+    Run(Box<RunArgs>),
+    /// Campaign, or own partitions, for an application that asks over HTTP: a sidecar
+    #[command(after_help = AFTER_SERVE)]
+    Serve(Box<ServeArgs>),
+    /// Show the current leader
+    #[command(after_help = AFTER_STATUS)]
+    Status(StatusArgs),
+    /// Follow the leader: one line per change
+    #[command(after_help = AFTER_WATCH)]
+    Watch(WatchArgs),
+    /// List each epoch with its leader and how it ended, and the time without a leader
+    #[command(after_help = EXIT_CODES)]
+    History(HistoryArgs),
+    /// Seal the current epoch, so that its leader loses it
+    #[command(after_help = EXIT_CODES)]
+    Depose(DeposeArgs),
+    /// After an accident: continue the epochs above a given one
+    #[command(after_help = EXIT_CODES)]
+    Restore(RestoreArgs),
+    /// Delete superseded epoch objects, never the newest
+    #[command(after_help = EXIT_CODES)]
+    Compact(CompactArgs),
+    /// Share partitions among processes, and see and change who owns them
+    #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
+    Group(GroupArgs),
+    /// Create the table of a DynamoDB store
+    #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
+    Table(TableArgs),
+    /// Check that a store does what elections require: about 2,400 requests
+    #[command(after_help = AFTER_PROBE)]
+    Probe(ProbeArgs),
+    /// Estimate the requests of an election or a group in a month, and their cost
+    #[command(after_help = AFTER_COST)]
+    Cost(CostArgs),
+    /// Show the settings that are in force for a verb, and from where
+    #[command(after_help = AFTER_CONFIG)]
+    Config(ConfigArgs),
+    /// Write a script to stdout that completes this command's arguments in a shell
+    Completions(CompletionsArgs),
+    /// Write the manual page to stdout, as roff: `tenure man | man -l -`
+    Man,
+    /// Starts the guard, and takes over if it dies; started by `run`
+    #[command(name = "__standby", hide = true)]
+    Standby(GuardArgs),
+    /// Runs CMD, and ends it and its descendants when its lease ends; started by the standby
+    #[command(name = "__guard", hide = true)]
+    Guard(GuardArgs),
+    /// Resigns the epoch of a `run` that has died, as stdin says; started by the guard
+    #[command(name = "__resign", hide = true)]
+    Resign,
+    /// Becomes CMD; started by the guard
+    #[command(name = "__gate", hide = true)]
+    Gate(GateArgs),
+}
+
+impl Verb {
+    /// What is logged without `RUST_LOG`: `run` logs what it does, the others answer on stdout.
+    /// The command reports the warnings of the library and the SDK itself.
+    pub fn default_log_level(&self) -> &'static str {
+        match self {
+            Verb::Run(_) | Verb::Serve(_) => {
+                "warn,aws=error,tenure=error,tenure::store=warn,tenure::lease=warn,tenure_cli=info"
+            }
+            // The library tells of the session, and of work that failed.
+            Verb::Group(args) if args.runs() => {
+                "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
+                 tenure::lease=warn,tenure::group=info,tenure_cli=info"
+            }
+            // What it runs may fail.
+            Verb::Watch(_) => {
+                "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,tenure_cli=warn,\
+                 tenure_cli::http=info"
+            }
+            // The address that they serve, if any.
+            _ => {
+                "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
+                 tenure_cli::store::patience=warn,tenure_cli::http=info"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::CommandFactory as _;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    fn parse(line: &[&str]) -> Result<Verb, ErrorKind> {
+        Args::try_parse_from(std::iter::once(&"tenure").chain(line))
+            .map(|args| args.verb)
+            .map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn definitions_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    /// Clap checks definitions by its own debug assertions, which a profile can turn off.
+    #[cfg(debug_assertions)]
+    #[test]
+    #[should_panic(expected = "nothing_is_called_so")]
+    fn regression_definitions_that_are_not_consistent_are_found() {
+        let argument = clap::Arg::new("one").conflicts_with("nothing_is_called_so");
+        clap::Command::new("tenure").arg(argument).debug_assert();
+    }
+
+    /// Help is 100 columns wide: longer lines of a text that has its own line breaks broke twice.
+    #[test]
+    fn regression_texts_below_the_options_fit_into_the_help() {
+        fn check(command: &clap::Command) {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in after.lines() {
+                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Args::command());
+    }
+
+    #[test]
+    fn run_has_the_documented_defaults() {
+        let Ok(Verb::Run(run)) =
+            parse(&["run", "--store", "file:///tmp/x", "--", "echo", "--forever"])
+        else {
+            panic!("a plain run parses");
+        };
+        assert_eq!(run.settings.validity, Duration::from_secs(30));
+        assert_eq!((run.settings.poll, run.grace, run.settings.name), (None, None, None));
+        assert!(!run.forever);
+        assert_eq!(run.command, ["echo", "--forever"]);
+    }
+
+    #[test]
+    fn run_needs_a_command_after_two_dashes() {
+        assert!(parse(&["run", "--store", "file:///tmp/x"]).is_err());
+        assert!(parse(&["run", "--store", "file:///tmp/x", "--"]).is_err());
+        assert!(parse(&["run", "--store", "file:///tmp/x", "echo"]).is_err());
+    }
+
+    #[test]
+    fn compact_keeps_at_least_one() {
+        let with = |keep| parse(&["compact", "--store", "s3://b/p", "--keep", keep]);
+        assert_eq!(with("0").err(), Some(ErrorKind::ValueValidation));
+        assert!(matches!(with("1"), Ok(Verb::Compact(CompactArgs { keep: 1, .. }))));
+        let Ok(Verb::Compact(compact)) = parse(&["compact", "--store", "s3://b/p"]) else {
+            panic!("a plain compact parses");
+        };
+        assert_eq!((compact.keep, compact.min_age), (10, Duration::from_secs(3600)));
+        assert_eq!(compact.every, None);
+    }
+
+    #[test]
+    fn durations_need_a_unit_and_a_length() {
+        let watch = |poll| parse(&["watch", "--store", "s3://b/p", "--poll", poll]);
+        for wrong in ["30", "0s", "-1s", "fast", ""] {
+            assert!(watch(wrong).is_err(), "--poll {wrong:?}");
+        }
+        let min_age = |age| parse(&["compact", "--store", "s3://b/p", "--min-age", age]);
+        assert!(matches!(
+            min_age("0s"),
+            Ok(Verb::Compact(CompactArgs { min_age: Duration::ZERO, .. }))
+        ));
+    }
+
+    /// A duration without a bound is a typing error that nobody sees.
+    #[test]
+    fn the_help_of_each_duration_says_how_long_it_may_be() {
+        fn check(command: &clap::Command, seen: &mut usize) {
+            let is_duration = |arg: &&clap::Arg| {
+                let names = arg.get_value_names().unwrap_or_default();
+                names.iter().any(|name| name == "DURATION")
+            };
+            for arg in command.get_arguments().filter(is_duration) {
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                let says = ["at most", "At most", "less than"].iter().any(|it| help.contains(it));
+                assert!(says, "{} --{}: {help}", command.get_name(), arg.get_id());
+                *seen += 1;
+            }
+            command.get_subcommands().for_each(|command| check(command, seen));
+        }
+        let mut seen = 0;
+        check(&Args::command(), &mut seen);
+        assert!(seen > 30, "{seen} durations");
+    }
+
+    #[test]
+    fn a_wrong_store_is_a_usage_error() {
+        assert_eq!(
+            parse(&["status", "--store", "ftp://b/p"]).err(),
+            Some(ErrorKind::ValueValidation)
+        );
+    }
+}

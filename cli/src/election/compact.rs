@@ -1,0 +1,235 @@
+//! `tenure compact`: deletes superseded epoch objects, once or again and again.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tenure::group::Group;
+use tenure::store::Store;
+use tenure::{Compactor, Error, ErrorKind, Report};
+use tokio_util::sync::CancellationToken;
+
+use crate::args::common::{CENTURY, LayoutArg, StoreArg, YEAR, duration_up_to, positive_up_to};
+use crate::exit::{self, Failure};
+use crate::http::Sites;
+use crate::http::metrics::MetricsArg;
+use crate::output::logs::{complain, complain_of};
+use crate::output::print::{Reader, plain, print, print_json};
+use crate::output::progress::Progress;
+use crate::process::lock::lock;
+use crate::process::signals::{ENDING, Signals, exit_code};
+use crate::process::timer::pause;
+use crate::store::open::{IfMissing, Opened, open, refuse_all_else, refuse_election};
+use crate::store::patience::patiently;
+
+#[derive(Debug, clap::Args)]
+pub struct CompactArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// How many epoch objects to keep, the newest included; at least 1
+    #[arg(long, value_name = "COUNT", default_value = "10")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub keep: u64,
+    /// Delete only what is older than this by the store's clock: at most 36525d. Below 1h a delayed request may
+    /// bring back a deleted epoch
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration_up_to(CENTURY))]
+    pub min_age: Duration,
+    /// Compact the partition group at the prefix in place of an election: superseded assignments,
+    /// and sessions that have ended
+    #[arg(long)]
+    pub group: bool,
+    /// Print what would be deleted, and delete nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Compact again and again, this long after each run, at most 365d, instead of once
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(YEAR))]
+    pub every: Option<Duration>,
+    /// One JSON object per run instead of a line for people
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub metrics: MetricsArg,
+}
+
+pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
+    if args.store.layout == LayoutArg::SingleObject {
+        let why = "a single object has nothing to compact: every epoch overwrites the one before, \
+                   and deleting lock.json would start the tokens again";
+        return Err(Failure::new(exit::USAGE, why));
+    }
+    args.metrics.refuse_without(args.every)?;
+    let mut sites = Sites::default();
+    args.metrics.add_to(&mut sites)?;
+    let _serving = sites.start()?;
+    let mut signals = Signals::listen(&ENDING)?;
+    let patience = args.every.is_none().then_some(Duration::ZERO);
+    let Opened { store, prefix } = tokio::select! {
+        biased;
+        signal = signals.next() => return Ok(exit_code(signal)),
+        opened = patiently(patience, || open(&args.store.store, IfMissing::Refuse)) => opened?,
+    };
+    let compactor = Compactor::builder(Arc::clone(&store), prefix.as_str())
+        .keep_epochs(usize::try_from(args.keep).unwrap_or(usize::MAX))
+        .min_age(args.min_age)
+        .dry_run(args.dry_run)
+        .group(args.group)
+        .build()?;
+    match args.every {
+        Some(interval) => {
+            tokio::select! {
+                biased;
+                _ = signals.next() => return Ok(0),
+                looked = refuse_what_is_not_meant(&args, &store, &prefix) => looked?,
+            }
+            again_and_again(&compactor, &mut signals, interval, args.json).await
+        }
+        None => {
+            let (outcome, signal) = run_once(&compactor, &mut signals).await;
+            let report = outcome?;
+            if report.newest.is_none() && signal.is_none() {
+                refuse_what_is_not_meant(&args, &store, &prefix).await?;
+            }
+            let _ = print_report(&report, args.json)?;
+            match signal.filter(|_| report.interrupted) {
+                Some(signal) => Ok(exit_code(signal)),
+                None => not_deleted(&report).map_or(Ok(0), Err),
+            }
+        }
+    }
+}
+
+/// Refuses an election where a group is to be compacted, and the other way round.
+async fn refuse_what_is_not_meant(
+    args: &CompactArgs,
+    store: &Arc<dyn Store>,
+    prefix: &str,
+) -> Result<(), Failure> {
+    let url = &args.store.store;
+    if !args.group {
+        return refuse_all_else(store, prefix, args.store.layout, "tenure compact --group").await;
+    }
+    let group = Group::builder(Arc::clone(store), prefix).build()?;
+    match group.snapshot().await {
+        Ok(snapshot) if snapshot.epoch.is_none() => refuse_election(url, "tenure compact").await,
+        _ => Ok(()),
+    }
+}
+
+/// One run, until a signal asks it to stop; a second one does not wait for the deletions that were
+/// sent.
+async fn run_once(
+    compactor: &Compactor,
+    signals: &mut Signals,
+) -> (Result<Report, Error>, Option<Signal>) {
+    let progress = Progress::counting("compacting");
+    let so_far = Mutex::new(Report::default());
+    let stop = CancellationToken::new();
+    let note = |report: &Report| {
+        progress.say(&format!("deleted {} of {} epochs", report.deleted, report.listed));
+        lock(&so_far).clone_from(report);
+    };
+    let mut run = pin!(compactor.run_until(stop.cancelled(), note));
+    let mut ended_by = None;
+    loop {
+        tokio::select! {
+            biased;
+            outcome = &mut run => return (outcome, ended_by),
+            signal = signals.next() => match ended_by {
+                None => {
+                    progress.say("stopping; again to stop at once");
+                    ended_by = Some(signal);
+                    stop.cancel();
+                }
+                Some(_) => {
+                    let mut report = lock(&so_far).clone();
+                    report.interrupted = true;
+                    return (Ok(report), ended_by);
+                }
+            },
+        }
+    }
+}
+
+async fn again_and_again(
+    compactor: &Compactor,
+    signals: &mut Signals,
+    interval: Duration,
+    json: bool,
+) -> Result<u8, Failure> {
+    let mut has_run = false;
+    loop {
+        let (outcome, signal) = run_once(compactor, signals).await;
+        has_run |= outcome.is_ok();
+        if report_run(outcome, has_run, json)? == Reader::HasLeft || signal.is_some() {
+            return Ok(0);
+        }
+        tokio::select! {
+            biased;
+            _ = signals.next() => return Ok(0),
+            () = pause(interval) => {}
+        }
+    }
+}
+
+/// Prints what one of many runs did. An error that the next run may not meet does not end the
+/// command. `has_worked`: an earlier run has succeeded.
+fn report_run(
+    outcome: Result<Report, Error>,
+    has_worked: bool,
+    json: bool,
+) -> Result<Reader, Failure> {
+    let report = match outcome {
+        Ok(report) => report,
+        Err(error) if !error.kind().ends_a_service(has_worked) => {
+            complain(&format!("{error}; the next run tries again"));
+            return Ok(Reader::Listens);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let reader = print_report(&report, json)?;
+    if let Some(failure) = not_deleted(&report) {
+        complain_of(&failure);
+    }
+    Ok(reader)
+}
+
+fn print_report(report: &Report, json: bool) -> Result<Reader, Failure> {
+    if json { print_json(report) } else { print(&plain(&report.to_string())) }
+}
+
+/// A run that left something behind is a failure.
+fn not_deleted(report: &Report) -> Option<Failure> {
+    let sessions = report.sessions.map_or(0, |sessions| sessions.failed);
+    let failed = match (report.failed, sessions) {
+        (0, 0) => return None,
+        (epochs, 0) => format!("{epochs} epochs"),
+        (0, sessions) => format!("{sessions} sessions"),
+        (epochs, sessions) => format!("{epochs} epochs and {sessions} sessions"),
+    };
+    let first = report.first_failure.as_deref().unwrap_or("the store gives no reason");
+    let code = match report.first_failure_kind {
+        Some(ErrorKind::AccessDenied) => exit::ACCESS_DENIED,
+        _ => exit::UNAVAILABLE,
+    };
+    let why = format!("{failed} could not be deleted; first {first}");
+    Some(Failure::new(code, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_deleted_is_a_failure() {
+        let code = |failed, kind| {
+            let mut report = Report::default();
+            (report.failed, report.first_failure_kind) = (failed, kind);
+            not_deleted(&report).map(|failure| failure.code)
+        };
+        assert_eq!(code(0, None), None);
+        assert_eq!(code(1, None), Some(69));
+        assert_eq!(code(2, Some(ErrorKind::Unavailable)), Some(69));
+        assert_eq!(code(2, Some(ErrorKind::AccessDenied)), Some(77));
+    }
+}

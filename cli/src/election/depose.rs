@@ -1,0 +1,114 @@
+//! `tenure depose`: seals the epoch of the current leader.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use tenure::{Deposed, Election, Epoch, EpochEnd};
+
+use super::operator::{holder, needs_force, then, unknown};
+use crate::args::common::{LayoutArg, StoreArg, default_name, name};
+use crate::exit::{self, Failure};
+use crate::output::print::{millis, print, print_json};
+use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
+
+#[derive(Debug, clap::Args)]
+pub struct DeposeArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// Only if this is still the newest epoch
+    #[arg(long, value_name = "EPOCH")]
+    pub epoch: Option<Epoch>,
+    /// The leader is known to be dead: its successor does not wait for its lease. If it lives after
+    /// all, two lead for up to its validity
+    #[arg(long)]
+    pub force: bool,
+    /// The name of the operator, for people [default: HOSTNAME-PID]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub name: Option<String>,
+    /// The reason, for people: `status` and `history` show it. At most 1,000 bytes
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// One JSON object instead of a line for people
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The object that `--json` prints.
+#[derive(Debug, Serialize)]
+struct DeposeReport {
+    /// `deposed`, or `already`: it was sealed before.
+    outcome: &'static str,
+    epoch: u64,
+    candidate: Option<String>,
+    ended: EpochEnd,
+    /// How long a successor waits at most; null if nothing was sealed.
+    wait_ms: Option<u64>,
+}
+
+pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
+    let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
+    let election = Election::builder(Arc::clone(&store), prefix.as_str())
+        .layout(args.store.layout.into())
+        .name(args.name.unwrap_or_else(default_name));
+    let election = match args.reason {
+        Some(reason) => election.reason(reason),
+        None => election,
+    };
+    let election = election.build()?;
+    let deposed = match args.force {
+        true => election.depose_dead(args.epoch).await,
+        false => election.depose(args.epoch).await,
+    };
+    let deposed = deposed.map_err(unknown)?;
+    let (leader, ended, wait) = match deposed {
+        Deposed::Sealed { leader, wait } if args.force => {
+            (leader, EpochEnd::DeposedDead, Some(wait))
+        }
+        Deposed::Sealed { leader, wait } => (leader, EpochEnd::Deposed, Some(wait)),
+        Deposed::Already { leader, ended } => (leader, ended, None),
+        refused => {
+            if refused == Deposed::NoLeader {
+                refuse_all_else(&store, &prefix, args.store.layout, "tenure group depose").await?;
+            }
+            return Err(Failure::new(exit::REFUSED, why_not(&refused, args.store.layout)));
+        }
+    };
+    let (epoch, holder) = (leader.epoch, holder(&leader));
+    let (outcome, line) = match wait {
+        Some(wait) => ("deposed", format!("deposed {holder} from epoch {epoch}; {}", then(wait))),
+        None => ("already", format!("epoch {epoch} of {holder} is sealed already: {ended}")),
+    };
+    let report = DeposeReport {
+        outcome,
+        epoch: epoch.get(),
+        candidate: leader.candidate,
+        ended,
+        wait_ms: wait.map(millis),
+    };
+    let _ = if args.json { print_json(&report)? } else { print(&line)? };
+    Ok(0)
+}
+
+fn why_not(refused: &Deposed, layout: LayoutArg) -> String {
+    match refused {
+        Deposed::NotCurrent(leader) => {
+            format!(
+                "the newest epoch is {}, of {}: nothing was changed",
+                leader.epoch,
+                holder(leader)
+            )
+        }
+        Deposed::NeedsForce(leader) => needs_force(leader),
+        Deposed::Held(epoch) => format!(
+            "nobody leads in epoch {epoch}: a restoring that was not finished holds it. Run `tenure \
+             restore --epoch {epoch}` again"
+        ),
+        Deposed::Renewed(leader) => format!(
+            "{} renewed epoch {} each time before it could be sealed; try again",
+            holder(leader),
+            leader.epoch
+        ),
+        _ if layout == LayoutArg::SingleObject => "there is no lock.json: nobody leads".to_owned(),
+        _ => "there is no epoch: nobody leads".to_owned(),
+    }
+}

@@ -1,0 +1,188 @@
+//! The objects that `--json` prints: one for each epoch, then one for all. What does not apply or
+//! is not known is null. What was recorded, and what is worked out from it, have fields of their
+//! own.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use serde::Serialize;
+use tenure::Epoch;
+use tenure_history::{Extent, Gap, History, LeadershipSpan, TimeEstimate};
+
+use super::end_word;
+use crate::output::print::millis;
+
+#[derive(Debug, Serialize)]
+pub struct Line<'a> {
+    kind: &'static str,
+    epoch: u64,
+    candidate: Option<&'a str>,
+    end: String,
+    lapsed: bool,
+    sealed_by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forced_by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    from: Bounds,
+    until: Bounds,
+    /// By the best guesses; of one that leads still, until now.
+    led_ms: Option<u64>,
+    /// Whatever the resolution of the store's dates.
+    led_at_least_ms: Option<u64>,
+    /// Null also if it may have begun at any time.
+    led_at_most_ms: Option<u64>,
+    validity_ms: Option<u64>,
+    heartbeat: u64,
+    recorded: Recorded,
+    unreadable: Option<&'a str>,
+}
+
+/// As it stands in the record and the store; each time by the clock of its writer.
+#[derive(Debug, Serialize)]
+struct Recorded {
+    elected_at: Option<String>,
+    renewed_at: Option<String>,
+    sealed_at: Option<String>,
+    /// By the store's clock.
+    written_at: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Bounds {
+    at: Option<String>,
+    exact: bool,
+    earliest: Option<String>,
+    latest: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Lengths {
+    about_ms: u64,
+    at_least_ms: u64,
+    at_most_ms: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Longest {
+    after: u64,
+    before: Option<u64>,
+    from: String,
+    until: String,
+    #[serde(flatten)]
+    length: Lengths,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    kind: &'static str,
+    epochs: usize,
+    left_out: u64,
+    /// Pairs of the first and the last epoch without an object.
+    missing: Vec<[u64; 2]>,
+    now: String,
+    time_ms: u64,
+    led: Lengths,
+    nobody_led: Lengths,
+    /// Of the time that is known, 0 to 1, by the best guess.
+    nobody_share: Option<f64>,
+    unknown: Lengths,
+    longest_gap: Option<Longest>,
+    requests: u64,
+}
+
+impl<'a> Line<'a> {
+    pub fn of(span: &'a LeadershipSpan, history: &History) -> Line<'a> {
+        Line {
+            kind: "epoch",
+            epoch: span.epoch.get(),
+            candidate: span.candidate.as_deref(),
+            end: end_word(span),
+            lapsed: span.lapsed,
+            sealed_by: span.sealed_by.as_deref(),
+            forced_by: span.forced_by.as_deref(),
+            reason: span.reason.as_deref(),
+            from: Bounds::of(&span.from),
+            until: Bounds::of(&span.until),
+            led_ms: span.led(history.now).map(millis),
+            led_at_least_ms: span.led_at_least(history).map(millis),
+            led_at_most_ms: span.led_at_most(history).map(up_to_millis),
+            validity_ms: span.validity.map(millis),
+            heartbeat: span.heartbeat,
+            recorded: Recorded {
+                elected_at: span.elected_at.map(time),
+                renewed_at: span.renewed_at.map(time),
+                sealed_at: span.sealed_at.map(time),
+                written_at: span.written_at.map(time),
+            },
+            unreadable: span.unreadable.as_deref(),
+        }
+    }
+}
+
+impl Summary {
+    pub fn of(history: &History) -> Summary {
+        let totals = history.totals();
+        let pair = |hole: &RangeInclusive<Epoch>| [hole.start().get(), hole.end().get()];
+        Summary {
+            kind: "summary",
+            epochs: history.spans.len(),
+            left_out: history.left_out,
+            missing: history.holes.iter().map(pair).collect(),
+            now: time(history.now),
+            time_ms: millis(totals.time),
+            led: Lengths::of(totals.led),
+            nobody_led: Lengths::of(totals.nobody),
+            nobody_share: totals.nobody_share(),
+            unknown: Lengths::of(totals.unknown),
+            longest_gap: totals.longest_gap.map(Longest::of),
+            requests: history.requests,
+        }
+    }
+}
+
+impl Bounds {
+    fn of(when: &TimeEstimate) -> Bounds {
+        let latest = when.latest.map(|latest| time(up(latest)));
+        let (at, earliest) = (when.at.map(time), when.earliest.map(time));
+        Bounds { at, exact: when.is_exact(), earliest, latest }
+    }
+}
+
+impl Lengths {
+    fn of(extent: Extent) -> Lengths {
+        Lengths {
+            about_ms: millis(extent.about),
+            at_least_ms: millis(extent.at_least),
+            at_most_ms: up_to_millis(extent.at_most),
+        }
+    }
+}
+
+impl Longest {
+    fn of(gap: Gap) -> Longest {
+        Longest {
+            after: gap.after.get(),
+            before: gap.before.map(|epoch| epoch.get()),
+            from: time(gap.from),
+            until: time(gap.until),
+            length: Lengths::of(gap.length),
+        }
+    }
+}
+
+/// What is cut to milliseconds is no bound from above.
+fn up_to_millis(at_most: Duration) -> u64 {
+    millis(at_most.saturating_add(Duration::from_nanos(999_999)))
+}
+
+/// What is cut to milliseconds is no bound from above.
+fn up(latest: DateTime<Utc>) -> DateTime<Utc> {
+    latest.checked_add_signed(TimeDelta::nanoseconds(999_999)).unwrap_or(latest)
+}
+
+/// As JSON has it.
+pub fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}

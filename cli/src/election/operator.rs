@@ -1,0 +1,50 @@
+//! What the verbs of an operator say alike: `depose`, `restore` and those of a group.
+
+use std::time::Duration;
+
+use humantime::format_duration;
+use tenure::Leader;
+
+use crate::exit::Failure;
+use crate::output::print::plain;
+
+/// Says what to do where it is unknown whether it took effect.
+pub fn unknown(error: tenure::Error) -> Failure {
+    let maybe = error.may_have_happened();
+    let mut failure = Failure::from(error);
+    if maybe {
+        failure.why += ". It is not known whether it took effect: run it again to find out";
+    }
+    failure
+}
+
+/// The holder of the epoch, escaped for a terminal.
+pub fn holder(leader: &Leader) -> String {
+    leader.candidate.as_deref().map_or("somebody without a name".to_owned(), plain)
+}
+
+/// What successors do.
+pub fn then(wait: Duration) -> String {
+    match up_to_seconds(wait) {
+        None => "a successor need not wait".to_owned(),
+        Some(wait) => {
+            format!("a successor waits up to {} for the old lease to end", format_duration(wait))
+        }
+    }
+}
+
+/// In whole seconds, and no less than it is; `None` if it is next to nothing.
+pub fn up_to_seconds(wait: Duration) -> Option<Duration> {
+    // By how little a validity differs from nothing.
+    let waits = wait >= Duration::from_millis(10);
+    waits.then(|| Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
+}
+
+/// Why an epoch needs force.
+pub fn needs_force(leader: &Leader) -> String {
+    format!(
+        "the record of epoch {} does not say for how long its holder may believe in it; once that \
+         is known to be dead, use `tenure depose --epoch {} --force`",
+        leader.epoch, leader.epoch
+    )
+}

@@ -1,0 +1,250 @@
+//! `tenure status`: the newest epoch object, as it stands.
+
+mod period;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+use tenure::{Election, EpochEnd, Leader, Snapshot};
+
+use crate::args::common::{StoreArg, after_help};
+use crate::exit::{self, Failure};
+use crate::output::print::{
+    ATTENTION, FAINT, GOOD, NAME, in_ms, in_seconds, json_line, millis, plain,
+};
+use crate::output::print::{print, print_json, print_styled, styled};
+use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
+use period::{Period, PeriodArg};
+
+#[derive(Debug, clap::Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// One JSON object instead of a line for people
+    #[arg(long)]
+    pub json: bool,
+    /// One field of that object instead, alone on its line: a string without its quotes, all else
+    /// as JSON, and an empty line for null
+    #[arg(long, value_name = "NAME", value_parser = FIELDS, conflicts_with = "json")]
+    pub field: Option<String>,
+    /// End with 1 if nobody leads: no epoch, a sealed one, or one that has lapsed by the store's
+    /// clock
+    #[arg(long)]
+    pub exit_code: bool,
+    #[command(flatten)]
+    pub period: PeriodArg,
+}
+
+pub const AFTER_STATUS: &str = after_help!(
+    "\
+With --exit-code, `status` ends with 0 while an epoch is held, and with 1 if nobody leads. It looks
+once, so both are true for that moment only: a leader that died counts as leading until its validity
+is over, and one that was deposed counts as gone although it may not know yet. To act as the leader
+use `run`, and send its token.
+
+With --last-period-within as well, only the periods of `run --once-per` count: 0 if one is completed
+that began so lately. Its start is compared with the clock of this host.",
+    "
+   0  done
+   1  with --exit-code: nobody leads, or no period was completed lately
+  64  wrong usage or settings
+  69  store unreachable or missing
+  70  an object in the store is corrupt, or too new
+  71  the operating system refused something
+  77  access denied by the store
+ 130  interrupted by SIGINT, 143 by SIGTERM"
+);
+
+/// What is shown of the data; it can have 48 KiB.
+const SHOWN_DATA_CHARS: usize = 200;
+
+pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
+    let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
+    let layout = args.store.layout;
+    let election = Election::builder(Arc::clone(&store), prefix.as_str()).layout(layout.into());
+    let snapshot = election.build()?.snapshot().await?;
+    if snapshot.leader.is_none() {
+        refuse_all_else(&store, &prefix, layout, "tenure group status").await?;
+    }
+    let record = args.period.read(&store, &prefix).await?;
+    let period = record.as_ref().map(|record| Period::of(record, &snapshot));
+    let status = Status { period, ..Status::of(&snapshot) };
+    let _ = match &args.field {
+        Some(name) => print(&field(&status, name))?,
+        None if args.json => print_json(&status)?,
+        None => {
+            let period = status.period.as_ref().map(Period::for_people).unwrap_or_default();
+            print_styled(&(status.for_people(&snapshot) + &period))?
+        }
+    };
+    let is_well = args.period.is_met(record.as_ref()).unwrap_or(status.is_held());
+    Ok(if args.exit_code && !is_well { exit::NOBODY } else { 0 })
+}
+
+/// Of [`Status`], in its order.
+const FIELDS: [&str; 11] = [
+    "state",
+    "epoch",
+    "candidate",
+    "validity_ms",
+    "expires_at",
+    "heartbeat",
+    "ended",
+    "lapsed",
+    "age_ms",
+    "data",
+    "period",
+];
+
+/// The object that `--json` prints. What does not apply is null.
+#[derive(Debug, Default, Serialize)]
+struct Status {
+    state: &'static str,
+    epoch: Option<u64>,
+    candidate: Option<String>,
+    validity_ms: Option<u64>,
+    /// Only of a single object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    heartbeat: Option<u64>,
+    ended: Option<EpochEnd>,
+    lapsed: bool,
+    age_ms: Option<u64>,
+    data: Value,
+    /// The last period of `run --once-per`, if one was begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period: Option<Period>,
+}
+
+impl Status {
+    fn of(snapshot: &Snapshot) -> Status {
+        let Some(leader) = &snapshot.leader else {
+            return Status { state: "vacant", ..Status::default() };
+        };
+        Status {
+            state: if snapshot.end.is_none() { "held" } else { "sealed" },
+            epoch: Some(leader.epoch.get()),
+            candidate: leader.candidate.clone(),
+            validity_ms: leader.validity.map(millis),
+            expires_at: leader.expires_at.map(|at| at.format("%FT%T%.3fZ").to_string()),
+            heartbeat: Some(leader.heartbeat),
+            ended: snapshot.end,
+            lapsed: snapshot.lapsed,
+            age_ms: snapshot.age.map(millis),
+            data: leader.data.clone(),
+            period: None,
+        }
+    }
+
+    /// Whether somebody leads, as far as one look shows it.
+    fn is_held(&self) -> bool {
+        self.state == "held" && !self.lapsed
+    }
+
+    fn for_people(&self, snapshot: &Snapshot) -> String {
+        match (&snapshot.leader, snapshot.end) {
+            (None, _) => line("state", &styled(ATTENTION, "vacant: nobody has led yet")),
+            (Some(leader), None) => {
+                let state = if snapshot.lapsed { "held, but lapsed" } else { "held" };
+                lines(state, "leader", leader, snapshot.age)
+            }
+            (Some(leader), Some(ended)) => {
+                let by = match snapshot.forced_by.as_ref().or(snapshot.sealed_by.as_ref()) {
+                    Some(by) if leader.candidate.as_ref() != Some(by) => {
+                        format!(" by {}", plain(by))
+                    }
+                    _ => String::new(),
+                };
+                let ended = match ended {
+                    EpochEnd::DeposedDead => "deposed as dead".to_owned(),
+                    ended => ended.to_string(),
+                };
+                let reason =
+                    snapshot.reason.as_deref().map(|reason| format!(" ({})", plain(reason)));
+                let reason = reason.unwrap_or_default();
+                let state = format!("sealed: {ended}{by}{reason}; nobody leads");
+                lines(&state, "last", leader, snapshot.age)
+            }
+        }
+    }
+}
+
+/// A field of an object that `--json` prints: on one line, fit for a terminal.
+pub fn field(of: &impl Serialize, name: &str) -> String {
+    let all = serde_json::to_value(of).expect("a plain struct with string keys makes JSON");
+    match &all[name] {
+        Value::Null => String::new(),
+        Value::String(text) => plain(text),
+        other => json_line(other),
+    }
+}
+
+fn lines(state: &str, role: &str, leader: &Leader, age: Option<Duration>) -> String {
+    let colour = if state == "held" { GOOD } else { ATTENTION };
+    let mut lines = vec![
+        ("state", styled(colour, state)),
+        (role, styled(NAME, plain(leader.name()))),
+        ("epoch", leader.epoch.to_string()),
+        ("validity", validity(leader)),
+    ];
+    if let Some(expires_at) = leader.expires_at.filter(|_| role == "leader") {
+        lines.push(("expires", format!("{} by its own clock", expires_at.format("%FT%TZ"))));
+    }
+    if let Some(elected_at) = leader.elected_at {
+        lines.push(("elected", format!("{} by its own clock", elected_at.format("%FT%TZ"))));
+    }
+    if let Some(age) = age {
+        lines.push(("written", format!("{} ago", short(age))));
+    }
+    lines.push(("heartbeat", leader.heartbeat.to_string()));
+    if !leader.data.is_null() {
+        lines.push(("data", data(&leader.data)));
+    }
+    let lines = lines.iter().map(|(name, value)| line(name, value));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+pub fn line(name: &str, value: &str) -> String {
+    styled(FAINT, format_args!("{name:<10}")) + " " + value
+}
+
+fn validity(leader: &Leader) -> String {
+    match (leader.validity, leader.expires_at) {
+        (Some(validity), _) => short(validity),
+        (None, Some(_)) => "it does not say".to_owned(),
+        (None, None) => "it never lapses".to_owned(),
+    }
+}
+
+pub fn data(data: &Value) -> String {
+    let text = plain(&data.to_string());
+    match text.char_indices().nth(SHOWN_DATA_CHARS) {
+        None => text,
+        Some((end, _)) => format!("{}… (--json shows all of it)", &text[..end]),
+    }
+}
+
+/// A duration in as many digits as people need.
+fn short(duration: Duration) -> String {
+    let cut = if duration < Duration::from_secs(10) { in_ms } else { in_seconds };
+    cut(duration).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_of_the_object_can_be_asked_for() {
+        let (expires_at, period) = (Some(String::new()), Some(Period::default()));
+        let status = Status { expires_at, period, ..Status::default() };
+        let line = json_line(&status);
+        let object: Value = serde_json::from_str(&line).expect("JSON");
+        let object = object.as_object().expect("an object");
+        assert_eq!(object.len(), FIELDS.len());
+        let at = |name: &str| line.find(&format!("\"{name}\":")).expect("it has the field");
+        assert!(FIELDS.is_sorted_by_key(|name| at(name)), "{line}");
+    }
+}

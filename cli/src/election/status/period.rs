@@ -1,0 +1,105 @@
+//! The periods of `run --once-per`, as `status` shows them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure::Snapshot;
+use tenure::store::Store;
+
+use super::line;
+use crate::args::common::{CENTURY, positive_up_to};
+use crate::cron::{Place, Record, date, shown, wall};
+use crate::exit::{self, Failure};
+use crate::output::logs::complain_of;
+use crate::output::print::{ATTENTION, GOOD, plain, styled};
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct PeriodArg {
+    /// Of `run --once-per`: end with 1 unless a period is completed that began within this duration
+    /// before now, at most 36525d, whether an epoch is held or not
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(CENTURY))]
+    #[arg(requires = "exit_code")]
+    pub last_period_within: Option<Duration>,
+}
+
+impl PeriodArg {
+    /// The record of the periods. If nothing depends on it, one that cannot be read is left out.
+    pub async fn read(
+        self,
+        store: &Arc<dyn Store>,
+        prefix: &str,
+    ) -> Result<Option<Record>, Failure> {
+        match Place::new(Arc::clone(store), prefix).read().await {
+            Err(failure) if self.last_period_within.is_none() => {
+                // The policy of an observer allows the epochs alone.
+                if failure.code != exit::ACCESS_DENIED {
+                    complain_of(&failure);
+                }
+                Ok(None)
+            }
+            read => read,
+        }
+    }
+
+    /// Returns whether a period was completed lately; `None` if the exit code does not depend on it.
+    pub fn is_met(self, record: Option<&Record>) -> Option<bool> {
+        let earliest = date(wall().saturating_sub(self.last_period_within?));
+        let last = record.and_then(|record| record.last_completed);
+        Some(last.is_some_and(|start| start >= earliest))
+    }
+}
+
+/// The field `period` of `status --json`.
+#[derive(Debug, Default, Serialize)]
+pub struct Period {
+    start: String,
+    length_ms: u64,
+    /// `completed`, `failed`, `running`, or `unfinished`: the host died or lost its lease.
+    state: &'static str,
+    attempts: u32,
+    candidate: String,
+    epoch: u64,
+    started_at: String,
+    ended_at: Option<String>,
+    exit_code: Option<u8>,
+    last_completed: Option<String>,
+}
+
+impl Period {
+    pub fn of(record: &Record, snapshot: &Snapshot) -> Period {
+        let leads = |epoch| {
+            let leader = snapshot.leader.as_ref().filter(|_| snapshot.end.is_none());
+            leader.is_some_and(|leader| leader.epoch.get() == epoch)
+        };
+        Period {
+            start: shown(record.period_start),
+            length_ms: record.period_ms,
+            state: match record.exit_code {
+                Some(0) => "completed",
+                Some(_) => "failed",
+                None if leads(record.epoch) => "running",
+                None => "unfinished",
+            },
+            attempts: record.attempts,
+            candidate: record.candidate.clone(),
+            epoch: record.epoch,
+            started_at: shown(record.started_at),
+            ended_at: record.ended_at.map(shown),
+            exit_code: record.exit_code,
+            last_completed: record.last_completed.map(shown),
+        }
+    }
+
+    /// Lines that follow others.
+    pub fn for_people(&self) -> String {
+        let colour = if matches!(self.state, "completed" | "running") { GOOD } else { ATTENTION };
+        let code = self.exit_code.map(|code| format!(" with exit code {code}")).unwrap_or_default();
+        let (start, state, attempt) = (&self.start, self.state, self.attempts);
+        let by = plain(&self.candidate);
+        let state = styled(colour, format!("{state}{code}"));
+        let period = format!("{start}: {state}, attempt {attempt} by {by} in epoch {}", self.epoch);
+        let completed = self.last_completed.as_deref().unwrap_or("none");
+        format!("\n{}\n{}", line("period", &period), line("completed", completed))
+    }
+}

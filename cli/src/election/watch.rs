@@ -1,0 +1,272 @@
+//! `tenure watch`: one line for every change of the leader.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use humantime::format_duration;
+use serde::Serialize;
+use serde_json::Value;
+use tenure::{Election, EpochEnd, LastSeen, Leader, Observation, Process};
+
+use crate::args::common::{StoreArg, after_help, positive_duration};
+use crate::cron::{Place, follow_metric};
+use crate::exit::{self, Failure};
+use crate::http::Sites;
+use crate::http::metrics::MetricsArg;
+use crate::output::logs::Throttle;
+use crate::output::print::{
+    ATTENTION, FAINT, GOOD, NAME, Reader, is_for_the_eye, json_line, plain, print_json,
+};
+use crate::output::print::{millis, print_styled, reader_left, styled};
+use crate::process::exec::{Exec, ExecArg, ExecChange};
+use crate::process::signals::{ENDING, Signals};
+use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
+use crate::store::patience::{outlast, patiently};
+
+#[derive(Debug, clap::Args)]
+pub struct WatchArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// How often to look: at most 24h
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
+    pub poll: Duration,
+    /// One JSON object per change instead of a line for people
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub exec: ExecArg,
+    #[command(flatten)]
+    pub metrics: MetricsArg,
+}
+
+pub const AFTER_WATCH: &str = after_help!(
+    "\
+With --exec, CMD gets TENURE_STATE (held, nobody or unknown), TENURE_EPOCH, TENURE_CANDIDATE,
+TENURE_DATA (JSON) and TENURE_REASON (why nobody leads, such as \"anna resigned epoch 1\") in its
+environment, escaped as in all output and empty where they do not apply, and one line of JSON on
+stdin, as --json prints it. What CMD writes goes where `watch` writes.
+
+One CMD runs at a time. Changes that come while it runs wait, and when it has ended it runs for the
+newest of them; the others are left out. CMD has no time limit: write `timeout 1m COMMAND` to set
+one. If it fails, that is logged, and `watch` goes on. When `watch` ends, no CMD is started any
+more, and the process group of the one that runs gets SIGTERM, and after 10s SIGKILL. If `watch` is
+killed, CMD runs on.
+
+CMD runs on each host that watches, some time after the change, and not because this host leads:
+`tenure run` is for what only the leader may do.",
+    "
+   0  ended by SIGINT, SIGTERM or SIGHUP, or nobody reads its output any more
+  64  wrong usage or settings
+  70  store unsafe, or a record of a later version
+  71  the operating system refused something"
+);
+
+/// An observer has no lease: these are for how long the store may be silent before the observer
+/// says that it does not know, and for how long a request may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
+const LONGEST_POLL: Duration = Duration::from_secs(24 * 3600);
+
+pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
+    if args.poll > LONGEST_POLL {
+        let why = format!("--poll is at most {}", format_duration(LONGEST_POLL));
+        return Err(Failure::new(exit::USAGE, why));
+    }
+    let mut sites = Sites::default();
+    args.metrics.add_to(&mut sites)?;
+    let _serving = sites.start()?;
+    let mut signals = Signals::listen(&ENDING)?;
+    let Opened { store, prefix } = tokio::select! {
+        biased;
+        _ = signals.next() => return Ok(0),
+        opened = patiently(None, || open(&args.store.store, IfMissing::Refuse)) => opened?,
+    };
+    tokio::select! {
+        biased;
+        _ = signals.next() => return Ok(0),
+        looked = refuse_all_else(&store, &prefix, args.store.layout, "tenure group watch") => looked?,
+    }
+    if args.metrics.metrics_addr.is_some() {
+        tokio::spawn(follow_metric(Place::new(Arc::clone(&store), &prefix)));
+    }
+    let election = Election::builder(store, prefix)
+        .layout(args.store.layout.into())
+        // Whole seconds, as a validity has no fractions of a millisecond.
+        .validity(PATIENCE.max(Duration::from_secs(args.poll.as_secs() + 1).min(LONGEST_POLL)))
+        .request_timeout(REQUEST_TIMEOUT)
+        .poll_interval(args.poll)
+        .retry_denied(None)
+        .build()?;
+    let exec = Exec::start(args.exec.exec);
+    let output = Output { json: args.json, exec: exec.as_ref() };
+    let outcome = follow(&election, &mut signals, output).await;
+    if let Some(exec) = exec {
+        exec.end().await;
+    }
+    outcome
+}
+
+/// What is done with each change.
+struct Output<'a> {
+    json: bool,
+    exec: Option<&'a Exec>,
+}
+
+async fn follow(
+    election: &Election,
+    signals: &mut Signals,
+    output: Output<'_>,
+) -> Result<u8, Failure> {
+    let mut changes = election.observe();
+    let mut left = pin!(reader_left());
+    let (mut has_worked, mut throttle) = (false, Throttle::default());
+    loop {
+        let change = tokio::select! {
+            biased;
+            _ = signals.next() => return Ok(0),
+            () = &mut left => return Ok(0),
+            change = changes.next() => change,
+        };
+        let change = match change {
+            None => return Ok(0),
+            Some(Ok(change)) => change,
+            Some(Err(error)) => {
+                tokio::select! {
+                    biased;
+                    _ = signals.next() => return Ok(0),
+                    () = &mut left => return Ok(0),
+                    passed = outlast(error, has_worked, &mut throttle) => passed?,
+                }
+                changes = election.observe();
+                continue;
+            }
+        };
+        has_worked = true;
+        let change = Change::of(&change, election.last_seen());
+        if let Some(exec) = output.exec {
+            exec.handle(change.for_exec());
+        }
+        let reader = if output.json {
+            print_json(&change)?
+        } else {
+            print_styled(&change.for_people(is_for_the_eye()))?
+        };
+        if reader == Reader::HasLeft {
+            return Ok(0);
+        }
+    }
+}
+
+/// The object that `--json` prints. What does not apply is null.
+#[derive(Debug, Serialize)]
+struct Change {
+    /// When it was seen, by the clock of this machine.
+    at: String,
+    state: &'static str,
+    epoch: Option<u64>,
+    candidate: Option<String>,
+    validity_ms: Option<u64>,
+    data: Value,
+    /// The epoch that ended last; null unless the state is `nobody`.
+    last: Option<LastEpoch>,
+}
+
+/// An epoch that has ended.
+#[derive(Debug, Serialize)]
+struct LastEpoch {
+    epoch: u64,
+    candidate: Option<String>,
+    ended: EpochEnd,
+    /// The name of the process that sealed it; null of an epoch that lapsed and is not sealed.
+    sealed_by: Option<String>,
+}
+
+impl LastEpoch {
+    fn of(seen: LastSeen) -> Option<LastEpoch> {
+        let ended = match (seen.end, seen.is_held()) {
+            (Some(end), _) => end,
+            (None, false) => EpochEnd::Lapsed,
+            (None, true) => return None,
+        };
+        let LastSeen { leader, sealed_by, .. } = seen;
+        Some(LastEpoch { epoch: leader.epoch.get(), candidate: leader.candidate, ended, sealed_by })
+    }
+
+    /// The reason for its end, for people.
+    fn reason(&self) -> String {
+        let LastEpoch { epoch, candidate, ended, sealed_by } = self;
+        let name = candidate.as_deref().map_or("somebody without a name".to_owned(), plain);
+        let by = sealed_by.as_deref().map_or("an operator".to_owned(), plain);
+        match ended {
+            EpochEnd::Resigned => format!("{name} resigned epoch {epoch}"),
+            EpochEnd::Lapsed => format!("epoch {epoch} of {name} lapsed"),
+            EpochEnd::Deposed | EpochEnd::DeposedDead => {
+                format!("{by} deposed {name} from epoch {epoch}")
+            }
+            EpochEnd::Restored => format!("{by} restored epoch {epoch}"),
+            _ => format!("epoch {epoch} of {name} has ended"),
+        }
+    }
+}
+
+impl Change {
+    fn of(observation: &Observation, seen: Option<LastSeen>) -> Change {
+        let (state, leader) = match observation {
+            Observation::Leader(leader) => ("held", Some(leader)),
+            Observation::NoLeader => ("nobody", None),
+            _ => ("unknown", None),
+        };
+        Change {
+            at: Process::system().now().time_of_day().format("%FT%TZ").to_string(),
+            state,
+            epoch: leader.map(|leader| leader.epoch.get()),
+            candidate: leader.and_then(|leader| leader.candidate.clone()),
+            validity_ms: leader.and_then(|leader| leader.validity).map(millis),
+            data: leader.map(|leader: &Leader| leader.data.clone()).unwrap_or_default(),
+            last: seen.filter(|_| state == "nobody").and_then(LastEpoch::of),
+        }
+    }
+
+    /// For CMD, in whose environment nothing acts on a terminal.
+    fn for_exec(&self) -> ExecChange {
+        let epoch = self.epoch.map(|epoch| epoch.to_string()).unwrap_or_default();
+        let data = if self.data.is_null() { String::new() } else { json_line(&self.data) };
+        ExecChange {
+            of: 0,
+            what: self.epoch.map_or(self.state.to_owned(), |epoch| format!("epoch {epoch}")),
+            environment: vec![
+                ("TENURE_STATE", self.state.to_owned()),
+                ("TENURE_EPOCH", epoch),
+                ("TENURE_CANDIDATE", self.candidate.as_deref().map(plain).unwrap_or_default()),
+                ("TENURE_DATA", data),
+                ("TENURE_REASON", self.last.as_ref().map(LastEpoch::reason).unwrap_or_default()),
+            ],
+            json: json_line(self),
+        }
+    }
+
+    /// For the eye in columns, otherwise as a sentence.
+    fn for_people(&self, eye: bool) -> String {
+        let at = styled(FAINT, &self.at);
+        let name = self.candidate.as_deref().map_or("-".to_owned(), plain);
+        match (self.state, self.epoch) {
+            (_, Some(epoch)) if eye => {
+                let (state, name) = (styled(GOOD, "held   "), styled(NAME, name));
+                format!("{at}  {state}  epoch {epoch:>10}  {name}")
+            }
+            (_, Some(epoch)) => format!("{at}  {name} leads epoch {epoch}"),
+            ("nobody", _) => {
+                let reason = self.last.as_ref().map(|last| format!(": {}", last.reason()));
+                let reason = reason.unwrap_or_default();
+                let state = if eye { styled(ATTENTION, "vacant ") + "  " } else { String::new() };
+                format!("{at}  {state}nobody leads{reason}")
+            }
+            _ if eye => {
+                format!("{at}  {}  the store does not answer", styled(ATTENTION, "unknown"))
+            }
+            _ => format!("{at}  unknown: the store does not answer"),
+        }
+    }
+}

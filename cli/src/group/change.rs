@@ -1,0 +1,192 @@
+//! `tenure group resize`, `retire`, `pin`, `bar`, `pause`, `resume` and `unreserve`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use tenure::group::{Group, GroupSnapshot, PartitionSnapshot};
+
+use super::names::Names;
+use super::status::{restored_above, unfinished};
+use super::view::PartitionView;
+use super::{BarArgs, GroupStoreArg, MarkArgs, PinArgs, ResizeArgs, builder};
+use crate::election::operator::unknown;
+use crate::exit::{self, Failure};
+use crate::output::print::{plain, print, print_json};
+use crate::store::open::refuse_election;
+
+/// More names are only counted.
+const SHOWN_NAMES: usize = 10;
+
+/// The object that `--json` prints.
+#[derive(Debug, Serialize)]
+struct ChangeReport<'a> {
+    /// `changed`, or `already`: nothing was to be changed.
+    outcome: &'static str,
+    epoch: Option<u64>,
+    /// Those that changed, as they are now.
+    partitions: Vec<PartitionView<'a>>,
+}
+
+/// A group, and its assignment before the change.
+struct Operated {
+    group: Group,
+    before: GroupSnapshot,
+    json: bool,
+}
+
+pub async fn resize(args: ResizeArgs) -> Result<u8, Failure> {
+    let operated = Operated::open(&args.at, None).await?;
+    let wanted: BTreeSet<_> = args.partitions.0.iter().collect();
+    let mut retiring = operated.before.partitions.iter().filter(|it| it.marks.retiring);
+    // The library refuses it, too, in words for programs.
+    if let Some(it) = retiring.find(|it| wanted.contains(&it.name)) {
+        let name = plain(&it.name);
+        let why = format!(
+            "the partition {name} is retiring: nothing was changed; try again once it is removed"
+        );
+        return Err(Failure::new(exit::REFUSED, why));
+    }
+    let after = operated.group.resize(args.partitions.0).await.map_err(unknown)?;
+    operated.report(&after, None, "retired")
+}
+
+pub async fn retire(args: MarkArgs) -> Result<u8, Failure> {
+    let operated = Operated::open(&args.at, Some(&args.names)).await?;
+    let after = operated.group.retire(&args.names.borrowed()).await.map_err(unknown)?;
+    operated.report(&after, Some(&args.names), "retired")
+}
+
+pub async fn pin(PinArgs { of: args, to, any }: PinArgs) -> Result<u8, Failure> {
+    let operated = Operated::open(&args.at, Some(&args.names)).await?;
+    let (names, to) = (args.names.borrowed(), to.filter(|_| !any));
+    let after = operated.group.pin(&names, to.as_deref()).await.map_err(unknown)?;
+    let done = to.map_or("unpinned".to_owned(), |to| format!("pinned to {}", plain(&to)));
+    operated.report(&after, Some(&args.names), &done)
+}
+
+pub async fn bar(BarArgs { of: args, from, any }: BarArgs) -> Result<u8, Failure> {
+    let operated = Operated::open(&args.at, Some(&args.names)).await?;
+    let (names, from) = (args.names.borrowed(), from.filter(|_| !any));
+    let after = operated.group.bar(&names, from.as_deref()).await.map_err(unknown)?;
+    let done =
+        from.map_or("no longer barred".to_owned(), |it| format!("barred from {}", plain(&it)));
+    operated.report(&after, Some(&args.names), &done)
+}
+
+pub async fn pause(args: MarkArgs, paused: bool) -> Result<u8, Failure> {
+    let operated = Operated::open(&args.at, Some(&args.names)).await?;
+    let after = operated.group.pause(&args.names.borrowed(), paused).await.map_err(unknown)?;
+    operated.report(&after, Some(&args.names), if paused { "paused" } else { "resumed" })
+}
+
+pub async fn unreserve(args: MarkArgs) -> Result<u8, Failure> {
+    let operated = Operated::open(&args.at, Some(&args.names)).await?;
+    let after = operated.group.unreserve(&args.names.borrowed()).await.map_err(unknown)?;
+    operated.report(&after, Some(&args.names), "no longer reserved")
+}
+
+impl Names {
+    fn borrowed(&self) -> Vec<&str> {
+        self.0.iter().map(|name| &**name).collect()
+    }
+}
+
+impl Operated {
+    /// Refuses a group or a partition that does not exist.
+    async fn open(at: &GroupStoreArg, names: Option<&Names>) -> Result<Operated, Failure> {
+        let group = builder(at).await?.build()?;
+        let before = group.snapshot().await?;
+        let refuse = |why| Err(Failure::new(exit::REFUSED, why));
+        if before.epoch.is_none() {
+            refuse_election(&at.store, "tenure status").await?;
+            let why = format!("there is no group at {}: its first member creates it", at.store);
+            return refuse(why);
+        }
+        if let Some(epoch) = restored_above(&before) {
+            return refuse(format!("a restore is {}; nothing was changed", unfinished(epoch)));
+        }
+        let there = by_name(&before);
+        let missing = names.and_then(|names| names.0.iter().find(|it| !there.contains_key(&***it)));
+        if let Some(name) = missing {
+            let name = plain(name);
+            return refuse(format!("the group has no partition {name}: nothing was changed"));
+        }
+        Ok(Operated { group, before, json: at.json })
+    }
+
+    /// Prints which of the named partitions changed, or of all.
+    fn report(
+        &self,
+        after: &GroupSnapshot,
+        names: Option<&Names>,
+        done: &str,
+    ) -> Result<u8, Failure> {
+        let (before, now) = (by_name(&self.before), by_name(after));
+        let mut seen = BTreeSet::new();
+        let named: Vec<&PartitionSnapshot> = match names {
+            // One that is named twice counts once.
+            Some(names) => {
+                let once = names.0.iter().filter(|it| seen.insert(&***it));
+                once.filter_map(|it| now.get(&**it).copied()).collect()
+            }
+            None => after.partitions.iter().collect(),
+        };
+        let was =
+            |it: &PartitionSnapshot| before.get(&*it.name).filter(|was| was.number == it.number);
+        let (mut added, mut marked) = (Vec::new(), Vec::new());
+        for it in named {
+            match was(it) {
+                None => added.push(it),
+                Some(was) if changed(was, it) => marked.push(it),
+                Some(_) => {}
+            }
+        }
+        let changed = added.iter().chain(&marked);
+        let report = ChangeReport {
+            outcome: if added.is_empty() && marked.is_empty() { "already" } else { "changed" },
+            epoch: after.epoch.map(|epoch| epoch.get()),
+            partitions: changed.map(|it| PartitionView::of(it, after)).collect(),
+        };
+        let _ = match self.json {
+            true => print_json(&report)?,
+            false => {
+                let lines = [("added", added), (done, marked)];
+                let lines = lines.iter().filter(|(_, all)| !all.is_empty());
+                let line = |(done, all): &(&str, Vec<&PartitionSnapshot>)| {
+                    sentence(done, &all.iter().map(|it| &*it.name).collect::<Vec<_>>())
+                };
+                let lines: Vec<_> = lines.map(line).collect();
+                match lines.is_empty() {
+                    true => print("nothing changed: the group is like that already")?,
+                    false => print(&lines.join("\n"))?,
+                }
+            }
+        };
+        Ok(0)
+    }
+}
+
+/// Whether marks or reservations differ.
+fn changed(was: &PartitionSnapshot, it: &PartitionSnapshot) -> bool {
+    was.marks != it.marks || was.reserved_for.is_some() && it.reserved_for.is_none()
+}
+
+fn by_name(group: &GroupSnapshot) -> BTreeMap<&str, &PartitionSnapshot> {
+    group.partitions.iter().map(|it| (&*it.name, it)).collect()
+}
+
+/// Such as `2 partitions paused: a, b`.
+pub fn sentence(done: &str, names: &[&str]) -> String {
+    let partitions = if names.len() == 1 { "partition" } else { "partitions" };
+    format!("{} {partitions} {done}: {}", names.len(), named(names))
+}
+
+/// The first of these names, and how many more there are.
+pub fn named(names: &[&str]) -> String {
+    let shown: Vec<_> = names.iter().take(SHOWN_NAMES).map(|name| plain(name)).collect();
+    let more = match names.len().saturating_sub(SHOWN_NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", shown.join(", "))
+}

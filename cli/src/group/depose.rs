@@ -1,0 +1,189 @@
+//! `tenure group depose`: ends a member's session, so that its partitions move.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use humantime::format_duration;
+use serde::Serialize;
+use tenure::group::{Group, GroupSnapshot, SessionState};
+use tenure::{Deposed, Election, Epoch, EpochEnd, Layout};
+
+use super::DeposeArgs;
+use super::status::short;
+use super::view::{MemberView, members};
+use crate::args::common::default_name;
+use crate::election::operator::{unknown, up_to_seconds};
+use crate::exit::{self, Failure};
+use crate::output::print::{millis, plain, print, print_json};
+use crate::store::open::{IfMissing, Opened, open, refuse_election};
+
+/// The digits of a session's id that `group status` shows: fewer do not name a session.
+const LEAST_DIGITS: usize = super::status::SHOWN_DIGITS;
+/// More candidates are only counted.
+const SHOWN_MEMBERS: usize = 10;
+
+/// The object that `--json` prints.
+#[derive(Debug, Serialize)]
+struct DeposeReport<'a> {
+    /// `deposed`, or `already`: the session had ended before.
+    outcome: &'static str,
+    member: &'a str,
+    session: &'a str,
+    ended: EpochEnd,
+    /// How many the newest assignment says that it owns.
+    partitions: usize,
+    /// How long the coordinator waits at most, from when it sees the seal; null if nothing was
+    /// sealed.
+    wait_ms: Option<u64>,
+}
+
+pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
+    let Opened { store, prefix } = open(&args.at.store, IfMissing::RefuseGroup).await?;
+    let reader = Group::builder(Arc::clone(&store), prefix.as_str()).build()?;
+    let group = reader.snapshot().await?;
+    if group.epoch.is_none() {
+        refuse_election(&args.at.store, "tenure depose").await?;
+    }
+    let members = members(&group);
+    let member = named(&args, &reader, &group, &members).await?;
+    let election = Election::builder(store, session_prefix(&prefix, member.session))
+        .layout(Layout::SingleObject)
+        .name(args.name.clone().unwrap_or_else(default_name));
+    let election = match &args.reason {
+        Some(reason) => election.reason(reason),
+        None => election,
+    };
+    let election = election.build()?;
+    // The only epoch that a session has.
+    let only = Some(Epoch::FIRST);
+    let deposed = match args.force {
+        true => election.depose_dead(only).await,
+        false => election.depose(only).await,
+    };
+    let (ended, wait) = match deposed.map_err(unknown)? {
+        Deposed::Sealed { wait, .. } if args.force => (EpochEnd::DeposedDead, Some(wait)),
+        Deposed::Sealed { wait, .. } => (EpochEnd::Deposed, Some(wait)),
+        Deposed::Already { ended, .. } => (ended, None),
+        refused => return Err(Failure::new(exit::REFUSED, why_not(&refused, member))),
+    };
+    let report = DeposeReport {
+        outcome: if wait.is_some() { "deposed" } else { "already" },
+        member: member.name,
+        session: member.session,
+        ended,
+        partitions: member.partitions,
+        wait_ms: wait.map(millis),
+    };
+    let _ = if args.at.json { print_json(&report)? } else { print(&report.for_people())? };
+    Ok(0)
+}
+
+/// Where the session lies: an election on a single object.
+fn session_prefix(prefix: &str, session: &str) -> String {
+    match prefix.strip_suffix('/').unwrap_or(prefix) {
+        "" => format!("members/{session}"),
+        prefix => format!("{prefix}/members/{session}"),
+    }
+}
+
+/// The one member that the argument names, by its name or by the first digits of its session's id.
+/// Of several, the one whose session has not ended.
+async fn named<'a, 'g>(
+    args: &DeposeArgs,
+    reader: &Group,
+    group: &GroupSnapshot,
+    members: &'a [MemberView<'g>],
+) -> Result<&'a MemberView<'g>, Failure> {
+    let refuse = |why| Err(Failure::new(exit::REFUSED, why));
+    let text = &*args.member;
+    if group.epoch.is_none() {
+        return refuse(format!("there is no group at {}: nothing was changed", args.at.store));
+    }
+    let meant = |it: &&MemberView<'_>| {
+        it.name == text || text.len() >= LEAST_DIGITS && it.session.starts_with(text)
+    };
+    let mut found: Vec<_> = members.iter().filter(meant).collect();
+    if found.len() > 1 {
+        let states = reader.session_states(group).await?;
+        let states = group.members.iter().map(|it| &*it.session).zip(states);
+        // A session that lapsed is not sealed yet, and may be the one that is meant.
+        let is_over =
+            |it: &SessionState| matches!(it, SessionState::Ended(_) | SessionState::Missing);
+        let over: BTreeSet<_> = states.filter(|it| is_over(&it.1)).map(|it| it.0).collect();
+        if found.iter().any(|it| !over.contains(it.session)) {
+            found.retain(|it| !over.contains(it.session));
+        }
+    }
+    match found[..] {
+        [member] => Ok(member),
+        [] => refuse(format!(
+            "the group has no member {}: nothing was changed; {}",
+            plain(text),
+            listed("its members are", members.iter())
+        )),
+        _ => refuse(format!(
+            "{} is ambiguous, and nothing was changed: write the session of one of {}",
+            plain(text),
+            listed("", found.iter().copied())
+        )),
+    }
+}
+
+/// Such as `its members are w1 (session 0a1b2c3d), w2 (session 4e5f6071)`.
+fn listed<'a, 'g: 'a>(
+    what: &str,
+    members: impl ExactSizeIterator<Item = &'a MemberView<'g>>,
+) -> String {
+    let more = match members.len() {
+        0 => return "it has none".to_owned(),
+        all => all.saturating_sub(SHOWN_MEMBERS),
+    };
+    let shown: Vec<_> = members.take(SHOWN_MEMBERS).map(described).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{what} {}{more}", shown.join(", ")).trim_start().to_owned()
+}
+
+fn described(member: &MemberView<'_>) -> String {
+    format!("{} (session {})", plain(member.name), short(member.session))
+}
+
+impl DeposeReport<'_> {
+    fn for_people(&self) -> String {
+        let who = format!("{} (session {})", plain(self.member), short(self.session));
+        let Some(wait_ms) = self.wait_ms else {
+            return format!("the session of {who} has ended already: {}", self.ended);
+        };
+        let partitions = match self.partitions {
+            0 => return format!("deposed {who}, which owns no partition"),
+            1 => "its partition moves".to_owned(),
+            many => format!("its {many} partitions move"),
+        };
+        match up_to_seconds(Duration::from_millis(wait_ms)) {
+            None => format!("deposed {who}; {partitions} once the coordinator sees that"),
+            Some(wait) => format!(
+                "deposed {who}; {partitions} up to {} after the coordinator sees that, when the \
+                 old lease has ended",
+                format_duration(wait)
+            ),
+        }
+    }
+}
+
+fn why_not(refused: &Deposed, member: &MemberView<'_>) -> String {
+    let who = described(member);
+    match refused {
+        Deposed::Renewed(_) => {
+            format!("{who} renewed its session each time before it could be sealed; try again")
+        }
+        Deposed::NeedsForce(_) => format!(
+            "the session of {who} does not say for how long its member may believe in it; once that \
+             is known to be dead, use `tenure group depose {} --force`",
+            member.session
+        ),
+        Deposed::NoLeader => {
+            format!("the session of {who} is gone: the coordinator waits for the end of its lease")
+        }
+        _ => format!("what lies in place of the session of {who} is another one"),
+    }
+}

@@ -1,0 +1,151 @@
+//! The objects that `--json` prints: one for each assignment, then one for all. What does not apply
+//! or is not known is null.
+
+use serde::Serialize;
+
+use super::change::{Author, Change, Event, PartitionChange, Person};
+use super::read::GroupHistory;
+use crate::election::history::time;
+
+#[derive(Debug, Serialize)]
+pub struct Line<'a> {
+    kind: &'static str,
+    epoch: u64,
+    /// By the store's clock.
+    created_at: Option<String>,
+    /// The name of the member that made it; null if that is not known, or if an operator did.
+    by: Option<&'a str>,
+    by_operator: bool,
+    coordinator: Option<&'a str>,
+    /// What it changed is not known: its partitions are as they stood then.
+    first_known: bool,
+    joined: Vec<Member<'a>>,
+    left: Vec<Member<'a>>,
+    /// Those that changed.
+    partitions: Vec<Partition<'a>>,
+    unreadable: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Member<'a> {
+    name: &'a str,
+    session: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct Partition<'a> {
+    partition: &'a str,
+    number: u32,
+    /// Of `stood`, `added`, `granted`, `moved`, `released`, `revoked`, `kept`, `marked`, `removed`.
+    events: Vec<&'static str>,
+    from: Option<&'a str>,
+    from_session: Option<&'a str>,
+    to: Option<&'a str>,
+    to_session: Option<&'a str>,
+    token: Option<u64>,
+    target: Option<&'a str>,
+    target_session: Option<&'a str>,
+    pinned: Option<&'a str>,
+    barred: Option<&'a str>,
+    paused: bool,
+    retiring: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    kind: &'static str,
+    assignments: usize,
+    left_out: u64,
+    /// Pairs of the first and the last number without an object.
+    missing: Vec<[u64; 2]>,
+    now: String,
+    members: usize,
+    partitions: usize,
+    without_owner: usize,
+    requests: u64,
+}
+
+impl<'a> Line<'a> {
+    pub fn of(change: &'a Change) -> Line<'a> {
+        let members = |all: &'a [Person]| all.iter().map(Member::of).collect();
+        Line {
+            kind: "assignment",
+            epoch: change.epoch.get(),
+            created_at: change.created.map(time),
+            by: match &change.author {
+                Author::Member(name) => Some(name),
+                Author::Operator | Author::Unknown => None,
+            },
+            by_operator: change.author == Author::Operator,
+            coordinator: change.coordinator.as_deref(),
+            first_known: change.is_first_known,
+            joined: members(&change.joined),
+            left: members(&change.left),
+            partitions: change.partitions.iter().map(Partition::of).collect(),
+            unreadable: change.unreadable.as_deref(),
+        }
+    }
+}
+
+impl<'a> Member<'a> {
+    fn of(person: &'a Person) -> Member<'a> {
+        Member { name: &person.name, session: &person.session }
+    }
+}
+
+impl<'a> Partition<'a> {
+    fn of(it: &'a PartitionChange) -> Partition<'a> {
+        let name = |of: &'a Option<Person>| of.as_ref().map(|it| &*it.name);
+        let session = |of: &'a Option<Person>| of.as_ref().map(|it| &*it.session);
+        Partition {
+            partition: &it.name,
+            number: it.number.0,
+            events: it.events.iter().map(|event| word(*event)).collect(),
+            from: name(&it.from),
+            from_session: session(&it.from),
+            to: name(&it.to),
+            to_session: session(&it.to),
+            token: it.token.map(|token| token.get()),
+            target: name(&it.target),
+            target_session: session(&it.target),
+            pinned: it.marks.pinned.as_deref(),
+            barred: it.marks.barred.as_deref(),
+            paused: it.marks.paused,
+            retiring: it.marks.retiring,
+        }
+    }
+}
+
+fn word(event: Event) -> &'static str {
+    match event {
+        Event::Stood => "stood",
+        Event::Added => "added",
+        Event::Granted => "granted",
+        Event::Moved => "moved",
+        Event::Released => "released",
+        Event::Revoked => "revoked",
+        Event::Kept => "kept",
+        Event::Marked => "marked",
+        Event::Removed => "removed",
+    }
+}
+
+impl Summary {
+    pub fn of(history: &GroupHistory) -> Summary {
+        let pair =
+            |hole: &std::ops::RangeInclusive<tenure::Epoch>| [hole.start().get(), hole.end().get()];
+        let newest = history.newest.as_ref();
+        let partitions = newest.map_or(&[][..], |it| &it.partitions);
+        Summary {
+            kind: "summary",
+            assignments: history.changes.len(),
+            left_out: history.left_out,
+            missing: history.missing.iter().map(pair).collect(),
+            now: time(history.now),
+            members: newest.map_or(0, |it| it.members.len()),
+            partitions: partitions.len(),
+            without_owner: partitions.iter().filter(|it| it.owner.is_none()).count(),
+            requests: history.requests,
+        }
+    }
+}

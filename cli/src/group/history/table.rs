@@ -1,0 +1,152 @@
+//! The table for people.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tenure::group::Marks;
+
+use super::change::{Author, Change, Event, PartitionChange, Person};
+use super::read::GroupHistory;
+use crate::election::history::holes;
+use crate::election::status::line;
+use crate::group::change::{named, sentence};
+use crate::group::status::short;
+use crate::group::view::table;
+use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, plain, styled};
+
+/// Nothing on the store tells these apart.
+const GONE: &str = "compacted, deleted, or skipped by a restore";
+
+pub fn of(history: &GroupHistory) -> String {
+    if history.changes.is_empty() {
+        return styled(ATTENTION, "no group yet: its first member creates it");
+    }
+    let rows: Vec<_> = history.changes.iter().flat_map(rows).collect();
+    let mut parts = vec![table(["epoch", "created", "by", "what changed"], &rows), String::new()];
+    parts.extend(summary(history));
+    parts.join("\n")
+}
+
+/// A row for each thing that changed; only the first says which assignment it was.
+fn rows(change: &Change) -> Vec<[String; 4]> {
+    let created = change.created.map_or("-".to_owned(), |at| at.format("%F %TZ").to_string());
+    let by = match &change.author {
+        Author::Member(name) => styled(NAME, plain(name)),
+        Author::Operator => "(operator)".to_owned(),
+        Author::Unknown => "-".to_owned(),
+    };
+    let mut first = Some([change.epoch.to_string(), styled(FAINT, created), by]);
+    let row = |what| {
+        let [epoch, created, by] = first.take().unwrap_or_default();
+        [epoch, created, by, what]
+    };
+    what(change).into_iter().map(row).collect()
+}
+
+fn what(change: &Change) -> Vec<String> {
+    if let Some(why) = &change.unreadable {
+        return vec![styled(ATTENTION, format_args!("unreadable: {}", plain(why)))];
+    }
+    let mut what = Vec::new();
+    if change.is_first_known {
+        what.push("(what it changed is not known; this is how it stood)".to_owned());
+    }
+    what.extend(members(&change.joined, "joined"));
+    what.extend(members(&change.left, "left"));
+    if change.coordinator_changed {
+        what.push(match &change.coordinator {
+            Some(name) => format!("{} coordinates", plain(name)),
+            None => "nobody coordinates".to_owned(),
+        });
+    }
+    let mut sentences: BTreeMap<(Event, String), Vec<&str>> = BTreeMap::new();
+    for it in &change.partitions {
+        for event in &it.events {
+            sentences.entry((*event, done(*event, it))).or_default().push(&it.name);
+        }
+    }
+    what.extend(sentences.iter().map(|((_, done), names)| sentence(done, names)));
+    if what.is_empty() {
+        what.push("no change of an owner, a member or a mark".to_owned());
+    }
+    what
+}
+
+fn members(all: &[Person], done: &str) -> Option<String> {
+    let names: Vec<&str> = all.iter().map(|it| &*it.name).collect();
+    match names[..] {
+        [] => None,
+        [name] => Some(format!("{} {done}", plain(name))),
+        _ => Some(format!("{} members {done}: {}", names.len(), named(&names))),
+    }
+}
+
+/// What became of it, such as `moved from w1 to w2`.
+fn done(event: Event, it: &PartitionChange) -> String {
+    let name = |of: &Option<Person>| of.as_ref().map_or("-".to_owned(), |it| plain(&it.name));
+    let from = name(&it.from);
+    // Another session of the same name is another member.
+    let of_same_name = |of: &Option<Person>| match (&it.from, of) {
+        (Some(from), Some(of)) if from.name == of.name => {
+            format!("{} (session {})", plain(&of.name), short(&of.session))
+        }
+        _ => name(of),
+    };
+    let [to, target] = match event {
+        Event::Moved | Event::Revoked => [&it.to, &it.target].map(of_same_name),
+        _ => [&it.to, &it.target].map(name),
+    };
+    match event {
+        Event::Stood if it.to.is_none() => styled(ATTENTION, "without an owner"),
+        Event::Stood => format!("owned by {to}"),
+        Event::Added => "added".to_owned(),
+        Event::Granted => format!("granted to {to}"),
+        // Over assignments that are missing.
+        Event::Moved if it.from == it.to => format!("granted to {from} anew"),
+        Event::Moved => format!("moved from {from} to {to}"),
+        Event::Released => format!("no longer owned by {from}"),
+        Event::Revoked => format!("to move from {from} to {target}"),
+        Event::Kept => format!("kept by {to} after all"),
+        Event::Marked => marked(&it.marks_before, &it.marks),
+        Event::Removed => "removed".to_owned(),
+    }
+}
+
+fn marked(before: &Marks, now: &Marks) -> String {
+    let named = |before: &Option<Arc<str>>, now: &Option<Arc<str>>, on: &str, off: &str| match now {
+        _ if before == now => None,
+        Some(name) => Some(format!("{on} {}", plain(name))),
+        None => Some(off.to_owned()),
+    };
+    let flag = |before: bool, now: bool, on: &str, off: &str| {
+        (before != now).then(|| if now { on } else { off }.to_owned())
+    };
+    let all = [
+        named(&before.pinned, &now.pinned, "pinned to", "unpinned"),
+        named(&before.barred, &now.barred, "barred from", "no longer barred"),
+        flag(before.paused, now.paused, "paused", "resumed"),
+        flag(before.retiring, now.retiring, "retired", "no longer retired"),
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn summary(history: &GroupHistory) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(newest) = &history.newest {
+        let vacant = newest.partitions.iter().filter(|it| it.owner.is_none()).count();
+        let owned = match vacant {
+            0 => styled(GOOD, "all are owned"),
+            _ => styled(ATTENTION, format_args!("{vacant} without an owner")),
+        };
+        lines.push(line("members", &newest.members.len().to_string()));
+        lines.push(line("partitions", &format!("{}; {owned}", newest.partitions.len())));
+    }
+    if !history.missing.is_empty() {
+        lines.push(line("missing", &holes(&history.missing, "assignment", GONE)));
+    }
+    if history.left_out > 0 {
+        lines.push(line("left out", &format!("{} older; see --limit", history.left_out)));
+    }
+    lines.push(line("requests", &history.requests.to_string()));
+    lines
+}

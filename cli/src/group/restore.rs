@@ -1,0 +1,61 @@
+//! `tenure group restore`: after assignments were deleted the group continues above an epoch.
+
+use serde::Serialize;
+use tenure::Epoch;
+use tenure::group::{Group, GroupRestored};
+
+use super::RestoreArgs;
+use crate::args::common::default_name;
+use crate::election::operator::unknown;
+use crate::exit::{self, Failure};
+use crate::output::print::{print, print_json};
+use crate::store::open::{IfMissing, Opened, open};
+
+/// The object that `--json` prints.
+#[derive(Debug, Serialize)]
+struct GroupRestoreReport {
+    /// `restored`.
+    outcome: &'static str,
+    /// The tokens continue above this epoch.
+    epoch: Epoch,
+    partitions: usize,
+}
+
+pub async fn restore(args: RestoreArgs) -> Result<u8, Failure> {
+    // A directory that was lost is made again: its group is known to have been there.
+    let Opened { store, prefix } = open(&args.at.store, IfMissing::Create).await?;
+    let group = Group::builder(store, prefix).name(args.name.unwrap_or_else(default_name));
+    let group = match args.partitions {
+        Some(names) => group.partitions(names.0),
+        None => group,
+    };
+    let epoch = args.epoch;
+    let restored = group.build()?.restore(epoch, args.wait).await.map_err(unknown)?;
+    let refuse = |why| Err(Failure::new(exit::REFUSED, why));
+    let now = match restored {
+        GroupRestored::Restored(now) => now,
+        GroupRestored::Exists(now) => {
+            let newest = now.epoch.map_or(0, Epoch::get);
+            return refuse(format!(
+                "there is assignment {newest}, so the group continues above {epoch} already: nothing \
+                 was changed"
+            ));
+        }
+        GroupRestored::Unfinished(other) => {
+            return refuse(format!(
+                "a restoring above epoch {other} was not finished, and nothing is assigned until it \
+                 is. Run `tenure group restore --epoch {other}` again"
+            ));
+        }
+        other => return refuse(format!("nothing was changed: {other:?}")),
+    };
+    let partitions = now.partitions.len();
+    let report = GroupRestoreReport { outcome: "restored", epoch, partitions };
+    let words = if partitions == 1 { "partition" } else { "partitions" };
+    let line = format!(
+        "restored the group above epoch {epoch}: {partitions} {words}, which members take by greater \
+         tokens. {epoch} must be at least the greatest token that any guarded resource has seen"
+    );
+    let _ = if args.at.json { print_json(&report)? } else { print(&line)? };
+    Ok(0)
+}

@@ -1,0 +1,162 @@
+//! `--health-addr`: what this member owns, for probes and scrapers.
+//!
+//! No request to the store is made: the answers are what the member knows.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure::group::{Group, Partition};
+use tenure::{Clock, Epoch, Process};
+
+use super::Running;
+use crate::http::health::{Pulse, answered_lately, denied, recent};
+use crate::http::{self, Reply, Routes, Sites};
+use crate::output::print::plain;
+use crate::process::lock::lock;
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct GroupHealthArg {
+    /// Answer at http://ADDR: /livez, /readyz, and /partitions, which shows what this member owns.
+    /// For port 0 the log has the port
+    #[arg(long, value_name = "ADDR", value_parser = http::address)]
+    health_addr: Option<SocketAddr>,
+}
+
+impl GroupHealthArg {
+    pub fn add_to(self, sites: &mut Sites, health: &Arc<Health>) {
+        if let Some(address) = self.health_addr {
+            sites.add(address, "health", health.routes());
+        }
+    }
+}
+
+/// The state of one `tenure group run`.
+#[derive(Debug)]
+pub struct Health {
+    member: String,
+    /// How old the last answer of the store may be.
+    recent: Duration,
+    pub pulse: Pulse,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Once the store is open.
+    group: Option<Group>,
+    leaving: bool,
+    running: Running<Arc<Partition>>,
+}
+
+/// What `/partitions` says.
+#[derive(Debug, Serialize)]
+struct View {
+    state: &'static str,
+    member: String,
+    partitions: Vec<OwnedView>,
+    store_answered_ms_ago: Option<u128>,
+}
+
+/// A partition whose CMD runs.
+#[derive(Debug, Serialize)]
+struct OwnedView {
+    partition: String,
+    number: u32,
+    token: u64,
+    /// Whether this member owns it at this moment, and its CMD was not asked to end.
+    owned: bool,
+    lease_remaining_ms: u128,
+}
+
+impl Health {
+    pub fn new(member: &str, validity: Duration, poll: Option<Duration>) -> Health {
+        let clock: Arc<dyn Clock> = Arc::new(Process::system());
+        let longest_pause = poll.unwrap_or_default().max(validity / 3);
+        let (recent, pulse) = (recent(longest_pause, validity / 5), Pulse::new(&clock));
+        Health { member: member.to_owned(), recent, pulse, state: Mutex::default() }
+    }
+
+    /// The store is open.
+    pub fn opened(&self, group: &Group) {
+        lock(&self.state).group = Some(group.clone());
+    }
+
+    pub fn leave(&self) {
+        lock(&self.state).leaving = true;
+    }
+
+    /// Its CMD runs, or is about to.
+    pub fn begin(&self, partition: &Arc<Partition>) {
+        lock(&self.state).running.insert(partition.number().0, Arc::clone(partition));
+    }
+
+    /// Nothing of it runs any more.
+    pub fn end(&self, partition: &Partition) {
+        lock(&self.state).running.remove(&partition.number().0);
+    }
+
+    pub fn is_idle(&self) -> bool {
+        lock(&self.state).running.is_empty()
+    }
+
+    fn routes(self: &Arc<Health>) -> Routes {
+        let health = Arc::clone(self);
+        Arc::new(move |path| match path {
+            "/livez" => Some(health.pulse.livez()),
+            "/readyz" => Some(health.readyz()),
+            "/partitions" => Some(Reply::json(200, &health.view())),
+            _ => None,
+        })
+    }
+
+    fn readyz(&self) -> Reply {
+        let state = lock(&self.state);
+        let name = state.name();
+        match (&state.group, state.leaving) {
+            (Some(group), false) => {
+                let failure = group.last_failure();
+                // The answers to a join do not count as answers to the group.
+                let because = |refused| match &failure {
+                    Some(error) => Reply::text(503, &plain(&error.to_string())),
+                    None => refused,
+                };
+                denied(failure.as_ref())
+                    .or_else(|| {
+                        answered_lately(group.since_last_answer(), self.recent).map(because)
+                    })
+                    .unwrap_or_else(|| Reply::text(200, name))
+            }
+            _ => Reply::text(503, name),
+        }
+    }
+
+    fn view(&self) -> View {
+        let state = lock(&self.state);
+        let answered = state.group.as_ref().and_then(Group::since_last_answer);
+        let view = |it: &Arc<Partition>| OwnedView {
+            partition: it.name().to_owned(),
+            number: it.number().0,
+            token: Epoch::get(it.token()),
+            owned: it.check().is_ok() && !it.revoked().is_cancelled(),
+            lease_remaining_ms: it.remaining().as_millis(),
+        };
+        View {
+            state: state.name(),
+            member: self.member.clone(),
+            partitions: state.running.values().map(view).collect(),
+            store_answered_ms_ago: answered.map(|ago| ago.as_millis()),
+        }
+    }
+}
+
+impl State {
+    fn name(&self) -> &'static str {
+        match self.group {
+            None => "starting",
+            Some(_) if self.leaving => "leaving",
+            Some(_) => "member",
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! One partition: from the start of its CMD until the last descendant of that is gone.
+
+use std::error::Error as StdError;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tenure::group::Partition;
+use tenure::{Moment, Process};
+use tokio::sync::{Notify, broadcast};
+use tracing::{Instrument as _, error_span, info, warn};
+
+use super::health::Health;
+use crate::guard::{Extras, Group, GroupEnd, Left, Stop};
+use crate::output::logs::PARTITION_SPAN;
+use crate::output::print::plain;
+use crate::process::cmd::{Cmd, GroupWatch, inside_run, shown};
+use crate::process::margins::Margins;
+use crate::process::timer::pause;
+
+/// Signals that wait until a CMD's task has run; the oldest are left out.
+const MOST_SIGNALS: usize = 16;
+/// How often to look whether the session was renewed or lost, at least.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
+
+/// The work on all partitions that this member owns.
+pub struct Works {
+    cmd: Cmd,
+    health: Arc<Health>,
+    signals: broadcast::Sender<Signal>,
+    unguarded: Notify,
+}
+
+impl Works {
+    pub fn new(cmd: Cmd, health: Arc<Health>) -> Works {
+        let (signals, _) = broadcast::channel(MOST_SIGNALS);
+        Works { cmd, health, signals, unguarded: Notify::new() }
+    }
+
+    /// Passes a signal on to each CMD; SIGKILL kills its descendants, too.
+    pub fn forward(&self, signal: Signal) {
+        // An error says that nothing runs.
+        let _ = self.signals.send(signal);
+    }
+
+    /// Returns once nobody can tell any more what runs of a CMD.
+    pub async fn unguarded(&self) {
+        self.unguarded.notified().await;
+    }
+
+    /// Runs CMD for as long as the partition is owned. When this returns, none of its descendants is
+    /// left.
+    pub async fn work(&self, partition: Partition) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        let (name, epoch) = (plain(partition.name()), partition.token().get());
+        let span = error_span!(PARTITION_SPAN, partition = %name, epoch);
+        let partition = Arc::new(partition);
+        self.health.begin(&partition);
+        let outcome = self.run_cmd(&partition).instrument(span).await;
+        self.health.end(&partition);
+        outcome
+    }
+
+    async fn run_cmd(
+        &self,
+        partition: &Arc<Partition>,
+    ) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        let Cmd { tenure, command, environment: [name, store], margins } = &self.cmd;
+        info!(outcome = "granted", "granted: running {}", shown(command));
+        let environment = [
+            ("TENURE_PARTITION", partition.name().to_owned()),
+            ("TENURE_EPOCH", partition.token().to_string()),
+            inside_run(),
+            name.clone(),
+            store.clone(),
+        ];
+        let signals = self.signals.subscribe();
+        let ends_at = partition.ends_at();
+        let deadlines = margins.deadlines(ends_at);
+        let extras = Extras { kill_margin: Some(margins.kill_margin), ..Extras::default() };
+        let started = Group::start(tenure, command, &environment, deadlines, extras);
+        // Dropping the start leaves nothing that runs.
+        let group = tokio::select! {
+            biased;
+            () = cancelled(partition) => return Ok(()),
+            group = started => group?,
+        };
+        let mut watch = Watch {
+            margins: *margins,
+            partition,
+            group: &group,
+            signals,
+            ends_at,
+            stopping: false,
+            lost: false,
+        };
+        let end = watch.until(group.wait()).await;
+        if watch.end_descendants().await == Left::Unknown {
+            // Not released, as something may run on.
+            self.unguarded.notify_one();
+            pending::<()>().await;
+        }
+        outcome_of(end, watch.stopping)?;
+        info!(outcome = "released", "released: nothing of CMD is left");
+        Ok(())
+    }
+}
+
+/// What the end of a CMD says; an error is a failure of the work.
+fn outcome_of(end: GroupEnd, stopping: bool) -> Result<(), String> {
+    match end.stop {
+        Some(Stop::Unguarded) => Err("its guard has died, so CMD was killed".to_owned()),
+        None if !stopping && !end.status.success() => {
+            Err(format!("CMD ended with exit code {}", end.exit_code()))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn cancelled(partition: &Partition) {
+    partition.revoked().cancelled().await;
+}
+
+/// Watches over a group: passes on signals, new ends of the lease, and the revocation.
+struct Watch<'a> {
+    margins: Margins,
+    partition: &'a Partition,
+    group: &'a Group,
+    signals: broadcast::Receiver<Signal>,
+    /// Of the lease, as the guard knows it.
+    ends_at: Moment,
+    /// CMD has got its SIGTERM: no renewal changes its deadlines any more.
+    stopping: bool,
+    /// CMD is killed.
+    lost: bool,
+}
+
+impl<'a> GroupWatch<'a> for Watch<'a> {
+    fn group(&self) -> &'a Group {
+        self.group
+    }
+
+    fn grace(&self) -> Duration {
+        self.margins.grace
+    }
+
+    fn lost(&self) -> bool {
+        self.lost
+    }
+
+    async fn until<T>(&mut self, what: impl Future<Output = T>) -> T {
+        let mut what = std::pin::pin!(what);
+        let between = (self.margins.grace + self.margins.kill_margin) / 10;
+        loop {
+            tokio::select! {
+                biased;
+                value = &mut what => return value,
+                () = cancelled(self.partition), if !self.stopping => self.stop(),
+                Ok(signal) = self.signals.recv() => self.pass_on(signal),
+                () = pause(between.min(LOOK_AT_LEAST_EVERY)) => self.look(),
+            }
+        }
+    }
+}
+
+impl Watch<'_> {
+    /// The partition is to move, or the session is at risk or over.
+    fn stop(&mut self) {
+        self.stopping = true;
+        self.look();
+        if !self.lost {
+            let deadlines = self.margins.deadlines(self.partition.ends_at());
+            self.group.set_deadlines(deadlines.brought_forward(Process::system().now()));
+            info!(outcome = "revoked", "revoked: CMD gets SIGTERM");
+        }
+    }
+
+    fn look(&mut self) {
+        if self.lost {
+            return;
+        }
+        if let Err(loss) = self.partition.check() {
+            self.lost = true;
+            self.group.kill();
+            let why = plain(&loss.to_string());
+            warn!(outcome = loss.outcome(), "lost: {why}; CMD is killed");
+            return;
+        }
+        let ends_at = self.partition.ends_at();
+        if !self.stopping && ends_at != self.ends_at {
+            self.ends_at = ends_at;
+            self.group.set_deadlines(self.margins.deadlines(ends_at));
+        }
+    }
+
+    fn pass_on(&mut self, signal: Signal) {
+        match signal {
+            Signal::SIGKILL => {
+                self.lost = true;
+                self.group.kill();
+            }
+            signal => self.group.forward(signal),
+        }
+    }
+}

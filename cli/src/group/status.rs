@@ -1,0 +1,194 @@
+//! `tenure group status`: the newest assignment, and whether the members that it names live.
+
+use serde::Serialize;
+use tenure::group::{GroupSnapshot, SessionState};
+
+use super::view::{MemberView, PartitionView, members, name_or_dash, owner, table};
+use super::{StatusArgs, builder};
+use crate::args::common::after_help;
+use crate::election::status::{data, field, line};
+use crate::exit::{self, Failure};
+use crate::output::logs::complain;
+use crate::output::print::{ATTENTION, GOOD, NAME, plain, print, print_json, print_styled, styled};
+use crate::store::open::refuse_election;
+
+/// Of the id of a session, for people.
+pub const SHOWN_DIGITS: usize = 8;
+
+/// The object that `--json` prints.
+#[derive(Debug, Serialize)]
+pub struct GroupStatus<'a> {
+    /// Null if there is no group yet.
+    epoch: Option<u64>,
+    members: Vec<MemberView<'a>>,
+    partitions: Vec<PartitionView<'a>>,
+    /// The number of partitions without a live owner: they have no owner, or its session has ended or
+    /// lapsed. Absent where the sessions were not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unattended: Option<usize>,
+    /// The epoch of a restore that is not finished: nothing is assigned until it is. Absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unfinished_restore: Option<u64>,
+}
+
+/// The first digits of a session's id.
+pub fn short(session: &str) -> String {
+    plain(session).chars().take(SHOWN_DIGITS).collect()
+}
+
+pub const AFTER_GROUP_STATUS: &str = after_help!(
+    "\
+`group status` reads the assignment and the session of each member. With --exit-code it ends with 0
+while each partition has an owner whose session has not ended, and with 1 if there is no group yet,
+a partition without a live owner, paused ones included, or an unfinished restore. It looks once, so
+both are true for that moment only: a member that died counts as live until its validity is over by
+the store's clock, and one that was deposed counts as gone although it may not know yet. To act as
+an owner use `group run`, and send its token.
+
+An unfinished `group restore` is shown with its epoch: nothing is assigned until it is finished.",
+    "
+   0  done
+   1  with --exit-code: a partition has no live owner, or a restore is unfinished
+  64  wrong usage or settings
+  69  store unreachable or missing
+  70  an object in the store is corrupt, or too new
+  71  the operating system refused something
+  77  access denied by the store
+ 130  interrupted by SIGINT, 143 by SIGTERM"
+);
+
+pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
+    let group = builder(&args.at).await?.build()?;
+    let snapshot = group.snapshot().await?;
+    if snapshot.epoch.is_none() {
+        refuse_election(&args.at.store, "tenure status").await?;
+    }
+    let states = group.session_states(&snapshot).await?;
+    let status = GroupStatus::with_sessions(&snapshot, &states);
+    let unknown = states.iter().filter(|state| **state == SessionState::Unknown).count();
+    if unknown > 0 {
+        let all = states.len();
+        complain(&format!(
+            "the sessions of {unknown} of {all} members cannot be read: whether they live is unknown"
+        ));
+    }
+    let _ = match &args.field {
+        Some(name) => print(&field(&status, name))?,
+        None if args.at.json => print_json(&status)?,
+        None => print_styled(&status.for_people(args.partitions))?,
+    };
+    Ok(if args.exit_code && !status.is_worked_on() { exit::NOBODY } else { 0 })
+}
+
+/// Of [`GroupStatus`], in its order.
+pub const FIELDS: [&str; 5] =
+    ["epoch", "members", "partitions", "unattended", "unfinished_restore"];
+
+/// The epoch of a restore that is not finished. Its first assignment is the one above.
+pub fn restored_above(group: &GroupSnapshot) -> Option<u64> {
+    Some(group.epoch.filter(|_| group.restoring)?.get() - 1)
+}
+
+pub fn unfinished(epoch: u64) -> String {
+    format!(
+        "unfinished, nothing is assigned until it is: if no `tenure group restore` runs, run \
+         `tenure group restore --epoch {epoch}` again"
+    )
+}
+
+impl GroupStatus<'_> {
+    pub fn of(group: &GroupSnapshot) -> GroupStatus<'_> {
+        let partitions = group.partitions.iter().map(|it| PartitionView::of(it, group));
+        GroupStatus {
+            epoch: group.epoch.map(|epoch| epoch.get()),
+            members: members(group),
+            partitions: partitions.collect(),
+            unattended: None,
+            unfinished_restore: restored_above(group),
+        }
+    }
+
+    /// Also whether the members live; the states are in the order of the members.
+    fn with_sessions<'a>(group: &'a GroupSnapshot, states: &[SessionState]) -> GroupStatus<'a> {
+        let mut status = GroupStatus::of(group);
+        for (member, state) in status.members.iter_mut().zip(states) {
+            member.note(*state);
+        }
+        let works = |owner: usize| states.get(owner).is_some_and(|state| state.may_work());
+        let unattended = group.partitions.iter().filter(|it| !it.owner.is_some_and(works));
+        status.unattended = Some(unattended.count());
+        status
+    }
+
+    /// How many partitions have no owner.
+    fn ownerless(&self) -> usize {
+        self.partitions.iter().filter(|it| it.owner.is_none()).count()
+    }
+
+    fn is_worked_on(&self) -> bool {
+        let restored = self.unfinished_restore.is_none();
+        self.epoch.is_some() && self.unattended == Some(0) && restored
+    }
+
+    /// How many partitions have live owners, for people.
+    fn summary(&self) -> String {
+        let all = self.partitions.len();
+        let unattended = self.unattended.unwrap_or_default();
+        match (self.ownerless(), unattended) {
+            (0, 0) => styled(GOOD, "all are owned"),
+            (_, unattended) if unattended == all => styled(ATTENTION, "none has a live owner"),
+            (ownerless, unattended) if ownerless == unattended => {
+                styled(ATTENTION, format_args!("{ownerless} without an owner"))
+            }
+            (_, unattended) => styled(ATTENTION, format_args!("{unattended} without a live owner")),
+        }
+    }
+
+    fn for_people(&self, partitions: bool) -> String {
+        let Some(epoch) = self.epoch else {
+            return line("state", &styled(ATTENTION, "no group yet: its first member creates it"));
+        };
+        let owned = self.summary();
+        let mut parts = vec![
+            line("epoch", &epoch.to_string()),
+            line("partitions", &format!("{}; {owned}", self.partitions.len())),
+        ];
+        if let Some(epoch) = self.unfinished_restore {
+            parts.push(line("restore", &styled(ATTENTION, unfinished(epoch))));
+        }
+        parts.extend([String::new(), self.members_for_people()]);
+        if partitions {
+            parts.extend([String::new(), self.partitions_for_people()]);
+        }
+        parts.join("\n")
+    }
+
+    fn members_for_people(&self) -> String {
+        let rows = self.members.iter().map(|it| {
+            [
+                styled(NAME, plain(it.name)),
+                short(it.session),
+                it.state(),
+                it.weight.to_string(),
+                it.partitions.to_string(),
+                if it.coordinates { "yes" } else { "-" }.to_owned(),
+                if it.data.is_null() { "-".to_owned() } else { data(it.data) },
+            ]
+        });
+        let heading = ["member", "session", "state", "weight", "partitions", "coordinator", "data"];
+        table(heading, &rows.collect::<Vec<_>>())
+    }
+
+    fn partitions_for_people(&self) -> String {
+        let rows = self.partitions.iter().map(|it| {
+            [
+                plain(it.name),
+                owner(it.owner),
+                it.token.map_or("-".to_owned(), |token| token.to_string()),
+                name_or_dash(it.target),
+                it.marks(),
+            ]
+        });
+        table(["partition", "owner", "token", "target", "marks"], &rows.collect::<Vec<_>>())
+    }
+}

@@ -1,0 +1,171 @@
+//! Members and partitions, as `--json` prints them, and tables of them for people.
+
+use std::time::Duration;
+
+use anstream::adapter::strip_str;
+use serde::Serialize;
+use serde_json::Value;
+use tenure::group::{GroupSnapshot, MemberSnapshot, PartitionSnapshot, SessionState};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, in_seconds, millis, plain, styled};
+
+/// A member. Its field names and those of [`PartitionView`] are the output of `--json`.
+#[derive(Debug, Serialize)]
+pub struct MemberView<'a> {
+    pub name: &'a str,
+    pub session: &'a str,
+    pub weight: u32,
+    pub validity_ms: u64,
+    /// How many it owns.
+    pub partitions: usize,
+    pub coordinates: bool,
+    pub data: &'a Value,
+    /// `live`, `lapsed`, `missing`, `unknown`, or how its session ended; absent where the sessions
+    /// were not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_state: Option<String>,
+    /// The time since its session was written, by the store's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<u64>,
+}
+
+/// A partition. What does not apply is null.
+#[derive(Debug, Serialize)]
+pub struct PartitionView<'a> {
+    pub number: u32,
+    pub name: &'a str,
+    pub owner: Option<&'a str>,
+    pub owner_session: Option<&'a str>,
+    pub token: Option<u64>,
+    pub target: Option<&'a str>,
+    pub target_session: Option<&'a str>,
+    pub pinned: Option<&'a str>,
+    pub barred: Option<&'a str>,
+    pub paused: bool,
+    pub retiring: bool,
+    pub reserved_for: Option<&'a str>,
+}
+
+pub fn members(group: &GroupSnapshot) -> Vec<MemberView<'_>> {
+    let mut owned = vec![0; group.members.len()];
+    for owner in group.partitions.iter().filter_map(|it| it.owner) {
+        owned[owner] += 1;
+    }
+    let view = |(it, partitions)| member(it, partitions);
+    group.members.iter().zip(owned).map(view).collect()
+}
+
+fn member(it: &MemberSnapshot, partitions: usize) -> MemberView<'_> {
+    MemberView {
+        name: &it.name,
+        session: &it.session,
+        weight: it.weight,
+        validity_ms: millis(it.validity),
+        partitions,
+        coordinates: it.coordinates,
+        data: &it.data,
+        session_state: None,
+        age_ms: None,
+    }
+}
+
+impl MemberView<'_> {
+    pub fn note(&mut self, state: SessionState) {
+        self.session_state = Some(state_word(state));
+        self.age_ms = match state {
+            SessionState::Live { age } => age.map(millis),
+            SessionState::Lapsed { age } => Some(millis(age)),
+            _ => None,
+        };
+    }
+
+    /// The state of its session, for people.
+    pub fn state(&self) -> String {
+        match self.session_state.as_deref() {
+            None => "-".to_owned(),
+            Some("live") => styled(GOOD, "live"),
+            Some("lapsed") => {
+                let age = in_seconds(Duration::from_millis(self.age_ms.unwrap_or_default()));
+                styled(ATTENTION, format_args!("lapsed, written {age} ago"))
+            }
+            Some(other) => styled(ATTENTION, other),
+        }
+    }
+}
+
+/// The state of a session, in a word.
+pub fn state_word(state: SessionState) -> String {
+    match state {
+        SessionState::Live { .. } => "live".to_owned(),
+        SessionState::Lapsed { .. } => "lapsed".to_owned(),
+        SessionState::Ended(end) => end.to_string(),
+        SessionState::Missing => "missing".to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+impl<'a> PartitionView<'a> {
+    pub fn of(it: &'a PartitionSnapshot, group: &'a GroupSnapshot) -> PartitionView<'a> {
+        let member = |place: Option<usize>| group.members.get(place?);
+        let (owner, target) = (member(it.owner), member(it.target));
+        PartitionView {
+            number: it.number.0,
+            name: &it.name,
+            owner: owner.map(|it| &*it.name),
+            owner_session: owner.map(|it| &*it.session),
+            token: it.token.map(|token| token.get()),
+            target: target.map(|it| &*it.name),
+            target_session: target.map(|it| &*it.session),
+            pinned: it.marks.pinned.as_deref(),
+            barred: it.marks.barred.as_deref(),
+            paused: it.marks.paused,
+            retiring: it.marks.retiring,
+            reserved_for: it.reserved_for.as_deref(),
+        }
+    }
+
+    /// The marks and the reservation, for people.
+    pub fn marks(&self) -> String {
+        let marks = [
+            self.pinned.map(|name| format!("pinned to {}", plain(name))),
+            self.barred.map(|name| format!("barred from {}", plain(name))),
+            self.paused.then(|| "paused".to_owned()),
+            self.retiring.then(|| "retiring".to_owned()),
+            self.reserved_for.map(|name| format!("reserved for {}", plain(name))),
+        ];
+        marks.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The name of an owner, escaped for a terminal; that there is none wants attention.
+pub fn owner(name: Option<&str>) -> String {
+    styled(if name.is_some() { NAME } else { ATTENTION }, name_or_dash(name))
+}
+
+/// A name or `-`, escaped for a terminal.
+pub fn name_or_dash(name: Option<&str>) -> String {
+    name.map_or("-".to_owned(), plain)
+}
+
+/// Lines with a heading and aligned columns, the last one as wide as it is.
+pub fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
+    let width = |cell: &str| strip_str(cell).to_string().width();
+    let wide = |column: usize| {
+        let cells = rows.iter().map(|row| width(&row[column]));
+        cells.chain([heading[column].width()]).max().unwrap_or(0)
+    };
+    let wide: [usize; N] = std::array::from_fn(wide);
+    let line = |cells: [&str; N]| {
+        let mut line = String::new();
+        for (cell, wide) in cells.iter().zip(wide) {
+            // Padding counts characters, and those of some scripts are two columns wide.
+            let gap = wide - width(cell) + 2;
+            line += &format!("{cell}{:gap$}", "");
+        }
+        line.trim_end().to_owned()
+    };
+    let heading = styled(FAINT, line(heading));
+    let rows = rows.iter().map(|row| line(row.each_ref().map(|cell| &**cell)));
+    std::iter::once(heading).chain(rows).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,288 @@
+//! `tenure group watch`: one line for every partition that changes its owner.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use humantime::format_duration;
+use serde::Serialize;
+use tenure::Process;
+use tenure::group::{Group, GroupSnapshot, PartitionNumber, SessionState};
+
+use super::status::{restored_above, unfinished};
+use super::view::{name_or_dash, owner, state_word};
+use super::{WatchArgs, builder};
+use crate::args::common::after_help;
+use crate::exit::{self, Failure};
+use crate::http::Sites;
+use crate::output::logs::{Throttle, complain};
+use crate::output::print::styled;
+use crate::output::print::{
+    FAINT, Reader, json_line, plain, print_json, print_styled, reader_left,
+};
+use crate::process::exec::{Exec, ExecChange};
+use crate::process::signals::{ENDING, Signals};
+use crate::process::timer::pause;
+use crate::store::open::refuse_election;
+use crate::store::patience::{outlast, patiently};
+
+pub const AFTER_GROUP_WATCH: &str = after_help!(
+    "\
+With --exec, CMD gets TENURE_STATE (held or nobody), TENURE_PARTITION, TENURE_EPOCH (the token) and
+TENURE_OWNER in its environment, escaped as in all output and empty where they do not apply, and one
+line of JSON on stdin, as --json prints it.
+
+One CMD runs at a time. Changes that come while it runs wait, and when it has ended it runs for the
+newest of each partition; the others are left out. CMD has no time limit: write `timeout 1m COMMAND`
+to set one. If it fails, that is logged, and `group watch` goes on. When `group watch` ends, no CMD
+is started any more, and the process group of the one that runs gets SIGTERM, and after 10s SIGKILL.
+If `group watch` is killed, CMD runs on.
+
+CMD runs on each host that watches, some time after the change, and not because this host owns the
+partition: `group run` is for what only the owner may do.",
+    "
+   0  ended by SIGINT, SIGTERM or SIGHUP, or nobody reads its output any more
+  64  wrong usage or settings
+  70  store unsafe, or a record of a later version
+  71  the operating system refused something"
+);
+
+/// An observer has no session: this only gives room for the interval of its polls.
+const SHORTEST_VALIDITY: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
+/// As long as a validity in a group can be.
+const LONGEST_POLL: Duration = Duration::from_secs(3600);
+
+pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
+    if args.poll > LONGEST_POLL {
+        let why = format!("--poll is at most {}", format_duration(LONGEST_POLL));
+        return Err(Failure::new(exit::USAGE, why));
+    }
+    let mut sites = Sites::default();
+    args.metrics.add_to(&mut sites)?;
+    let _serving = sites.start()?;
+    let mut signals = Signals::listen(&ENDING)?;
+    // Whole seconds, as a validity has no fractions of a millisecond.
+    let validity = Duration::from_secs(args.poll.as_secs() + 1).min(LONGEST_POLL);
+    let builder = tokio::select! {
+        biased;
+        _ = signals.next() => return Ok(0),
+        builder = patiently(None, || builder(&args.at)) => builder?,
+    };
+    let group = builder
+        .validity(SHORTEST_VALIDITY.max(validity))
+        .request_timeout(REQUEST_TIMEOUT)
+        .poll_interval(args.poll)
+        .retry_denied(None)
+        .build()?;
+    let refuse_election = async {
+        // A store that does not answer yet is waited for.
+        match group.snapshot().await {
+            Ok(GroupSnapshot { epoch: None, .. }) => {
+                let refused = refuse_election(&args.at.store, "tenure watch").await;
+                refused.or_else(|failure| if failure.may_pass() { Ok(()) } else { Err(failure) })
+            }
+            _ => Ok(()),
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = signals.next() => return Ok(0),
+        looked = refuse_election => looked?,
+    }
+    let exec = Exec::start(args.exec);
+    let output = Output { json: args.at.json, exec: exec.as_ref() };
+    let outcome = follow(&group, args.poll, &mut signals, output).await;
+    if let Some(exec) = exec {
+        exec.end().await;
+    }
+    outcome
+}
+
+/// The destinations of each change.
+struct Output<'a> {
+    json: bool,
+    exec: Option<&'a Exec>,
+}
+
+/// An assignment names owners that died until somebody plans, so the sessions are read as well: once
+/// in the shortest validity of a member, or at each poll if those are rarer.
+async fn follow(
+    group: &Group,
+    poll: Duration,
+    signals: &mut Signals,
+    output: Output<'_>,
+) -> Result<u8, Failure> {
+    let mut snapshots = group.observe();
+    let mut seen: Option<GroupSnapshot> = None;
+    let (mut sessions, mut owned, mut restored) = (Sessions::new(), BTreeMap::new(), None);
+    let (mut left, mut throttle) = (pin!(reader_left()), Throttle::default());
+    loop {
+        let look_at_sessions = async {
+            let Some(group) = &seen else { return std::future::pending().await };
+            let shortest = group.members.iter().map(|it| it.validity).min();
+            pause(shortest.unwrap_or(SHORTEST_VALIDITY).max(poll)).await;
+        };
+        let read_all = tokio::select! {
+            biased;
+            _ = signals.next() => return Ok(0),
+            () = &mut left => return Ok(0),
+            snapshot = snapshots.next() => match snapshot {
+                Some(Ok(snapshot)) => {
+                    let before = std::mem::replace(&mut restored, restored_above(&snapshot));
+                    if let Some(epoch) = restored.filter(|_| restored != before) {
+                        complain(&format!("a restore is {}", unfinished(epoch)));
+                    }
+                    seen = Some(snapshot);
+                    owned.is_empty()
+                }
+                Some(Err(error)) => {
+                    tokio::select! {
+                        biased;
+                        _ = signals.next() => return Ok(0),
+                        () = &mut left => return Ok(0),
+                        passed = outlast(error, seen.is_some(), &mut throttle) => passed?,
+                    }
+                    snapshots = group.observe();
+                    continue;
+                }
+                None => return Ok(0),
+            },
+            () = look_at_sessions => true,
+        };
+        let Some(snapshot) = &seen else { continue };
+        if read_all {
+            match group.session_states(snapshot).await {
+                Ok(states) => {
+                    let ids = snapshot.members.iter().map(|it| it.session.clone());
+                    sessions = ids.zip(states).collect();
+                }
+                Err(error) => complain(&format!("{error}; whether members live is not known")),
+            }
+        }
+        let next = owned_in(snapshot, &sessions);
+        for change in changes(&owned, &next, snapshot, &sessions) {
+            if let Some(exec) = output.exec {
+                exec.handle(change.for_exec());
+            }
+            let reader = match output.json {
+                true => print_json(&change)?,
+                false => print_styled(&change.for_people())?,
+            };
+            if reader == Reader::HasLeft {
+                return Ok(0);
+            }
+        }
+        owned = next;
+    }
+}
+
+/// The states of the sessions at the last look, by their ids. One that is missing joined since.
+type Sessions = BTreeMap<String, SessionState>;
+
+/// An owned partition. The token tells one ownership from another by the same member.
+#[derive(Debug, PartialEq, Eq)]
+struct Owned {
+    partition: String,
+    owner: String,
+    session: String,
+    token: Option<u64>,
+}
+
+/// The partitions with live owners.
+fn owned_in(group: &GroupSnapshot, sessions: &Sessions) -> BTreeMap<PartitionNumber, Owned> {
+    let owned = group.partitions.iter().filter_map(|it| {
+        let owner = group.members.get(it.owner?)?;
+        if sessions.get(&owner.session).is_some_and(|state| !state.may_work()) {
+            return None;
+        }
+        let owned = Owned {
+            partition: it.name.clone(),
+            owner: owner.name.clone(),
+            session: owner.session.clone(),
+            token: it.token.map(|token| token.get()),
+        };
+        Some((it.number, owned))
+    });
+    owned.collect()
+}
+
+/// The object that `--json` prints. What does not apply is null.
+#[derive(Debug, Serialize)]
+struct Change<'a> {
+    /// When it was seen, by the clock of this machine.
+    at: String,
+    partition: &'a str,
+    number: u32,
+    from: Option<&'a str>,
+    from_session: Option<&'a str>,
+    to: Option<&'a str>,
+    to_session: Option<&'a str>,
+    /// The one that was granted last.
+    token: Option<u64>,
+    /// How the session of the owner ended that the assignment still names: `lapsed`, `resigned` and
+    /// the like.
+    ended: Option<String>,
+}
+
+/// In the order of the partitions' numbers.
+fn changes<'a>(
+    before: &'a BTreeMap<PartitionNumber, Owned>,
+    now: &'a BTreeMap<PartitionNumber, Owned>,
+    group: &GroupSnapshot,
+    sessions: &Sessions,
+) -> Vec<Change<'a>> {
+    let named = |number: PartitionNumber| {
+        let place = group.partitions.binary_search_by_key(&number, |it| it.number).ok()?;
+        let owner = group.members.get(group.partitions[place].owner?)?;
+        sessions.get(&owner.session).map(|state| state_word(*state))
+    };
+    let at = Process::system().now().time_of_day().format("%FT%TZ").to_string();
+    let mut numbers: Vec<_> = before.keys().chain(now.keys()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let change = |number: &PartitionNumber| {
+        let (from, to) = (before.get(number), now.get(number));
+        let newest = to.or(from).filter(|_| from != to)?;
+        Some(Change {
+            at: at.clone(),
+            partition: &newest.partition,
+            number: number.0,
+            from: from.map(|it| &*it.owner),
+            from_session: from.map(|it| &*it.session),
+            to: to.map(|it| &*it.owner),
+            to_session: to.map(|it| &*it.session),
+            token: newest.token,
+            ended: named(*number).filter(|_| to.is_none()),
+        })
+    };
+    numbers.into_iter().filter_map(change).collect()
+}
+
+impl Change<'_> {
+    /// For CMD, in whose environment nothing acts on a terminal.
+    fn for_exec(&self) -> ExecChange {
+        let state = if self.to.is_some() { "held" } else { "nobody" };
+        let partition = plain(self.partition);
+        ExecChange {
+            of: self.number,
+            what: format!("partition {partition}"),
+            environment: vec![
+                ("TENURE_STATE", state.to_owned()),
+                ("TENURE_PARTITION", partition),
+                ("TENURE_EPOCH", self.token.map(|token| token.to_string()).unwrap_or_default()),
+                ("TENURE_OWNER", self.to.map(plain).unwrap_or_default()),
+            ],
+            json: json_line(self),
+        }
+    }
+
+    fn for_people(&self) -> String {
+        let (from, to) = (name_or_dash(self.from), owner(self.to));
+        let token = self.token.map_or("-".to_owned(), |token| token.to_string());
+        let at = styled(FAINT, &self.at);
+        let ended = self.ended.as_deref().map_or(String::new(), |end| format!("  {end}"));
+        format!("{at}  {}  {from} -> {to}  token {token}{ended}", plain(self.partition))
+    }
+}

@@ -1,0 +1,381 @@
+//! The guard: the parent of CMD, and of every orphan among its descendants. It ends them all when
+//! the lease does, whatever happens to `tenure`.
+//!
+//! It runs no async code, so that little can keep it from its one task.
+
+mod args;
+mod events;
+mod killing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::Pid;
+use tenure::{Moment, Process};
+
+use super::alarm::Alarm;
+use super::binary::{ADOPTS, KillPace, Tenure, adopt_orphans};
+use super::deadlines::{DeadlineTimer, Deadlines, Due, LOOK_AT_LEAST_EVERY};
+use super::epoch_file::{EpochFile, Removal};
+use super::hook::{Hook, RunningHook};
+use super::id::GroupId;
+use super::ipc::{Order, Report};
+use super::resignation::Resignation;
+use crate::output::print::in_ms;
+use crate::output::stderr;
+pub use args::{GuardArgs, arguments};
+use events::{Event, read_orders, reap_children};
+
+/// How often to look for new orphans while the descendants of CMD get SIGTERM. Nothing reports
+/// an adoption.
+const LOOK_FOR_ORPHANS_EVERY: Duration = Duration::from_millis(100);
+/// For how long the death of `tenure` may be noticed after that of CMD: one signal may end both.
+const UNTIL_ITS_DEATH_SHOWS: Duration = Duration::from_secs(1);
+/// What CMD ends with if the system cannot start a process for it: EX_OSERR of sysexits.h.
+const CANNOT_START: i32 = 71;
+
+/// Runs CMD on the order of `tenure`, and returns once none of its descendants is left. The end of
+/// the orders means that `tenure` has died: then CMD gets SIGTERM.
+pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) -> io::Result<()> {
+    // Only SIGKILL ends the guard. Blocked signals, unlike handlers, leave no moment open.
+    SigSet::all().thread_block()?;
+    adopt_orphans()?;
+    let (orders, reports) = args.pipes.open()?;
+    let (events, received) = mpsc::channel();
+    read_orders(orders, events.clone())?;
+    let Ok(Event::Order(Order::Watch(deadlines))) = received.recv() else { return Ok(()) };
+    report(&reports, Report::Watching);
+    let mut next = received.recv();
+    let (mut resignation, mut on_elected) = (None, None);
+    loop {
+        match next {
+            Ok(Event::Order(Order::Resign(told))) => resignation = Some(*told),
+            Ok(Event::Order(Order::OnElected(hook))) => on_elected = Some(*hook),
+            _ => break,
+        }
+        next = received.recv();
+    }
+    let started = matches!(next, Ok(Event::Order(Order::Start)));
+    let mut guard = Guard::new(args, deadlines, reports, say);
+    (guard.resignation, guard.died) = (resignation, matches!(next, Ok(Event::HungUp)));
+    if started && guard.start(tenure, args, on_elected.as_ref(), EpochFile::write) {
+        reap_children(events.clone())?;
+        guard.watch(&received);
+        guard.see_whether_tenure_died(&received);
+    }
+    // Without a start nothing of CMD has run.
+    guard.resign(tenure);
+    Ok(())
+}
+
+struct Guard<S> {
+    /// What to do once `tenure` has died and nothing of CMD is left.
+    resignation: Option<Resignation>,
+    epoch_file: Option<EpochFile>,
+    /// From when CMD was to end on.
+    removal: Option<Removal>,
+    hook: Option<RunningHook>,
+    /// Kills this process if it is stopped at the deadline for SIGKILL.
+    alarm: Alarm,
+    /// When SIGKILL was due by the last lease that is known of.
+    kill_at: Moment,
+    /// `tenure` has died: it does nothing more.
+    died: bool,
+    timer: DeadlineTimer,
+    reports: File,
+    say: S,
+    group: Option<GroupId>,
+    /// Orphans outside of the group of CMD that have been sent SIGTERM.
+    terminated: HashSet<Pid>,
+    /// Whether the group has been sent a signal that asks it to end. SIGHUP does not: many a daemon
+    /// goes on with new settings.
+    asked: bool,
+    /// CMD has ended by itself, and its descendants get SIGTERM.
+    ending: bool,
+    hung_up: bool,
+    /// The signals to pass on, each once, and by how many orders.
+    signals: Vec<Signal>,
+    signal_orders: u32,
+    killed: bool,
+    pace: KillPace,
+    childless: bool,
+}
+
+impl<S: Fn(&'static str, &str)> Guard<S> {
+    fn new(args: &GuardArgs, deadlines: Deadlines, reports: File, say: S) -> Guard<S> {
+        Guard {
+            resignation: None,
+            epoch_file: args.epoch_file.clone(),
+            removal: None,
+            hook: None,
+            alarm: Alarm::new(args.kill_margin_ms.map(Duration::from_millis)),
+            kill_at: deadlines.kill_at,
+            died: false,
+            timer: DeadlineTimer::new(deadlines),
+            reports,
+            say,
+            group: None,
+            terminated: HashSet::new(),
+            asked: false,
+            ending: false,
+            hung_up: false,
+            signals: Vec::new(),
+            signal_orders: 0,
+            killed: false,
+            pace: KillPace::default(),
+            childless: false,
+        }
+    }
+
+    /// Starts CMD, unless its lease has ended already; false if nothing runs. `write` writes the file
+    /// of the epoch.
+    fn start(
+        &mut self,
+        tenure: &Tenure,
+        args: &GuardArgs,
+        hook: Option<&Hook>,
+        write: impl FnOnce(&EpochFile) -> io::Result<()>,
+    ) -> bool {
+        let written = self.epoch_file.as_ref().map_or(Ok(()), write);
+        // Only now: the disk may have hung for longer than the lease lasts.
+        if self.timer.due(Process::system().now()) == Some(Due::Kill) {
+            self.report(Report::TooLate);
+            self.remove_epoch_file();
+            self.gone();
+            return false;
+        }
+        self.set_alarm();
+        let parent = ["--parent".to_owned(), std::process::id().to_string()];
+        let gate = written
+            .map_err(|error| io::Error::new(error.kind(), format!("--epoch-file: {error}")))
+            .and_then(|()| {
+                tenure.command("__gate", &parent, &args.command).process_group(0).spawn()
+            });
+        let id = gate.and_then(|gate| {
+            let id = i32::try_from(gate.id()).ok().and_then(GroupId::new);
+            id.ok_or_else(|| io::Error::other("a process with an impossible number"))
+        });
+        match id {
+            Ok(id) => {
+                self.group = Some(id);
+                self.report(Report::Started(id));
+                match hook.map(|hook| hook.start(tenure, &parent)).transpose() {
+                    Ok(hook) => self.hook = hook,
+                    Err(_) => self.report(Report::HookEnded(CANNOT_START << 8)),
+                }
+                true
+            }
+            Err(error) => {
+                (self.say)("failed", &format!("cannot start a process for CMD: {error}"));
+                // `tenure` ends this process once nothing runs.
+                stderr::flush();
+                self.report(Report::Ended(CANNOT_START << 8));
+                self.remove_epoch_file();
+                self.gone();
+                false
+            }
+        }
+    }
+
+    /// Returns once no descendant is left.
+    fn watch(&mut self, events: &Receiver<Event>) {
+        let mut answer = false;
+        loop {
+            let pause = self.look();
+            // Answered only now: an order to watch a lease that has ended is carried out by then.
+            if std::mem::take(&mut answer) {
+                self.report(Report::Watching);
+            }
+            if self.is_gone() {
+                break;
+            }
+            self.pass_signals_on();
+            let mut event = events.recv_timeout(pause).ok();
+            while let Some(one) = event {
+                answer |= matches!(one, Event::Order(Order::Lease(_)));
+                self.handle(one);
+                event = events.try_recv().ok();
+            }
+        }
+        self.remove_epoch_file();
+        self.gone();
+        if self.hung_up {
+            (self.say)("gone", "all processes of CMD have ended");
+        }
+    }
+
+    /// CMD is to end, or has ended: what reads the file is not to act any more.
+    fn remove_epoch_file(&mut self) {
+        if self.removal.is_none() {
+            self.removal = self.epoch_file.as_ref().map(EpochFile::remove);
+        }
+    }
+
+    fn set_alarm(&mut self) {
+        if !self.childless {
+            self.alarm.set(self.timer.kill_at(), Process::system().now());
+        }
+    }
+
+    /// No descendant is left.
+    fn gone(&mut self) {
+        self.alarm.clear();
+        // After this the epoch may be resigned.
+        self.removal.take().into_iter().for_each(Removal::wait);
+        self.report(Report::Gone);
+    }
+
+    /// Takes no longer than a moment, as any number may be handled before the next look.
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Order(Order::Lease(deadlines)) if !self.hung_up => {
+                if deadlines != Deadlines::long_past() {
+                    self.kill_at = deadlines.kill_at;
+                }
+                self.timer.set(deadlines);
+                self.set_alarm();
+            }
+            Event::Order(Order::Signal(signal)) => {
+                self.signal_orders = self.signal_orders.saturating_add(1);
+                // The kernel merges what is pending, too.
+                if !self.signals.contains(&signal) {
+                    self.signals.push(signal);
+                }
+            }
+            Event::Order(Order::EndRest) => self.ending = true,
+            Event::Reaped(pid, status) => {
+                self.terminated.remove(&pid);
+                if self.group.is_some_and(|group| group.leader() == pid) {
+                    self.report(Report::Ended(status));
+                    self.remove_epoch_file();
+                }
+                if self.hook.as_ref().is_some_and(|hook| hook.leader() == pid) {
+                    self.hook = None;
+                    self.report(Report::HookEnded(status));
+                }
+            }
+            Event::Childless => self.childless = true,
+            Event::HungUp => {
+                // Not if it has taken its leave, or made no sense, before.
+                self.died = !self.hung_up;
+                self.hang_up();
+            }
+            // A second start is as garbled as any line.
+            Event::Garbled | Event::Order(_) => self.hang_up(),
+        }
+    }
+
+    /// Nothing is left. If `tenure` lives, it ends this process now.
+    fn see_whether_tenure_died(&mut self, events: &Receiver<Event>) {
+        while self.resignation.is_some() && !self.hung_up {
+            match events.recv_timeout(UNTIL_ITS_DEATH_SHOWS) {
+                Ok(event) => self.handle(event),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Has the epoch resigned. Only called once no descendant is left: where orphans are not
+    /// adopted, nobody can tell.
+    fn resign(&mut self, tenure: &Tenure) {
+        if let Some(resignation) = self.resignation.take().filter(|_| self.died && ADOPTS) {
+            resignation.carry_out(tenure, self.kill_at, &self.say);
+        }
+    }
+
+    /// Passes on what was ordered: after a look at the deadlines, as it looks at all processes.
+    fn pass_signals_on(&mut self) {
+        if self.signal_orders == 0 {
+            return;
+        }
+        let living = self.living();
+        for signal in std::mem::take(&mut self.signals) {
+            self.asked |= signal != Signal::SIGHUP;
+            self.signal_group(signal, &living);
+        }
+        let orders = std::mem::take(&mut self.signal_orders);
+        self.report(Report::Signalled(orders));
+    }
+
+    fn is_gone(&self) -> bool {
+        self.childless && (ADOPTS || !self.group.is_some_and(GroupId::exists))
+    }
+
+    /// Does what is due, and says when to look again.
+    fn look(&mut self) -> Duration {
+        if self.is_gone() {
+            return LOOK_AT_LEAST_EVERY;
+        }
+        let now = Process::system().now();
+        match self.timer.due(now) {
+            Some(Due::Kill) => return self.kill(),
+            Some(Due::Term) => {
+                self.remove_epoch_file();
+                // A renewal may have come since they were asked; but not once `tenure` is dead.
+                if !self.hung_up && !self.ending {
+                    self.terminated.clear();
+                    self.asked = false;
+                }
+                self.ask_to_end();
+                self.report(Report::Terminated);
+            }
+            None => {}
+        }
+        let pause = self.timer.next_look(now).min(self.look_at_hook(now));
+        if self.ending {
+            self.ask_to_end();
+        } else if self.timer.is_at_risk() {
+            self.ask_orphans_to_end(&self.living());
+        } else {
+            return pause;
+        }
+        pause.min(LOOK_FOR_ORPHANS_EVERY)
+    }
+
+    /// Kills a hook that has run for too long, and says when to look again.
+    fn look_at_hook(&self, now: Moment) -> Duration {
+        let Some(hook) = &self.hook else { return LOOK_AT_LEAST_EVERY };
+        let left = hook.until_kill(now);
+        if !left.is_zero() {
+            return left;
+        }
+        hook.kill(&self.living());
+        LOOK_FOR_ORPHANS_EVERY
+    }
+
+    /// `tenure` has died: there is no renewal any more.
+    fn hang_up(&mut self) {
+        if std::mem::replace(&mut self.hung_up, true) {
+            return;
+        }
+        self.remove_epoch_file();
+        let now = Process::system().now();
+        self.timer.end_now(now);
+        self.set_alarm();
+        let left = in_ms(self.timer.until_kill(now));
+        self.look();
+        if !self.killed {
+            (self.say)(
+                "terminated",
+                &format!("tenure has died: CMD gets SIGTERM now, and SIGKILL in {left}"),
+            );
+        }
+    }
+
+    fn report(&self, what: Report) {
+        report(&self.reports, what);
+    }
+}
+
+/// The pipe never fills, as there is about one report per order. If nobody listens any more, the
+/// orders end too.
+fn report(mut to: &File, what: Report) {
+    let _ = to.write_all(format!("{what}\n").as_bytes());
+}

@@ -1,0 +1,76 @@
+//! A command line of the operator that runs beside CMD, under the same guard.
+
+use std::io::{self, stderr};
+use std::os::fd::AsFd as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use tenure::{Moment, Process};
+use tracing::{debug, warn};
+
+use super::binary::Tenure;
+use super::descendants::Living;
+use super::id::GroupId;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hook {
+    /// For `sh -c`.
+    pub line: String,
+    pub limit_ms: u64,
+}
+
+/// A hook that was started and has not been reaped.
+#[derive(Debug)]
+pub struct RunningHook {
+    group: GroupId,
+    kill_at: Moment,
+}
+
+impl Hook {
+    /// Starts it in a process group of its own, so that signals for CMD do not reach it.
+    pub fn start(&self, tenure: &Tenure, parent: &[String]) -> io::Result<RunningHook> {
+        let words = ["sh", "-c", &self.line].map(Into::into);
+        let mut command = tenure.command("__gate", parent, &words);
+        let child = command.process_group(0).stdin(Stdio::null()).stdout(to_stderr()).spawn()?;
+        let group = i32::try_from(child.id()).ok().and_then(GroupId::new);
+        let group = group.ok_or_else(|| io::Error::other("a process with an impossible number"))?;
+        let kill_at = Process::system().now().plus(Duration::from_millis(self.limit_ms));
+        Ok(RunningHook { group, kill_at })
+    }
+}
+
+impl RunningHook {
+    pub fn leader(&self) -> Pid {
+        self.group.leader()
+    }
+
+    pub fn until_kill(&self, now: Moment) -> Duration {
+        now.until(self.kill_at)
+    }
+
+    /// Sends SIGKILL to its group, as long as that has a member among the descendants: its number
+    /// may be used again afterwards.
+    pub fn kill(&self, living: &[Living]) {
+        if living.iter().any(|one| one.group == self.group.leader()) {
+            self.group.signal(Signal::SIGKILL);
+        }
+    }
+}
+
+/// What a hook prints goes to stderr: stdout is CMD's.
+pub fn to_stderr() -> Stdio {
+    stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Stdio::from)
+}
+
+/// Logs how a hook ended.
+pub fn log_end(hook: &str, status: ExitStatus) {
+    if status.success() {
+        debug!("{hook} has ended");
+    } else {
+        warn!(outcome = "hook_failed", "{hook} failed: {status}");
+    }
+}

@@ -1,0 +1,69 @@
+//! The standby: the parent of the guard, which takes over if the guard dies.
+
+use std::io;
+use std::thread;
+
+use nix::errno::Errno;
+use nix::sys::signal::SigSet;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use super::binary::{ADOPTS, KillPace, Tenure, adopt_orphans};
+use super::descendants;
+use super::epoch_file::{EpochFile, Removal};
+use super::event_loop::{GuardArgs, arguments};
+
+/// Runs the guard. Returns once no descendant is left; if the guard dies before, kills them all.
+///
+/// # Errors
+///
+/// If processes may be left that it cannot find.
+pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) -> io::Result<()> {
+    // Only SIGKILL ends the standby. Blocked signals, unlike handlers, leave no moment open.
+    SigSet::all().thread_block()?;
+    adopt_orphans()?;
+    let GuardArgs { pipes, epoch_file, kill_margin_ms, command } = args;
+    let arguments = arguments(*pipes, epoch_file.as_ref(), *kill_margin_ms);
+    let guard = tenure.command("__guard", &arguments, command).spawn()?;
+    pipes.close()?;
+    let guard = Pid::from_raw(i32::try_from(guard.id()).map_err(io::Error::other)?);
+    loop {
+        match waitpid(guard, None) {
+            Ok(WaitStatus::Exited(_, 0)) => return Ok(()),
+            Err(Errno::EINTR) => {}
+            _ => break,
+        }
+    }
+    let removal = epoch_file.as_ref().map(EpochFile::remove);
+    if !ADOPTS {
+        removal.into_iter().for_each(Removal::wait);
+        return Err(io::Error::other("the guard has died"));
+    }
+    if end_all() {
+        say("unguarded", "the guard has died: the processes of CMD were killed");
+    }
+    removal.into_iter().for_each(Removal::wait);
+    Ok(())
+}
+
+/// Kills all descendants until none is left; says whether there were any.
+fn end_all() -> bool {
+    let mut pace = KillPace::default();
+    let mut killed = false;
+    loop {
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) => break,
+                Err(Errno::ECHILD) => return killed,
+                _ => {}
+            }
+        }
+        killed |= descendants::kill_own(None);
+        sleep(&mut pace);
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a process of its own, with nothing else to do")]
+fn sleep(pace: &mut KillPace) {
+    thread::sleep(pace.next());
+}

@@ -1,0 +1,220 @@
+//! `--health-addr`: the state of this candidate, for probes and load balancers.
+//!
+//! No request to the store is made: the answers are what the campaign and the leadership know.
+
+mod pulse;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure::{Clock, Election, Epoch, Error, ErrorKind, Lease, Process};
+
+use crate::http::{self, Reply, Routes, Sites};
+use crate::output::print::{in_seconds, plain};
+use crate::process::lock::lock;
+use crate::process::margins::Margins;
+
+pub use pulse::Pulse;
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct HealthArg {
+    /// Answer at http://ADDR: /livez, /readyz, and /leader, which is 200 only while this candidate
+    /// leads. For port 0 the log has the
+    /// port
+    #[arg(long, value_name = "ADDR", value_parser = http::address)]
+    pub health_addr: Option<SocketAddr>,
+}
+
+impl HealthArg {
+    pub fn add_to(self, sites: &mut Sites, health: &Arc<Health>) {
+        if let Some(address) = self.health_addr {
+            sites.add(address, "health", health.routes());
+        }
+    }
+}
+
+/// The state of one `tenure run`.
+#[derive(Debug)]
+pub struct Health {
+    candidate: String,
+    margins: Margins,
+    /// How old the last answer of the store may be.
+    recent: Duration,
+    clock: Arc<dyn Clock>,
+    /// Of the task that campaigns and watches over CMD.
+    pulse: Pulse,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone)]
+struct State {
+    /// Once the store is open.
+    election: Option<Election>,
+    phase: Phase,
+    /// Why the last campaign failed, until the next one gets further.
+    failed: Option<Error>,
+}
+
+/// How far this candidate is.
+#[derive(Debug, Clone)]
+pub enum Phase {
+    Starting,
+    /// Nobody is known to lead.
+    Campaigning,
+    Following {
+        leader: Option<String>,
+        epoch: Epoch,
+    },
+    /// CMD does not run yet.
+    Elected(Lease),
+    /// CMD runs.
+    Leading(Lease),
+    /// CMD has ended, or gets SIGTERM.
+    Ending(Lease),
+}
+
+/// What `/leader` says.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+struct View {
+    state: &'static str,
+    this_candidate_leads: bool,
+    candidate: String,
+    /// The holder of the newest epoch that this candidate knows of; null for none, or for a peer
+    /// without a name.
+    leader: Option<String>,
+    epoch: Option<u64>,
+    /// Of this candidate's lease.
+    lease_remaining_ms: Option<u128>,
+    store_answered_ms_ago: Option<u128>,
+}
+
+impl Health {
+    /// `recent` is how old the last answer of the store may be.
+    pub fn new(candidate: &str, recent: Duration, margins: Margins) -> Health {
+        Health::by(Arc::new(Process::system()), candidate, recent, margins)
+    }
+
+    fn by(clock: Arc<dyn Clock>, candidate: &str, recent: Duration, margins: Margins) -> Health {
+        let pulse = Pulse::new(&clock);
+        let state = Mutex::new(State { election: None, phase: Phase::Starting, failed: None });
+        Health { candidate: candidate.to_owned(), margins, recent, clock, pulse, state }
+    }
+
+    /// The store is open.
+    pub fn opened(&self, election: &Election) {
+        lock(&self.state).election = Some(election.clone());
+    }
+
+    pub fn enter(&self, phase: Phase) {
+        let mut state = lock(&self.state);
+        if !matches!(phase, Phase::Campaigning) {
+            state.failed = None;
+        }
+        state.phase = phase;
+    }
+
+    /// The campaign has failed, and is repeated.
+    pub fn failed(&self, error: &Error) {
+        lock(&self.state).failed = Some(error.clone());
+    }
+
+    /// Runs the task, and notes each second that it does.
+    pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
+        self.pulse.of(task).await
+    }
+
+    fn routes(self: &Arc<Health>) -> Routes {
+        let health = Arc::clone(self);
+        Arc::new(move |path| match path {
+            "/livez" => Some(health.pulse.livez()),
+            "/readyz" => Some(health.readyz()),
+            "/leader" => {
+                let view = health.view();
+                Some(Reply::json(if view.this_candidate_leads { 200 } else { 503 }, &view))
+            }
+            _ => None,
+        })
+    }
+
+    fn readyz(&self) -> Reply {
+        let view = self.view();
+        if let "starting" | "ending" = view.state {
+            return Reply::text(503, view.state);
+        }
+        let State { election, failed, .. } = lock(&self.state).clone();
+        let failure = failed.or_else(|| election?.last_failure());
+        if let Some(refused) = denied(failure.as_ref()) {
+            return refused;
+        }
+        let ago = view.store_answered_ms_ago.map(|ago| u64::try_from(ago).unwrap_or(u64::MAX));
+        answered_lately(ago.map(Duration::from_millis), self.recent)
+            .unwrap_or_else(|| Reply::text(200, view.state))
+    }
+
+    fn view(&self) -> View {
+        let State { election, phase, .. } = lock(&self.state).clone();
+        let (state, leader, epoch, lease) = match phase {
+            Phase::Starting => ("starting", None, None, None),
+            Phase::Campaigning => ("campaigning", None, None, None),
+            Phase::Following { leader, epoch } => ("following", leader, Some(epoch), None),
+            Phase::Elected(lease) => ("elected", None, None, Some(lease)),
+            Phase::Leading(lease) => ("leading", None, None, Some(lease)),
+            Phase::Ending(lease) => ("ending", None, None, Some(lease)),
+        };
+        let answered = election.and_then(|election| election.since_last_answer());
+        let mut view = View {
+            state,
+            this_candidate_leads: false,
+            candidate: self.candidate.clone(),
+            leader,
+            epoch: epoch.map(Epoch::get),
+            lease_remaining_ms: None,
+            store_answered_ms_ago: answered.map(|ago| ago.as_millis()),
+        };
+        let Some(lease) = lease else { return view };
+        if lease.check().is_err() {
+            // The main task has not seen it yet.
+            view.state = "ending";
+            return view;
+        }
+        let term_at = self.margins.deadlines(lease.ends_at()).term_at;
+        if self.clock.now().until(term_at).is_zero() {
+            view.state = "ending";
+        }
+        view.this_candidate_leads = view.state == "leading";
+        view.leader = Some(self.candidate.clone());
+        view.epoch = Some(lease.epoch().get());
+        view.lease_remaining_ms = Some(lease.remaining().as_millis());
+        view
+    }
+}
+
+/// How old the last answer of the store may be: the longest regular pause between two requests, and
+/// two requests' timeouts.
+pub fn recent(longest_pause: Duration, request_timeout: Duration) -> Duration {
+    longest_pause.saturating_add(request_timeout.saturating_mul(2))
+}
+
+/// The refusal of `/readyz` for a failure that somebody has to correct. One that only needs time is
+/// left to [`answered_lately`].
+pub fn denied(failure: Option<&Error>) -> Option<Reply> {
+    let failure = failure.filter(|error| error.kind() != ErrorKind::Unavailable)?;
+    Some(Reply::text(503, &plain(&failure.to_string())))
+}
+
+/// The refusal of `/readyz` if the store has not answered for so long.
+pub fn answered_lately(ago: Option<Duration>, recent: Duration) -> Option<Reply> {
+    let refuse = |why: &str| Some(Reply::text(503, why));
+    match ago {
+        None => refuse("the store has not answered yet"),
+        Some(ago) if ago > recent => {
+            refuse(&format!("the store has not answered for {}", in_seconds(ago)))
+        }
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

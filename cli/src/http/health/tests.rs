@@ -1,0 +1,175 @@
+//! With a clock that is moved by hand.
+
+use serde_json::Value;
+use tenure::store::MemoryStore;
+use tenure::{Leader, Leadership, Moment, Process};
+
+use super::pulse::EVERY_TURN;
+use super::*;
+use crate::process::timer::pause;
+
+const VALIDITY: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Clone)]
+struct Hand(Arc<Mutex<Moment>>);
+
+impl Clock for Hand {
+    fn now(&self) -> Moment {
+        *lock(&self.0)
+    }
+}
+
+impl Hand {
+    fn boot(&self, by: Duration) {
+        lock(&self.0).boot += by;
+    }
+
+    fn wall(&self, by: Duration) {
+        lock(&self.0).wall += by;
+    }
+}
+
+struct Bench {
+    hand: Hand,
+    election: Election,
+    health: Arc<Health>,
+    routes: Routes,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let up = Duration::from_secs(1_000);
+        let hand = Hand(Arc::new(Mutex::new(Moment::new(up, up, up))));
+        let process = Process::system().with_clock(Arc::new(hand.clone()));
+        let store = Arc::new(MemoryStore::new());
+        let election = Election::builder(store, "app").name("a").process(process).build();
+        let margins = Margins::new(VALIDITY, None).expect("the default");
+        let health =
+            Health::by(Arc::new(hand.clone()), "a", recent(VALIDITY / 3, VALIDITY / 5), margins);
+        let health = Arc::new(health);
+        let routes = health.routes();
+        Bench { hand, election: election.expect("the default"), health, routes }
+    }
+
+    async fn elected(&self) -> Leadership {
+        self.health.opened(&self.election);
+        self.election.campaign().await.expect("nobody else is there")
+    }
+
+    fn ask(&self, path: &str) -> (u16, String) {
+        let reply = (self.routes)(path).expect("it is there");
+        (reply.status, reply.body.trim_end().to_owned())
+    }
+
+    #[track_caller]
+    fn says(&self, path: &str, status: u16, body: &str) {
+        assert_eq!(self.ask(path), (status, body.to_owned()), "{path}");
+    }
+
+    #[track_caller]
+    fn leader(&self, status: u16, state: &str) -> Value {
+        let (code, body) = self.ask("/leader");
+        let view: Value = serde_json::from_str(&body).expect("JSON");
+        assert_eq!((code, view["state"].as_str()), (status, Some(state)), "{view}");
+        assert_eq!(view["this_candidate_leads"], status == 200, "{view}");
+        assert_eq!(view["candidate"], "a");
+        view
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_phase_has_its_answers() {
+    let bench = Bench::new();
+    bench.says("/livez", 200, "ok");
+    bench.says("/readyz", 503, "starting");
+    bench.leader(503, "starting");
+
+    bench.health.enter(Phase::Campaigning);
+    bench.says("/readyz", 503, "the store has not answered yet");
+    let lead = bench.elected().await;
+    bench.says("/readyz", 200, "campaigning");
+    assert_eq!(bench.leader(503, "campaigning")["leader"], Value::Null);
+
+    let leader = bench.election.leader().await.expect("it is read").expect("it is held");
+    let Leader { candidate, epoch, .. } = leader;
+    bench.health.enter(Phase::Following { leader: candidate, epoch });
+    bench.says("/readyz", 200, "following");
+    let view = bench.leader(503, "following");
+    assert_eq!((&view["leader"], &view["epoch"]), (&"a".into(), &1.into()));
+    assert_eq!(view["lease_remaining_ms"], Value::Null);
+
+    bench.health.enter(Phase::Elected(lead.lease()));
+    bench.says("/readyz", 200, "elected");
+    bench.leader(503, "elected");
+
+    bench.health.enter(Phase::Leading(lead.lease()));
+    bench.says("/readyz", 200, "leading");
+    bench.hand.boot(Duration::from_secs(2));
+    let view = bench.leader(200, "leading");
+    assert_eq!((&view["leader"], &view["epoch"]), (&"a".into(), &1.into()));
+    assert_eq!(view["lease_remaining_ms"], 28_000);
+    assert_eq!(view["store_answered_ms_ago"], 2_000);
+
+    bench.health.enter(Phase::Ending(lead.lease()));
+    bench.says("/readyz", 503, "ending");
+    assert_eq!(bench.leader(503, "ending")["epoch"], 1);
+    assert!((bench.routes)("/").is_none() && (bench.routes)("/leader/").is_none());
+}
+
+/// The main task may not have heard of the end yet.
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_looked_at_in_the_moment_of_the_answer() {
+    let almost = Duration::from_millis(23_499);
+    let moves: [fn(&Hand, Duration); 2] = [Hand::boot, Hand::wall];
+    for forward in moves {
+        let bench = Bench::new();
+        let lead = bench.elected().await;
+        bench.health.enter(Phase::Leading(lead.lease()));
+        forward(&bench.hand, almost);
+        bench.leader(200, "leading");
+        // A sixth of the validity, and a twentieth: then CMD is told to end.
+        forward(&bench.hand, Duration::from_millis(1));
+        assert_eq!(bench.leader(503, "ending")["leader"], "a");
+        forward(&bench.hand, VALIDITY);
+        assert_eq!(bench.leader(503, "ending")["leader"], Value::Null);
+    }
+    let bench = Bench::new();
+    let lead = bench.elected().await;
+    bench.health.enter(Phase::Leading(lead.lease()));
+    bench.leader(200, "leading");
+    lead.resign().await.expect("it is led");
+    bench.leader(503, "ending");
+    bench.says("/readyz", 503, "ending");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_silent_makes_it_unready_but_not_dead() {
+    let bench = Bench::new();
+    let lead = bench.elected().await;
+    bench.health.enter(Phase::Campaigning);
+    // A third of the validity, and two fifths.
+    bench.hand.boot(Duration::from_secs(22));
+    bench.says("/readyz", 200, "campaigning");
+    bench.hand.boot(Duration::from_secs(1));
+    bench.says("/readyz", 503, "the store has not answered for 23s");
+    bench.health.of(async {}).await;
+    bench.hand.boot(Duration::from_secs(29));
+    bench.says("/livez", 200, "ok");
+    drop(lead);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_main_task_that_does_not_run_is_dead() {
+    let bench = Bench::new();
+    bench.hand.boot(Duration::from_secs(31));
+    bench.says("/livez", 503, "the main task has not run for 31s");
+    let task = async {
+        // It waits, as for a renewal, and is looked at each second.
+        for _ in 0..100 {
+            bench.hand.boot(EVERY_TURN);
+            pause(EVERY_TURN).await;
+            bench.says("/livez", 200, "ok");
+        }
+    };
+    bench.health.of(task).await;
+}

@@ -1,0 +1,71 @@
+//! `--metrics-addr`: what this process counts, as Prometheus reads it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+
+use crate::exit::{self, Failure};
+use crate::http::{self, Reply, Sites};
+use crate::process::timer::pause;
+
+/// From a directory on this machine to a store that is about to time out.
+const SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+/// Parts of a validity: at risk below 0.25, and somewhat below 0.67 while all is well.
+const RATIOS: [f64; 12] = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 1.0];
+const IN_SECONDS: [&str; 3] =
+    ["tenure_request_seconds", "tenure_renewal_seconds", "tenure_group_renewal_seconds"];
+const AS_RATIOS: [&str; 2] = ["tenure_lease_least_ratio", "tenure_group_lease_least_ratio"];
+/// How often what was timed is put into its buckets, so that it does not pile up unscraped.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct MetricsArg {
+    /// Serve metrics at http://ADDR/metrics, as Prometheus reads them. For port 0 the log has the
+    /// port
+    #[arg(long, value_name = "ADDR", value_parser = http::address)]
+    pub metrics_addr: Option<SocketAddr>,
+}
+
+impl MetricsArg {
+    /// Counts from now on, and serves it there. Called before the store is opened, so that nothing
+    /// goes uncounted.
+    pub fn add_to(self, sites: &mut Sites) -> Result<(), Failure> {
+        let Some(address) = self.metrics_addr else { return Ok(()) };
+        let failed = |error| Failure::new(exit::OS, format!("cannot count: {error}"));
+        let handle = buckets().map_err(failed)?.install_recorder().map_err(failed)?;
+        let upkeep = handle.clone();
+        tokio::spawn(async move {
+            loop {
+                pause(UPKEEP).await;
+                upkeep.run_upkeep();
+            }
+        });
+        let routes = move |path: &str| {
+            let kind = "text/plain; version=0.0.4; charset=utf-8";
+            (path == "/metrics").then(|| Reply::new(200, kind, handle.render()))
+        };
+        sites.add(address, "metrics", Arc::new(routes));
+        Ok(())
+    }
+
+    /// Refuses a run that ends before it can be scraped.
+    pub fn refuse_without(self, every: Option<Duration>) -> Result<(), Failure> {
+        if self.metrics_addr.is_some() && every.is_none() {
+            let why = "--metrics-addr needs --every: a single run ends before anybody can scrape \
+                       it; --json shows what it did";
+            return Err(Failure::new(exit::USAGE, why));
+        }
+        Ok(())
+    }
+}
+
+fn buckets() -> Result<PrometheusBuilder, metrics_exporter_prometheus::BuildError> {
+    let mut builder = PrometheusBuilder::new();
+    let all = IN_SECONDS.map(|name| (name, SECONDS));
+    for (name, buckets) in all.into_iter().chain(AS_RATIOS.map(|name| (name, RATIOS))) {
+        builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), &buckets)?;
+    }
+    Ok(builder)
+}

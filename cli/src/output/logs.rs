@@ -1,0 +1,299 @@
+//! Logs on stderr, as lines for people or as JSON. What the command itself says is short; what the
+//! library says has its fields.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use clap::ValueEnum as _;
+use serde_json::{Value, json};
+use tenure::{Error, ErrorKind, Process};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::fmt::{FmtContext, FormattedFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::print::{self, plain};
+use super::stderr;
+use crate::exit::Failure;
+
+/// How a line on stderr looks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people
+    #[default]
+    Text,
+    /// One JSON object per line, failures included
+    Json,
+}
+
+impl LogFormat {
+    /// The format that the arguments ask for, even if another argument is wrong. Arguments after
+    /// `--` belong to CMD.
+    pub fn asked<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Option<LogFormat> {
+        let mut asked = None;
+        let mut before = OsStr::new("");
+        for argument in arguments {
+            if argument == "--" {
+                break;
+            }
+            let text = argument.to_str().unwrap_or_default();
+            let value = text.strip_prefix("--log-format=");
+            let value = value.or((before == OPTION).then_some(text));
+            asked = value.and_then(|value| LogFormat::from_str(value, false).ok()).or(asked);
+            before = argument;
+        }
+        asked
+    }
+
+    /// Uses this format from now on, for a panic too.
+    pub fn choose(self) {
+        // Chosen once, at the start.
+        let _ = CHOSEN.set(self);
+        if self == LogFormat::Json {
+            std::panic::set_hook(Box::new(|panic| {
+                let message = panic.payload_as_str().unwrap_or("a panic without words");
+                let place = panic.location().map(ToString::to_string);
+                say_json(&json!({ "message": message, "outcome": "panicked", "place": place }));
+                stderr::flush();
+            }));
+        }
+    }
+
+    /// The options by which the processes that `run` starts of itself say things in it too.
+    pub fn options(self) -> &'static [&'static str] {
+        match self {
+            LogFormat::Text => &[],
+            LogFormat::Json => &[OPTION, "json"],
+        }
+    }
+}
+
+const OPTION: &str = "--log-format";
+
+static CHOSEN: OnceLock<LogFormat> = OnceLock::new();
+
+/// The format that was chosen.
+pub fn format() -> LogFormat {
+    CHOSEN.get().copied().unwrap_or_default()
+}
+
+/// Starts the logs, at this level unless `RUST_LOG` says otherwise.
+pub fn start(default_level: &str) {
+    let filter = match std::env::var("RUST_LOG") {
+        Ok(text) if !text.is_empty() => EnvFilter::try_new(&text).unwrap_or_else(|error| {
+            complain(&format!("RUST_LOG={text:?} is ignored: {error}"));
+            EnvFilter::new(default_level)
+        }),
+        _ => EnvFilter::new(default_level),
+    };
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| Stderr)
+        // It would panic where stderr is closed, and take the lease along.
+        .log_internal_errors(false);
+    match format() {
+        LogFormat::Text => logs.with_ansi(io::stderr().is_terminal()).event_format(Lines).init(),
+        LogFormat::Json => logs.json().with_current_span(false).with_timer(Utc).init(),
+    }
+}
+
+/// Says something on stderr, in one line.
+pub fn complain(what: &str) {
+    match format() {
+        LogFormat::Text => write(format!("tenure: {}\n", plain(what))),
+        LogFormat::Json => say_json(&json!({ "message": what })),
+    }
+}
+
+/// Says what was done, where no logs are started: `outcome` is the word for machines.
+pub fn say(outcome: &'static str, what: &str) {
+    match format() {
+        LogFormat::Text => write(format!("{}tenure: {what}\n", time())),
+        LogFormat::Json => say_json(&json!({ "message": what, "outcome": outcome })),
+    }
+}
+
+/// Says why the command ends.
+pub fn complain_of(failure: &Failure) {
+    let Failure { code, why, .. } = failure;
+    match format() {
+        LogFormat::Text => complain(why),
+        LogFormat::Json => {
+            say_json(&json!({ "message": why, "outcome": "failed", "exit_code": code }));
+        }
+    }
+}
+
+/// The line in the place of others that nobody read in time.
+fn left_out(lines: u64) -> String {
+    let what = format!("{lines} lines are left out here: nobody read stderr");
+    match format() {
+        LogFormat::Text => format!("{}tenure: WARN {what}\n", time()),
+        LogFormat::Json => json_line("WARN", &json!({ "message": what })),
+    }
+}
+
+fn write(line: String) {
+    stderr::write(line.into_bytes(), left_out);
+}
+
+/// Limits the warning that the store fails to one a minute for each kind of error: it may fail for
+/// hours.
+#[derive(Debug, Default)]
+pub struct Throttle(Option<(Duration, ErrorKind)>);
+
+impl Throttle {
+    /// Whether to log this error. Another kind of error is news.
+    pub fn is_due(&mut self, error: &Error) -> bool {
+        let (now, kind) = (Process::system().now().boot, error.kind());
+        let due = self.0.is_none_or(|(at, before)| {
+            kind != before || now.saturating_sub(at) >= Duration::from_secs(60)
+        });
+        if due {
+            self.0 = Some((now, kind));
+        }
+        due
+    }
+}
+
+/// What logs write to: each write is whole lines.
+struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        stderr::write(lines.to_vec(), left_out);
+        Ok(lines.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// As `tracing_subscriber` does: these lines come where it is not started, or its filter would hide
+/// them.
+fn say_json(fields: &Value) {
+    write(json_line("ERROR", fields));
+}
+
+fn json_line(level: &'static str, fields: &Value) -> String {
+    let line = Line { timestamp: now(), level, fields, target: OWN };
+    format!("{}\n", print::json_line(&line))
+}
+
+fn time() -> impl fmt::Display {
+    Process::system().now().time_of_day().format("%FT%TZ ")
+}
+
+/// In the order of `tracing_subscriber`.
+#[derive(serde::Serialize)]
+struct Line<'a> {
+    timestamp: String,
+    level: &'static str,
+    fields: &'a Value,
+    target: &'static str,
+}
+
+fn now() -> String {
+    Process::system().now().time_of_day().format("%FT%T%.3fZ").to_string()
+}
+
+struct Utc;
+
+impl FormatTime for Utc {
+    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        writer.write_str(&now())
+    }
+}
+
+/// `2026-11-20T23:12:00Z tenure: elected: epoch 3`, and after the time a level that is not INFO,
+/// and a target and spans that are not the command's own.
+struct Lines;
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let metadata = event.metadata();
+        write!(writer, "{}tenure: ", time())?;
+        if *metadata.level() != Level::INFO {
+            write!(writer, "{} ", metadata.level())?;
+        }
+        let spans = || context.event_scope().into_iter().flat_map(|scope| scope.from_root());
+        let own = |target: &str| target.starts_with(OWN);
+        if own(metadata.target()) {
+            // Many run side by side; what else a span says is the same for the whole process.
+            for span in spans().filter(|span| span.name() == PARTITION_SPAN) {
+                let extensions = span.extensions();
+                let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());
+                write!(writer, "{fields}: ")?;
+            }
+            let mut words = Words(String::new());
+            event.record(&mut words);
+            return writeln!(writer, "{}", words.0);
+        }
+        write!(writer, "{}: ", metadata.target())?;
+        // The command's own are only in JSON.
+        for span in spans().filter(|span| !own(span.metadata().target())) {
+            let extensions = span.extensions();
+            let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());
+            write!(writer, "{}{{{fields}}}: ", span.name())?;
+        }
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
+}
+
+/// The span of all that happens for one partition.
+pub const PARTITION_SPAN: &str = "partition";
+
+/// What the command says itself, without the word for machines.
+struct Words(String);
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        use std::fmt::Write as _;
+        // Writing to a String cannot fail.
+        let _ = match field.name() {
+            "outcome" => Ok(()),
+            "message" if self.0.is_empty() => write!(self.0, "{value:?}"),
+            "message" => write!(self.0, " {value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+    }
+}
+
+/// The target of what the command says itself.
+const OWN: &str = "tenure_cli";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_found_among_arguments_that_make_no_sense() {
+        let asked = |line: &str| LogFormat::asked(line.split(' ').map(OsStr::new));
+        for json in ["--log-format json", "x --log-format=json y", "run --log-format json --"] {
+            assert_eq!(asked(json), Some(LogFormat::Json), "{json}");
+        }
+        for text in ["--log-format text", "--log-format json --log-format=text"] {
+            assert_eq!(asked(text), Some(LogFormat::Text), "{text}");
+        }
+        for nothing in ["", "json", "--log-format", "--log-format x", "-- --log-format json"] {
+            assert_eq!(asked(nothing), None, "{nothing}");
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Stdout, stderr and logs.
+
+pub mod logs;
+pub mod print;
+pub mod progress;
+pub mod stderr;

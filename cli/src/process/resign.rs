@@ -1,0 +1,91 @@
+//! `tenure __resign`: resigns the epoch of a `tenure run` that has died. The guard starts it once
+//! nothing is left that acts for the epoch.
+
+use std::io::{self, Read as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum as _;
+use nix::sys::signal::SigSet;
+use tenure::{Election, Moment, Process, ResignKey, Resigned};
+
+use super::timer::pause;
+use crate::args::common::LayoutArg;
+use crate::exit::{self, Failure};
+use crate::guard::{Resignation, Task};
+use crate::output::logs;
+use crate::output::print::plain;
+use crate::store::open::{IfMissing, Opened, open};
+use crate::store::url::StoreUrl;
+
+/// More than any task has.
+const MOST_BYTES: u64 = 64 * 1024;
+/// How often to look at the clocks: a sleep runs on too long in a suspend.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
+
+/// Lets signals end this process: the guard has blocked all, and that is inherited. Called before
+/// there is another thread.
+pub fn unblock_signals() -> Result<(), Failure> {
+    let failed = |error| Failure::new(exit::OS, format!("cannot unblock signals: {error}"));
+    SigSet::all().thread_unblock().map_err(failed)
+}
+
+/// Carries out the task on stdin, until the end of the lease at most, and says what came of it.
+pub async fn resign() -> Result<u8, Failure> {
+    let mut text = String::new();
+    let task = io::stdin().take(MOST_BYTES).read_to_string(&mut text).ok();
+    let task = task.and_then(|_| serde_json::from_str::<Task>(&text).ok());
+    let task = task.ok_or_else(|| Failure::new(exit::USAGE, "stdin has no epoch to resign"))?;
+    let outcome = tokio::select! {
+        biased;
+        outcome = resign_dead(&task.resignation) => outcome,
+        () = until(task.ends_at()) => Err("the store did not answer before the lease ended".to_owned()),
+    };
+    let epoch = plain(task.resignation.epoch());
+    match outcome {
+        Ok(Resigned::Sealed) => {
+            logs::say("resigned", &format!("resigned epoch {epoch}, as nothing of CMD is left"));
+        }
+        Ok(Resigned::Already(ended)) => {
+            logs::say("not_resigned", &format!("epoch {epoch} had ended before ({ended})"));
+        }
+        Ok(Resigned::NotCurrent) => {
+            logs::say("not_resigned", &format!("epoch {epoch} is not there any more"));
+        }
+        other => {
+            let why = match other {
+                Err(why) => plain(&why),
+                _ => "it is renewed by somebody".to_owned(),
+            };
+            let what = "is not resigned, others wait until its lease lapses";
+            logs::say("not_resigned", &format!("epoch {epoch} {what}: {why}"));
+        }
+    }
+    Ok(0)
+}
+
+async fn resign_dead(resignation: &Resignation) -> Result<Resigned, String> {
+    let Resignation { store, layout, candidate, key, successor, .. } = resignation;
+    let url: StoreUrl = store.parse()?;
+    let layout = LayoutArg::from_str(layout, false)?;
+    let key: ResignKey = key.parse().map_err(|error: tenure::Error| error.to_string())?;
+    let Opened { store, prefix } =
+        open(&url, IfMissing::Refuse).await.map_err(|failure| failure.why)?;
+    let election = Election::builder(Arc::clone(&store), prefix)
+        .layout(layout.into())
+        .name(candidate)
+        .validity(Duration::from_millis(resignation.validity_ms))
+        .request_timeout(Duration::from_millis(resignation.request_timeout_ms))
+        .build();
+    let election = election.map_err(|error| error.to_string())?;
+    election.resign_dead(key, successor.as_deref()).await.map_err(|error| error.to_string())
+}
+
+async fn until(end: Moment) {
+    loop {
+        match Process::system().now().until(end) {
+            Duration::ZERO => return,
+            left => pause(left.min(LOOK_AT_LEAST_EVERY)).await,
+        }
+    }
+}

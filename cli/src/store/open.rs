@@ -1,0 +1,151 @@
+//! Opens the store that a URL names.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::ValueEnum as _;
+use tenure::Election;
+use tenure::group::Group;
+use tenure::store::Store;
+
+use super::url::{Kind, Place, StoreUrl};
+use crate::args::common::LayoutArg;
+use crate::exit::{self, Failure};
+
+/// What becomes of a directory that does not exist. A bucket or a table is never made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfMissing {
+    /// It is created: a candidate founds the election.
+    Create,
+    /// It is refused: an election that does not exist is most likely a typing error.
+    Refuse,
+    /// The same of a group, which the command does not make.
+    RefuseGroup,
+}
+
+impl IfMissing {
+    /// What lies in the store.
+    fn what(self) -> &'static str {
+        match self {
+            IfMissing::Create | IfMissing::Refuse => "an election",
+            IfMissing::RefuseGroup => "a group",
+        }
+    }
+}
+
+/// A store, and the prefix of the election in it.
+pub struct Opened {
+    pub store: Arc<dyn Store>,
+    pub prefix: String,
+}
+
+/// Opens the store. A bucket or a table is not asked for anything yet.
+pub async fn open(url: &StoreUrl, if_missing: IfMissing) -> Result<Opened, Failure> {
+    match url.place() {
+        Place::Dir { path, .. } => {
+            refuse_missing(path, url, if_missing)?;
+            Ok(Opened { store: url.open().await?, prefix: String::new() })
+        }
+        // In a table the prefix up to its first slash is the partition of the election.
+        Place::In { service, prefix, .. }
+            if service.kind == Kind::DynamoDb && matches!(&**prefix, "" | "/") =>
+        {
+            let table = url.to_string();
+            let table = table.trim_end_matches('/');
+            let what = if_missing.what();
+            let why = format!("{what} in a {} needs a prefix: {table}/PREFIX", service.what);
+            Err(Failure::new(exit::USAGE, why))
+        }
+        Place::In { prefix, .. } => Ok(Opened { store: url.open().await?, prefix: prefix.clone() }),
+    }
+}
+
+/// Refuses to look for an election in one layout where there is one in the other: it would seem
+/// that nobody leads. An error there is ignored: the caller asked for the first layout.
+pub async fn refuse_other_layout(
+    store: &Arc<dyn Store>,
+    prefix: &str,
+    layout: LayoutArg,
+) -> Result<(), Failure> {
+    let other = match layout {
+        LayoutArg::EpochFiles => LayoutArg::SingleObject,
+        LayoutArg::SingleObject => LayoutArg::EpochFiles,
+    };
+    let election = Election::builder(Arc::clone(store), prefix).layout(other.into()).build()?;
+    match election.snapshot().await {
+        Ok(snapshot) if snapshot.leader.is_some() => {
+            let option = layout_option(other);
+            let why = format!("the election here lies in the other layout: {option}");
+            Err(Failure::new(exit::USAGE, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to look for an election where there is one in the other layout, or where there is a
+/// partition group alone: `command` is the one for a group. An error there is ignored.
+pub async fn refuse_all_else(
+    store: &Arc<dyn Store>,
+    prefix: &str,
+    layout: LayoutArg,
+    command: &str,
+) -> Result<(), Failure> {
+    refuse_other_layout(store, prefix, layout).await?;
+    let group = Group::builder(Arc::clone(store), prefix).build()?;
+    if !group.snapshot().await.is_ok_and(|snapshot| snapshot.epoch.is_some()) {
+        return Ok(());
+    }
+    // Both may have one prefix.
+    let election = Election::builder(Arc::clone(store), prefix).layout(layout.into()).build()?;
+    match election.snapshot().await {
+        Ok(snapshot) if snapshot.leader.is_none() => {
+            let why = format!("there is a partition group here, and no election: use `{command}`");
+            Err(Failure::new(exit::USAGE, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to look for a partition group where there is an election alone: `command` is the one for
+/// an election. An error there is ignored.
+pub async fn refuse_election(url: &StoreUrl, command: &str) -> Result<(), Failure> {
+    let Opened { store, prefix } = open(url, IfMissing::RefuseGroup).await?;
+    for layout in [LayoutArg::EpochFiles, LayoutArg::SingleObject] {
+        let election = Election::builder(Arc::clone(&store), prefix.as_str());
+        let election = election.layout(layout.into()).build()?;
+        if election.snapshot().await.is_ok_and(|snapshot| snapshot.leader.is_some()) {
+            let option = match layout {
+                LayoutArg::EpochFiles => String::new(),
+                LayoutArg::SingleObject => format!(" {}", layout_option(layout)),
+            };
+            let why = format!(
+                "there is an election here, and no partition group: use `{command}{option}`"
+            );
+            return Err(Failure::new(exit::USAGE, why));
+        }
+    }
+    Ok(())
+}
+
+fn layout_option(layout: LayoutArg) -> String {
+    let name = layout.to_possible_value().expect("no layout is hidden");
+    format!("--layout {}", name.get_name())
+}
+
+/// The prefix of the election in its store, to check it before the store is opened.
+pub fn prefix(url: &StoreUrl) -> &str {
+    url.prefix()
+}
+
+fn refuse_missing(path: &Path, url: &StoreUrl, if_missing: IfMissing) -> Result<(), Failure> {
+    // An error other than "not found" is for the store to explain.
+    if if_missing == IfMissing::Create || !matches!(path.try_exists(), Ok(false)) {
+        return Ok(());
+    }
+    let maker = match if_missing {
+        IfMissing::RefuseGroup => "the first member of a group",
+        _ => "`tenure run`",
+    };
+    let why = format!("{url}: there is no such directory; {maker} makes it");
+    Err(Failure::new(exit::UNAVAILABLE, why))
+}

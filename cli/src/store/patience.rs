@@ -1,0 +1,139 @@
+//! What may pass is tried again: access that is denied, a store that is missing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tenure::{Error, Process};
+use tokio::task::spawn_blocking;
+use tracing::{error, warn};
+
+use crate::exit::Failure;
+use crate::output::logs::Throttle;
+use crate::output::print::plain;
+use crate::process::timer::pause;
+
+/// Runs a part of a service. False if it panicked, which is logged and must not end the service.
+pub async fn caught(part: impl Future<Output = ()>) -> bool {
+    let ended = AssertUnwindSafe(part).catch_unwind().await;
+    if let Err(panic) = &ended {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        let why = plain(&text.unwrap_or_default());
+        error!(outcome = "panicked", "a task panicked, and is started again: {why}");
+    }
+    ended.is_ok()
+}
+
+/// Does this on a thread that may wait for a disk; an error if the system has no thread left, for
+/// which Tokio panics.
+pub async fn on_a_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    let started = catch_unwind(AssertUnwindSafe(|| spawn_blocking(work)));
+    let started = started.map_err(|_| "the system has no thread left".to_owned())?;
+    started.await.map_err(|error| error.to_string())
+}
+
+/// For how long a verb tries again at its start.
+pub const AT_START: Duration = Duration::from_secs(10);
+/// The least time of these for the machine's metadata service, as in the library.
+const OF_THE_MACHINE: Duration = Duration::from_secs(60);
+/// How often a service tries again after an error that somebody has to correct.
+pub const AFTER_A_FAILURE: Duration = Duration::from_secs(10);
+/// The pause after the first failure. It doubles with each further one, up to
+/// [`AFTER_A_FAILURE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Repeats what fails and may pass: for this time, `None` without an end. The first failure with
+/// each exit code is logged: the reasons of one kind may differ, as in the key that was tried.
+pub async fn patiently<T>(
+    during: Option<Duration>,
+    mut attempt: impl AsyncFnMut() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let now = || Process::system().now().boot;
+    let (started, mut paused, mut reported) = (now(), Duration::ZERO, None);
+    let mut next = FIRST_PAUSE;
+    loop {
+        let failure = match attempt().await {
+            Ok(value) => return Ok(value),
+            Err(failure) => failure,
+        };
+        let passed = now().saturating_sub(started).max(paused);
+        let during = during.map_or(Duration::MAX, |during| match failure.of_the_machine {
+            true if !during.is_zero() => during.max(OF_THE_MACHINE),
+            _ => during,
+        });
+        let left = during.saturating_sub(passed);
+        if left.is_zero() || !failure.may_pass() {
+            return Err(failure);
+        }
+        if reported != Some(failure.code) {
+            warn!(outcome = "store_failed", "trying again: {}", plain(&failure.why));
+            reported = Some(failure.code);
+        }
+        let length = next.min(left);
+        pause(length).await;
+        paused += length;
+        next = (next * 2).min(AFTER_A_FAILURE);
+    }
+}
+
+/// Pauses before an observer looks again after this error, which is logged; fails if the error ends
+/// a service. `has_worked`: it has seen something before.
+pub async fn outlast(
+    error: Error,
+    has_worked: bool,
+    throttle: &mut Throttle,
+) -> Result<(), Failure> {
+    if error.kind().ends_a_service(has_worked) {
+        return Err(error.into());
+    }
+    if throttle.is_due(&error) {
+        let why = plain(&error.to_string());
+        warn!(outcome = "failed", "the watch failed, and is repeated: {why}");
+    }
+    pause(AFTER_A_FAILURE).await;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn regression_a_panic_does_not_end_the_task_of_an_election() {
+        assert!(!caught(async { panic!("OS can't spawn worker thread") }).await);
+        assert!(caught(async {}).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn regression_the_metadata_service_has_a_minute() {
+        // The sixth try begins after 15.5 s.
+        for (during, passes) in [(Duration::ZERO, false), (AT_START, true)] {
+            let mut tried = 0;
+            let ended = patiently(Some(during), async || {
+                tried += 1;
+                let refused = Failure { of_the_machine: true, ..Failure::new(77, "no role") };
+                if tried == 6 { Ok(()) } else { Err(refused) }
+            });
+            assert_eq!(ended.await.is_ok(), passes, "{during:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_pass_is_tried_again_and_wrong_settings_are_not() {
+        // The tries of 5 s: at 0 s, 0.5 s, 1.5 s, 3.5 s, and at their end.
+        for (code, during, tries) in
+            [(64, None, 1), (70, None, 1), (77, Some(5), 5), (69, None, 50)]
+        {
+            let mut tried = 0;
+            let ended = patiently(during.map(Duration::from_secs), async || {
+                tried += 1;
+                if tried == 50 { Ok(()) } else { Err(Failure::new(code, "no")) }
+            });
+            assert_eq!(ended.await.is_ok(), tries == 50, "{code}");
+            assert_eq!(tried, tries, "{code}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `tenure completions` and `tenure man`.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use crate::bench::tenure;
+
+const VERBS: [&str; 10] =
+    ["run", "status", "watch", "compact", "group", "table", "probe", "cost", "completions", "man"];
+
+fn page() -> String {
+    let said = tenure(&["man"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    said.out
+}
+
+/// What a program says of its standard input, or `None` where it is not installed.
+fn through(program: &str, arguments: &[&str], input: &str) -> Option<(String, String)> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().ok()?;
+    child.stdin.take().expect("it is piped").write_all(input.as_bytes()).expect("it reads");
+    let output = child.wait_with_output().expect("it is a child");
+    assert!(output.status.success(), "{program}: {output:?}");
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    Some((text(&output.stdout), text(&output.stderr)))
+}
+
+#[test]
+fn the_manual_has_every_verb_and_nothing_hidden() {
+    let page = page();
+    for verb in VERBS {
+        assert!(page.contains(&format!(".SH \"TENURE {}", verb.to_uppercase())), "{verb}");
+    }
+    assert!(!page.contains("__g") && page.is_ascii());
+}
+
+#[test]
+fn the_manual_is_formatted_without_a_warning() {
+    let page = page();
+    let Some((text, warnings)) = through("groff", &["-man", "-Tutf8", "-ww"], &page) else {
+        eprintln!("left out: there is no groff");
+        return;
+    };
+    assert_eq!(warnings, "");
+    assert!(text.contains("AZURE_STORAGE_ACCOUNT_NAME, …"), "{text}");
+}
+
+#[test]
+fn bash_completes_verbs_and_options() {
+    let said = tenure(&["completions", "bash"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let complete = |words: &str| {
+        let ask = "printf '%s\\n' \"${COMPREPLY[@]}\"\n";
+        let call = "_tenure tenure \"${COMP_WORDS[-1]}\" \"${COMP_WORDS[-2]}\"";
+        let words = format!("COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))");
+        let script = format!("{}\n{words}\n{call}\n{ask}", said.out);
+        let (replies, errors) = through("bash", &["--norc", "-s"], &script)?;
+        assert_eq!(errors, "");
+        Some(replies.lines().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let Some(verbs) = complete("tenure ''") else {
+        eprintln!("left out: there is no bash");
+        return;
+    };
+    for verb in VERBS {
+        assert!(verbs.iter().any(|reply| reply == verb), "{verb} is not in {verbs:?}");
+    }
+    assert!(!verbs.iter().any(|reply| reply.contains("__")), "{verbs:?}");
+    assert_eq!(complete("tenure stat").as_deref(), Some(&["status".to_owned()][..]));
+    assert_eq!(complete("tenure compact --min").as_deref(), Some(&["--min-age".to_owned()][..]));
+    let layouts = complete("tenure status --layout ''").expect("there is a bash");
+    assert_eq!(layouts, ["epoch-files", "single-object"]);
+}
+
+#[test]
+fn an_unknown_shell_is_refused_with_those_there_are() {
+    let said = tenure(&["completions", "cmd"]);
+    assert_eq!((said.code, said.out.as_str()), (64, ""));
+    assert!(said.err.contains("bash") && said.err.contains("zsh"), "{}", said.err);
+}

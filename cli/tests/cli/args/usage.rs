@@ -1,0 +1,188 @@
+//! Help, and what is refused before anything is sent.
+
+use crate::bench::{Bench, Said, tenure};
+
+fn help(line: &[&str]) -> String {
+    let Said { code, out, err } = tenure(line);
+    assert_eq!((code, err.as_str()), (0, ""), "{line:?}");
+    assert!(out.lines().all(|line| line.chars().count() <= 100), "a long line in {out}");
+    out
+}
+
+#[test]
+fn help_says_what_there_is() {
+    let all = help(&["--help"]);
+    for verb in
+        ["run", "status", "watch", "compact", "table", "probe", "cost", "completions", "man"]
+    {
+        assert!(all.contains(&format!("\n  {verb} ")), "{verb} is not in {all}");
+    }
+    assert!(!all.contains("__g"), "the guard is nobody's business: {all}");
+    for code in ["64", "69", "70", "71", "75", "77"] {
+        assert!(all.contains(code), "{code} is not in {all}");
+    }
+    assert_eq!(help(&["--version"]), format!("tenure {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn the_help_of_run_says_what_the_guard_cannot_do() {
+    let run = help(&["run", "--help"]);
+    for word in [
+        "TENURE_EPOCH",
+        "TENURE_NAME",
+        "TENURE_STORE",
+        "systemd-run",
+        "becomes another user",
+        "paused as a whole",
+        "only the token protects",
+        "SIGKILL",
+        "--grace",
+        "--forever",
+        "--health-addr",
+        "--log-format",
+        "128+N",
+        "VALIDITY/20",
+    ] {
+        assert!(run.contains(word), "{word:?} is not in {run}");
+    }
+}
+
+#[test]
+fn each_verb_has_help() {
+    assert!(help(&["status", "--help"]).contains("--json"));
+    assert!(help(&["watch", "--help"]).contains("[default: 5s]"));
+    let compact = help(&["compact", "--help"]);
+    for word in ["--keep", "[default: 10]", "--min-age", "[default: 1h]", "--dry-run", "--every"] {
+        assert!(compact.contains(word), "{word:?} is not in {compact}");
+    }
+}
+
+#[test]
+fn wrong_arguments_give_64() {
+    let store = ["--store", "file:///tmp/tenure-test-none"];
+    for line in [
+        &[][..],
+        &["help"],
+        &["lead"],
+        &["status"],
+        &["status", "--store", "/tmp/x"],
+        &["status", "--store", "ftp://b/p"],
+        &["status", "--store", "file:///tmp/x", "extra"],
+        &[&["run"][..], &store].concat(),
+        &[&["run"][..], &store, &["true"]].concat(),
+        &[&["run"][..], &store, &["--validity", "30", "--", "true"]].concat(),
+        &[&["run"][..], &store, &["--name", "", "--", "true"]].concat(),
+        &[&["watch"][..], &store, &["--poll", "0s"]].concat(),
+        &[&["compact"][..], &store, &["--keep", "0"]].concat(),
+        &[&["compact"][..], &store, &["--every", "0s"]].concat(),
+    ] {
+        let said = tenure(line);
+        assert_eq!((said.code, said.out.as_str()), (64, ""), "{line:?}: {said:?}");
+        assert!(!said.err.is_empty(), "{line:?}");
+    }
+}
+
+#[test]
+fn settings_that_do_not_fit_are_refused_with_the_numbers() {
+    let bench = Bench::new();
+    std::fs::remove_dir(bench.path("store")).expect("it is empty");
+    let run = |options: &[&str]| bench.run("run", &[options, &["--", "true"]].concat());
+    run(&["--validity", "1s"]).fails(64, &["validity of 1s", "333ms", "2 × 200ms", "--validity"]);
+    run(&["--grace", "10s"]).fails(64, &["validity of 30s", "grace of 10s", "33s 500ms"]);
+    run(&["--poll", "31s"]).fails(64, &["31s", "30s"]);
+    run(&["--validity", "25h"]).fails(64, &["validity", "90000s", "86400s"]);
+    run(&["--name", "a\nb"]).fails(64, &["name", "control"]);
+    run(&["--name", &"x".repeat(257)]).fails(64, &["256 bytes"]);
+    assert!(!bench.path("store").exists(), "a refused command leaves nothing behind");
+    std::fs::create_dir(bench.path("store")).expect("a new directory");
+    bench.run("compact", &["--keep", "100001"]).fails(64, &["100001", "100000"]);
+    bench.run("watch", &["--poll", "25h"]).fails(64, &["--poll", "1day"]);
+}
+
+#[test]
+fn regression_durations_that_make_no_sense_are_refused_with_the_numbers() {
+    let store = "file:///tmp/tenure-test-none";
+    let election = format!("orders={store}");
+    let run: &[&str] = &["run", "--store", store];
+    let serve: &[&str] = &["serve", "--election", &election];
+    let group: &[&str] = &["group", "run", "--store", store, "--partitions", "0..4"];
+    let cron: &[&str] = &["run", "--store", store, "--once-per", "1d"];
+    let health: &[&str] = &["serve", "--election", &election, "--app-health", "heartbeat"];
+    for (line, option, value, bound) in [
+        (run, "--grace", "100d", "validity of 30s"),
+        (run, "--hook-timeout", "100d", "1day"),
+        (run, "--store-clock-margin", "25h", "1day"),
+        (run, "--takeover-delay", "25h", "86400s"),
+        (run, "--priority-delay", "25h", "86400s"),
+        (run, "--once-per", "36526d", "36525"),
+        (cron, "--clock-ahead-max", "25h", "1day"),
+        (serve, "--grace", "100d", "1day"),
+        (serve, "--store-clock-margin", "25h", "1day"),
+        (serve, "--validity", "25h", "86400s"),
+        (health, "--app-health-deadline", "25h", "1day"),
+        (group, "--grace", "100d", "validity of 30s"),
+        (group, "--validity", "61m", "3600s"),
+        (group, "--rebalance-delay", "61m", "3600s"),
+        (&["compact", "--store", store], "--min-age", "36526d", "36525"),
+        (&["compact", "--store", store], "--every", "366d", "365"),
+        (&["history", "--store", store], "--since", "36526d", "36525"),
+        (&["probe", "--store", store], "--for", "366d", "365"),
+        (&["restore", "--store", store, "--epoch", "7"], "--wait", "25h", "86400s"),
+        (&["watch", "--store", store], "--poll", "25h", "1day"),
+        (&["group", "watch", "--store", store], "--poll", "61m", "1h"),
+        (&["cost"], "--validity", "25h", "1day"),
+    ] {
+        let cmd: &[&str] = if line.contains(&"run") { &["--", "true"] } else { &[] };
+        let said = tenure(&[line, &[option, value], cmd].concat());
+        assert_eq!((said.code, said.out.as_str()), (64, ""), "{line:?} {option}: {said:?}");
+        assert!(said.err.contains(bound), "{line:?} {option} {value}: {said:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_made_by_run_alone() {
+    let bench = Bench::new();
+    std::fs::remove_dir(bench.path("store")).expect("it is empty");
+    for verb in ["status", "compact"] {
+        bench.run(verb, &[]).fails(69, &[&bench.url(), "no such directory", "tenure run"]);
+        assert!(!bench.path("store").exists(), "{verb} has made it");
+    }
+    assert_eq!(bench.run("run", &["--", "true"]).code, 0);
+    assert_eq!(bench.json("status", &["--json"])["epoch"], 1);
+}
+
+#[test]
+fn a_file_in_the_place_of_the_directory_gives_69() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("file"), "").expect("a new file");
+    let url = format!("file://{}/store", bench.path("file").display());
+    for line in [&["status", "--store", &url][..], &["run", "--store", &url, "--", "true"]] {
+        tenure(line).fails(69, &[&bench.path("file").display().to_string()]);
+    }
+}
+
+#[test]
+fn a_build_without_a_service_says_which_feature_to_build() {
+    let services = [
+        ("s3", "s3", cfg!(feature = "s3")),
+        ("gs", "gcs", cfg!(feature = "gcs")),
+        ("az", "azure", cfg!(feature = "azure")),
+        ("dynamodb", "dynamodb", cfg!(feature = "dynamodb")),
+    ];
+    for (scheme, feature, _) in services.into_iter().filter(|(_, _, built)| !built) {
+        let (url, features) = (format!("{scheme}://b/p"), format!("--features {feature}"));
+        for line in [&["status", "--store", &url][..], &["run", "--store", &url, "--", "true"]] {
+            tenure(line).fails(64, &[&format!("{scheme}://b"), &features]);
+        }
+    }
+}
+
+#[test]
+fn a_log_filter_that_makes_no_sense_is_ignored_and_named() {
+    let bench = Bench::new();
+    let mut command = crate::bench::command(&["status", "--store", &bench.url()]);
+    let said =
+        crate::bench::said(command.env("RUST_LOG", "tenure=loud").output().expect("it runs"));
+    assert_eq!(said.code, 0);
+    assert!(said.err.contains("RUST_LOG=\"tenure=loud\" is ignored"), "{said:?}");
+}

@@ -1,0 +1,135 @@
+//! Misspelt variables, and the variables of an outer process.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::TENURE;
+use crate::bench::{Bench, Said, command, said};
+use tenure_testkit::command::scene::Scene;
+
+/// `tenure` with these variables.
+fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
+    said(command(line).envs(variables.iter().copied()).output().expect("it runs"))
+}
+
+/// Where `config` says that a setting of `run` is from.
+#[track_caller]
+fn source(variables: &[(&str, &str)], setting: &str) -> Value {
+    let said = with(variables, &["config", "--json", "run"]);
+    let mut rows = said.out.lines().map(|row| serde_json::from_str::<Value>(row).expect("JSON"));
+    let row = rows.find(|row| row["setting"] == setting);
+    row.unwrap_or_else(|| panic!("no {setting}: {said:?}"))["source"].clone()
+}
+
+/// Each named another election.
+#[test]
+fn regression_a_store_that_looks_like_another_is_refused() {
+    let bench = Bench::new();
+    let url = bench.url();
+    for (look_alike, words) in [
+        (format!("{url} "), "white space"),
+        (format!(" {url}"), "white space"),
+        (format!("{url}\n"), "white space"),
+        (format!("{url} /"), "white space"),
+        (format!("{url}\u{200b}"), "u{200b}"),
+        (format!("{url}\u{7}x"), "u{7}"),
+    ] {
+        let run = with(&[], &["run", "--store", &look_alike, "--", "true"]);
+        assert!(run.code == 64 && run.err.contains(words), "{look_alike:?}: {run:?}");
+        let run = with(&[("TENURE_STORE", &look_alike)], &["run", "--", "true"]);
+        assert!(run.code == 64 && run.err.contains(words), "{look_alike:?}: {run:?}");
+        assert!(run.err.contains("TENURE_STORE"), "{run:?}");
+        let named = format!("a={look_alike}");
+        let serve = with(&[], &["serve", "--election", &named]);
+        assert!(serve.code == 64 && serve.err.contains(words), "{look_alike:?}: {serve:?}");
+    }
+    assert_eq!(bench.objects(), [""; 0], "nothing was written");
+    let name = with(&[], &["run", "--store", &url, "--name", "anna ", "--", "true"]);
+    assert!(name.code == 64 && name.err.contains("white space"), "{name:?}");
+}
+
+#[test]
+fn regression_a_misspelt_variable_is_named() {
+    let bench = Bench::new();
+    let url = bench.url();
+    let wrong = [("TENURE_VALIDTY", "60s"), ("TENURE_STORE", &*url)];
+    let run = with(&wrong, &["run", "--", "true"]);
+    let line = "tenure: the variable TENURE_VALIDTY is no setting and has no effect; did you mean \
+                TENURE_VALIDITY?\n";
+    assert!(run.code == 0 && run.err.starts_with(line), "{run:?}");
+    // Where something else is refused for it, too.
+    let refused = with(&[("TENURE_STOER", &url)], &["status"]);
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.err.contains("TENURE_STOER") && refused.err.contains("--store"), "{refused:?}");
+    let json = with(&wrong, &["status", "--log-format", "json"]);
+    assert!(json.code == 0 && json.err.contains("\"message\":\"the variable"), "{json:?}");
+}
+
+#[test]
+fn regression_a_tenure_inside_cmd_knows_the_variables_and_shares_no_address() {
+    let scene = Scene::new(TENURE);
+    let inner = format!("{TENURE} run --store {}-inner --once-per 36500d -- true", scene.url());
+    let script = format!("{inner} 2>said; echo $? >code");
+    let mut outer = scene.run("a", &["--once-per", "36500d"]);
+    outer
+        .arg("--on-lost")
+        .arg(format!("{TENURE} status --store {} >/dev/null 2>lost; echo >done", scene.url()));
+    outer.args(["--", "sh", "-c", &script]);
+    outer.env("TENURE_HEALTH_ADDR", "127.0.0.1:0").env("TENURE_METRICS_ADDR", "127.0.0.1:0");
+    let mut outer = scene.start("a", outer);
+    assert_eq!(scene.wait_for_file("code"), "0\n");
+    assert_eq!(outer.code(), 0, "{}", outer.said());
+    scene.wait_for_file("done");
+    assert!(outer.said().contains("health"), "{}", outer.said());
+    let said = scene.wait_for_file("said");
+    assert!(!said.contains("no effect") && !said.contains("health"), "{said}");
+    assert_eq!(fs::read_to_string(scene.path("lost")).expect("a file"), "");
+}
+
+#[test]
+fn the_settings_of_an_outer_process_do_not_count_where_they_are_its_own() {
+    let own = |inside: &str, setting: &str| {
+        let variable = format!("TENURE_{}", setting.replace('-', "_").to_uppercase());
+        source(&[("TENURE_EPOCH", "7"), (inside, "1"), (&variable, "127.0.0.1:1")], setting)
+    };
+    for setting in ["name", "data-file", "successor", "health-addr", "metrics-addr"] {
+        assert_eq!(own("TENURE_RUN", setting), "default", "{setting}");
+    }
+    for setting in ["health-addr", "metrics-addr", "data"] {
+        assert_eq!(own("TENURE_STATE", setting), "default", "{setting}");
+    }
+}
+
+/// `watch --exec` sets TENURE_EPOCH as `run` does, but no name.
+#[test]
+fn regression_cmd_of_watch_keeps_the_name_that_the_user_has_given() {
+    let scene = Scene::new(TENURE);
+    let mut leader = scene.script("a", &[], "echo >leads; sleep 300");
+    scene.wait_for_file("leads");
+    let mut watch = std::process::Command::new(TENURE);
+    scene.surround(&mut watch);
+    watch.args(["watch", "--store", &scene.url(), "--exec"]);
+    watch.arg(format!("{TENURE} config --json run >aside; mv aside shown"));
+    watch.env("TENURE_NAME", "ops").env("TENURE_METRICS_ADDR", "127.0.0.1:0");
+    let watch = scene.start("w", watch);
+    let shown = scene.wait_for_file("shown");
+    let row = |setting: &str| {
+        let mut rows = shown.lines().map(|row| serde_json::from_str::<Value>(row).expect("JSON"));
+        rows.find(|row| row["setting"] == setting).expect("a row")
+    };
+    assert_eq!(row("name")["value"], "ops", "{shown}");
+    assert_eq!(row("metrics-addr")["value"], Value::Null, "{shown}");
+    watch.signal(Signal::SIGTERM);
+    leader.signal(Signal::SIGTERM);
+    assert_eq!(leader.code(), 143, "{}", leader.said());
+}
+
+/// It was taken for a flag of the other verb.
+#[test]
+fn regression_config_says_that_the_log_format_is_from_a_variable() {
+    assert_eq!(source(&[("TENURE_LOG_FORMAT", "json")], "log-format"), "variable");
+    let wrong = with(&[("TENURE_LOG_FORMAT", "xml")], &["config", "run"]);
+    assert!(wrong.code == 64 && wrong.err.contains("TENURE_LOG_FORMAT"), "{wrong:?}");
+}

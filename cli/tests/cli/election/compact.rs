@@ -1,0 +1,138 @@
+//! `compact`.
+
+use std::io::{BufRead as _, BufReader, Lines};
+use std::process::{Child, ChildStdout};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::bench::{Bench, spawn};
+use tenure_testkit::command::{ended, with_deadline};
+
+const RECORD: &str = r#"{"expired":true,"validity_ms":30000}"#;
+
+fn with_epochs(count: u64) -> Bench {
+    let bench = Bench::new();
+    for epoch in 1..=count {
+        bench.epoch(epoch, RECORD);
+    }
+    bench
+}
+
+#[test]
+fn compact_keeps_the_newest() {
+    let bench = with_epochs(5);
+    let said = bench.run("compact", &["--keep", "2", "--min-age", "0s"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let bytes = 3 * RECORD.len();
+    let line = format!("deleted 3 of 5 epochs ({bytes} bytes), kept 2, newest 5; 4 requests\n");
+    assert_eq!(said.out, line);
+    assert_eq!(bench.objects(), ["lock-0000000004.json", "lock-0000000005.json"]);
+}
+
+/// Two superseded assignments, and a session that has ended and is not named.
+#[test]
+fn a_group_is_compacted() {
+    let bench = Bench::new();
+    for epoch in 1..=3 {
+        let body = format!(
+            r#"{{"format":1,"epoch":{epoch},"nonce":"{epoch:032x}","next_number":0,
+               "members":[],"partitions":[]}}"#
+        );
+        bench.object(&format!("assignment-{epoch:010}.json"), &body);
+    }
+    bench.object(
+        "members/00000000000000000000000000000001/lock.json",
+        r#"{"expires_at":0.0,"token":1,"epoch":1,"validity_ms":30000,"candidate":"x",
+           "nonce":"00000000000000000000000000000001","ended":"resigned"}"#,
+    );
+    let said = bench.run("compact", &["--group", "--keep", "1", "--min-age", "0s"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    assert!(said.out.starts_with("deleted 2 of 3 epochs ("), "{said:?}");
+    assert!(said.out.contains("newest 3; deleted 1 of 1 sessions, kept 0; "), "{said:?}");
+    assert!(bench.objects().contains(&"assignment-0000000003.json".to_owned()));
+    assert!(!bench.objects().contains(&"assignment-0000000002.json".to_owned()));
+    let again = bench.json("compact", &["--group", "--min-age", "0s", "--json"]);
+    assert_eq!((&again["deleted"], &again["sessions"]["listed"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn compact_keeps_what_is_young() {
+    let bench = with_epochs(20);
+    let said = bench.run("compact", &[]);
+    // "deleted 0 of 20, kept 20" did not say why.
+    let line =
+        "deleted 0 of 20 epochs (0 bytes), kept 20 (10 superseded, but too young to delete), ";
+    assert!(said.out.starts_with(line), "{said:?}");
+    assert_eq!(bench.objects().len(), 20);
+}
+
+#[test]
+fn a_report_is_one_json_object() {
+    let bench = with_epochs(5);
+    let said = bench.run("compact", &["--keep", "1", "--min-age", "0s", "--dry-run", "--json"]);
+    let bytes = 4 * RECORD.len();
+    let line = format!(
+        r#"{{"listed":5,"deleted":4,"kept":1,"too_young":0,"failed":0,"bytes":{bytes},"requests":3,"newest":5,"held":false,"min_age_ms":0,"dry_run":true,"interrupted":false,"first_failure":null}}"#
+    );
+    assert_eq!((said.code, said.out, said.err.as_str()), (0, format!("{line}\n"), ""));
+    assert_eq!(bench.objects().len(), 5);
+    let said = bench.run("compact", &["--keep", "1", "--min-age", "0s", "--dry-run"]);
+    assert!(said.out.starts_with("would delete 4 of 5 epochs"), "{said:?}");
+    assert_eq!(with_epochs(0).run("compact", &[]).out, "no epochs; 2 requests\n");
+}
+
+#[test]
+fn compact_runs_again_and_again_until_told_to_end() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let bench = with_epochs(3);
+        let mut runs = Runs::start(&bench, &[]);
+        assert_eq!(runs.next()["deleted"], 2);
+        bench.epoch(4, RECORD);
+        while runs.next()["deleted"] == 0 {}
+        assert_eq!(bench.objects(), ["lock-0000000004.json"]);
+        let pid = Pid::from_raw(i32::try_from(runs.child.id()).expect("a small number"));
+        kill(pid, signal).expect("it lives");
+        assert_eq!(ended(&mut runs.child).code(), Some(0));
+    }
+}
+
+/// It waited for a signal, for ever.
+#[test]
+fn regression_a_group_is_compacted_again_and_again() {
+    let bench = Bench::new();
+    let mut runs = Runs::start(&bench, &["--group"]);
+    for _ in 0..2 {
+        assert_eq!(runs.next()["sessions"]["deleted"], 0);
+    }
+}
+
+/// A compactor that does not end by itself, and its reports.
+struct Runs {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Runs {
+    fn start(bench: &Bench, options: &[&str]) -> Runs {
+        let url = bench.url();
+        let line = ["compact", "--store", &url, "--keep", "1", "--min-age", "0s"];
+        let mut child = spawn(&[], &[&line, &["--every", "50ms", "--json"][..], options].concat());
+        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        Runs { child, lines }
+    }
+
+    fn next(&mut self) -> Value {
+        let line = with_deadline(self.child.id(), || self.lines.next());
+        let line = line.expect("a line").expect("text");
+        serde_json::from_str(&line).expect("one JSON object")
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

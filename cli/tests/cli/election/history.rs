@@ -1,0 +1,280 @@
+//! `history`.
+
+use std::fs::{self, File};
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use roxmltree::Document;
+use serde_json::{Value, json};
+use tenure::Process;
+
+use crate::bench::{Bench, Said};
+
+const NOON: &str = "2026-11-20T12:00:00Z";
+
+fn noon() -> DateTime<Utc> {
+    NOON.parse().expect("a time")
+}
+
+/// Seconds after noon.
+fn time(seconds: i64) -> String {
+    written(noon(), seconds).to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+fn written(start: DateTime<Utc>, seconds: i64) -> DateTime<Utc> {
+    start + TimeDelta::seconds(seconds)
+}
+
+/// An epoch object that was last written then, as the store dates it.
+fn write(bench: &Bench, epoch: u64, written: DateTime<Utc>, body: &str) {
+    bench.epoch(epoch, body);
+    let path = bench.path("store").join(format!("lock-{epoch:010}.json"));
+    let file = File::options().write(true).open(path).expect("it was written");
+    file.set_modified(written.into()).expect("a file system with dates");
+}
+
+/// An epoch that was sealed: elected, renewed and sealed so many seconds after the start.
+fn seal(
+    (bench, start): (&Bench, DateTime<Utc>),
+    epoch: u64,
+    name: &str,
+    at: [i64; 3],
+    (ended, by): (&str, &str),
+) {
+    let [elected_at, renewed_at, sealed_at] = at.map(|seconds| written(start, seconds));
+    let body = json!({
+        "expired": true, "validity_ms": 30_000, "format": 1, "candidate": name,
+        "nonce": "0123456789abcdef0123456789abcdef", "heartbeat": 9, "elected_at": elected_at,
+        "renewed_at": renewed_at, "sealed_at": sealed_at, "sealed_by": by, "ended": ended,
+    });
+    write(bench, epoch, sealed_at, &body.to_string());
+}
+
+/// anna resigns, ben dies, cleo is deposed, somebody writes nonsense, and dora resigns; 1 to 90 are
+/// compacted.
+fn story(start: DateTime<Utc>) -> Bench {
+    let bench = Bench::new();
+    let here = (&bench, start);
+    seal(here, 91, "anna", [0, 55, 60], ("resigned", "anna"));
+    seal(here, 92, "ben", [65, 120, 152], ("lapsed", "cleo"));
+    seal(here, 93, "cleo", [155, 295, 300], ("deposed", "operator"));
+    write(&bench, 94, written(start, 310), "{}");
+    seal(here, 95, "dora", [320, 395, 400], ("resigned", "dora"));
+    bench
+}
+
+#[track_caller]
+fn lines(said: &Said) -> Vec<Value> {
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    said.out.lines().map(|line| serde_json::from_str(line).expect("one JSON object")).collect()
+}
+
+#[test]
+fn the_table_tells_who_led_when_and_how_long_nobody_did() {
+    let said = story(noon()).run("history", &[]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let lines: Vec<&str> = said.out.lines().collect();
+    assert_eq!(
+        lines[..9],
+        [
+            " epoch  leader  from                   until                  led        end",
+            "    91  anna    ~2026-11-20 12:00:00Z  2026-11-20 12:01:00Z   1m         resigned",
+            "        nobody leads for 5s, at most 38s",
+            "    92  ben     ~2026-11-20 12:01:05Z  ~2026-11-20 12:02:30Z  ~1m 25s    lapsed; sealed by cleo",
+            "        nobody leads for 5s, at most 41s",
+            "    93  cleo    ~2026-11-20 12:02:35Z  2026-11-20 12:05:00Z   2m 25s     deposed by operator",
+            "    94  -       -                      -                      -          unreadable: its body is not a record: a field is missing or has the wrong type or value, at line 1 column 2",
+            "    95  dora    ~2026-11-20 12:05:20Z  2026-11-20 12:06:40Z   1m 20s     resigned",
+            // Until today: nobody knows how long that is.
+            lines[8],
+        ]
+    );
+    assert!(lines[8].starts_with("        nobody leads for ") && lines[8].ends_with(" since then"));
+    let rest = lines[9..].join("\n");
+    for told in [
+        "\nnobody led   ~",
+        "\nlongest gap  ",
+        ", after epoch 95\n",
+        "\nnot known    ~20s (at least 0s, at most 21s): epochs are missing or unreadable\n",
+        "\nmissing      epochs 1 to 90 are not there: compacted, or skipped by a restore\n",
+        "\nrequests     6",
+    ] {
+        assert!(rest.contains(told), "{told:?} is not in {rest}");
+    }
+}
+
+#[test]
+fn json_keeps_what_was_recorded_apart_from_what_follows() {
+    let told = lines(&story(noon()).run("history", &["--json"]));
+    assert_eq!(told.len(), 6);
+    let expected = json!({
+        "kind": "epoch", "epoch": 92, "candidate": "ben", "end": "lapsed", "lapsed": false,
+        "sealed_by": "cleo",
+        "from": { "at": time(65), "exact": false, "earliest": time(60), "latest": time(98) },
+        "until": { "at": time(150), "exact": false, "earliest": time(120), "latest": time(150) },
+        "led_ms": 85_000, "led_at_least_ms": 22_000, "led_at_most_ms": 90_000,
+        "validity_ms": 30_000, "heartbeat": 9,
+        "recorded": {
+            "elected_at": time(65), "renewed_at": time(120), "sealed_at": time(152),
+            "written_at": time(152),
+        },
+        "unreadable": null,
+    });
+    assert_eq!(told[1], expected);
+    assert_eq!((&told[3]["end"], &told[3]["led_ms"]), (&"unreadable".into(), &Value::Null));
+    let summary = &told[5];
+    assert_eq!((&summary["kind"], &summary["epochs"]), (&"summary".into(), &5.into()));
+    assert_eq!(summary["missing"], json!([[1, 90]]));
+    assert_eq!(
+        (&summary["unknown"]["about_ms"], &summary["requests"]),
+        (&20_000.into(), &6.into())
+    );
+    // Dates in whole seconds: anna led for up to a second longer than they say, and dora, too.
+    assert_eq!(summary["led"]["about_ms"], 60_000 + 85_000 + 145_000 + 80_000);
+    let (least, most) = (&summary["led"]["at_least_ms"], &summary["led"]["at_most_ms"]);
+    assert!(least.as_u64() < Some(370_000) && most.as_u64() > Some(372_000), "{summary}");
+    assert_eq!(summary["longest_gap"]["after"], 95);
+    assert_eq!(summary["longest_gap"]["before"], Value::Null);
+}
+
+#[test]
+fn the_newest_few_are_enough_where_asked_for() {
+    let bench = story(noon());
+    let told = lines(&bench.run("history", &["--json", "--limit", "2"]));
+    assert_eq!((&told[0]["epoch"], told.len()), (&94.into(), 3));
+    assert_eq!((&told[2]["left_out"], &told[2]["requests"]), (&3.into(), &3.into()));
+    // Only the newest is always told.
+    let told = lines(&bench.run("history", &["--json", "--since", "1s"]));
+    assert_eq!((&told[0]["epoch"], told.len()), (&95.into(), 2));
+    for wrong in [&["--limit", "0"][..], &["--limit", "100001"], &["--since", "0s"]] {
+        assert_eq!(bench.run("history", wrong).code, 64, "{wrong:?}");
+    }
+}
+
+#[test]
+fn the_picture_is_xml_and_shows_the_story() {
+    // The picture ends now, so long ago nothing could be told apart.
+    let start = Process::system().now().time_of_day() - TimeDelta::seconds(510);
+    let bench = story(start);
+    seal((&bench, start), 96, "<script>&\u{202e}", [410, 490, 500], ("resigned", "x"));
+    let file = bench.path("history.svg");
+    let options = ["--svg", file.to_str().expect("UTF-8")];
+    assert_eq!(bench.run("history", &options).code, 0);
+    let svg = fs::read_to_string(&file).expect("it is drawn");
+    let document = Document::parse(&svg).expect("XML");
+    let titles: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
+    for told in [
+        "nobody leads for 5s (at least 0ms, at most 38s)",
+        "<script>&\\u{202e}",
+        "not known: epochs in it are missing or cannot be read",
+    ] {
+        assert!(titles.contains(&told), "{told:?} is not in {titles:#?}");
+    }
+    let ben = titles.iter().find(|title| title.starts_with("epoch 92: ben, from "));
+    assert!(ben.is_some_and(|tip| tip.ends_with(", for about 1m 25s, lapsed by cleo")), "{ben:?}");
+    let nowhere = bench.path("no/such/folder.svg");
+    let options = ["--svg", nowhere.to_str().expect("UTF-8")];
+    bench.run("history", &options).fails(71, &["cannot write", "folder.svg"]);
+}
+
+#[test]
+fn a_dash_draws_to_stdout_and_nothing_else_goes_there() {
+    let bench = story(noon());
+    let said = bench.run("history", &["--svg", "-"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    let document = Document::parse(&said.out).expect("XML, and nothing else");
+    assert!(document.root_element().has_tag_name(("http://www.w3.org/2000/svg", "svg")));
+    bench.run("history", &["--svg", "-", "--json"]).fails(64, &["--svg -", "--json"]);
+    assert!(!std::path::Path::new("-").exists());
+}
+
+/// Characters were counted, and those of some scripts are two columns wide.
+#[test]
+fn regression_columns_stay_aligned_beside_wide_names() {
+    let bench = Bench::new();
+    let here = (&bench, noon());
+    let names = ["漢字漢字の名前", "anna", &"選".repeat(60)];
+    for (epoch, name) in (1..).zip(names) {
+        let from = 100 * epoch as i64;
+        seal(here, epoch, name, [from, from + 55, from + 60], ("resigned", name));
+    }
+    let said = bench.run("history", &[]);
+    let columns = |line: &str| {
+        let (before, _) = line.split_once("~2026").expect("a begin");
+        before.chars().map(|c| if c > '\u{2e80}' { 2 } else { 1 }).sum::<usize>()
+    };
+    let rows: Vec<_> = said.out.lines().filter(|line| line.contains("resigned")).collect();
+    let places: Vec<usize> = rows.iter().map(|line| columns(line)).collect();
+    assert_eq!(places, [places[0]; 3], "{}", said.out);
+    assert!(places[0] < 60, "40 columns of a name at most: {}", said.out);
+}
+
+#[test]
+fn a_vacant_election_has_no_history() {
+    let bench = Bench::new();
+    assert_eq!(bench.run("history", &[]).out, "nobody has led yet\n");
+    let told = lines(&bench.run("history", &["--json"]));
+    assert_eq!(
+        (told.len(), &told[0]["epochs"], &told[0]["longest_gap"]),
+        (1, &0.into(), &Value::Null)
+    );
+    assert_eq!(bench.objects(), [""; 0]);
+}
+
+#[test]
+fn where_nothing_can_be_read_nothing_is_told() {
+    let bench = Bench::new();
+    bench.epoch(6, "{}");
+    bench.epoch(7, "");
+    bench.run("history", &[]).fails(70, &["lock-0000000007.json", "empty"]);
+    bench.run("history", &["--json"]).fails(70, &["lock-0000000007.json", "empty"]);
+}
+
+#[test]
+fn a_name_cannot_rewrite_the_terminal() {
+    let bench = Bench::new();
+    let name = format!("a\u{1b}[2J\n    93  b{}", "x".repeat(300));
+    seal((&bench, noon()), 1, &name, [0, 55, 60], ("resigned", &name));
+    let said = bench.run("history", &[]);
+    let line = said.out.lines().nth(1).expect("an epoch");
+    assert!(
+        line.starts_with("     1  a\\u{1b}[2J\\n    93  bxxx") && line.contains("xxx…  ~2026"),
+        "{said:?}"
+    );
+    assert!(line.len() < 160 && !said.out.contains('\u{1b}'), "{said:?}");
+}
+
+#[test]
+fn a_single_object_keeps_no_history_and_says_so() {
+    let bench = Bench::new();
+    let single = ["--layout", "single-object"];
+    assert_eq!(bench.run("history", &single).out, "nobody has led yet\n");
+    for _ in 0..3 {
+        assert_eq!(
+            bench.run("run", &[&single[..], &["--name", "a", "--", "true"]].concat()).code,
+            0
+        );
+    }
+    let said = bench.run("history", &single);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    assert!(said.out.contains("     3  a "), "{said:?}");
+    assert!(said.out.contains("\nnote         a single object keeps no history: "), "{said:?}");
+    let told = lines(&bench.run("history", &[&single[..], &["--json"]].concat()));
+    assert_eq!((&told[0]["epoch"], &told[1]["missing"]), (&3.into(), &json!([[1, 2]])));
+    bench.run("history", &[]).fails(64, &["--layout single-object"]);
+    fs::write(bench.path("store").join("lock.json"), "{}").expect("a file");
+    bench.run("history", &single).fails(70, &["lock.json"]);
+}
+
+#[test]
+fn real_elections_are_told() {
+    let bench = Bench::new();
+    for name in ["anna", "ben", "anna"] {
+        assert_eq!(bench.run("run", &["--name", name, "--", "true"]).code, 0);
+    }
+    let told = lines(&bench.run("history", &["--json"]));
+    let told: Vec<_> = told.iter().map(|line| (&line["candidate"], &line["end"])).collect();
+    let resigned = Value::from("resigned");
+    let expected = ["anna".into(), "ben".into(), "anna".into()];
+    let expected: Vec<(&Value, &Value)> = expected.iter().map(|name| (name, &resigned)).collect();
+    assert_eq!(told[..3], expected);
+}

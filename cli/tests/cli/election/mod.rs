@@ -1,0 +1,9 @@
+//! The verbs that show and change one election.
+
+mod compact;
+mod depose_restore;
+mod history;
+#[cfg(feature = "s3")]
+mod interrupt;
+mod single_object;
+pub mod status_watch;

@@ -1,0 +1,250 @@
+//! `tenure group history`, of assignments that were written by hand.
+
+use std::fs::File;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use roxmltree::Document;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, Said, tenure};
+use tenure_testkit::svg;
+
+const ONE: &str = "11111111000000000000000000000000";
+const TWO: &str = "22222222000000000000000000000000";
+
+fn noon() -> DateTime<Utc> {
+    "2026-11-20T12:00:00Z".parse().expect("a time")
+}
+
+/// An object that the store dates so many seconds after noon.
+fn write(bench: &Bench, epoch: u64, second: i64, body: &str) {
+    let name = format!("assignment-{epoch:010}.json");
+    bench.object(&name, body);
+    let file = File::options().write(true).open(bench.path("store").join(name));
+    let modified = noon() + TimeDelta::seconds(second);
+    file.expect("it was written").set_modified(modified.into()).expect("dates");
+}
+
+fn assign(
+    bench: &Bench,
+    (epoch, second): (u64, i64),
+    coordinator: usize,
+    members: &[(&str, &str)],
+    partitions: Value,
+) {
+    let member = |(name, id): &(&str, &str)| json!({ "id": id, "nonce": id, "name": name, "validity_ms": 30_000 });
+    let body = json!({
+        "format": 1, "epoch": epoch, "nonce": "0123456789abcdef0123456789abcdef",
+        "assignor": "sticky", "coordinator": coordinator, "next_number": 9,
+        "members": members.iter().map(member).collect::<Vec<_>>(), "partitions": partitions,
+    });
+    write(bench, epoch, second, &body.to_string());
+}
+
+/// w1 begins, w2 joins, an operator marks and adds, w1 dies, and an assignment cannot be read.
+fn story(w1: &str) -> Bench {
+    let bench = Bench::new();
+    let (one, both) = (&[(w1, ONE)][..], &[(w1, ONE), ("w2", TWO)][..]);
+    let owned = |name: &str, owner: usize, token: u64| json!({ "name": name, "owner": owner, "token": token });
+    let new = json!([{ "name": "a" }, { "name": "b" }, { "name": "c" }]);
+    assign(&bench, (1, 0), 0, one, new);
+    let all = json!([owned("a", 0, 2), owned("b", 0, 2), owned("c", 0, 2)]);
+    assign(&bench, (2, 5), 0, one, all);
+    let revoked = json!({ "name": "c", "owner": 0, "token": 2, "target": 1 });
+    assign(&bench, (3, 60), 0, both, json!([owned("a", 0, 2), owned("b", 0, 2), revoked]));
+    let moved = json!([owned("a", 0, 2), owned("b", 0, 2), owned("c", 1, 4)]);
+    assign(&bench, (4, 70), 0, both, moved);
+    let paused = json!({ "name": "a", "owner": 0, "token": 2, "paused": true });
+    let pinned = json!({ "name": "b", "owner": 0, "token": 2, "pinned": w1 });
+    let marked = json!([paused, pinned, owned("c", 1, 4), { "name": "d" }]);
+    assign(&bench, (5, 100), 0, both, marked);
+    let paused = json!({ "name": "a", "token": 2, "paused": true });
+    let pinned = json!({ "name": "b", "owner": 0, "token": 2, "pinned": w1 });
+    let released = json!([paused, pinned, owned("c", 1, 4), owned("d", 1, 6)]);
+    assign(&bench, (6, 110), 0, both, released);
+    let two = &[("w2", TWO)][..];
+    let gone = json!([owned("b", 0, 7), owned("c", 0, 4), owned("d", 0, 6)]);
+    let mut gone = gone.as_array().expect("a list").clone();
+    gone[0]["number"] = json!(1);
+    assign(&bench, (8, 200), 0, two, json!(gone));
+    write(&bench, 9, 210, "{}");
+    assign(&bench, (10, 300), 0, two, json!(gone));
+    bench
+}
+
+fn run(bench: &Bench, options: &[&str]) -> Said {
+    let url = bench.url();
+    tenure(&[&["group", "history", "--store", &url], options].concat())
+}
+
+#[track_caller]
+fn lines(said: &Said) -> Vec<Value> {
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    said.out.lines().map(|line| serde_json::from_str(line).expect("one JSON object")).collect()
+}
+
+#[test]
+fn the_table_tells_what_each_assignment_changed() {
+    let said = run(&story("w1"), &[]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let expected = "\
+epoch  created               by          what changed
+1      2026-11-20 12:00:00Z  w1          w1 joined
+                                         w1 coordinates
+                                         3 partitions added: a, b, c
+2      2026-11-20 12:00:05Z  w1          3 partitions granted to w1: a, b, c
+3      2026-11-20 12:01:00Z  w1          w2 joined
+                                         1 partition to move from w1 to w2: c
+4      2026-11-20 12:01:10Z  w1          1 partition moved from w1 to w2: c
+5      2026-11-20 12:01:40Z  (operator)  1 partition added: d
+                                         1 partition paused: a
+                                         1 partition pinned to w1: b
+6      2026-11-20 12:01:50Z  w1          1 partition granted to w2: d
+                                         1 partition no longer owned by w1: a
+8      2026-11-20 12:03:20Z  -           w1 left
+                                         w2 coordinates
+                                         1 partition moved from w1 to w2: b
+                                         1 partition unpinned: b
+                                         1 partition removed: a
+9      2026-11-20 12:03:30Z  -           unreadable: its body is not an assignment: at line 1 column 2
+10     2026-11-20 12:05:00Z  -           no change of an owner, a member or a mark
+
+members    1
+partitions 3; all are owned
+missing    assignment 7 is not there: compacted, deleted, or skipped by a restore
+requests   10
+";
+    assert_eq!(said.out, expected);
+}
+
+#[test]
+fn of_the_first_that_is_left_it_tells_how_things_stood() {
+    let said = run(&story("w1"), &["--limit", "5"]);
+    let expected = "\
+5      2026-11-20 12:01:40Z  -   (what it changed is not known; this is how it stood)
+                                 1 partition owned by w2: c
+                                 2 partitions owned by w1: a, b
+                                 1 partition without an owner: d
+";
+    let told = said.out.split_inclusive('\n').skip(1).take(4).collect::<String>();
+    let sorted = |text: &str| {
+        let mut lines: Vec<_> = text.lines().map(str::trim).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&told), sorted(expected), "{}", said.out);
+    assert!(said.out.contains("left out   4 older; see --limit\n"), "{}", said.out);
+}
+
+#[test]
+fn one_partition_alone() {
+    let bench = story("w1");
+    let said = run(&bench, &["--partition", "c"]);
+    let epochs: Vec<_> = said.out.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(epochs[..6], ["epoch", "1", "2", "3", "4", "9"], "{}", said.out);
+    assert!(said.out.contains("\npartitions 1; all are owned\n"), "{}", said.out);
+    run(&bench, &["--partition", "x"]).fails(73, &["no assignment", "a partition x"]);
+}
+
+#[test]
+fn json_has_a_line_for_each_assignment_and_one_for_all() {
+    let told = lines(&run(&story("w1"), &["--json"]));
+    assert_eq!(told.len(), 10);
+    assert_eq!(
+        told[3],
+        json!({
+            "kind": "assignment", "epoch": 4, "created_at": "2026-11-20T12:01:10.000Z",
+            "by": "w1", "by_operator": false, "coordinator": "w1", "first_known": false,
+            "joined": [], "left": [], "unreadable": null,
+            "partitions": [{
+                "partition": "c", "number": 2, "events": ["moved"], "from": "w1",
+                "from_session": ONE, "to": "w2", "to_session": TWO, "token": 4, "target": null,
+                "target_session": null, "pinned": null, "barred": null, "paused": false,
+                "retiring": false,
+            }],
+        })
+    );
+    let by = |line: &Value| (line["by"].clone(), line["by_operator"].clone());
+    assert_eq!(by(&told[4]), (Value::Null, json!(true)));
+    assert_eq!(told[2]["joined"], json!([{ "name": "w2", "session": TWO }]));
+    assert_eq!(told[6]["left"], json!([{ "name": "w1", "session": ONE }]));
+    assert_eq!(told[6]["partitions"][1]["events"], json!(["marked", "moved"]));
+    let mut all = told[9].clone();
+    all["now"].take();
+    assert_eq!(
+        all,
+        json!({
+            "kind": "summary", "assignments": 9, "left_out": 0, "missing": [[7, 7]], "now": null,
+            "members": 1, "partitions": 3, "without_owner": 0, "requests": 10,
+        })
+    );
+}
+
+#[test]
+fn the_picture_has_a_row_for_each_partition_and_a_colour_for_each_owner() {
+    let name = "<w\u{202e}1>";
+    let bench = story(name);
+    let said = run(&bench, &["--svg", "-"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    assert_eq!(svg::without_styles(&said.out), [""; 0]);
+    assert!(!said.out.contains('\u{202e}'), "{}", said.out);
+    let document = Document::parse(&said.out).expect("XML, and nothing else");
+    let titles: Vec<_> = document
+        .descendants()
+        .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "title")))
+        .filter_map(|node| node.text())
+        .collect();
+    let of = |partition: &str| {
+        let start = format!("partition {partition}: ");
+        titles.iter().filter(|it| it.starts_with(&start)).copied().collect::<Vec<_>>()
+    };
+    let by = "<w\\u{202e}1> by token 2, from 2026-11-20 12:00:05Z, for about";
+    assert_eq!(of("a"), [format!("partition a: {by} 1m 45s")]);
+    assert_eq!(of("b")[0], format!("partition b: {by} 3m 15s"));
+    assert_eq!(of("c")[0], format!("partition c: {by} 1m 5s"));
+    assert!(of("c")[1].starts_with("partition c: w2 by token 4, from 2026-11-20 12:01:10Z, for"));
+    assert!(of("c")[1].ends_with(", still") && of("d").len() == 1, "{titles:?}");
+    assert!(said.out.contains(".tenure .c0{fill:"), "dark pages have colours of their own");
+    let file = bench.path("h.svg");
+    let table = run(&bench, &["--svg", file.to_str().expect("UTF-8"), "--partition", "c"]);
+    assert_eq!((table.code, table.out.contains("what changed")), (0, true), "{table:?}");
+    let drawn = std::fs::read_to_string(file).expect("it was drawn");
+    assert!(drawn.contains("partition c: ") && !drawn.contains("partition b: "));
+    run(&bench, &["--svg", "-", "--json"]).fails(64, &["--svg -", "--json"]);
+    run(&bench, &["--svg", "/none/x.svg"]).fails(71, &["/none/x.svg"]);
+}
+
+/// What lies between them was compacted.
+#[test]
+fn over_missing_assignments_only_the_outcome_is_known() {
+    let bench = Bench::new();
+    let (one, again) = ("33333333000000000000000000000000", &[("w1", ONE)][..]);
+    let owned = |token: u64| json!([{ "name": "a", "owner": 0, "token": token }]);
+    assign(&bench, (4, 0), 0, again, owned(2));
+    assign(&bench, (7, 10), 0, again, owned(6));
+    assign(&bench, (8, 20), 0, &[("w1", one)], owned(8));
+    let out = run(&bench, &[]).out;
+    assert!(out.contains("-   1 partition granted to w1 anew: a\n"), "{out}");
+    assert!(out.contains(" 1 partition moved from w1 to w1 (session 33333333): a\n"), "{out}");
+    assert!(out.contains("missing    assignments 1 to 3, assignments 5 to 6 are not"), "{out}");
+}
+
+#[test]
+fn names_cannot_rewrite_the_terminal() {
+    let said = run(&story("a\u{1b}[2J\n1"), &[]);
+    assert!(said.out.contains("a\\u{1b}[2J\\n1 joined\n"), "{said:?}");
+    assert!(!said.out.contains('\u{1b}'), "{said:?}");
+}
+
+#[test]
+fn where_nothing_can_be_read_nothing_is_told() {
+    let bench = Bench::new();
+    let said = run(&bench, &[]);
+    assert_eq!((said.code, &*said.out), (0, "no group yet: its first member creates it\n"));
+    let summary = &lines(&run(&bench, &["--json"]))[0];
+    assert_eq!((&summary["assignments"], &summary["requests"]), (&json!(0), &json!(1)));
+    assert!(run(&bench, &["--svg", "-"]).out.contains("nothing has been owned yet"));
+    write(&bench, 3, 0, "{}");
+    run(&bench, &[]).fails(70, &["assignment-0000000003.json", "not an assignment"]);
+    run(&bench, &["--json"]).fails(70, &["assignment-0000000003.json"]);
+}

@@ -1,0 +1,315 @@
+//! `tenure group`, on a directory that a member of the library shares.
+
+mod depose;
+mod elsewhere;
+mod gone;
+mod history;
+mod restore;
+mod scripts;
+
+use std::io::{BufRead as _, BufReader};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tenure::group::{Group, Membership, MembershipEvent};
+use tenure::store::DirStore;
+use tokio::runtime::{self, Runtime};
+
+use crate::bench::{Bench, Said, command, spawn, tenure};
+use tenure_testkit::command::{ended, eventually, with_deadline};
+
+/// A member in this process, and the command beside it.
+struct Scene {
+    bench: Bench,
+    runtime: Runtime,
+    membership: Option<Membership>,
+}
+
+impl Scene {
+    /// A group of this many partitions, all of which its member owns.
+    fn new(name: &str, partitions: u32) -> Scene {
+        Scene::with_validity(name, partitions, Duration::from_secs(30))
+    }
+
+    fn with_validity(name: &str, partitions: u32, validity: Duration) -> Scene {
+        let bench = Bench::new();
+        let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let mut scene = Scene { bench, runtime, membership: None };
+        scene.join(name, partitions, validity);
+        eventually("the member owns all", || {
+            let all = scene.status();
+            let all = all["partitions"].as_array().expect("a list");
+            !all.is_empty() && all.iter().all(|it| it["owner"] == name)
+        });
+        scene
+    }
+
+    fn join(&mut self, name: &str, partitions: u32, validity: Duration) {
+        let store = DirStore::open(self.bench.path("store")).expect("a directory");
+        let group = Group::builder(Arc::new(store), "")
+            .name(name)
+            .partitions(0..partitions)
+            .data(json!({"addr": "10.0.0.7"}))
+            // Longer than a busy machine pauses it, and polls often.
+            .validity(validity)
+            .poll_interval(Duration::from_millis(50))
+            .rebalance_delay(Duration::ZERO)
+            .build()
+            .expect("settings that fit together");
+        self.membership = Some(self.runtime.block_on(group.join()).expect("it joins"));
+    }
+
+    /// The member leaves to come back, and another one plans.
+    fn leave_for_an_hour(&mut self) {
+        let mut left = self.membership.take().expect("a member");
+        left.leave_for(Duration::from_secs(3_600));
+        self.runtime.block_on(async {
+            while let Some(event) = left.next().await {
+                if let MembershipEvent::Granted(partition) = event {
+                    partition.release();
+                }
+            }
+        });
+        self.join("w2", 0, Duration::from_secs(30));
+    }
+
+    fn run(&self, verb: &str, options: &[&str]) -> Said {
+        let url = self.bench.url();
+        tenure(&[&["group", verb, "--store", &url], options].concat())
+    }
+
+    fn json(&self, verb: &str, options: &[&str]) -> Value {
+        let said = self.run(verb, &[options, &["--json"]].concat());
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+        serde_json::from_str(&said.out).expect("one JSON object")
+    }
+
+    fn status(&self) -> Value {
+        self.json("status", &[])
+    }
+
+    /// A verb that is to print this line.
+    #[track_caller]
+    fn prints(&self, verb: &str, options: &[&str], line: &str) {
+        let said = self.run(verb, options);
+        assert_eq!((said.code, said.out), (0, format!("{line}\n")), "{}", said.err);
+    }
+
+    /// The member's session ends; its partitions keep their owner until another member plans.
+    fn lose_the_member(&mut self) {
+        let _inside = self.runtime.enter();
+        drop(self.membership.take());
+    }
+}
+
+const NOTHING: &str = "nothing changed: the group is like that already";
+
+#[test]
+fn status_shows_members_and_partitions() {
+    let scene = Scene::new("w\u{202e}1", 3);
+    let mut status = scene.status();
+    let epoch = status["epoch"].as_u64().expect("a number");
+    assert_eq!(status["unattended"], 0);
+    let age = status["members"][0]["age_ms"].take();
+    assert!(age.as_u64().is_some_and(|age| age < 30_000), "{age}");
+    let member = &status["members"][0];
+    let session = member["session"].as_str().expect("text");
+    assert_eq!(
+        *member,
+        json!({
+            "name": "w\u{202e}1", "session": session, "weight": 1, "validity_ms": 30000,
+            "partitions": 3, "coordinates": true, "data": {"addr": "10.0.0.7"},
+            "session_state": "live", "age_ms": null,
+        })
+    );
+    let token = status["partitions"][1]["token"].as_u64().expect("a number");
+    assert_eq!(
+        status["partitions"][1],
+        json!({
+            "number": 1, "name": "1", "owner": "w\u{202e}1", "owner_session": session,
+            "token": token, "target": null, "target_session": null, "pinned": null,
+            "barred": null, "paused": false, "retiring": false, "reserved_for": null,
+        })
+    );
+    let said = scene.run("status", &["--partitions"]);
+    let first = &session[..8];
+    let expected = format!(
+        "epoch      {epoch}\n\
+         partitions 3; all are owned\n\
+         \n\
+         member      session   state  weight  partitions  coordinator  data\n\
+         w\\u{{202e}}1  {first}  live   1       3           yes          {{\"addr\":\"10.0.0.7\"}}\n\
+         \n\
+         partition  owner       token  target  marks\n\
+         0          w\\u{{202e}}1  {token:<5}  -\n\
+         1          w\\u{{202e}}1  {token:<5}  -\n\
+         2          w\\u{{202e}}1  {token:<5}  -\n"
+    );
+    assert_eq!((said.code, said.out), (0, expected.clone()));
+    assert!(!scene.run("status", &[]).out.contains("marks"));
+    let url = scene.bench.url();
+    let line = ["group", "status", "--partitions", "--store", &url];
+    let coloured = command(&line).env("CLICOLOR_FORCE", "1").output().expect("it runs");
+    let coloured = crate::bench::said(coloured).out;
+    assert!(coloured.contains("\u{1b}[1mw\\u{202e}1\u{1b}[0m"), "{coloured:?}");
+    assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), expected);
+}
+
+#[test]
+fn operators_mark_partitions_and_learn_what_changed() {
+    let mut scene = Scene::new("w1", 3);
+    scene.lose_the_member();
+    scene.prints("pause", &["0..2"], "2 partitions paused: 0, 1");
+    scene.prints("pause", &["1,0"], NOTHING);
+    scene.prints("resume", &["0..3"], "2 partitions resumed: 0, 1");
+    scene.prints("pin", &["2", "--to", "w1"], "1 partition pinned to w1: 2");
+    scene.prints("pin", &["2", "--to", "w1"], NOTHING);
+    scene.prints("bar", &["0,2", "--from", "w\n2"], "2 partitions barred from w\\n2: 0, 2");
+    let marks = scene.run("status", &["--partitions"]);
+    assert!(marks.out.contains("pinned to w1, barred from w\\n2\n"), "{marks:?}");
+    scene.prints("pin", &["0..3", "--any"], "1 partition unpinned: 2");
+    scene.prints("bar", &["0..3", "--any"], "2 partitions no longer barred: 0, 2");
+    let report = scene.json("pause", &["1"]);
+    let epoch = scene.status()["epoch"].clone();
+    assert_eq!((&report["outcome"], &report["epoch"]), (&json!("changed"), &epoch));
+    assert_eq!(report["partitions"], json!([scene.status()["partitions"][1]]));
+    let again = json!({"outcome": "already", "epoch": epoch, "partitions": []});
+    assert_eq!(scene.json("pause", &["1"]), again);
+    scene.prints(
+        "resize",
+        &["--partitions", "1..5"],
+        "2 partitions added: 3, 4\n1 partition retired: 0",
+    );
+    let again = scene.run("resize", &["--partitions", "0..5"]);
+    again.fails(73, &["partition 0 is retiring", "nothing was changed"]);
+    scene.prints("retire", &["4"], "1 partition retired: 4");
+    scene.prints("retire", &["0,4"], NOTHING);
+}
+
+/// The partitions of a member that left to come back stayed without an owner until the time was
+/// over, and no command changed that.
+#[test]
+fn regression_an_operator_ends_reservations() {
+    let mut scene = Scene::new("w1", 3);
+    scene.prints("unreserve", &["0..3"], NOTHING);
+    scene.leave_for_an_hour();
+    eventually("the partitions are reserved", || {
+        scene.status()["partitions"][0]["reserved_for"] == "w1"
+    });
+    let status = scene.run("status", &["--partitions"]);
+    assert!(status.out.contains("reserved for w1\n"), "{status:?}");
+    let line = "2 partitions no longer reserved: 0, 2";
+    scene.prints("unreserve", &["0,2"], line);
+    assert_eq!(scene.status()["partitions"][0]["reserved_for"], Value::Null);
+    eventually("another member owns them", || scene.status()["partitions"][2]["owner"] == "w2");
+    scene.prints("unreserve", &["0,2"], NOTHING);
+    scene.run("unreserve", &["7"]).fails(73, &["no partition 7", "nothing was changed"]);
+}
+
+/// The line said that two were paused, and `--json` listed it twice.
+#[test]
+fn regression_a_partition_that_is_named_twice_counts_once() {
+    let scene = Scene::new("worker-7", 2);
+    scene.prints("pause", &["1,1"], "1 partition paused: 1");
+    let resumed = scene.json("resume", &["1,0,1"]);
+    assert_eq!(resumed["partitions"].as_array().map(Vec::len), Some(1), "{resumed}");
+}
+
+#[test]
+fn a_living_group_follows_its_operators() {
+    let scene = Scene::new("w1", 2);
+    assert_eq!(scene.run("resize", &["--partitions", "0..12"]).code, 0);
+    eventually("the member owns what was added", || {
+        let status = scene.status();
+        status["members"][0]["partitions"] == 12
+    });
+    let long = scene.run("bar", &["0..12", "--from", "w2"]);
+    let line = "12 partitions barred from w2: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more\n";
+    assert_eq!((long.code, long.out.as_str()), (0, line));
+}
+
+#[test]
+fn what_is_not_there_is_refused() {
+    let bench = Bench::new();
+    let url = bench.url();
+    let group =
+        |line: &[&str]| tenure(&[&["group", line[0], "--store", &url], &line[1..]].concat());
+    let status = group(&["status"]);
+    let line = "state      no group yet: its first member creates it\n";
+    assert_eq!((status.code, status.out.as_str()), (0, line));
+    let status = group(&["status", "--json"]);
+    assert_eq!(status.out, "{\"epoch\":null,\"members\":[],\"partitions\":[],\"unattended\":0}\n");
+    group(&["pause", "0"]).fails(73, &["no group at", &url]);
+    group(&["resize", "--partitions", "0..4"]).fails(73, &["no group at", &url]);
+    assert_eq!(bench.objects(), [""; 0]);
+    for wrong in [
+        &["pin", "0"][..],
+        &["bar", "0"],
+        &["pin", "0", "--to", "a", "--any"],
+        &["pause", ""],
+        &["pause"],
+        &["resize", "--partitions", "4..4"],
+    ] {
+        let said = group(wrong);
+        assert_eq!((said.code, said.out.as_str()), (64, ""), "{said:?}");
+    }
+    group(&["watch", "--poll", "2h"]).fails(64, &["--poll", "1h"]);
+    let scene = Scene::new("w1", 1);
+    scene.run("retire", &["0,7"]).fails(73, &["no partition 7", "nothing was changed"]);
+    scene.run("resize", &["--partitions", "a,a"]).fails(64, &["two partitions", "\"a\""]);
+    let store = format!("{url}/none");
+    tenure(&["group", "status", "--store", &store])
+        .fails(69, &["no such directory; the first member"]);
+}
+
+#[test]
+fn regression_watch_ends_once_its_reader_has_left() {
+    let scene = Scene::new("w1", 1);
+    let mut child = spawn(&[], &["group", "watch", "--store", &scene.bench.url()]);
+    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    with_deadline(child.id(), || out.read_line(&mut line)).expect("text");
+    assert!(line.contains("Z  0  - -> w1  token "), "{line:?}");
+    // Nothing changes after that.
+    drop(out);
+    assert_eq!(ended(&mut child).code(), Some(0));
+}
+
+#[test]
+fn watch_prints_the_owners_and_then_each_change() {
+    let scene = Scene::new("w1", 2);
+    let url = scene.bench.url();
+    for json in [true, false] {
+        let line = ["group", "watch", "--store", &url, "--poll", "50ms"];
+        let mut child = spawn(&[], &[&line[..], if json { &["--json"] } else { &[] }].concat());
+        let id = child.id();
+        let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut next = || {
+            let mut text = String::new();
+            with_deadline(id, || out.read_line(&mut text)).expect("text");
+            text
+        };
+        let first = [next(), next()];
+        if json {
+            let first = first.map(|line| serde_json::from_str::<Value>(&line).expect("JSON"));
+            let of = |line: &Value| {
+                [line["partition"].clone(), line["from"].clone(), line["to"].clone()]
+            };
+            assert_eq!(of(&first[0]), [json!("0"), json!(null), json!("w1")]);
+            assert_eq!(of(&first[1]), [json!("1"), json!(null), json!("w1")]);
+            assert!(first[0]["token"].is_u64() && first[0]["to_session"].is_string());
+        } else {
+            assert!(first[0].contains("Z  0  - -> w1  token "), "{first:?}");
+            assert!(first[1].contains("Z  1  - -> w1  token "), "{first:?}");
+            assert_eq!(scene.run("resize", &["--partitions", "0..3"]).code, 0);
+            let granted = next();
+            assert!(granted.contains("Z  2  - -> w1  token "), "{granted:?}");
+        }
+        kill(Pid::from_raw(id.cast_signed()), Signal::SIGTERM).expect("it runs");
+        assert_eq!(ended(&mut child).code(), Some(0));
+    }
+}

@@ -1,0 +1,179 @@
+//! `--log-format json`: nothing on stderr but JSON, whatever happens.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::Value;
+
+use crate::bench::{Bench, Said, command, said, tenure};
+
+/// Its lines, each an object as a collector wants it.
+#[track_caller]
+fn lines(said: &Said) -> Vec<Value> {
+    let parse = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|why| {
+            panic!("{why}: a line that is no JSON: {line:?}\nin {said:?}");
+        });
+        for (name, part) in [("timestamp", "T"), ("level", ""), ("target", "tenure")] {
+            let text = line[name].as_str().unwrap_or_else(|| panic!("no {name} in {line}"));
+            assert!(text.contains(part), "{name} in {line}");
+        }
+        assert!(line["fields"]["message"].is_string(), "{line}");
+        line
+    };
+    // The command's own lines had another order of keys than those of the library's events.
+    for line in said.err.lines() {
+        let places =
+            ["timestamp", "level", "fields", "target"].map(|key| line.find(&format!("\"{key}\":")));
+        assert!(places.is_sorted() && places[0] == Some(1), "{line}");
+    }
+    said.err.lines().map(parse).collect()
+}
+
+#[track_caller]
+fn outcomes(said: &Said) -> Vec<String> {
+    let word = |line: Value| line["fields"]["outcome"].as_str().unwrap_or("-").to_owned();
+    lines(said).into_iter().map(word).collect()
+}
+
+fn of_span(line: &Value, field: &str) -> Value {
+    let spans = line["spans"].as_array().expect("spans");
+    spans.iter().map(|span| span[field].clone()).find(|value| !value.is_null()).unwrap_or_default()
+}
+
+#[test]
+fn a_run_that_ends_well() {
+    let bench = Bench::new();
+    let name = "größe \"7\"";
+    let said = bench.run("run", &["--log-format", "json", "--name", name, "--", "true"]);
+    assert_eq!((said.code, said.out.as_str()), (0, ""));
+    assert_eq!(outcomes(&said), ["campaigning", "elected", "resigned"]);
+    for line in lines(&said) {
+        assert_eq!(of_span(&line, "candidate"), name);
+        assert_eq!(of_span(&line, "store"), *bench.url());
+    }
+    assert_eq!(of_span(&lines(&said)[1], "epoch"), 1);
+}
+
+#[test]
+fn a_run_that_loses_its_lease() {
+    let deaf = "trap '' TERM; while :; do sleep 1; done";
+    for (then, expected) in [("exec sleep 60", "terminated"), (deaf, "killed")] {
+        let bench = Bench::new();
+        let gone = format!("rm -r '{}'; {then}", bench.path("store").display());
+        let options = ["--log-format=json", "--validity", "2s", "--", "sh", "-c", &gone];
+        let said = bench.run("run", &options);
+        assert_eq!(said.code, 75, "{said:?}");
+        let outcomes = outcomes(&said);
+        assert_eq!(outcomes[..2], ["campaigning", "elected"], "{said:?}");
+        assert_eq!(outcomes.last().map(String::as_str), Some("failed"), "{said:?}");
+        assert!(outcomes.iter().any(|word| word == expected), "{said:?}");
+        let all = lines(&said);
+        assert_eq!(all.last().expect("a line")["fields"]["exit_code"], 75);
+        // The library has the epoch in the event itself.
+        let epoch = |line: &Value| match line["target"] == "tenure::lease" {
+            true => line["fields"]["epoch"].clone(),
+            false => of_span(line, "epoch"),
+        };
+        assert!(all[2..all.len() - 1].iter().all(|line| epoch(line) == 1), "{said:?}");
+    }
+}
+
+/// What the other processes say of `run`, the library's own events, and all the spans.
+#[test]
+fn all_that_the_library_says_of_a_run_whose_interpreter_is_not_there() {
+    let bench = Bench::new();
+    let url = bench.url();
+    let script = bench.path("script");
+    fs::write(&script, "#!/tenure-test-none\n").expect("a file");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let script = script.to_str().expect("UTF-8");
+    let line = ["run", "--log-format", "json", "--store", &url, "--", script];
+    let mut command = command(&line);
+    let said = said(command.env("RUST_LOG", "trace").output().expect("it runs"));
+    assert_eq!(said.code, 127);
+    let failed: Vec<_> = lines(&said)
+        .into_iter()
+        .filter(|line| line["fields"]["exit_code"] == 127)
+        .map(|line| line["fields"]["message"].to_string())
+        .collect();
+    assert!(failed.len() == 1 && failed[0].contains(script), "{failed:?}");
+    let elected = lines(&said).into_iter().find(|line| line["target"] == "tenure::election");
+    assert_eq!(elected.expect("the library has said so")["fields"]["epoch"], 1);
+}
+
+#[test]
+fn what_is_refused_is_one_line_of_json() {
+    let bench = Bench::new();
+    let url = bench.url();
+    let store = ["--store", &url];
+    for (code, line) in [
+        (64, &["--log-format", "json"][..]),
+        (64, &["--log-format", "json", "lead"]),
+        (64, &["status", "--log-format=json", "--store", "ftp://b/p"]),
+        (64, &[&["run", "--log-format", "json"][..], &store, &["--validity", "30"]].concat()),
+        (
+            64,
+            &[&["run", "--log-format", "json", "--validity", "1s"][..], &store, &["--", "true"]]
+                .concat(),
+        ),
+        (69, &["status", "--log-format", "json", "--store", "file:///nowhere/at/all"]),
+    ] {
+        let said = tenure(line);
+        let all = lines(&said);
+        assert_eq!((said.code, said.out.as_str(), all.len()), (code, "", 1), "{line:?}: {said:?}");
+        assert_eq!(all[0]["fields"]["exit_code"], code, "{line:?}");
+        assert_eq!(all[0]["level"], "ERROR");
+    }
+    // What belongs to CMD asks for nothing.
+    let said = tenure(&["run", "--store", "ftp://b/p", "--", "x", "--log-format", "json"]);
+    assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
+}
+
+/// Only the flag chose the format of refusals.
+#[test]
+fn regression_the_variable_and_the_file_choose_the_format_of_refusals_too() {
+    let bench = Bench::new();
+    let file = bench.path("tenure.toml");
+    fs::write(&file, "log-format = 'json'\n").expect("a file");
+    let file = file.to_str().expect("UTF-8");
+    let lines_64 = [
+        &["lead"][..],
+        &["status", "--store", "ftp://b/p"],
+        &["run", "--store", "file:///tmp/x", "--bogus", "--", "true"],
+        &["run", "--store", "file:///tmp/x", "--validity", "1s", "--", "true"],
+    ];
+    for (name, value) in [("TENURE_LOG_FORMAT", "json"), ("TENURE_CONFIG", file)] {
+        for line in lines_64 {
+            let said = said(command(line).env(name, value).output().expect("it runs"));
+            let all = lines(&said);
+            let code = all.last().map(|line| line["fields"]["exit_code"].clone());
+            assert_eq!((said.code, code), (64, Some(64.into())), "{name} {line:?}: {said:?}");
+        }
+    }
+    // A flag counts before a variable.
+    let mut text = command(&["status", "--log-format", "text", "--store", "ftp://b/p"]);
+    let said = said(text.env("TENURE_LOG_FORMAT", "json").output().expect("it runs"));
+    assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
+}
+
+#[test]
+fn a_filter_that_makes_no_sense_is_named_in_json_too() {
+    let bench = Bench::new();
+    let mut command = command(&["status", "--log-format", "json", "--store", &bench.url()]);
+    let said = said(command.env("RUST_LOG", "tenure=loud").output().expect("it runs"));
+    let all = lines(&said);
+    assert_eq!((said.code, all.len()), (0, 1));
+    assert!(all[0]["fields"]["message"].as_str().is_some_and(|text| text.contains("tenure=loud")));
+}
+
+#[test]
+fn text_is_the_default_and_has_no_words_for_machines() {
+    let bench = Bench::new();
+    for options in [&["--", "true"][..], &["--log-format", "text", "--", "true"]] {
+        let said = bench.run("run", options);
+        assert_eq!(said.code, 0);
+        assert!(said.err.contains("Z tenure: elected: epoch "), "{said:?}");
+        assert!(!said.err.contains("outcome") && !said.err.contains('{'), "{said:?}");
+    }
+}

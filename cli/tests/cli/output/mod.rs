@@ -1,0 +1,5 @@
+//! Logs, terminals and metrics.
+
+mod logs;
+mod metrics;
+mod terminal;

@@ -1,0 +1,158 @@
+//! `run --health-addr`, as probes and load balancers ask it.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::TENURE;
+use crate::bench::Bench;
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::{Candidate, Scene};
+
+const OPTIONS: [&str; 4] = ["--health-addr", "127.0.0.1:0", "--validity", "3s"];
+
+/// Where it says that it serves.
+fn address(candidate: &Candidate) -> SocketAddr {
+    candidate.says("serving health at http://");
+    let said = candidate.said();
+    let (_, rest) = said.split_once("serving health at http://").expect("it says so");
+    rest.split_whitespace().next().expect("an address").parse().expect("an address")
+}
+
+/// The status and the body; 0 if nobody answers.
+fn ask(method: &str, address: SocketAddr, path: &str) -> (u16, String) {
+    let Ok(mut stream) = TcpStream::connect(address) else { return (0, String::new()) };
+    let mut text = String::new();
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    if stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut text)).is_err()
+    {
+        return (0, text);
+    }
+    let status = text.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    (status, body.trim_end().to_owned())
+}
+
+fn status(address: SocketAddr, path: &str) -> u16 {
+    ask("GET", address, path).0
+}
+
+fn view(address: SocketAddr) -> Value {
+    serde_json::from_str(&ask("GET", address, "/leader").1).expect("JSON")
+}
+
+#[test]
+fn a_load_balancer_finds_the_leader_and_its_successor() {
+    let scene = Scene::new(TENURE);
+    let mut a = scene.script("a", &OPTIONS, "exec sleep 600");
+    let at_a = address(&a);
+    eventually("a leads", || status(at_a, "/leader") == 200);
+    let b = scene.script("b", &OPTIONS, "exec sleep 600");
+    let at_b = address(&b);
+    eventually("b follows", || view(at_b)["state"] == "following");
+    assert_eq!((status(at_a, "/leader"), status(at_b, "/leader")), (200, 503));
+    let (seen_by_a, seen_by_b) = (view(at_a), view(at_b));
+    for (seen, leads) in [(&seen_by_a, true), (&seen_by_b, false)] {
+        assert_eq!(seen["this_candidate_leads"], leads);
+        assert_eq!((&seen["leader"], &seen["epoch"]), (&"a".into(), &1.into()), "{seen}");
+    }
+    assert!(seen_by_a["lease_remaining_ms"].as_u64().is_some_and(|left| left <= 3_000));
+    for (address, state) in [(at_a, "leading"), (at_b, "following")] {
+        assert_eq!(ask("GET", address, "/livez"), (200, "ok".to_owned()));
+        assert_eq!(ask("GET", address, "/readyz"), (200, state.to_owned()));
+        assert_eq!(ask("HEAD", address, "/readyz"), (200, String::new()));
+        assert_eq!(status(address, "/metrics"), 404);
+    }
+    assert_eq!(ask("HEAD", at_b, "/leader"), (503, String::new()));
+    a.signal(Signal::SIGKILL);
+    a.code();
+    eventually("b leads", || status(at_b, "/leader") == 200);
+    assert_eq!((&view(at_b)["leader"], &view(at_b)["epoch"]), (&"b".into(), &2.into()));
+}
+
+#[test]
+fn who_is_told_to_end_is_drained_while_its_command_still_runs() {
+    let scene = Scene::new(TENURE);
+    let script = "trap 'touch told; while [ ! -e go ]; do sleep 0.05; done; exit 0' TERM
+                  touch ready; while :; do sleep 0.05; done";
+    let mut a = scene.script("a", &OPTIONS, script);
+    let address = address(&a);
+    // Before its trap is set the signal would end it.
+    eventually("a leads", || scene.exists("ready") && status(address, "/leader") == 200);
+    a.signal(Signal::SIGTERM);
+    eventually("the command is told", || scene.exists("told"));
+    assert_eq!((status(address, "/leader"), status(address, "/readyz")), (503, 503));
+    assert_eq!(
+        (&view(address)["state"], &view(address)["leader"]),
+        (&"ending".into(), &"a".into())
+    );
+    assert_eq!(status(address, "/livez"), 200);
+    // Whoever is connected does not hold up the exit.
+    let _idle = TcpStream::connect(address).expect("it listens");
+    std::fs::write(scene.path("go"), "").expect("a file");
+    assert_eq!(a.code(), 0);
+}
+
+/// Killing it for that would cost the lease and mend nothing.
+#[test]
+fn a_store_that_fails_makes_it_unready_and_not_dead() {
+    let scene = Scene::new(TENURE);
+    let mut a = scene.script("a", &[&OPTIONS[..], &["--forever"]].concat(), "exec sleep 600");
+    let address = address(&a);
+    eventually("a leads", || status(address, "/leader") == 200);
+    std::fs::rename(scene.path("store"), scene.path("aside")).expect("it is there");
+    std::fs::write(scene.path("store"), "").expect("a file in its place");
+    eventually("it is not ready, or has ended", || {
+        let (ready, live) = (status(address, "/readyz"), status(address, "/livez"));
+        assert!(live != 503, "it lives");
+        ready != 200
+    });
+    eventually("its lease is over", || status(address, "/leader") != 200);
+    a.signal(Signal::SIGTERM);
+    a.code();
+}
+
+#[test]
+fn an_address_in_use_is_refused_before_anything_is_sent() {
+    let bench = Bench::new();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it has one").to_string();
+    let said = bench.run("run", &["--health-addr", &address, "--", "true"]);
+    said.fails(71, &["cannot serve health at", &address, "in use"]);
+    assert!(bench.objects().is_empty(), "{:?}", bench.objects());
+    let said = bench.run("run", &["--health-addr", ":8080", "--", "true"]);
+    assert!(said.code == 64 && said.err.contains("127.0.0.1:8080"), "{said:?}");
+}
+
+#[test]
+fn a_member_of_a_group_shows_what_it_owns() {
+    let scene = Scene::new(TENURE);
+    let mut member = scene.group_run("a", &[&OPTIONS[..], &["--partitions", "0..2"]].concat());
+    // It ends only once it is killed.
+    member.args(["--", "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done"]);
+    let mut a = scene.start("a", member);
+    let at = address(&a);
+    let view =
+        || -> Value { serde_json::from_str(&ask("GET", at, "/partitions").1).expect("JSON") };
+    eventually("it owns both", || {
+        view()["partitions"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    let seen = view();
+    assert_eq!((&seen["state"], &seen["member"]), (&"member".into(), &"a".into()), "{seen}");
+    for (number, owned) in seen["partitions"].as_array().expect("a list").iter().enumerate() {
+        assert_eq!(
+            (&owned["partition"], &owned["number"]),
+            (&number.to_string().into(), &number.into())
+        );
+        assert_eq!((&owned["token"], &owned["owned"]), (&2.into(), &true.into()), "{seen}");
+        assert!(owned["lease_remaining_ms"].as_u64().is_some_and(|left| left <= 3_000), "{seen}");
+    }
+    assert_eq!(ask("GET", at, "/livez"), (200, "ok".to_owned()));
+    assert_eq!(ask("GET", at, "/readyz"), (200, "member".to_owned()));
+    assert_eq!((status(at, "/leader"), status(at, "/metrics")), (404, 404));
+    a.signal(Signal::SIGTERM);
+    eventually("it leaves, or has left", || ![200, 404].contains(&status(at, "/readyz")));
+    assert_eq!(a.code(), 0, "{}", a.said());
+}

@@ -1,0 +1,7 @@
+//! `run`, and the services that outlast failures.
+
+mod hand_over;
+mod health;
+mod once_per;
+#[cfg(feature = "s3")]
+mod services;

@@ -1,0 +1,273 @@
+//! Failures that pass do not end a service: only wrong settings are final.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::{Candidate, Scene};
+use tenure_testkit::s3_server::{Op, S3Server, ServerFault};
+
+use crate::TENURE;
+use crate::store::s3::{STORE, with};
+
+/// What 3 s of a rotation of keys, of a new policy, or of a clock that is set at last look like.
+const PASSING: [ServerFault; 4] = [
+    ServerFault::AccessDenied,
+    ServerFault::Answer(403, "InvalidAccessKeyId"),
+    ServerFault::Answer(403, "RequestTimeTooSkewed"),
+    ServerFault::Answer(404, "NoSuchBucket"),
+];
+
+fn start(scene: &Scene, server: &S3Server, name: &str, line: &[&str]) -> Candidate {
+    let mut command = Command::new(TENURE);
+    command.args(line).envs(server.env());
+    scene.surround(&mut command);
+    scene.start(name, command)
+}
+
+fn service(scene: &Scene, server: &S3Server, name: &str, options: &[&str]) -> Candidate {
+    let line = ["run", STORE[0], STORE[1], "--name", name, "--validity", "3s", "--forever"];
+    let line =
+        [&line[..], options, &["--", "sh", "-c", "echo CMD $((40 + 2)); exec sleep 600"]].concat();
+    start(scene, server, name, &line)
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut text = String::new();
+    let Ok(mut stream) = TcpStream::connect(address) else { return text };
+    let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let _ = stream.read_to_string(&mut text);
+    text
+}
+
+fn health(candidate: &Candidate) -> SocketAddr {
+    candidate.says("serving health at http://");
+    let said = candidate.said();
+    let (_, rest) = said.split_once("serving health at http://").expect("it says so");
+    rest.split_whitespace().next().expect("an address").parse().expect("an address")
+}
+
+#[test]
+fn regression_a_service_outlasts_what_passes() {
+    for (number, fault) in PASSING.into_iter().enumerate() {
+        let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
+        server.fault(fault.clone());
+        let mut early = service(&scene, &server, "a", &["--health-addr", "127.0.0.1:0"]);
+        let address = health(&early);
+        early.says("trying again");
+        eventually("it is not ready, and says why", || {
+            let ready = get(address, "/readyz");
+            assert!(get(address, "/livez").starts_with("HTTP/1.1 200"));
+            ready.starts_with("HTTP/1.1 503") && ready.contains("tenure-test")
+        });
+        eventually("it has tried several times", || server.requests().len() >= 4);
+        let lines = early.said().lines().filter(|line| line.contains("trying again")).count();
+        assert_eq!(lines, 1, "not a line for each attempt: {}", early.said());
+        server.clear_faults();
+        early.says("CMD 42");
+        eventually("it is ready", || get(address, "/readyz").starts_with("HTTP/1.1 200"));
+        let mut standby = service(&scene, &server, "b", &[]);
+        standby.says("waiting: a leads");
+        // Longer than a lease: the leader loses it, and is stopped.
+        server.fault(fault.clone());
+        standby.says("trying again");
+        eventually("it campaigns again", || early.said().matches("campaigning as a").count() == 2);
+        assert!(early.lives() && standby.lives(), "{number}: {} {}", early.said(), standby.said());
+        server.clear_faults();
+        eventually("one of them leads again", || {
+            [&early, &standby].iter().any(|it| it.said().contains("elected: epoch 2"))
+        });
+        let lines = standby.said().lines().filter(|line| line.contains("trying again")).count();
+        assert!(lines <= 2, "not a line for each attempt: {}", standby.said());
+        for one in [&mut early, &mut standby] {
+            one.signal(Signal::SIGTERM);
+            one.code();
+        }
+    }
+}
+
+/// The unit restarts all but 64, so no code of CMD may be taken for a code of `tenure`.
+#[test]
+fn regression_codes_of_cmd_are_not_those_of_a_service() {
+    let server = S3Server::start_blocking();
+    let run = |options: &[&str], script: &str| {
+        let end = ["--", "sh", "-c", script];
+        with(&server.env(), &[&["run"][..], &STORE, options, &end].concat())
+    };
+    for code in ["64", "70", "77", "1", "126", "255"] {
+        let said = run(&["--forever"], &format!("exit {code}"));
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.err.contains(&format!("CMD ended with exit code {code}")), "{said:?}");
+        assert_eq!(run(&[], &format!("exit {code}")).code, code.parse::<i32>().expect("a code"));
+    }
+    assert_eq!(run(&["--forever"], "exit 0").code, 0);
+    let said = run(&["--forever"], "kill -9 $$");
+    assert_eq!(said.code, 1, "{said:?}");
+    let wrong = run(&["--forever", "--validity", "1ms"], "true");
+    assert_eq!(wrong.code, 64, "{wrong:?}");
+}
+
+#[test]
+fn a_service_that_is_asked_to_end_exits_with_0() {
+    let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
+    let mut service = service(&scene, &server, "a", &[]);
+    service.says("CMD 42");
+    service.signal(Signal::SIGTERM);
+    assert_eq!(service.code(), 0, "{}", service.said());
+}
+
+#[test]
+fn regression_observers_outlast_what_passes() {
+    let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
+    let leader = service(&scene, &server, "a", &[]);
+    leader.says("CMD 42");
+    server.fault(ServerFault::AccessDenied).on(Op::List);
+    let line = ["watch", STORE[0], STORE[1], "--poll", "100ms"];
+    let mut watch = start(&scene, &server, "watch", &line);
+    watch.says("trying again");
+    watch.says("s3:ListBucket");
+    server.clear_faults();
+    watch.says("a leads epoch 1");
+    assert!(watch.lives());
+}
+
+#[test]
+fn regression_a_member_of_a_group_outlasts_what_passes() {
+    let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
+    server.fault(ServerFault::AccessDenied);
+    let url = "s3://tenure-test/group";
+    let line = ["group", "run", "--store", url, "--partitions", "0..2", "--validity", "3s"];
+    let line = [&line[..], &["--", "sh", "-c", "echo CMD $((40 + 2)); exec sleep 600"]].concat();
+    let mut member = start(&scene, &server, "member", &line);
+    let mut watch = start(&scene, &server, "watch", &["group", "watch", "--store", url]);
+    member.says("trying again");
+    watch.says("trying again");
+    server.clear_faults();
+    member.says("CMD 42");
+    watch.says("->");
+    assert!(member.lives() && watch.lives());
+    member.signal(Signal::SIGTERM);
+    member.code();
+}
+
+/// An operator repairs or removes the object, and needs the observer for it.
+#[test]
+fn regression_observers_outlast_an_object_that_cannot_be_read() {
+    let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
+    let url = "s3://tenure-test/group";
+    for (name, line, key) in [
+        ("watch", &["watch", STORE[0], STORE[1]][..], "app/lock-0000000007.json"),
+        ("group", &["group", "watch", "--store", url], "group/assignment-0000000007.json"),
+    ] {
+        server.put_raw(key, "{");
+        let mut watch = start(&scene, &server, name, line);
+        watch.says("the watch failed, and is repeated");
+        watch.says(key);
+        assert!(watch.lives(), "{}", watch.said());
+        watch.signal(Signal::SIGTERM);
+        assert_eq!(watch.code(), 0, "{}", watch.said());
+    }
+}
+
+/// The operator can correct the permission before the lease ends.
+#[test]
+fn regression_a_leader_reports_the_first_denial_before_the_risk() {
+    let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
+    let leader = service(&scene, &server, "a", &[]);
+    leader.says("CMD 42");
+    server.fault(ServerFault::AccessDenied).on(Op::Put);
+    leader.says("the lease is at risk");
+    let said = leader.said();
+    let first = said.find("the lease is not renewed, trying again: renewing epoch 1");
+    assert!(first.is_some_and(|first| Some(first) < said.find("the lease is at risk")), "{said}");
+    assert_eq!(said.matches("the lease is not renewed").count(), 1, "once: {said}");
+}
+
+#[test]
+fn regression_a_failing_server_is_reported_without_words_of_the_sdk() {
+    let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
+    server.fault(ServerFault::ErrorBefore);
+    let service = service(&scene, &server, "a", &[]);
+    service.says("500 InternalError");
+    server.clear_faults();
+    service.says("CMD 42");
+    assert!(!service.said().contains("aws_smithy"), "{}", service.said());
+}
+
+/// A proxy may begin to answer in the place of a store that has worked.
+#[test]
+fn regression_a_store_that_has_worked_is_not_called_unsafe_for_an_answer() {
+    let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
+    let leader = service(&scene, &server, "a", &[]);
+    leader.says("CMD 42");
+    let mut standby = service(&scene, &server, "b", &[]);
+    standby.says("waiting: a leads");
+    let mut watch = start(&scene, &server, "watch", &["watch", STORE[0], STORE[1]]);
+    watch.says("a leads epoch 1");
+    server.fault(ServerFault::Answer(501, "NotImplemented"));
+    for one in [&mut standby, &mut watch] {
+        one.says("trying again");
+        one.says("501 NotImplemented");
+    }
+    eventually("the leader campaigns again", || {
+        leader.said().matches("campaigning as a").count() == 2
+    });
+    server.clear_faults();
+    eventually("one of them leads again", || {
+        [&leader, &standby].iter().any(|it| it.said().contains("elected: epoch 2"))
+    });
+    assert!(standby.lives() && watch.lives(), "{} {}", standby.said(), watch.said());
+}
+
+/// Tokio panics where the system has no thread left. The process then waited for its other threads
+/// forever.
+#[test]
+fn regression_a_system_without_threads_gives_71_and_one_line() {
+    // No system has room for such a stack.
+    let env = [("RUST_MIN_STACK", (1_u64 << 47).to_string())];
+    for verb in ["run", "status"] {
+        let line = [&[verb][..], &STORE, &["--", "true"][..if verb == "run" { 2 } else { 0 }]];
+        let said = with(&env, &line.concat());
+        said.fails(71, &["cannot start threads"]);
+        assert_eq!(said.err.lines().count(), 1, "{said:?}");
+    }
+}
+
+#[test]
+fn regression_wrong_settings_give_64_and_the_name_of_the_variable() {
+    let server = S3Server::start_blocking();
+    for (name, value) in [
+        ("AWS_RETRY_MODE", "bogus"),
+        ("AWS_MAX_ATTEMPTS", "0"),
+        ("AWS_REGION", "eu-west-3\n"),
+        ("AWS_ACCESS_KEY_ID", "AKIA-not-shown\n"),
+        ("AWS_SECRET_ACCESS_KEY", "not-shown\n"),
+        ("AWS_SESSION_TOKEN", "not-shown\u{e9}"),
+    ] {
+        let mut env = server.env();
+        env.retain(|(other, _)| *other != name);
+        env.push((name, value.to_owned()));
+        let run = [&["run"][..], &STORE, &["--forever", "--", "true"]].concat();
+        for line in [&[&["status"][..], &STORE].concat(), &run] {
+            let said = with(&env, line);
+            said.fails(64, &[name]);
+            assert!(!said.err.contains("not-shown") && !said.err.contains("panicked"), "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn regression_wrong_settings_of_a_profile_give_64_and_no_panic() {
+    let (dir, server) = (tempfile::tempdir().expect("a directory"), S3Server::start_blocking());
+    let file = dir.path().join("config");
+    let mut env = server.env();
+    env.push(("AWS_CONFIG_FILE", file.display().to_string()));
+    for (name, value) in [("retry_mode", "bogus"), ("max_attempts", "0")] {
+        std::fs::write(&file, format!("[default]\n{name} = {value}\n")).expect("a file");
+        let said = with(&env, &[&["status"][..], &STORE].concat());
+        said.fails(64, &[name, "in the profile", value]);
+        assert!(!said.err.contains("panicked"), "{said:?}");
+    }
+}

@@ -1,0 +1,132 @@
+//! The command on DynamoDB, over real HTTP.
+
+#[cfg(not(feature = "dynamodb"))]
+#[test]
+fn a_build_without_the_store_says_which_feature_has_it() {
+    let store = ["--store", "dynamodb://locks/app"];
+    for line in
+        [&["status"][..], &["watch"], &["compact"], &["table", "create"], &["run", "--name", "a"]]
+    {
+        let mut line = [line, &store].concat();
+        if line[0] == "run" {
+            line.extend(["--", "echo", "elected"]);
+        }
+        let words = ["no store for DynamoDB", "--features dynamodb"];
+        crate::bench::tenure(&line).fails(64, &words);
+    }
+}
+
+#[cfg(feature = "dynamodb")]
+mod built {
+    use serde_json::json;
+
+    use crate::bench::{Said, command, said};
+    use tenure_testkit::dynamo_server::*;
+
+    const STORE: [&str; 2] = ["--store", "dynamodb://tenure-test/app/leader"];
+
+    fn on(server: &DynamoServer, line: &[&str]) -> Said {
+        let mut command = command(line);
+        command.envs(server.env());
+        said(command.output().expect("it runs"))
+    }
+
+    fn verb(server: &DynamoServer, verb: &str, options: &[&str]) -> Said {
+        on(server, &[&[verb][..], &STORE, options].concat())
+    }
+
+    fn create_table(server: &DynamoServer) -> Said {
+        on(server, &["table", "create", "--store", "dynamodb://tenure-test"])
+    }
+
+    #[test]
+    fn every_verb_works_on_dynamodb() {
+        let server = DynamoServer::start();
+        assert!(verb(&server, "status", &[]).out.contains("vacant"));
+        for _ in 0..3 {
+            let said = verb(&server, "run", &["--", "echo", "elected"]);
+            assert_eq!((said.code, said.out.as_str()), (0, "elected\n"), "{said:?}");
+        }
+        let said = verb(&server, "status", &["--json"]);
+        assert!(said.out.starts_with(r#"{"state":"sealed","epoch":3,"#), "{said:?}");
+        let said = verb(&server, "compact", &["--json", "--min-age", "1h", "--keep", "1"]);
+        assert!(said.out.starts_with(r#"{"listed":3,"deleted":0,"kept":3,"#), "{said:?}");
+        let said = verb(&server, "compact", &["--json", "--min-age", "0s", "--keep", "1"]);
+        assert!(said.out.starts_with(r#"{"listed":3,"deleted":2,"kept":1,"#), "{said:?}");
+        assert_eq!(
+            crate::bench::without_checks(server.keys()),
+            ["app/leader/lock-0000000003.json"]
+        );
+    }
+
+    /// With the dates that the writers noted by the store's clock.
+    #[test]
+    fn what_is_old_by_the_stores_clock_is_compacted() {
+        let server = DynamoServer::start();
+        for _ in 0..2 {
+            assert_eq!(verb(&server, "run", &["--", "true"]).code, 0);
+        }
+        let mut old = server.item("app", "leader/lock-0000000001.json").expect("it is there");
+        let written = old["written"]["N"].as_str().and_then(|ms| ms.parse::<i64>().ok());
+        let before = written.expect("it is dated") - 3_601_000;
+        old["written"] = json!({ "N": before.to_string() });
+        server.in_table(|table| table.put_raw(old));
+        let said = verb(&server, "compact", &["--json", "--keep", "1"]);
+        assert!(said.out.starts_with(r#"{"listed":2,"deleted":1,"kept":1,"#), "{said:?}");
+    }
+
+    #[test]
+    fn a_table_is_made_once() {
+        let server = DynamoServer::start_empty();
+        verb(&server, "status", &[]).fails(69, &["no such table", "tenure table create"]);
+        server.quirks(|quirks| quirks.slow_tables = 1);
+        let said = create_table(&server);
+        assert_eq!((said.code, said.out.as_str()), (0, "the table tenure-test is made\n"));
+        let said = create_table(&server);
+        assert!(said.code == 0 && said.out.contains("there already"), "{said:?}");
+        assert_eq!(server.count("CreateTable"), 1);
+        assert_eq!(verb(&server, "run", &["--", "true"]).code, 0);
+    }
+
+    #[test]
+    fn a_table_with_other_keys_gives_64_and_names_the_right_ones() {
+        let server = DynamoServer::start_empty();
+        server.create_table(TABLE, &[("LockID", "HASH", "S")]);
+        let words = ["LockID", "partition key `prefix`", "sort key `name`"];
+        create_table(&server).fails(64, &words);
+        for (name, options) in
+            [("status", &[][..]), ("watch", &[]), ("compact", &[]), ("run", &["--", "true"])]
+        {
+            verb(&server, name, options).fails(64, &words);
+        }
+        assert_eq!(server.count("PutItem"), 0);
+    }
+
+    #[test]
+    fn an_election_without_a_prefix_and_a_table_elsewhere_give_64() {
+        let server = DynamoServer::start();
+        for url in ["dynamodb://tenure-test", "dynamodb://tenure-test/"] {
+            on(&server, &["status", "--store", url]).fails(64, &["dynamodb://tenure-test/PREFIX"]);
+        }
+        let elsewhere = on(&server, &["table", "create", "--store", "s3://bucket/app"]);
+        elsewhere.fails(64, &["s3://bucket/app has no table", "dynamodb://TABLE"]);
+    }
+
+    #[test]
+    fn denied_access_gives_77_and_names_the_permission() {
+        let server = DynamoServer::start();
+        server.fault(DynamoFault::Answer(400, "AccessDeniedException"), "Query");
+        verb(&server, "status", &[]).fails(77, &["dynamodb:Query"]);
+        server.clear_faults();
+        server.fault(DynamoFault::Answer(400, "AccessDeniedException"), "PutItem");
+        verb(&server, "run", &["--", "true"]).fails(77, &["dynamodb:PutItem"]);
+        server.clear_faults();
+        for _ in 0..2 {
+            assert_eq!(verb(&server, "run", &["--", "true"]).code, 0);
+        }
+        server.fault(DynamoFault::Answer(400, "AccessDeniedException"), "BatchWriteItem");
+        let said = verb(&server, "compact", &["--min-age", "0s", "--keep", "1"]);
+        assert!(!said.err.contains("DeleteObject"), "{said:?}");
+        said.fails(77, &["dynamodb:BatchWriteItem"]);
+    }
+}

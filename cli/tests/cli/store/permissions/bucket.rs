@@ -1,0 +1,98 @@
+//! The bucket's own policy: what it denies even an administrator of the bucket.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tenure::{Compactor, ErrorKind, Layout};
+
+use super::policy::{Policy, Who, allows};
+use super::{ANY, COMPACTOR, PREFIX, campaigns_in_both, place, store};
+use tenure_testkit::s3_server::{BUCKET, Op, S3Request, S3Server};
+
+const BUCKET_POLICY: &str = include_str!("../../../../../deploy/iam/bucket-policy.json");
+
+/// With `if-match` or `if-none-match`, or with neither.
+fn put(path: &str, headers: &[(&str, &str)]) -> S3Request {
+    let uri: http::Uri = format!("/{BUCKET}/{path}").parse().unwrap();
+    let key = uri.path().trim_start_matches(&format!("/{BUCKET}/")).to_owned();
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        map.insert(name, HeaderValue::from_str(value).unwrap());
+    }
+    S3Request { op: Op::Put, key, deletes: Vec::new(), uri, headers: map, exists: true }
+}
+
+/// The record of the periods was in no statement: anybody with access could delete it, and CMD ran
+/// again.
+#[test]
+fn regression_every_way_to_write_an_epoch_or_a_period_needs_a_condition() {
+    let policies = [Policy::everything(), Policy::parse(BUCKET_POLICY, BUCKET, PREFIX)];
+    let who = Who { arn: "arn:aws:iam::123456789012:role/admin".to_owned() };
+    let allowed =
+        |path: &str, headers: &[(&str, &str)]| allows(&policies, &who, &put(path, headers));
+    for key in [
+        "app/lock-0000000001.json",
+        "app/lock.json",
+        "app/once-per.json",
+        "app/once-per.json.reservation",
+        "app/assignment-0000000001.json",
+        "app/members/0123/lock.json",
+    ] {
+        assert!(!allowed(key, &[]), "{key}");
+        assert!(!allowed(key, &[("x-amz-copy-source", "/other/key")]), "{key}");
+        assert!(allowed(key, &[("if-none-match", "*")]), "{key}");
+        assert!(allowed(key, &[("if-match", "\"0123\"")]), "{key}");
+        // An upload in parts makes an object with its last request, which takes conditions.
+        assert!(allowed(&format!("{key}?uploads"), &[]), "{key}");
+        assert!(allowed(&format!("{key}?partNumber=1&uploadId=a"), &[]), "{key}");
+        assert!(!allowed(&format!("{key}?uploadId=a"), &[]), "{key}");
+        assert!(allowed(&format!("{key}?uploadId=a"), &[("if-none-match", "*")]), "{key}");
+    }
+    for key in ["app/notes.txt", "app/.tenure-check-0f", "other/lock.json", "app/locks"] {
+        assert!(allowed(key, &[]), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn the_bucket_takes_no_epoch_without_a_condition_and_lets_the_compactor_alone_delete() {
+    let bucket = Policy::parse(BUCKET_POLICY, BUCKET, ANY);
+    let all = Policy::everything();
+    let server = S3Server::start().await;
+    let admin = store(&server, "admin", &[&all, &bucket]);
+    campaigns_in_both(admin.clone()).await.unwrap();
+
+    let (epochs, single) = (place(Layout::EpochFiles), "app/single/lock.json");
+    let key = format!("{epochs}/lock-0000000009.json");
+    let client = server.client_as("admin", "secret");
+    let body = br#"{"expired":true}"#.to_vec();
+    let plain = |key: &str| client.put_object().bucket(BUCKET).key(key).body(body.clone().into());
+    plain(&key).send().await.unwrap_err();
+    plain(single).send().await.unwrap_err();
+    let periods = "app/single/once-per.json";
+    plain(periods).if_none_match("*").send().await.unwrap();
+    plain(periods).send().await.unwrap_err();
+    plain(&key).if_none_match("*").send().await.unwrap();
+    plain("app/notes.txt").send().await.unwrap();
+
+    let compaction = async |store| {
+        let compactor = Compactor::builder(store, epochs).keep_epochs(1).min_age(Duration::ZERO);
+        compactor.build().unwrap().run_once().await
+    };
+    // S3 denies it key by key, this server the request as a whole.
+    let error = compaction(admin.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
+    let compactor = Policy::parse(COMPACTOR, BUCKET, ANY);
+    let compactor = store(&server, "COMPACTOR", &[&compactor, &bucket]);
+    let report = compaction(compactor).await.unwrap();
+    assert_eq!((report.deleted, report.failed), (3, 0), "{report:?}");
+
+    use tenure::store::Store as _;
+    let mighty = store(&server, "COMPACTOR", &[&all, &bucket]);
+    for anybody in [admin, mighty] {
+        for key in [single, periods] {
+            anybody.delete(vec![key.to_owned()]).await.unwrap_err();
+        }
+    }
+    assert!(server.object(single).is_some());
+}

@@ -1,0 +1,211 @@
+//! The policies under `deploy/iam` suffice for what they are for, and allow no more: each role
+//! works with its policy, and with any one permission less it does not.
+#![cfg(feature = "s3")]
+
+mod bucket;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
+mod fencing;
+mod groups;
+mod operator;
+mod policy;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use policy::{Policy, Who};
+use tenure::store::{S3Store, Store, StoreErrorKind};
+use tenure::{Compactor, Election, Error, ErrorKind, Layout, Leadership};
+use tenure_testkit::s3_server::{BUCKET, S3Server};
+
+const PREFIX: &str = "app";
+/// For policies of elections in both layouts, which never share a prefix.
+const ANY: &str = "app/*";
+const CANDIDATE: &str = include_str!("../../../../../deploy/iam/candidate.json");
+const OBSERVER: &str = include_str!("../../../../../deploy/iam/observer.json");
+const COMPACTOR: &str = include_str!("../../../../../deploy/iam/compactor.json");
+
+const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
+
+/// Of several kinds, told apart by what it says.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a role may do by its policy and the bucket's; a deny always wins.
+fn store(server: &S3Server, name: &str, policies: &[&Policy]) -> Arc<S3Store> {
+    let who = Who { arn: format!("arn:aws:iam::123456789012:role/{name}") };
+    let policies: Vec<Policy> = policies.iter().map(|policy| (*policy).clone()).collect();
+    server.add_user_with(name, "secret", move |seen| policy::allows(&policies, &who, seen));
+    Arc::new(S3Store::new(server.client_as(name, "secret"), BUCKET))
+}
+
+fn place(layout: Layout) -> &'static str {
+    if layout == Layout::SingleObject { "app/single" } else { "app/epochs" }
+}
+
+fn election(store: Arc<dyn Store>, name: &str, layout: Layout) -> Result<Election, Error> {
+    let second = Duration::from_secs(1);
+    Election::builder(store, place(layout))
+        .name(name)
+        .layout(layout)
+        .validity(second * 2)
+        .poll_interval(second / 5)
+        .retry_denied(Duration::ZERO)
+        .build()
+}
+
+async fn elect(store: Arc<dyn Store>, name: &str, layout: Layout) -> Result<Leadership, Error> {
+    election(store, name, layout)?.campaign().await
+}
+
+/// All that a candidate does: found, proclaim (which renews), resign, follow, succeed, take over.
+async fn campaigns(store: Arc<dyn Store>, layout: Layout) -> Result<(), Failure> {
+    let first = elect(store.clone(), "a", layout).await?;
+    first.proclaim(serde_json::json!({ "at": "here" })).await?;
+    first.resign().await?;
+    drop(elect(store.clone(), "b", layout).await?);
+    let third = elect(store, "c", layout).await?;
+    assert_eq!(third.epoch().get(), 3);
+    Ok(third.resign().await?)
+}
+
+async fn campaigns_in_both(store: Arc<S3Store>) -> Result<(), Failure> {
+    for layout in LAYOUTS {
+        campaigns(store.clone(), layout).await?;
+    }
+    Ok(())
+}
+
+/// Sees who leads, in each layout; and an election that nobody has founded.
+async fn observes(store: Arc<S3Store>) -> Result<(), Failure> {
+    for layout in LAYOUTS {
+        let leader = election(store.clone(), "watching", layout)?.leader().await?;
+        assert_eq!(leader.expect("somebody leads").name(), "leading");
+    }
+    Ok(())
+}
+
+async fn compacts(store: Arc<S3Store>) -> Result<(), Failure> {
+    let compactor = Compactor::builder(store, PREFIX).keep_epochs(1).min_age(Duration::ZERO);
+    let report = compactor.build()?.run_once().await?;
+    assert_eq!(report.listed, 5);
+    if report.failed > 0 {
+        return Err(report.first_failure.expect("a failure has a reason").into());
+    }
+    assert_eq!(report.deleted, 4);
+    Ok(())
+}
+
+fn put_epochs(server: &S3Server, epochs: u64) {
+    for epoch in 1..=epochs {
+        server.put_raw(&format!("{PREFIX}/lock-{epoch:010}.json"), r#"{"expired": true}"#);
+    }
+}
+
+/// The work fails with each permission taken away, and the error says that access is denied.
+async fn needs_each<W>(policy: &Policy, prepare: impl AsyncFn(&S3Server), work: W)
+where
+    W: AsyncFn(Arc<S3Store>) -> Result<(), Failure>,
+{
+    for (less, missing) in policy.with_one_less() {
+        let server = S3Server::start().await;
+        prepare(&server).await;
+        let error = work(store(&server, "less", &[&less])).await;
+        let error = error.expect_err(&format!("it works without {missing}"));
+        assert!(error.to_string().contains("AccessDenied"), "without {missing}: {error}");
+        // The action is named, so that it can be added.
+        let action = missing.strip_prefix("s3:").unwrap_or("");
+        assert!(error.to_string().contains(action), "without {missing}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_candidate_needs_its_policy_and_no_more() {
+    let policy = Policy::parse(CANDIDATE, BUCKET, ANY);
+    let server = S3Server::start().await;
+    campaigns_in_both(store(&server, "candidate", &[&policy])).await.unwrap();
+    needs_each(&policy, async |_| (), campaigns_in_both).await;
+}
+
+#[tokio::test]
+async fn a_candidate_deletes_nothing_and_stays_under_its_prefix() {
+    let policy = Policy::parse(CANDIDATE, BUCKET, PREFIX);
+    let server = S3Server::start().await;
+    put_epochs(&server, 5);
+    let store = store(&server, "candidate", &[&policy]);
+    let error = compacts(store.clone()).await.unwrap_err();
+    assert!(error.to_string().contains("AccessDenied"), "{error}");
+    assert_eq!(server.keys().len(), 5);
+    for key in ["other/lock-0000000001.json", "app/data", "app/locks", "lock-0000000001.json"] {
+        let elsewhere = store.create(key, Bytes::new()).await.unwrap_err();
+        assert_eq!(elsewhere.kind(), StoreErrorKind::AccessDenied);
+        let elsewhere = store.get(key, None, 1_000).await.unwrap_err();
+        assert_eq!(elsewhere.kind(), StoreErrorKind::AccessDenied);
+    }
+}
+
+/// Whose policy may list under the prefix only is not told that a key is missing. With epoch files
+/// that costs the leader its look at a successor, and nothing else.
+#[tokio::test]
+async fn epoch_files_also_work_where_listing_is_bound_to_the_prefix() {
+    let any = r#""Resource": "arn:aws:s3:::BUCKET""#;
+    let bound = format!(r#"{any}, "Condition": {{ "StringLike": {{ "s3:prefix": "PREFIX/*" }} }}"#);
+    assert!(CANDIDATE.contains(any));
+    let policy = Policy::parse(&CANDIDATE.replace(any, &bound), BUCKET, ANY);
+    let server = S3Server::start().await;
+    let store = store(&server, "bound", &[&policy]);
+    assert!(store.list("", "", 10).await.is_err(), "it may not list the bucket");
+    campaigns(store.clone(), Layout::EpochFiles).await.unwrap();
+    let error = campaigns(store, Layout::SingleObject).await.unwrap_err();
+    assert!(error.to_string().contains("without s3:ListBucket a key that does not"), "{error}");
+}
+
+#[tokio::test]
+async fn an_observer_needs_its_policy_and_writes_nothing() {
+    let policy = Policy::parse(OBSERVER, BUCKET, ANY);
+    let lead = async |server: &S3Server| {
+        for layout in LAYOUTS {
+            let store = Arc::new(server.store(BUCKET));
+            std::mem::forget(elect(store, "leading", layout).await.unwrap());
+        }
+    };
+    let server = S3Server::start().await;
+    let observer = store(&server, "observer", &[&policy]);
+    for layout in LAYOUTS {
+        let nobody = election(observer.clone(), "early", layout).unwrap().leader().await;
+        assert!(nobody.unwrap().is_none());
+    }
+    lead(&server).await;
+    observes(observer.clone()).await.unwrap();
+    needs_each(&policy, lead, observes).await;
+    for layout in LAYOUTS {
+        let error = elect(observer.clone(), "observer", layout).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_compactor_needs_its_policy_and_writes_nothing() {
+    let policy = Policy::parse(COMPACTOR, BUCKET, PREFIX);
+    let server = S3Server::start().await;
+    put_epochs(&server, 5);
+    let store = store(&server, "COMPACTOR", &[&policy]);
+    compacts(store.clone()).await.unwrap();
+    let newest = format!("{PREFIX}/lock-0000000005.json");
+    assert_eq!(server.keys(), std::slice::from_ref(&newest));
+    needs_each(&policy, async |server| put_epochs(server, 5), compacts).await;
+    store.get(&newest, None, 1_000).await.unwrap();
+    let single = store.get(&format!("{PREFIX}/lock.json"), None, 1_000).await.unwrap_err();
+    assert_eq!(single.kind(), StoreErrorKind::AccessDenied);
+    let write = store.create(&newest, Bytes::new()).await.unwrap_err();
+    assert_eq!(write.kind(), StoreErrorKind::AccessDenied);
+    let elsewhere = store.list("other/", "", 10).await.unwrap_err();
+    assert_eq!(elsewhere.kind(), StoreErrorKind::AccessDenied);
+}
+
+/// The evaluator itself: what it does not know it must not skip.
+#[test]
+#[should_panic(expected = "no such condition here: IpAddress")]
+fn a_condition_that_is_not_understood_is_not_taken_for_true() {
+    Policy::parse(&COMPACTOR.replace("StringLike", "IpAddress"), BUCKET, PREFIX);
+}

@@ -1,0 +1,354 @@
+//! The command on S3, over real HTTP: what it says when the store is not as it should be.
+
+use std::io::{BufRead as _, BufReader};
+
+use nix::sys::signal::Signal;
+
+use crate::bench::{Said, command, said, spawn, without_checks};
+use crate::election::status_watch::Watching;
+use tenure_testkit::command::{ended, eventually, with_deadline};
+use tenure_testkit::s3_server::*;
+
+fn on(server: &S3Server, line: &[&str]) -> Said {
+    with(&server.env(), line)
+}
+
+pub fn with(env: &[(&'static str, String)], line: &[&str]) -> Said {
+    let mut command = command(line);
+    command.envs(env.iter().map(|(name, value)| (name, value)));
+    said(command.output().expect("it runs"))
+}
+
+pub const STORE: [&str; 2] = ["--store", "s3://tenure-test/app"];
+
+fn run(server: &S3Server) -> Said {
+    on(server, &[&["run"][..], &STORE, &["--", "echo", "elected"]].concat())
+}
+
+fn status(server: &S3Server) -> Said {
+    on(server, &[&["status"][..], &STORE].concat())
+}
+
+fn compact(server: &S3Server, options: &[&str]) -> Said {
+    let line = [&["compact"][..], &STORE, &["--min-age", "0s", "--keep", "1"], options].concat();
+    on(server, &line)
+}
+
+#[test]
+fn every_verb_works_on_s3() {
+    let server = S3Server::start_blocking();
+    assert!(status(&server).out.contains("vacant"));
+    for _ in 0..3 {
+        let said = run(&server);
+        assert_eq!((said.code, said.out.as_str()), (0, "elected\n"), "{said:?}");
+    }
+    let said = on(&server, &[&["status", "--json"][..], &STORE].concat());
+    assert!(said.out.starts_with(r#"{"state":"sealed","epoch":3,"#), "{said:?}");
+    let said = compact(&server, &["--json"]);
+    assert!(said.out.starts_with(r#"{"listed":3,"deleted":2,"kept":1,"#), "{said:?}");
+    assert_eq!(without_checks(server.keys()), ["app/lock-0000000003.json"]);
+}
+
+#[test]
+fn the_history_of_real_elections_on_s3() {
+    let server = S3Server::start_blocking();
+    for name in ["anna", "ben & <co>"] {
+        let options = ["--name", name, "--", "true"];
+        assert_eq!(on(&server, &[&["run"][..], &STORE, &options].concat()).code, 0);
+    }
+    server.put_raw("app/lock-0000000003.json", "{}");
+    let drawn = tempfile::tempdir().expect("a directory");
+    let svg = drawn.path().join("history.svg");
+    let file = svg.to_str().expect("UTF-8");
+    server.forget_requests();
+    let said = on(&server, &[&["history", "--json", "--svg", file][..], &STORE].concat());
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    assert_eq!((server.count(Op::List), server.count(Op::Get)), (1, 3));
+    let lines: Vec<serde_json::Value> =
+        said.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let told: Vec<_> = lines.iter().map(|line| (&line["candidate"], &line["end"])).collect();
+    assert_eq!(
+        told[..3],
+        [
+            (&"anna".into(), &"resigned".into()),
+            (&"ben & <co>".into(), &"resigned".into()),
+            (&serde_json::Value::Null, &"unreadable".into()),
+        ]
+    );
+    assert_eq!(lines[0]["until"]["exact"], true);
+    assert_eq!((&lines[3]["kind"], &lines[3]["requests"]), (&"summary".into(), &4.into()));
+    let svg = std::fs::read_to_string(svg).expect("it is drawn");
+    roxmltree::Document::parse(&svg).expect("XML");
+    assert!(svg.contains("ben &amp; &lt;co&gt;"), "{svg}");
+    server.fault(ServerFault::AccessDenied).on(Op::Get);
+    on(&server, &[&["history"][..], &STORE].concat()).fails(77, &["GetObject"]);
+}
+
+#[test]
+fn a_single_object_works_on_s3() {
+    let server = S3Server::start_blocking();
+    let single = ["--layout", "single-object"];
+    let verb = |verb, rest: &[&str]| on(&server, &[&[verb][..], &STORE, &single, rest].concat());
+    assert!(verb("status", &[]).out.contains("vacant"));
+    for token in 1..=3 {
+        let said = verb("run", &["--", "sh", "-c", "echo $TENURE_EPOCH"]);
+        assert_eq!((said.code, said.out), (0, format!("{token}\n")), "{}", said.err);
+    }
+    assert!(verb("status", &["--json"]).out.starts_with(r#"{"state":"sealed","epoch":3,"#));
+    verb("compact", &[]).fails(64, &["nothing to compact"]);
+    assert_eq!(without_checks(server.keys()), ["app/lock.json"]);
+}
+
+#[test]
+fn a_missing_bucket_gives_69() {
+    let server = S3Server::start_blocking();
+    for line in [
+        &["status", "--store", "s3://no-such-bucket/app"][..],
+        &["compact", "--store", "s3://no-such-bucket/app"],
+        &["history", "--store", "s3://no-such-bucket/app"],
+        &["run", "--store", "s3://no-such-bucket/app", "--", "echo", "elected"],
+    ] {
+        on(&server, line).fails(69, &["no-such-bucket", "bucket"]);
+    }
+}
+
+#[test]
+fn denied_access_gives_77_and_names_the_permission() {
+    let server = S3Server::start_blocking();
+    server.fault(ServerFault::AccessDenied).on(Op::List);
+    status(&server).fails(77, &["ListBucket"]);
+    compact(&server, &[]).fails(77, &["ListBucket"]);
+    server.clear_faults();
+    server.fault(ServerFault::AccessDenied).on(Op::Put);
+    run(&server).fails(77, &["PutObject"]);
+    assert_eq!(server.keys(), [""; 0]);
+}
+
+#[test]
+fn wrong_credentials_give_77() {
+    let server = S3Server::start_blocking();
+    let mut env = server.env();
+    for (name, value) in &mut env {
+        if *name == "AWS_ACCESS_KEY_ID" {
+            *value = "AKIAUNKNOWN".to_owned();
+        }
+    }
+    with(&env, &[&["status"][..], &STORE].concat()).fails(77, &["tenure-test"]);
+    env.retain(|(name, _)| !name.starts_with("AWS_ACCESS") && !name.starts_with("AWS_SECRET"));
+    with(&env, &[&["status"][..], &STORE].concat()).fails(77, &["no credentials"]);
+}
+
+#[test]
+fn an_expired_session_gives_77() {
+    let server = S3Server::start_blocking();
+    let mut env = server.env();
+    env.push(("AWS_SESSION_TOKEN", "until-1".to_owned()));
+    let run = [&["run"][..], &STORE, &["--", "echo", "elected"]].concat();
+    for line in [&[&["status"][..], &STORE].concat(), &run] {
+        with(&env, line).fails(77, &["400 ExpiredToken", "check the credentials"]);
+    }
+}
+
+#[test]
+fn the_url_says_how_to_encrypt_and_whose_the_bucket_is() {
+    let server = S3Server::start_blocking();
+    let url = |owner: &str| {
+        let key = "arn:aws:kms:us-east-1:111122223333:key/1234";
+        format!(
+            "s3://tenure-test/app?sse=aws:kms&kms-key-id={key}&bucket-key=true&\
+             expected-bucket-owner={owner}"
+        )
+    };
+    for _ in 0..3 {
+        let said = on(&server, &["run", "--store", &url(OWNER), "--", "echo", "elected"]);
+        assert_eq!((said.code, said.out.as_str()), (0, "elected\n"), "{said:?}");
+    }
+    let compaction = ["--min-age", "0s", "--keep", "1"];
+    on(&server, &[&["compact", "--store", &url(OWNER)][..], &compaction].concat());
+    assert_eq!(without_checks(server.keys()), ["app/lock-0000000003.json"]);
+    for seen in server.requests() {
+        assert_eq!(seen.headers["x-amz-expected-bucket-owner"], OWNER, "{seen:?}");
+        let encryption = seen.headers.get("x-amz-server-side-encryption");
+        assert_eq!(encryption.is_some(), seen.op == Op::Put, "{seen:?}");
+    }
+    on(&server, &["status", "--store", &url("999999999999")]).fails(77, &["owner 999999999999"]);
+    let line = ["status", "--store", "s3://tenure-test/app?see=AES256"];
+    let said = on(&server, &line);
+    assert!(said.code == 64 && said.err.contains("`?see` is unknown"), "{said:?}");
+}
+
+/// The bucket of another owner was asked for its settings.
+#[test]
+fn regression_each_request_of_probe_names_the_owner_of_the_bucket() {
+    let server = S3Server::start_blocking();
+    let url = format!("s3://tenure-test/app?expected-bucket-owner={OWNER}");
+    let probe = on(&server, &["probe", "--store", &url, "--rounds", "1"]);
+    assert!([0, 69].contains(&probe.code), "{probe:?}");
+    for seen in server.requests() {
+        assert_eq!(seen.headers["x-amz-expected-bucket-owner"], OWNER, "{seen:?}");
+    }
+}
+
+#[test]
+fn a_missing_region_gives_64() {
+    let server = S3Server::start_blocking();
+    let mut env = server.env();
+    env.retain(|(name, _)| !["AWS_ENDPOINT_URL", "AWS_REGION"].contains(name));
+    with(&env, &[&["status"][..], &STORE].concat()).fails(64, &["AWS_REGION"]);
+}
+
+#[test]
+fn an_unsafe_store_gives_70() {
+    let server = S3Server::start_blocking();
+    server.quirks(|quirks| quirks.ignore_if_none_match = true);
+    run(&server).fails(70, &["must not be used for elections", "If-None-Match"]);
+    assert!(!server.keys().iter().any(|key| key.contains("lock-")), "{:?}", server.keys());
+}
+
+#[test]
+fn a_directory_bucket_gives_70() {
+    let server = S3Server::start_blocking();
+    let line = ["status", "--store", "s3://mine--use1-az4--x-s3/app"];
+    on(&server, &line).fails(70, &["directory bucket"]);
+}
+
+#[test]
+fn a_web_page_is_no_store() {
+    let server = S3Server::start_blocking();
+    server.fault(ServerFault::Html);
+    let said = status(&server);
+    assert!([69, 70].contains(&said.code) && said.err.lines().count() == 1, "{said:?}");
+}
+
+#[test]
+fn a_busy_store_is_asked_again() {
+    let server = S3Server::start_blocking();
+    server.fault(ServerFault::SlowDown).on(Op::List).times(1);
+    let said = status(&server);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+}
+
+#[test]
+fn keys_that_may_not_be_deleted_give_77() {
+    let server = S3Server::start_blocking();
+    for epoch in 1..=3 {
+        server.put_raw(&format!("app/lock-{epoch:010}.json"), r#"{"expired":true}"#);
+    }
+    server.fault(ServerFault::AccessDenied).on(Op::Delete);
+    compact(&server, &[]).fails(77, &["DeleteObject"]);
+    assert_eq!(server.keys().len(), 3);
+    server.clear_faults();
+    // A single key, such as one under a legal hold: the report is printed all the same.
+    server.quirks(|quirks| quirks.undeletable = Some("0000000001".to_owned()));
+    let said = compact(&server, &["--json"]);
+    assert_eq!(said.code, 77, "{said:?}");
+    assert!(
+        said.out.starts_with(r#"{"listed":3,"deleted":1,"kept":1,"too_young":0,"failed":1,"#),
+        "{said:?}"
+    );
+    assert!(
+        said.err.starts_with("tenure: 1 epochs could not be deleted; first app/lock-0000000001")
+    );
+    assert_eq!(
+        without_checks(server.keys()),
+        ["app/lock-0000000001.json", "app/lock-0000000003.json"]
+    );
+}
+
+/// A record that holds for a second and a half without a renewal.
+const SHORT: &str = r#"{"expired":false,"validity_ms":1500,"candidate":"a","heartbeat":1}"#;
+
+#[test]
+fn watch_tells_not_to_know_from_nobody() {
+    let server = S3Server::start_blocking();
+    server.put_raw("app/lock-0000000003.json", SHORT);
+    let mut watching = Watching::with(&server.env(), STORE[1], &[]);
+    watching.tells("a leads epoch 3");
+    server.fault(ServerFault::ErrorBefore);
+    watching.tells("unknown: the store does not answer");
+    server.clear_faults();
+    server.put_raw("app/lock-0000000003.json", SHORT.replace("false", "true"));
+    watching.tells("nobody leads");
+    watching.ends(Signal::SIGTERM);
+}
+
+#[test]
+fn compactions_go_on_when_one_fails() {
+    let server = S3Server::start_blocking();
+    server.fault(ServerFault::ErrorBefore).on(Op::List);
+    let line = [&["compact"][..], &STORE, &["--every", "50ms", "--json"]].concat();
+    let mut child = spawn(&server.env(), &line);
+    let mut said = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    let fails = |line: &str| line.contains("the next run tries again");
+    while !with_deadline(child.id(), || said.next()).is_some_and(|it| fails(&it.expect("text"))) {}
+    server.clear_faults();
+    let mut report = String::new();
+    let stdout = child.stdout.take().expect("it is piped");
+    let mut stdout = BufReader::new(stdout);
+    with_deadline(child.id(), || stdout.read_line(&mut report)).expect("it writes text");
+    assert!(report.starts_with(r#"{"listed":0,"#), "{report}");
+    child.kill().expect("it lives");
+    child.wait().expect("it is a child");
+}
+
+/// Over real HTTP, in both layouts: a seal that nobody answered is found by reading. Each case
+/// waits for a renewal, so they run together.
+#[test]
+fn operators_work_on_s3_through_faults() {
+    let faults = [
+        ServerFault::ErrorBefore,
+        ServerFault::ErrorAfter,
+        ServerFault::Conflict,
+        ServerFault::CutAfter,
+    ];
+    std::thread::scope(|scope| {
+        for layout in [&[][..], &["--layout", "single-object"]] {
+            for fault in &faults {
+                scope.spawn(move || an_operator_works_through(fault, layout));
+            }
+        }
+    });
+}
+
+/// The process that resigns has its store, and the credentials, from the one that was killed.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_epoch_of_a_killed_leader_is_resigned_on_s3() {
+    let server = S3Server::start_blocking();
+    let work = ["--validity", "10m", "--", "sh", "-c", "echo on; exec sleep 300"];
+    let mut leader = spawn(&server.env(), &[&["run"][..], &STORE, &work].concat());
+    let mut line = String::new();
+    let id = leader.id();
+    let mut out = BufReader::new(leader.stdout.take().expect("it is piped"));
+    with_deadline(id, || out.read_line(&mut line)).expect("text");
+    leader.kill().expect("it lives");
+    ended(&mut leader);
+    let status = || on(&server, &[&["status", "--json"][..], &STORE].concat()).out;
+    eventually("its epoch is sealed", || status().starts_with(r#"{"state":"sealed","epoch":1,"#));
+    let said = run(&server);
+    assert_eq!((said.code, said.out.as_str()), (0, "elected\n"), "{said:?}");
+}
+
+fn an_operator_works_through(fault: &ServerFault, layout: &[&str]) {
+    let server = S3Server::start_blocking();
+    let verb = |verb, rest: &[&str]| on(&server, &[&[verb][..], &STORE, layout, rest].concat());
+    server.fault(fault.clone()).on(Op::Put).times(1);
+    let said = verb("restore", &["--epoch", "41"]);
+    assert_eq!(said.code, 0, "{fault:?}: {said:?}");
+    assert_eq!(verb("run", &["--", "true"]).code, 0);
+    let said = verb("depose", &["--epoch", "42"]);
+    assert!(said.out.contains("epoch 42") && said.out.contains("resigned"), "{said:?}");
+    let work = ["--", "sh", "-c", "echo on; exec sleep 300"];
+    let mut leader = spawn(&server.env(), &[&["run"][..], &STORE, layout, &work].concat());
+    let mut line = String::new();
+    let id = leader.id();
+    let mut out = BufReader::new(leader.stdout.as_mut().expect("it is piped"));
+    with_deadline(id, || out.read_line(&mut line)).expect("text");
+    server.clear_faults();
+    server.fault(fault.clone()).on(Op::Put).times(1);
+    let said = verb("depose", &["--epoch", "43"]);
+    assert!(said.out.contains("from epoch 43; a successor waits"), "{fault:?}: {said:?}");
+    server.clear_faults();
+    // The next renewal is refused.
+    assert_eq!(ended(&mut leader).code(), Some(75), "{fault:?}");
+}

@@ -1,0 +1,322 @@
+//! Guard, standby and gate as processes, driven by hand in the place of `tenure run`.
+#![cfg(target_os = "linux")]
+
+mod bench;
+mod gate;
+mod resign;
+
+use std::fs;
+use std::time::Duration;
+
+use bench::{COUNTING, ESCAPING, Guard, POLITE, STUBBORN, escaped, lines, reached};
+use nix::sys::signal::Signal;
+use tenure_testkit::command::scene::{guard_of, kill_at_once};
+use tenure_testkit::command::{eventually, in_ms, now, number_in, runs, state};
+
+const HOUR: u64 = 3_600_000;
+
+#[test]
+fn the_whole_group_dies_at_kill_at_and_not_before() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let mut guard = Guard::over(STUBBORN, &file);
+    let child = number_in(&file);
+    let kill_at = in_ms(400);
+    guard.lease(in_ms(0), kill_at);
+    // SIGTERM was due when the guard looked first, so before it answered.
+    guard.hears(&["terminated", "watching", "killed"]);
+    assert!(reached(kill_at), "killed while the lease was valid");
+    guard.hears(&["ended 9", "gone"]);
+    assert!(!runs(child) && !runs(guard.command));
+    guard.leaves();
+}
+
+#[test]
+fn it_waits_for_the_later_lease() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let mut guard = Guard::over(STUBBORN, &file);
+    number_in(&file);
+    let first = in_ms(1_500);
+    guard.lease(in_ms(HOUR), first);
+    guard.hears(&["watching"]);
+    guard.lease(in_ms(HOUR), in_ms(HOUR));
+    guard.hears(&["watching"]);
+    assert!(!reached(first), "the machine is too slow for this test");
+    eventually("the first lease has ended", || reached(first));
+    guard.lease(in_ms(HOUR), in_ms(HOUR));
+    guard.hears(&["watching"]);
+    assert!(runs(guard.command));
+}
+
+#[test]
+fn the_wall_clock_alone_ends_a_lease() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let mut guard = Guard::over(STUBBORN, &file);
+    number_in(&file);
+    let mut by_wall = in_ms(HOUR);
+    by_wall.wall = now().wall;
+    guard.lease(in_ms(HOUR), by_wall);
+    guard.hears(&["killed", "watching", "ended 9", "gone"]);
+}
+
+#[test]
+fn each_risk_terminates_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("log");
+    let mut guard = Guard::over(COUNTING, &file);
+    eventually("the trap is set", || lines(&file) == ["ready"]);
+    guard.lease(in_ms(0), in_ms(HOUR));
+    guard.hears(&["terminated", "watching"]);
+    eventually("the shell saw it", || lines(&file) == ["ready", "term"]);
+    // Still at risk: it was told already.
+    guard.lease(now(), in_ms(HOUR));
+    guard.hears(&["watching"]);
+    // Renewed, then at risk again.
+    guard.lease(in_ms(HOUR), in_ms(HOUR));
+    guard.hears(&["watching"]);
+    guard.lease(now(), in_ms(HOUR));
+    guard.hears(&["terminated", "watching"]);
+    eventually("the shell saw it", || lines(&file) == ["ready", "term", "term"]);
+}
+
+#[test]
+fn a_stopped_group_is_woken_to_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("log");
+    let mut guard = Guard::over(COUNTING, &file);
+    eventually("the trap is set", || lines(&file) == ["ready"]);
+    let command = guard.command;
+    bench::signal(command, Signal::SIGSTOP);
+    eventually("the shell is stopped", || state(command) == Some('T'));
+    guard.lease(in_ms(0), in_ms(HOUR));
+    eventually("the shell saw it", || lines(&file) == ["ready", "term"]);
+}
+
+#[test]
+fn regression_the_end_of_tenure_leaves_the_grace() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("log");
+    let mut guard = Guard::over(COUNTING, &file);
+    eventually("the trap is set", || lines(&file) == ["ready"]);
+    // An hour is left of the lease, and two seconds of them are the grace.
+    guard.lease(in_ms(HOUR - 2_000), in_ms(HOUR));
+    guard.hears(&["watching"]);
+    let killed = in_ms(2_000);
+    guard.hang_up();
+    eventually("the shell saw SIGTERM", || lines(&file) == ["ready", "term"]);
+    assert!(runs(guard.command), "killed without its grace");
+    let command = guard.command;
+    eventually("the shell is dead", || !runs(command));
+    assert!(reached(killed), "killed before the end of the grace");
+    let said = guard.says();
+    for words in ["tenure has died", "SIGTERM", "SIGKILL", "all processes of CMD have ended"] {
+        assert!(said.contains(words), "{words:?} is not in {said}");
+    }
+}
+
+#[test]
+fn the_end_of_tenure_leaves_no_more_than_the_lease() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let mut guard = Guard::over(STUBBORN, &file);
+    let child = number_in(&file);
+    // It was at risk long ago.
+    guard.lease(now(), in_ms(500));
+    guard.hears(&["terminated", "watching"]);
+    guard.hang_up();
+    eventually("all are dead", || !runs(child));
+    let said = guard.says();
+    assert!(said.contains("killed (SIGKILL)"), "{said}");
+}
+
+/// The guard looked at no deadline while it worked off its orders, each with a walk through /proc:
+/// 2,000 signals let CMD go on for seconds beside its successor.
+#[test]
+fn regression_no_number_of_orders_puts_off_the_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!("trap '' HUP; {STUBBORN}");
+    let mut guard = Guard::over(&script, &file);
+    let child = number_in(&file);
+    let kill_at = in_ms(200);
+    guard.lease(now(), kill_at);
+    guard.hears(&["terminated", "watching"]);
+    // These alone took 20 s and more.
+    for _ in 0..20_000 {
+        // On a loaded machine the end comes first.
+        if !guard.tell_if_it_lives("signal SIGHUP") {
+            break;
+        }
+    }
+    guard.hang_up();
+    eventually("all are dead", || !runs(child) && !runs(guard.command));
+    let mut late = in_ms(HOUR);
+    late.boot = kill_at.boot + Duration::from_secs(10);
+    assert!(reached(kill_at) && !reached(late), "killed late");
+}
+
+#[test]
+fn a_line_that_makes_no_sense_is_the_end_of_tenure() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for line in ["lease 1 2 3", "watch 1 2 3 4", "start", "\u{0}"] {
+        let file = dir.path().join("pid");
+        let _ = fs::remove_file(&file);
+        let mut guard = Guard::over(STUBBORN, &file);
+        number_in(&file);
+        guard.tell(line);
+        // Its deadlines leave no grace.
+        guard.hears(&["killed", "ended 9", "gone"]);
+        guard.leaves();
+    }
+}
+
+#[test]
+fn without_a_start_the_command_does_not_run() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("ran");
+    for watch in [false, true] {
+        let mut guard = Guard::waiting("__guard", &["sh", "-c", r#"echo > "$0""#], &file);
+        if watch {
+            guard.tell(&format!("watch {}", bench::deadlines(in_ms(HOUR), in_ms(HOUR))));
+            guard.hears(&["watching"]);
+        }
+        guard.hang_up();
+        guard.leaves();
+        assert!(!file.exists());
+    }
+}
+
+#[test]
+fn signals_do_not_reach_the_guard() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let mut guard = Guard::over(STUBBORN, &file);
+    number_in(&file);
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1] {
+        guard.signal(signal);
+    }
+    guard.lease(in_ms(HOUR), in_ms(HOUR));
+    guard.hears(&["watching"]);
+    assert!(runs(guard.command));
+}
+
+#[test]
+fn regression_killed_is_said_only_of_what_lived() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let mut guard = Guard::over(r#"echo $$ > "$1"; trap 'exit 5' TERM; sleep 1000 & wait"#, &file);
+    number_in(&file);
+    guard.lease(now(), in_ms(HOUR));
+    // The status of exit(5).
+    guard.hears(&["terminated", "watching", "ended 1280", "gone"]);
+    guard.leaves();
+}
+
+#[test]
+fn a_real_time_signal_is_a_status_like_any_other() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut guard = Guard::over("kill -34 $$; sleep 1000", dir.path());
+    guard.hears(&["ended 34", "gone"]);
+}
+
+/// By process group, session, and the orphan of a double fork.
+#[test]
+fn regression_descendants_that_leave_the_group_are_killed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let stubborn = ESCAPING.replace("ON_TERM", "");
+    let mut guard = Guard::over(&stubborn, dir.path());
+    let escaped = escaped(dir.path());
+    guard.lease(now(), in_ms(300));
+    // CMD obeys, and is gone only when the others are.
+    guard.hears(&["terminated", "watching", "ended 15", "killed", "gone"]);
+    assert!(!escaped.iter().any(|one| runs(*one)), "{escaped:?}");
+    guard.leaves();
+}
+
+#[test]
+fn regression_descendants_that_leave_the_group_are_told_to_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let polite = ESCAPING.replace("ON_TERM", POLITE);
+    let mut guard = Guard::over(&polite, dir.path());
+    let escaped = escaped(dir.path());
+    guard.lease(now(), in_ms(HOUR));
+    guard.hears(&["terminated", "watching", "ended 15", "gone"]);
+    assert!(!escaped.iter().any(|one| runs(*one)), "{escaped:?}");
+    for name in bench::ESCAPES {
+        assert!(dir.path().join(format!("{name}.term")).exists(), "{name}");
+    }
+}
+
+/// A supervisor shuts its children down in an order of its own.
+#[test]
+fn a_child_outside_of_the_group_is_its_parents_to_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = r#"trap 'sleep 0.5; kill -USR1 $(cat "$1"); wait; exit 0' TERM
+        setsid sh -c 'trap "exit 3" TERM; trap "exit 0" USR1
+            echo $$ > "$0"; while :; do sleep 0.02; done; ' "$1" &
+        wait $!; echo $? > "$1.code"; wait $!; echo $? > "$1.code""#;
+    let file = dir.path().join("pid");
+    let mut guard = Guard::over(script, &file);
+    number_in(&file);
+    guard.lease(now(), in_ms(HOUR));
+    guard.hears(&["terminated", "watching", "ended 0", "gone"]);
+    assert!(!dir.path().join("pid.code").exists(), "it ended before its parent told it to");
+}
+
+#[test]
+fn what_cmd_leaves_behind_is_told_to_end_on_order() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let polite = ESCAPING.replace("ON_TERM", POLITE);
+    let mut guard = Guard::over(&polite.replace("wait", "exit 4"), dir.path());
+    let escaped = escaped(dir.path());
+    guard.hears(&["ended 1024"]);
+    assert!(escaped.iter().all(|one| runs(*one)), "{escaped:?}");
+    guard.tell("end-rest");
+    guard.hears(&["gone"]);
+    assert!(dir.path().join("daemon.term").exists());
+}
+
+/// Each generation forks the next one and ends.
+#[test]
+fn a_process_that_forks_and_ends_again_and_again_is_caught() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = r#"f=$1; next() { ( [ -s "$f" ] || echo $$ > "$f"; next ) & exit; }; next"#;
+    let mut guard = Guard::over(script, &file);
+    number_in(&file);
+    guard.hears(&["ended 0"]);
+    guard.lease(now(), now());
+    // A look may miss it, or catch it.
+    let heard = guard.hears_until("gone");
+    assert!(heard.contains(&"killed".to_owned()), "{heard:?}");
+    guard.leaves();
+}
+
+#[test]
+fn regression_the_standby_ends_all_when_the_guard_dies() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let stubborn = ESCAPING.replace("ON_TERM", "");
+    let mut standby = Guard::of("__standby", &stubborn, dir.path());
+    let escaped = escaped(dir.path());
+    let guard = guard_of(standby.id()).expect("it runs");
+    bench::signal(guard, Signal::SIGKILL);
+    standby.leaves();
+    assert!(!runs(standby.command));
+    assert!(!escaped.iter().any(|one| runs(*one)), "{escaped:?}");
+    let said = standby.says();
+    assert!(said.contains("the guard has died"), "{said}");
+}
+
+#[test]
+fn regression_the_command_dies_when_guard_and_standby_do() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let standby = Guard::of("__standby", STUBBORN, &file);
+    number_in(&file);
+    let guard = guard_of(standby.id()).expect("it runs");
+    kill_at_once([guard, standby.id()]);
+    eventually("the command is dead", || !runs(standby.command));
+    bench::signal(number_in(&file), Signal::SIGKILL);
+}
