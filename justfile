@@ -35,7 +35,7 @@ chaos SECONDS SEED:
 # Find mutants of the changes since BASE that no test catches
 mutants BASE="main":
     git diff {{BASE}} > target/mutants.diff
-    cargo mutants --in-diff target/mutants.diff
+    cargo mutants --workspace --in-diff target/mutants.diff
 
 # Check each feature alone, with exactly the features of its dependencies that users get
 features:
