@@ -172,7 +172,7 @@ fn carry_out(verb: Verb, config: Option<PathBuf>) -> Result<u8, Failure> {
             Verb::Config(args) => config::show(&args, config.map(PathBuf::into_os_string)),
             Verb::Completions(args) => pages::completions(&args, &Args::command()),
             Verb::Resign => resign::resign().await,
-            Verb::Man => pages::man(&Args::command()),
+            Verb::Man(args) => pages::man(&args, &Args::command()),
             Verb::Standby(_) | Verb::Guard(_) | Verb::Gate(_) => {
                 unreachable!("they need no runtime")
             }

@@ -57,7 +57,8 @@ umask 022
 put 755 usr/bin/tenure <"$binary"
 # Of a debug build, too, as CI tries it.
 strip --strip-unneeded --remove-section=.comment "$work/package/usr/bin/tenure"
-"$binary" man | gzip -9n | put 644 usr/share/man/man1/tenure.1.gz
+mkdir "$work/man" && "$binary" man "$work/man"
+for page in "$work"/man/*; do gzip -9n <"$page" | put 644 "usr/share/man/man1/${page##*/}.gz"; done
 "$binary" completions bash | put 644 usr/share/bash-completion/completions/tenure
 "$binary" completions zsh | put 644 usr/share/zsh/vendor-completions/_tenure
 "$binary" completions fish | put 644 usr/share/fish/vendor_completions.d/tenure.fish
@@ -120,7 +121,7 @@ dpkg-deb --root-owner-group -Z"${COMPRESSION:-xz}" --build "$work/package" "$pac
     dpkg-deb --info "$package"
     dpkg-deb --contents "$package"
     dpkg-deb -x "$package" "$work/there"
-    for file in bin/tenure share/man/man1/tenure.1.gz share/bash-completion/completions/tenure \
+    for file in bin/tenure share/man/man1/tenure{,-run}.1.gz share/bash-completion/completions/tenure \
         share/zsh/vendor-completions/_tenure share/fish/vendor_completions.d/tenure.fish \
         lib/systemd/system/tenure-compact@.service lib/systemd/system/tenure-compact@.timer \
         share/doc/tenure/copyright share/doc/tenure/licenses.gz share/doc/tenure/changelog.gz; do
@@ -131,7 +132,7 @@ dpkg-deb --root-owner-group -Z"${COMPRESSION:-xz}" --build "$work/package" "$pac
     "$work/there/usr/bin/tenure" run --store "file://$work/store" -- echo "it leads"
     # Not in a pipe: grep ends at the first line that it finds, gzip then fails, and so does the pipe.
     manual=$(gzip -dc "$work/there/usr/share/man/man1/tenure.1.gz")
-    grep -q '^.TH TENURE' <<<"$manual"
+    grep -qi '^.TH tenure' <<<"$manual"
     bash -n "$work/there/usr/share/bash-completion/completions/tenure"
     grep -q '^ExecStart=/usr/bin/tenure compact ' "$work/there/usr/lib/systemd/system/tenure-compact@.service"
     if [[ $(id -u) == 0 ]]; then

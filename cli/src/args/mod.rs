@@ -20,7 +20,7 @@ use crate::election::watch::{AFTER_WATCH, WatchArgs};
 use crate::group::GroupArgs;
 use crate::guard::{GateArgs, GuardArgs};
 use crate::output::logs::LogFormat;
-use crate::pages::CompletionsArgs;
+use crate::pages::{CompletionsArgs, ManArgs};
 use crate::probe::{AFTER_PROBE, ProbeArgs};
 use crate::run::{AFTER_RUN, RunArgs};
 use crate::serve::{AFTER_SERVE, ServeArgs};
@@ -86,8 +86,8 @@ pub enum Verb {
     Config(ConfigArgs),
     /// Write a script to stdout that completes this command's arguments in a shell
     Completions(CompletionsArgs),
-    /// Write the manual page to stdout, as roff: `tenure man | man -l -`
-    Man,
+    /// Write the manual pages, one for each verb, to a directory
+    Man(ManArgs),
     /// Starts the guard, and takes over if it dies; started by `run`
     #[command(name = "__standby", hide = true)]
     Standby(GuardArgs),
