@@ -22,9 +22,9 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use tenure::fencing::http::{FenceLayer, TokenLayer};
-use tenure::fencing::{Gate, Stale};
 use tenure::{Election, Epoch, Leadership};
+use tenure_fencing::http::{FenceLayer, TokenLayer};
+use tenure_fencing::{Gate, Stale};
 use tower::{Layer as _, ServiceExt as _};
 
 use support::{Place, Result, Timeline, fail};

@@ -19,8 +19,8 @@
 //! Look for anna's late transfer: it comes after ben's first transaction, and is refused.
 
 use rusqlite::{Connection, TransactionBehavior, params};
-use tenure::fencing::Stale;
 use tenure::{Election, Epoch, Leadership};
+use tenure_fencing::Stale;
 
 use support::{Place, Result, Timeline};
 

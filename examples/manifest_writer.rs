@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use futures::TryStreamExt as _;
 use serde::{Deserialize, Serialize};
-use tenure::fencing::{FencedLog, FencingError, LogEntry, LogWriter};
 use tenure::{Election, Epoch, Leadership};
+use tenure_fencing::{FencedLog, FencingError, LogEntry, LogWriter};
 
 use support::{Place, Result, Timeline, fail};
 

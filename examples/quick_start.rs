@@ -9,8 +9,8 @@
 #![allow(clippy::disallowed_methods, reason = "a sleep stands for the time between batches")]
 
 use std::sync::Arc;
-use tenure::fencing::FencedLog;
 use tenure::{Election, RunOutcome, store::S3Store};
+use tenure_fencing::FencedLog;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 while !cancelled.is_cancelled() {
                     writer.append(next_batch().await).await?;
                 }
-                Ok::<_, tenure::fencing::FencingError>(())
+                Ok::<_, tenure_fencing::FencingError>(())
             })
             .await; // resigns once the work has returned
         match outcome {

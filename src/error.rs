@@ -151,9 +151,8 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// Creates the error of a call without effect. Used by the other packages of tenure.
+    /// An error without a source. The text of others in the message is escaped.
     #[doc(hidden)]
-    #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = plain(&message.into());
         Error {
@@ -166,7 +165,8 @@ impl Error {
     }
 
     /// A failed request on this store: the operation, then the store's message.
-    pub(crate) fn from_store(doing: &str, store: &str, error: StoreError) -> Error {
+    #[doc(hidden)]
+    pub fn from_store(doing: &str, store: &str, error: StoreError) -> Error {
         Error {
             kind: error.kind().into(),
             determinacy: error.determinacy(),
@@ -177,7 +177,9 @@ impl Error {
     }
 
     /// The same, but a write may have taken effect.
-    pub(crate) fn maybe(mut self) -> Error {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn maybe(mut self) -> Error {
         self.determinacy = Determinacy::Indeterminate;
         self
     }

@@ -15,7 +15,8 @@
 //!
 //! A leader that is paused between a check and a write may write after its lease has ended: no lock
 //! service can prevent that. So the guarded resource must remember the greatest token that it has
-//! seen, and refuse lower ones. [`fencing`] has guards for objects, logs, folders and services.
+//! seen, and refuse lower ones. The package `tenure-fencing` has guards for objects, logs, folders
+//! and services.
 //!
 //! # Use
 //!
@@ -116,8 +117,8 @@
 //! ```
 //!
 //! The package `tenure-testkit` has such a clock (`time::TestClock`) and a store with faults
-//! (`fault_store`). Give the same process to the guards of [`fencing`] and to groups: each has a
-//! method `process`, as [`FencedLog::process`](fencing::FencedLog::process).
+//! (`fault_store`). Give the same process to groups and to the guards of `tenure-fencing`: each has a
+//! method `process`.
 //!
 //! # Where next
 //!
@@ -131,7 +132,7 @@
 //! - [`group`] shares many partitions among some members, at the price of one lease per member.
 //! - [`Leadership`] returns the token as long as the lease runs, reports why it ended ([`Loss`]),
 //!   and resigns.
-//! - [`fencing`] has guards that refuse the tokens of former leaders.
+//! - The package `tenure-fencing` has guards that refuse the tokens of former leaders.
 //! - [`Compactor`] deletes superseded epoch objects; the command `tenure history`, or the package
 //!   `tenure-history`, shows who led when from those that are left.
 //! - [`store`] has the stores, and the trait for others.
@@ -148,7 +149,6 @@
 //! | `dynamodb` | `store::DynamoStore` |
 //! | `object-store` | `store::AnyObjectStore`: any store of the crate `object_store` 0.14 |
 //! | `gcs`, `azure` | the same, with clients for Google Cloud Storage and Azure Blob Storage |
-//! | `tower` | `fencing::http`: layers that send the token and refuse stale ones |
 //!
 //! Without any of them there are memory, a local directory, and stores of your own.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -163,7 +163,6 @@ mod driver;
 mod env;
 mod epoch;
 mod error;
-pub mod fencing;
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -174,6 +173,11 @@ pub mod protocol;
 #[cfg(not(feature = "internals"))]
 mod protocol;
 mod record;
+#[doc(hidden)]
+pub mod seam {
+    //! The parts of the election that other packages of tenure need beyond the API.
+    pub mod fencing;
+}
 pub mod store;
 mod telemetry;
 
@@ -220,10 +224,6 @@ struct PartitionsExamples;
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../docs/kubernetes.md")]
 struct KubernetesExamples;
-#[cfg(all(doctest, feature = "tower"))]
-#[doc = include_str!("../docs/fencing.md")]
-struct FencingExamples;
-
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../docs/observability.md")]
 struct ObservabilityExamples;

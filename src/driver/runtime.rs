@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 
 /// Refuses a call outside of a Tokio runtime with timers, before its first request. Without this
 /// check a campaign wins its epoch first and panics then.
-pub(crate) fn require_timers() -> Result<(), Error> {
+pub fn require_timers() -> Result<(), Error> {
     if Handle::try_current().is_err() {
         return refuse(
             "this call needs a Tokio runtime and runs outside of one: call it from a task of a \

@@ -52,7 +52,7 @@
 //! - What a living member owns stays with it until it releases it, however slow the store is.
 //!
 //! As under a leadership, a member that is paused between a check and a write may write after its
-//! lease has ended: the guarded resource must refuse lower tokens ([`fencing`](crate::fencing)).
+//! lease has ended: the guarded resource must refuse lower tokens (package `tenure-fencing`).
 //!
 //! # What it costs
 //!

@@ -30,7 +30,8 @@ use crate::protocol::moment::Moment;
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use tenure::{fencing::FencedObject, group::Group, store::MemoryStore};
+/// # use tenure::{group::Group, store::MemoryStore};
+/// # use tenure_fencing::FencedObject;
 /// # #[derive(Debug)]
 /// # struct Paused(tokio::time::Instant);
 /// # impl tenure::Clock for Paused {

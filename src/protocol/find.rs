@@ -65,8 +65,15 @@ pub struct SuccessorSearch {
 /// What a page told [`SuccessorSearch`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SuccessorStatus<N = Epoch> {
-    /// These exist: the least and the greatest of the page, and whether that is all.
-    Yes { least: N, greatest: N, complete: bool },
+    /// Greater epochs exist.
+    Yes {
+        /// The least of the page.
+        least: N,
+        /// The greatest of the page.
+        greatest: N,
+        /// Whether no page follows.
+        complete: bool,
+    },
     /// There is none.
     No,
     /// Only foreign keys so far: list on.
@@ -74,14 +81,17 @@ pub enum SuccessorStatus<N = Epoch> {
 }
 
 impl SuccessorSearch {
+    /// The question about numbers greater than this one.
     pub fn new(number: u64) -> SuccessorSearch {
         SuccessorSearch { number, at: After::Number(number) }
     }
 
+    /// Where the next page starts.
     pub fn next_page(&self) -> &After {
         &self.at
     }
 
+    /// Takes the page that was asked for last.
     pub fn handle<N>(&mut self, listing: Listing<N>) -> SuccessorStatus<N> {
         match (listing.epochs, listing.rest) {
             (Some((least, greatest)), rest) => {
@@ -134,10 +144,12 @@ impl<N: Number> Search<N> {
         Search { known, lower: None, upper: N::LAST, stride: 0, query: SuccessorSearch::new(start) }
     }
 
+    /// Where the next page starts.
     pub fn next_page(&self) -> &After {
         self.query.next_page()
     }
 
+    /// Takes the page that was asked for last.
     pub fn handle(&mut self, listing: Listing<N>) -> Progress<N> {
         match self.query.handle(listing) {
             SuccessorStatus::NotYet => return Progress::More,

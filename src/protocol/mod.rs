@@ -13,7 +13,6 @@ pub mod group;
 pub mod layout;
 mod leader;
 pub mod lease;
-pub mod log;
 pub mod machine;
 pub mod message;
 pub mod single;

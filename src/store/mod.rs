@@ -54,7 +54,9 @@ pub use dir::DirStore;
 pub use dynamodb::DynamoStore;
 pub use memory::MemoryStore;
 pub use outcome::{Entry, GetOutcome, Object, Page, PutOutcome};
-pub(crate) use page_order::{check_ascending, check_order, out_of_order};
+#[doc(hidden)]
+pub use page_order::check_order;
+pub(crate) use page_order::{check_ascending, out_of_order};
 #[cfg(feature = "s3")]
 pub use s3::S3Store;
 #[cfg(feature = "s3")]
@@ -70,7 +72,9 @@ pub(crate) use time_limits::{answer_within, listed_within, listing_within, withi
 pub use url::open;
 #[doc(hidden)]
 pub use url::{CloudKind, CloudService, S3Options, Sse, StorePlace, StoreUrl};
-pub(crate) use write_answers::{WriteAnswers, Written};
+pub(crate) use write_answers::WriteAnswers;
+#[doc(hidden)]
+pub use write_answers::Written;
 
 /// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.
 pub(crate) fn content_etag(body: &[u8]) -> ETag {

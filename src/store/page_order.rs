@@ -3,7 +3,7 @@
 use super::{Determinacy, Page, StoreError, StoreErrorKind};
 
 /// Checks a page that was asked for this prefix, after `start`: the last key on it, or `start`.
-pub(crate) fn check_order<'a>(
+pub fn check_order<'a>(
     prefix: &str,
     start: &'a str,
     page: &'a Page,

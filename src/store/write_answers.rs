@@ -7,7 +7,7 @@ use super::{Determinacy, ETag, PutOutcome, StoreError, StoreErrorKind};
 /// The answer to a conditional write, as its writer may understand it. Outside of the stores,
 /// [`WriteAnswers::read`] alone matches on a [`PutOutcome`].
 #[derive(Debug)]
-pub(crate) enum Written {
+pub enum Written {
     /// Written, with this ETag.
     Done(ETag),
     /// The condition does not hold. Nothing was written.

@@ -194,9 +194,9 @@ impl Meter {
     }
 }
 
-/// The store and a path in it, without the endpoint: processes may reach one bucket on different
+/// Returns the store and a path in it, without the endpoint: processes may reach one bucket on different
 /// ways.
-pub(super) fn place(store: &dyn Store, path: &str) -> String {
+pub fn place(store: &dyn Store, path: &str) -> String {
     let store = store.describe();
     let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);
     let separator = if path.is_empty() { "" } else { "/" };

@@ -2,7 +2,6 @@
 //!
 //! Reports to the recorder of the crate `metrics`. Without a recorder nothing is counted.
 
-mod gate;
 mod group;
 mod key_cache;
 mod lease_names;
@@ -10,6 +9,6 @@ mod meter;
 mod names;
 mod requests;
 
-pub(crate) use gate::GateMeter;
 pub(crate) use group::{GroupSight, Overdue, Owner};
+pub use meter::place;
 pub(crate) use meter::{Counted, Leading, Meter, Sight};

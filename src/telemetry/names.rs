@@ -27,9 +27,6 @@ pub(super) const OBSERVED: [&str; 3] = ["leader", "nobody", "unknown"];
 pub(super) const COMPACTIONS: [&str; 7] =
     ["compacted", "nothing", "incomplete", "interrupted", "held", "last_epoch", "error"];
 
-/// Outcomes of `tenure_gate_checks_total`.
-pub(super) const GATE_CHECKS: [&str; 4] = ["admitted", "stale", "unavailable", "failed"];
-
 /// Reasons of `tenure_group_losses_total`, beside those for which a session ends: those of
 /// [`PartitionLoss::outcome`](crate::group::PartitionLoss::outcome).
 pub(super) const PARTITION_LOSSES: [&str; 2] = ["released", "taken"];
@@ -46,7 +43,6 @@ pub(super) fn describe() {
     compactions();
     members();
     lease(&SESSION, "session");
-    describe_counter!("tenure_gate_checks_total", Count, "Tokens that a durable gate has checked");
 }
 
 fn elections() {

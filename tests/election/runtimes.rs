@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::executor::block_on;
-use tenure::fencing::{
+use tenure::store::{MemoryStore, Store};
+use tenure::{Compactor, Election, Epoch, Error, ErrorKind, Leadership};
+use tenure_fencing::{
     DurableGate, FencedLog, FencedObject, FencingError, GateState, Generations, LogWriter,
     ObjectWriter,
 };
-use tenure::store::{MemoryStore, Store};
-use tenure::{Compactor, Election, Epoch, Error, ErrorKind, Leadership};
 use tenure_history::Reader;
 
 use tenure_testkit::fault_store::FaultStore;

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure::fencing::{FencedLog, FencedObject};
 use tenure::store::{DirStore, PutOutcome};
 use tenure::{CampaignOutcome, Election, Epoch, Layout, Restored, Store as _};
+use tenure_fencing::{FencedLog, FencedObject};
 
 const ROUNDS: u64 = 40;
 const VALIDITY: Duration = Duration::from_secs(2);

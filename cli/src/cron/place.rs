@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tenure::fencing::FencedObject;
 use tenure::store::Store;
+use tenure_fencing::FencedObject;
 
 use super::period::{BadRecord, Record};
 use crate::exit::{self, Failure};

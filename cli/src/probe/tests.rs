@@ -1,8 +1,9 @@
 //! Whole probes, of stores in memory that keep their promises and of those that do not.
 
 use async_trait::async_trait;
+use tenure::Compactor;
 use tenure::store::{MemoryStore, Store, StoreError};
-use tenure::{Compactor, fencing};
+use tenure_fencing::Generations;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::one_write_a_second::OneWriteASecond;
@@ -229,7 +230,7 @@ async fn elections_and_compactors_take_no_notice_of_a_probes_keys() {
         let report = compactor.min_age(Duration::ZERO).build().expect("settings").run_once().await;
         let epochs = u64::from(layout == tenure::Layout::EpochFiles);
         assert_eq!(report.expect("it compacts").deleted, epochs);
-        let generation = fencing::Generations::new(Arc::clone(&store), prefix).expect("a prefix");
+        let generation = Generations::new(Arc::clone(&store), prefix).expect("a prefix");
         assert_eq!(generation.newest().await.expect("a listing"), None);
         assert_eq!(keys().await, before, "all of them are still there");
     }

@@ -39,20 +39,17 @@ use crate::error::{Error, ErrorKind};
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use tenure::{Election, fencing::Gate, store::MemoryStore};
+/// # use tenure::{Election, store::MemoryStore};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let store = Arc::new(MemoryStore::new());
 /// # let candidate = |name| Election::builder(store.clone(), "orders/leader").name(name).build();
-/// # let resource = Gate::new();
 /// let leadership = candidate("worker-7")?.campaign().await?;
-/// let token = leadership.check()?; // right before each write; a loss says why to stop
-/// resource.admit(token)?; // sent with the write, as the resource refuses former leaders
+/// let token = leadership.check()?; // right before each write, and sent with it
 ///
 /// leadership.resign().await?; // once the work has ended
 /// let successor = candidate("worker-8")?.campaign().await?; // at once: no lapse to wait for
-/// resource.admit(successor.check()?)?;
-/// assert!(resource.admit(token).is_err());
+/// assert!(successor.check()? > token); // the resource refuses lower tokens from now on
 /// # Ok(())
 /// # }
 /// ```

@@ -8,9 +8,9 @@ use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 use serde_json::{Value, json};
-use tenure::fencing::DurableGate;
 use tenure::store::{MemoryStore, PutOutcome};
 use tenure::{CampaignOutcome, Compactor, Epoch, Layout, Leadership, Observation};
+use tenure_fencing::DurableGate;
 
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::prometheus::Scrape;

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use serde_json::json;
-use tenure::fencing::{DurableGate, FencedLog, FencedObject};
 use tenure::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, StoreError, StoreErrorKind};
 use tenure::{Election, Epoch, Layout, Store};
+use tenure_fencing::{DurableGate, FencedLog, FencedObject};
 use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::world::{elected, held, name};
 

@@ -21,9 +21,9 @@ async fn the_local_file_system_is_refused_when_it_is_built_with_the_reason() {
 #[cfg(feature = "s3")]
 mod s3 {
     use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
-    use tenure::fencing::FencedObject;
     use tenure::store::{Determinacy, PutOutcome, Store};
     use tenure::{CampaignOutcome, Election, Epoch};
+    use tenure_fencing::FencedObject;
 
     use super::*;
     use tenure_testkit::conformance;

@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use tenure::fencing::{FencingError, ObjectWriter};
 use tenure::store::GetOutcome;
 use tenure::{Epoch, Error, ErrorKind, Leadership, Process};
+use tenure_fencing::{FencingError, ObjectWriter};
 use tracing::{info, warn};
 
 use super::meter;

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use tenure::fencing::FencedObject;
 use tenure::store::{MemoryStore, Store};
 use tenure::{Clock, Election, Moment};
+use tenure_fencing::FencedObject;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 
 use super::*;

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use stateright::{Checker, Model, Property};
 use tenure::protocol::find::{After, Listing};
-use tenure::protocol::log::{Answer, Ended, Header, Request, Writer};
 use tenure::protocol::message::Nonce;
+use tenure_fencing::protocol::{Answer, Ended, Header, Request, Writer};
 
 use super::world::{epoch, numbers};
 

@@ -1,8 +1,8 @@
 //! What can happen next, and what comes of it.
 
 use tenure::protocol::find::{After, Listing};
-use tenure::protocol::log::{Answer, Header, Request, Sweep};
 use tenure::protocol::message::Nonce;
+use tenure_fencing::protocol::{Answer, Header, Request, Sweep};
 
 use super::world::{Action, Broken, Log, OneWriter, Reader, Trim, World, another, numbers};
 

@@ -6,8 +6,8 @@ use std::num::NonZeroU64;
 
 use stateright::{Model, Property};
 use tenure::Epoch;
-use tenure::protocol::log::{Ended, Floor, Header, Kind, Sweep, Writer};
 use tenure::protocol::message::Nonce;
+use tenure_fencing::protocol::{Ended, Floor, Header, Kind, Sweep, Writer};
 use tenure_model::part::Part;
 
 /// How often each may happen.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure::Epoch;
-use tenure::fencing::{FencedLog, FencedObject, Generations, ObjectWriter};
 use tenure::store::{S3Store, Store};
+use tenure_fencing::{FencedLog, FencedObject, Generations, ObjectWriter};
 use tokio::sync::Mutex;
 
 use super::policy::Policy;

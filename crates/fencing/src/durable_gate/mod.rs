@@ -1,0 +1,308 @@
+//! A gate that remembers its token across restarts.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use tenure::internals::plain;
+use tenure::seam::fencing::{Written, require_timers};
+use tenure::store::{Determinacy, ETag, GetOutcome, Store, StoreError};
+use tenure::{Epoch, Error, ErrorKind, Process};
+
+use super::calls::{Attempts, Calls, Swap};
+use super::envelope::{self, Line};
+use super::{FencingError, Stale};
+use crate::meter::GateMeter;
+
+mod reset;
+
+pub use reset::GateState;
+
+/// A [`Gate`](super::Gate) that keeps the greatest token in an object on a store, for services that
+/// are restarted, or that have several instances. Clones share what they know.
+///
+/// The object is raised with `If-Match` before the greater token is admitted, and never lowered.
+///
+/// **What it guarantees.** A token is admitted only if the object shows, at some time during the
+/// call, none that is greater. So once any instance has admitted a token, no instance admits a
+/// lower one in a call that begins later.
+///
+/// **What it does not.** The admission and the action are two steps, as with
+/// [`Gate::admit`](super::Gate::admit): the service may be paused between them. Within one instance
+/// [`Gate::enter`](super::Gate::enter) makes them one; call it after this gate. With
+/// [`sole_instance`](DurableGate::sole_instance) it does not know what other instances have seen.
+///
+/// **Authenticate first.** The gate believes every token: one request with a token that nobody was
+/// granted makes it refuse all leaders, also after a restart. Admit tokens of authenticated senders
+/// alone, and compare those above [`newest`](DurableGate::newest) with
+/// [`Election::newest_epoch`](tenure::Election::newest_epoch). [`GateState`] says how to repair a
+/// gate that has seen a wrong token.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Epoch, store::MemoryStore};
+/// # use tenure_fencing::DurableGate;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure_fencing::FencingError> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// let gate = DurableGate::new(store.clone(), "orders/gate.json");
+/// gate.admit(new).await?;
+/// drop(gate); // the service restarts, or the next request reaches another instance
+///
+/// let gate = DurableGate::new(store, "orders/gate.json");
+/// let refused = gate.admit(old).await.unwrap_err();
+/// assert_eq!(refused.stale().map(|stale| stale.newest), Some(new));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct DurableGate {
+    calls: Calls,
+    key: Arc<str>,
+    sole: bool,
+    seen: Arc<Mutex<Option<Seen>>>,
+    meter: GateMeter,
+}
+
+/// The object, as it was seen last.
+#[derive(Debug, Clone)]
+struct Seen {
+    newest: Epoch,
+    resets: u64,
+    etag: ETag,
+}
+
+/// Two bodies of one gate are equal only if both numbers are. `resets` only grows, and so does
+/// `newest` between two resets, so no ETag comes back.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GateLine {
+    tenure_gate: u64,
+    newest: Epoch,
+    /// Greater after each reset: its time, in milliseconds since 1970, or one more than before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    resets: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Line for GateLine {
+    const TAG: &'static str = "tenure_gate";
+    const WHAT: &'static str = "a gate";
+}
+
+impl Seen {
+    /// What only grows.
+    fn order(&self) -> (u64, Epoch) {
+        (self.resets, self.newest)
+    }
+}
+
+impl DurableGate {
+    /// Creates the gate at this key. Sends nothing.
+    pub fn new(store: Arc<dyn Store>, key: impl Into<String>) -> DurableGate {
+        let key: Arc<str> = key.into().into();
+        let meter = GateMeter::new(store.as_ref(), &key);
+        DurableGate { calls: Calls::new(store), key, sole: false, seen: Arc::default(), meter }
+    }
+
+    /// The caller asserts that only one process uses this gate at any time: the gate then admits a
+    /// token that it has seen without a request. A restart must not overlap with the previous
+    /// process.
+    #[must_use]
+    pub fn sole_instance(mut self) -> DurableGate {
+        self.sole = true;
+        self
+    }
+
+    /// Sets how long a single request may take: default 30 s.
+    #[must_use]
+    pub fn request_timeout(mut self, request_timeout: Duration) -> DurableGate {
+        self.calls.request_timeout = request_timeout;
+        self
+    }
+
+    /// Sets where clock and random numbers come from: default [`Process::system`].
+    #[must_use]
+    pub fn process(mut self, process: Process) -> DurableGate {
+        self.calls.process = process;
+        self
+    }
+
+    /// Admits the token if it is not lower than the greatest seen, and remembers it.
+    ///
+    /// Costs 1 GET for a token up to the greatest that this process has seen (nothing with
+    /// [`sole_instance`](DurableGate::sole_instance)), and 1 GET and 1 PUT for a greater one (1 PUT
+    /// if it has seen the object).
+    ///
+    /// # Errors
+    ///
+    /// - [`FencingError::Stale`]: refuse the request, and tell its sender to stop.
+    /// - [`FencingError::Failed`]: the store failed, several times; the token was not admitted.
+    ///   [`ErrorKind::CorruptRecord`]: an object of another kind is at this key.
+    ///   [`ErrorKind::NewestDeleted`]: the object is gone: [`reset`](GateState::reset) it to the
+    ///   greatest token ever handed out. A failure is also logged as a warning and counted in
+    ///   `tenure_gate_checks_total`.
+    pub async fn admit(&self, token: Epoch) -> Result<(), FencingError> {
+        require_timers()?;
+        let outcome = self.check(token).await;
+        self.meter.checked(match &outcome {
+            Ok(()) => "admitted",
+            Err(FencingError::Stale { .. }) => "stale",
+            Err(error) => {
+                let word = if may_pass(error) { "unavailable" } else { "failed" };
+                tracing::warn!(
+                    gate = plain(&self.key),
+                    token = token.get(),
+                    outcome = word,
+                    %error,
+                    "a fencing token could not be checked"
+                );
+                word
+            }
+        });
+        outcome
+    }
+
+    async fn check(&self, token: Epoch) -> Result<(), FencingError> {
+        let mut known = self.seen();
+        let mut look = known.as_ref().is_none_or(|seen| seen.newest >= token);
+        if self.sole && look && known.is_some() {
+            return stale(token, known.as_ref());
+        }
+        let mut attempts = Attempts::default();
+        while attempts.another(&self.calls).await {
+            if look {
+                let seen = attempts.read(self.look().await?);
+                let seen = seen.map_err(|error| self.failed(error, &attempts))?;
+                let Some(seen) = seen else { continue };
+                known = seen;
+                stale(token, known.as_ref())?;
+                if known.as_ref().is_some_and(|seen| seen.newest == token) {
+                    return Ok(());
+                }
+            }
+            let resets = known.as_ref().map_or(0, |seen| seen.resets);
+            let etag = known.as_ref().map(|seen| seen.etag.clone());
+            let swapped = attempts.swapped(self.write(token, resets, etag).await);
+            if let Swap::Done(_) = swapped.map_err(|error| self.failed(error, &attempts))? {
+                return Ok(());
+            }
+            look = true;
+        }
+        let last = attempts.last_or("other instances raise it all the time");
+        Err(self.failed(last, &attempts))
+    }
+
+    /// Returns the greatest token seen by any instance. 1 GET.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`admit`](DurableGate::admit), except the refusal.
+    pub async fn newest(&self) -> Result<Option<Epoch>, Error> {
+        require_timers()?;
+        let seen = self.look().await?.map_err(|error| self.reading(error))?;
+        Ok(seen.map(|seen| seen.newest))
+    }
+
+    async fn write(&self, newest: Epoch, resets: u64, etag: Option<ETag>) -> Written {
+        let line = GateLine { tenure_gate: envelope::FORMAT, newest, resets };
+        let written = self.calls.put(&self.key, envelope::wrap(&line, b""), etag).await;
+        if let Written::Done(etag) = &written {
+            self.see(Seen { newest, resets, etag: etag.clone() });
+        }
+        written
+    }
+
+    async fn look(&self) -> Result<Result<Option<Seen>, StoreError>, Error> {
+        let known = self.seen();
+        let unless = known.as_ref().map(|seen| seen.etag.clone());
+        let found = match self.find(unless).await? {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(Ok(known)),
+            Err(error) => return Ok(Err(error)),
+        };
+        match (known, found) {
+            (None, None) => Ok(Ok(None)),
+            (Some(known), None) => Err(self.gone(known.newest)),
+            (Some(known), Some(found)) if found.order() < known.order() => {
+                let (key, before, now) = (&self.key, known.newest, found.newest);
+                let why = format!("{key} was lowered from {before} to {now}, and not by a reset");
+                Err(self.calls.error(ErrorKind::UnsafeStore, &why))
+            }
+            (_, Some(found)) => {
+                self.see(found.clone());
+                Ok(Ok(Some(found)))
+            }
+        }
+    }
+
+    /// Reads the object, if there is one; nothing if it still has this ETag.
+    async fn find(
+        &self,
+        unless: Option<ETag>,
+    ) -> Result<Result<Option<Option<Seen>>, StoreError>, Error> {
+        let object = match self.calls.get(&self.key, unless).await {
+            Ok(GetOutcome::Found(object)) => object,
+            Ok(GetOutcome::NotModified) => return Ok(Ok(None)),
+            Ok(GetOutcome::NotFound) => return Ok(Ok(Some(None))),
+            Ok(_) => {
+                return Err(envelope::corrupt::<GateLine>(&self.key, "it is too large"));
+            }
+            Err(error) => return Ok(Err(error)),
+        };
+        let (line, body) = envelope::unwrap::<GateLine>(&self.key, &object.body)?;
+        if !body.is_empty() {
+            return Err(envelope::corrupt::<GateLine>(&self.key, "more follows its line"));
+        }
+        let GateLine { newest, resets, .. } = line;
+        Ok(Ok(Some(Some(Seen { newest, resets, etag: object.etag }))))
+    }
+
+    fn seen(&self) -> Option<Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn see(&self, new: Seen) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.as_ref().is_none_or(|seen| seen.order() < new.order()) {
+            *seen = Some(new);
+        }
+    }
+
+    fn gone(&self, newest: Epoch) -> Error {
+        let why = format!("{} is gone; it has seen epoch {newest}", self.key);
+        self.calls.error(ErrorKind::NewestDeleted, &why)
+    }
+
+    fn reading(&self, error: StoreError) -> Error {
+        self.calls.failure(&format!("reading the gate {}", self.key), error)
+    }
+
+    fn failed(&self, error: StoreError, attempts: &Attempts) -> FencingError {
+        let error = self.calls.failure(&format!("raising the gate {}", self.key), error);
+        attempts.error(error).into()
+    }
+}
+
+/// Whether the same call may succeed later without a repair.
+pub(super) fn may_pass(error: &FencingError) -> bool {
+    matches!(error, FencingError::Failed(error) if error.kind() == ErrorKind::Unavailable)
+}
+
+fn stale(token: Epoch, seen: Option<&Seen>) -> Result<(), FencingError> {
+    match seen {
+        Some(seen) if token < seen.newest => {
+            let stale = Stale { offered: token, newest: seen.newest };
+            // What the object shows now is greater, whatever this call has done to it.
+            Err(FencingError::Stale { stale, determinacy: Determinacy::Determinate })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,146 @@
+//! What is around a body: one line of JSON, then the body as it is.
+//!
+//! The line is part of the object's body, not of its metadata, for a reason: S3's ETags are made of
+//! the body alone. Had a claim changed the metadata only, the object would keep its ETag, and the
+//! `If-Match` of a paused writer would hold after the claim. A nonce in the line makes every body
+//! differ from all others, so no ETag ever comes back.
+
+use bytes::Bytes;
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use tenure::{Error, ErrorKind};
+
+/// The format that this version writes, and the greatest it reads.
+pub(super) const FORMAT: u64 = 1;
+/// A line is looked for in this many bytes; ours have 300 at most.
+const MAX_LINE: usize = 1_024;
+
+/// The line of one kind of object.
+pub(super) trait Line: Serialize + DeserializeOwned {
+    /// The field that holds the format, first in the line.
+    const TAG: &'static str;
+    /// For messages.
+    const WHAT: &'static str;
+}
+
+/// The bytes of an object.
+pub(super) fn wrap<L: Line>(line: &L, body: &[u8]) -> Bytes {
+    let mut bytes = serde_json::to_vec(line)
+        .expect("a line has string keys and whole numbers, which JSON can hold");
+    bytes.push(b'\n');
+    bytes.extend_from_slice(body);
+    bytes.into()
+}
+
+/// The line and the body of the object at `key`. Anything else is refused, never guessed at.
+pub(super) fn unwrap<L: Line>(key: &str, bytes: &Bytes) -> Result<(L, Bytes), Error> {
+    let end = bytes.iter().take(MAX_LINE).position(|byte| *byte == b'\n');
+    let Some(end) = end else {
+        return Err(corrupt::<L>(key, "it does not begin with a line of JSON"));
+    };
+    Ok((parse(key, &bytes[..end])?, bytes.slice(end + 1..)))
+}
+
+/// A line without a body.
+pub(super) fn parse<L: Line>(key: &str, line: &[u8]) -> Result<L, Error> {
+    // A later format may differ in every other field, so it is looked at first.
+    let format = match serde_json::from_slice::<Tagged>(line) {
+        Ok(Tagged { tag, format }) if tag == L::TAG => format,
+        Ok(_) => return Err(corrupt::<L>(key, "it is something else")),
+        Err(_) => return Err(corrupt::<L>(key, "its line is not what tenure writes")),
+    };
+    if format > FORMAT {
+        let message = format!(
+            "{key} has format {format} of {}; this version of tenure reads up to {FORMAT}",
+            L::WHAT
+        );
+        return Err(Error::new(ErrorKind::RecordTooNew, message));
+    }
+    serde_json::from_slice(line)
+        .ok()
+        .filter(|_| format == FORMAT)
+        .ok_or_else(|| corrupt::<L>(key, "its line lacks a field, or has one too many"))
+}
+
+pub(super) fn corrupt<L: Line>(key: &str, why: &str) -> Error {
+    let message = format!("{key} is not {}: {why}; it is left as it is", L::WHAT);
+    Error::new(ErrorKind::CorruptRecord, message)
+}
+
+/// The first field of a line.
+struct Tagged {
+    tag: String,
+    format: u64,
+}
+
+impl<'de> Deserialize<'de> for Tagged {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tagged, D::Error> {
+        struct First;
+        impl<'de> Visitor<'de> for First {
+            type Value = Tagged;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object that begins with its format")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tagged, A::Error> {
+                let first = map.next_entry::<String, u64>()?;
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                let (tag, format) = first.ok_or_else(|| serde::de::Error::custom("empty"))?;
+                Ok(Tagged { tag, format })
+            }
+        }
+        deserializer.deserialize_map(First)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Test {
+        tenure_test: u64,
+        number: u64,
+    }
+
+    impl Line for Test {
+        const TAG: &'static str = "tenure_test";
+        const WHAT: &'static str = "a test";
+    }
+
+    #[test]
+    fn any_body_comes_back() {
+        let line = Test { tenure_test: 1, number: 7 };
+        for body in [&b""[..], b"\n", b"{}\n{}", &[0xff; 10_000]] {
+            let (read, rest) = unwrap::<Test>("a", &wrap(&line, body)).unwrap();
+            assert_eq!((read.number, &rest[..]), (7, body));
+        }
+    }
+
+    #[test]
+    fn whatever_else_is_refused() {
+        for bytes in [
+            "",
+            "\n",
+            "{}\n",
+            "plain",
+            "{\"tenure_test\":1,\"number\":7}",
+            "{\"tenure_test\":0,\"number\":7}\n",
+            "{\"tenure_test\":1}\n",
+            "{\"tenure_test\":1,\"number\":7,\"more\":1}\n",
+            "{\"tenure_test\":1,\"number\":7,\"number\":8}\n",
+            "{\"number\":7,\"tenure_test\":1}\n",
+            "{\"tenure_other\":1,\"number\":7}\n",
+            "{\"tenure_test\":\"1\",\"number\":7}\n",
+            "{\"tenure_test\":1,\"number\":7}x\n",
+        ] {
+            let error = unwrap::<Test>("a", &Bytes::from(bytes)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::CorruptRecord, "{bytes:?}");
+        }
+        let error = unwrap::<Test>("a", &"{\"tenure_test\":2,\"new\":[]}\nx".into()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::RecordTooNew);
+    }
+}

@@ -1,0 +1,253 @@
+//! Tokens over HTTP: a layer that sends them, and one that refuses stale ones (feature `tower`).
+//!
+//! ```
+//! use tenure_fencing::Gate;
+//! use tenure_fencing::http::{FenceLayer, TokenLayer};
+//! # use tenure::Epoch;
+//! # let epoch = Epoch::FIRST;
+//!
+//! // In the client, with the epoch of its leadership:
+//! let send = TokenLayer::new(epoch);
+//! // In the service, around the routes that write:
+//! let refuse = FenceLayer::new(Gate::new());
+//! ```
+//!
+//! **Authentication comes before the layer.** A token is a claim of its sender, and the gate keeps
+//! the greatest: one request with `Fencing-Token: 9999999999` makes it refuse every real leader
+//! from then on. So let only authenticated senders reach the layer, and have it
+//! [verify](FenceLayer::verify) new tokens where the service can reach the election's store.
+//!
+//! The header is `Fencing-Token: 7`, a decimal number; the name can be chosen on both sides. A
+//! refusal is a `application/problem+json` body (RFC 9457):
+//!
+//! | status | when |
+//! | --- | --- |
+//! | 412 | the token is stale: `offered` and `newest` tell both; [`Stale::from_problem`] reads them |
+//! | 428 | there is no token |
+//! | 403 | the token is above the [ceiling](FenceLayer::ceiling), or was granted to nobody |
+//! | 400 | the header is not an epoch, or occurs more than once |
+//! | 503 | the store of the gate or of the election fails: nothing was done; retry after `Retry-After` |
+//! | 500 | the [`DurableGate`] is broken, see the service's log: nothing was done, a retry fails too |
+//! | 500 | the service's runtime is shutting down: the request may have taken effect |
+
+use std::sync::Arc;
+
+use http::HeaderName;
+use tower_layer::Layer;
+
+use tenure::{Election, Epoch};
+
+#[cfg(doc)]
+use super::Stale;
+use super::{DurableGate, Gate};
+
+use problem::Problem;
+use service::{FenceService, TokenService};
+
+mod problem;
+mod service;
+
+const IMPLAUSIBLE: &str = "a fencing token that nobody was granted is refused";
+
+/// Sends the token with every request.
+///
+/// It does not check whether the lease still runs: refusing a stale token is the task of the
+/// service. Create one layer for each leadership. A request whose extensions hold an [`Epoch`] is
+/// sent with that instead of the layer's token.
+///
+/// # Examples
+///
+/// ```
+/// # use std::convert::Infallible;
+/// # use http::{Request, Response};
+/// # use tenure::Epoch;
+/// # use tenure_fencing::http::TokenLayer;
+/// # use tower::{Layer as _, ServiceExt as _, service_fn};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Infallible> {
+/// # let http_client = service_fn(|request: Request<()>| async move {
+/// #     Ok::<_, Infallible>(Response::new(request.headers()["fencing-token"].clone()))
+/// # });
+/// # let epoch = Epoch::new(7).unwrap();
+/// // Around the client of a service, with the epoch of the leadership:
+/// let client = TokenLayer::new(epoch).layer(http_client);
+/// let response = client.oneshot(Request::new(())).await?;
+/// assert_eq!(response.body(), "7"); // here the service returns the header as it received it
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct TokenLayer {
+    token: Epoch,
+    header: HeaderName,
+}
+
+/// Admits requests by their token. Put it around the routes that write.
+///
+/// A request is inside the gate from its admission until its response is made, and a request with a
+/// greater token waits until all with lower ones have left ([`Gate::enter`]). So once a newer
+/// leader's request was admitted, no request of an older leader takes effect any more in this
+/// process.
+///
+/// **A client that disconnects.** HTTP servers such as hyper drop the handler when its client
+/// disconnects, while a call of that handler to its backend may be under way. So an admitted
+/// request runs in a task of its own, which holds the permit: it runs to its end although nobody
+/// waits for the response. A request whose client disconnects before the admission has no effect. A
+/// panic of the inner service continues in the caller.
+///
+/// The task needs a tokio runtime, without which the future panics, and `Send + 'static` of the
+/// inner service, its future, its response and its error. It has the caller's [`tracing`] span, but
+/// not its task-local values.
+///
+/// **What it does not guarantee.** Work that a handler spawns or defers, and the writing of a
+/// streamed body, is not inside. Neither is a call to a backend that the handler no longer waits
+/// for, such as after a timeout: the handler returns, and the backend may still apply the call. A
+/// timeout layer around this layer ends the wait for the response and not the work; one within it
+/// ends the work. A service that restarts forgets unless it has a
+/// [`durable`](FenceLayer::durable) gate; and several instances behind one address are several
+/// gates: with a durable gate the check is common, but between one instance's check and its write
+/// another may write. There the resource behind them must keep the token itself: handlers find it
+/// as an [`Epoch`] in the request's extensions.
+///
+/// # Examples
+///
+/// ```
+/// # use std::convert::Infallible;
+/// # use http::{Request, Response};
+/// # use tenure::Epoch;
+/// # use tenure_fencing::{Gate, Stale, http::{FenceLayer, TokenLayer}};
+/// # use tower::{Layer as _, ServiceExt as _, service_fn};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Infallible> {
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// # let routes_that_write = service_fn(|_: Request<()>| async {
+/// #     Ok::<_, Infallible>(Response::new("written".to_owned()))
+/// # });
+/// let service = FenceLayer::new(Gate::new()).layer(routes_that_write);
+/// let send = |token| TokenLayer::new(token).layer(service.clone()).oneshot(Request::new(()));
+/// assert_eq!(send(new).await?.body(), "written");
+///
+/// let refused = send(old).await?; // which the former leader sent before it was paused
+/// assert_eq!(refused.status(), 412);
+/// assert_eq!(Stale::from_problem(refused.body().as_bytes()), Some(Stale::new(old, new)));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct FenceLayer {
+    gate: Gate,
+    durable: Option<DurableGate>,
+    election: Option<Election>,
+    ceiling: Epoch,
+    header: HeaderName,
+}
+
+impl TokenLayer {
+    /// The header's name where no other is chosen, here and in [`FenceLayer`]: `Fencing-Token`.
+    pub const HEADER: HeaderName = HeaderName::from_static("fencing-token");
+
+    /// Creates a layer that sends this token, as `Fencing-Token`.
+    #[must_use]
+    pub fn new(token: Epoch) -> TokenLayer {
+        TokenLayer { token, header: Self::HEADER }
+    }
+
+    /// Sends another header in place of `Fencing-Token`.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName) -> TokenLayer {
+        self.header = name;
+        self
+    }
+}
+
+impl<S> Layer<S> for TokenLayer {
+    type Service = TokenService<S>;
+
+    fn layer(&self, inner: S) -> TokenService<S> {
+        TokenService { layer: self.clone(), inner }
+    }
+}
+
+impl FenceLayer {
+    /// Creates a layer that admits requests by their `Fencing-Token`, with this gate. All services
+    /// made by one layer share the gate.
+    #[must_use]
+    pub fn new(gate: Gate) -> FenceLayer {
+        let (durable, election) = (None, None);
+        FenceLayer { gate, durable, election, ceiling: Epoch::MAX, header: TokenLayer::HEADER }
+    }
+
+    /// Verifies each token above the greatest that the gate has seen: it is refused with 403 if it
+    /// is above [`Election::newest_epoch`], so no sender can make the gate refuse the real leaders.
+    /// One LIST for each such request; one GET on a single object. If the store does not answer, no
+    /// such request is admitted.
+    ///
+    /// The election must be the one whose epochs are the tokens. The service needs no candidate of
+    /// its own, and only the permission to list (on a single object, to read).
+    #[must_use]
+    pub fn verify(mut self, election: Election) -> FenceLayer {
+        self.election = Some(election);
+        self
+    }
+
+    /// Refuses tokens above this one with 403: a bound where the service cannot reach the
+    /// election's store. It must be above all epochs that the election will reach while the service
+    /// runs. Default: [`Epoch::MAX`], so none.
+    #[must_use]
+    pub fn ceiling(mut self, ceiling: Epoch) -> FenceLayer {
+        self.ceiling = ceiling;
+        self
+    }
+
+    async fn require_plausible(&self, token: Epoch) -> Result<(), Problem> {
+        if token > self.ceiling {
+            tracing::warn!(token = token.get(), ceiling = self.ceiling.get(), "{IMPLAUSIBLE}");
+            let ceiling = self.ceiling;
+            let detail =
+                format!("the token {token} is above the ceiling of this service, {ceiling}");
+            return Err(Problem::implausible(detail));
+        }
+        let Some(election) = &self.election else { return Ok(()) };
+        if self.gate.newest() >= Some(token) {
+            return Ok(());
+        }
+        let newest = election.newest_epoch().await.map_err(|error| {
+            tracing::warn!(token = token.get(), %error, "a fencing token could not be verified");
+            Problem::of(&error.into())
+        })?;
+        if newest >= Some(token) {
+            return Ok(());
+        }
+        let newest = newest.map_or(0, Epoch::get);
+        tracing::warn!(token = token.get(), newest, "{IMPLAUSIBLE}");
+        Err(Problem::implausible(format!(
+            "nobody was granted the token {token}: the newest epoch is {newest}"
+        )))
+    }
+
+    /// Asks this gate first, so that a service that restarts does not forget. For its costs, see
+    /// [`DurableGate::admit`].
+    #[must_use]
+    pub fn durable(mut self, gate: DurableGate) -> FenceLayer {
+        self.durable = Some(gate);
+        self
+    }
+
+    /// Reads another header in place of `Fencing-Token`.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName) -> FenceLayer {
+        self.header = name;
+        self
+    }
+}
+
+impl<S> Layer<S> for FenceLayer {
+    type Service = FenceService<S>;
+
+    fn layer(&self, inner: S) -> FenceService<S> {
+        FenceService { layer: Arc::new(self.clone()), inner }
+    }
+}
+
+#[cfg(test)]
+mod tests;

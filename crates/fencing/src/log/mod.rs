@@ -1,0 +1,256 @@
+//! A log of numbered objects, each carrying its writer's epoch.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use tenure::seam::fencing::{After, Listing, Progress, Search, folder};
+use tenure::store::{GetOutcome, Store, StoreError};
+use tenure::{Epoch, Error, ErrorKind, Process};
+
+use super::calls::Calls;
+use super::envelope;
+use crate::protocol::{Header, Kind};
+use keys::LogKeys;
+use line::LogLine;
+
+mod keys;
+mod line;
+mod read;
+mod trim;
+mod writer;
+
+pub use writer::LogWriter;
+
+/// A log on a store that only the newest leader can append to: numbered objects, each created with
+/// `If-None-Match` and carrying its writer's epoch, as SlateDB's manifests are. Clones are the same
+/// log.
+///
+/// **What it guarantees.**
+/// - Once [`open`](FencedLog::open) has returned, no writer of an older epoch, nor an earlier
+///   writer of the same epoch, appends anything more, however long it was paused and whatever was
+///   trimmed meanwhile. Epochs never decrease along the log.
+/// - An append that returned `Ok` is in the log at its number. No entry of another writer lies
+///   between it and the newest entry that its writer knew of.
+/// - A reader sees each number either as it was first written or not at all.
+///
+/// **What it does not.** What a reader sees may be old by the time it uses it. Trimming needs no
+/// token: the caller must know that no leader, present or future, needs those entries. If objects
+/// are deleted by other means, a paused writer may write them again: use [`trim`](FencedLog::trim),
+/// and no lifecycle rules.
+///
+/// **What it looks like.** `<prefix>/%020d`, from 1 on without gaps: a line of JSON, then the body
+/// as it is. A writer's first object is its claim, which is not an entry, so entries' numbers have
+/// gaps. Where an older writer was busy, fences lie below the claim; they are not entries, either.
+/// `<prefix>/trim` says what was trimmed. Claims and the fences below them are never deleted, one
+/// object of 150 bytes for each call of `open` and for each fence: the one after its last entry
+/// stops a paused writer that continues.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Epoch, store::MemoryStore};
+/// # use tenure_fencing::FencedLog;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// let log = FencedLog::new(Arc::new(MemoryStore::new()), "orders/manifest")?;
+/// let mut writer = log.open(old).await?; // claims it: older epochs append no more
+/// let number = writer.append("a.sst").await?;
+///
+/// log.open(new).await?;
+/// assert!(writer.append("b.sst").await.unwrap_err().stale().is_some());
+/// let latest = log.latest().await?.unwrap();
+/// assert_eq!((latest.number, &latest.body[..]), (number, &b"a.sst"[..]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct FencedLog {
+    calls: Calls,
+    keys: LogKeys,
+    /// The greatest number seen, where the next search starts; 0 if none.
+    known: Arc<AtomicU64>,
+}
+
+/// One entry of a [`FencedLog`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogEntry {
+    /// Its place in the log.
+    pub number: u64,
+    /// The epoch of its writer.
+    pub epoch: Epoch,
+    /// What was appended.
+    pub body: Bytes,
+}
+
+impl LogEntry {
+    /// Creates an entry, for tests of code that reads a log.
+    pub fn new(number: u64, epoch: Epoch, body: impl Into<Bytes>) -> LogEntry {
+        LogEntry { number, epoch, body: body.into() }
+    }
+}
+
+/// An object of the log, as it was read.
+struct Read {
+    header: Header,
+    body: Bytes,
+}
+
+impl FencedLog {
+    /// Creates the log under this prefix; `app/log` and `app/log/` are the same. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the prefix cannot be one.
+    pub fn new(store: Arc<dyn Store>, prefix: impl AsRef<str>) -> Result<FencedLog, Error> {
+        let keys = LogKeys(folder(prefix.as_ref())?.into());
+        Ok(FencedLog { calls: Calls::new(store), keys, known: Arc::default() })
+    }
+
+    /// Sets how long a single request may take: default 30 s.
+    #[must_use]
+    pub fn request_timeout(mut self, request_timeout: Duration) -> FencedLog {
+        self.calls.request_timeout = request_timeout;
+        self
+    }
+
+    /// Sets where clock and random numbers come from: default [`Process::system`].
+    #[must_use]
+    pub fn process(mut self, process: Process) -> FencedLog {
+        self.calls.process = process;
+        self
+    }
+
+    fn known(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.known.load(Ordering::Relaxed))
+    }
+
+    fn saw(&self, number: u64) {
+        self.known.fetch_max(number, Ordering::Relaxed);
+    }
+
+    /// One page, in order.
+    async fn page(&self, after: &After) -> Result<(Vec<NonZeroU64>, Option<After>), StoreError> {
+        let start = self.keys.start(after);
+        let page = self.calls.list(&self.keys.0, &start).await?;
+        self.keys.check(&start, &page)
+    }
+
+    async fn page_patiently(
+        &self,
+        after: &After,
+    ) -> Result<(Vec<NonZeroU64>, Option<After>), Error> {
+        let failed = |error| self.failure("listing", error);
+        let page = || async { Ok(self.page(after).await) };
+        self.calls.patiently(&mut 0, failed, page).await
+    }
+
+    async fn list(&self, after: &After) -> Result<Listing<NonZeroU64>, StoreError> {
+        let (numbers, rest) = self.page(after).await?;
+        let ends = numbers.first().copied().zip(numbers.last().copied());
+        Ok(Listing { epochs: ends, rest })
+    }
+
+    /// The number of the newest object.
+    async fn end(&self) -> Result<Option<NonZeroU64>, Error> {
+        let mut search = Search::new(self.known());
+        let mut failures = 0;
+        loop {
+            let failed = |error| self.failure("looking for its end", error);
+            let list = || async { Ok(self.list(search.next_page()).await) };
+            let page = self.calls.patiently(&mut failures, failed, list).await?;
+            match search.handle(page) {
+                Progress::More => {}
+                Progress::Newest(end) => {
+                    self.saw(end.map_or(0, NonZeroU64::get));
+                    return Ok(end);
+                }
+                Progress::KnownIsGone(number) => return Err(self.gone(number.get())),
+            }
+        }
+    }
+
+    /// The object of this number; `None` if it is not there.
+    async fn object(&self, number: u64) -> Result<Option<Read>, Error> {
+        let failed = |error| self.failure("reading", error);
+        self.calls.patiently(&mut 0, failed, || self.read(number)).await
+    }
+
+    /// The newest entry or claim of the log that ends here, and its number. `Err`: the object of
+    /// this number is missing; trimmed meanwhile, unless it was deleted by other means.
+    ///
+    /// 1 GET; with fences at the end, of a writer that is opening the log or has failed to, one for
+    /// each number that they have fenced off.
+    async fn below_fences(&self, end: NonZeroU64) -> Result<Result<(u64, Read), u64>, Error> {
+        let (mut number, mut base) = (end.get(), end.get());
+        loop {
+            match self.object(number).await? {
+                // A fence refers to those below its base once more.
+                Some(Read { header: Header { kind: Kind::Fence { base: next }, .. }, .. }) => {
+                    base = if number <= base { next } else { base };
+                }
+                Some(read) => return Ok(Ok((number, read))),
+                None if number > base => {}
+                None => return Ok(Err(number)),
+            }
+            // Not below 1: the least base is 1, and no fence lies there.
+            number -= 1;
+        }
+    }
+
+    /// The same, once; the outer error says what is wrong with the object.
+    async fn read(&self, number: u64) -> Result<Result<Option<Read>, StoreError>, Error> {
+        let key = self.keys.numbered(number);
+        let object = match self.calls.get(&key, None).await {
+            Ok(GetOutcome::Found(object)) => object,
+            Ok(GetOutcome::NotFound | GetOutcome::NotModified) => return Ok(Ok(None)),
+            Ok(_) => {
+                return Err(envelope::corrupt::<LogLine>(&key, "it does not fit into memory"));
+            }
+            Err(error) => return Ok(Err(error)),
+        };
+        let (line, body) = envelope::unwrap::<LogLine>(&key, &object.body)?;
+        let header = line.header(number).ok_or_else(|| {
+            envelope::corrupt::<LogLine>(&key, "its line names numbers that come after it")
+        })?;
+        Ok(Ok(Some(Read { header, body })))
+    }
+
+    fn failure(&self, doing: &str, error: StoreError) -> Error {
+        self.calls.failure(&format!("{doing}, of the log {},", self.keys.0), error)
+    }
+
+    fn gone(&self, number: u64) -> Error {
+        let key = self.keys.numbered(number);
+        let why = format!("{key} is gone, and nothing greater is there");
+        self.calls.error(ErrorKind::NewestDeleted, &why)
+    }
+
+    /// What is not the log's doing: too many others at work, or a store that contradicts itself.
+    fn restless(&self, doing: &str) -> Error {
+        let why = format!("{doing} the log {}: it changed each time it was looked at", self.keys.0);
+        self.calls.error(ErrorKind::Unavailable, &why)
+    }
+
+    /// Why this number is missing, after several attempts in which it should have been there.
+    async fn missing(&self, doing: &str, number: u64) -> Error {
+        match self.marker_patiently().await {
+            Ok(marker) if marker.floor > number => self.restless(doing),
+            Ok(_) => {
+                let key = self.keys.numbered(number);
+                let why = format!(
+                    "{key} is missing and was not trimmed: it was deleted by other means, or reads \
+                     of this store lag behind its listings"
+                );
+                self.calls.error(ErrorKind::CorruptRecord, &why)
+            }
+            Err(error) => error,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Reading the log: its newest entry, and its entries in order.
+//!
+//! What lies below the trim marker's floor may have been deleted and filled anew, so the marker is
+//! read after each batch of objects, and nothing below it is shown.
+
+use std::collections::VecDeque;
+
+use futures::stream::{self, Stream, StreamExt as _, TryStreamExt as _};
+
+use tenure::Error;
+use tenure::seam::fencing::{After, require_timers};
+
+use super::{FencedLog, LogEntry, Read};
+use crate::FencingError;
+use crate::calls::Attempts;
+use crate::protocol::Kind;
+#[cfg(doc)]
+use tenure::ErrorKind;
+
+/// Objects between two looks at the marker.
+const BATCH: usize = 32;
+/// Objects asked for at once.
+const AT_ONCE: usize = 8;
+
+impl FencedLog {
+    /// Reads the newest entry; `None` if there is none. For readers: it needs no token.
+    ///
+    /// 1 LIST and 2 GET, 3 if the newest writer has not appended yet; some 25 LIST more at a
+    /// million objects, unless this value has seen the end before. While a writer opens the log
+    /// next to a busy older one, or after it failed to, 1 GET more for each number that it has
+    /// fenced off.
+    ///
+    /// # Errors
+    ///
+    /// [`FencingError::Failed`]: a request failed, several times. [`ErrorKind::CorruptRecord`]: an
+    /// object is none of the log's, or one is missing that was not trimmed.
+    pub async fn latest(&self) -> Result<Option<LogEntry>, FencingError> {
+        require_timers()?;
+        let mut missing = None;
+        let mut attempts = Attempts::default();
+        while attempts.another(&self.calls).await {
+            let Some(end) = self.end().await? else { return Ok(None) };
+            // Trimmed since it was listed: there is a newer one.
+            let (end, newest) = match self.below_fences(end).await? {
+                Ok(newest) => newest,
+                Err(number) => {
+                    missing = Some(number);
+                    continue;
+                }
+            };
+            let number = newest.header.last_entry(end);
+            let read = match newest.header.kind {
+                Kind::Entry => Some(newest),
+                _ if number == 0 => None,
+                _ => match self.object(number).await? {
+                    Some(read) => Some(read),
+                    None => {
+                        missing = Some(number);
+                        continue;
+                    }
+                },
+            };
+            // Read after the objects: only then does it say that they were never trimmed.
+            if self.marker_patiently().await?.floor > number.max(1) {
+                missing = None;
+                continue;
+            }
+            return Ok(read.map(|read| read.into_entry(number)));
+        }
+        Err(self.no_newest("reading", missing).await.into())
+    }
+
+    /// The newest entry was not found, several times; this number was missing the last time.
+    pub(super) async fn no_newest(&self, doing: &str, missing: Option<u64>) -> Error {
+        match missing {
+            Some(number) => self.missing(doing, number).await,
+            None => self.restless(doing),
+        }
+    }
+
+    /// Reads the entries from this number on, in order, up to the present end of the log. To follow
+    /// the log, read again from the number after the last one.
+    ///
+    /// 1 LIST for every 1,000 objects, 1 GET for each, and 1 GET for every 32.
+    ///
+    /// # Errors
+    ///
+    /// The stream ends with the first error.
+    ///
+    /// - [`FencingError::Trimmed`]: entries from this number on were trimmed, before or meanwhile.
+    /// - [`FencingError::Failed`]: a request failed, several times, or an object is none of the
+    ///   log's, or one is missing that was not trimmed.
+    pub fn read_from(
+        &self,
+        number: u64,
+    ) -> impl Stream<Item = Result<LogEntry, FencingError>> + Send + Unpin + use<> {
+        let next = number.max(1);
+        let reading = Reading {
+            log: self.clone(),
+            next,
+            list: Some(After::Number(next - 1)),
+            listed: VecDeque::new(),
+        };
+        let batches = stream::try_unfold(reading, |mut reading| async move {
+            require_timers()?;
+            let batch = reading.batch().await?;
+            Ok::<_, FencingError>(batch.map(|batch| (stream::iter(batch).map(Ok), reading)))
+        });
+        Box::pin(batches.try_flatten())
+    }
+
+    /// Returns the number of the oldest entry that may be left: 1 if nothing was ever trimmed. 1
+    /// GET.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unavailable`](tenure::ErrorKind::Unavailable) and the like: the request failed,
+    /// several times.
+    pub async fn oldest(&self) -> Result<u64, Error> {
+        require_timers()?;
+        Ok(self.marker_patiently().await?.floor.max(1))
+    }
+}
+
+impl Read {
+    fn into_entry(self, number: u64) -> LogEntry {
+        LogEntry { number, epoch: self.header.epoch, body: self.body }
+    }
+}
+
+/// Where a stream of entries stands.
+struct Reading {
+    log: FencedLog,
+    /// The next number. The log has no gaps below its newest entry.
+    next: u64,
+    /// Where the next page starts; `None` after the last.
+    list: Option<After>,
+    listed: VecDeque<u64>,
+}
+
+impl Reading {
+    /// The entries of some objects; `None` at the end. A batch may be empty.
+    async fn batch(&mut self) -> Result<Option<Vec<LogEntry>>, FencingError> {
+        if self.listed.is_empty() {
+            let Some(after) = self.list.take() else { return Ok(None) };
+            self.page(&after).await?;
+        }
+        let batch: Vec<u64> = self.listed.drain(..self.listed.len().min(BATCH)).collect();
+        let Some(first) = batch.first().copied() else { return Ok(Some(Vec::new())) };
+        let log = &self.log;
+        let reads = batch
+            .into_iter()
+            .map(|number| async move { Ok::<_, Error>((number, log.object(number).await?)) });
+        let reads: Vec<_> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+        self.require_untrimmed(first).await?;
+        let mut entries = Vec::new();
+        for (number, read) in reads {
+            match read {
+                Some(read) if read.header.kind == Kind::Entry => {
+                    entries.push(read.into_entry(number));
+                }
+                Some(_) => {}
+                None => return Err(self.log.gone_within(number).into()),
+            }
+        }
+        Ok(Some(entries))
+    }
+
+    async fn page(&mut self, after: &After) -> Result<(), FencingError> {
+        let (numbers, rest) = self.log.page_patiently(after).await?;
+        for number in numbers {
+            let number = number.get();
+            if number != self.next {
+                self.require_end(number).await?;
+                self.list = None;
+                return Ok(());
+            }
+            self.listed.push_back(number);
+            self.next = number.saturating_add(1);
+        }
+        self.list = rest;
+        Ok(())
+    }
+
+    /// The next number is missing and this one is there: the log ends before it, if nothing but
+    /// fences of a writer that opens the log lies above.
+    async fn require_end(&self, above: u64) -> Result<(), FencingError> {
+        let fenced = self.log.object(above).await?.is_some_and(|it| it.header.is_fence());
+        let newest = match self.log.end().await? {
+            Some(end) => self.log.below_fences(end).await?.ok().map(|(newest, _)| newest),
+            None => None,
+        };
+        // Below the newest entry nothing is missing that was not trimmed.
+        let is_end = newest.is_some_and(|newest| newest < self.next);
+        let whole = is_end || self.log.object(self.next).await?.is_some();
+        self.require_untrimmed(self.next).await?;
+        if fenced && whole { Ok(()) } else { Err(self.log.gone_within(self.next).into()) }
+    }
+
+    async fn require_untrimmed(&self, number: u64) -> Result<(), FencingError> {
+        let oldest = self.log.marker_patiently().await?.floor;
+        if oldest > number { Err(FencingError::Trimmed { oldest }) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,177 @@
+//! Trimming the log, and the marker that says how far it went.
+
+use serde::{Deserialize, Serialize};
+
+use tenure::seam::fencing::{After, require_timers};
+use tenure::store::{ETag, GetOutcome, StoreError};
+use tenure::{Error, ErrorKind};
+
+use super::FencedLog;
+use crate::FencingError;
+use crate::calls::{Attempts, Swap};
+use crate::envelope::{self, Line};
+use crate::protocol::{Floor, Sweep};
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrimLine {
+    tenure_log_trim: u64,
+    /// Entries below are trimmed.
+    floor: u64,
+    /// Entries below are deleted.
+    swept: u64,
+}
+
+impl Line for TrimLine {
+    const TAG: &'static str = "tenure_log_trim";
+    const WHAT: &'static str = "a log's trim marker";
+}
+
+impl FencedLog {
+    /// Deletes the entries before this number, and returns the number of the oldest entry that may
+    /// be left. The newest entry stays, and so do all claims and the fences below them: 1 small
+    /// object for each call of [`open`](FencedLog::open), and a few more next to a busy writer.
+    ///
+    /// Trimming needs no token. Any number of callers may trim at once, and each may be killed at
+    /// any point: the next one deletes what is left.
+    ///
+    /// 1 GET, what [`latest`](FencedLog::latest) costs, 1 GET for each claim since the last trim,
+    /// 2 PUT, 2 LIST and 1 DELETE for every 1,000 entries.
+    ///
+    /// # Errors
+    ///
+    /// [`FencingError::Failed`]: a request failed, several times, or the store did not delete some
+    /// entries, or still lists one after it was deleted. Readers may nevertheless find them
+    /// trimmed. Trim again. [`ErrorKind::CorruptRecord`]: an object is none of the log's, or one is
+    /// missing that was not trimmed.
+    pub async fn trim(&self, before: u64) -> Result<u64, FencingError> {
+        require_timers()?;
+        let Some(mut sweep) = self.sweep(before).await? else { return Ok(self.oldest().await?) };
+        while let Some(claim) = sweep.next_claim() {
+            let header = self.object(claim).await?.map(|read| read.header);
+            if !header.is_some_and(|header| sweep.handle_claim(&header)) {
+                return Err(self.gone_within(claim).into());
+            }
+        }
+        // Before the first deletion: from here on nobody reads below.
+        self.mark(|marker| marker.raised(sweep.cut())).await?;
+        if !sweep.is_empty() {
+            self.delete(&sweep).await?;
+            self.mark(|marker| marker.swept(sweep.cut())).await?;
+        }
+        Ok(sweep.cut().max(1))
+    }
+
+    async fn sweep(&self, before: u64) -> Result<Option<Sweep>, FencingError> {
+        let mut missing = None;
+        let mut attempts = Attempts::default();
+        while attempts.another(&self.calls).await {
+            // Read before the end, or it may say more than the end's chain of claims leads to.
+            let marker = self.marker_patiently().await?;
+            let Some(end) = self.end().await? else { return Ok(None) };
+            missing = match self.below_fences(end).await? {
+                Ok((end, newest)) => match Sweep::new(before, end, &newest.header, marker) {
+                    Some(sweep) => return Ok(Some(sweep)),
+                    None => None,
+                },
+                Err(number) => Some(number),
+            };
+        }
+        Err(self.no_newest("trimming", missing).await.into())
+    }
+
+    /// Deletes, and lists once more: what is left then was not deleted, whatever the store said.
+    async fn delete(&self, sweep: &Sweep) -> Result<(), Error> {
+        let start = After::Number(sweep.from().saturating_sub(1));
+        let mut next = Some(start.clone());
+        while let Some(after) = next.take() {
+            let (keys, rest) = self.doomed(sweep, &after).await?;
+            next = rest;
+            if keys.is_empty() {
+                continue;
+            }
+            let failed = self.calls.delete(keys).await;
+            let failed = failed.map_err(|error| self.failure("deleting", error))?;
+            if let Some((key, why)) = failed.first() {
+                return Err(self.undeleted(&format!("{key} was not deleted: {why}")));
+            }
+        }
+        next = Some(start);
+        while let Some(after) = next.take() {
+            let (keys, rest) = self.doomed(sweep, &after).await?;
+            next = rest;
+            if let Some(key) = keys.first() {
+                return Err(self.undeleted(&format!("{key} is still listed after it was deleted")));
+            }
+        }
+        Ok(())
+    }
+
+    fn undeleted(&self, why: &str) -> Error {
+        self.calls.error(ErrorKind::Unavailable, why).maybe()
+    }
+
+    /// What the trim deletes on the page after this, and where the next page starts.
+    async fn doomed(
+        &self,
+        sweep: &Sweep,
+        after: &After,
+    ) -> Result<(Vec<String>, Option<After>), Error> {
+        let (numbers, rest) = self.page_patiently(after).await?;
+        let past = numbers.last().is_some_and(|last| last.get() >= sweep.cut());
+        let doomed = numbers.iter().filter(|number| sweep.deletes(number.get()));
+        let keys = doomed.map(|number| self.keys.numbered(number.get())).collect();
+        Ok((keys, rest.filter(|_| !past)))
+    }
+
+    /// The marker, and its ETag if there is one.
+    pub(super) async fn marker(&self) -> Result<Result<(Floor, Option<ETag>), StoreError>, Error> {
+        let key = self.keys.marker();
+        match self.calls.get(&key, None).await {
+            Ok(GetOutcome::Found(object)) => {
+                let (line, rest) = envelope::unwrap::<TrimLine>(&key, &object.body)?;
+                let TrimLine { floor, swept, .. } = line;
+                if !rest.is_empty() || swept > floor {
+                    return Err(envelope::corrupt::<TrimLine>(&key, "its numbers make no sense"));
+                }
+                Ok(Ok((Floor { floor, swept }, Some(object.etag))))
+            }
+            Ok(GetOutcome::NotFound | GetOutcome::NotModified) => Ok(Ok((Floor::default(), None))),
+            Ok(_) => Err(envelope::corrupt::<TrimLine>(&key, "it is too large")),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    pub(super) async fn marker_patiently(&self) -> Result<Floor, Error> {
+        let failed = |error| self.failure("reading its trim marker", error);
+        Ok(self.calls.patiently(&mut 0, failed, || self.marker()).await?.0)
+    }
+
+    /// Raises the marker. It never goes back, so a lost answer is read back by its numbers.
+    async fn mark(&self, raise: impl Fn(Floor) -> Floor) -> Result<(), Error> {
+        let raising = |error| self.failure("raising its trim marker", error).maybe();
+        let mut attempts = Attempts::default();
+        while attempts.another(&self.calls).await {
+            let found = attempts.read(self.marker().await?);
+            let found = found.map_err(|error| self.failure("reading its trim marker", error))?;
+            let Some((marker, etag)) = found else { continue };
+            let Floor { floor, swept } = raise(marker);
+            if marker == (Floor { floor, swept }) {
+                return Ok(());
+            }
+            let line = TrimLine { tenure_log_trim: envelope::FORMAT, floor, swept };
+            let put = self.calls.put(&self.keys.marker(), envelope::wrap(&line, b""), etag).await;
+            if let Swap::Done(_) = attempts.swapped(put).map_err(raising)? {
+                return Ok(());
+            }
+        }
+        Err(raising(attempts.last_or("others raise it all the time")))
+    }
+
+    /// A number that must be there, and is not, or not as it was.
+    pub(super) fn gone_within(&self, number: u64) -> Error {
+        let key = self.keys.numbered(number);
+        let why = format!("{key} is missing or not what it was, and was not trimmed");
+        self.calls.error(ErrorKind::CorruptRecord, &why)
+    }
+}

@@ -1,0 +1,286 @@
+//! One object that carries the epoch of its writer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use tenure::seam::fencing::{Nonce, require_timers};
+use tenure::store::{Determinacy, ETag, GetOutcome, Store, StoreError};
+use tenure::{Epoch, Error, Process};
+
+use super::calls::{ATTEMPTS, Attempts, Calls, Swap};
+use super::envelope::{self, Line};
+use super::{FencingError, Stale, Token};
+use reservation::{Operations, REFUSALS, RESERVE_AFTER};
+#[cfg(doc)]
+use tenure::ErrorKind;
+
+mod reservation;
+mod writer;
+
+pub use writer::ObjectWriter;
+
+/// One object on a store that only the newest leader can write. Clones are the same object.
+///
+/// **What it guarantees.** [`open`](FencedObject::open) claims the object: it writes the present
+/// body once more, under its own epoch. From then on no write of an older writer takes effect,
+/// whatever that writer has checked before and however late its request arrives. What `open` has
+/// read is all that older writers will ever have written. Each write depends on the writer's
+/// previous one: a writer never overwrites what it has not seen.
+///
+/// Of several writers of one epoch the one that opened last can write; the others get
+/// [`FencingError::Replaced`].
+///
+/// **What it does not.** What a reader has read may be old by the time it uses it. The object is
+/// protected from old leaders, not from writes or deletions by other means. An object of another
+/// kind at the key is refused and left unchanged.
+///
+/// **What it looks like.** One line of JSON,
+/// `{"tenure_object":1,"epoch":7,"nonce":"…", "written":true}`, then the body as it is, of any size
+/// that fits into memory and the store takes in one request. The line is in the body, not in the
+/// object's metadata: `If-Match` compares ETags, and on S3 those do not change with the metadata,
+/// so a claim there would stop nobody. `<key>.reservation` exists once a busy older writer has
+/// delayed an `open`: one line with the greatest epoch that was delayed. Deleting it does no harm.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Epoch, store::MemoryStore};
+/// # use tenure_fencing::FencedObject;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// let object = FencedObject::new(Arc::new(MemoryStore::new()), "orders/state.json");
+/// let mut writer = object.open(old).await?; // claims it: older epochs write no more
+/// writer.write("one").await?;
+///
+/// let successor = object.open(new).await?;
+/// assert_eq!(successor.body().unwrap(), "one");
+/// let refused = writer.write("two").await.unwrap_err(); // although the successor has not written
+/// assert_eq!(refused.stale().unwrap().newest, new);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct FencedObject {
+    calls: Calls,
+    key: Arc<str>,
+    operations: Arc<Operations>,
+}
+
+/// What a [`FencedObject`] holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Contents {
+    /// The epoch that claimed it last, which is the greatest that has.
+    pub epoch: Epoch,
+    /// What was written last; `None` if it was claimed but never written.
+    pub body: Option<Bytes>,
+}
+
+impl Contents {
+    /// Creates contents, for tests of code that reads an object.
+    #[must_use]
+    pub fn new(epoch: Epoch, body: Option<Bytes>) -> Contents {
+        Contents { epoch, body }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ObjectLine {
+    tenure_object: u64,
+    epoch: Epoch,
+    nonce: Nonce,
+    written: bool,
+}
+
+impl Line for ObjectLine {
+    const TAG: &'static str = "tenure_object";
+    const WHAT: &'static str = "a fenced object";
+}
+
+/// What came of one try to claim the object.
+enum Claim {
+    Made(ObjectWriter),
+    /// Somebody wrote between the read and the write.
+    Refused,
+    /// It failed, which may pass; perhaps the claim was made.
+    Failed,
+}
+
+/// The object as it was found.
+struct Found {
+    line: ObjectLine,
+    body: Bytes,
+    etag: ETag,
+}
+
+impl Found {
+    fn body(self) -> Option<Bytes> {
+        self.line.written.then_some(self.body)
+    }
+}
+
+impl FencedObject {
+    /// Creates the object at this key. Sends nothing.
+    pub fn new(store: Arc<dyn Store>, key: impl Into<String>) -> FencedObject {
+        let operations = Arc::default();
+        FencedObject { calls: Calls::new(store), key: key.into().into(), operations }
+    }
+
+    /// Sets how long a single request may take: default 30 s. More for large bodies.
+    #[must_use]
+    pub fn request_timeout(mut self, request_timeout: Duration) -> FencedObject {
+        self.calls.request_timeout = request_timeout;
+        self
+    }
+
+    /// Sets where clock and random numbers come from: default [`Process::system`].
+    #[must_use]
+    pub fn process(mut self, process: Process) -> FencedObject {
+        self.calls.process = process;
+        self
+    }
+
+    /// Reads the contents; `None` if it was never opened. For readers: it needs no token. 1 GET.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::Unavailable`], [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: the
+    ///   request failed; this call does not retry it.
+    /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: there is another object at this
+    ///   key, or one of a later version.
+    pub async fn read(&self) -> Result<Option<Contents>, Error> {
+        require_timers()?;
+        let found = self.find().await?.map_err(|error| self.failure("reading", error))?;
+        Ok(found.map(|found| Contents::new(found.line.epoch, found.body())))
+    }
+
+    /// Claims the object for this token: older writers write no more. 1 GET and 1 PUT of the whole
+    /// body, and 1 GET more where this epoch has opened it before.
+    ///
+    /// A busy older writer may write between the two each time. After two such refusals `open`
+    /// writes a reservation beside the object (1 GET, 1 PUT), which each writer reads at its next
+    /// 16th write or at its next opening, and stops. So it takes at most 16 more tries for each
+    /// older writer.
+    ///
+    /// Dropping the future is safe; the claim may still be made.
+    ///
+    /// # Errors
+    ///
+    /// - [`FencingError::Stale`]: a greater epoch has claimed or reserved it. Nothing was written.
+    /// - [`FencingError::LeaseEnding`]: the lease of the token is at risk or over.
+    /// - [`FencingError::Failed`]: those of [`read`](FencedObject::read), after several attempts;
+    ///   [`ErrorKind::Unavailable`] also after 64 refusals, if others keep writing and do not
+    ///   respect the reservation. The object may have been claimed: open it again.
+    ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
+    pub async fn open(&self, token: impl Into<Token>) -> Result<ObjectWriter, FencingError> {
+        require_timers()?;
+        let token = token.into();
+        let opened = token.bound(self.open_under(&token)).await;
+        opened.unwrap_or_else(|loss| Err(FencingError::ending(loss, true)))
+    }
+
+    async fn open_under(&self, token: &Token) -> Result<ObjectWriter, FencingError> {
+        let nonce = self.calls.nonce();
+        let (mut attempts, mut failures, mut refusals) = (Attempts::default(), 0, 0);
+        loop {
+            match self.claim(token, nonce, &mut attempts).await? {
+                Claim::Made(writer) => return Ok(writer),
+                Claim::Refused => {
+                    refusals += 1;
+                    attempts.last = None;
+                    if refusals == RESERVE_AFTER {
+                        self.reserve(token.epoch()).await?;
+                    }
+                }
+                Claim::Failed => failures += 1,
+            }
+            if refusals == REFUSALS || failures == ATTEMPTS {
+                let last = attempts.last.take().unwrap_or_else(busy);
+                return Err(self.claiming(last, &attempts));
+            }
+            self.calls.pause((failures + refusals.min(2)).saturating_sub(1)).await;
+        }
+    }
+
+    /// One try: GET and PUT.
+    async fn claim(
+        &self,
+        under: &Token,
+        nonce: Nonce,
+        attempts: &mut Attempts,
+    ) -> Result<Claim, FencingError> {
+        let token = under.epoch();
+        let found = attempts.read(self.find().await?);
+        let found = found.map_err(|error| self.claiming(error, attempts))?;
+        let Some(found) = found else { return Ok(Claim::Failed) };
+        if let Some(found) = &found {
+            let newest = found.line.epoch;
+            if newest > token {
+                let stale = Stale { offered: token, newest };
+                return Err(FencingError::Stale { stale, determinacy: attempts.determinacy() });
+            }
+            if found.line.nonce == nonce {
+                let (etag, body) = (found.etag.clone(), found.body.clone());
+                let body = found.line.written.then_some(body);
+                return Ok(Claim::Made(self.writer(under, etag, body)));
+            }
+            if newest == token {
+                self.require_unreserved(token).await?;
+            }
+        }
+        let etag = found.as_ref().map(|found| found.etag.clone());
+        let body = found.and_then(Found::body);
+        let bytes = line_and_body(token, nonce, body.as_deref());
+        let swapped = attempts.swapped(self.calls.put(&self.key, bytes, etag).await);
+        Ok(match swapped.map_err(|error| self.claiming(error, attempts))? {
+            Swap::Done(etag) => Claim::Made(self.writer(under, etag, body)),
+            Swap::Refused => Claim::Refused,
+            Swap::Unknown | Swap::Failed => Claim::Failed,
+        })
+    }
+
+    fn writer(&self, token: &Token, etag: ETag, body: Option<Bytes>) -> ObjectWriter {
+        ObjectWriter::new(self.clone(), token.clone(), etag, body)
+    }
+
+    /// The object as it is. The outer error says what is wrong with it.
+    async fn find(&self) -> Result<Result<Option<Found>, StoreError>, Error> {
+        let object = match self.calls.get(&self.key, None).await {
+            Ok(GetOutcome::Found(object)) => object,
+            Ok(GetOutcome::NotFound | GetOutcome::NotModified) => return Ok(Ok(None)),
+            Ok(_) => {
+                let why = "it does not fit into memory";
+                return Err(envelope::corrupt::<ObjectLine>(&self.key, why));
+            }
+            Err(error) => return Ok(Err(error)),
+        };
+        let (line, body) = envelope::unwrap(&self.key, &object.body)?;
+        Ok(Ok(Some(Found { line, body, etag: object.etag })))
+    }
+
+    fn failure(&self, doing: &str, error: StoreError) -> Error {
+        self.calls.failure(&format!("{doing} {}", self.key), error)
+    }
+
+    fn claiming(&self, error: StoreError, attempts: &Attempts) -> FencingError {
+        attempts.error(self.failure("claiming", error)).into()
+    }
+}
+
+fn line_and_body(epoch: Epoch, nonce: Nonce, body: Option<&[u8]>) -> Bytes {
+    let written = body.is_some();
+    let line = ObjectLine { tenure_object: envelope::FORMAT, epoch, nonce, written };
+    envelope::wrap(&line, body.unwrap_or_default())
+}
+
+fn busy() -> StoreError {
+    use tenure::store::StoreErrorKind;
+    let why = "others write it all the time, or the store refuses for no reason";
+    StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
+}

@@ -1,0 +1,123 @@
+//! What a writer leaves beside the object when older ones are faster: they read it, and stop.
+//!
+//! A claim takes a GET and a PUT, a write one PUT, so a busy older writer would change the object
+//! between the two each time. The reservation is read by all, at each 16th write, and at each
+//! opening that finds the object with its own epoch already: a writer that opens it for each write.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use tenure::seam::fencing::{Nonce, Written};
+use tenure::store::{Determinacy, ETag, GetOutcome};
+use tenure::{Epoch, Error};
+
+use super::{FencedObject, FencingError, Stale};
+use crate::calls::Attempts;
+use crate::envelope::{self, Line};
+
+/// Of so many writes of one [`FencedObject`] and its clones, one reads the reservation.
+pub(super) const CHECK_EVERY: u32 = 16;
+/// After this many refused tries `open` writes the reservation.
+pub(super) const RESERVE_AFTER: u32 = 2;
+/// So many tries may be refused. Each refusal is a write of somebody else, and an older writer
+/// makes at most `CHECK_EVERY` of them before it reads the reservation: this is enough for three of
+/// them.
+pub(super) const REFUSALS: u32 = 4 * CHECK_EVERY;
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReservationLine {
+    tenure_reservation: u64,
+    epoch: Epoch,
+    nonce: Nonce,
+}
+
+impl Line for ReservationLine {
+    const TAG: &'static str = "tenure_reservation";
+    const WHAT: &'static str = "a fenced object's reservation";
+}
+
+/// Counts writes.
+#[derive(Debug, Default)]
+pub(super) struct Operations(AtomicU32);
+
+impl Operations {
+    fn next_checks(&self) -> bool {
+        // Wraps around, which 16 divides.
+        self.0.fetch_add(1, Ordering::Relaxed) % CHECK_EVERY == CHECK_EVERY - 1
+    }
+}
+
+impl FencedObject {
+    /// Before each write. 1 GET at each 16th, else nothing.
+    pub(super) async fn require_unreserved_at_times(
+        &self,
+        token: Epoch,
+    ) -> Result<(), FencingError> {
+        if self.operations.next_checks() { self.require_unreserved(token).await } else { Ok(()) }
+    }
+
+    /// 1 GET. A reservation that cannot be read refuses nobody: it is there for progress, not for
+    /// safety.
+    pub(super) async fn require_unreserved(&self, token: Epoch) -> Result<(), FencingError> {
+        match self.reservation().await {
+            Ok(Some((newest, _))) if newest > token => Err(reserved(token, newest)),
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::debug!(%error, "the reservation of a fenced object was not read");
+                Ok(())
+            }
+        }
+    }
+
+    /// Asks writers of older epochs to stop.
+    pub(super) async fn reserve(&self, token: Epoch) -> Result<(), FencingError> {
+        let nonce = self.calls.nonce();
+        let line = ReservationLine { tenure_reservation: envelope::FORMAT, epoch: token, nonce };
+        let key = self.reservation_key();
+        let mut attempts = Attempts::default();
+        while attempts.another(&self.calls).await {
+            let etag = match self.reservation().await {
+                Ok(Some((newest, _))) if newest > token => return Err(reserved(token, newest)),
+                Ok(Some((newest, _))) if newest == token => return Ok(()),
+                Ok(older) => older.map(|(_, etag)| etag),
+                Err(error) => {
+                    tracing::warn!(%error, "a fenced object could not be reserved");
+                    return Ok(());
+                }
+            };
+            match self.calls.put(&key, envelope::wrap(&line, b""), etag).await {
+                Written::Done(_) => return Ok(()),
+                Written::Refused | Written::Missing | Written::Unknown(_) => {}
+                Written::Failed(error) => {
+                    let error = self.calls.failure(&format!("writing {key}"), error);
+                    tracing::warn!(%error, "a fenced object could not be reserved");
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn reservation(&self) -> Result<Option<(Epoch, ETag)>, Error> {
+        let key = self.reservation_key();
+        match self.calls.get(&key, None).await {
+            Ok(GetOutcome::Found(object)) => {
+                let (line, _) = envelope::unwrap::<ReservationLine>(&key, &object.body)?;
+                Ok(Some((line.epoch, object.etag)))
+            }
+            Ok(GetOutcome::NotFound | GetOutcome::NotModified) => Ok(None),
+            Ok(_) => Err(envelope::corrupt::<ReservationLine>(&key, "it is too large")),
+            Err(error) => Err(self.calls.failure(&format!("reading {key}"), error)),
+        }
+    }
+
+    fn reservation_key(&self) -> String {
+        format!("{}.reservation", self.key)
+    }
+}
+
+fn reserved(offered: Epoch, newest: Epoch) -> FencingError {
+    FencingError::Stale { stale: Stale { offered, newest }, determinacy: Determinacy::Determinate }
+}

@@ -1,0 +1,199 @@
+//! Writing the object: each write is based on the last.
+
+use bytes::Bytes;
+
+use tenure::seam::fencing::{Nonce, require_timers};
+use tenure::store::{Determinacy, ETag, StoreError};
+use tenure::{Epoch, Error, ErrorKind};
+
+use super::{FencedObject, FencingError, Found, Stale, Token, busy, line_and_body};
+use crate::calls::{Attempts, Swap};
+
+/// Writes a [`FencedObject`] under one epoch. It is not cloned: share it behind a lock.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Epoch, store::MemoryStore};
+/// # use tenure_fencing::{FencedObject, FencingError};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), FencingError> {
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// let counter = FencedObject::new(Arc::new(MemoryStore::new()), "orders/count");
+/// let mut former = counter.open(old).await?;
+/// former.write("41").await?;
+///
+/// let mut writer = counter.open(new).await?; // has read what `former` will ever have written
+/// let count: u32 = std::str::from_utf8(writer.body().unwrap()).unwrap().parse().unwrap();
+/// writer.write((count + 1).to_string()).await?; // so no increment is lost
+/// assert!(former.write("0").await.unwrap_err().stale().is_some());
+/// assert_eq!(counter.read().await?.unwrap().body.unwrap(), "42");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ObjectWriter {
+    object: FencedObject,
+    token: Token,
+    /// Of what this writer has written last.
+    etag: ETag,
+    body: Option<Bytes>,
+    /// Nonces of own writes that may have taken effect since.
+    sent: Vec<Nonce>,
+    /// Once a greater epoch was seen.
+    stale: Option<Epoch>,
+}
+
+/// What reading back after a write says of it.
+enum ReadBack {
+    /// It is there.
+    Written,
+    /// It is not there, but may still come.
+    NotYet,
+}
+
+impl ObjectWriter {
+    pub(super) fn new(
+        object: FencedObject,
+        token: Token,
+        etag: ETag,
+        body: Option<Bytes>,
+    ) -> ObjectWriter {
+        ObjectWriter { object, token, etag, body, sent: Vec::new(), stale: None }
+    }
+
+    /// Returns the token under which it writes.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.token.epoch()
+    }
+
+    /// Returns the body as this writer last wrote or read it; `None` if none was ever written. No
+    /// request.
+    #[must_use]
+    pub fn body(&self) -> Option<&Bytes> {
+        self.body.as_ref()
+    }
+
+    /// Writes the object. 1 PUT, and 1 GET more at each 16th write; if the PUT's answer is lost, 1
+    /// GET to read back, then further attempts, a few in all.
+    ///
+    /// Dropping the future is safe; the write may still take effect until the next one has.
+    ///
+    /// # Errors
+    ///
+    /// - [`FencingError::Stale`], [`FencingError::Replaced`]: another writer has claimed it. Stop.
+    /// - [`FencingError::LeaseEnding`]: the lease of the writer's token is at risk or over. Stop.
+    /// - [`FencingError::Failed`]: the store failed, several times. Unless
+    ///   [`may_have_happened`](FencingError::may_have_happened), nothing was written. Call it
+    ///   again, with the same or another body: an earlier write can no longer take effect after a
+    ///   later one. [`ErrorKind::NewestDeleted`]: the object is gone, and with it the guard.
+    ///   [`ErrorKind::UnsafeStore`]: it has gone back to an older epoch.
+    ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
+    pub async fn write(&mut self, body: impl Into<Bytes>) -> Result<(), FencingError> {
+        require_timers()?;
+        let token = self.token.clone();
+        let written = token.bound(self.write_on(body.into())).await;
+        // A nonce is noted before the write that has it is sent.
+        written.unwrap_or_else(|loss| Err(FencingError::ending(loss, !self.sent.is_empty())))
+    }
+
+    async fn write_on(&mut self, body: Bytes) -> Result<(), FencingError> {
+        self.require_newest().await?;
+        let nonce = self.object.calls.nonce();
+        let bytes = line_and_body(self.epoch(), nonce, Some(&body));
+        self.sent.push(nonce);
+        let mut attempts = Attempts::default();
+        while attempts.another(&self.object.calls).await {
+            let etag = Some(self.etag.clone());
+            let put = self.object.calls.put(&self.object.key, bytes.clone(), etag).await;
+            match attempts.swapped(put) {
+                Ok(Swap::Done(etag)) => {
+                    self.adopt(etag, Some(body));
+                    return Ok(());
+                }
+                Ok(Swap::Refused | Swap::Unknown) => {}
+                Ok(Swap::Failed) => continue,
+                Err(error) => return Err(self.give_up(nonce, error, attempts.unknown)),
+            }
+            match attempts.read(self.object.find().await.map_err(Error::maybe)?) {
+                Ok(Some(found)) => match self.read_back(found, nonce, attempts.determinacy())? {
+                    ReadBack::Written => return Ok(()),
+                    ReadBack::NotYet => {}
+                },
+                // A refusal that cannot be looked into leaves everything open.
+                Ok(None) => attempts.unknown = true,
+                Err(error) => return Err(self.give_up(nonce, error, true)),
+            }
+        }
+        let last = attempts.last.take().unwrap_or_else(busy);
+        Err(self.give_up(nonce, last, attempts.unknown))
+    }
+
+    /// Neither the object nor a reservation has shown a greater epoch.
+    async fn require_newest(&mut self) -> Result<(), FencingError> {
+        if let Some(newest) = self.stale {
+            let stale = Stale { offered: self.epoch(), newest };
+            return Err(FencingError::Stale { stale, determinacy: Determinacy::Determinate });
+        }
+        let checked = self.object.require_unreserved_at_times(self.epoch()).await;
+        if let Err(FencingError::Stale { stale, .. }) = &checked {
+            self.stale = Some(stale.newest);
+        }
+        checked
+    }
+
+    fn adopt(&mut self, etag: ETag, body: Option<Bytes>) {
+        self.etag = etag;
+        self.body = body;
+        // Their condition was the ETag before, which never comes back.
+        self.sent.clear();
+    }
+
+    fn read_back(
+        &mut self,
+        found: Option<Found>,
+        nonce: Nonce,
+        determinacy: Determinacy,
+    ) -> Result<ReadBack, FencingError> {
+        let key = self.object.key.clone();
+        let Some(found) = found else {
+            let why = format!("{key} is gone: somebody has deleted it, and with it the guard");
+            return Err(self.object.calls.error(ErrorKind::NewestDeleted, &why).maybe().into());
+        };
+        if found.etag == self.etag {
+            return Ok(ReadBack::NotYet);
+        }
+        let newest = found.line.epoch;
+        if newest > self.epoch() {
+            let stale = Stale { offered: self.epoch(), newest };
+            return Err(FencingError::Stale { stale, determinacy });
+        }
+        if newest < self.epoch() {
+            let why = format!("{key} was epoch {}'s, and now is epoch {newest}'s", self.epoch());
+            return Err(self.object.calls.error(ErrorKind::UnsafeStore, &why).maybe().into());
+        }
+        let own = found.line.nonce;
+        if !self.sent.contains(&own) {
+            return Err(FencingError::Replaced { epoch: self.epoch(), determinacy });
+        }
+        // This write, or an earlier one whose answer was lost.
+        let etag = found.etag.clone();
+        self.adopt(etag, found.body());
+        if own == nonce {
+            return Ok(ReadBack::Written);
+        }
+        self.sent.push(nonce);
+        Ok(ReadBack::NotYet)
+    }
+
+    fn give_up(&mut self, nonce: Nonce, error: StoreError, unknown: bool) -> FencingError {
+        let error = self.object.failure("writing", error);
+        if unknown {
+            return error.maybe().into();
+        }
+        self.sent.retain(|sent| *sent != nonce);
+        error.into()
+    }
+}

@@ -1,0 +1,168 @@
+//! How a writer opens the log: it claims the end, and fences it off ahead if another writer is
+//! faster.
+//!
+//! A claim takes a LIST, a GET and a create at the number after the end, one after the other. A
+//! busy writer of an older epoch appends meanwhile, so the create is refused. After such a refusal
+//! the new writer creates a *fence* some numbers ahead: 2, and twice as many after each refusal. An
+//! append of the older writer goes to consecutive numbers, so it finds the fence and is refused for
+//! good. The new writer confirms the fence like a claim, *walks* down from it, and creates a fence
+//! at each number that is still free. The walk ends at the newest entry or claim: there the older
+//! epochs end. Nothing is free from there up to the fence, so the number after it is the claim's.
+
+use std::num::NonZeroU64;
+
+use tenure::seam::fencing::{Listing, Nonce, Progress};
+
+use super::{Answer, Draft, Ended, Header, Kind, Search, State, Why, Writer};
+
+/// A way down from a fence to the newest entry or claim below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Walk {
+    why: Why,
+    /// The end of the log, a fence.
+    top: u64,
+    /// Where it is now, at `base` or above.
+    number: u64,
+    /// The number below which nothing was free when the fence was created.
+    base: u64,
+    /// Of the fence that is created where the number is free.
+    nonce: Nonce,
+}
+
+impl Walk {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The fence to be created where it is now.
+    pub(super) fn draft(&self, epoch: tenure::Epoch) -> Draft {
+        let kind = Kind::Fence { base: self.base };
+        let header = Header { epoch, nonce: self.nonce, claim: 0, kind };
+        Draft { number: self.number, header }
+    }
+}
+
+impl Writer {
+    pub(super) fn find(&self, why: Why) -> State {
+        State::Find { search: Search::new(self.known), why }
+    }
+
+    /// Another object lies where the claim or the fence was to be, or the end has moved on.
+    pub(super) fn outrun(&mut self) -> State {
+        self.outrun = self.outrun.saturating_add(1);
+        self.find(Why::Claim)
+    }
+
+    pub(super) fn found(
+        &mut self,
+        mut search: Search<NonZeroU64>,
+        why: Why,
+        page: Listing<NonZeroU64>,
+        fresh: Nonce,
+    ) -> State {
+        match search.handle(page) {
+            Progress::More => State::Find { search, why },
+            Progress::KnownIsGone(number) => State::Ended(Ended::Gone(number.get())),
+            Progress::Newest(Some(end)) => {
+                self.known = self.known.max(Some(end));
+                State::ReadEnd { end: end.get(), why }
+            }
+            Progress::Newest(None) => self.claim_after(0, 0, None, fresh),
+        }
+    }
+
+    pub(super) fn read_end(&mut self, end: u64, why: Why, found: Header, fresh: Nonce) -> State {
+        if found.epoch > self.epoch {
+            return State::Ended(Ended::Stale { newest: found.epoch, maybe: why == Why::Verdict });
+        }
+        match (found.kind, why) {
+            (Kind::Fence { base }, _) => {
+                self.step_down(Walk { why, top: end, number: end, base, nonce: fresh }, fresh)
+            }
+            (_, Why::Verdict) => self.verdict(end, found),
+            (_, Why::Claim) => match self.ahead(end) {
+                Some(number) => {
+                    let kind = Kind::Fence { base: end };
+                    let header = Header { epoch: self.epoch, nonce: fresh, claim: 0, kind };
+                    State::Create(Draft { number, header })
+                }
+                None => self.claim_after(end, end, Some(found), fresh),
+            },
+        }
+    }
+
+    /// Where to fence off the log that ends here, if a claim was refused before.
+    fn ahead(&self, end: u64) -> Option<u64> {
+        let window = 1_u64.checked_shl(self.outrun).filter(|window| *window > 1)?;
+        // The number after the fence is the claim's.
+        end.checked_add(window).filter(|number| *number < u64::MAX)
+    }
+
+    fn verdict(&self, number: u64, found: Header) -> State {
+        State::Ended(if found.epoch > self.epoch {
+            Ended::Stale { newest: found.epoch, maybe: true }
+        } else if found.epoch == self.epoch {
+            Ended::Replaced { maybe: true }
+        } else {
+            Ended::WentBack { number, epoch: found.epoch }
+        })
+    }
+
+    /// The claim after `top`, where `below` is the newest entry or claim, with fences in between.
+    fn claim_after(&self, top: u64, number: u64, below: Option<Header>, fresh: Nonce) -> State {
+        let Some(next) = top.checked_add(1) else { return State::Ended(Ended::Full) };
+        let last = below.map_or(0, |below| below.last_entry(number));
+        let claim = below.map_or(0, |below| below.last_claim(number));
+        let kind = Kind::Claim { last, fences: top - number };
+        let header = Header { epoch: self.epoch, nonce: fresh, claim, kind };
+        State::Create(Draft { number: next, header })
+    }
+
+    /// From the fence that is the end of the log.
+    pub(super) fn walk_from(&self, top: u64, base: u64, fresh: Nonce) -> State {
+        self.step_down(Walk { why: Why::Claim, top, number: top, base, nonce: fresh }, fresh)
+    }
+
+    fn step_down(&self, walk: Walk, fresh: Nonce) -> State {
+        let number = walk.number - 1;
+        let walk = Walk { number, nonce: fresh, ..walk };
+        if walk.why == Why::Claim && number > walk.base {
+            State::Fill(walk)
+        } else {
+            State::ReadBelow(walk)
+        }
+    }
+
+    pub(super) fn filled(&self, walk: Walk, answer: Answer, fresh: Nonce) -> State {
+        match answer {
+            Answer::Created => self.step_down(walk, fresh),
+            Answer::Refused | Answer::Unknown => State::ReadBelow(walk),
+            _ => State::Fill(walk),
+        }
+    }
+
+    pub(super) fn read_below(&self, walk: Walk, found: Option<Header>, fresh: Nonce) -> State {
+        let above_base = walk.number > walk.base;
+        let Some(found) = found else {
+            return match walk.why {
+                // It may be created yet; but then as this very fence.
+                Why::Claim if above_base => State::Fill(walk),
+                Why::Verdict if above_base => self.step_down(walk, fresh),
+                // Trimmed: the log goes on above.
+                why => self.find(why),
+            };
+        };
+        if found.epoch > self.epoch {
+            let maybe = walk.why == Why::Verdict;
+            return State::Ended(Ended::Stale { newest: found.epoch, maybe });
+        }
+        match (found.kind, walk.why) {
+            (Kind::Fence { base }, _) => {
+                let base = if above_base { walk.base } else { base };
+                self.step_down(Walk { base, ..walk }, fresh)
+            }
+            (_, Why::Verdict) => self.verdict(walk.number, found),
+            (_, Why::Claim) => self.claim_after(walk.top, walk.number, Some(found), fresh),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The token of a writer, with its lease.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tenure::{Epoch, Loss, Term};
+
+#[cfg(doc)]
+use super::FencingError;
+
+/// A fencing token, and the lease with which it was granted, if the caller has one.
+///
+/// With a lease, each call of the writer ends at the latest once less than a quarter of the
+/// validity is left, with [`FencingError::LeaseEnding`], however long the store takes to answer.
+/// With an [`Epoch`] alone, as a service has it that only receives tokens, a call on a store that
+/// does not answer ends after its last attempt: by default after some 3 min.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Election, Loss, store::MemoryStore};
+/// # use tenure_fencing::{FencedLog, FencingError};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let election = Election::builder(store.clone(), "orders/leader").build()?;
+/// let leadership = election.campaign().await?;
+/// let log = FencedLog::new(store, "orders/log")?;
+/// let mut writer = log.open(&leadership).await?; // or &lease, &partition, an epoch
+/// writer.append("one").await?;
+///
+/// leadership.resign().await?;
+/// let refused = writer.append("two").await.unwrap_err(); // nothing is sent
+/// assert!(matches!(refused, FencingError::LeaseEnding { loss: Some(Loss::Resigned), .. }));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Token {
+    epoch: Epoch,
+    term: Option<Arc<dyn Term>>,
+}
+
+impl Token {
+    pub(super) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Runs a call until it returns, or until the lease is at risk or over: then the error is the
+    /// loss, if there is one.
+    pub(super) async fn bound<T>(&self, call: impl Future<Output = T>) -> Result<T, Option<Loss>> {
+        let Some(term) = &self.term else { return Ok(call.await) };
+        tokio::select! {
+            biased;
+            loss = term.ending() => Err(loss),
+            outcome = call => Ok(outcome),
+        }
+    }
+}
+
+impl From<Epoch> for Token {
+    fn from(epoch: Epoch) -> Token {
+        Token { epoch, term: None }
+    }
+}
+
+impl<T: Term> From<&T> for Token {
+    fn from(term: &T) -> Token {
+        Token { epoch: term.epoch(), term: Some(term.handle()) }
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token")
+            .field("epoch", &self.epoch)
+            .field("lease", &self.term.is_some())
+            .finish()
+    }
+}

@@ -1,0 +1,157 @@
+//! Writers that were given the lease end with it, however long the store takes.
+
+use futures::future::BoxFuture;
+use tenure::Loss;
+use tenure::group::{Group, Membership, MembershipEvent, Partition};
+use tenure_fencing::{LogWriter, ObjectWriter, Token};
+use tenure_testkit::fault_store::{Fault, FaultStore};
+use tenure_testkit::time::{timed, wait};
+use tenure_testkit::world::{VALIDITY, World};
+
+use super::*;
+
+/// A log and an object. Faults of their store do not reach the election.
+struct Guards {
+    faults: FaultStore,
+    log: FencedLog,
+    object: FencedObject,
+}
+
+impl Guards {
+    fn new(clock: &TestClock) -> Guards {
+        let faults = FaultStore::new(Arc::new(MemoryStore::new()));
+        let store: Arc<dyn Store> = Arc::new(faults.clone());
+        let process = || tenure_testkit::time::process(clock, 99);
+        let log = FencedLog::new(Arc::clone(&store), "log").unwrap().process(process());
+        let object = FencedObject::new(store, "o").process(process());
+        Guards { faults, log, object }
+    }
+
+    async fn writers(&self, token: impl Into<Token> + Clone) -> (LogWriter, ObjectWriter) {
+        let log = self.log.open(token.clone()).await.unwrap();
+        (log, self.object.open(token).await.unwrap())
+    }
+
+    /// Each call of a writer.
+    fn calls<'a>(
+        &'a self,
+        token: Token,
+        log: &'a mut LogWriter,
+        object: &'a mut ObjectWriter,
+    ) -> Vec<(&'static str, BoxFuture<'a, Result<(), FencingError>>)> {
+        let (opening, claiming) = (token.clone(), token);
+        vec![
+            ("append", Box::pin(async { log.append("x").await.map(drop) })),
+            ("write", Box::pin(async { object.write("x").await })),
+            ("open a log", Box::pin(async { self.log.open(opening).await.map(drop) })),
+            ("open an object", Box::pin(async { self.object.open(claiming).await.map(drop) })),
+        ]
+    }
+}
+
+/// Each returns while a quarter of the lease is left, give or take the looks at the clock.
+async fn end_before_the_lease(guards: &Guards, token: Token, loss: fn(&Option<Loss>) -> bool) {
+    let (mut log, mut object) = guards.writers(token.clone()).await;
+    guards.faults.always(Fault::Hang);
+    let calls = guards.calls(token, &mut log, &mut object);
+    let ends = calls.into_iter().map(async |(call, outcome)| (call, timed(outcome).await));
+    for (call, (took, outcome)) in futures::future::join_all(ends).await {
+        let error = outcome.unwrap_err();
+        assert!(
+            matches!(&error, FencingError::LeaseEnding { loss: l, .. } if loss(l)),
+            "{call}: {error}"
+        );
+        assert!(took <= VALIDITY * 3 / 4 + secs(1), "{call} took {took:?}");
+        let lists_first = call == "open a log";
+        assert_eq!(error.may_have_happened(), !lists_first, "{call}: a PUT may still arrive");
+    }
+    assert!(log.last().is_none(), "the append is settled by the next call");
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_calls_on_a_store_that_hangs_end_before_the_lease() {
+    let world = World::new();
+    let leadership = world.leader("a").await;
+    let guards = Guards::new(&world.clock);
+    world.store.always(Fault::Hang);
+    end_before_the_lease(&guards, Token::from(&leadership), Option::is_none).await;
+    assert!(leadership.check().is_ok(), "the lease still runs");
+    // Nothing is sent once the lease has ended.
+    wait(VALIDITY).await;
+    guards.faults.heal();
+    guards.faults.take_calls();
+    let error = guards.log.open(&leadership).await.unwrap_err();
+    assert!(matches!(&error, FencingError::LeaseEnding { loss: Some(_), .. }), "{error}");
+    assert_eq!(guards.faults.take_calls(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_under_a_lease_that_is_renewed_go_on_until_their_last_attempt() {
+    let world = World::new();
+    let leadership = world.leader("a").await;
+    let guards = Guards::new(&world.clock);
+    let (mut log, _) = guards.writers(&leadership).await;
+    guards.faults.always(Fault::Hang);
+    let (took, outcome) = timed(log.append("x")).await;
+    assert!(matches!(outcome, Err(FencingError::Failed(_))) && took > VALIDITY * 2, "{took:?}");
+    guards.faults.heal();
+    assert!(log.append("y").await.is_ok(), "the writer works again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_works_again_once_a_lease_at_risk_is_extended() {
+    let world = World::new();
+    let leadership = world.leader("a").await;
+    let guards = Guards::new(&world.clock);
+    let (mut log, mut object) = guards.writers(&leadership).await;
+    world.store.always(Fault::FailBefore);
+    wait(VALIDITY * 4 / 5).await;
+    let error = log.append("one").await.unwrap_err();
+    assert!(!error.may_have_happened(), "nothing was sent: {error}");
+    assert!(!object.write("one").await.unwrap_err().may_have_happened());
+    world.store.heal();
+    wait(VALIDITY / 5).await;
+    assert!(leadership.remaining() > VALIDITY / 2);
+    log.append("two").await.unwrap();
+    object.write("two").await.unwrap();
+    assert_eq!(all(&guards.log, 1).await, [(log.last().unwrap(), 1, "two".to_owned())]);
+}
+
+async fn owned(group: &Group) -> (Membership, Partition) {
+    let mut membership = group.join().await.unwrap();
+    while let Some(event) = membership.next().await {
+        if let MembershipEvent::Granted(partition) = event {
+            return (membership, partition);
+        }
+    }
+    panic!("the membership has ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_calls_under_a_partition_end_before_the_session() {
+    let clock = TestClock::new();
+    let faults = FaultStore::new(Arc::new(MemoryStore::with_clock(Arc::new(clock.clone()))));
+    let process = tenure_testkit::time::process(&clock, 1);
+    let group = Group::builder(Arc::new(faults.clone()), "app").partitions(0..1).check_store(false);
+    let group = group.validity(VALIDITY).process(process).build().unwrap();
+    let (_membership, partition) = owned(&group).await;
+    let guards = Guards::new(&clock);
+    faults.always(Fault::Hang);
+    end_before_the_lease(&guards, Token::from(&partition), Option::is_none).await;
+    assert!(partition.check().is_ok(), "the session still runs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_partition_ends_the_calls_of_its_writers() {
+    let clock = TestClock::new();
+    let store = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
+    let process = tenure_testkit::time::process(&clock, 1);
+    let group = Group::builder(store, "app").partitions(0..1).check_store(false).process(process);
+    let (_membership, partition) = owned(&group.build().unwrap()).await;
+    let guards = Guards::new(&clock);
+    let (mut log, _) = guards.writers(&partition).await;
+    partition.release();
+    let error = log.append("x").await.unwrap_err();
+    let resigned = matches!(&error, FencingError::LeaseEnding { loss: Some(Loss::Resigned), .. });
+    assert!(resigned && !error.may_have_happened(), "{error}");
+}

@@ -1,0 +1,256 @@
+//! Writers that are paused between their check and their write, each beside a broken variant that
+//! shows the harm.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tenure::store::{ETag, PutOutcome, StoreError};
+use tenure_fencing::Gate;
+
+use super::*;
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::layer::{Layer, Layered};
+use tenure_testkit::time::wait;
+
+fn faulty() -> (FaultStore, Arc<dyn Store>, Arc<dyn Store>) {
+    let store = FaultStore::new(Arc::new(MemoryStore::new()));
+    // What others use is the store underneath, without faults.
+    (store.clone(), Arc::new(store.clone()), Arc::clone(store.inner()))
+}
+
+/// The zombie's PUT is on its way when its successor opens the object.
+#[tokio::test(start_paused = true)]
+async fn a_write_under_way_when_the_successor_claims_is_refused() {
+    let (faults, slow, fast) = faulty();
+    let mut old = object_of(&slow).open(e(1)).await.unwrap();
+    old.write("one").await.unwrap();
+    faults.on(Call::Replace).fault(Fault::Slow(secs(20)));
+    let zombie = tokio::spawn(async move { old.write("zombie").await });
+    wait(secs(10)).await;
+    let object = object_of(&fast);
+    let new = object.open(e(2)).await.unwrap();
+    assert_eq!(new.body().unwrap(), "one");
+    refused(zombie.await.unwrap(), 1, 2);
+    assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "one");
+}
+
+/// Later still: the zombie was told nothing, and its write comes after the successor's.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_comes_after_its_writer_gave_up_is_refused() {
+    let (faults, slow, fast) = faulty();
+    let mut old = object_of(&slow).open(e(1)).await.unwrap();
+    faults.on(Call::Replace).always().fault(Fault::Late(secs(60)));
+    let error = old.write("zombie").await.unwrap_err();
+    assert!(error.may_have_happened(), "{error}");
+    let object = object_of(&fast);
+    object.open(e(2)).await.unwrap().write("two").await.unwrap();
+    wait(secs(100)).await;
+    assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "two");
+    assert!(old.write("zombie").await.unwrap_err().stale().is_some());
+}
+
+/// Metadata as S3 has it: the first line does not count for the ETag.
+#[derive(Debug)]
+struct LineIsMetadata(MemoryStore, std::sync::Mutex<std::collections::HashMap<String, Bytes>>);
+
+impl LineIsMetadata {
+    fn rest(&self, key: &str, body: &Bytes) -> Bytes {
+        let end = body.iter().position(|byte| *byte == b'\n').unwrap();
+        self.1.lock().unwrap().insert(key.to_owned(), body.slice(..=end));
+        body.slice(end + 1..)
+    }
+}
+
+#[async_trait]
+impl Layer for LineIsMetadata {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        let mut outcome = self.0.get(key, unless, max_len).await?;
+        if let GetOutcome::Found(object) = &mut outcome {
+            let line = self.1.lock().unwrap()[key].clone();
+            object.body = [line, object.body.clone()].concat().into();
+        }
+        Ok(outcome)
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        let body = self.rest(key, &body);
+        self.0.create(key, body).await
+    }
+
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        let body = self.rest(key, &body);
+        self.0.replace(key, body, etag).await
+    }
+}
+
+/// Why the epoch is not in the object's metadata: a claim would not change the ETag, and the
+/// zombie's `If-Match` would hold.
+#[tokio::test]
+async fn broken_epoch_in_metadata_that_the_etag_does_not_cover() {
+    let store = LineIsMetadata(MemoryStore::new(), Default::default());
+    let store: Arc<dyn Store> = Arc::new(Layered(store));
+    let object = object_of(&store);
+    let mut old = object.open(e(1)).await.unwrap();
+    old.write("one").await.unwrap();
+    object.open(e(2)).await.unwrap();
+    old.write("zombie").await.expect("nobody refuses it");
+    assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "zombie");
+}
+
+/// The hazard of a trimmed log: the paused writer's number is free again. But not that of the claim
+/// that followed its last entry.
+#[tokio::test]
+async fn a_writer_paused_before_an_append_is_refused_however_much_was_trimmed() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let log = log_of(&store);
+    let mut old = log.open(e(1)).await.unwrap();
+    old.append("a").await.unwrap();
+    let mut new = log.open(e(2)).await.unwrap();
+    for round in 0..20 {
+        new.append(format!("{round}")).await.unwrap();
+    }
+    let mut newer = log.open(e(3)).await.unwrap();
+    newer.append("b").await.unwrap();
+    log.trim(u64::MAX).await.unwrap();
+    // After a trim beyond its number a writer is not told whether an attempt came before it.
+    let stale = |error: FencingError| error.stale().map(|stale| (stale.offered, stale.newest));
+    assert_eq!(stale(old.append("zombie").await.unwrap_err()), Some((e(1), e(2))));
+    assert_eq!(stale(new.append("zombie").await.unwrap_err()), Some((e(2), e(3))));
+    assert_eq!(log.latest().await.unwrap().unwrap().body, "b");
+}
+
+/// The same hazard, with a trim that deletes claims, too.
+#[tokio::test]
+async fn broken_trim_that_deletes_claims_lets_a_zombie_believe() {
+    let store = Arc::new(MemoryStore::new());
+    let log = log_of(&(Arc::clone(&store) as Arc<dyn Store>));
+    let mut old = log.open(e(1)).await.unwrap();
+    let mut new = log.open(e(2)).await.unwrap();
+    new.append("a").await.unwrap();
+    new.append("b").await.unwrap();
+    log.trim(4).await.unwrap();
+    store.delete(vec!["log/00000000000000000002".to_owned()]).await.unwrap();
+    assert_eq!(old.append("zombie").await.unwrap(), 2, "a lie");
+    // Readers are not fooled even so.
+    assert_eq!(all(&log, 4).await, [(4, 2, "b".to_owned())]);
+    assert!(log.read_from(2).try_collect::<Vec<_>>().await.is_err());
+}
+
+/// Paused between finding the end and claiming it; meanwhile the number was used and trimmed.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_fills_a_trimmed_number_is_not_believed() {
+    for (token, expected) in [(2, Some((2, 3))), (4, None)] {
+        let (faults, slow, fast) = faulty();
+        let log = log_of(&fast);
+        let mut first = log.open(e(1)).await.unwrap();
+        first.append("a").await.unwrap();
+        faults.on(Call::Create).fault(Fault::Slow(secs(20)));
+        let slow = log_of(&slow);
+        let zombie = tokio::spawn(async move { slow.open(e(token)).await });
+        wait(secs(10)).await;
+        first.append("b").await.unwrap();
+        let mut third = log.open(e(3)).await.unwrap();
+        assert_eq!(third.append("c").await.unwrap(), 5);
+        assert_eq!(third.append("d").await.unwrap(), 6);
+        log.trim(6).await.unwrap();
+        // The claim lands at 3, which was trimmed.
+        let opened = zombie.await.unwrap();
+        match expected {
+            Some((offered, newest)) => refused(opened, offered, newest),
+            None => assert_eq!(opened.unwrap().append("e").await.unwrap(), 8, "a claim at 7"),
+        }
+        let there = faults.inner().get("log/00000000000000000003", None, 999).await.unwrap();
+        assert!(matches!(there, GetOutcome::Found(_)), "the ghost is there");
+        let latest = log.latest().await.unwrap().unwrap();
+        assert_eq!(latest.number, if token == 4 { 8 } else { 6 });
+        let error = log.read_from(3).try_collect::<Vec<_>>().await.unwrap_err();
+        assert!(matches!(error, FencingError::Trimmed { oldest: 6 }), "{error}");
+    }
+}
+
+/// A reader that found the end before a trim, and reads it after a ghost has filled it: a claim
+/// that says that there are no entries.
+#[tokio::test(start_paused = true)]
+async fn a_reader_paused_before_its_read_does_not_see_a_ghost() {
+    let (faults, slow, fast) = faulty();
+    let log = log_of(&fast);
+    let mut writer = log.open(e(1)).await.unwrap();
+    faults.on(Call::Create).fault(Fault::Slow(secs(20)));
+    let opener = log_of(&slow);
+    let opener = tokio::spawn(async move { opener.open(e(2)).await });
+    wait(secs(1)).await;
+    assert_eq!(writer.append("a").await.unwrap(), 2);
+    faults.on(Call::Get).key("0002").fault(Fault::Slow(secs(40)));
+    let reader = log_of(&slow);
+    let reader = tokio::spawn(async move { reader.latest().await });
+    wait(secs(1)).await;
+    let mut third = log.open(e(3)).await.unwrap();
+    third.append("b").await.unwrap();
+    log.trim(4).await.unwrap();
+    refused(opener.await.unwrap(), 2, 3);
+    let ghost = faults.inner().get("log/00000000000000000002", None, 999).await.unwrap();
+    assert!(matches!(ghost, GetOutcome::Found(_)), "{ghost:?}");
+    let latest = reader.await.unwrap().unwrap().unwrap();
+    assert_eq!((latest.number, latest.epoch), (4, e(3)), "not what the ghost says");
+}
+
+/// The instance is paused between reading the gate and raising it.
+#[tokio::test(start_paused = true)]
+async fn a_raise_under_way_does_not_lower_the_gate() {
+    let (faults, slow, fast) = faulty();
+    let (gate, other) = (gate_of(&slow), gate_of(&fast));
+    gate.admit(e(1)).await.unwrap();
+    faults.on(Call::Replace).fault(Fault::Slow(secs(20)));
+    let late = gate.clone();
+    let late = tokio::spawn(async move { late.admit(e(2)).await });
+    wait(secs(10)).await;
+    other.admit(e(3)).await.unwrap();
+    refused(late.await.unwrap(), 2, 3);
+    assert_eq!(gate.newest().await.unwrap(), Some(e(3)));
+}
+
+/// What is said of `sole_instance`: the second instance knows nothing of the first.
+#[tokio::test]
+async fn broken_promise_of_being_the_sole_instance() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let sole = DurableGate::new(Arc::clone(&store), "g").sole_instance();
+    let strict = DurableGate::new(Arc::clone(&store), "g");
+    sole.admit(e(1)).await.unwrap();
+    strict.admit(e(1)).await.unwrap();
+    gate_of(&store).admit(e(2)).await.unwrap();
+    sole.admit(e(1)).await.expect("it was told that it need not ask");
+    refused(strict.admit(e(1)).await, 1, 2);
+}
+
+/// Admitted, and paused before it acts: with a pass the newer waits for it, and acts after it.
+#[tokio::test(start_paused = true)]
+async fn a_request_paused_inside_the_gate_does_not_act_after_a_newer() {
+    let gate = Gate::new();
+    let acts = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let request = |token: u64, pause: u64| {
+        let (gate, acts) = (gate.clone(), Arc::clone(&acts));
+        tokio::spawn(async move {
+            let pass = gate.enter(e(token)).await?;
+            wait(secs(pause)).await;
+            acts.lock().unwrap().push(token);
+            drop(pass);
+            Ok::<_, Stale>(())
+        })
+    };
+    let zombie = request(1, 30);
+    wait(secs(1)).await;
+    let newer = request(2, 0);
+    wait(secs(1)).await;
+    assert!(request(1, 0).await.unwrap().is_err());
+    zombie.await.unwrap().unwrap();
+    newer.await.unwrap().unwrap();
+    assert_eq!(*acts.lock().unwrap(), [1, 2]);
+}

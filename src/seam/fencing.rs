@@ -1,0 +1,91 @@
+//! The part of the election that `tenure-fencing` needs beyond the API. Not part of the API: that
+//! crate depends on this very version (`=`).
+//!
+//! | part | items |
+//! | --- | --- |
+//! | requests | [`read`], [`list`], [`write`], [`delete`], [`Written`] |
+//! | the newest numbered object | [`Search`], [`Progress`], [`SuccessorSearch`], [`SuccessorStatus`], [`After`], [`Listing`], [`check_order`] |
+//! | values | [`Nonce`], [`nonce`], [`folder`], [`place`] |
+//! | time | [`back_off`], [`require_timers`] |
+//!
+//! # Contract
+//!
+//! - Each request is sent once, and ends after its limit by the clock of the process. A panic of
+//!   the store is a failure.
+//! - [`write`] classifies the answer as elections do: a write is [`Written::Done`] only with an
+//!   ETag, and an answer that leaves the effect open is [`Written::Unknown`].
+//! - A failed [`read`] or [`list`] has no effect. A failed [`delete`] may have one.
+//! - A page is used only after [`check_order`].
+//! - Without timers every wait panics, so each public call begins with [`require_timers`].
+
+use std::time::Duration;
+
+pub use crate::driver::runtime::require_timers;
+pub use crate::env::nonce::Nonce;
+pub use crate::protocol::find::{
+    After, Listing, Progress, Search, SuccessorSearch, SuccessorStatus,
+};
+pub use crate::store::{Written, check_order};
+pub use crate::telemetry::place;
+
+use crate::driver::backoff::Backoff;
+use crate::env::process::Process;
+use crate::env::timer::sleep;
+use crate::error::Error;
+use crate::record::keys::Keys;
+use crate::store::{Page, PutOutcome, StoreError, WriteAnswers, answer_within, listing_within};
+
+/// The answer to a GET.
+pub async fn read<T>(
+    process: &Process,
+    limit: Duration,
+    request: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    answer_within(process, limit, request).await.map_err(StoreError::of_a_read)
+}
+
+/// The answer to a listing. The limit is that of each page that the listing reads past.
+pub async fn list(
+    process: &Process,
+    limit: Duration,
+    request: impl Future<Output = Result<Page, StoreError>>,
+) -> Result<Page, StoreError> {
+    listing_within(process, limit, request).await.map_err(StoreError::of_a_read)
+}
+
+/// The answer to a conditional write. Any number of answers may lack an ETag: the caller reads each
+/// of these writes back.
+pub async fn write(
+    process: &Process,
+    limit: Duration,
+    request: impl Future<Output = Result<PutOutcome, StoreError>>,
+) -> Written {
+    WriteAnswers::new(u32::MAX).read(answer_within(process, limit, request).await)
+}
+
+/// The answer to a deletion.
+pub async fn delete<T>(
+    process: &Process,
+    limit: Duration,
+    request: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    answer_within(process, limit, request).await
+}
+
+/// 128 random bits of this process.
+pub fn nonce(process: &Process) -> Nonce {
+    Nonce::from_bits(process.unique())
+}
+
+/// A key prefix as elections have it: empty, or with one slash at its end.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it cannot be one.
+pub fn folder(prefix: &str) -> Result<String, Error> {
+    Ok(Keys::new(prefix)?.prefix().to_owned())
+}
+
+/// Waits for `first`, doubled this many times, up to `longest`, less a random part of up to half.
+pub async fn back_off(process: &Process, first: Duration, longest: Duration, doublings: u32) {
+    sleep(process, Backoff { first, longest }.jittered(doublings, process)).await;
+}

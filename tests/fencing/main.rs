@@ -1,3 +1,0 @@
-//! The guards refuse the tokens of past leaders.
-
-mod fencing;
