@@ -235,15 +235,6 @@ impl ElectionBuilder {
         self
     }
 
-    /// Whether a renewal that takes unusually long is given up for another once half of the lease
-    /// is gone: to measure what that is worth. Default: true.
-    #[cfg(feature = "internals")]
-    #[doc(hidden)]
-    pub fn hedged_renewals(mut self, hedged: bool) -> ElectionBuilder {
-        self.settings.hedged_renewals = hedged;
-        self
-    }
-
     /// Sets where time and random numbers come from: for simulations, and for [tests with paused
     /// time](crate#tests-with-paused-time). Default: [`Process::system`].
     pub fn process(mut self, process: Process) -> ElectionBuilder {

@@ -50,8 +50,6 @@ pub(crate) struct Settings {
     pub(crate) check_store: bool,
     pub(crate) retry_denied: Option<Duration>,
     pub(crate) resign_on_drop: bool,
-    /// Off in measurements alone.
-    pub(crate) hedged_renewals: bool,
     pub(crate) data: Value,
 }
 
@@ -87,7 +85,6 @@ impl Default for Settings {
             check_store: true,
             retry_denied: Some(DEFAULT_RETRY_DENIED),
             resign_on_drop: false,
-            hedged_renewals: true,
             data: Value::Null,
         }
     }
@@ -118,8 +115,6 @@ pub(crate) struct Config {
     /// `None`: without an end.
     pub(crate) retry_denied: Option<Duration>,
     pub(crate) resign_on_drop: bool,
-    /// Off in measurements alone.
-    pub(crate) hedged_renewals: bool,
     pub(crate) data: Value,
 }
 
@@ -150,7 +145,6 @@ impl Config {
             check_store: settings.check_store,
             retry_denied: settings.retry_denied,
             resign_on_drop: settings.resign_on_drop,
-            hedged_renewals: settings.hedged_renewals,
             data: settings.data,
         };
         Config::check_name(&config.name)?;

@@ -13,8 +13,8 @@ pub(crate) mod leader;
 mod observe;
 pub(crate) mod operator;
 mod own_epoch;
+#[cfg(feature = "internals")]
 pub(crate) mod quantile;
-mod recent;
 mod refresh;
 mod requests;
 mod restore;

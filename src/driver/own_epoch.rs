@@ -7,10 +7,13 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::Context;
-use super::recent::Recent;
 use crate::protocol::lease::OwnLease;
 use crate::protocol::message::{Answer, Request, Write};
 use crate::record::Record;
+
+/// The most requests that are given up early until the lease is extended. A store that became slow
+/// answers no short attempt, and a long lease has room for thousands.
+const SHORT_ATTEMPTS: u32 = 3;
 
 /// What is known of the epoch that is being created or led.
 #[derive(Debug)]
@@ -27,8 +30,10 @@ pub(super) struct OwnEpoch {
     pub(super) successor: Option<String>,
     /// For how long to ask that what it owned is kept for its name.
     pub(super) park: Option<Duration>,
-    /// How long the last renewals took.
-    pub(super) recent: Recent,
+    /// Requests given up early since the lease was last extended.
+    given_up: u32,
+    /// Whether the last answer took longer than a short attempt does.
+    is_slow: bool,
     /// From the grant on: what is read then is no observation of somebody else's lease.
     pub(super) leading: bool,
 }
@@ -45,7 +50,8 @@ impl OwnEpoch {
             renewing_since: None,
             successor: None,
             park: None,
-            recent: Recent::default(),
+            given_up: 0,
+            is_slow: false,
             leading: false,
         }
     }
@@ -99,35 +105,37 @@ impl OwnEpoch {
         let since = self.renewing_since.take().unwrap_or(now.boot);
         let (took, left) = (now.boot.saturating_sub(since), self.lease.remaining(now));
         self.cx.meter.renewed(took, left, self.cx.config.validity);
-        self.recent.extended();
+        self.given_up = 0;
         self.lease.extended(heartbeat);
     }
 
     /// How long a request of the leader may take, with `left` of the lease left.
     ///
-    /// Once half of the lease is gone, a request that takes longer than nine of ten of its kind did
-    /// is given up for another renewal, with a heartbeat of its own, while enough is left
-    /// afterwards for a renewal, its read-back and a page of the listing of `verify_renewals` that
-    /// take the whole timeout each. So the lease is kept if all that is sent from then on is
-    /// answered in time.
-    pub(super) fn patience(&mut self, request: &Request, left: Duration) -> Duration {
+    /// A request has a third of the timeout, unless the last answer took longer than that. One that
+    /// takes longer is given up for another renewal, with a heartbeat of its own: at most three until
+    /// the lease is extended. Enough is left afterwards for a renewal, its read-back and a page of
+    /// the listing of `verify_renewals` that take the whole timeout each. So the lease is kept if
+    /// each request from then on is answered in time.
+    pub(super) fn attempt_limit(&self, request: &Request, left: Duration) -> Duration {
         let config = &self.cx.config;
-        let most = config.request_timeout.min(left);
-        if !config.hedged_renewals || left >= config.validity / 2 {
-            return most;
-        }
+        let (most, short) = (config.request_timeout.min(left), self.short_attempt());
         let needed = config.request_timeout * if config.verify_renewals { 3 } else { 2 };
-        match self.recent.patience(request) {
-            Some(patience) if left.saturating_sub(patience) >= needed => patience.min(most),
-            _ => most,
+        let is_repeated = matches!(request, Request::Renew { .. } | Request::Get { .. });
+        let may_be_short = is_repeated && !self.is_slow && self.given_up < SHORT_ATTEMPTS;
+        match may_be_short && left.saturating_sub(short) >= needed {
+            true => short.min(most),
+            false => most,
         }
+    }
+
+    fn short_attempt(&self) -> Duration {
+        self.cx.config.request_timeout / 3
     }
 
     /// Takes note of how long a request took that was sent at this moment on the boot clock.
     /// Returns the moment at which it was given up for another attempt, if it was.
     pub(super) fn given_up(
         &mut self,
-        request: &Request,
         answer: &Answer,
         limit: Duration,
         sent: Duration,
@@ -135,11 +143,11 @@ impl OwnEpoch {
         let now = self.cx.process.now().boot;
         let took = now.saturating_sub(sent);
         if limit < self.cx.config.request_timeout && took >= limit {
-            self.recent.gave_up();
+            self.given_up += 1;
             return Some(now);
         }
         if !matches!(answer, Answer::Unknown) {
-            self.recent.took(request, took);
+            self.is_slow = took >= self.short_attempt();
         }
         None
     }

@@ -150,7 +150,7 @@ impl Driver {
         pending: &mut Pending,
         retry_at: &mut Option<Duration>,
     ) -> Option<Event> {
-        let limit = self.own.patience(request, self.own.remaining());
+        let limit = self.own.attempt_limit(request, self.own.remaining());
         let sent = self.now().boot;
         let within = pending.span_of(request, || spans::renewal(&self.cx, lead.epoch));
         // A request that hangs must not keep the news of a risk back.
@@ -160,7 +160,7 @@ impl Driver {
             () = lead.watch() => return None,
         };
         // What was given up for another attempt has had its pause.
-        *retry_at = self.own.given_up(request, &answer, limit, sent);
+        *retry_at = self.own.given_up(&answer, limit, sent);
         let had_its_time = retry_at.is_none().then_some(sent);
         lead.failed(self.requests.last_error.as_ref(), had_its_time);
         if let Answer::Denied | Answer::Unsafe = answer {

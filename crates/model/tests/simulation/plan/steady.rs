@@ -23,8 +23,8 @@ use super::{Knobs, Network, Plan, Stops};
 
 /// Clocks may be faster than simulated time: by half of the drift, and by slewing.
 const FASTER: f64 = 1.2;
-/// The shortest patience that the library has with a renewal.
-const SHORTEST_PATIENCE: Duration = Duration::from_millis(50);
+/// The most requests that a leader gives up early until its lease is extended.
+const SHORT_ATTEMPTS: usize = 3;
 
 impl Plan {
     pub(super) fn make_some_steady(&mut self) {
@@ -71,12 +71,11 @@ impl Knobs {
     ///
     /// Renewals, each with a LIST if it is verified, and two looks at the next epoch. At most two
     /// lost answers fall into a validity: each costs a renewal and a GET again, and as many of both
-    /// as are given up until the patience has doubled to the request timeout.
+    /// as are given up early.
     pub fn most_requests(&self) -> usize {
         let renewals = self.validity.div_duration_f64(self.renew_interval()).ceil() as usize + 1;
         let renewals = renewals * if self.verify_renewals { 2 } else { 1 };
-        let doublings = (self.validity / 5).div_duration_f64(SHORTEST_PATIENCE).log2().ceil();
-        let for_a_loss = 2 * (1 + doublings.max(0.0) as usize + 1);
+        let for_a_loss = 2 * (1 + SHORT_ATTEMPTS + 1);
         renewals + 2 + 2 * for_a_loss
     }
 
