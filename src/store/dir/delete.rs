@@ -73,12 +73,12 @@ fn delete_in(
     }
     // Also where the folder is missing: the process that removed it may have died before its sync.
     way.sync()?;
-    let left = Way::find(root, path)?;
-    for mark in unsynced::of(&unsynced::marks(&work)?, keys.iter().map(|key| key.as_str())) {
-        let there = left.as_ref().map(|way| way.folder().look_up(key::split(mark).1));
-        if there.transpose()?.flatten().is_none() {
-            unsynced::clear(&work, mark);
-        }
+    // Not settled before: where the disk is full, a deletion makes room.
+    if let Some(marked) = unsynced::marked(root)?
+        && keys.iter().any(|key| **key == marked)
+        && !failed.iter().any(|(key, _)| *key == marked)
+    {
+        unsynced::clear(&work);
     }
     drop(locked);
     Ok((failed, is_removed))

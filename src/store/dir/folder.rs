@@ -202,15 +202,6 @@ impl Folder {
         Ok(file)
     }
 
-    /// Makes an empty file; false if it was there.
-    pub(super) fn touch(&self, name: &str) -> Result<bool, StoreError> {
-        let there = self.look_up(name)?.is_some();
-        if !there {
-            self.open(name, OFlag::O_WRONLY | OFlag::O_CREAT, 0o666)?;
-        }
-        Ok(!there)
-    }
-
     /// Opens a file for locking, made if it is missing. Only participants may open it: `flock`
     /// needs no more than an open file, and the lock stops all writers.
     pub(super) fn lock_file(&self, name: &str) -> Result<File, StoreError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
-use super::folder::{Folder, Hint, Named, Root, work_folder};
+use super::folder::{Folder, Hint, Named, Root};
 use super::lock::Locked;
 use super::time::last_modified;
 use super::way::Way;
@@ -41,10 +41,11 @@ pub(super) fn list(
         page.kept.pop_last();
     }
     let entries: Vec<Entry> = page.kept.into_values().collect();
-    if locked.is_some() {
-        let marks = unsynced::marks(&work_folder(&top)?)?;
-        drop(locked);
-        unsynced::ensure_all(&top, &marks, entries.iter().map(|entry| entry.key.as_str()))?;
+    drop(locked);
+    if let Some(marked) = unsynced::marked(&top)?
+        && entries.iter().any(|entry| entry.key == marked)
+    {
+        unsynced::ensure(&top, &marked)?;
     }
     Ok(Page { entries, truncated, served_at: Some(clock::wall_clock()) })
 }

@@ -35,13 +35,6 @@ impl Locked {
         Locked::acquire(work, Mode::Alone, TURN_WAIT)
     }
 
-    /// The same without waiting; `None` if somebody holds it.
-    pub(super) fn try_alone(work: &Folder) -> Result<Option<Locked>, StoreError> {
-        let Ok(turn) = work.turn().wait(Mode::Alone, Duration::ZERO) else { return Ok(None) };
-        let file = Locked::attempt(work, Mode::Alone)?;
-        Ok(file.map(|file| Locked { file, _turn: turn }))
-    }
-
     /// Waits as [`alone`](Locked::alone) does for the lock that keeps writers out. `None` where
     /// this process may not open it, or may not make it in a directory that is new.
     pub(super) fn shared(root: &Folder) -> Result<Option<Locked>, StoreError> {
@@ -215,7 +208,6 @@ mod tests {
     fn regression_the_threads_of_a_process_wait_for_their_turn() {
         let (_dir, work) = work();
         let held = Locked::alone(&work).expect("free");
-        assert!(Locked::try_alone(&work).expect("no error").is_none());
         // The file, which is tried for 2 s, is not reached before.
         let error = Locked::acquire(&work, Mode::Alone, Duration::ZERO).expect_err("held");
         assert!(error.to_string().contains("this process has held the lock"), "{error}");

@@ -68,7 +68,7 @@ mod write;
 /// **What it looks like.** The object `app/lock-0000000001.json` is the file of that path below the
 /// root: one line of JSON, `{"tenure_dir":1,"writes":N}`, that counts its writes, then the body. A
 /// file without that line, made by hand, is also a body. `.tenure` holds the lock, half-written
-/// files, and marks of what is not known to be on the disk; opening the directory removes such
+/// files, and a mark with the key of an object that is not known to be on the disk; opening the directory removes such
 /// files of killed processes after an hour. A deletion removes the folders that it leaves empty,
 /// except those directly below the root.
 ///

@@ -9,7 +9,7 @@ use super::folder::{Folder, Named, work_folder};
 use super::key;
 use super::lock::Locked;
 use super::time::first_count;
-use super::unsynced::{self, Mark};
+use super::unsynced;
 use super::way::Way;
 use crate::store::{Determinacy, ETag, PutOutcome, StoreError};
 
@@ -42,26 +42,23 @@ pub(super) fn put(
     let bytes = content::encode(writes, body);
     let draft = Draft::write(&work, |file| file.write_all(&bytes))?;
     let locked = Locked::alone(&work)?;
+    unsynced::settle(&locked, root, &work)?;
     // A deletion may have removed the folder meanwhile, and from now on none does.
-    let way = Way::find(root, path)?;
-    if let Err(refusal) = condition.check(way.as_ref(), name)? {
-        if let Some(way) = &way {
-            unsynced::settle(&locked, &work, way, key)?;
-        }
+    if let Err(refusal) = condition.check(Way::find(root, path)?.as_ref(), name)? {
         return Ok(refusal);
     }
     let way = Way::make(&locked, root, path)?;
-    let mark = Mark::set(&work, key)?;
+    unsynced::mark(&locked, &work, key)?;
     if let Err(error) = draft.publish(way.folder(), name) {
         if error.determinacy() == Determinacy::Determinate {
-            mark.withdraw();
+            unsynced::clear(&work);
         }
         return Err(error);
     }
     // The lock is held until the mark is gone: a process that has the lock and finds a mark knows
     // that no other process is about to remove it.
     way.sync()?;
-    mark.clear();
+    unsynced::clear(&work);
     drop(locked);
     Ok(PutOutcome::Done { etag: Some(content::etag(writes, body)) })
 }

@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use super::folder::{Access, Root, work_folder};
-use super::unsynced::Mark;
+use super::folder::{Access, Root};
 use super::write::{self, Condition};
 use super::{GetOutcome, PutOutcome, StoreError, delete, get, listing};
 use crate::store::{Determinacy, ETag, StoreErrorKind};
@@ -129,7 +128,7 @@ fn regression_a_sync_that_works_after_one_that_failed_proves_nothing() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
-    scene.put("b", "syncs the folder", None).expect("alive").expect("written");
+    super::Folder::root(&scene.root).expect("there").sync().expect("it works again");
     assert_eq!(scene.survives("a"), None, "forgotten by the disk");
     scene.get("a").expect("read");
     scene.is_on_the_disk("a", "it was read");
@@ -193,18 +192,47 @@ fn the_settled_object_keeps_its_version_and_its_date() {
     assert_ne!(fs::metadata(&path).expect("there").ino(), before.1, "written once more");
 }
 
+/// The mark has room for one object.
 #[test]
-fn a_write_that_changed_nothing_leaves_an_older_mark() {
+fn a_write_settles_the_one_before_it_first() {
     let scene = Scene::new();
+    scene.folders(&[Fate::Fails, Fate::Fails]);
+    maybe(scene.put("a", "one", None));
+    let error = scene.put("b", "two", None).expect("alive").expect_err("a cannot be settled");
+    assert_eq!(error.determinacy(), Determinacy::Determinate, "{error}");
+    assert!(error.to_string().contains("/a was written"), "{error}");
+    assert_eq!((scene.seen("b"), marks(&scene)), (None, 1));
+    scene.put("b", "two", None).expect("alive").expect("written");
+    scene.is_on_the_disk("a", "another was written");
+    scene.is_on_the_disk("b", "it was written");
+    assert_eq!(marks(&scene), 0);
+}
+
+/// A full disk refuses to write it once more.
+#[test]
+fn a_deletion_of_another_object_does_not_settle() {
+    let scene = Scene::new();
+    scene.put("b", "two", None).expect("alive").expect("written");
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
-    let work = work_folder(&super::Folder::root(&scene.root).expect("there")).expect("there");
-    for (key, left) in [("a", 1), ("b", 1)] {
-        Mark::set(&work, key).expect("set").withdraw();
-        assert_eq!(marks(&scene), left, "{key}");
-    }
+    scene.fates(|path| if path.is_dir() { Fate::Works } else { Fate::Says(Errno::ENOSPC) });
+    let failed = delete::delete(&scene.root, &["b".to_owned()]).expect("deleted");
+    assert_eq!((failed.len(), marks(&scene), scene.survives("b")), (0, 1, None));
+    scene.fates(|_| Fate::Works);
     scene.get("a").expect("read");
     scene.is_on_the_disk("a", "it was read");
+}
+
+/// A writer that died while it wrote the mark has renamed nothing.
+#[test]
+fn a_part_of_a_mark_is_ignored() {
+    let scene = Scene::new();
+    scene.put("a", "one", None).expect("alive").expect("written");
+    for part in ["", "..", "app/"] {
+        fs::write(scene.root.path.join(".tenure/unsynced"), part).expect("written");
+        scene.put(&format!("b{}", part.len()), "two", None).expect("alive").expect("written");
+        assert_eq!(marks(&scene), 0, "{part:?}");
+    }
 }
 
 /// The draft is removed before the rename, so the rename fails.
@@ -268,7 +296,7 @@ fn regression_what_is_being_synced_is_not_shown_yet() {
 fn marks(scene: &Scene) -> usize {
     let work = scene.dir.path().join(".tenure");
     let files = if work.exists() { children(&work).1 } else { Vec::new() };
-    let marked = |path: &&PathBuf| path.to_string_lossy().contains("/unsynced-");
+    let marked = |path: &&PathBuf| path.ends_with("unsynced");
     files.iter().filter(marked).count()
 }
 

@@ -115,9 +115,7 @@ async fn who_may_not_open_the_lock_reads_what_is_settled() {
     for key in ["settled", "open"] {
         done(store.create(key, "x".into()).await);
     }
-    let root = folder::Root::new(store.path().into(), folder::Access::Owner);
-    let work = folder::work_folder(&folder::Folder::root(&root).expect("there")).expect("there");
-    let _mark = unsynced::Mark::set(&work, "open").expect("set");
+    fs::write(dir.path().join(".tenure/unsynced"), "open").expect("set");
     let lock = dir.path().join(".tenure/lock");
     fs::set_permissions(&lock, fs::Permissions::from_mode(0o000)).expect("set");
     body_of(&store, "settled").await;
@@ -132,9 +130,7 @@ async fn who_may_not_open_the_lock_reads_what_is_settled() {
 async fn what_is_not_settled_cannot_be_read_without_a_lock_that_opens() {
     let (dir, store) = store();
     done(store.create("open", "x".into()).await);
-    let root = folder::Root::new(store.path().into(), folder::Access::Owner);
-    let work = folder::work_folder(&folder::Folder::root(&root).expect("there")).expect("there");
-    let _mark = unsynced::Mark::set(&work, "open").expect("set");
+    fs::write(dir.path().join(".tenure/unsynced"), "open").expect("set");
     let lock = dir.path().join(".tenure/lock");
     fs::remove_file(&lock).expect("there");
     symlink("nowhere", &lock).expect("a link");
