@@ -32,7 +32,7 @@ pub(super) struct OwnEpoch {
     pub(super) park: Option<Duration>,
     /// Requests given up early since the lease was last extended.
     given_up: u32,
-    /// Whether the last answer took longer than a short attempt does.
+    /// True if the last answer took longer than a short attempt.
     is_slow: bool,
     /// From the grant on: what is read then is no observation of somebody else's lease.
     pub(super) leading: bool,
@@ -112,7 +112,7 @@ impl OwnEpoch {
     /// How long a request of the leader may take, with `left` of the lease left.
     ///
     /// A request has a third of the timeout, unless the last answer took longer than that. One that
-    /// takes longer is given up for another renewal, with a heartbeat of its own: at most three until
+    /// takes longer is given up for another renewal, with the next heartbeat: at most three until
     /// the lease is extended. Enough is left afterwards for a renewal, its read-back and a page of
     /// the listing of `verify_renewals` that take the whole timeout each. So the lease is kept if
     /// each request from then on is answered in time.

@@ -65,7 +65,7 @@ fn unquoted(tag: &str) -> &str {
     tag.trim_matches('"')
 }
 
-/// Whether a read shows the object with this tag.
+/// Returns true if a read shows the object with this tag.
 async fn still_has(store: &impl Store, key: &str, etag: &ETag) -> bool {
     match store.get(key, None, 0).await {
         Ok(GetOutcome::Found(object)) => object.etag == *etag,
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::store::{MemoryStore, MockStore};
 
-    /// A server that compares tags without their quotes, and what it was sent.
+    /// A server that compares tags without their quotes. Keeps the tags that it gets.
     async fn put(sent: &Mutex<Vec<String>>, now: &str, tag: String) -> PutOutcome {
         sent.lock().unwrap().push(tag.clone());
         match tag == unquoted(now) {

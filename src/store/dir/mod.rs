@@ -294,6 +294,3 @@ fn make(path: &Path) -> Result<(), StoreError> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

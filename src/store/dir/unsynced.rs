@@ -1,14 +1,14 @@
 //! The object that is not known to be on the disk yet.
 //!
-//! All processes see a rename at once, but it outlives a power loss only once its folder was
-//! synced. In between there is a mark: a file in the work folder that holds the object's key. The
+//! All processes see a rename immediately, but it outlives a power loss only after a sync of its
+//! folder. In between there is a mark: a file in the work folder that holds the object's key. The
 //! writer makes the mark before the rename and removes it after the sync, and holds the lock all the
 //! while. So a process that finds the mark while it holds the lock knows that its writer died or
 //! that a sync failed. A later sync that succeeds proves nothing then, as Linux may have forgotten
-//! what it could not write: the object is written once more, and synced. Each writer does so before
-//! its own write, so there is one mark at most.
+//! the data of a failed one. The process writes the object again, and syncs it. Each writer does so
+//! before its own write, so there is one mark at most.
 //!
-//! The mark itself needs no sync. What the disk shows after a power loss is on the disk.
+//! The mark itself needs no sync. All that the disk shows after a power loss is on the disk.
 
 use std::fs::{File, FileTimes};
 use std::io::{self, Read as _, Write as _};
@@ -47,8 +47,8 @@ pub(super) fn marked(root: &Folder) -> Result<Option<String>, StoreError> {
     Ok(Some(String::from_utf8_lossy(&key).into_owned()))
 }
 
-/// Opens an object that is on the disk; `None` if there is none. Waits for the writer of one that is
-/// not there yet. Costs one `open` more unless there is a mark.
+/// Opens an object that is on the disk; `None` if it is missing. Waits for the writer of an object
+/// with the mark. Costs one `open` more unless there is a mark.
 pub(super) fn open(root: &Folder, key: &str) -> Result<Option<File>, StoreError> {
     let (path, name) = key::split(key);
     let find = || match Way::find(root, path)? {
@@ -58,7 +58,7 @@ pub(super) fn open(root: &Folder, key: &str) -> Result<Option<File>, StoreError>
     let mut waiting = Waiting::default();
     loop {
         let file = find()?;
-        // Only now: the mark of what was opened was made before that had its name.
+        // Only now: the writer of this file made the mark before the file had its name.
         if file.is_none() || marked(root)?.as_deref() != Some(key) {
             return Ok(file);
         }

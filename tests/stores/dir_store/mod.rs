@@ -1,13 +1,20 @@
+//! The store in a directory: its files, what is refused, and who may take part.
+
+#![cfg(unix)]
+
 use std::fs::{self, FileTimes};
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use nix::sys::stat::Mode;
-
-use super::*;
+use tenure::store::{
+    Determinacy, DirStore, ETag, GetOutcome, PutOutcome, Store as _, StoreError, StoreErrorKind,
+};
 
 mod permissions;
-mod turns;
+mod processes;
 
 fn store() -> (tempfile::TempDir, DirStore) {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -181,9 +188,10 @@ async fn a_torn_file_of_a_killed_process_is_no_object_and_is_removed_in_time() {
     let (old, fresh) = (dir.path().join(".tenure/tmp-1-1-1"), dir.path().join(".tenure/tmp-2-2-2"));
     fs::write(&old, "{\"tenure_dir\":1,\"wri").expect("torn");
     fs::write(&fresh, "").expect("torn");
-    let long_ago = clock::wall_clock() - Duration::from_secs(3_700);
+    let modified = fs::metadata(&fresh).and_then(|it| it.modified()).expect("a date");
+    let long_ago = modified - Duration::from_secs(3_700);
     let file = fs::File::options().write(true).open(&old).expect("opened");
-    file.set_times(FileTimes::new().set_modified(long_ago.into())).expect("aged");
+    file.set_times(FileTimes::new().set_modified(long_ago)).expect("aged");
 
     assert_eq!(keys_of(&store, "").await, ["a"]);
     let again = DirStore::open(dir.path()).expect("opened");
@@ -328,8 +336,9 @@ async fn what_is_missing_counts_as_deleted_also_without_its_folder() {
 
 #[tokio::test]
 async fn an_object_comes_with_its_date_and_not_again_with_its_etag() {
-    let (_dir, store) = store();
-    let before = clock::wall_clock() - Duration::from_secs(2);
+    let (dir, store) = store();
+    let modified = fs::metadata(dir.path()).and_then(|it| it.modified()).expect("a date");
+    let before = DateTime::<Utc>::from(modified) - Duration::from_secs(2);
     let etag = done(store.create("a", "x".into()).await);
     let GetOutcome::Found(object) = store.get("a", None, 10).await.expect("read") else {
         panic!("it is there");

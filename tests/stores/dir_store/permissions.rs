@@ -33,7 +33,7 @@ fn done_by_another_user(test: &str) -> bool {
     }
     let mut command = std::process::Command::new(std::env::current_exe().expect("it runs"));
     command
-        .args(["--exact", &format!("store::dir::tests::permissions::{test}"), "--nocapture"])
+        .args(["--exact", &format!("dir_store::permissions::{test}"), "--nocapture"])
         .uid(65_534);
     let Ok(output) = command.current_dir("/").output() else { return false };
     let said = String::from_utf8_lossy(&output.stdout);

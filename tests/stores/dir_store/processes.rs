@@ -2,8 +2,6 @@
 //!
 //! The children are this very test program, told by a variable to run [`child_process`] alone.
 
-#![cfg(unix)]
-
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -105,7 +103,7 @@ struct Process {
 impl Process {
     fn spawn(dir: &Path, name: &str) -> Process {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["dir_store::child_process", "--exact", "--nocapture"])
+            .args(["dir_store::processes::child_process", "--exact", "--nocapture"])
             .env(DIRECTORY, dir)
             .env(NAME, name)
             .stdin(Stdio::piped())
