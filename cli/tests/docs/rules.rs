@@ -61,12 +61,21 @@ fn rust(page: &Page, block: &Block) -> Result<(), String> {
     if block.tag.split(',').skip(1).any(|word| word != "no_run") {
         return Err(format!("{:?} is not even compiled", block.tag));
     }
-    let front = fs::read_to_string(root().join("src/lib.rs")).expect("the library has a root");
     let page = page.path.display();
-    if front.contains(&format!("include_str!(\"../{page}\")")) {
+    let crates = fs::read_dir(root().join("crates")).expect("the folder of the crates");
+    let crates = crates.map(|package| package.expect("an entry").path());
+    let mut fronts = std::iter::once(root().to_path_buf())
+        .chain(crates)
+        .map(|package| package.join("src/lib.rs"));
+    let included = fronts.any(|front| {
+        let front = fs::read_to_string(front).expect("a library has a root");
+        let paths = ["", "../../"].map(|up| format!("include_str!(\"{up}../{page}\")"));
+        paths.iter().any(|path| front.contains(path))
+    });
+    if included {
         return Ok(());
     }
-    Err(format!("src/lib.rs does not include {page}, so this is never compiled"))
+    Err(format!("no lib.rs includes {page}, so this is never compiled"))
 }
 
 /// Every list of words that is a command line of `tenure` is one that it takes.

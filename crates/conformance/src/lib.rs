@@ -4,6 +4,22 @@
 //! it may, which [`Capabilities`] describes. [`report`] does not stop at the first failure.
 //! [`essential`] has the checks without which no election is safe; `tenure probe` runs them.
 //!
+//! ```
+//! use std::sync::Arc;
+//! use tenure::store::MemoryStore as MyStore;
+//!
+//! # /*
+//! #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+//! # */
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! #     is_a_store().await;
+//! # }
+//! async fn is_a_store() {
+//!     tenure_conformance::run(Arc::new(MyStore::new()), "suite/").await;
+//! }
+//! ```
+//!
 //! Each check uses a folder of its own under the prefix, writes up to 1,000 small objects there and
 //! leaves some of them behind. The races send 32 writes at once, for 50 rounds each.
 //!

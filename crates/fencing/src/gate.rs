@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use tenure::Epoch;
 
-use super::Stale;
+use crate::error::Stale;
 
 /// Refuses tokens lower than the greatest it has seen, for a service that gets a token with each
 /// request. In memory, no requests to a store. Clones are the same gate.

@@ -10,7 +10,7 @@
 //! | a log or a manifest on a store | [`FencedLog`] |
 //! | many objects on a store | [`Generations`]: keys that contain the epoch |
 //!
-//! Each works with any [`Epoch`], not only with one of a live [`Leadership`](tenure::Leadership).
+//! Each works with any [`Epoch`](tenure::Epoch), not only with one of a live [`Leadership`](tenure::Leadership).
 //! The writers take the lease as well ([`Token`]), and then no call outlasts it. Each guard
 //! requires of the store what elections require. A refused token is a [`Stale`] value, and
 //! final: no later call with that token succeeds, so its holder must stop.
@@ -43,14 +43,10 @@
 // Clocks move between two looks, so the difference of two of their readings has no sign.
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
-use std::fmt;
-
-use tenure::store::Determinacy;
-use tenure::{Epoch, Error, Loss};
-
 mod calls;
 mod durable_gate;
 mod envelope;
+mod error;
 mod gate;
 mod generation;
 #[cfg(feature = "tower")]
@@ -71,6 +67,7 @@ mod tests;
 mod token;
 
 pub use durable_gate::{DurableGate, GateState};
+pub use error::{FencingError, Stale};
 pub use gate::{Gate, GatePermit};
 pub use generation::Generations;
 pub use log::{FencedLog, LogEntry, LogWriter};
@@ -80,139 +77,3 @@ pub use token::Token;
 #[cfg(all(doctest, feature = "tower"))]
 #[doc = include_str!("../../../docs/fencing.md")]
 struct FencingExamples;
-
-/// A token that is refused: a greater one was seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Stale {
-    /// The token that was offered.
-    pub offered: Epoch,
-    /// The greatest token seen.
-    pub newest: Epoch,
-}
-
-impl Stale {
-    /// For guards of your own: a refusal of the token `offered`, as `newest` was seen.
-    #[must_use]
-    pub const fn new(offered: Epoch, newest: Epoch) -> Stale {
-        Stale { offered, newest }
-    }
-}
-
-impl fmt::Display for Stale {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the token {} is refused: epoch {} has been seen", self.offered, self.newest)
-    }
-}
-
-impl std::error::Error for Stale {}
-
-/// Why a guarded resource was not read or written.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum FencingError {
-    /// A greater epoch has claimed the resource. Final: stop.
-    ///
-    /// With [`Determinacy::Indeterminate`] an attempt whose answer was lost may have written before
-    /// that; the greater epoch has then seen it.
-    Stale {
-        /// Both tokens.
-        stale: Stale,
-        /// Whether this call may have written.
-        determinacy: Determinacy,
-    },
-    /// A later writer of the same epoch has opened the resource. Final: this writer is closed. Use
-    /// one writer per epoch, and share it.
-    Replaced {
-        /// The epoch of both.
-        epoch: Epoch,
-        /// Whether this call may have written.
-        determinacy: Determinacy,
-    },
-    /// The lease of the writer's [`Token`] is at risk (less than a quarter of its validity is left)
-    /// or has ended. The call has ended for this reason alone. Stop the work. If the lease is extended
-    /// after all, the writer works again.
-    LeaseEnding {
-        /// The reason of the loss; `None` if the lease is at risk.
-        loss: Option<Loss>,
-        /// [`Determinacy::Indeterminate`] if this call may have written.
-        determinacy: Determinacy,
-    },
-    /// The requested entries of a log were trimmed: start at the oldest entry, or with a snapshot.
-    Trimmed {
-        /// The number of the oldest entry that is left.
-        oldest: u64,
-    },
-    /// The store failed, or broke a promise; the kind says what to do.
-    Failed(Error),
-}
-
-impl FencingError {
-    /// Returns whether the requested write may have taken effect, or may still. If `false`, it did
-    /// not and will not.
-    #[must_use]
-    pub fn may_have_happened(&self) -> bool {
-        match self {
-            FencingError::Stale { determinacy, .. }
-            | FencingError::Replaced { determinacy, .. }
-            | FencingError::LeaseEnding { determinacy, .. } => {
-                *determinacy == Determinacy::Indeterminate
-            }
-            FencingError::Trimmed { .. } => false,
-            FencingError::Failed(error) => error.may_have_happened(),
-        }
-    }
-
-    fn ending(loss: Option<Loss>, maybe: bool) -> FencingError {
-        let determinacy = if maybe { Determinacy::Indeterminate } else { Determinacy::Determinate };
-        FencingError::LeaseEnding { loss, determinacy }
-    }
-
-    /// The refusal, if a greater epoch is the reason.
-    #[must_use]
-    pub fn stale(&self) -> Option<Stale> {
-        match self {
-            FencingError::Stale { stale, .. } => Some(*stale),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for FencingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FencingError::Stale { stale, .. } => write!(f, "{stale}")?,
-            FencingError::Replaced { epoch, .. } => {
-                write!(f, "another writer of epoch {epoch} has opened it since")?;
-            }
-            FencingError::LeaseEnding { loss: Some(loss), .. } => {
-                write!(f, "the lease of the token has ended: {loss}")?;
-            }
-            FencingError::LeaseEnding { loss: None, .. } => {
-                f.write_str("less than a quarter of the lease of the token is left")?;
-            }
-            FencingError::Trimmed { oldest } => {
-                write!(f, "the entries before {oldest} were trimmed")?;
-            }
-            FencingError::Failed(error) => return write!(f, "{error}"),
-        }
-        if self.may_have_happened() { f.write_str(" (it may have taken effect)") } else { Ok(()) }
-    }
-}
-
-impl std::error::Error for FencingError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            FencingError::Stale { stale, .. } => Some(stale),
-            FencingError::LeaseEnding { loss: Some(loss), .. } => Some(loss),
-            FencingError::Failed(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<Error> for FencingError {
-    fn from(error: Error) -> FencingError {
-        FencingError::Failed(error)
-    }
-}

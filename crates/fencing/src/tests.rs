@@ -6,8 +6,11 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 
 use tenure::store::{
-    ETag, GetOutcome, MemoryStore, Object, Page, PutOutcome, Store, StoreError, StoreErrorKind,
+    Determinacy, ETag, GetOutcome, MemoryStore, Object, Page, PutOutcome, Store, StoreError,
+    StoreErrorKind,
 };
+
+use tenure::Epoch;
 
 use super::*;
 use crate::mock_store::MockStore;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tenure::{Epoch, Loss, Term};
 
 #[cfg(doc)]
-use super::FencingError;
+use crate::error::FencingError;
 
 /// A fencing token, and the lease with which it was granted, if the caller has one.
 ///

@@ -1,6 +1,23 @@
 //! Who led when, how each epoch ended, and how long nobody led: read from the epoch objects that
 //! the compactor has left.
 //!
+//! ```
+//! use std::sync::Arc;
+//! use tenure::{Election, store::MemoryStore};
+//! use tenure_history::Reader;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), tenure::Error> {
+//! let store = Arc::new(MemoryStore::new());
+//! let election = Election::builder(store.clone(), "orders/leader").name("worker-7").build()?;
+//! election.campaign().await?.resign().await?;
+//!
+//! let history = Reader::new(store, "orders/leader")?.read().await?;
+//! assert_eq!(history.spans[0].candidate.as_deref(), Some("worker-7"));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The store keeps what was written last: when that was, by its own clock, and the record with the
 //! times that its writers noted, each by a clock of its own. So the end of a sealed epoch is known
 //! ([`TimeEstimate::is_exact`]), unless its leader died: then it led at least until its last

@@ -12,7 +12,7 @@ use tenure::{Epoch, Error, ErrorKind, Process};
 
 use super::calls::{Attempts, Calls, Swap};
 use super::envelope::{self, Line};
-use super::{FencingError, Stale};
+use crate::error::{FencingError, Stale};
 use crate::meter::GateMeter;
 
 mod reset;
@@ -61,9 +61,13 @@ pub use reset::GateState;
 /// ```
 #[derive(Debug, Clone)]
 pub struct DurableGate {
+    // The object, and the requests for it.
     calls: Calls,
     key: Arc<str>,
+    /// Whether no other process uses the gate.
     sole: bool,
+
+    // The state that all clones share.
     seen: Arc<Mutex<Option<Seen>>>,
     meter: GateMeter,
 }

@@ -37,9 +37,9 @@ use tower_layer::Layer;
 
 use tenure::{Election, Epoch};
 
-#[cfg(doc)]
-use super::Stale;
 use super::{DurableGate, Gate};
+#[cfg(doc)]
+use crate::error::Stale;
 
 use problem::Problem;
 use service::{FenceService, TokenService};

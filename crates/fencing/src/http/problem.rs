@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tenure::Epoch;
 
 use crate::durable_gate::may_pass;
-use crate::{FencingError, Stale};
+use crate::error::{FencingError, Stale};
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 

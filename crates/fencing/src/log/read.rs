@@ -11,8 +11,8 @@ use tenure::Error;
 use tenure::seam::fencing::{After, require_timers};
 
 use super::{FencedLog, LogEntry, Read};
-use crate::FencingError;
 use crate::calls::Attempts;
+use crate::error::FencingError;
 use crate::protocol::Kind;
 #[cfg(doc)]
 use tenure::ErrorKind;

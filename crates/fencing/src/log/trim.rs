@@ -7,9 +7,9 @@ use tenure::store::{ETag, GetOutcome, StoreError};
 use tenure::{Error, ErrorKind};
 
 use super::FencedLog;
-use crate::FencingError;
 use crate::calls::{Attempts, Swap};
 use crate::envelope::{self, Line};
+use crate::error::FencingError;
 use crate::protocol::{Floor, Sweep};
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

@@ -8,8 +8,10 @@ use tenure::{Epoch, Error, ErrorKind};
 
 use super::{FencedLog, LogEntry, LogLine};
 use crate::calls::{ATTEMPTS, passes};
-use crate::protocol::{Answer, Ended, Kind, Request, Writer};
-use crate::{FencingError, Stale, Token, envelope};
+use crate::envelope;
+use crate::error::{FencingError, Stale};
+use crate::protocol::{Ended, Kind, LogAnswer, LogRequest, Writer};
+use crate::token::Token;
 
 /// Appends to a [`FencedLog`] under one epoch. It is not cloned: share it behind a lock.
 ///
@@ -179,13 +181,13 @@ impl LogWriter {
         let (mut failures, mut refused) = (0, false);
         while let Some(request) = self.machine.request() {
             let before = self.unknown;
-            let read = if let Request::Read(number) = request { Some(number) } else { None };
+            let read = if let LogRequest::Read(number) = request { Some(number) } else { None };
             let answer = match self.perform(request).await? {
                 Ok(answer) => answer,
                 Err(error) => {
-                    if matches!(self.machine.request(), Some(Request::Create { .. })) {
+                    if matches!(self.machine.request(), Some(LogRequest::Create { .. })) {
                         if error.determinacy() == Determinacy::Indeterminate {
-                            self.machine.handle(Answer::Unknown, self.log.calls.nonce());
+                            self.machine.handle(LogAnswer::Unknown, self.log.calls.nonce());
                         } else {
                             self.unknown = before;
                         }
@@ -198,14 +200,14 @@ impl LogWriter {
                     continue;
                 }
             };
-            let missing = read.filter(|_| answer == Answer::Missing);
+            let missing = read.filter(|_| answer == LogAnswer::Missing);
             let after_refusal = refused;
-            refused = answer == Answer::Refused;
+            refused = answer == LogAnswer::Refused;
             self.machine.handle(answer, self.log.calls.nonce());
             let Some(number) = missing else { continue };
             // Trimmed since it was listed or refused a create; or it was deleted by other means, or
             // reads of the store lag behind, and this would have no end.
-            let again = matches!(self.machine.request(), Some(Request::List(_)));
+            let again = matches!(self.machine.request(), Some(LogRequest::List(_)));
             if after_refusal || again {
                 if failures + 1 == ATTEMPTS {
                     let error = if after_refusal {
@@ -236,30 +238,30 @@ impl LogWriter {
     /// The outer error is about what was read, and another attempt would end the same way.
     async fn perform(
         &mut self,
-        request: Request,
-    ) -> Result<Result<Answer, StoreError>, FencingError> {
+        request: LogRequest,
+    ) -> Result<Result<LogAnswer, StoreError>, FencingError> {
         let log = &self.log;
         Ok(match request {
-            Request::List(after) => log.list(&after).await.map(Answer::Listed),
-            Request::Read(number) => {
+            LogRequest::List(after) => log.list(&after).await.map(LogAnswer::Listed),
+            LogRequest::Read(number) => {
                 match log.read(number).await.map_err(|error| self.failed(error))? {
-                    Ok(Some(read)) => Ok(Answer::Found(read.header)),
-                    Ok(None) => Ok(Answer::Missing),
+                    Ok(Some(read)) => Ok(LogAnswer::Found(read.header)),
+                    Ok(None) => Ok(LogAnswer::Missing),
                     Err(error) => Err(error),
                 }
             }
-            Request::Floor => log
+            LogRequest::Floor => log
                 .marker()
                 .await
                 .map_err(Error::maybe)?
-                .map(|(marker, _)| Answer::Floor(marker.floor)),
-            Request::Create { number, header } => {
+                .map(|(marker, _)| LogAnswer::Floor(marker.floor)),
+            LogRequest::Create { number, header } => {
                 let bytes = envelope::wrap(&LogLine::of(&header), &self.body);
                 // If this future is dropped now, the object may still be written.
                 self.unknown = true;
                 match log.calls.put(&log.keys.numbered(number), bytes, None).await {
-                    Written::Done(_) => Ok(Answer::Created),
-                    Written::Refused | Written::Missing => Ok(Answer::Refused),
+                    Written::Done(_) => Ok(LogAnswer::Created),
+                    Written::Refused | Written::Missing => Ok(LogAnswer::Refused),
                     Written::Unknown(error) | Written::Failed(error) => Err(error),
                 }
             }

@@ -12,7 +12,8 @@ use tenure::{Epoch, Error, Process};
 
 use super::calls::{ATTEMPTS, Attempts, Calls, Swap};
 use super::envelope::{self, Line};
-use super::{FencingError, Stale, Token};
+use crate::error::{FencingError, Stale};
+use crate::token::Token;
 use reservation::{Operations, REFUSALS, RESERVE_AFTER};
 #[cfg(doc)]
 use tenure::ErrorKind;

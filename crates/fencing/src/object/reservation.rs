@@ -12,9 +12,10 @@ use tenure::seam::fencing::{Nonce, Written};
 use tenure::store::{Determinacy, ETag, GetOutcome};
 use tenure::{Epoch, Error};
 
-use super::{FencedObject, FencingError, Stale};
+use super::FencedObject;
 use crate::calls::Attempts;
 use crate::envelope::{self, Line};
+use crate::error::{FencingError, Stale};
 
 /// Of so many writes of one [`FencedObject`] and its clones, one reads the reservation.
 pub(super) const CHECK_EVERY: u32 = 16;

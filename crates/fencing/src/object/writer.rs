@@ -6,8 +6,10 @@ use tenure::seam::fencing::{Nonce, require_timers};
 use tenure::store::{Determinacy, ETag, StoreError};
 use tenure::{Epoch, Error, ErrorKind};
 
-use super::{FencedObject, FencingError, Found, Stale, Token, busy, line_and_body};
+use super::{FencedObject, Found, busy, line_and_body};
 use crate::calls::{Attempts, Swap};
+use crate::error::{FencingError, Stale};
+use crate::token::Token;
 
 /// Writes a [`FencedObject`] under one epoch. It is not cloned: share it behind a lock.
 ///

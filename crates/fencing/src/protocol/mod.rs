@@ -26,131 +26,51 @@
 use std::num::NonZeroU64;
 
 use tenure::Epoch;
-use tenure::seam::fencing::{After, Listing, Nonce, Search, SuccessorSearch, SuccessorStatus};
+use tenure::seam::fencing::{Nonce, Search, SuccessorSearch, SuccessorStatus};
 
+mod draft;
+mod message;
 mod open;
 mod trim;
 
+use draft::Draft;
+pub use message::{Ended, Header, Kind, LogAnswer, LogRequest, Standing};
 use open::Walk;
 pub use trim::{Floor, Sweep};
 
-/// What an object of the log says of itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Header {
-    /// Of its writer.
-    pub epoch: Epoch,
-    /// Of this object alone.
-    pub nonce: Nonce,
-    /// The number of its writer's claim; of a claim, that of the claim before. 0: there is none. Of
-    /// a fence: 0.
-    pub claim: u64,
-    pub kind: Kind,
-}
-
-/// What an object of the log is there for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    Entry,
-    /// The first object of a writer.
-    Claim {
-        /// The number of the newest entry before it; 0 if there is none.
-        last: u64,
-        /// How many fences lie directly below it.
-        fences: u64,
-    },
-    /// Refuses the writers of lower epochs, and is no entry.
-    Fence {
-        /// Up to here no number was free when it was created. At least 1.
-        base: u64,
-    },
-}
-
-impl Header {
-    /// The newest entry up to here, where this is the header of `number`. A fence knows of none: 0.
-    pub fn last_entry(&self, number: u64) -> u64 {
-        match self.kind {
-            Kind::Entry => number,
-            Kind::Claim { last, .. } => last,
-            Kind::Fence { .. } => 0,
-        }
-    }
-
-    /// The newest claim up to here. A fence knows of none: 0.
-    pub fn last_claim(&self, number: u64) -> u64 {
-        match self.kind {
-            Kind::Entry => self.claim,
-            Kind::Claim { .. } => number,
-            Kind::Fence { .. } => 0,
-        }
-    }
-
-    pub fn is_fence(&self) -> bool {
-        matches!(self.kind, Kind::Fence { .. })
-    }
-}
-
-/// What the writer wants to ask the store.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Request {
-    List(After),
-    Read(u64),
-    Create {
-        number: u64,
-        header: Header,
-    },
-    /// The trim marker's floor; 0 if nothing was ever trimmed.
-    Floor,
-}
-
-/// What came of it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Answer {
-    Listed(Listing<NonZeroU64>),
-    Found(Header),
-    Missing,
-    Created,
-    Refused,
-    /// A create that may have taken effect, or may yet.
-    Unknown,
-    Floor(u64),
-}
-
-/// Why a writer has ended. For good: a claim is never taken back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ended {
-    /// A greater epoch has claimed the log. `maybe`: the append under way may be in the log.
-    Stale { newest: Epoch, maybe: bool },
-    /// A later writer of the same epoch has claimed it.
-    Replaced { maybe: bool },
-    /// This number was seen, and neither it nor a greater one is there.
-    Gone(u64),
-    /// A lower epoch wrote this number after a greater one: somebody deletes, or the store does not
-    /// keep its promises.
-    WentBack { number: u64, epoch: Epoch },
-    /// The last number is taken.
-    Full,
-}
-
-/// Where a writer that has opened the log stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Standing {
-    /// The number of its claim.
-    pub claim: u64,
-    /// The number of the newest entry; 0 if there is none.
-    pub last: u64,
-    /// The number of the next append.
-    pub next: u64,
-}
-
-/// One writer: from its claim to the claim of the next.
+/// One writer, from its claim to the claim of the next.
+///
+/// # Contract
+///
+/// The driver repeats three steps until [`request`](Writer::request) returns `None`:
+///
+/// 1. [`request`](Writer::request) returns the next request. It stays the same until it is answered.
+/// 2. The driver sends it. After a failure without an effect it sends the same request again. A
+///    create with an unknown effect is answered with [`LogAnswer::Unknown`].
+/// 3. [`handle`](Writer::handle) takes the answer, with a nonce that was never used. It ignores an
+///    answer that does not belong to the request.
+///
+/// | request | answers |
+/// | --- | --- |
+/// | [`LogRequest::List`] | [`LogAnswer::Listed`] |
+/// | [`LogRequest::Read`] | [`LogAnswer::Found`], [`LogAnswer::Missing`] |
+/// | [`LogRequest::Create`] | [`LogAnswer::Created`], [`LogAnswer::Refused`], [`LogAnswer::Unknown`] |
+/// | [`LogRequest::Floor`] | [`LogAnswer::Floor`] |
+///
+/// Then the writer has [ended](Writer::ended), or it has a [position](Writer::standing) and takes an
+/// [`append`](Writer::append). Only [`withdraw`](Writer::withdraw) gives up an append.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Writer {
     epoch: Epoch,
+
+    // The log.
     /// The greatest number seen.
     known: Option<NonZeroU64>,
-    /// Since it has opened.
+    /// The position, once the log is open.
     standing: Option<Standing>,
-    /// How often others were faster while it opened the log.
+
+    // The work.
+    /// Number of times that other writers were faster while this one opened the log.
     outrun: u32,
     state: State,
 }
@@ -191,13 +111,6 @@ enum Why {
     Verdict,
 }
 
-/// An object on its way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Draft {
-    number: u64,
-    header: Header,
-}
-
 impl Writer {
     /// A writer of this epoch that will claim the log. `known`: a number seen there.
     pub fn new(epoch: Epoch, known: Option<NonZeroU64>) -> Writer {
@@ -210,19 +123,21 @@ impl Writer {
     }
 
     /// What to ask next; `None` once there is nothing under way.
-    pub fn request(&self) -> Option<Request> {
+    pub fn request(&self) -> Option<LogRequest> {
         Some(match &self.state {
-            State::Find { search, .. } => Request::List(search.next_page().clone()),
-            State::ReadEnd { end, .. } => Request::Read(*end),
-            State::Create(draft) => Request::Create { number: draft.number, header: draft.header },
-            State::ReadBack(draft) => Request::Read(draft.number),
+            State::Find { search, .. } => LogRequest::List(search.next_page().clone()),
+            State::ReadEnd { end, .. } => LogRequest::Read(*end),
+            State::Create(draft) => {
+                LogRequest::Create { number: draft.number, header: draft.header }
+            }
+            State::ReadBack(draft) => LogRequest::Read(draft.number),
             State::Fill(walk) => {
                 let Draft { number, header } = walk.draft(self.epoch);
-                Request::Create { number, header }
+                LogRequest::Create { number, header }
             }
-            State::ReadBelow(walk) => Request::Read(walk.number()),
-            State::Confirm { beyond, .. } => Request::List(beyond.next_page().clone()),
-            State::AskFloor { .. } => Request::Floor,
+            State::ReadBelow(walk) => LogRequest::Read(walk.number()),
+            State::Confirm { beyond, .. } => LogRequest::List(beyond.next_page().clone()),
+            State::AskFloor { .. } => LogRequest::Floor,
             State::Open | State::Ended(_) => return None,
         })
     }
@@ -258,24 +173,26 @@ impl Writer {
 
     /// Takes the answer to [`Writer::request`], which stays the same until there is one: a request
     /// that failed is sent again. `fresh` is a nonce that was never used.
-    pub fn handle(&mut self, answer: Answer, fresh: Nonce) {
+    pub fn handle(&mut self, answer: LogAnswer, fresh: Nonce) {
         // Left in place by every answer that changes nothing.
         let state = self.state.clone();
         self.state = match (state, answer) {
-            (State::Find { search, why }, Answer::Listed(page)) => {
+            (State::Find { search, why }, LogAnswer::Listed(page)) => {
                 self.found(search, why, page, fresh)
             }
-            (State::ReadEnd { end, why }, Answer::Found(header)) => {
+            (State::ReadEnd { end, why }, LogAnswer::Found(header)) => {
                 self.read_end(end, why, header, fresh)
             }
             // Trimmed since it was listed.
-            (State::ReadEnd { why, .. }, Answer::Missing) => self.find(why),
-            (State::Create(draft), Answer::Created) => self.created(draft),
-            (State::Create(draft), Answer::Refused | Answer::Unknown) => State::ReadBack(draft),
-            (State::ReadBack(draft), Answer::Found(header)) => self.read_back(draft, header),
+            (State::ReadEnd { why, .. }, LogAnswer::Missing) => self.find(why),
+            (State::Create(draft), LogAnswer::Created) => self.created(draft),
+            (State::Create(draft), LogAnswer::Refused | LogAnswer::Unknown) => {
+                State::ReadBack(draft)
+            }
+            (State::ReadBack(draft), LogAnswer::Found(header)) => self.read_back(draft, header),
             // It may have been written and trimmed since; but then as this very object.
-            (State::ReadBack(draft), Answer::Missing) => State::Create(draft),
-            (State::Confirm { claim, mut beyond }, Answer::Listed(page)) => {
+            (State::ReadBack(draft), LogAnswer::Missing) => State::Create(draft),
+            (State::Confirm { claim, mut beyond }, LogAnswer::Listed(page)) => {
                 match beyond.handle(page) {
                     SuccessorStatus::NotYet => State::Confirm { claim, beyond },
                     SuccessorStatus::No => self.confirmed(claim, fresh),
@@ -286,11 +203,11 @@ impl Writer {
                 }
             }
             (State::Fill(walk), answer) => self.filled(walk, answer, fresh),
-            (State::ReadBelow(walk), Answer::Found(header)) => {
+            (State::ReadBelow(walk), LogAnswer::Found(header)) => {
                 self.read_below(walk, Some(header), fresh)
             }
-            (State::ReadBelow(walk), Answer::Missing) => self.read_below(walk, None, fresh),
-            (State::AskFloor { append, found }, Answer::Floor(floor)) => {
+            (State::ReadBelow(walk), LogAnswer::Missing) => self.read_below(walk, None, fresh),
+            (State::AskFloor { append, found }, LogAnswer::Floor(floor)) => {
                 self.fenced(append, found, floor)
             }
             (state, _) => state,

@@ -11,9 +11,12 @@
 
 use std::num::NonZeroU64;
 
-use tenure::seam::fencing::{Listing, Nonce, Progress};
+use tenure::Epoch;
+use tenure::seam::fencing::{Listing, Nonce, Progress, Search};
 
-use super::{Answer, Draft, Ended, Header, Kind, Search, State, Why, Writer};
+use super::draft::Draft;
+use super::message::{Ended, Header, Kind, LogAnswer};
+use super::{State, Why, Writer};
 
 /// A way down from a fence to the newest entry or claim below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,7 +38,7 @@ impl Walk {
     }
 
     /// The fence to be created where it is now.
-    pub(super) fn draft(&self, epoch: tenure::Epoch) -> Draft {
+    pub(super) fn draft(&self, epoch: Epoch) -> Draft {
         let kind = Kind::Fence { base: self.base };
         let header = Header { epoch, nonce: self.nonce, claim: 0, kind };
         Draft { number: self.number, header }
@@ -133,10 +136,10 @@ impl Writer {
         }
     }
 
-    pub(super) fn filled(&self, walk: Walk, answer: Answer, fresh: Nonce) -> State {
+    pub(super) fn filled(&self, walk: Walk, answer: LogAnswer, fresh: Nonce) -> State {
         match answer {
-            Answer::Created => self.step_down(walk, fresh),
-            Answer::Refused | Answer::Unknown => State::ReadBelow(walk),
+            LogAnswer::Created => self.step_down(walk, fresh),
+            LogAnswer::Refused | LogAnswer::Unknown => State::ReadBelow(walk),
             _ => State::Fill(walk),
         }
     }

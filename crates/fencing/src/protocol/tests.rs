@@ -1,3 +1,5 @@
+use tenure::seam::fencing::{After, Listing};
+
 use super::*;
 
 fn e(number: u64) -> Epoch {
@@ -8,10 +10,10 @@ fn nonce(bits: u128) -> Nonce {
     Nonce::from_bits(bits)
 }
 
-fn listed(ends: Option<(u64, u64)>) -> Answer {
+fn listed(ends: Option<(u64, u64)>) -> LogAnswer {
     let number = |number| NonZeroU64::new(number).unwrap();
     let epochs = ends.map(|(least, greatest)| (number(least), number(greatest)));
-    Answer::Listed(Listing { epochs, rest: None })
+    LogAnswer::Listed(Listing { epochs, rest: None })
 }
 
 fn claim(epoch: u64, bits: u128, claim: u64, last: u64) -> Header {
@@ -26,12 +28,12 @@ fn entry(epoch: u64, bits: u128, claim: u64) -> Header {
 fn open() -> Writer {
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(Some((1, 3))), nonce(0));
-    assert_eq!(writer.request(), Some(Request::Read(3)));
-    writer.handle(Answer::Found(entry(1, 1, 1)), nonce(20));
+    assert_eq!(writer.request(), Some(LogRequest::Read(3)));
+    writer.handle(LogAnswer::Found(entry(1, 1, 1)), nonce(20));
     let header = claim(2, 20, 1, 3);
-    assert_eq!(writer.request(), Some(Request::Create { number: 4, header }));
-    writer.handle(Answer::Created, nonce(0));
-    assert_eq!(writer.request(), Some(Request::List(After::Number(4))), "confirmed");
+    assert_eq!(writer.request(), Some(LogRequest::Create { number: 4, header }));
+    writer.handle(LogAnswer::Created, nonce(0));
+    assert_eq!(writer.request(), Some(LogRequest::List(After::Number(4))), "confirmed");
     writer.handle(listed(None), nonce(0));
     assert_eq!(writer.standing(), Some(Standing { claim: 4, last: 3, next: 5 }));
     writer
@@ -42,11 +44,11 @@ fn refused(found: Header, floor: u64) -> Writer {
     let mut writer = open();
     assert!(writer.append(nonce(21)));
     assert!(!writer.append(nonce(22)), "one at a time");
-    writer.handle(Answer::Refused, nonce(0));
-    assert_eq!(writer.request(), Some(Request::Read(5)));
-    writer.handle(Answer::Found(found), nonce(0));
-    assert_eq!(writer.request(), Some(Request::Floor));
-    writer.handle(Answer::Floor(floor), nonce(0));
+    writer.handle(LogAnswer::Refused, nonce(0));
+    assert_eq!(writer.request(), Some(LogRequest::Read(5)));
+    writer.handle(LogAnswer::Found(found), nonce(0));
+    assert_eq!(writer.request(), Some(LogRequest::Floor));
+    writer.handle(LogAnswer::Floor(floor), nonce(0));
     writer
 }
 
@@ -54,11 +56,11 @@ fn refused(found: Header, floor: u64) -> Writer {
 fn a_claim_that_is_not_the_end_is_made_anew() {
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(None), nonce(20));
-    writer.handle(Answer::Created, nonce(0));
+    writer.handle(LogAnswer::Created, nonce(0));
     writer.handle(listed(Some((7, 9))), nonce(0));
-    assert_eq!(writer.request(), Some(Request::List(After::Number(8))), "9 must show");
+    assert_eq!(writer.request(), Some(LogRequest::List(After::Number(8))), "9 must show");
     writer.handle(listed(Some((9, 9))), nonce(0));
-    writer.handle(Answer::Found(claim(3, 30, 5, 8)), nonce(0));
+    writer.handle(LogAnswer::Found(claim(3, 30, 5, 8)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: false }));
 }
 
@@ -67,7 +69,9 @@ fn fence(epoch: u64, bits: u128, base: u64) -> Header {
 }
 
 fn creates(writer: &Writer) -> (u64, Header) {
-    let Some(Request::Create { number, header }) = writer.request() else { panic!("{writer:?}") };
+    let Some(LogRequest::Create { number, header }) = writer.request() else {
+        panic!("{writer:?}")
+    };
     (number, header)
 }
 
@@ -75,14 +79,14 @@ fn creates(writer: &Writer) -> (u64, Header) {
 fn fenced_off() -> Writer {
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(Some((1, 3))), nonce(0));
-    writer.handle(Answer::Found(entry(1, 1, 1)), nonce(20));
-    writer.handle(Answer::Refused, nonce(0));
-    writer.handle(Answer::Found(entry(1, 2, 1)), nonce(0));
+    writer.handle(LogAnswer::Found(entry(1, 1, 1)), nonce(20));
+    writer.handle(LogAnswer::Refused, nonce(0));
+    writer.handle(LogAnswer::Found(entry(1, 2, 1)), nonce(0));
     writer.handle(listed(Some((3, 6))), nonce(0));
-    writer.handle(Answer::Found(entry(1, 4, 1)), nonce(21));
+    writer.handle(LogAnswer::Found(entry(1, 4, 1)), nonce(21));
     assert_eq!(creates(&writer), (8, fence(2, 21, 6)));
-    writer.handle(Answer::Created, nonce(0));
-    assert_eq!(writer.request(), Some(Request::List(After::Number(8))), "confirmed");
+    writer.handle(LogAnswer::Created, nonce(0));
+    assert_eq!(writer.request(), Some(LogRequest::List(After::Number(8))), "confirmed");
     writer
 }
 
@@ -91,17 +95,17 @@ fn a_writer_that_was_outrun_fences_off_ahead_and_walks_down() {
     let mut writer = fenced_off();
     writer.handle(listed(None), nonce(22));
     assert_eq!(creates(&writer), (7, fence(2, 22, 6)));
-    writer.handle(Answer::Unknown, nonce(0));
-    assert_eq!(writer.request(), Some(Request::Read(7)));
-    writer.handle(Answer::Missing, nonce(0));
+    writer.handle(LogAnswer::Unknown, nonce(0));
+    assert_eq!(writer.request(), Some(LogRequest::Read(7)));
+    writer.handle(LogAnswer::Missing, nonce(0));
     assert_eq!(creates(&writer), (7, fence(2, 22, 6)), "the very same");
-    writer.handle(Answer::Refused, nonce(0));
-    writer.handle(Answer::Found(fence(2, 22, 6)), nonce(0));
-    assert_eq!(writer.request(), Some(Request::Read(6)), "nothing was free there");
-    writer.handle(Answer::Found(entry(1, 4, 1)), nonce(23));
+    writer.handle(LogAnswer::Refused, nonce(0));
+    writer.handle(LogAnswer::Found(fence(2, 22, 6)), nonce(0));
+    assert_eq!(writer.request(), Some(LogRequest::Read(6)), "nothing was free there");
+    writer.handle(LogAnswer::Found(entry(1, 4, 1)), nonce(23));
     let kind = Kind::Claim { last: 6, fences: 2 };
     assert_eq!(creates(&writer), (9, Header { epoch: e(2), nonce: nonce(23), claim: 1, kind }));
-    writer.handle(Answer::Created, nonce(0));
+    writer.handle(LogAnswer::Created, nonce(0));
     writer.handle(listed(None), nonce(0));
     assert_eq!(writer.standing(), Some(Standing { claim: 9, last: 6, next: 10 }));
 }
@@ -110,25 +114,25 @@ fn a_writer_that_was_outrun_fences_off_ahead_and_walks_down() {
 fn a_walk_ends_at_a_greater_epoch_and_begins_anew_where_the_log_was_trimmed() {
     let mut writer = fenced_off();
     writer.handle(listed(None), nonce(22));
-    writer.handle(Answer::Refused, nonce(0));
+    writer.handle(LogAnswer::Refused, nonce(0));
     let mut other = writer.clone();
-    writer.handle(Answer::Found(claim(3, 30, 1, 6)), nonce(0));
+    writer.handle(LogAnswer::Found(claim(3, 30, 1, 6)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: false }));
-    other.handle(Answer::Found(fence(2, 29, 5)), nonce(0));
-    assert_eq!(other.request(), Some(Request::Read(6)));
-    other.handle(Answer::Missing, nonce(0));
-    assert_eq!(other.request(), Some(Request::List(After::Number(7))));
+    other.handle(LogAnswer::Found(fence(2, 29, 5)), nonce(0));
+    assert_eq!(other.request(), Some(LogRequest::Read(6)));
+    other.handle(LogAnswer::Missing, nonce(0));
+    assert_eq!(other.request(), Some(LogRequest::List(After::Number(7))));
     // A fence that is not the end: others went past it, so the next is farther ahead.
     let mut outrun = fenced_off();
     outrun.handle(listed(Some((9, 12))), nonce(0));
     outrun.handle(listed(Some((12, 12))), nonce(0));
-    outrun.handle(Answer::Found(entry(1, 9, 1)), nonce(24));
+    outrun.handle(LogAnswer::Found(entry(1, 9, 1)), nonce(24));
     assert_eq!(creates(&outrun), (16, fence(2, 24, 12)));
     // On the way down each fence has a nonce of its own, and none is created twice.
-    outrun.handle(Answer::Created, nonce(0));
+    outrun.handle(LogAnswer::Created, nonce(0));
     outrun.handle(listed(None), nonce(25));
     assert_eq!(creates(&outrun), (15, fence(2, 25, 12)));
-    outrun.handle(Answer::Created, nonce(26));
+    outrun.handle(LogAnswer::Created, nonce(26));
     assert_eq!(creates(&outrun), (14, fence(2, 26, 12)));
 }
 
@@ -136,14 +140,14 @@ fn a_walk_ends_at_a_greater_epoch_and_begins_anew_where_the_log_was_trimmed() {
 fn a_walk_fills_what_another_fence_below_has_left_free() {
     let mut writer = fenced_off();
     writer.handle(listed(None), nonce(22));
-    writer.handle(Answer::Created, nonce(23));
-    assert_eq!(writer.request(), Some(Request::Read(6)));
-    writer.handle(Answer::Found(fence(1, 19, 3)), nonce(24));
+    writer.handle(LogAnswer::Created, nonce(23));
+    assert_eq!(writer.request(), Some(LogRequest::Read(6)));
+    writer.handle(LogAnswer::Found(fence(1, 19, 3)), nonce(24));
     assert_eq!(creates(&writer), (5, fence(2, 24, 3)));
-    writer.handle(Answer::Created, nonce(25));
+    writer.handle(LogAnswer::Created, nonce(25));
     assert_eq!(creates(&writer), (4, fence(2, 25, 3)));
-    writer.handle(Answer::Created, nonce(26));
-    writer.handle(Answer::Found(entry(1, 1, 1)), nonce(27));
+    writer.handle(LogAnswer::Created, nonce(26));
+    writer.handle(LogAnswer::Found(entry(1, 1, 1)), nonce(27));
     let kind = Kind::Claim { last: 3, fences: 5 };
     assert_eq!(creates(&writer), (9, Header { epoch: e(2), nonce: nonce(27), claim: 1, kind }));
 }
@@ -153,7 +157,7 @@ fn a_writer_passes_the_fence_of_a_lower_epoch_alone() {
     let late = fence(1, 19, 3);
     let mut writer = refused(late, 5);
     assert_eq!(creates(&writer), (6, entry(2, 21, 4)));
-    writer.handle(Answer::Created, nonce(0));
+    writer.handle(LogAnswer::Created, nonce(0));
     assert_eq!(writer.standing(), Some(Standing { claim: 4, last: 6, next: 7 }));
     let replaced = refused(fence(2, 29, 3), 5).ended();
     assert_eq!(replaced, Some(Ended::Replaced { maybe: false }));
@@ -162,29 +166,29 @@ fn a_writer_passes_the_fence_of_a_lower_epoch_alone() {
     // Trimmed meanwhile: the newest below the fences at the end tells by whom.
     let mut writer = refused(late, 6);
     writer.handle(listed(Some((5, 9))), nonce(0));
-    writer.handle(Answer::Found(fence(1, 18, 6)), nonce(0));
-    writer.handle(Answer::Missing, nonce(0));
-    assert_eq!(writer.request(), Some(Request::Read(7)));
+    writer.handle(LogAnswer::Found(fence(1, 18, 6)), nonce(0));
+    writer.handle(LogAnswer::Missing, nonce(0));
+    assert_eq!(writer.request(), Some(LogRequest::Read(7)));
     let mut trimmed = writer.clone();
-    writer.handle(Answer::Found(entry(3, 31, 6)), nonce(0));
+    writer.handle(LogAnswer::Found(entry(3, 31, 6)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: true }));
     // The fence's base is gone as well: the log goes on above.
-    trimmed.handle(Answer::Missing, nonce(0));
-    assert_eq!(trimmed.request(), Some(Request::Read(6)));
-    trimmed.handle(Answer::Missing, nonce(0));
-    assert_eq!(trimmed.request(), Some(Request::List(After::Number(8))));
+    trimmed.handle(LogAnswer::Missing, nonce(0));
+    assert_eq!(trimmed.request(), Some(LogRequest::Read(6)));
+    trimmed.handle(LogAnswer::Missing, nonce(0));
+    assert_eq!(trimmed.request(), Some(LogRequest::List(After::Number(8))));
 }
 
 #[test]
 fn an_own_object_is_read_back() {
     let mut writer = open();
     writer.append(nonce(21));
-    writer.handle(Answer::Unknown, nonce(0));
-    writer.handle(Answer::Missing, nonce(0));
-    assert!(matches!(writer.request(), Some(Request::Create { number: 5, header })
+    writer.handle(LogAnswer::Unknown, nonce(0));
+    writer.handle(LogAnswer::Missing, nonce(0));
+    assert!(matches!(writer.request(), Some(LogRequest::Create { number: 5, header })
         if header == entry(2, 21, 4)));
-    writer.handle(Answer::Refused, nonce(0));
-    writer.handle(Answer::Found(entry(2, 21, 4)), nonce(0));
+    writer.handle(LogAnswer::Refused, nonce(0));
+    writer.handle(LogAnswer::Found(entry(2, 21, 4)), nonce(0));
     assert_eq!(writer.standing(), Some(Standing { claim: 4, last: 5, next: 6 }));
 }
 
@@ -200,9 +204,9 @@ fn the_floor_says_whether_a_refusal_is_certain() {
     assert_eq!(ended(older, 0), Some(Ended::WentBack { number: 5, epoch: e(1) }));
     // Above the own number a trim went on: a ghost may lie there, and the end tells.
     let mut writer = refused(older, 6);
-    assert_eq!(writer.request(), Some(Request::List(After::Number(4))));
+    assert_eq!(writer.request(), Some(LogRequest::List(After::Number(4))));
     writer.handle(listed(Some((5, 9))), nonce(0));
-    writer.handle(Answer::Found(entry(3, 31, 6)), nonce(0));
+    writer.handle(LogAnswer::Found(entry(3, 31, 6)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: true }));
 }
 
@@ -212,7 +216,7 @@ fn the_end_of_the_log_says_who_superseded_a_writer_in_doubt() {
     let ended = |end: Header| {
         let mut writer = refused(claim(1, 19, 4, 3), 6);
         writer.handle(listed(Some((5, 9))), nonce(0));
-        writer.handle(Answer::Found(end), nonce(0));
+        writer.handle(LogAnswer::Found(end), nonce(0));
         writer.ended()
     };
     assert_eq!(ended(entry(2, 29, 6)), Some(Ended::Replaced { maybe: true }));
@@ -227,21 +231,21 @@ fn only_an_append_that_was_not_answered_is_withdrawn() {
     assert_eq!(writer.standing(), Some(Standing { claim: 4, last: 3, next: 5 }));
     // An attempt may have taken effect: it is looked for.
     assert!(writer.append(nonce(22)));
-    writer.handle(Answer::Unknown, nonce(0));
+    writer.handle(LogAnswer::Unknown, nonce(0));
     writer.withdraw();
-    assert_eq!(writer.request(), Some(Request::Read(5)));
+    assert_eq!(writer.request(), Some(LogRequest::Read(5)));
     // A claim is no append.
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(None), nonce(20));
     writer.withdraw();
-    assert!(matches!(writer.request(), Some(Request::Create { number: 1, .. })));
+    assert!(matches!(writer.request(), Some(LogRequest::Create { number: 1, .. })));
 }
 
 #[test]
 fn what_was_seen_and_is_gone_ends_the_writer() {
     let mut writer = Writer::new(e(2), NonZeroU64::new(7));
     writer.handle(listed(Some((7, 7))), nonce(0));
-    writer.handle(Answer::Missing, nonce(0));
+    writer.handle(LogAnswer::Missing, nonce(0));
     writer.handle(listed(None), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Gone(7)));
 }
@@ -250,16 +254,16 @@ fn what_was_seen_and_is_gone_ends_the_writer() {
 fn the_last_number_is_not_passed() {
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(Some((u64::MAX, u64::MAX))), nonce(0));
-    writer.handle(Answer::Found(entry(1, 1, 1)), nonce(0));
+    writer.handle(LogAnswer::Found(entry(1, 1, 1)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Full));
     // A claim has no room after a fence at the last number.
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(Some((1, u64::MAX - 3))), nonce(0));
-    writer.handle(Answer::Found(entry(1, 1, 1)), nonce(20));
-    writer.handle(Answer::Refused, nonce(0));
-    writer.handle(Answer::Found(entry(1, 2, 1)), nonce(0));
+    writer.handle(LogAnswer::Found(entry(1, 1, 1)), nonce(20));
+    writer.handle(LogAnswer::Refused, nonce(0));
+    writer.handle(LogAnswer::Found(entry(1, 2, 1)), nonce(0));
     writer.handle(listed(Some((u64::MAX - 2, u64::MAX - 2))), nonce(0));
-    writer.handle(Answer::Found(entry(1, 2, 1)), nonce(21));
+    writer.handle(LogAnswer::Found(entry(1, 2, 1)), nonce(21));
     assert_eq!(creates(&writer).0, u64::MAX - 1);
     assert!(matches!(creates(&writer).1.kind, Kind::Claim { fences: 0, .. }));
 }

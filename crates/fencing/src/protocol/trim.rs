@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Header, Kind};
+use super::message::{Header, Kind};
 
 /// The body of the trim marker. Both numbers only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use stateright::{Checker, Model, Property};
 use tenure::protocol::find::{After, Listing};
 use tenure::protocol::message::Nonce;
-use tenure_fencing::protocol::{Answer, Ended, Header, Request, Writer};
+use tenure_fencing::protocol::{Ended, Header, LogAnswer, LogRequest, Writer};
 
 use super::world::{epoch, numbers};
 
@@ -49,25 +49,27 @@ impl World {
         Nonce::from_bits(u128::from(writer) * 1_000 + own as u128)
     }
 
-    fn answer(&mut self, request: Request) -> Answer {
+    fn answer(&mut self, request: LogRequest) -> LogAnswer {
         match request {
-            Request::List(After::Number(after)) => {
+            LogRequest::List(After::Number(after)) => {
                 let mut above = self.objects.range(after + 1..).map(|(number, _)| *number);
                 let least = above.next();
                 let greatest = above.next_back().or(least);
                 let epochs = least.map(numbers).zip(greatest.map(numbers));
-                Answer::Listed(Listing { epochs, rest: None })
+                LogAnswer::Listed(Listing { epochs, rest: None })
             }
-            Request::List(After::Key(_)) => unreachable!("no page ends with a foreign key"),
-            Request::Read(number) => {
-                self.objects.get(&number).map_or(Answer::Missing, |it| Answer::Found(*it))
+            LogRequest::List(After::Key(_)) => unreachable!("no page ends with a foreign key"),
+            LogRequest::Read(number) => {
+                self.objects.get(&number).map_or(LogAnswer::Missing, |it| LogAnswer::Found(*it))
             }
-            Request::Create { number, .. } if self.objects.contains_key(&number) => Answer::Refused,
-            Request::Create { number, header } => {
+            LogRequest::Create { number, .. } if self.objects.contains_key(&number) => {
+                LogAnswer::Refused
+            }
+            LogRequest::Create { number, header } => {
                 self.objects.insert(number, header);
-                Answer::Created
+                LogAnswer::Created
             }
-            Request::Floor => Answer::Floor(0),
+            LogRequest::Floor => LogAnswer::Floor(0),
         }
     }
 
@@ -127,7 +129,7 @@ impl Model for Race {
             Action::Newer => {
                 world.newer();
                 world.since = 0;
-                if self.broken && matches!(world.newer.request(), Some(Request::List(_))) {
+                if self.broken && matches!(world.newer.request(), Some(LogRequest::List(_))) {
                     let confirming = world.objects.values().any(|it| it.epoch == epoch(2));
                     if !confirming {
                         world.newer = Writer::new(epoch(2), None);

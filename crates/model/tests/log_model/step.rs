@@ -2,7 +2,7 @@
 
 use tenure::protocol::find::{After, Listing};
 use tenure::protocol::message::Nonce;
-use tenure_fencing::protocol::{Answer, Header, Request, Sweep};
+use tenure_fencing::protocol::{Header, LogAnswer, LogRequest, Sweep};
 
 use super::world::{Action, Broken, Log, OneWriter, Reader, Trim, World, another, numbers};
 
@@ -12,7 +12,7 @@ impl Log {
             match writer.machine.request() {
                 Some(request) => {
                     actions.push(Action::Step(i));
-                    let creates = matches!(request, Request::Create { .. });
+                    let creates = matches!(request, LogRequest::Create { .. });
                     if creates && world.left.unknown > 0 {
                         let lost = [Action::AnswerLost(i), Action::RequestLost(i), Action::Late(i)];
                         actions.extend(lost);
@@ -79,17 +79,17 @@ impl Log {
                 world.left.unknown -= 1;
                 let (number, header) = self.sends(&world.writers[writer])?;
                 world.create(number, header);
-                self.answer(&mut world, writer, Answer::Unknown);
+                self.answer(&mut world, writer, LogAnswer::Unknown);
             }
             Action::RequestLost(writer) => {
                 world.left.unknown -= 1;
-                self.answer(&mut world, writer, Answer::Unknown);
+                self.answer(&mut world, writer, LogAnswer::Unknown);
             }
             Action::Late(writer) => {
                 world.left.unknown -= 1;
                 let create = self.sends(&world.writers[writer])?;
                 world.limbo.push(create);
-                self.answer(&mut world, writer, Answer::Unknown);
+                self.answer(&mut world, writer, LogAnswer::Unknown);
             }
             Action::Twice(writer) => {
                 world.left.twice -= 1;
@@ -122,7 +122,7 @@ impl Log {
 
     /// The create that the writer sends now.
     fn sends(&self, writer: &OneWriter) -> Option<(u64, Header)> {
-        let Some(Request::Create { number, mut header }) = writer.machine.request() else {
+        let Some(LogRequest::Create { number, mut header }) = writer.machine.request() else {
             return None;
         };
         if writer.other && Some(header.nonce) == writer.append {
@@ -135,7 +135,7 @@ impl Log {
         let it = &world.writers[writer];
         let Some(request) = it.machine.request() else { return };
         let answer = match request {
-            Request::List(After::Number(after)) => {
+            LogRequest::List(After::Number(after)) => {
                 let confirming = it.machine.standing().is_none() && after > 0;
                 let alone = self.broken == Broken::NoConfirm && confirming;
                 let after = if alone { u64::MAX - 1 } else { after };
@@ -143,25 +143,25 @@ impl Log {
                 let least = numbers_after.next();
                 let greatest = numbers_after.next_back().or(least);
                 let epochs = least.map(numbers).zip(greatest.map(numbers));
-                Answer::Listed(Listing { epochs, rest: None })
+                LogAnswer::Listed(Listing { epochs, rest: None })
             }
-            Request::List(After::Key(_)) => return,
-            Request::Read(number) => match world.objects.get(&number) {
-                Some(header) => Answer::Found(self.as_read(it, *header)),
-                None => Answer::Missing,
+            LogRequest::List(After::Key(_)) => return,
+            LogRequest::Read(number) => match world.objects.get(&number) {
+                Some(header) => LogAnswer::Found(self.as_read(it, *header)),
+                None => LogAnswer::Missing,
             },
-            Request::Create { .. } => {
+            LogRequest::Create { .. } => {
                 let Some((number, header)) = self.sends(it) else { return };
                 let fills = header.is_fence() && number < world.end();
                 let skipped = self.broken == Broken::FillsNothing && fills;
                 if skipped || world.create(number, header) {
-                    Answer::Created
+                    LogAnswer::Created
                 } else {
-                    Answer::Refused
+                    LogAnswer::Refused
                 }
             }
-            Request::Floor if self.broken == Broken::NoFloorAtRefusal => Answer::Floor(0),
-            Request::Floor => Answer::Floor(world.marker.floor),
+            LogRequest::Floor if self.broken == Broken::NoFloorAtRefusal => LogAnswer::Floor(0),
+            LogRequest::Floor => LogAnswer::Floor(world.marker.floor),
         };
         self.answer(world, writer, answer);
     }
@@ -174,13 +174,13 @@ impl Log {
         header
     }
 
-    fn answer(&self, world: &mut World, writer: usize, answer: Answer) {
-        let unknown = answer == Answer::Unknown;
+    fn answer(&self, world: &mut World, writer: usize, answer: LogAnswer) {
+        let unknown = answer == LogAnswer::Unknown;
         let fresh = nonce(writer, world.writers[writer].drawn + 1);
         let machine = &mut world.writers[writer].machine;
         machine.handle(answer, fresh);
         let creates = machine.request();
-        if matches!(creates, Some(Request::Create { header, .. }) if header.nonce == fresh) {
+        if matches!(creates, Some(LogRequest::Create { header, .. }) if header.nonce == fresh) {
             world.writers[writer].drawn += 1;
         }
         if unknown && self.broken == Broken::ForgetsUnknown {

@@ -14,7 +14,7 @@ use tenure::store::Store as _;
 
 use super::service::token;
 use super::*;
-use crate::Stale;
+use crate::error::Stale;
 
 mod durable;
 

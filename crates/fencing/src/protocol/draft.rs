@@ -1,0 +1,10 @@
+//! An object on its way to the store.
+
+use super::message::Header;
+
+/// An object that the writer has asked the store to create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Draft {
+    pub(super) number: u64,
+    pub(super) header: Header,
+}
