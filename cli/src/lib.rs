@@ -30,16 +30,14 @@ mod table;
 use std::ffi::OsString;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::RwLock;
 use std::thread;
 
-use clap::CommandFactory as _;
 use tokio::runtime;
 
-use args::config::{self, Refused};
-use args::{Args, Verb};
+use args::Verb;
+use args::variables::{self, Refused};
 use election::{compact, depose, history, restore, status, watch};
 use exit::Failure;
 use guard::{GuardArgs, Tenure};
@@ -57,7 +55,7 @@ pub fn main() -> ExitCode {
 /// The exit code.
 fn run_line() -> u8 {
     let line: Vec<_> = std::env::args_os().collect();
-    let args = match config::parse(line.clone()) {
+    let args = match variables::parse(&line) {
         Ok(args) => args,
         Err(refused) => return refuse(refused, &line),
     };
@@ -69,13 +67,13 @@ fn run_line() -> u8 {
         Verb::Gate(gate) => Err(guard::run_gate(gate.parent, &gate.command)),
         Verb::Resign => resign::unblock_signals().and_then(|()| {
             logs::start("off");
-            carry_out(Verb::Resign, None)
+            carry_out(Verb::Resign)
         }),
         verb => {
             logs::start(verb.default_log_level());
             complain_of_variables();
             // Such as of a runtime that gets no threads.
-            let carried_out = catch_unwind(AssertUnwindSafe(|| carry_out(verb, args.config)));
+            let carried_out = catch_unwind(AssertUnwindSafe(|| carry_out(verb)));
             carried_out.unwrap_or_else(|_| Err(Failure::new(exit::OS, "ended by a panic")))
         }
     };
@@ -94,7 +92,7 @@ fn refuse(refused: Refused, line: &[OsString]) -> u8 {
             0
         }
         refused => {
-            config::log_format(line).choose();
+            variables::log_format(line).choose();
             complain_of_variables();
             let failure = match refused {
                 Refused::Settings(failure) => failure,
@@ -113,7 +111,7 @@ fn refuse(refused: Refused, line: &[OsString]) -> u8 {
 }
 
 fn complain_of_variables() {
-    config::without_effect().iter().for_each(|why| logs::complain(why));
+    variables::without_effect().iter().for_each(|why| logs::complain(why));
 }
 
 /// Runs one of the two processes that guard CMD.
@@ -143,7 +141,7 @@ fn find_threads(count: usize) -> io::Result<()> {
     })
 }
 
-fn carry_out(verb: Verb, config: Option<PathBuf>) -> Result<u8, Failure> {
+fn carry_out(verb: Verb) -> Result<u8, Failure> {
     // Calls to a directory are made on threads of their own. The elections of a sidecar share few of
     // them, as each costs memory.
     let blocking = if matches!(verb, Verb::Serve(_)) { 16 } else { 512 };
@@ -169,10 +167,9 @@ fn carry_out(verb: Verb, config: Option<PathBuf>) -> Result<u8, Failure> {
             Verb::Table(args) => table::table(args).await,
             Verb::Probe(args) => probe::probe(args).await,
             Verb::Cost(args) => cost::cost(&args),
-            Verb::Config(args) => config::show(&args, config.map(PathBuf::into_os_string)),
-            Verb::Completions(args) => pages::completions(&args, &Args::command()),
+            Verb::Completions(args) => pages::completions(&args, &variables::command()),
             Verb::Resign => resign::resign().await,
-            Verb::Man(args) => pages::man(&args, &Args::command()),
+            Verb::Man(args) => pages::man(&args, &variables::command()),
             Verb::Standby(_) | Verb::Guard(_) | Verb::Gate(_) => {
                 unreachable!("they need no runtime")
             }

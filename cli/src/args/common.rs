@@ -116,7 +116,9 @@ macro_rules! after_help {
         concat!(
             "Durations are a number and a unit: 500ms, 30s, 10m, 1h.\n\
              Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and \
-             --log-format json\nmakes each line a JSON object.\n\nExit codes:",
+             --log-format json\nmakes each line a JSON object.\n\
+             A flag counts before its variable [env: TENURE_…]. An empty variable gives no setting.\n\n\
+             Exit codes:",
             $codes
         )
     };

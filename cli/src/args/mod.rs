@@ -1,12 +1,9 @@
 //! The arguments of the command as a whole. Each verb has its own beside it.
 
 pub mod common;
-pub mod config;
-pub mod config_args;
 pub mod data_file;
 pub mod lease;
-
-use std::path::PathBuf;
+pub mod variables;
 
 use clap::{Parser, Subcommand};
 
@@ -26,7 +23,6 @@ use crate::run::{AFTER_RUN, RunArgs};
 use crate::serve::{AFTER_SERVE, ServeArgs};
 use crate::table::TableArgs;
 use common::EXIT_CODES;
-use config_args::{AFTER_CONFIG, ConfigArgs};
 
 /// Leader election on object storage: one leader at a time, a bucket, and nothing else.
 #[derive(Debug, Parser)]
@@ -38,9 +34,6 @@ pub struct Args {
     /// The format of the logs and all other output on stderr
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
-    /// A file of settings, in TOML: see `tenure config --help`
-    #[arg(long, global = true, value_name = "FILE", env = "TENURE_CONFIG", hide_env = true)]
-    pub config: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -81,9 +74,6 @@ pub enum Verb {
     /// Estimate the requests of an election or a group in a month, and their cost
     #[command(after_help = AFTER_COST)]
     Cost(CostArgs),
-    /// Show the settings that are in force for a verb, and from where
-    #[command(after_help = AFTER_CONFIG)]
-    Config(ConfigArgs),
     /// Write a script to stdout that completes this command's arguments in a shell
     Completions(CompletionsArgs),
     /// Write the manual pages, one for each verb, to a directory

@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use super::margins::Margins;
 use super::timer::pause;
-use crate::args::config::INSIDE_RUN;
+use crate::args::variables::INSIDE_RUN;
 use crate::exit::{self, Failure};
 use crate::guard::{Group, Left, NOT_EXECUTABLE, NOT_FOUND, Tenure, own_binary};
 use crate::output::logs;

@@ -3,7 +3,6 @@
 use std::fs;
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
 
 use crate::TENURE;
 use crate::bench::{Bench, Said, command, said};
@@ -12,15 +11,6 @@ use tenure_testkit::command::scene::Scene;
 /// `tenure` with these variables.
 fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
     said(command(line).envs(variables.iter().copied()).output().expect("it runs"))
-}
-
-/// Where `config` says that a setting of `run` is from.
-#[track_caller]
-fn source(variables: &[(&str, &str)], setting: &str) -> Value {
-    let said = with(variables, &["config", "--json", "run"]);
-    let mut rows = said.out.lines().map(|row| serde_json::from_str::<Value>(row).expect("JSON"));
-    let row = rows.find(|row| row["setting"] == setting);
-    row.unwrap_or_else(|| panic!("no {setting}: {said:?}"))["source"].clone()
 }
 
 /// Each named another election.
@@ -90,16 +80,32 @@ fn regression_a_tenure_inside_cmd_knows_the_variables_and_shares_no_address() {
 
 #[test]
 fn the_settings_of_an_outer_process_do_not_count_where_they_are_its_own() {
-    let own = |inside: &str, setting: &str| {
-        let variable = format!("TENURE_{}", setting.replace('-', "_").to_uppercase());
-        source(&[("TENURE_EPOCH", "7"), (inside, "1"), (&variable, "127.0.0.1:1")], setting)
-    };
-    for setting in ["name", "data-file", "successor", "health-addr", "metrics-addr"] {
-        assert_eq!(own("TENURE_RUN", setting), "default", "{setting}");
-    }
-    for setting in ["health-addr", "metrics-addr", "data"] {
-        assert_eq!(own("TENURE_STATE", setting), "default", "{setting}");
-    }
+    let bench = Bench::new();
+    let url = bench.url();
+    let candidate = || bench.json("status", &["--json"])["candidate"].clone();
+    let of_run = [
+        ("TENURE_EPOCH", "7"),
+        ("TENURE_RUN", "1"),
+        ("TENURE_NAME", "outer"),
+        ("TENURE_DATA_FILE", "/no/such/file"),
+        ("TENURE_SUCCESSOR", " "),
+        ("TENURE_HEALTH_ADDR", "no address"),
+        ("TENURE_METRICS_ADDR", "no address"),
+    ];
+    let run = with(&of_run, &["run", "--store", &url, "--", "true"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_ne!(candidate(), "outer");
+    let of_watch = [
+        ("TENURE_EPOCH", "7"),
+        ("TENURE_STATE", "1"),
+        ("TENURE_DATA", "{"),
+        ("TENURE_HEALTH_ADDR", "no address"),
+        ("TENURE_METRICS_ADDR", "no address"),
+        ("TENURE_NAME", "ops"),
+    ];
+    let run = with(&of_watch, &["run", "--store", &url, "--", "true"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(candidate(), "ops");
 }
 
 /// `watch --exec` sets TENURE_EPOCH as `run` does, but no name.
@@ -108,28 +114,16 @@ fn regression_cmd_of_watch_keeps_the_name_that_the_user_has_given() {
     let scene = Scene::new(TENURE);
     let mut leader = scene.script("a", &[], "echo >leads; sleep 300");
     scene.wait_for_file("leads");
+    let inner = format!("{}-inner", scene.url());
     let mut watch = std::process::Command::new(TENURE);
     scene.surround(&mut watch);
     watch.args(["watch", "--store", &scene.url(), "--exec"]);
-    watch.arg(format!("{TENURE} config --json run >aside; mv aside shown"));
+    let show = format!("{TENURE} status --store {inner} --field candidate");
+    watch.arg(format!("{TENURE} run --store {inner} -- true && {show} >aside; mv aside shown"));
     watch.env("TENURE_NAME", "ops").env("TENURE_METRICS_ADDR", "127.0.0.1:0");
     let watch = scene.start("w", watch);
-    let shown = scene.wait_for_file("shown");
-    let row = |setting: &str| {
-        let mut rows = shown.lines().map(|row| serde_json::from_str::<Value>(row).expect("JSON"));
-        rows.find(|row| row["setting"] == setting).expect("a row")
-    };
-    assert_eq!(row("name")["value"], "ops", "{shown}");
-    assert_eq!(row("metrics-addr")["value"], Value::Null, "{shown}");
+    assert_eq!(scene.wait_for_file("shown"), "ops\n");
     watch.signal(Signal::SIGTERM);
     leader.signal(Signal::SIGTERM);
     assert_eq!(leader.code(), 143, "{}", leader.said());
-}
-
-/// It was taken for a flag of the other verb.
-#[test]
-fn regression_config_says_that_the_log_format_is_from_a_variable() {
-    assert_eq!(source(&[("TENURE_LOG_FORMAT", "json")], "log-format"), "variable");
-    let wrong = with(&[("TENURE_LOG_FORMAT", "xml")], &["config", "run"]);
-    assert!(wrong.code == 64 && wrong.err.contains("TENURE_LOG_FORMAT"), "{wrong:?}");
 }

@@ -1,0 +1,324 @@
+//! Variables `TENURE_…`: settings, variables for CMD, and unknown ones.
+//!
+//! Each flag in [`SETTINGS`] has a variable. A flag counts before its variable.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+
+use clap::builder::BoolishValueParser;
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _, ValueEnum as _};
+
+use super::Args;
+use crate::exit::{self, Failure};
+use crate::output::logs::LogFormat;
+use crate::output::print::plain;
+
+/// The flags that have a variable. Not those that say what to do just once, such as
+/// `depose --force`, or that CMD finds in its environment, such as `restore --epoch`.
+const SETTINGS: &[&str] = &[
+    "store",
+    "election",
+    "group",
+    "layout",
+    "partitions",
+    "name",
+    "unique-name",
+    "leave-for",
+    "weight",
+    "validity",
+    "renew",
+    "poll",
+    "poll-backoff",
+    "request-timeout",
+    "grace",
+    "takeover-delay",
+    "priority-delay",
+    "rebalance-delay",
+    "clock-drift-max",
+    "store-clock-margin",
+    "verify-renewals",
+    "no-check",
+    "machine-never-paused",
+    "data",
+    "data-file",
+    "forever",
+    "successor",
+    "on-elected",
+    "on-lost",
+    "hook-timeout",
+    "epoch-file",
+    "keep",
+    "min-age",
+    "every",
+    "health-addr",
+    "metrics-addr",
+    LOG_FORMAT,
+];
+/// The only setting of all verbs.
+const LOG_FORMAT: &str = "log-format";
+
+const START: &str = "TENURE_";
+
+/// The environment of each process that `run` and `group run` start has it.
+pub const INSIDE_RUN: &str = "TENURE_RUN";
+/// The environment of CMD of `watch --exec` has it, too.
+const EPOCH: &str = "TENURE_EPOCH";
+
+/// Variables that give no setting of a verb.
+const OTHERS: [&str; 15] = [
+    // The unit of systemd for `compact`.
+    "TENURE_COMPACT_OPTIONS",
+    INSIDE_RUN,
+    EPOCH,
+    "TENURE_NAME",
+    "TENURE_STORE",
+    "TENURE_PARTITION",
+    "TENURE_PERIOD_START",
+    "TENURE_ATTEMPT",
+    "TENURE_LAST_COMPLETED",
+    "TENURE_LOSS",
+    "TENURE_STATE",
+    "TENURE_CANDIDATE",
+    "TENURE_OWNER",
+    "TENURE_DATA",
+    "TENURE_REASON",
+];
+
+/// Settings of one process. Its CMD inherits their variables. A `tenure` inside CMD must not pass
+/// for its own leader, must not write the file of its epoch, and cannot listen at its address.
+const OF_RUN: [&str; 9] = [
+    "name",
+    "unique-name",
+    "data",
+    "data-file",
+    "successor",
+    "on-elected",
+    "on-lost",
+    "hook-timeout",
+    "epoch-file",
+];
+/// The same of `run` and of `watch --exec`, which sets `TENURE_DATA`.
+const OF_ALL: [&str; 3] = ["data", "health-addr", "metrics-addr"];
+
+/// Why the arguments cannot be used.
+#[derive(Debug)]
+pub enum Refused {
+    Arguments(clap::Error),
+    Settings(Failure),
+}
+
+/// The arguments, with the settings of the environment.
+pub fn parse(line: &[OsString]) -> Result<Args, Refused> {
+    // The guard must not fail for a setting.
+    let is_hidden = line.get(1).is_some_and(|verb| verb.as_encoded_bytes().starts_with(b"__"));
+    let command = if is_hidden { Args::command() } else { command() };
+    let parsed = command.try_get_matches_from(line);
+    parsed
+        .and_then(|mut all| Args::from_arg_matches_mut(&mut all))
+        .map_err(|error| explain(error, line))
+}
+
+/// The definitions of the arguments, with the variable of each setting.
+pub fn command() -> Command {
+    with_variables(Args::command())
+}
+
+fn with_variables(verb: Command) -> Command {
+    let verbs: Vec<String> =
+        verb.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    let verb = verb.mut_args(with_variable);
+    verbs
+        .iter()
+        .filter(|name| !name.starts_with("__"))
+        .fold(verb, |verb, name| verb.mut_subcommand(name, with_variables))
+}
+
+/// An empty variable gives no setting, as in most programs.
+fn with_variable(arg: Arg) -> Arg {
+    let Some(long) = setting(&arg) else { return arg };
+    let name = variable(long);
+    let value = env::var_os(&name);
+    match (arg.get_action(), value) {
+        (_, Some(_)) if is_of_the_outer_process(long) => arg,
+        (_, Some(value)) if value.is_empty() => arg,
+        (ArgAction::SetTrue, Some(value)) if is_off(&value) => arg,
+        (ArgAction::SetTrue, _) => {
+            arg.env(name).hide_env_values(true).value_parser(BoolishValueParser::new())
+        }
+        (ArgAction::Append, Some(values)) => {
+            let values = values.to_string_lossy();
+            let words: Vec<String> = values.split_whitespace().map(str::to_owned).collect();
+            arg.default_values(words).hide_default_value(true)
+        }
+        (_, _) => arg.env(name).hide_env_values(true),
+    }
+}
+
+/// The setting that an argument is. `compact --group` says what to do, and is none.
+fn setting(arg: &Arg) -> Option<&'static str> {
+    let long = SETTINGS.iter().find(|long| arg.get_long() == Some(long))?;
+    (*long != "group" || matches!(arg.get_action(), ArgAction::Append)).then_some(long)
+}
+
+/// A flag that is off need not be there: others may not go with it.
+fn is_off(value: &OsStr) -> bool {
+    let value = value.to_ascii_lowercase();
+    ["0", "f", "false", "n", "no", "off"].iter().any(|off| value == *off)
+}
+
+/// Whether the variable of this setting belongs to the process that has started this one.
+fn is_of_the_outer_process(long: &str) -> bool {
+    let is_set = |name| env::var_os(name).is_some();
+    OF_RUN.contains(&long) && is_set(INSIDE_RUN) || OF_ALL.contains(&long) && is_set(EPOCH)
+}
+
+/// Names the variable that a wrong value is from.
+fn explain(error: clap::Error, line: &[OsString]) -> Refused {
+    let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
+        return Refused::Arguments(error);
+    };
+    let flag = arg.split([' ', '=', '[']).next().unwrap_or_default();
+    let long = flag.trim_start_matches('-');
+    let is_given = line.iter().take_while(|word| *word != "--").any(|word| {
+        let word = word.to_string_lossy();
+        word.split('=').next() == Some(flag)
+    });
+    let is_set = env::var_os(variable(long)).is_some_and(|value| !value.is_empty());
+    if is_given || !is_set || !SETTINGS.contains(&long) {
+        return Refused::Arguments(error);
+    }
+    let why = format!("{}: {}", variable(long), in_a_line(&error));
+    Refused::Settings(Failure::new(exit::USAGE, why))
+}
+
+/// The error without the usage below it.
+fn in_a_line(error: &clap::Error) -> String {
+    let all = error.render().to_string();
+    let all = all.trim_start_matches("error: ");
+    let why = all.split("\n\nUsage:").next().unwrap_or(all);
+    let why = why.split("\n\nFor more").next().unwrap_or(why);
+    why.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The format of the logs that a refused command line, or the environment, asks for.
+pub fn log_format(line: &[OsString]) -> LogFormat {
+    let of_variable = || {
+        let value = env::var(variable(LOG_FORMAT)).ok()?;
+        LogFormat::from_str(&value, false).ok()
+    };
+    let by_line = LogFormat::asked(line.iter().map(OsString::as_os_str));
+    by_line.or_else(of_variable).unwrap_or_default()
+}
+
+/// The variable that gives a setting.
+pub fn variable(long: &str) -> String {
+    format!("{START}{}", long.replace('-', "_").to_uppercase())
+}
+
+/// Says of each variable of the environment that begins with `TENURE_` and means nothing here that
+/// it has no effect: it may be a setting that was written wrong.
+pub fn without_effect() -> Vec<String> {
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let mut all: Vec<String> = names.filter_map(|name| complaint(&name)).collect();
+    all.sort();
+    all
+}
+
+fn complaint(name: &str) -> Option<String> {
+    let rest = name.strip_prefix(START)?;
+    let settings: Vec<String> = SETTINGS.iter().map(|long| variable(long)).collect();
+    let known = settings.iter().map(String::as_str).chain(OTHERS);
+    let of_tests = rest.starts_with("TEST_");
+    if known.clone().any(|other| other == name) || is_of_kubernetes(rest) || of_tests {
+        return None;
+    }
+    let likeness = |other: &&str| strsim::jaro(rest, &other[START.len()..]);
+    let nearest = known.max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+    let advice = match nearest.filter(|nearest| likeness(nearest) > LIKE) {
+        Some(nearest) => format!("did you mean {nearest}?"),
+        None => "`tenure VERB --help` names the variables".to_owned(),
+    };
+    Some(format!("the variable {} is no setting and has no effect; {advice}", plain(name)))
+}
+
+/// Two words are alike from here on, as in clap.
+const LIKE: f64 = 0.7;
+
+/// Kubernetes gives each container variables for each Service of its namespace. For the Services
+/// `tenure` and `tenure-…` they begin with `TENURE_`.
+fn is_of_kubernetes(rest: &str) -> bool {
+    let parts = ["SERVICE_HOST", "SERVICE_PORT", "PORT"];
+    parts.iter().any(|part| {
+        rest.split_once(part).is_some_and(|(before, after)| {
+            (before.is_empty() || before.ends_with('_'))
+                && (after.is_empty() || after.starts_with('_'))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_a_misspelt_variable_is_named_with_the_nearest_setting() {
+        for (wrong, nearest) in [
+            ("TENURE_VALIDTY", "TENURE_VALIDITY"),
+            ("TENURE_STORE_URL", "TENURE_STORE"),
+            ("TENURE_TAKEOVER_DELAYS", "TENURE_TAKEOVER_DELAY"),
+            ("TENURE_POOL", "TENURE_POLL"),
+            ("TENURE_METRIC_ADDR", "TENURE_METRICS_ADDR"),
+        ] {
+            let why = complaint(wrong).expect(wrong);
+            assert!(why.contains(wrong) && why.contains(&format!("mean {nearest}?")), "{why}");
+        }
+        let why = complaint("TENURE_QQ").expect("no setting");
+        assert!(why.contains("no effect") && !why.contains("did you mean"), "{why}");
+    }
+
+    #[test]
+    fn settings_and_variables_of_others_are_known() {
+        for long in SETTINGS {
+            assert_eq!(complaint(&variable(long)), None);
+        }
+        for name in OTHERS.into_iter().chain([
+            "HOME",
+            "MY_TENURE_X",
+            "TENURE_SERVICE_HOST",
+            "TENURE_SERVICE_PORT_HTTP",
+            "TENURE_PORT",
+            "TENURE_PORT_4040_TCP_ADDR",
+            "TENURE_METRICS_SERVICE_HOST",
+            "TENURE_METRICS_PORT_9090_TCP",
+            "TENURE_TEST_S3_BUCKET",
+        ]) {
+            assert_eq!(complaint(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn definitions_with_variables_are_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn each_setting_is_a_flag_of_some_verb() {
+        fn longs(command: &Command, into: &mut Vec<String>) {
+            into.extend(command.get_arguments().filter_map(Arg::get_long).map(str::to_owned));
+            command.get_subcommands().for_each(|verb| longs(verb, into));
+        }
+        let mut all = Vec::new();
+        longs(&Args::command(), &mut all);
+        for long in SETTINGS {
+            assert!(all.iter().any(|one| one == long), "--{long} is no flag");
+        }
+    }
+
+    #[test]
+    fn each_name_is_a_setting() {
+        for long in OF_RUN.iter().chain(&OF_ALL) {
+            assert!(SETTINGS.contains(long), "--{long}");
+        }
+    }
+}
