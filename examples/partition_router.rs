@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use tenure::Epoch;
-use tenure::group::{Group, GroupSnapshot, Partition};
+use tenure_groups::{Group, GroupSnapshot, Partition};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tenure::Epoch;
-use tenure::group::{Group, Partition};
+use tenure_groups::{Group, Partition};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 

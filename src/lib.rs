@@ -129,7 +129,8 @@
 //!   after their objects were lost ([`restore`](Election::restore)). Candidates may go first or
 //!   last ([`priority_delay`](ElectionBuilder::priority_delay),
 //!   [`resign_to`](Leadership::resign_to)).
-//! - [`group`] shares many partitions among some members, at the price of one lease per member.
+//! - The package `tenure-groups` shares many partitions among some members, at the price of one
+//!   lease per member.
 //! - [`Leadership`] returns the token as long as the lease runs, reports why it ended ([`Loss`]),
 //!   and resigns.
 //! - The package `tenure-fencing` has guards that refuse the tokens of former leaders.
@@ -166,7 +167,6 @@ mod error;
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod group;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod protocol;
@@ -177,6 +177,7 @@ mod record;
 pub mod seam {
     //! The parts of the election that other packages of tenure need beyond the API.
     pub mod fencing;
+    pub mod groups;
 }
 pub mod store;
 mod telemetry;
@@ -185,7 +186,7 @@ pub use api::builder::ElectionBuilder;
 pub use api::election::{CampaignOutcome, Election};
 pub use api::leadership::{Cancellation, Leadership, Lease, RunOutcome};
 pub use api::term::Term;
-pub use compactor::{Compactor, CompactorBuilder, Report, SessionsReport};
+pub use compactor::{Compactor, CompactorBuilder, Report};
 pub use driver::lead::{LeadershipEvent, Loss, ResignKey};
 pub use driver::leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};
 pub use driver::operator::outcomes::{Deposed, Resigned, Restored};
@@ -205,7 +206,7 @@ pub use store::Store;
 /// may change with any other.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::driver::epoch_objects::{AssignmentObject, EpochObject, EpochObjects};
+    pub use crate::driver::epoch_objects::{EpochObject, EpochObjects};
     pub use crate::driver::quantile::quantile;
     pub use crate::env::clock::wall_clock;
     pub use crate::record::Record;
@@ -218,9 +219,6 @@ struct ReadmeExamples;
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../docs/quick-start.md")]
 struct QuickStartExamples;
-#[cfg(all(doctest, feature = "s3"))]
-#[doc = include_str!("../docs/partitions.md")]
-struct PartitionsExamples;
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../docs/kubernetes.md")]
 struct KubernetesExamples;

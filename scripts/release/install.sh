@@ -9,7 +9,7 @@ set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 cd "$root"
 target=${CARGO_TARGET_DIR:-$root/target}
-libraries=(tenure tenure-fencing tenure-history tenure-testkit)
+libraries=(tenure tenure-fencing tenure-groups tenure-history tenure-testkit)
 rm -f "$target"/package/tenure*.crate
 cargo package --locked --no-verify --allow-dirty --quiet "${libraries[@]/#/--package=}" --package=tenure-cli
 

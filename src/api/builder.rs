@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::protocol::layout::Layout;
 use crate::record::keys::Keys;
 use crate::store::Store;
+use crate::telemetry::Meter;
 
 /// Settings of an [`Election`]. [`build`](ElectionBuilder::build) checks that they fit together.
 /// No method sends a request.
@@ -52,6 +53,14 @@ impl Election {
 }
 
 impl ElectionBuilder {
+    pub(crate) fn parts(self) -> (Arc<dyn Store>, String, Settings, Process) {
+        (self.store, self.prefix, self.settings, self.process)
+    }
+
+    pub(crate) fn keep_in_seals(&mut self, kept: fn(&Value) -> Value) {
+        self.settings.kept_in_seals = kept;
+    }
+
     pub(super) fn new(store: Arc<dyn Store>, prefix: String) -> ElectionBuilder {
         let (settings, process) = (Settings::default(), Process::system());
         ElectionBuilder { store, prefix, settings, process }
@@ -249,7 +258,8 @@ impl ElectionBuilder {
     pub fn build(self) -> Result<Election, Error> {
         let keys = Keys::new(&self.prefix)?;
         let config = Arc::new(Config::new(self.settings)?);
-        let cx = Context::new(self.store, keys, config.clone(), self.process);
+        let meter = Meter::new(&*self.store, &keys);
+        let cx = Context::new(self.store, keys, config.clone(), self.process, &meter);
         Ok(Election { cx: Arc::new(cx), config })
     }
 }

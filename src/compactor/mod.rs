@@ -19,12 +19,13 @@ use crate::telemetry::{Counted, Meter};
 
 mod pages;
 mod report;
+mod requests;
 mod run;
-mod sessions;
 #[cfg(test)]
 mod tests;
 
-pub use report::{Report, SessionsReport};
+pub use report::Report;
+use requests::NewestObject;
 
 const DEFAULT_KEEP_EPOCHS: usize = 10;
 // 32 bytes are remembered for each, so this is what bounds a run's memory: some 3 MB.
@@ -77,8 +78,8 @@ pub struct Compactor {
     min_age: Duration,
     dry_run: bool,
     request_timeout: Duration,
-    /// Of a group's assignments and sessions, in place of an election's epochs.
-    group: bool,
+    /// How the newest object is read.
+    newest: NewestObject,
 }
 
 impl Compactor {
@@ -92,7 +93,7 @@ impl Compactor {
             min_age: DEFAULT_MIN_AGE,
             dry_run: false,
             request_timeout: DEFAULT_REQUEST_TIMEOUT,
-            group: false,
+            newest: NewestObject::Epoch,
         }
     }
 
@@ -215,24 +216,10 @@ pub struct CompactorBuilder {
     min_age: Duration,
     dry_run: bool,
     request_timeout: Duration,
-    group: bool,
+    newest: NewestObject,
 }
 
 impl CompactorBuilder {
-    /// Compacts the [group](crate::group::Group) at the prefix in place of an election: deletes its
-    /// superseded assignments, by the rules for epochs, then the sessions that have ended, are older
-    /// than [`min_age`](CompactorBuilder::min_age) and are not named by the newest assignment.
-    /// Default: false.
-    ///
-    /// A run then costs, beside what it costs for the assignments, a LIST for every 1,000 sessions, a
-    /// GET for each that is older than `min_age`, and, if some have ended, a LIST, a GET and a DELETE
-    /// for every 1,000 listed. It needs to list `members/` under the prefix, too, and to read and
-    /// delete what lies there. Sessions without a date stay, unless `min_age` is 0.
-    pub fn group(mut self, group: bool) -> Self {
-        self.group = group;
-        self
-    }
-
     /// Sets how many of the newest epochs to keep as history, the current one included: 1 to
     /// 100,000, default 10. A run remembers 32 bytes for each.
     pub fn keep_epochs(mut self, keep_epochs: usize) -> Self {
@@ -283,9 +270,9 @@ impl CompactorBuilder {
         if self.request_timeout.is_zero() {
             return Err(invalid("request_timeout is 0 s; it must be longer".to_owned()));
         }
-        let keys = match self.group {
-            true => Keys::assignments(&self.prefix)?,
-            false => Keys::new(&self.prefix)?,
+        let keys = match self.newest {
+            NewestObject::Numbered { stem, .. } => Keys::numbered_with(&self.prefix, stem)?,
+            NewestObject::Epoch => Keys::new(&self.prefix)?,
         };
         let meter = Meter::new(&*self.store, &keys);
         meter.compactor();
@@ -297,7 +284,7 @@ impl CompactorBuilder {
             min_age: self.min_age,
             dry_run: self.dry_run,
             request_timeout: self.request_timeout,
-            group: self.group,
+            newest: self.newest,
         })
     }
 }

@@ -7,7 +7,8 @@ use futures::StreamExt as _;
 use futures::future::{FutureExt as _, MaybeDone, maybe_done};
 
 use super::Compactor;
-use super::run::{PAGE_KEYS, Run};
+use super::requests::PAGE_KEYS;
+use super::run::Run;
 use crate::error::Error;
 use crate::protocol::find::After;
 use crate::record::listing::{EpochsOfPage, key_of};

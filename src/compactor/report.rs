@@ -51,26 +51,6 @@ pub struct Report {
     /// The kind of the first failure: what to do about it.
     #[serde(skip)]
     pub first_failure_kind: Option<ErrorKind>,
-    /// What became of the sessions; of a [group](crate::CompactorBuilder::group) alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sessions: Option<SessionsReport>,
-}
-
-/// What a compaction of a group did with the sessions of its members.
-///
-/// Of the `listed` sessions, each counts in exactly one of `deleted`, `kept` and `failed`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[non_exhaustive]
-pub struct SessionsReport {
-    /// Sessions that the listing showed.
-    pub listed: u64,
-    /// Sessions that this run deleted; in a dry run those that it would have deleted.
-    pub deleted: u64,
-    /// Sessions that were kept: those that go on, those that the newest assignment names, and those
-    /// younger than [`Report::min_age_ms`].
-    pub kept: u64,
-    /// Sessions that the store did not delete. The next run tries them again.
-    pub failed: u64,
 }
 
 impl fmt::Display for Report {
@@ -103,12 +83,6 @@ impl fmt::Display for Report {
         if let Some(first) = &self.first_failure {
             write!(f, " (first: {first})")?;
         }
-        if let Some(SessionsReport { listed, deleted, kept, failed }) = self.sessions {
-            write!(f, "; {would} {deleted} of {listed} sessions, kept {kept}")?;
-            if failed > 0 {
-                write!(f, ", {failed} could not be deleted")?;
-            }
-        }
         write!(f, "; {requests} requests")?;
         if self.interrupted { write!(f, "; run it again to go on") } else { Ok(()) }
     }
@@ -136,7 +110,6 @@ mod tests {
             interrupted: false,
             first_failure: Some("app/lock-0000000001.json: InternalError".to_owned()),
             first_failure_kind: Some(ErrorKind::Unavailable),
-            sessions: None,
         }
     }
 
@@ -160,10 +133,6 @@ mod tests {
             "{held}"
         );
         assert_eq!(Report::default().to_string(), "no epochs; 0 requests");
-        let sessions = Some(SessionsReport { listed: 9, deleted: 4, kept: 4, failed: 1 });
-        let group = Report { sessions, ..Report::default() };
-        let text = "no epochs; deleted 4 of 9 sessions, kept 4, 1 could not be deleted; 0 requests";
-        assert_eq!(group.to_string(), text);
         let stopped = Report { failed: 0, first_failure: None, interrupted: true, ..report() };
         assert_eq!(
             stopped.to_string(),

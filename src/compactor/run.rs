@@ -7,17 +7,15 @@ use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _, MaybeDone};
 use futures::stream::FuturesUnordered;
 
+use super::requests::PAGE_KEYS;
 use super::{Compactor, Report};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::compaction::{Compaction, Listed, NewestBody, OutOfOrder};
 use crate::protocol::find::After;
-use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::escape::plain;
 use crate::store::{Determinacy, GetOutcome, Page, StoreError, out_of_order, within};
 
-/// Keys asked of one LIST and given to one DELETE: the most that S3 takes.
-pub(super) const PAGE_KEYS: usize = 1_000;
 /// Deletions on their way at once; with the one being filled and the page ahead, 6,000 epochs are
 /// remembered.
 const MAX_IN_FLIGHT: usize = 4;
@@ -35,15 +33,8 @@ pub(super) struct Run<'a> {
 
 /// A deletion that was answered.
 pub(super) struct Deletion {
-    of: Deleted,
+    of: Vec<Listed>,
     outcome: Result<Vec<(String, StoreError)>, StoreError>,
-}
-
-/// What was to be deleted.
-pub(super) enum Deleted {
-    Epochs(Vec<Listed>),
-    /// So many of a group.
-    Sessions(usize),
 }
 
 impl<'a> Run<'a> {
@@ -86,15 +77,9 @@ impl<'a> Run<'a> {
     async fn settle(&mut self) {
         self.report.interrupted = true;
         while let Some(deletion) = self.in_flight.next().await {
-            let (epochs, sessions) = match &deletion.of {
-                Deleted::Epochs(batch) => (batch.len(), 0),
-                Deleted::Sessions(many) => (0, *many),
-            };
+            let epochs = deletion.of.len();
             if let Err(error) = self.count(deletion) {
                 self.report.failed += epochs as u64;
-                if sessions > 0 {
-                    self.sessions().failed += sessions as u64;
-                }
                 self.note_failure(error.kind(), || error.to_string());
             }
         }
@@ -105,17 +90,11 @@ impl<'a> Run<'a> {
         self.report.held = self.plan.is_held();
         self.report.min_age_ms = self.plan.min_age().as_millis().try_into().unwrap_or(u64::MAX);
         self.report.kept = self.report.listed - self.report.deleted - self.report.failed;
-        if let Some(sessions) = &mut self.report.sessions {
-            sessions.kept = sessions.listed - sessions.deleted - sessions.failed;
-        }
         (self.progress)(&self.report);
     }
 
     async fn compact_all(&mut self) -> Result<(), Error> {
         self.compact().await?;
-        if self.compactor.group {
-            self.compact_sessions().await?;
-        }
         while let Some(deletion) = self.in_flight.next().await {
             self.count(deletion)?;
         }
@@ -195,41 +174,27 @@ impl<'a> Run<'a> {
     /// Reads the newest epoch seen so far, unless that is done, while the deletions go on.
     async fn read_newest(&mut self) -> Result<(), Error> {
         let Some(newest) = self.plan.newest_unread() else { return Ok(()) };
-        let Compactor { store, keys, request_timeout, .. } = self.compactor;
+        let Compactor { store, keys, request_timeout, newest: reader, .. } = self.compactor;
         let key = keys.epoch(newest);
-        if self.compactor.group {
-            let body = self.read_assignment(newest).await?;
-            self.plan.handle_read(newest, body);
-            return Ok(());
-        }
         self.report.requests += 1;
-        let request = store.get(&key, None, MAX_READ_BYTES);
+        let request = store.get(&key, None, reader.most());
         let outcome = self
             .while_deleting(within(*request_timeout, Determinacy::Determinate, request))
             .await?;
         let outcome = outcome.map_err(|error| self.failure("reading the newest epoch", error))?;
-        let record = match outcome {
-            GetOutcome::Found(object) => Record::parse(&object.body),
-            GetOutcome::TooLarge { len, .. } => Err(BadRecord::TooLarge(len)),
+        let body = match &outcome {
+            GetOutcome::Found(object) => Ok(&object.body[..]),
+            GetOutcome::TooLarge { len, .. } => Err(*len),
             // The request named no ETag, so `NotModified` cannot occur.
             GetOutcome::NotFound | GetOutcome::NotModified => {
                 self.plan.handle_read(newest, NewestBody::Gone);
                 return Ok(());
             }
         };
-        let record = record.map_err(|bad| {
-            let kind = match bad {
-                BadRecord::TooNew(_) => ErrorKind::RecordTooNew,
-                _ => ErrorKind::CorruptRecord,
-            };
+        let body = reader.read(newest, body).map_err(|(kind, bad)| {
             let at = store.describe();
             Error::new(kind, format!("{key} in {at}: {bad}; what it may protect is not deleted"))
         })?;
-        let body = if record.is_held() {
-            NewestBody::Held
-        } else {
-            NewestBody::Validity(record.validity())
-        };
         self.plan.handle_read(newest, body);
         Ok(())
     }
@@ -252,11 +217,11 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let keys = batch.iter().map(|listed| self.compactor.keys.epoch(listed.epoch)).collect();
-        self.delete(keys, Deleted::Epochs(batch)).await
+        self.delete(keys, batch).await
     }
 
     /// Sends a deletion, once there is room for another.
-    pub(super) async fn delete(&mut self, keys: Vec<String>, of: Deleted) -> Result<(), Error> {
+    pub(super) async fn delete(&mut self, keys: Vec<String>, of: Vec<Listed>) -> Result<(), Error> {
         while self.in_flight.len() >= MAX_IN_FLIGHT {
             let Some(deletion) = self.in_flight.next().await else { break };
             self.count(deletion)?;
@@ -274,21 +239,9 @@ impl<'a> Run<'a> {
 
     pub(super) fn count(&mut self, Deletion { of, outcome }: Deletion) -> Result<(), Error> {
         let failed = outcome.map_err(|error| {
-            let doing = match &of {
-                Deleted::Epochs(batch) => format!("deleting {} superseded epochs", batch.len()),
-                Deleted::Sessions(many) => format!("deleting {many} ended sessions"),
-            };
-            self.failure(&doing, error)
+            self.failure(&format!("deleting {} superseded epochs", of.len()), error)
         })?;
-        match of {
-            Deleted::Epochs(batch) => self.count_epochs(batch, &failed),
-            Deleted::Sessions(many) => {
-                let left = failed.len().min(many) as u64;
-                let sessions = self.sessions();
-                sessions.deleted += many as u64 - left;
-                sessions.failed += left;
-            }
-        }
+        self.count_epochs(of, &failed);
         if let Some((key, error)) = failed.first() {
             self.note_failure(error.kind().into(), || plain(&format!("{key}: {error}")));
         }
@@ -318,21 +271,19 @@ impl<'a> Run<'a> {
         self.report.failed += (size - gone.len()) as u64;
     }
 
-    /// Which permission is missing, the store says: it is another on each.
     pub(super) fn failure(&self, doing: &str, error: StoreError) -> Error {
-        Error::from_store(doing, &self.compactor.store.describe(), error)
+        self.compactor.failure(doing, error)
     }
 
     /// One stable word, for logs and metrics.
     pub(super) fn outcome(&self, error: Option<&Error>) -> &'static str {
-        let sessions = self.report.sessions.unwrap_or_default();
         match error {
             Some(_) => "error",
             None if self.report.interrupted => "interrupted",
-            None if self.report.failed + sessions.failed > 0 => "incomplete",
+            None if self.report.failed > 0 => "incomplete",
             None if self.plan.is_held() => "held",
             None if self.plan.stopped() => "last_epoch",
-            None if self.report.deleted + sessions.deleted > 0 => "compacted",
+            None if self.report.deleted > 0 => "compacted",
             None => "nothing",
         }
     }

@@ -51,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) retry_denied: Option<Duration>,
     pub(crate) resign_on_drop: bool,
     pub(crate) data: Value,
+    /// The part of the data that a seal keeps.
+    pub(crate) kept_in_seals: fn(&Value) -> Value,
 }
 
 /// When a follower looks at the leader's record.
@@ -86,6 +88,7 @@ impl Default for Settings {
             retry_denied: Some(DEFAULT_RETRY_DENIED),
             resign_on_drop: false,
             data: Value::Null,
+            kept_in_seals: |_| Value::Null,
         }
     }
 }
@@ -116,6 +119,7 @@ pub(crate) struct Config {
     pub(crate) retry_denied: Option<Duration>,
     pub(crate) resign_on_drop: bool,
     pub(crate) data: Value,
+    pub(crate) kept_in_seals: fn(&Value) -> Value,
 }
 
 impl Config {
@@ -146,6 +150,7 @@ impl Config {
             retry_denied: settings.retry_denied,
             resign_on_drop: settings.resign_on_drop,
             data: settings.data,
+            kept_in_seals: settings.kept_in_seals,
         };
         Config::check_name(&config.name)?;
         if let Some(length) = config.reason.as_ref().map(String::len).filter(|it| *it > MAX_REASON)

@@ -1,5 +1,4 @@
-//! The epoch objects of an election, or the assignments of a group, listed and read by one that
-//! takes no part in it.
+//! The epoch objects of an election, listed and read by one that takes no part in it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +8,6 @@ use chrono::{DateTime, Utc};
 use crate::driver::runtime::require_timers;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::group::{AssignmentRecord, BadAssignment, GroupSnapshot, MAX_ASSIGNMENT_BYTES};
 use crate::protocol::find::After;
 use crate::protocol::layout::Layout;
 use crate::record::keys::Keys;
@@ -20,8 +18,7 @@ use crate::store::{Determinacy, GetOutcome, Store, StoreError, listed_within, wi
 const PAGE_KEYS: usize = 1_000;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The epoch objects of the election at one prefix, or the assignments of the group there, which are
-/// numbered alike.
+/// The epoch objects of the election at one prefix, or other objects that are numbered alike.
 #[derive(Debug, Clone)]
 pub struct EpochObjects {
     store: Arc<dyn Store>,
@@ -41,45 +38,23 @@ pub struct EpochObject {
     pub record: Result<Record, String>,
 }
 
-/// An assignment, as it was read.
-#[derive(Debug)]
-pub struct AssignmentObject {
-    /// When it was created, by the store's clock: nobody overwrites it.
-    pub created: Option<DateTime<Utc>>,
-    /// When it was read, by the same clock.
-    pub served_at: Option<DateTime<Utc>>,
-    /// What it says, or why it cannot be read.
-    pub group: Result<GroupSnapshot, String>,
-}
-
 impl EpochObjects {
-    /// The assignments of the group at this prefix.
-    pub fn assignments(store: Arc<dyn Store>, prefix: &str) -> Result<EpochObjects, Error> {
-        Ok(EpochObjects { store, keys: Keys::assignments(prefix)? })
+    /// Other objects that are numbered alike, with this in front of their numbers.
+    pub fn numbered(
+        store: Arc<dyn Store>,
+        prefix: &str,
+        stem: &str,
+    ) -> Result<EpochObjects, Error> {
+        Ok(EpochObjects { store, keys: Keys::numbered_with(prefix, stem)? })
     }
 
-    /// Reads an assignment. `None`: it is not there.
-    pub async fn assignment(&self, epoch: Epoch) -> Result<Option<AssignmentObject>, Error> {
+    /// Reads the object of this number, of at most `most` bytes.
+    pub async fn object(&self, number: Epoch, most: usize) -> Result<GetOutcome, Error> {
         require_timers()?;
-        let key = self.keys.epoch(epoch);
-        let get = self.store.get(&key, None, MAX_ASSIGNMENT_BYTES);
+        let key = self.keys.epoch(number);
+        let get = self.store.get(&key, None, most);
         let got = within(REQUEST_TIMEOUT, Determinacy::Determinate, get).await;
-        let got = got.map_err(|error| self.failure(&format!("reading {key}"), error))?;
-        let (decoded, created, served_at) = match got {
-            GetOutcome::Found(object) => {
-                let decoded = AssignmentRecord::decode(epoch, &object.body);
-                (decoded, object.last_modified, object.served_at)
-            }
-            GetOutcome::TooLarge { len, .. } => {
-                let length = usize::try_from(len).unwrap_or(usize::MAX);
-                (Err(BadAssignment::TooLarge(length)), None, None)
-            }
-            GetOutcome::NotFound | GetOutcome::NotModified => return Ok(None),
-        };
-        let group = decoded
-            .map(|record| GroupSnapshot::of(Some(&Arc::new(record.assignment))))
-            .map_err(|why| why.to_string());
-        Ok(Some(AssignmentObject { created, served_at, group }))
+        got.map_err(|error| self.failure(&format!("reading {key}"), error))
     }
 
     /// `app` and `app/` are the same prefix.

@@ -172,7 +172,7 @@ impl Driver {
         if ended == EpochEnd::Resigned {
             record.successor = self.own.successor.clone();
             record.park_ms =
-                self.own.park.map(|park| park.as_millis().try_into().unwrap_or(u64::MAX));
+                self.own.reserve.map(|time| time.as_millis().try_into().unwrap_or(u64::MAX));
         }
         Some(self.encode(epoch, &record))
     }

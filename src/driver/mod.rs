@@ -33,7 +33,7 @@ pub(crate) use observe::Observer;
 pub(crate) use operator::Operator;
 use own_epoch::OwnEpoch;
 pub(crate) use refresh::Refresh;
-pub(crate) use requests::Requests;
+pub use requests::Requests;
 
 use crate::driver::backoff::Backoff;
 use crate::driver::config::Config;
@@ -43,7 +43,6 @@ use crate::env::mutex::unpoisoned;
 use crate::env::process::Process;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::group::seen_alone;
 use crate::protocol::layout::Layout;
 use crate::protocol::lease::LapseTimer;
 use crate::protocol::machine::Machine;
@@ -60,7 +59,7 @@ const WRITES_WITHOUT_ETAG: u32 = 5;
 
 /// What all campaigns and observers of one `Election` share.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub struct Context {
     // The store and the place in it.
     pub(crate) store: Arc<Counted>,
     /// The store as it was given: the same for all elections that were given it.
@@ -130,28 +129,6 @@ impl Context {
         keys: Keys,
         config: Arc<Config>,
         process: Process,
-    ) -> Context {
-        let meter = Meter::new(&*store, &keys);
-        Context::session(store, keys, config, process, &meter)
-    }
-
-    /// That of a group.
-    pub(crate) fn group(
-        store: Arc<dyn Store>,
-        keys: Keys,
-        config: Arc<Config>,
-        process: Process,
-    ) -> Context {
-        let meter = Meter::group(&*store, &keys);
-        Context::session(store, keys, config, process, &meter)
-    }
-
-    /// That of the session of a group's member, which counts for the group.
-    pub(crate) fn session(
-        store: Arc<dyn Store>,
-        keys: Keys,
-        config: Arc<Config>,
-        process: Process,
         meter: &Meter,
     ) -> Context {
         Context {
@@ -175,7 +152,7 @@ impl Context {
     }
 
     /// How long ago the store last gave an answer; `None` if it never did.
-    pub(crate) fn since_last_answer(&self) -> Option<Duration> {
+    pub fn since_last_answer(&self) -> Option<Duration> {
         let answered = self.knowledge().answered?;
         Some(self.process.now().boot.saturating_sub(answered))
     }
@@ -211,7 +188,7 @@ impl Context {
     }
 
     /// The failure of the last request, unless the store has answered another since.
-    pub(crate) fn last_failure(&self) -> Option<Error> {
+    pub fn last_failure(&self) -> Option<Error> {
         unpoisoned(self.health.lock()).failure.clone()
     }
 
@@ -238,23 +215,20 @@ impl Context {
     }
 
     /// Remembers that this epoch has existed.
-    pub(crate) fn learn(&self, seen: Option<Epoch>) {
+    pub fn learn(&self, seen: Option<Epoch>) {
         self.knowledge().learn(seen, &self.meter);
     }
 
-    /// The body that ends an epoch: the record without its `data`. Of a group's session the seal
-    /// keeps which assignment its member has seen.
+    /// The body that ends an epoch: the record, with the part of its `data` that seals keep.
     pub(crate) fn sealed(&self, record: &Record, ended: EpochEnd, heartbeat: u64) -> Record {
         let at = self.process.now().time_of_day();
         let mut sealed = record.sealed(ended, heartbeat, &self.config.name, at);
-        if self.config.layout == Layout::SingleObject && self.keys.is_session() {
-            sealed.data = seen_alone(&record.data);
-        }
+        sealed.data = (self.config.kept_in_seals)(&record.data);
         sealed
     }
 
     /// The greatest epoch that this process has seen.
-    pub(crate) fn greatest(&self) -> Option<Epoch> {
+    pub fn greatest(&self) -> Option<Epoch> {
         self.knowledge().greatest
     }
 

@@ -28,8 +28,8 @@ pub(super) struct OwnEpoch {
     renewing_since: Option<Duration>,
     /// Whom to name as the successor when resigning.
     pub(super) successor: Option<String>,
-    /// For how long to ask that what it owned is kept for its name.
-    pub(super) park: Option<Duration>,
+    /// For how long to ask that its possessions are reserved for its name.
+    pub(super) reserve: Option<Duration>,
     /// Requests given up early since the lease was last extended.
     given_up: u32,
     /// True if the last answer took longer than a short attempt.
@@ -49,7 +49,7 @@ impl OwnEpoch {
             heartbeat: 0,
             renewing_since: None,
             successor: None,
-            park: None,
+            reserve: None,
             given_up: 0,
             is_slow: false,
             leading: false,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Context, spans};
+use super::{Context, Denial, spans};
 use crate::env::moment::Moment;
 use crate::epoch::Epoch;
 use crate::error::Error;
@@ -17,7 +17,7 @@ const READS_OF_A_MISSING_EPOCH: u32 = 3;
 
 /// What is known of the requests so far.
 #[derive(Debug)]
-pub(crate) struct Requests {
+pub struct Requests {
     cx: Arc<Context>,
     pub(crate) last_error: Option<Error>,
     /// Requests that failed in a row.
@@ -30,12 +30,15 @@ pub(crate) struct Requests {
     of_observer: bool,
     /// When a request last ended, on the boot clock.
     pub(super) polled: Duration,
+    /// The denials in a row, of a caller that counts them here.
+    pub(crate) denial: Denial,
     /// When the store last gave an answer.
     pub(super) answered: Option<Moment>,
 }
 
 impl Requests {
-    pub(crate) fn new(cx: &Arc<Context>) -> Requests {
+    /// No failure so far.
+    pub fn new(cx: &Arc<Context>) -> Requests {
         let (cx, polled) = (Arc::clone(cx), cx.process.now().boot);
         Requests {
             cx,
@@ -44,9 +47,14 @@ impl Requests {
             failed_writes: 0,
             missing: None,
             of_observer: false,
+            denial: Denial::default(),
             polled,
             answered: None,
         }
+    }
+
+    pub(crate) fn context(&self) -> Arc<Context> {
+        Arc::clone(&self.cx)
     }
 
     pub(super) fn of_observer(self, of_observer: bool) -> Requests {
@@ -129,12 +137,13 @@ impl Requests {
         if self.is_contradicted() { failures.max(missed) } else { failures }
     }
 
-    pub(crate) fn have_failed(&self, times: u32) -> bool {
+    /// Whether the last requests have failed, this many in a row.
+    pub fn have_failed(&self, times: u32) -> bool {
         self.failures() >= times
     }
 
     /// A pause before the next attempt, of at most `cap`.
-    pub(crate) fn retry_delay(&self, cap: Duration) -> Duration {
+    pub fn retry_delay(&self, cap: Duration) -> Duration {
         self.cx.retry_delay(self.failures(), cap)
     }
 

@@ -190,11 +190,11 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Two candidates of different layouts do not see each other, so both would lead. A group may
-    /// have the prefix of an election.
+    /// Two candidates of different layouts do not see each other, so both would lead. Other
+    /// numbered objects may have the prefix of an election.
     fn finds_no_other_layout(&self, page: &Page) -> Result<(), Error> {
         let Context { keys, config, store, .. } = self.cx;
-        if keys.are_assignments() {
+        if !keys.are_epochs() {
             return Ok(());
         }
         let of_other_layout = |key: &str| match config.layout {

@@ -12,12 +12,10 @@ use crate::protocol::message::{Input, Rules};
 use crate::record::{BadRecord, MAX_READ_BYTES, MAX_WRITTEN_BYTES, Record};
 use crate::store::content_etag;
 
-mod assignment;
 mod listings;
 mod lock;
 mod reader;
 
-pub use assignment::assignment;
 pub use listings::listing;
 pub use lock::lock;
 

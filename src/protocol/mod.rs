@@ -9,7 +9,6 @@ pub mod candidate;
 pub mod compaction;
 pub mod depose;
 pub mod find;
-pub mod group;
 pub mod layout;
 mod leader;
 pub mod lease;
@@ -18,5 +17,3 @@ pub mod message;
 pub mod single;
 #[cfg(test)]
 mod testing;
-
-pub use crate::env::moment;

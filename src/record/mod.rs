@@ -49,7 +49,7 @@ pub struct Record {
     #[serde(default)]
     pub candidate: Option<String>,
     #[serde(default)]
-    pub(crate) nonce: Option<Nonce>,
+    pub nonce: Option<Nonce>,
     #[serde(default)]
     pub heartbeat: u64,
     #[serde(default, deserialize_with = "for_people")]
@@ -71,12 +71,12 @@ pub struct Record {
     pub reason: Option<String>,
     /// Whom the leader that resigned wants to be next, by name.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
-    pub(crate) successor: Option<String>,
-    /// For how long a member of a group that resigned wants its partitions kept for its name.
+    pub successor: Option<String>,
+    /// How long a holder that resigned asks to have its possessions reserved for its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) park_ms: Option<u64>,
+    pub park_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub(crate) data: Value,
+    pub data: Value,
 }
 
 /// What the body of an epoch object has in front.

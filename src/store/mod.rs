@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::store::escape::plain;
+pub use crate::store::escape::plain;
 pub use crate::store::etag::ETag;
 
 #[cfg(feature = "object-store")]

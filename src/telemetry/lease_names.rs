@@ -1,20 +1,42 @@
-//! The metrics of a lease: those of a leadership, and those of a member's session.
+//! The metrics of a lease.
 
-/// What counts and times one kind of lease.
+/// The names of what counts and times one kind of lease.
 #[derive(Debug)]
-pub(super) struct LeaseNames {
-    /// Of a gauge: 1 while a lease runs.
-    pub(super) holds: &'static str,
-    pub(super) losses: &'static str,
-    pub(super) renewals: &'static str,
-    pub(super) renewal_seconds: &'static str,
-    pub(super) remaining: &'static str,
-    pub(super) least_ratio: &'static str,
-    pub(super) at_risk: &'static str,
-    pub(super) validity: &'static str,
+pub struct LeaseMetrics {
+    /// The label of the place in the store.
+    pub place: &'static str,
+    /// What the names of the metrics with that label begin with. Others have the label `election`.
+    pub stem: &'static str,
+    /// The noun for the lease, in descriptions.
+    pub noun: &'static str,
+    /// A gauge and a label: the name of the process.
+    pub info: (&'static str, &'static str),
+    /// A gauge: 1 while a lease runs.
+    pub holds: &'static str,
+    /// Counts leases that have ended.
+    pub losses: &'static str,
+    /// Counts renewals.
+    pub renewals: &'static str,
+    /// Times renewals.
+    pub renewal_seconds: &'static str,
+    /// A gauge: the time that is left of the lease.
+    pub remaining: &'static str,
+    /// A histogram: the least part of the lease that was left.
+    pub least_ratio: &'static str,
+    /// Counts risks.
+    pub at_risk: &'static str,
+    /// A gauge: the length of the lease.
+    pub validity: &'static str,
+    /// The metrics of each poll and renewal that goes well, with their labels: their keys are kept
+    /// while a lease runs.
+    pub frequent: &'static [(&'static str, &'static [(&'static str, &'static str)])],
 }
 
-pub(super) static LEADERSHIP: LeaseNames = LeaseNames {
+pub(super) static LEADERSHIP: LeaseMetrics = LeaseMetrics {
+    place: "election",
+    stem: "tenure_",
+    noun: "lease",
+    info: ("tenure_candidate_info", "candidate"),
     holds: "tenure_leader",
     losses: "tenure_losses_total",
     renewals: "tenure_renewals_total",
@@ -23,15 +45,15 @@ pub(super) static LEADERSHIP: LeaseNames = LeaseNames {
     least_ratio: "tenure_lease_least_ratio",
     at_risk: "tenure_lease_at_risk_total",
     validity: "tenure_validity_seconds",
-};
-
-pub(super) static SESSION: LeaseNames = LeaseNames {
-    holds: "tenure_group_member",
-    losses: "tenure_group_session_losses_total",
-    renewals: "tenure_group_renewals_total",
-    renewal_seconds: "tenure_group_renewal_seconds",
-    remaining: "tenure_group_lease_remaining_seconds",
-    least_ratio: "tenure_group_lease_least_ratio",
-    at_risk: "tenure_group_lease_at_risk_total",
-    validity: "tenure_group_validity_seconds",
+    // With the leader's looks at the next epoch.
+    frequent: &[
+        ("tenure_renewals_total", &[("outcome", "done")]),
+        ("tenure_renewal_seconds", &[]),
+        ("tenure_lease_least_ratio", &[]),
+        ("tenure_lease_remaining_seconds", &[]),
+        ("tenure_requests_total", &[("kind", "get"), ("outcome", "missing")]),
+        ("tenure_requests_total", &[("kind", "replace"), ("outcome", "done")]),
+        ("tenure_request_seconds", &[("kind", "get")]),
+        ("tenure_request_seconds", &[("kind", "replace")]),
+    ],
 };

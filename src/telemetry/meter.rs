@@ -1,16 +1,16 @@
 //! Tells the recorder of the crate `metrics`.
 //!
-//! Labels are bounded: an election or a group, and words of which there are few. Never an epoch, a
+//! Labels are bounded: a place in a store, and words of which there are few. Never an epoch, a
 //! nonce, or a partition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use metrics::{Gauge, gauge};
+use metrics::{Counter, Gauge, Key, Label, with_recorder};
 
-use super::key_cache::KeyCache;
-use super::lease_names::{LEADERSHIP, LeaseNames, SESSION};
+use super::key_cache::{KeyCache, METADATA};
+use super::lease_names::{LEADERSHIP, LeaseMetrics};
 use super::names::{ELECTIONS, LOSSES, OBSERVED, RENEWALS, describe};
 pub(crate) use super::requests::Counted;
 use super::requests::Role;
@@ -20,32 +20,50 @@ use crate::protocol::message::Answer;
 use crate::record::keys::Keys;
 use crate::store::Store;
 
-/// Counts for one election of this process, or for one group.
+/// Counts for one place of this process: an election, or another user of leases.
 #[derive(Debug, Clone)]
-pub(crate) struct Meter {
+pub struct Meter {
     keys: Arc<KeyCache>,
 }
 
 impl Meter {
+    /// The reasons for which a lease ends: see [`Loss::outcome`](crate::Loss::outcome).
+    pub const LOSSES: [&str; 8] = LOSSES;
+
     /// Sends nothing. A recorder must be installed before this call to get the descriptions.
     pub(crate) fn new(store: &dyn Store, keys: &Keys) -> Meter {
         Meter::with(store, keys, &LEADERSHIP)
     }
 
-    /// The same for a group. A session counts as one, not as a leadership, and its election not at
-    /// all.
-    pub(crate) fn group(store: &dyn Store, keys: &Keys) -> Meter {
-        Meter::with(store, keys, &SESSION)
-    }
-
-    fn with(store: &dyn Store, keys: &Keys, lease: &'static LeaseNames) -> Meter {
-        describe();
+    /// The same for leases that count under other names, and not as leaderships.
+    pub(crate) fn with(store: &dyn Store, keys: &Keys, lease: &'static LeaseMetrics) -> Meter {
+        describe(lease);
         let place = place(store, keys.prefix().trim_end_matches('/'));
         Meter { keys: Arc::new(KeyCache::new(place, lease)) }
     }
 
-    fn is_of_a_group(&self) -> bool {
-        std::ptr::eq(self.keys.lease, &SESSION)
+    fn is_of_an_election(&self) -> bool {
+        std::ptr::eq(self.keys.lease, &LEADERSHIP)
+    }
+
+    /// The counter of this name and these labels, beside that of the place.
+    pub fn counter(&self, name: &'static str, labels: &[(&'static str, &'static str)]) -> Counter {
+        self.keys.counter(name, labels)
+    }
+
+    /// The gauge of this name.
+    pub fn gauge(&self, name: &'static str) -> Gauge {
+        self.keys.gauge(name, &[])
+    }
+
+    /// Counts what an observer asks of the store from 0 on.
+    pub fn observes(&self) {
+        Role::Observer.register(self);
+    }
+
+    /// Keeps the keys of the frequent metrics from now on.
+    pub fn keep_keys(&self) {
+        self.keys.leads();
     }
 
     /// The same store, whose requests are counted and timed.
@@ -57,7 +75,7 @@ impl Meter {
         &self.keys
     }
 
-    /// Somebody campaigns under this name, or joins the group.
+    /// Somebody campaigns under this name.
     pub(crate) fn candidate(&self, name: &str, validity: Duration) {
         // From the start at 0: a counter that appears with its first event has no increase.
         for outcome in RENEWALS {
@@ -70,16 +88,22 @@ impl Meter {
         self.holders().increment(0.0);
         self.keys.gauge(self.keys.lease.validity, &[]).set(validity);
         Role::Candidate.register(self);
-        let (name, place) = (name.to_owned(), self.keys.place());
-        if self.is_of_a_group() {
-            gauge!("tenure_group_member_info", "group" => place, "member" => name).set(1.0);
-            return self.member();
+        self.info(name).set(1.0);
+        if !self.is_of_an_election() {
+            return;
         }
         for outcome in ELECTIONS {
             self.count("tenure_elections_total", "outcome", outcome, 0);
         }
         self.keys.counter("tenure_polls_total", &[]).increment(0);
-        gauge!("tenure_candidate_info", "election" => place, "candidate" => name).set(1.0);
+    }
+
+    /// The gauge that shows the name of this process.
+    fn info(&self, name: &str) -> Gauge {
+        let LeaseMetrics { place, info: (metric, label), .. } = self.keys.lease;
+        let labels = [Label::new(*place, self.keys.place()), Label::new(*label, name.to_owned())];
+        let key = Key::from_parts(*metric, labels.to_vec());
+        with_recorder(|it| it.register_gauge(&key, &METADATA))
     }
 
     /// Somebody observes.
@@ -105,33 +129,28 @@ impl Meter {
 
     /// How a campaign ended.
     pub(crate) fn campaigned(&self, outcome: &'static str) {
-        if !self.is_of_a_group() {
+        if self.is_of_an_election() {
             self.count("tenure_elections_total", "outcome", outcome, 1);
         }
     }
 
     /// This process leads, until it says otherwise.
     pub(crate) fn elected(&self) -> Leading {
-        if self.is_of_a_group() {
-            self.keys.follows_a_group();
-        } else {
-            self.keys.leads();
-        }
+        self.keep_keys();
         self.holders().increment(1.0);
         Leading { meter: self.clone(), over: AtomicBool::new(false) }
     }
 
     /// The greatest epoch that this process knows of.
     pub(crate) fn knows(&self, greatest: Option<Epoch>) {
-        // That of a session tells nothing.
-        if let Some(epoch) = greatest.filter(|_| !self.is_of_a_group()) {
+        if let Some(epoch) = greatest.filter(|_| self.is_of_an_election()) {
             // The last epoch has ten digits, and a float is exact up to fifteen.
             self.keys.gauge("tenure_epoch", &[]).set(epoch.get() as f64);
         }
     }
 
     pub(crate) fn polled(&self) {
-        if !self.is_of_a_group() {
+        if self.is_of_an_election() {
             self.keys.polls();
             self.keys.counter("tenure_polls_total", &[]).increment(1);
         }

@@ -4,14 +4,14 @@
 use metrics::Unit::{Count, Seconds};
 use metrics::{describe_counter, describe_gauge, describe_histogram};
 
-use super::lease_names::{LEADERSHIP, LeaseNames, SESSION};
+use super::lease_names::LeaseMetrics;
 
 /// Outcomes of `tenure_elections_total`.
 pub(super) const ELECTIONS: [&str; 4] = ["elected", "held", "abandoned", "failed"];
 /// Outcomes of `tenure_renewals_total`.
 pub(super) const RENEWALS: [&str; 4] = ["done", "refused", "missing", "failed"];
 /// Reasons of `tenure_losses_total`: those of [`Loss::outcome`](crate::Loss::outcome).
-pub(super) const LOSSES: [&str; 8] = [
+pub(crate) const LOSSES: [&str; 8] = [
     "superseded",
     "sealed",
     "lease_ended",
@@ -27,22 +27,12 @@ pub(super) const OBSERVED: [&str; 3] = ["leader", "nobody", "unknown"];
 pub(super) const COMPACTIONS: [&str; 7] =
     ["compacted", "nothing", "incomplete", "interrupted", "held", "last_epoch", "error"];
 
-/// Reasons of `tenure_group_losses_total`, beside those for which a session ends: those of
-/// [`PartitionLoss::outcome`](crate::group::PartitionLoss::outcome).
-pub(super) const PARTITION_LOSSES: [&str; 2] = ["released", "taken"];
-/// Outcomes of `tenure_group_polls_total`.
-pub(super) const POLLS: [&str; 2] = ["done", "failed"];
-/// Outcomes of `tenure_group_assignments_total`.
-pub(super) const ASSIGNMENTS: [&str; 5] = ["created", "refused", "unknown", "failed", "unwritable"];
-
 /// Describes the metrics to the recorder. It may be called any number of times.
-pub(super) fn describe() {
+pub(super) fn describe(of: &LeaseMetrics) {
     elections();
-    lease(&LEADERSHIP, "lease");
+    lease(of);
     requests();
     compactions();
-    members();
-    lease(&SESSION, "session");
 }
 
 fn elections() {
@@ -55,8 +45,8 @@ fn elections() {
     describe_counter!("tenure_polls_total", Count, "Looks at the election by those who follow it");
 }
 
-/// `lease`: what it is called there.
-fn lease(names: &LeaseNames, lease: &str) {
+fn lease(names: &LeaseMetrics) {
+    let lease = names.noun;
     describe_counter!(names.renewals, Count, format!("Writes that were to renew the {lease}"));
     describe_histogram!(
         names.renewal_seconds,
@@ -97,36 +87,6 @@ fn requests() {
         Seconds,
         "By how much, at least, the clock of the store is ahead of this machine's"
     );
-}
-
-fn members() {
-    describe_gauge!("tenure_group_member", Count, "1 while this process's session lasts");
-    describe_gauge!("tenure_group_member_info", Count, "1; the label tells the member's name");
-    describe_gauge!("tenure_group_coordinator", Count, "1 while this process plans the group");
-    describe_gauge!("tenure_group_owned", Count, "Partitions that this member owns");
-    describe_gauge!(
-        "tenure_group_overdue",
-        Count,
-        "Partitions with work that does not stop in time"
-    );
-    describe_gauge!("tenure_group_epoch", Count, "The greatest assignment that this process knows");
-    describe_gauge!("tenure_group_partitions", Count, "Partitions of the newest known assignment");
-    describe_gauge!(
-        "tenure_group_ownerless",
-        Count,
-        "Partitions that should have an owner, and have none in the newest known assignment"
-    );
-    describe_gauge!("tenure_group_members", Count, "Members of the newest known assignment");
-    describe_counter!("tenure_group_grants_total", Count, "Partitions that this member was given");
-    describe_counter!("tenure_group_revocations_total", Count, "Partitions that are to move");
-    describe_counter!("tenure_group_losses_total", Count, "Ownerships that have ended");
-    describe_counter!("tenure_group_assignments_total", Count, "Assignments to be created");
-    describe_counter!(
-        "tenure_group_polls_total",
-        Count,
-        "Looks at the group by those who follow it"
-    );
-    describe_counter!("tenure_group_session_losses_total", Count, "Sessions that have ended");
 }
 
 fn compactions() {

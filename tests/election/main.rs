@@ -7,7 +7,6 @@ mod costs;
 mod denials;
 mod examples;
 mod failover;
-mod groups;
 mod hand_over;
 mod health;
 mod hidden_epochs;

@@ -31,5 +31,5 @@ fn listings() {
 
 #[test]
 fn assignments() {
-    replay("assignment", tenure::fuzzing::assignment);
+    replay("assignment", tenure_groups::fuzzing::assignment);
 }

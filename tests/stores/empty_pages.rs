@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::Compactor;
-use tenure::group::Group;
 use tenure::{Election, Epoch, Store};
 use tenure_fencing::FencedLog;
+use tenure_groups::Group;
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 use tenure_testkit::time::within;
 

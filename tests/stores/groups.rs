@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::Store;
-use tenure::group::Group;
+use tenure_groups::Group;
 use tenure_testkit::time::within;
 
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -102,8 +102,9 @@ async fn regression_compacted_sessions_leave_no_folders_in_a_directory() {
     }
     let folders = || std::fs::read_dir(&members).unwrap().count();
     assert_eq!(folders(), 1 + 3 + 100);
-    let compactor = tenure::Compactor::builder(Arc::clone(&store), "app/group");
-    let compactor = compactor.group(true).keep_epochs(1).min_age(Duration::ZERO).build().unwrap();
+    let settings = tenure::Compactor::builder(Arc::clone(&store), "app/group");
+    let settings = settings.keep_epochs(1).min_age(Duration::ZERO);
+    let compactor = tenure_groups::GroupCompactor::new(settings).unwrap();
     let compacted = async {
         while folders() > 100 {
             compactor.run_once().await.expect("the store works");

@@ -103,7 +103,7 @@ impl Verb {
             // The library tells of the session, and of work that failed.
             Verb::Group(args) if args.runs() => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
-                 tenure::lease=warn,tenure::group=info,tenure_cli=info"
+                 tenure::lease=warn,tenure_groups=info,tenure_cli=info"
             }
             // What it runs may fail.
             Verb::Watch(_) => {

@@ -1,13 +1,15 @@
 //! `tenure compact`: deletes superseded epoch objects, once or again and again.
 
+use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use tenure::group::Group;
+use serde::Serialize;
 use tenure::store::Store;
 use tenure::{Compactor, Error, ErrorKind, Report};
+use tenure_groups::{Group, GroupCompactor, GroupReport};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::common::{CENTURY, LayoutArg, StoreArg, YEAR, duration_up_to, positive_up_to};
@@ -69,12 +71,14 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
         signal = signals.next() => return Ok(exit_code(signal)),
         opened = patiently(patience, || open(&args.store.store, IfMissing::Refuse)) => opened?,
     };
-    let compactor = Compactor::builder(Arc::clone(&store), prefix.as_str())
+    let settings = Compactor::builder(Arc::clone(&store), prefix.as_str())
         .keep_epochs(usize::try_from(args.keep).unwrap_or(usize::MAX))
         .min_age(args.min_age)
-        .dry_run(args.dry_run)
-        .group(args.group)
-        .build()?;
+        .dry_run(args.dry_run);
+    let compactor = match args.group {
+        true => AnyCompactor::Group(GroupCompactor::new(settings)?),
+        false => AnyCompactor::Election(settings.build()?),
+    };
     match args.every {
         Some(interval) => {
             tokio::select! {
@@ -87,13 +91,65 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
         None => {
             let (outcome, signal) = run_once(&compactor, &mut signals).await;
             let report = outcome?;
-            if report.newest.is_none() && signal.is_none() {
+            if report.epochs().newest.is_none() && signal.is_none() {
                 refuse_what_is_not_meant(&args, &store, &prefix).await?;
             }
             let _ = print_report(&report, args.json)?;
-            match signal.filter(|_| report.interrupted) {
+            match signal.filter(|_| report.epochs().interrupted) {
                 Some(signal) => Ok(exit_code(signal)),
                 None => not_deleted(&report).map_or(Ok(0), Err),
+            }
+        }
+    }
+}
+
+/// The compactor of an election or of a group.
+enum AnyCompactor {
+    Election(Compactor),
+    Group(GroupCompactor),
+}
+
+/// The result of one run of either.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+enum RunReport {
+    Election(Report),
+    Group(GroupReport),
+}
+
+impl RunReport {
+    /// The epochs of an election, or the assignments of a group.
+    fn epochs(&self) -> &Report {
+        match self {
+            RunReport::Election(report) => report,
+            RunReport::Group(report) => &report.assignments,
+        }
+    }
+
+    /// The same report, of a run that was stopped.
+    fn interrupted(mut self) -> RunReport {
+        match &mut self {
+            RunReport::Election(report) => report.interrupted = true,
+            RunReport::Group(report) => report.assignments.interrupted = true,
+        }
+        self
+    }
+}
+
+impl AnyCompactor {
+    async fn run_until(
+        &self,
+        stop: impl Future<Output = ()>,
+        progress: impl Fn(&RunReport) + Send + Sync,
+    ) -> Result<RunReport, Error> {
+        match self {
+            AnyCompactor::Election(compactor) => {
+                let told = |report: &Report| progress(&RunReport::Election(report.clone()));
+                compactor.run_until(stop, told).await.map(RunReport::Election)
+            }
+            AnyCompactor::Group(compactor) => {
+                let told = |report: &GroupReport| progress(&RunReport::Group(report.clone()));
+                compactor.run_until(stop, told).await.map(RunReport::Group)
             }
         }
     }
@@ -119,14 +175,15 @@ async fn refuse_what_is_not_meant(
 /// One run, until a signal asks it to stop; a second one does not wait for the deletions that were
 /// sent.
 async fn run_once(
-    compactor: &Compactor,
+    compactor: &AnyCompactor,
     signals: &mut Signals,
-) -> (Result<Report, Error>, Option<Signal>) {
+) -> (Result<RunReport, Error>, Option<Signal>) {
     let progress = Progress::counting("compacting");
-    let so_far = Mutex::new(Report::default());
+    let so_far = Mutex::new(RunReport::Election(Report::default()));
     let stop = CancellationToken::new();
-    let note = |report: &Report| {
-        progress.say(&format!("deleted {} of {} epochs", report.deleted, report.listed));
+    let note = |report: &RunReport| {
+        let Report { deleted, listed, .. } = report.epochs();
+        progress.say(&format!("deleted {deleted} of {listed} epochs"));
         lock(&so_far).clone_from(report);
     };
     let mut run = pin!(compactor.run_until(stop.cancelled(), note));
@@ -142,8 +199,7 @@ async fn run_once(
                     stop.cancel();
                 }
                 Some(_) => {
-                    let mut report = lock(&so_far).clone();
-                    report.interrupted = true;
+                    let report = lock(&so_far).clone().interrupted();
                     return (Ok(report), ended_by);
                 }
             },
@@ -152,7 +208,7 @@ async fn run_once(
 }
 
 async fn again_and_again(
-    compactor: &Compactor,
+    compactor: &AnyCompactor,
     signals: &mut Signals,
     interval: Duration,
     json: bool,
@@ -175,7 +231,7 @@ async fn again_and_again(
 /// Prints what one of many runs did. An error that the next run may not meet does not end the
 /// command. `has_worked`: an earlier run has succeeded.
 fn report_run(
-    outcome: Result<Report, Error>,
+    outcome: Result<RunReport, Error>,
     has_worked: bool,
     json: bool,
 ) -> Result<Reader, Failure> {
@@ -194,13 +250,26 @@ fn report_run(
     Ok(reader)
 }
 
-fn print_report(report: &Report, json: bool) -> Result<Reader, Failure> {
+fn print_report(report: &RunReport, json: bool) -> Result<Reader, Failure> {
     if json { print_json(report) } else { print(&plain(&report.to_string())) }
 }
 
+impl fmt::Display for RunReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunReport::Election(report) => report.fmt(f),
+            RunReport::Group(report) => report.fmt(f),
+        }
+    }
+}
+
 /// A run that left something behind is a failure.
-fn not_deleted(report: &Report) -> Option<Failure> {
-    let sessions = report.sessions.map_or(0, |sessions| sessions.failed);
+fn not_deleted(report: &RunReport) -> Option<Failure> {
+    let sessions = match report {
+        RunReport::Election(_) => 0,
+        RunReport::Group(report) => report.sessions.failed,
+    };
+    let report = report.epochs();
     let failed = match (report.failed, sessions) {
         (0, 0) => return None,
         (epochs, 0) => format!("{epochs} epochs"),
@@ -223,9 +292,9 @@ mod tests {
     #[test]
     fn what_was_not_deleted_is_a_failure() {
         let code = |failed, kind| {
-            let mut report = Report::default();
-            (report.failed, report.first_failure_kind) = (failed, kind);
-            not_deleted(&report).map(|failure| failure.code)
+            let mut epochs = Report::default();
+            (epochs.failed, epochs.first_failure_kind) = (failed, kind);
+            not_deleted(&RunReport::Election(epochs)).map(|failure| failure.code)
         };
         assert_eq!(code(0, None), None);
         assert_eq!(code(1, None), Some(69));

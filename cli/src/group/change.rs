@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use tenure::group::{Group, GroupSnapshot, PartitionSnapshot};
+use tenure_groups::{Group, GroupSnapshot, PartitionSnapshot};
 
 use super::names::Names;
 use super::status::{restored_above, unfinished};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use humantime::format_duration;
 use serde::Serialize;
-use tenure::group::{Group, GroupSnapshot, SessionState};
-use tenure::{Deposed, Election, Epoch, EpochEnd, Layout};
+use tenure::{Deposed, Election, Epoch, EpochEnd};
+use tenure_groups::{Group, GroupSnapshot, SessionState};
 
 use super::DeposeArgs;
 use super::status::short;
@@ -47,8 +47,8 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     }
     let members = members(&group);
     let member = named(&args, &reader, &group, &members).await?;
-    let election = Election::builder(store, session_prefix(&prefix, member.session))
-        .layout(Layout::SingleObject)
+    let session = Election::builder(store, session_prefix(&prefix, member.session));
+    let election = tenure_groups::session_election(session)
         .name(args.name.clone().unwrap_or_else(default_name));
     let election = match &args.reason {
         Some(reason) => election.reason(reason),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use tenure::Epoch;
-use tenure::group::{Group, GroupBuilder};
+use tenure_groups::{Group, GroupBuilder};
 
 use super::exit::Failure;
 use crate::args::common::{EXIT_CODES, duration, name, positive_duration};

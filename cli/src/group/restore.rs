@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tenure::Epoch;
-use tenure::group::{Group, GroupRestored};
+use tenure_groups::{Group, GroupRestored};
 
 use super::RestoreArgs;
 use crate::args::common::default_name;

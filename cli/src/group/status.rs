@@ -1,7 +1,7 @@
 //! `tenure group status`: the newest assignment, and whether the members that it names live.
 
 use serde::Serialize;
-use tenure::group::{GroupSnapshot, SessionState};
+use tenure_groups::{GroupSnapshot, SessionState};
 
 use super::view::{MemberView, PartitionView, members, name_or_dash, owner, table};
 use super::{StatusArgs, builder};

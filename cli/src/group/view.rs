@@ -5,7 +5,7 @@ use std::time::Duration;
 use anstream::adapter::strip_str;
 use serde::Serialize;
 use serde_json::Value;
-use tenure::group::{GroupSnapshot, MemberSnapshot, PartitionSnapshot, SessionState};
+use tenure_groups::{GroupSnapshot, MemberSnapshot, PartitionSnapshot, SessionState};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, in_seconds, millis, plain, styled};

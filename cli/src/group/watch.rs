@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use humantime::format_duration;
 use serde::Serialize;
 use tenure::Process;
-use tenure::group::{Group, GroupSnapshot, PartitionNumber, SessionState};
+use tenure_groups::{Group, GroupSnapshot, PartitionNumber, SessionState};
 
 use super::status::{restored_above, unfinished};
 use super::view::{name_or_dash, owner, state_word};

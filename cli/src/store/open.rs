@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::ValueEnum as _;
 use tenure::Election;
-use tenure::group::Group;
 use tenure::store::Store;
+use tenure_groups::Group;
 
 use super::url::{Kind, Place, StoreUrl};
 use crate::args::common::LayoutArg;

@@ -9,8 +9,8 @@ use object_store::ObjectStore;
 use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use object_store::local::LocalFileSystem;
 use tenure::Election;
-use tenure::group::Group;
 use tenure::store::{AnyObjectStore, DirStore, Store};
+use tenure_groups::Group;
 
 use crate::Result;
 

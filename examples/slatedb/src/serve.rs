@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slatedb::config::Settings;
-use tenure::group::Partition;
+use tenure_groups::Partition;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 

@@ -160,18 +160,16 @@ impl Leadership {
         self.give_up(Some(successor), None).await
     }
 
-    /// As [`resign`](Leadership::resign), and asks that what it owned as a member of a group is kept
-    /// for its name for so long.
-    pub(crate) async fn resign_and_park(self, park: Option<Duration>) -> Result<(), Error> {
-        self.give_up(None, park).await
-    }
-
-    async fn give_up(self, successor: Option<String>, park: Option<Duration>) -> Result<(), Error> {
+    pub(crate) async fn give_up(
+        self,
+        successor: Option<String>,
+        reserve: Option<Duration>,
+    ) -> Result<(), Error> {
         require_timers()?;
         self.check().map_err(|loss| over("resigning", &loss))?;
         self.lead.lose(Loss::Resigned);
         let (reply, answer) = oneshot::channel();
-        let _ = self.commands.send(Command::Resign { successor, park, reply });
+        let _ = self.commands.send(Command::Resign { successor, reserve, reply });
         self.answer("resigning", answer).await
     }
 

@@ -2,8 +2,6 @@
 
 use futures::future::{BoxFuture, FutureExt as _};
 
-use super::super::report::SessionsReport;
-use super::super::run::Run;
 use super::*;
 use tenure_testkit::logged::logged;
 
@@ -281,19 +279,4 @@ async fn every_run_is_logged_with_its_outcome() {
     assert!(lines[1].contains("DEBUG") && lines[1].contains(r#"outcome="nothing""#), "{text}");
     assert!(lines[2].contains("WARN") && lines[2].contains("as told"), "{text}");
     assert!(lines[2].contains("compaction ended early"), "{text}");
-}
-
-/// A run that left sessions was logged as one that had nothing to do.
-#[test]
-fn regression_what_became_of_the_sessions_counts_in_the_outcome() {
-    let compactor = compactor(memory(), 1);
-    let outcome = |deleted, failed| {
-        let mut run = Run::new(&compactor, |_| {});
-        *run.sessions() = SessionsReport { listed: 3, deleted, kept: 0, failed };
-        run.outcome(None)
-    };
-    assert_eq!(
-        (outcome(2, 1), outcome(3, 0), outcome(0, 0)),
-        ("incomplete", "compacted", "nothing")
-    );
 }

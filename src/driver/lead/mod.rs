@@ -219,9 +219,9 @@ impl Driver {
                 self.own.data = data;
                 pending.proclaims.push((self.own.heartbeat + 1, reply));
             }
-            Some(Command::Carry { data }) => self.own.data = data,
-            Some(Command::Resign { successor, park, reply }) => {
-                (self.own.successor, self.own.park) = (successor, park);
+            Some(Command::RenewWith { data }) => self.own.data = data,
+            Some(Command::Resign { successor, reserve, reply }) => {
+                (self.own.successor, self.own.reserve) = (successor, reserve);
                 pending.resign = Some(reply);
                 self.machine.handle(Input::Resign);
             }

@@ -37,12 +37,12 @@ pub(crate) enum Command {
         reply: oneshot::Sender<Result<(), Error>>,
     },
     /// As `Proclaim`, but with the next renewal.
-    Carry {
+    RenewWith {
         data: Value,
     },
     Resign {
         successor: Option<String>,
-        park: Option<Duration>,
+        reserve: Option<Duration>,
         reply: oneshot::Sender<Result<(), Error>>,
     },
 }

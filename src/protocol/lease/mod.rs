@@ -18,6 +18,7 @@ use crate::store::etag::ETag;
 pub struct Drift(u32);
 
 impl Drift {
+    /// A difference in parts per million.
     pub const fn from_ppm(ppm: u32) -> Drift {
         Drift(ppm)
     }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::group::SessionId;
 use crate::protocol::layout::Layout;
 
-/// Before the number of an assignment.
-const ASSIGNMENT: &str = "assignment-";
+/// Before the number of an epoch.
+const EPOCH: &str = "lock-";
 const MAX_PREFIX_BYTES: usize = 900;
 
 /// The key prefix of an election, normalised: empty, or ending in one slash.
@@ -22,19 +21,16 @@ pub(crate) struct Keys {
 impl Keys {
     /// `app` and `app/` name the same election; the empty prefix is the root of the store.
     pub(crate) fn new(prefix: &str) -> Result<Keys, Error> {
-        Keys::numbering(prefix, "lock-")
+        Keys::numbered_with(prefix, EPOCH)
     }
 
-    /// The keys of a group's assignments: those of epochs, but for their first word.
-    pub(crate) fn assignments(prefix: &str) -> Result<Keys, Error> {
-        Keys::numbering(prefix, ASSIGNMENT)
+    /// Whether these are epochs, and not other objects that are numbered alike.
+    pub(crate) fn are_epochs(&self) -> bool {
+        self.epoch_prefix.ends_with(EPOCH)
     }
 
-    pub(crate) fn are_assignments(&self) -> bool {
-        self.epoch_prefix.ends_with(ASSIGNMENT)
-    }
-
-    fn numbering(prefix: &str, stem: &str) -> Result<Keys, Error> {
+    /// The keys of objects that are numbered as epochs are, with another word before the number.
+    pub(crate) fn numbered_with(prefix: &str, stem: &str) -> Result<Keys, Error> {
         let trimmed = prefix.strip_suffix('/').unwrap_or(prefix);
         let invalid = |why: String| Err(Error::new(ErrorKind::InvalidInput, why));
         if prefix == "/" || trimmed.starts_with('/') {
@@ -59,14 +55,6 @@ impl Keys {
     /// The prefix, empty or with a slash at its end.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
-    }
-
-    /// Whether these are the keys of a group's session, which is an election with one candidate.
-    pub(crate) fn is_session(&self) -> bool {
-        let id = self.prefix.strip_suffix('/').and_then(|prefix| prefix.rsplit_once("members/"));
-        id.is_some_and(|(before, id)| {
-            SessionId::parse(id).is_some() && (before.is_empty() || before.ends_with('/'))
-        })
     }
 
     /// What every epoch object's key starts with.
@@ -134,21 +122,6 @@ mod tests {
         let check = keys.store_check(0x0001_000f);
         assert_eq!(check, "a/.tenure-check-0f");
         assert!(check < keys.lock() && check < keys.epoch(Epoch::FIRST));
-    }
-
-    #[test]
-    fn only_a_members_folder_holds_a_session() {
-        let id = "0123456789abcdef0123456789abcdef";
-        for (prefix, expected) in [
-            (format!("members/{id}"), true),
-            (format!("a/b/members/{id}/"), true),
-            (format!("a/members/{id}0"), false),
-            (format!("a/nomembers/{id}"), false),
-            (format!("members/{id}/a"), false),
-            (String::new(), false),
-        ] {
-            assert_eq!(Keys::new(&prefix).unwrap().is_session(), expected, "{prefix}");
-        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! those that there are.
 
 mod documents;
-mod groups;
+mod recorder;
 mod stories;
 
 use stories::Recorder;
@@ -44,16 +44,9 @@ tell! {
     regression_a_restore_that_stops_a_compaction_is_counted,
     a_skewed_clock,
     a_durable_gate,
-    members_of_a_group,
-    a_session_that_is_lost,
-    an_assignment_that_cannot_be_written,
-    an_assignment_that_does_not_fit,
-    partitions_that_are_kept,
-    partitions_without_an_owner,
-    work_that_is_overdue,
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_documented_metrics_and_labels_are_those_that_there_are() {
-    documents::compare(&all().await);
+    documents::compare(&all().await, |name| !name.starts_with("tenure_group_"));
 }

@@ -3,10 +3,6 @@
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use metrics::LocalRecorderGuard;
-use metrics_exporter_prometheus::{
-    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
-};
 use serde_json::{Value, json};
 use tenure::store::{MemoryStore, PutOutcome};
 use tenure::{CampaignOutcome, Compactor, Epoch, Layout, Leadership, Observation};
@@ -17,40 +13,9 @@ use tenure_testkit::prometheus::Scrape;
 use tenure_testkit::time::{TestClock, millis, secs, wait, within};
 use tenure_testkit::world::{VALIDITY, World, elect, held, name};
 
-pub use super::groups::{
-    a_session_that_is_lost, an_assignment_that_cannot_be_written, an_assignment_that_does_not_fit,
-    members_of_a_group, partitions_that_are_kept, partitions_without_an_owner,
-    work_that_is_overdue,
-};
+pub use super::recorder::{Recorder, counts_all};
 
 const APP: (&str, &str) = ("election", "a store with faults/app");
-
-/// A recorder for the thread of one test.
-pub struct Recorder {
-    handle: PrometheusHandle,
-    recorder: &'static PrometheusRecorder,
-}
-
-impl Recorder {
-    pub fn new() -> Recorder {
-        let buckets = |builder: PrometheusBuilder, name: &str| {
-            builder.set_buckets_for_metric(Matcher::Suffix(name.to_owned()), &[0.25, 0.5, 1.0, 8.0])
-        };
-        let builder = buckets(PrometheusBuilder::new(), "_seconds").expect("there are buckets");
-        let recorder = buckets(builder, "_ratio").expect("there are buckets").build_recorder();
-        // For the life of the test program, as its guards must not outlive it.
-        let recorder = Box::leak(Box::new(recorder));
-        Recorder { handle: recorder.handle(), recorder }
-    }
-
-    pub fn listen(&self) -> LocalRecorderGuard<'static> {
-        metrics::set_default_local_recorder(self.recorder)
-    }
-
-    pub fn scrape(&self) -> Scrape {
-        Scrape::parse(&self.handle.render())
-    }
-}
 
 fn total(scrape: &Scrape, metric: &str, label: &str, word: &str) -> f64 {
     scrape.value(&format!("tenure_{metric}_total"), &[APP, (label, word)])
@@ -58,22 +23,6 @@ fn total(scrape: &Scrape, metric: &str, label: &str, word: &str) -> f64 {
 
 fn requests(scrape: &Scrape, kind: &str, outcome: &str) -> f64 {
     scrape.value("tenure_requests_total", &[APP, ("kind", kind), ("outcome", outcome)])
-}
-
-/// Every request of the store's log is counted once, and timed once.
-pub fn counts_all(scrape: &Scrape, store: &FaultStore) {
-    let calls = store.take_calls();
-    for (kind, call) in [
-        ("list", Call::List),
-        ("get", Call::Get),
-        ("create", Call::Create),
-        ("replace", Call::Replace),
-        ("delete", Call::Delete),
-    ] {
-        let sent = calls.iter().filter(|sent| **sent == call).count() as f64;
-        assert_eq!(scrape.sum("tenure_requests_total", &[("kind", kind)]), sent, "{kind}");
-        assert_eq!(scrape.sum("tenure_request_seconds_count", &[("kind", kind)]), sent, "{kind}");
-    }
 }
 
 /// A leader behind its own way to the store, on its own clock.

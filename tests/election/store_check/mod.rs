@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use tenure::group::Group;
 use tenure::store::{Store, StoreError};
 use tenure::{CampaignEvent, ErrorKind, Layout};
+use tenure_groups::Group;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::time::{millis, process, secs, timed, wait, within};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tenure::group::Partition;
 use tenure::store::Store as _;
+use tenure_groups::Partition;
 use tokio::time::{Instant, sleep};
 
 use super::{Fleet, VALIDITY};

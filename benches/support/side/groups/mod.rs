@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure::Process;
-use tenure::group::{Group, Partition};
 use tenure::store::Store;
+use tenure_groups::{Group, Partition};
 use tokio::task::JoinHandle;
 
 mod kcl;

@@ -1,6 +1,6 @@
 //! The defaults of the options are the defaults of the driver.
 
-use tenure::group::Group;
+use tenure_groups::Group;
 
 use super::super::group::GroupShape;
 use super::group::{member, near};

@@ -1,7 +1,7 @@
 //! The arithmetic of groups beside the requests of the real driver, and beside what the
 //! documentation says.
 
-use tenure::group::{Group, MembershipEvent};
+use tenure_groups::{Group, GroupCompactor, MembershipEvent};
 
 use super::super::group::GroupShape;
 use super::*;
@@ -123,8 +123,8 @@ async fn the_compactor_of_a_group_sends_no_more_than_the_arithmetic_says() {
     let memory = MemoryStore::with_clock(Arc::new(clock.clone()));
     let store = Counting { memory, ..Counting::default() };
     let by = store.other();
-    let compactor = Compactor::builder(Arc::new(Layered(by.clone())), "app").group(true);
-    let compactor = compactor.keep_epochs(1).build().expect("settings");
+    let settings = Compactor::builder(Arc::new(Layered(by.clone())), "app").keep_epochs(1);
+    let compactor = GroupCompactor::new(settings).expect("settings");
     let _first = member(group(&store, &shape, &clock, 1)).await;
     let dies = member(group(&store, &shape, &clock, 2)).await;
     wait(shape.validity * 4).await;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use tenure::Epoch;
-use tenure::group::{GroupSnapshot, Marks, MemberSnapshot, PartitionNumber, PartitionSnapshot};
+use tenure_groups::{GroupSnapshot, Marks, MemberSnapshot, PartitionNumber, PartitionSnapshot};
 
 /// An assignment, and what it changed.
 #[derive(Debug)]

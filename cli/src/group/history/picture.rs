@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use tenure::Epoch;
-use tenure::group::PartitionNumber;
+use tenure_groups::PartitionNumber;
 use tenure_history::drawing::{Drawing, Interval, Mark, Subject, short};
 
 use super::change::{Event, PartitionChange, Person};

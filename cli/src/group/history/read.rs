@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{self, StreamExt as _};
-use tenure::group::GroupSnapshot;
-use tenure::internals::{EpochObjects, wall_clock};
+use tenure::internals::wall_clock;
 use tenure::{Epoch, Error, Store};
+use tenure_groups::GroupSnapshot;
+use tenure_groups::history::Assignments;
 
 use super::change::Change;
 
@@ -57,7 +58,7 @@ pub async fn read(
     limit: usize,
     mut told: impl FnMut(u64, u64),
 ) -> Result<GroupHistory, Error> {
-    let objects = EpochObjects::assignments(store, prefix)?;
+    let objects = Assignments::new(store, prefix)?;
     let (mut newest, mut first, mut left_out) = (VecDeque::new(), None, 0);
     let (listed_at, mut requests) = objects
         .list(|epoch, age| {
@@ -75,7 +76,7 @@ pub async fn read(
     let objects = &objects;
     let reads = newest
         .into_iter()
-        .map(|(epoch, age)| async move { (epoch, age, objects.assignment(epoch).await) });
+        .map(|(epoch, age)| async move { (epoch, age, objects.read(epoch).await) });
     let mut reads = stream::iter(reads).buffered(AT_ONCE);
     let (mut changes, mut before, mut done) = (Vec::<Change>::new(), None, 0);
     while let Some((epoch, age, read)) = reads.next().await {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tenure::group::Marks;
+use tenure_groups::Marks;
 
 use super::change::{Author, Change, Event, PartitionChange, Person};
 use super::read::GroupHistory;

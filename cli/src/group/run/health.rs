@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure::group::{Group, Partition};
 use tenure::{Clock, Epoch, Process};
+use tenure_groups::{Group, Partition};
 
 use super::Running;
 use crate::http::health::{Pulse, answered_lately, denied, recent};

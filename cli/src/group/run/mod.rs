@@ -12,8 +12,8 @@ use std::time::Duration;
 use humantime::format_duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use tenure::group::{Group, GroupBuilder, GroupSnapshot};
 use tenure::store::{MemoryStore, Store};
+use tenure_groups::{Group, GroupBuilder, GroupSnapshot};
 use tracing::{Instrument as _, error_span, info};
 
 use super::names::{self, Names};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use tenure::group::Partition;
 use tenure::{Moment, Process};
+use tenure_groups::Partition;
 use tokio::sync::{Notify, broadcast};
 use tracing::{Instrument as _, error_span, info, warn};
 

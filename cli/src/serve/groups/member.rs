@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use tenure::group::{Group, Partition};
 use tenure::{Lease, Loss, Process};
+use tenure_groups::{Group, Partition};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -124,7 +124,7 @@ pub enum Order {
         reply: Reply<usize>,
     },
     LastSeen {
-        reply: Reply<tenure::group::GroupSnapshot>,
+        reply: Reply<tenure_groups::GroupSnapshot>,
     },
 }
 

@@ -13,8 +13,8 @@ use std::time::Duration;
 use humantime::format_duration;
 use serde_json::Value;
 use tenure::Process;
-use tenure::group::{Group, GroupBuilder};
 use tenure::store::{MemoryStore, Store};
+use tenure_groups::{Group, GroupBuilder};
 use tokio::sync::{mpsc, watch};
 use tracing::{Instrument as _, error_span};
 

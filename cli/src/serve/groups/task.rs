@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use tenure::group::{Group, Membership, MembershipEvent, Partition};
 use tenure::{Error, Loss};
+use tenure_groups::{Group, Membership, MembershipEvent, Partition};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 

@@ -1,7 +1,7 @@
 //! What the API says of a group.
 
 use serde::Serialize;
-use tenure::group::GroupSnapshot;
+use tenure_groups::GroupSnapshot;
 
 use super::member::{Member, Now, OwnedNow, Role};
 use crate::group::GroupStatus;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tenure::group::{Group, Partition};
 use tenure::store::Store;
 use tenure::{Epoch, ErrorKind};
 use tenure_fencing::{FencedLog, FencingError, LogWriter};
+use tenure_groups::{Group, Partition};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{PARTITIONS, POLL, VALIDITY};

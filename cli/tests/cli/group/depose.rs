@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use tenure::group::{Group, Membership, MembershipEvent};
 use tenure::store::DirStore;
+use tenure_groups::{Group, Membership, MembershipEvent};
 use tokio::runtime::{self, Runtime};
 
 use crate::bench::{Bench, Said, tenure};

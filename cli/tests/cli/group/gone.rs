@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use tenure::group::MembershipEvent;
+use tenure_groups::MembershipEvent;
 
 use super::*;
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use tenure::group::{Group, Membership, MembershipEvent};
 use tenure::store::DirStore;
+use tenure_groups::{Group, Membership, MembershipEvent};
 use tokio::runtime::{self, Runtime};
 
 use crate::bench::{Bench, Said, command, spawn, tenure};

@@ -1,6 +1,6 @@
 //! `group status --field` and `--exit-code`, and `group watch --exec`.
 
-use tenure::group::{MembershipEvent, Partition};
+use tenure_groups::{MembershipEvent, Partition};
 
 use super::*;
 

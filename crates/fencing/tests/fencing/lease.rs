@@ -2,8 +2,8 @@
 
 use futures::future::BoxFuture;
 use tenure::Loss;
-use tenure::group::{Group, Membership, MembershipEvent, Partition};
 use tenure_fencing::{LogWriter, ObjectWriter, Token};
+use tenure_groups::{Group, Membership, MembershipEvent, Partition};
 use tenure_testkit::fault_store::{Fault, FaultStore};
 use tenure_testkit::time::{timed, wait};
 use tenure_testkit::world::{VALIDITY, World};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tenure::protocol::group::coordinator::Answer;
-use tenure::protocol::group::participant::Participant;
-use tenure::protocol::group::session::SessionRecord;
-use tenure::protocol::group::{Assignment, Release, Session, SessionId};
 use tenure::protocol::message::Nonce;
+use tenure_groups::protocol::coordinator::Answer;
+use tenure_groups::protocol::participant::Participant;
+use tenure_groups::protocol::session::SessionRecord;
+use tenure_groups::protocol::{Assignment, Release, Session, SessionId};
 
 use super::setting::{Broken, Group};
 use super::store::Object;

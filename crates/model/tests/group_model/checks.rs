@@ -1,7 +1,7 @@
 //! The invariants of docs/groups.md, and what should happen at times.
 
 use stateright::Property;
-use tenure::protocol::group::{PartitionNumber, Release};
+use tenure_groups::protocol::{PartitionNumber, Release};
 use tenure_model::part::Part;
 
 use super::process::Process;

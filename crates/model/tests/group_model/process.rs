@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure::Epoch;
-use tenure::protocol::group::assignor::StickyAssignor;
-use tenure::protocol::group::participant::Participant;
-use tenure::protocol::group::plan::Planner;
-use tenure::protocol::group::session::SessionRecord;
-use tenure::protocol::group::{Member, Release, Session, SessionId};
 use tenure::protocol::message::{Answer, Nonce, Request, Step, Wait};
 use tenure::protocol::message::{Event, Input, Rules};
 use tenure::protocol::single::SingleCandidate;
+use tenure_groups::protocol::assignor::StickyAssignor;
+use tenure_groups::protocol::participant::Participant;
+use tenure_groups::protocol::plan::Planner;
+use tenure_groups::protocol::session::SessionRecord;
+use tenure_groups::protocol::{Member, Release, Session, SessionId};
 use tenure_model::part::Part;
 
 use super::store::{Data, Object};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use tenure::protocol::group::participant::{Participant, Step};
-use tenure::protocol::group::reader::Request;
-use tenure::protocol::group::{Assignment, Session, operation};
 use tenure::protocol::message::Nonce;
+use tenure_groups::protocol::participant::{Participant, Step};
+use tenure_groups::protocol::reader::Request;
+use tenure_groups::protocol::{Assignment, Session, operation};
 use tenure_model::part::Part;
 
 use super::process::Process;

@@ -1,9 +1,9 @@
 //! The store's answers to what a process asks, and what a broken process makes of them.
 
-use tenure::protocol::group::participant::Step;
-use tenure::protocol::group::reader::{self, News};
-use tenure::protocol::group::{Assignment, coordinator};
 use tenure::protocol::message::Answer;
+use tenure_groups::protocol::participant::Step;
+use tenure_groups::protocol::reader::{self, News};
+use tenure_groups::protocol::{Assignment, coordinator};
 use tenure_model::part::Part;
 
 use super::setting::{Broken, Group};

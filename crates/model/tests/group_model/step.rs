@@ -1,11 +1,11 @@
 //! What comes of an action.
 
-use tenure::protocol::group::operation::Operation;
-use tenure::protocol::group::participant::{Participant, Step};
-use tenure::protocol::group::plan::check;
-use tenure::protocol::group::{Assignment, Release, Session, SessionId};
 use tenure::protocol::message::Input;
 use tenure::protocol::message::{Answer, Nonce, Request};
+use tenure_groups::protocol::operation::Operation;
+use tenure_groups::protocol::participant::{Participant, Step};
+use tenure_groups::protocol::plan::check;
+use tenure_groups::protocol::{Assignment, Release, Session, SessionId};
 use tenure_model::part::Part;
 
 use super::setting::{Broken, Group};

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use tenure::Epoch;
 use tenure::protocol::find::{After, Listing};
-use tenure::protocol::group::session::{SessionData, SessionRecord};
-use tenure::protocol::group::{Assignment, SessionId};
 use tenure::protocol::message::{EpochEnd, Nonce, Seen, Sighting};
 use tenure::store::ETag;
+use tenure_groups::protocol::session::{SessionData, SessionRecord};
+use tenure_groups::protocol::{Assignment, SessionId};
 use tenure_model::part::Part;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -38,7 +38,7 @@ pub enum End {
 /// [`SessionData`] without what decides nothing here.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Data {
-    pub releases: Vec<tenure::protocol::group::Release>,
+    pub releases: Vec<tenure_groups::protocol::Release>,
     pub leaving: bool,
     pub seen: Option<Epoch>,
 }

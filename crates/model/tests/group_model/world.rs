@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stateright::{Model, Property};
 use tenure::Epoch;
-use tenure::protocol::group::participant::Step;
-use tenure::protocol::group::{
+use tenure::protocol::message::{Nonce, Request};
+use tenure_groups::protocol::participant::Step;
+use tenure_groups::protocol::{
     Assignment, PartitionNumber, Release, Session, SessionId, coordinator, operation, reader,
 };
-use tenure::protocol::message::{Nonce, Request};
 use tenure_model::part::Part;
 
 use super::process::Process;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 use tenure::Epoch;
-use tenure::group::Partition;
-use tenure::group::assignment_record::AssignmentRecord;
-use tenure::group::session_data;
-use tenure::protocol::group::plan::check;
-use tenure::protocol::group::{Assignment, Release, Session, SessionId};
 use tenure::protocol::message::Nonce;
+use tenure_groups::Partition;
+use tenure_groups::assignment_record::AssignmentRecord;
+use tenure_groups::protocol::plan::check;
+use tenure_groups::protocol::{Assignment, Release, Session, SessionId};
+use tenure_groups::session_data;
 
 use tenure_model::time::now;
 

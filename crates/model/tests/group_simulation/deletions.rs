@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tenure::Epoch;
-use tenure::group::{Group, GroupRestored};
-use tenure::protocol::group::Assignment;
+use tenure_groups::protocol::Assignment;
+use tenure_groups::{Group, GroupRestored};
 use tenure_model::time::{now, sleep};
 
 use super::checks::epoch_of;

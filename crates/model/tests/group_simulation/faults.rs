@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::group::{Group, Marks};
+use tenure_groups::{Group, Marks};
 use tenure_model::clock::{MOST_SLEWED, Power};
 use tenure_model::time::{now, sleep};
 use tenure_testkit::fault_store as testkit;
@@ -188,7 +188,7 @@ pub async fn compact_wrongly(world: Arc<World>) {
 
 /// Somebody gives all partitions to the first member.
 fn take(world: &Arc<World>) {
-    use tenure::group::assignment_record::AssignmentRecord;
+    use tenure_groups::assignment_record::AssignmentRecord;
     let (key, body) = {
         let state = world.state();
         let Some(newest) = state.bucket.newest() else { return };

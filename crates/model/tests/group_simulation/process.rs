@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::group::{Group, Partition};
 use tenure::{Compactor, ErrorKind, Process};
+use tenure_groups::{Group, Partition};
 use tenure_model::clock::SimClock;
 use tenure_model::gate::{Gate, Pausable, TaskEnd};
 use tenure_model::time::{now, sleep};

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use tenure::group::Partition;
 use tenure::{Entropy, Epoch};
+use tenure_groups::Partition;
 use tenure_model::gate::Gate;
 use tenure_model::time::{self, now};
 use tokio::sync::Notify;

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::select_all;
-use tenure::group::{Group, GroupBuilder, Membership, MembershipEvent, Partition};
 use tenure::store::{S3Store, Store as _};
-use tenure::{Compactor, Error, ErrorKind, Report};
+use tenure::{Compactor, Error, ErrorKind};
+use tenure_groups::{
+    Group, GroupBuilder, GroupCompactor, GroupReport, Membership, MembershipEvent, Partition,
+};
 
 use super::policy::Policy;
 use super::{Failure, PREFIX, needs_each, store};
@@ -160,18 +162,18 @@ async fn who_deposes_a_member_needs_a_members_policy() {
     }
 }
 
-async fn compaction(store: Arc<S3Store>) -> Result<Report, Error> {
-    let compactor = Compactor::builder(store, PREFIX).group(true).keep_epochs(1);
-    compactor.min_age(Duration::ZERO).build()?.run_once().await
+async fn compaction(store: Arc<S3Store>) -> Result<GroupReport, Error> {
+    let settings = Compactor::builder(store, PREFIX).keep_epochs(1);
+    GroupCompactor::new(settings.min_age(Duration::ZERO))?.run_once().await
 }
 
 async fn compacts(store: Arc<S3Store>) -> Result<(), Failure> {
     let report = compaction(store).await?;
-    let sessions = report.sessions.expect("it is a group");
-    if report.failed + sessions.failed > 0 {
-        return Err(report.first_failure.expect("a failure has a reason").into());
+    let GroupReport { assignments, sessions, .. } = &report;
+    if assignments.failed + sessions.failed > 0 {
+        return Err(assignments.first_failure.clone().expect("a failure has a reason").into());
     }
-    assert!(report.deleted > 0 && sessions.deleted > 0, "{report}");
+    assert!(assignments.deleted > 0 && sessions.deleted > 0, "{report}");
     Ok(())
 }
 

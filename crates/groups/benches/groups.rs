@@ -1,0 +1,109 @@
+//! What a plan for a large group takes: 10,000 partitions and 1,000 members. Its bound is 10 ms.
+//!
+//! ```text
+//! cargo bench -p tenure-groups --features internals --bench groups
+//! ```
+
+use std::sync::Arc;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use tenure_groups::protocol::assignment::{Marks, PartitionNumber};
+use tenure_groups::protocol::assignor::{Assignor as _, Seat, Share, StickyAssignor};
+
+const PARTITIONS: usize = 10_000;
+const MEMBERS: usize = 1_000;
+
+fn worker(number: usize) -> String {
+    format!("worker-{number}")
+}
+
+/// One plan for partitions with these marks and holders.
+struct Case {
+    name: &'static str,
+    weight: fn(usize) -> u32,
+    marks: fn(usize) -> Marks,
+    holder: fn(usize) -> Option<usize>,
+}
+
+fn unmarked(_: usize) -> Marks {
+    Marks::default()
+}
+
+fn pinned(partition: usize) -> Marks {
+    Marks { pinned: Some(Arc::from(worker(partition % MEMBERS))), ..Marks::default() }
+}
+
+fn barred(partition: usize) -> Marks {
+    Marks { barred: Some(Arc::from(worker(partition % MEMBERS))), ..Marks::default() }
+}
+
+/// One of ten is pinned, to one of a tenth of the members, and one of ten is barred.
+fn some_marked(partition: usize) -> Marks {
+    match partition % 10 {
+        0 => pinned(partition / 100),
+        1 => barred(partition),
+        _ => Marks::default(),
+    }
+}
+
+fn evenly(partition: usize) -> Option<usize> {
+    Some(partition % MEMBERS)
+}
+
+fn nobody(_: usize) -> Option<usize> {
+    None
+}
+
+fn one(_: usize) -> Option<usize> {
+    Some(0)
+}
+
+/// All but the last, which joins.
+fn all_but_one(partition: usize) -> Option<usize> {
+    Some(partition % (MEMBERS - 1))
+}
+
+/// One more than there are: it has left.
+fn and_one_more(partition: usize) -> Option<usize> {
+    Some(partition % (MEMBERS + 1)).filter(|member| *member < MEMBERS)
+}
+
+fn plans(criterion: &mut Criterion) {
+    let weight = |_| 1;
+    let case = |name, marks, holder| Case { name, weight, marks, holder };
+    let weighted = Case {
+        weight: |member| 1 + u32::from(member % 2 == 0),
+        ..case("all are placed, by weight", unmarked, nobody)
+    };
+    let cases = [
+        case("all are placed", unmarked, nobody),
+        case("nothing moves", unmarked, evenly),
+        case("a join", unmarked, all_but_one),
+        case("a leave", unmarked, and_one_more),
+        case("one has all", unmarked, one),
+        weighted,
+        case("a fifth is marked, all are placed", some_marked, nobody),
+        case("a fifth is marked, one has all", some_marked, one),
+        case("all are pinned, one has all", pinned, one),
+        case("all are barred, all are placed", barred, nobody),
+        case("all are barred, one has all", barred, one),
+    ];
+    let names: Vec<String> = (0..MEMBERS).map(worker).collect();
+    let mut group = criterion.benchmark_group("10,000 partitions, 1,000 members");
+    for Case { name, weight, marks, holder } in cases {
+        let seat = |(member, name)| Seat::new(name, weight(member));
+        let seats: Vec<_> = names.iter().map(|it| &**it).enumerate().map(seat).collect();
+        let marks: Vec<_> = (0..PARTITIONS).map(marks).collect();
+        let share = |(partition, marks)| {
+            let mut share = Share::new(PartitionNumber(0), "", marks);
+            share.holder = holder(partition);
+            share
+        };
+        let shares: Vec<_> = marks.iter().enumerate().map(share).collect();
+        group.bench_function(name, |it| it.iter(|| StickyAssignor.assign(&seats, &shares)));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, plans);
+criterion_main!(benches);

@@ -1,0 +1,381 @@
+//! The body of an assignment's object: JSON, whose unknown fields are carried over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::protocol::assignment::Marks;
+use crate::protocol::{Assignment, Member, Partition, PartitionNumber, Session, SessionId};
+use tenure::Epoch;
+use tenure::seam::groups::Nonce;
+
+/// The longest body, 4 MiB. A store may allow less.
+pub const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// The longest name of a member or a partition, in bytes.
+pub const MAX_NAME_BYTES: usize = 256;
+/// The longest validity of a session, 1 h.
+pub const MAX_VALIDITY: Duration = Duration::from_secs(3_600);
+/// The greatest format that this version reads.
+const FORMAT: u64 = RESTORING;
+/// The format of assignments without a restoring.
+const USUAL: u64 = 1;
+/// The format of an assignment that a restoring holds. Earlier versions must not plan from it.
+const RESTORING: u64 = 2;
+
+/// An assignment, and the fields that this version does not know.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AssignmentRecord {
+    pub assignment: Assignment,
+    pub unknown: Unknown,
+}
+
+/// Fields that a later version wrote, to be written again with what they belong to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Unknown {
+    top: Map<String, Value>,
+    members: BTreeMap<SessionId, Map<String, Value>>,
+    partitions: BTreeMap<PartitionNumber, Map<String, Value>>,
+}
+
+/// Why a body is no assignment. It is never taken for none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadAssignment {
+    #[error("its body has {0} bytes; an assignment has at most {MAX_BYTES}")]
+    TooLarge(usize),
+    #[error("it has format {0}; this version of tenure reads up to {FORMAT}")]
+    TooNew(u64),
+    #[error("its body is not an assignment: {0}")]
+    Malformed(String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Body {
+    format: u64,
+    epoch: Epoch,
+    nonce: Nonce,
+    #[serde(default)]
+    assignor: Arc<str>,
+    /// Places in `members`, here and below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    coordinator: Option<usize>,
+    next_number: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<KeptFields>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    restoring_ms: Option<u64>,
+    members: Vec<MemberFields>,
+    partitions: Vec<PartitionFields>,
+    #[serde(flatten)]
+    unknown: Map<String, Value>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct MemberFields {
+    id: SessionId,
+    nonce: Nonce,
+    name: Arc<str>,
+    validity_ms: u64,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    weight: u32,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    data: Value,
+    #[serde(flatten)]
+    unknown: Map<String, Value>,
+}
+
+/// A member that is to come back to some partitions. They name it by its place, so that this takes
+/// no more room than an owner does.
+#[derive(Serialize, Deserialize)]
+struct KeptFields {
+    name: Arc<str>,
+    ms: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PartitionFields {
+    /// Where it is not one more than the number before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    number: Option<u32>,
+    name: Arc<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<Epoch>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target: Option<usize>,
+    /// A place in `kept`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pinned: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    barred: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    paused: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    retiring: bool,
+    #[serde(flatten)]
+    unknown: Map<String, Value>,
+}
+
+impl AssignmentRecord {
+    /// Reads the body of this assignment's object. The error does not quote it.
+    pub fn decode(epoch: Epoch, body: &[u8]) -> Result<AssignmentRecord, BadAssignment> {
+        if body.len() > MAX_BYTES {
+            return Err(BadAssignment::TooLarge(body.len()));
+        }
+        // A later format may differ in every other field, so it is looked at first.
+        #[derive(Deserialize)]
+        struct Format {
+            format: u64,
+        }
+        match parse::<Format>(body)?.format {
+            0 => return malformed("format 0"),
+            USUAL | RESTORING => {}
+            newer => return Err(BadAssignment::TooNew(newer)),
+        }
+        let mut body: Body = parse(body)?;
+        if body.epoch != epoch {
+            return malformed(&format!("it says that it is assignment {}", body.epoch));
+        }
+        let mut unknown = Unknown { top: std::mem::take(&mut body.unknown), ..Unknown::default() };
+        let members = body.members(&mut unknown)?;
+        let partitions = body.partitions(&members, &mut unknown)?;
+        let coordinator = session_at(&members, body.coordinator)?;
+        let next_number = PartitionNumber(body.next_number);
+        if partitions.last().is_some_and(|last| last.number >= next_number) {
+            return malformed("next_number was given to a partition");
+        }
+        let (nonce, assignor) = (body.nonce, body.assignor);
+        if assignor.len() > MAX_NAME_BYTES {
+            return malformed("the assignor's name is too long");
+        }
+        let restoring = body.restoring_ms.map(Duration::from_millis).map(|it| it.min(MAX_VALIDITY));
+        let assignment = Assignment {
+            epoch,
+            nonce,
+            assignor,
+            coordinator,
+            members,
+            partitions,
+            next_number,
+            restoring,
+        };
+        Ok(AssignmentRecord { assignment, unknown })
+    }
+
+    /// The body to create. Refused if it is too long; a store may allow less.
+    pub fn encode(&self) -> Result<Vec<u8>, BadAssignment> {
+        let AssignmentRecord { assignment, unknown } = self;
+        let places: BTreeMap<Session, usize> =
+            assignment.members.iter().map(|it| it.session).zip(0..).collect();
+        let place = |of: Option<Session>| of.and_then(|session| places.get(&session).copied());
+        let mut expected = 0;
+        let kept = kept_by(assignment);
+        let places_kept: BTreeMap<_, usize> = kept.iter().zip(0..).collect();
+        let body = Body {
+            format: if assignment.restoring.is_some() { RESTORING } else { USUAL },
+            epoch: assignment.epoch,
+            nonce: assignment.nonce,
+            assignor: Arc::clone(&assignment.assignor),
+            coordinator: place(assignment.coordinator),
+            next_number: assignment.next_number.0,
+            kept: kept
+                .iter()
+                .map(|(name, time)| KeptFields { name: Arc::clone(name), ms: millis(*time) })
+                .collect(),
+            restoring_ms: assignment.restoring.map(millis),
+            members: assignment.members.iter().map(|it| unknown.member(it)).collect(),
+            partitions: assignment
+                .partitions
+                .iter()
+                .map(|it| {
+                    let number = (it.number.0 != expected).then_some(it.number.0);
+                    expected = it.number.0.saturating_add(1);
+                    let fields = unknown.partition(it);
+                    let (owner, target) = (place(it.owner), place(it.target));
+                    let kept = it.kept.as_ref().and_then(|it| places_kept.get(it).copied());
+                    PartitionFields { number, owner, target, kept, ..fields }
+                })
+                .collect(),
+            unknown: unknown.top.clone(),
+        };
+        let mut body = serde_json::to_vec(&body)
+            .expect("an assignment has string keys and no floats but those that were read");
+        body.push(b'\n');
+        if body.len() > MAX_BYTES { Err(BadAssignment::TooLarge(body.len())) } else { Ok(body) }
+    }
+}
+
+impl Body {
+    fn members(&mut self, unknown: &mut Unknown) -> Result<Vec<Member>, BadAssignment> {
+        let mut ids = BTreeSet::new();
+        let mut members = Vec::new();
+        for fields in self.members.drain(..) {
+            let validity = Duration::from_millis(fields.validity_ms);
+            if !ids.insert(fields.id) {
+                return malformed("two members have one id");
+            }
+            if validity.is_zero() || validity > MAX_VALIDITY || fields.weight == 0 {
+                return malformed("a member's validity or weight is out of bounds");
+            }
+            checked_name(&fields.name)?;
+            if !fields.unknown.is_empty() {
+                unknown.members.insert(fields.id, fields.unknown);
+            }
+            members.push(Member {
+                session: Session { id: fields.id, nonce: fields.nonce },
+                name: fields.name,
+                validity,
+                weight: fields.weight,
+                data: (!fields.data.is_null()).then(|| fields.data.to_string().into()),
+            });
+        }
+        Ok(members)
+    }
+
+    fn partitions(
+        &mut self,
+        members: &[Member],
+        unknown: &mut Unknown,
+    ) -> Result<Vec<Partition>, BadAssignment> {
+        let mut names = BTreeSet::new();
+        // As many as there are: it is kept for as long as it is the newest.
+        let mut partitions = Vec::with_capacity(self.partitions.len());
+        let mut expected = Some(0);
+        for fields in self.partitions.drain(..) {
+            let Some(number) = fields.number.or(expected) else {
+                return malformed("no number follows that of the last partition");
+            };
+            if expected.is_none_or(|expected| number < expected) {
+                return malformed("the numbers of the partitions do not ascend");
+            }
+            expected = number.checked_add(1);
+            checked_name(&fields.name)?;
+            if !names.insert(Arc::clone(&fields.name)) {
+                return malformed("two partitions have one name");
+            }
+            let number = PartitionNumber(number);
+            if !fields.unknown.is_empty() {
+                unknown.partitions.insert(number, fields.unknown);
+            }
+            let (owner, token) = (session_at(members, fields.owner)?, fields.token);
+            if owner.is_some() && token.is_none() || token.is_some_and(|it| it > self.epoch) {
+                return malformed("a partition's token is not that of a grant");
+            }
+            let target = session_at(members, fields.target)?;
+            let kept = match fields.kept.map(|place| self.kept.get(place)) {
+                None => None,
+                Some(Some(it)) => Some((Arc::clone(&it.name), Duration::from_millis(it.ms))),
+                Some(None) => {
+                    return malformed("a partition has a place in `kept` that is not there");
+                }
+            };
+            let PartitionFields { name, .. } = fields;
+            let PartitionFields { pinned, barred, paused, retiring, .. } = fields;
+            let marks = Marks { pinned, barred, paused, retiring };
+            partitions.push(Partition { number, name, owner, token, target, kept, marks });
+        }
+        Ok(partitions)
+    }
+}
+
+impl Unknown {
+    fn member(&self, member: &Member) -> MemberFields {
+        let Member { session, name, validity, weight, data } = member;
+        MemberFields {
+            id: session.id,
+            nonce: session.nonce,
+            name: Arc::clone(name),
+            validity_ms: millis(*validity),
+            weight: *weight,
+            data: data.as_ref().and_then(|it| serde_json::from_str(it).ok()).unwrap_or_default(),
+            unknown: self.members.get(&session.id).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Without the places of members.
+    fn partition(&self, partition: &Partition) -> PartitionFields {
+        let Marks { pinned, barred, paused, retiring } = partition.marks.clone();
+        PartitionFields {
+            number: None,
+            name: Arc::clone(&partition.name),
+            owner: None,
+            token: partition.token,
+            target: None,
+            kept: None,
+            pinned,
+            barred,
+            paused,
+            retiring,
+            unknown: self.partitions.get(&partition.number).cloned().unwrap_or_default(),
+        }
+    }
+}
+
+/// The reservations, each once: a name and a time.
+fn kept_by(assignment: &Assignment) -> BTreeSet<(Arc<str>, Duration)> {
+    assignment.partitions.iter().filter_map(|it| it.kept.clone()).collect()
+}
+
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, BadAssignment> {
+    serde_json::from_slice(body).map_err(|error| {
+        // Its own message can quote the body.
+        let (line, column) = (error.line(), error.column());
+        BadAssignment::Malformed(format!("at line {line} column {column}"))
+    })
+}
+
+fn malformed<T>(why: &str) -> Result<T, BadAssignment> {
+    Err(BadAssignment::Malformed(why.to_owned()))
+}
+
+fn checked_name(name: &str) -> Result<(), BadAssignment> {
+    match name.len() {
+        1..=MAX_NAME_BYTES => Ok(()),
+        length => malformed(&format!("a name has {length} bytes")),
+    }
+}
+
+fn session_at(members: &[Member], place: Option<usize>) -> Result<Option<Session>, BadAssignment> {
+    match place.map(|place| members.get(place)) {
+        None => Ok(None),
+        Some(Some(member)) => Ok(Some(member.session)),
+        Some(None) => malformed("it names a member that it does not list"),
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(weight: &u32) -> bool {
+    *weight == 1
+}
+
+fn is_false(mark: &bool) -> bool {
+    !mark
+}
+
+impl Serialize for SessionId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for SessionId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SessionId, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        SessionId::parse(&text).ok_or_else(|| serde::de::Error::custom("no session's id"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

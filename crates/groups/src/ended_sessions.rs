@@ -1,0 +1,64 @@
+//! The sessions that this process has read as ended. They never change again, so it reads each of
+//! them once, however often it coordinates.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::protocol::SessionId;
+use crate::protocol::session::SessionRecord;
+use crate::unpoisoned;
+use tenure::store::ETag;
+
+/// The records of ended sessions, as one process has read them.
+#[derive(Debug, Default)]
+pub(super) struct EndedSessions(Mutex<BTreeMap<SessionId, SessionRecord>>);
+
+impl EndedSessions {
+    /// Keeps the record of a session if it has ended.
+    pub(super) fn note(&self, id: SessionId, record: &SessionRecord) {
+        if record.ended.is_some() {
+            self.records().insert(id, record.clone());
+        }
+    }
+
+    pub(super) fn contains(&self, id: SessionId) -> bool {
+        self.records().contains_key(&id)
+    }
+
+    /// The record that a read would find, as a listing shows the tag of the former read.
+    pub(super) fn record(&self, id: SessionId, listed: &ETag) -> Option<SessionRecord> {
+        let records = self.records();
+        records.get(&id).filter(|it| listed.names_the_same(&it.etag)).cloned()
+    }
+
+    /// Forgets the sessions that a complete listing did not show.
+    pub(super) fn keep(&self, listed: &BTreeSet<SessionId>) {
+        self.records().retain(|id, _| listed.contains(id));
+    }
+
+    fn records(&self) -> MutexGuard<'_, BTreeMap<SessionId, SessionRecord>> {
+        unpoisoned(self.0.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure::{EpochEnd, seam::groups::Nonce};
+
+    #[test]
+    fn a_record_answers_only_for_the_tag_under_which_it_was_read() {
+        let (sessions, id) = (EndedSessions::default(), SessionId::from_bits(1));
+        let [etag, other] = ["1", "2"].map(ETag::new);
+        let nonce = Nonce::from_bits(7);
+        let live = SessionRecord { nonce, heartbeat: 2, etag, ended: None, data: None };
+        sessions.note(id, &live);
+        assert!(!sessions.contains(id), "it may change");
+        let ended = SessionRecord { ended: Some(EpochEnd::Lapsed), ..live };
+        sessions.note(id, &ended);
+        assert_eq!(sessions.record(id, &ended.etag), Some(ended.clone()));
+        assert_eq!(sessions.record(id, &other), None);
+        sessions.keep(&BTreeSet::new());
+        assert!(!sessions.contains(id));
+    }
+}

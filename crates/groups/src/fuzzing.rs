@@ -1,0 +1,67 @@
+//! The body of an assignment, and the data of a session.
+
+use serde_json::Value;
+
+use crate::assignment_record::{AssignmentRecord, BadAssignment, MAX_BYTES};
+use crate::session_data;
+use tenure::Epoch;
+
+/// Any body: it is an assignment or a typed error, never none; whatever is read is written again
+/// whole, and a plan made of it keeps the rules.
+pub fn assignment(body: &[u8]) {
+    session(body);
+    // The key says which one it is; here the body does.
+    let json = serde_json::from_slice::<Value>(body).ok();
+    let number = json.as_ref().and_then(|json| json["epoch"].as_u64());
+    let epoch = number.and_then(Epoch::new).unwrap_or(Epoch::FIRST);
+    let record = match AssignmentRecord::decode(epoch, body) {
+        Ok(record) => record,
+        Err(why) => return check_message(&why),
+    };
+    assert_eq!(record.assignment.epoch, epoch);
+    if let Some(other) = epoch.next() {
+        let taken = AssignmentRecord::decode(other, body);
+        assert!(matches!(taken, Err(BadAssignment::Malformed(_))), "under another number");
+    }
+    match record.encode() {
+        Ok(written) => {
+            let again = AssignmentRecord::decode(epoch, &written);
+            assert_eq!(again.as_ref(), Ok(&record), "what is written is read");
+            assert_kept(json.as_ref(), &written);
+        }
+        // Escapes may take more bytes than what was read.
+        Err(why) => assert!(matches!(why, BadAssignment::TooLarge(MAX_BYTES..)), "{why}"),
+    }
+}
+
+/// No field at the top gets lost, known or not.
+fn assert_kept(read: Option<&Value>, written: &[u8]) {
+    let written: Value = serde_json::from_slice(written).expect("what is written is JSON");
+    let fields = read.and_then(Value::as_object).into_iter().flatten();
+    for (name, value) in fields.filter(|(_, value)| !value.is_null()) {
+        assert!(written.get(name).is_some(), "the field {name:?} with {value} is gone");
+    }
+}
+
+/// Messages reach logs: none may quote the body.
+fn check_message(why: &BadAssignment) {
+    const STARTS: [&str; 3] =
+        ["its body has ", "it has format ", "its body is not an assignment: "];
+    let message = why.to_string();
+    assert!(STARTS.iter().any(|start| message.starts_with(start)), "{message}");
+    assert!(message.len() < 200 && message.is_ascii(), "it quotes the body: {message}");
+}
+
+/// Any data of a session: releases are read as they were written.
+fn session(body: &[u8]) {
+    let Ok(value) = serde_json::from_slice::<Value>(body) else { return };
+    let Some((data, member)) = session_data::decode(&value) else { return };
+    let releases: Vec<_> = data.releases.iter().map(|(it, by)| (*it, *by)).collect();
+    // Thousands of ranges are written again only in part.
+    if releases.len() > 1_000 {
+        return;
+    }
+    let (written, count) = session_data::encode(&releases, &data, &member, usize::MAX);
+    assert_eq!(count, releases.len());
+    assert_eq!(session_data::decode(&written), Some((data, member)), "what is written is read");
+}

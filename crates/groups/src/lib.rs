@@ -1,0 +1,257 @@
+//! Partition groups: many partitions, shared by some members, at the price of one lease per member.
+//!
+//! A *group* shares N partitions among M members through the store alone. Each partition has at
+//! most one owner, and each ownership a fencing token that only grows. An
+//! [election](tenure::Election) per partition costs a PUT every 10 s for each partition; a group
+//! costs one for each *member*, however many partitions it owns.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! use tenure::store::MemoryStore;
+//! use tenure_groups::Group;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), tenure::Error> {
+//! let store = Arc::new(MemoryStore::new()); // S3Store::from_env("my-bucket").await
+//! let group = Group::builder(store, "orders")
+//!     .name("worker-7")
+//!     .partitions(0..4)
+//! #   .poll_interval(std::time::Duration::from_millis(100))
+//!     .build()?;
+//! # let stop = group.clone();
+//!
+//! group
+//!     .run(async |partition| {
+//!         // Called for each partition that this member is granted. Send the token with each
+//!         // write; return when revoked.
+//!         assert!(partition.token().get() > 1);
+//!         # stop.leave();
+//!         partition.revoked().cancelled().await;
+//!         Ok(())
+//!     })
+//!     .await?; // returns after `leave`: releases as work returns, then resigns
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How it works
+//!
+//! Each member keeps a *session*: one object with a lease, which only the member renews. The
+//! *assignment* is an object `assignment-%010d.json` that says who owns what; each change is the
+//! next one, created with `If-None-Match: *`. One of the members, the coordinator, reads the
+//! sessions and writes assignments; safety does not depend on there being only one. A partition
+//! leaves a member only if the member has released it or its session has ended. The protocol, its
+//! invariants and the reasons are in `docs/groups.md`.
+//!
+//! # What it promises
+//!
+//! - Each (partition, token) is granted to at most one session, and a partition's tokens only grow,
+//!   under any clocks, pauses, crashes, and lost, delayed or repeated requests.
+//! - At any moment at most one member believes that it owns a partition, as long as the rates of any
+//!   two machines' clocks differ by less than
+//!   [`clock_drift_max`](GroupBuilder::clock_drift_max).
+//! - What a living member owns stays with it until it releases it, however slow the store is.
+//!
+//! As under a leadership, a member that is paused between a check and a write may write after its
+//! lease has ended: the guarded resource must refuse lower tokens (package `tenure-fencing`).
+//!
+//! # What it costs
+//!
+//! | step | requests |
+//! | --- | --- |
+//! | a member | a PUT every third of the validity, a GET every sixth, a GET every validity |
+//! | the coordinator, too | a LIST every sixth; every validity another, and a GET of each session |
+//! | its three deputies, too | a conditional GET every sixth of the validity |
+//! | the death of a member | 4, then at most 2 for each of the others |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+// Clocks move between two looks, so the difference of two of their readings has no sign.
+#![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
+
+mod compactor;
+mod config;
+mod ended_sessions;
+#[cfg(any(test, feature = "internals"))]
+#[doc(hidden)]
+pub mod fuzzing;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod history;
+mod join;
+mod member;
+mod member_sessions;
+mod membership;
+mod memory;
+mod objects;
+mod operate;
+mod overdue;
+mod partition;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod protocol;
+#[cfg(not(feature = "internals"))]
+mod protocol;
+mod relapses;
+mod restore;
+mod rounds;
+mod run;
+mod session_record;
+mod sessions;
+mod shared;
+mod standing_by;
+mod telemetry;
+mod view;
+
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod assignment_record;
+#[cfg(not(feature = "internals"))]
+mod assignment_record;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod session_data;
+#[cfg(not(feature = "internals"))]
+mod session_data;
+
+use std::fmt;
+use std::sync::{Arc, LockResult, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+pub use compactor::{GroupCompactor, GroupReport, SessionsReport};
+pub use config::GroupBuilder;
+pub use member_sessions::SessionState;
+pub use membership::{Membership, MembershipEvent};
+pub use partition::{Partition, PartitionLoss};
+pub use restore::GroupRestored;
+pub use session_record::session_election;
+pub use view::{GroupSnapshot, MemberSnapshot, PartitionSnapshot};
+
+use tenure::seam::groups::Context;
+use tenure::{Error, Store};
+
+use config::GroupConfig;
+use ended_sessions::EndedSessions;
+use run::Leave;
+use shared::Shared;
+use telemetry::Followers;
+
+pub use protocol::assignment::{Marks, PartitionNumber};
+pub use protocol::assignor::{Assignor, Seat, Share, StickyAssignor};
+
+/// What stands before the number of an assignment.
+const ASSIGNMENT: &str = "assignment-";
+
+/// A group of members that share partitions, as one of them, an observer or an operator.
+///
+/// Clones are the same member. Building one sends nothing.
+///
+/// # Examples
+///
+/// A router finds the owner of a partition; it is no member itself.
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::store::MemoryStore;
+/// # use tenure_groups::Group;
+/// # #[derive(Debug)]
+/// # struct Paused(tokio::time::Instant);
+/// # impl tenure::Clock for Paused {
+/// #     fn now(&self) -> tenure::Moment {
+/// #         let now = std::time::Duration::from_secs(1_000_000) + self.0.elapsed();
+/// #         tenure::Moment::new(now, now, now)
+/// #     }
+/// # }
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let clock = Arc::new(Paused(tokio::time::Instant::now()));
+/// # let process = tenure::Process::system().with_clock(clock);
+/// # let group = Group::builder(store.clone(), "orders").name("worker-7").partitions(0..4);
+/// # let group = group.data("10.0.0.7:9000").process(process.clone()).build()?;
+/// # let member = group.join().await?;
+/// let router = Group::builder(store, "orders").name("router");
+/// # let router = router.process(process);
+/// let router = router.build()?;
+/// # while router.snapshot().await?.owner("3").is_none() {
+/// #     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+/// # }
+/// let snapshot = router.snapshot().await?; // or each change, from `observe`
+/// let owner = snapshot.owner("3").expect("a member has joined");
+/// assert_eq!((owner.name.as_str(), &owner.data), ("worker-7", &"10.0.0.7:9000".into()));
+/// // The partition may move meanwhile: send the token, so that its owner can refuse the request.
+/// assert!(snapshot.partition("3").unwrap().token.is_some());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Group {
+    cx: Arc<Context>,
+    config: Arc<GroupConfig>,
+    /// How the calls of [`Group::run`] are to leave, once they are.
+    leave: Arc<watch::Sender<Option<Leave>>>,
+    /// The membership of the newest call of that.
+    current: Arc<Mutex<Weak<Shared>>>,
+    ended: Arc<EndedSessions>,
+    followers: Followers,
+}
+
+impl Group {
+    /// Returns the settings of a group among all processes that use this prefix of this store.
+    /// `app` and `app/` are the same; the empty prefix is the root of the store. An election may
+    /// have the same prefix. No request.
+    pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> GroupBuilder {
+        GroupBuilder::new(store, prefix.into())
+    }
+
+    /// Returns the display name of this member.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.cx.name()
+    }
+
+    /// Returns how long ago the store last answered a look at the assignment, by a member, an
+    /// observer or an operator; `None` if it never did. No request. While requests succeed, the time
+    /// of a member stays below the poll interval and the time of one request.
+    #[must_use]
+    pub fn since_last_answer(&self) -> Option<Duration> {
+        self.cx.since_last_answer()
+    }
+
+    /// Returns the failure of the last request of this group; `None` once the store has answered
+    /// another. For health checks: a [kind](Error::kind) other than
+    /// [`Unavailable`](tenure::ErrorKind::Unavailable) needs somebody to act. No request.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<Error> {
+        self.cx.last_failure()
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("store", &self.cx.place())
+            .field("prefix", &self.cx.prefix())
+            .field("name", &self.cx.name())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a lock guards, also after a panic of another holder: every critical section leaves it whole.
+fn unpoisoned<T>(locked: LockResult<T>) -> T {
+    locked.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A delay that has doubled this many times, up to the longest.
+fn doubled(first: Duration, longest: Duration, times: u32) -> Duration {
+    first.saturating_mul(1 << times.min(20)).min(longest)
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;
+#[cfg(all(doctest, feature = "s3"))]
+#[doc = include_str!("../../../docs/partitions.md")]
+struct PartitionsExamples;

@@ -1,0 +1,105 @@
+//! Whether the members that an assignment names still live, for operators and people.
+
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+
+use super::Group;
+use super::session_record::{SessionBody, age, session_key};
+use super::view::{GroupSnapshot, MemberSnapshot};
+use crate::protocol::SessionId;
+use tenure::EpochEnd;
+use tenure::Error;
+use tenure::seam::groups::Context;
+use tenure::seam::groups::Record;
+use tenure::store::{GetOutcome, StoreErrorKind};
+
+/// Sessions that are read at the same time.
+const AT_ONCE: usize = 16;
+
+/// The state of a member's session, as one look shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SessionState {
+    /// It has not ended. A member that died counts as live until its validity is over.
+    Live {
+        /// The time since it was last written, by the store's clock; `None` where the store gives no
+        /// dates. Without dates one look does not show that a session has lapsed.
+        age: Option<Duration>,
+    },
+    /// Its member has not renewed it for longer than its validity, by the store's clock, and no
+    /// coordinator has sealed it.
+    Lapsed {
+        /// The time since it was last written, by the store's clock.
+        age: Duration,
+    },
+    /// It was sealed, in this way.
+    Ended(EpochEnd),
+    /// There is no such session: the compactor deletes those that have ended.
+    Missing,
+    /// It cannot be read.
+    Unknown,
+}
+
+impl Group {
+    /// Reads the sessions of the members of a snapshot, and returns their states in the order of
+    /// [`members`](GroupSnapshot::members).
+    ///
+    /// An assignment names a member until a coordinator has removed it. If no member is left, no
+    /// coordinator does, and the sessions alone show it. One GET per member, 16 at a time. A session
+    /// that cannot be read for now is [`Unknown`](SessionState::Unknown).
+    ///
+    /// # Errors
+    /// - [`AccessDenied`](tenure::ErrorKind::AccessDenied), and others that retrying cannot fix: the
+    ///   credentials must permit to read `members/*`.
+    /// - [`NoRuntime`](tenure::ErrorKind::NoRuntime) outside of a Tokio runtime with timers.
+    pub async fn session_states(
+        &self,
+        snapshot: &GroupSnapshot,
+    ) -> Result<Vec<SessionState>, Error> {
+        self.cx.require_timers()?;
+        let reads: Vec<_> = snapshot.members.iter().map(|it| state(&self.cx, it)).collect();
+        stream::iter(reads).buffered(AT_ONCE).try_collect().await
+    }
+}
+
+async fn state(cx: &Context, member: &MemberSnapshot) -> Result<SessionState, Error> {
+    let Some(id) = SessionId::parse(&member.session) else { return Ok(SessionState::Missing) };
+    let key = session_key(cx.prefix(), id);
+    Ok(match cx.get(&key, None, Record::MAX_READ_BYTES).await {
+        Ok(GetOutcome::Found(object)) => match SessionBody::decode(&object) {
+            Ok(Some(body)) if body.session(id).nonce == member.nonce => {
+                let age = age(object.served_at, object.last_modified);
+                SessionState::of(&body, age)
+            }
+            // Another process's, or no session at all.
+            Ok(_) => SessionState::Missing,
+            Err(_) => SessionState::Unknown,
+        },
+        Ok(GetOutcome::NotFound | GetOutcome::TooLarge { .. }) => SessionState::Missing,
+        // The request named no ETag.
+        Ok(_) => SessionState::Unknown,
+        Err(error) if error.kind() == StoreErrorKind::Transient => SessionState::Unknown,
+        Err(error) => {
+            let doing = format!("reading {key}");
+            return Err(Error::from_store(&doing, &cx.place(), error));
+        }
+    })
+}
+
+impl SessionState {
+    fn of(body: &SessionBody, age: Option<Duration>) -> SessionState {
+        match (body.end(), age) {
+            (Some(end), _) => SessionState::Ended(end),
+            (None, Some(age)) if age > body.validity() => SessionState::Lapsed { age },
+            (None, age) => SessionState::Live { age },
+        }
+    }
+
+    /// Returns whether the member may still work: as far as the store shows it, its session has not
+    /// ended.
+    #[must_use]
+    pub fn may_work(self) -> bool {
+        matches!(self, SessionState::Live { .. } | SessionState::Unknown)
+    }
+}

@@ -1,0 +1,159 @@
+//! The releases with a back-off that a coordinator remembers, and their members.
+//!
+//! Advice, so it lasts as long as the coordinator does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::protocol::session::SessionData;
+use crate::protocol::{Assignment, PartitionNumber};
+use tenure::Epoch;
+use tenure::Moment;
+
+/// After this time without a failure a partition counts as healthy again.
+const HEALTHY_AFTER: Duration = Duration::from_secs(600);
+
+/// Partitions that somebody gave up for a time.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    failures: BTreeMap<PartitionNumber, Failures>,
+    /// Since when this coordinator has seen that they are kept, under these tokens.
+    kept: BTreeMap<PartitionNumber, (Option<Epoch>, Moment)>,
+}
+
+/// The releases of a partition with a back-off, in a row without ten minutes between two.
+#[derive(Debug)]
+struct Failures {
+    /// The ends of the back-offs, by the names of the members.
+    back_offs: BTreeMap<Arc<str>, Moment>,
+    token: Epoch,
+    healthy_at: Moment,
+}
+
+impl Memory {
+    /// A member of this name has released these.
+    pub(super) fn released(&mut self, name: &str, data: &SessionData, now: Moment) {
+        for (release, back_off) in &data.releases {
+            let known = self.failures.get(&release.partition);
+            if back_off.is_zero() || known.is_some_and(|known| known.token >= release.token) {
+                continue;
+            }
+            let known = self.failures.remove(&release.partition);
+            let recent = known.filter(|it| !now.until(it.healthy_at).is_zero());
+            let mut back_offs = recent.map_or_else(BTreeMap::new, |it| it.back_offs);
+            back_offs.insert(name.into(), now.plus(*back_off));
+            let healthy_at = now.plus(HEALTHY_AFTER.max(*back_off));
+            let failures = Failures { back_offs, token: release.token, healthy_at };
+            self.failures.insert(release.partition, failures);
+        }
+    }
+
+    /// The partitions that were kept for as long as was asked. A new coordinator counts anew.
+    pub(super) fn kept_enough(
+        &mut self,
+        now: Moment,
+        known: Option<&Assignment>,
+    ) -> BTreeSet<PartitionNumber> {
+        let mut enough = BTreeSet::new();
+        let mut kept = BTreeMap::new();
+        for partition in known.iter().flat_map(|known| &known.partitions) {
+            let Some((_, time)) = &partition.kept else { continue };
+            let before = self.kept.get(&partition.number).filter(|it| it.0 == partition.token);
+            let (token, since) = *before.unwrap_or(&(partition.token, now));
+            kept.insert(partition.number, (token, since));
+            if now.since(since) >= *time {
+                enough.insert(partition.number);
+            }
+        }
+        self.kept = kept;
+        enough
+    }
+
+    /// Forgets the failures that no longer count, and members that are gone.
+    pub(super) fn forget(&mut self, now: Moment, known: Option<&Assignment>) {
+        let members = known.iter().flat_map(|known| &known.members);
+        let members: BTreeSet<&str> = members.map(|it| &*it.name).collect();
+        self.failures.retain(|number, it| {
+            it.back_offs.retain(|name, _| members.contains(&**name));
+            // A token is remembered as long as it may be read again.
+            let token = known.and_then(|known| known.partition(*number)?.token);
+            !now.until(it.healthy_at).is_zero() || token == Some(it.token)
+        });
+    }
+
+    /// The members where the work on a partition has failed of late, by name, and whether the
+    /// back-off of each still runs.
+    pub(super) fn failures(
+        &self,
+        now: Moment,
+    ) -> BTreeMap<PartitionNumber, BTreeMap<Arc<str>, bool>> {
+        let recent = self.failures.iter().filter(|(_, it)| !now.until(it.healthy_at).is_zero());
+        let runs =
+            |(name, until): (&Arc<str>, &Moment)| (Arc::clone(name), !now.until(*until).is_zero());
+        recent.map(|(number, it)| (*number, it.back_offs.iter().map(runs).collect())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::session::SessionId;
+    use crate::protocol::{Member, Release, Session};
+    use tenure::seam::groups::Nonce;
+
+    fn at(seconds: u64) -> Moment {
+        let since = Duration::from_secs(seconds);
+        Moment::new(since, since, since)
+    }
+
+    fn released(token: Epoch) -> SessionData {
+        let release = Release { partition: PartitionNumber(0), token };
+        let releases = [(release, Duration::from_secs(10))].into_iter().collect();
+        SessionData { releases, ..Default::default() }
+    }
+
+    fn failures(names: &[(&str, bool)]) -> BTreeMap<PartitionNumber, BTreeMap<Arc<str>, bool>> {
+        let names = names.iter().map(|(name, runs)| ((*name).into(), *runs)).collect();
+        BTreeMap::from([(PartitionNumber(0), names)])
+    }
+
+    #[test]
+    fn a_release_is_remembered_for_its_back_off_and_counts_once() {
+        let token = Epoch::FIRST;
+        let mut known = Assignment::first(Nonce::from_bits(1), vec!["a".into()]);
+        known.partitions[0].token = Some(token);
+        let mut memory = Memory::default();
+        memory.released("m", &released(token), at(0));
+        // It is written again with each renewal.
+        memory.released("m", &released(token), at(5));
+        assert_eq!(memory.failures(at(9)), failures(&[("m", true)]));
+        assert_eq!(memory.failures(at(10)), failures(&[("m", false)]));
+        memory.forget(at(601), Some(&known));
+        memory.released("m", &released(token), at(601));
+        assert_eq!(memory.failures(at(602)), BTreeMap::new());
+        known.partitions[0].token = token.next();
+        memory.forget(at(602), Some(&known));
+        assert!(memory.failures.is_empty());
+    }
+
+    #[test]
+    fn the_members_where_a_partition_failed_are_remembered_for_ten_minutes() {
+        let tokens: Vec<_> = (1..=3).map(|it| Epoch::new(it).unwrap()).collect();
+        let mut known = Assignment::first(Nonce::from_bits(1), vec!["a".into()]);
+        for (id, name) in [(1, "m"), (2, "n")] {
+            let session = Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id) };
+            known.members.push(Member::new(session, name));
+        }
+        let mut memory = Memory::default();
+        memory.released("m", &released(tokens[0]), at(0));
+        memory.released("n", &released(tokens[1]), at(500));
+        assert_eq!(memory.failures(at(1_099)), failures(&[("m", false), ("n", false)]));
+        assert_eq!(memory.failures(at(1_100)), BTreeMap::new());
+        memory.released("n", &released(tokens[2]), at(1_200));
+        assert_eq!(memory.failures(at(1_200)), failures(&[("n", true)]));
+        known.members.pop();
+        memory.forget(at(1_200), Some(&known));
+        assert_eq!(memory.failures(at(1_200)), failures(&[]));
+    }
+}

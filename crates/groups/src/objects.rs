@@ -1,0 +1,382 @@
+//! The requests of a group: from the machines' words to the store's calls, and back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::{self, StreamExt as _};
+
+use super::assignment_record::{
+    AssignmentRecord, BadAssignment, MAX_BYTES, MAX_NAME_BYTES, Unknown,
+};
+use super::session_record::{SessionBody, session_key, session_of};
+use super::telemetry::created;
+use crate::protocol::looks::LookTime;
+use crate::protocol::reader::{Answer, ReaderFailure, Request};
+use crate::protocol::{Assignment, Member, Session, SessionId};
+use tenure::Epoch;
+use tenure::seam::groups::After;
+use tenure::seam::groups::Nonce;
+use tenure::seam::groups::{Context, Record, Requests, Written};
+use tenure::store::ETag;
+use tenure::store::{GetOutcome, StoreError};
+use tenure::{Error, ErrorKind};
+
+/// A token of as many digits as one has after years.
+const MANY_EPOCHS: u64 = 9_999_999;
+/// Sessions that are read side by side.
+const AT_ONCE: usize = 64;
+
+/// What one process asks of the store, and what it must remember of the answers.
+#[derive(Debug)]
+pub(super) struct Objects {
+    pub(super) cx: Arc<Context>,
+    pub(super) requests: Requests,
+    /// The fields of the newest assignment that this version does not know.
+    unknown: Unknown,
+    unreadable: Option<BadAssignment>,
+    /// An assignment could not be written, and why: nothing was sent.
+    unwritable: Option<Error>,
+    /// An assignment of this process may have taken effect, or may do so later.
+    pub(super) may_have_created: bool,
+}
+
+/// What one look at a session showed.
+#[derive(Debug, Clone)]
+pub(super) enum Seen {
+    /// It is as it was.
+    Unchanged,
+    Session(Box<SessionBody>),
+    /// What lies there is no session.
+    Foreign,
+    /// An unreadable object, which may have been a session.
+    Corrupt,
+    Missing,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Seen {
+    /// The session that was read.
+    pub(super) fn session(&self) -> Option<&SessionBody> {
+        if let Seen::Session(body) = self { Some(body) } else { None }
+    }
+}
+
+/// A page of the listing of the sessions.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    pub(super) sessions: Vec<(SessionId, Option<ETag>)>,
+    pub(super) truncated: bool,
+    pub(super) when: LookTime,
+}
+
+impl Objects {
+    pub(super) fn new(cx: &Arc<Context>) -> Objects {
+        Objects {
+            cx: Arc::clone(cx),
+            requests: Requests::new(cx),
+            unknown: Unknown::default(),
+            unreadable: None,
+            unwritable: None,
+            may_have_created: false,
+        }
+    }
+
+    /// The last failure since this was asked before.
+    pub(super) fn failure(&mut self) -> Option<Error> {
+        self.unwritable.take().or_else(|| self.requests.take_error())
+    }
+
+    pub(super) fn have_failed(&self, times: u32) -> bool {
+        self.requests.have_failed(times)
+    }
+
+    /// A pause before the next attempt.
+    pub(super) fn retry_delay(&self) -> std::time::Duration {
+        self.requests.retry_delay(self.cx.poll_interval())
+    }
+
+    /// Carries out a request for assignments. `None`: the assignment cannot be written, and nothing
+    /// was sent.
+    pub(super) async fn assignment(&mut self, request: &Request) -> Option<Answer> {
+        Some(match request {
+            Request::List(after) => self.list(after).await,
+            Request::Get(epoch) => self.get(*epoch).await,
+            Request::Create(assignment) => self.create(assignment).await?,
+        })
+    }
+
+    async fn list(&mut self, after: &After) -> Answer {
+        match self.cx.list_numbered(after).await {
+            Ok(listing) => self.answered(Answer::Listed(listing)),
+            Err(error) => self.failed("listing the assignments", error),
+        }
+    }
+
+    async fn get(&mut self, epoch: Epoch) -> Answer {
+        let key = self.cx.key(epoch);
+        match self.cx.get(&key, None, MAX_BYTES).await {
+            Ok(GetOutcome::Found(object)) => match AssignmentRecord::decode(epoch, &object.body) {
+                Ok(AssignmentRecord { assignment, unknown }) => {
+                    self.unknown = unknown;
+                    self.answered(Answer::Found(Arc::new(assignment)))
+                }
+                Err(why) => self.unreadable(why),
+            },
+            Ok(GetOutcome::TooLarge { len, .. }) => {
+                let length = usize::try_from(len).unwrap_or(usize::MAX);
+                self.unreadable(BadAssignment::TooLarge(length))
+            }
+            Ok(GetOutcome::NotFound | GetOutcome::NotModified) => self.answered(Answer::Missing),
+            // An outcome of a later version of the trait.
+            Ok(_) => Answer::Unknown,
+            Err(error) => self.failed(&format!("reading {key}"), error),
+        }
+    }
+
+    fn unreadable(&mut self, why: BadAssignment) -> Answer {
+        self.unreadable = Some(why);
+        self.answered(Answer::Unreadable)
+    }
+
+    async fn create(&mut self, assignment: &Assignment) -> Option<Answer> {
+        let (cx, epoch) = (Arc::clone(&self.cx), assignment.epoch);
+        let body = match self.encode(assignment) {
+            Ok(body) => body,
+            Err(error) => {
+                created(cx.meter(), "unwritable");
+                self.unwritable = Some(error);
+                return None;
+            }
+        };
+        let written = cx.create(&cx.key(epoch), body).await;
+        self.may_have_created |= matches!(written, Written::Done(_) | Written::Unknown(_));
+        created(
+            cx.meter(),
+            match &written {
+                Written::Done(_) => "created",
+                Written::Refused | Written::Missing => "refused",
+                Written::Unknown(_) => "unknown",
+                Written::Failed(_) => "failed",
+            },
+        );
+        Some(self.written(&format!("creating assignment {epoch}"), written))
+    }
+
+    /// The body of an assignment that is made of the one that was read last.
+    pub(super) fn encode(&self, assignment: &Assignment) -> Result<Bytes, Error> {
+        let record =
+            AssignmentRecord { assignment: assignment.clone(), unknown: self.unknown.clone() };
+        let most = self.cx.max_body_bytes().unwrap_or(MAX_BYTES).min(MAX_BYTES);
+        match record.encode() {
+            Ok(body) if body.len() <= most => Ok(body.into()),
+            Ok(body) => Err(self.too_large(body.len(), most)),
+            Err(BadAssignment::TooLarge(length)) => Err(self.too_large(length, most)),
+            Err(why) => Err(Error::new(ErrorKind::InvalidInput, why.to_string())),
+        }
+    }
+
+    /// Refuses partitions that would not fit once each is owned and to move. One that is kept for a
+    /// member takes less.
+    pub(super) fn check_owned(&self, assignment: &Assignment) -> Result<(), Error> {
+        let mut owned = assignment.clone();
+        let session = Session { id: SessionId::from_bits(0), nonce: Nonce::from_bits(0) };
+        let name = "n".repeat(MAX_NAME_BYTES);
+        // Places of two digits.
+        owned.members = (0..=10)
+            .map(|id| Member::new(Session { id: SessionId::from_bits(id), ..session }, &*name))
+            .collect();
+        let last = owned.members.last().map(|it| it.session);
+        for partition in &mut owned.partitions {
+            // These have no target.
+            let moves = !(partition.marks.paused || partition.marks.retiring);
+            (partition.owner, partition.target) = (last, last.filter(|_| moves));
+            partition.kept = None;
+            partition.token =
+                Some(partition.token.max(Epoch::new(MANY_EPOCHS)).unwrap_or(owned.epoch));
+        }
+        self.encode(&owned).map(drop)
+    }
+
+    fn too_large(&self, length: usize, most: usize) -> Error {
+        let store = self.cx.place();
+        let why = format!(
+            "the assignment would have {length} bytes; {store} takes {most}: give the partitions \
+             and the members shorter names, or the members less data"
+        );
+        Error::new(ErrorKind::InvalidInput, why)
+    }
+
+    /// A page of the sessions after this one: the next that shows any, or the last.
+    pub(super) async fn list_sessions(&mut self, after: Option<SessionId>) -> Option<Sessions> {
+        let cx = Arc::clone(&self.cx);
+        let prefix = format!("{}members/", cx.prefix());
+        let mut start = after.map_or_else(|| prefix.clone(), |id| session_key(cx.prefix(), id));
+        let sent = cx.now();
+        loop {
+            let (page, last) = match cx.list(&prefix, &start).await {
+                Ok(page) => page,
+                Err(error) => {
+                    self.failed("listing the sessions", error);
+                    return None;
+                }
+            };
+            let session = |entry: &tenure::store::Entry| {
+                Some((session_of(cx.prefix(), &entry.key)?, entry.etag.clone()))
+            };
+            let sessions: Vec<_> = page.entries.iter().filter_map(session).collect();
+            if page.truncated && sessions.is_empty() {
+                start = last;
+                continue;
+            }
+            self.answered(Answer::Missing);
+            let when = LookTime { sent, received: cx.now() };
+            return Some(Sessions { sessions, truncated: page.truncated, when });
+        }
+    }
+
+    /// Reads these sessions, a few side by side, and says what each look showed.
+    pub(super) async fn read_sessions(
+        &mut self,
+        ids: impl IntoIterator<Item = SessionId>,
+    ) -> Vec<(SessionId, Seen, LookTime)> {
+        let cx = &self.cx;
+        let reads = ids.into_iter().map(|id| async move { (id, read(cx, id, None).await) });
+        let reads: Vec<_> = stream::iter(reads).buffer_unordered(AT_ONCE).collect().await;
+        let mut seen = Vec::with_capacity(reads.len());
+        for (id, (outcome, when)) in reads {
+            seen.push((id, self.seen(id, outcome), when));
+        }
+        seen
+    }
+
+    /// Reads one session, unless it still has this tag.
+    pub(super) async fn read_session(
+        &mut self,
+        id: SessionId,
+        unless: Option<ETag>,
+    ) -> (Seen, LookTime) {
+        let (outcome, when) = read(&self.cx, id, unless).await;
+        (self.seen(id, outcome), when)
+    }
+
+    fn seen(&mut self, id: SessionId, outcome: Result<GetOutcome, StoreError>) -> Seen {
+        let seen = match outcome {
+            Ok(GetOutcome::Found(object)) => match SessionBody::decode(&object) {
+                Ok(Some(body)) => Seen::Session(Box::new(body)),
+                Ok(None) if is_an_object(&object.body) => Seen::Foreign,
+                Ok(None) => Seen::Corrupt,
+                Err(later) => {
+                    let at = self.cx.place();
+                    let why = format!("the session {id} in {at} cannot be read: {later}");
+                    self.requests.cannot_read(Error::new(ErrorKind::RecordTooNew, why));
+                    return Seen::Unknown;
+                }
+            },
+            Ok(GetOutcome::TooLarge { .. }) => Seen::Corrupt,
+            Ok(GetOutcome::NotModified) => Seen::Unchanged,
+            Ok(GetOutcome::NotFound) => Seen::Missing,
+            // An outcome of a later version of the trait.
+            Ok(_) => return Seen::Unknown,
+            Err(error) => {
+                self.failed(&format!("reading the session {id}"), error);
+                return Seen::Unknown;
+            }
+        };
+        self.answered(Answer::Missing);
+        seen
+    }
+
+    /// Writes over a session as it was read.
+    pub(super) async fn seal(&mut self, id: SessionId, body: Bytes, etag: ETag) -> Answer {
+        let written = self.cx.replace(&session_key(self.cx.prefix(), id), body, etag).await;
+        self.written(&format!("sealing the session {id}"), written)
+    }
+
+    fn written(&mut self, doing: &str, written: Written) -> Answer {
+        match written {
+            Written::Done(_) => self.answered(Answer::Done),
+            Written::Refused | Written::Missing => self.answered(Answer::Refused),
+            Written::Unknown(error) | Written::Failed(error) => self.failed(doing, error),
+        }
+    }
+
+    fn answered(&mut self, answer: Answer) -> Answer {
+        self.requests.answered();
+        answer
+    }
+
+    fn failed(&mut self, doing: &str, error: StoreError) -> Answer {
+        match self.requests.fails(doing, error) {
+            None => Answer::Unknown,
+            Some(ErrorKind::UnsafeStore) => Answer::Unsafe,
+            Some(_) => Answer::Denied,
+        }
+    }
+
+    /// Why no first assignment is created: this session is unreadable.
+    pub(super) fn blocks_the_first(&self, id: SessionId) -> Error {
+        let (key, store) = (session_key(self.cx.prefix(), id), self.cx.place());
+        let why = format!(
+            "{key} in {store} cannot be read, and there is no assignment: its member may have seen \
+             one that somebody deleted. Repair it, or delete it if it is no session; until then \
+             nothing is assigned"
+        );
+        Error::new(ErrorKind::CorruptRecord, why)
+    }
+
+    /// Why the reader gave up, in words that say what to do.
+    pub(super) fn explain(&mut self, failure: ReaderFailure) -> Error {
+        let store = self.cx.place();
+        let key = |epoch| self.cx.key(epoch);
+        match failure {
+            ReaderFailure::Denied | ReaderFailure::Unsafe => {
+                self.requests.take_error().unwrap_or_else(|| {
+                    Error::new(ErrorKind::UnsafeStore, format!("{store} refused a request"))
+                })
+            }
+            ReaderFailure::Unreadable(epoch) => {
+                let kind = match self.unreadable {
+                    Some(BadAssignment::TooNew(_)) => ErrorKind::RecordTooNew,
+                    _ => ErrorKind::CorruptRecord,
+                };
+                let why =
+                    self.unreadable.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+                Error::new(kind, format!("{} in {store} cannot be read{why}", key(epoch)))
+            }
+            ReaderFailure::NewestDeleted(epoch) => {
+                let why = format!(
+                    "{} in {store} was seen, and neither it nor a greater assignment exists: \
+                     somebody deleted it. Tokens must go on above {epoch}, and above all that were \
+                     granted: restore the group (`tenure group restore --epoch`)",
+                    key(epoch)
+                );
+                Error::new(ErrorKind::NewestDeleted, why)
+            }
+            ReaderFailure::Exhausted => {
+                let why =
+                    format!("{} in {store} is the last assignment there can be", key(Epoch::MAX));
+                Error::new(ErrorKind::EpochsExhausted, why)
+            }
+        }
+    }
+}
+
+async fn read(
+    cx: &Context,
+    id: SessionId,
+    unless: Option<ETag>,
+) -> (Result<GetOutcome, StoreError>, LookTime) {
+    let (key, sent) = (session_key(cx.prefix(), id), cx.now());
+    let outcome = cx.get(&key, unless, Record::MAX_READ_BYTES).await;
+    (outcome, LookTime { sent, received: cx.now() })
+}
+
+/// Whether a body that is no session is a JSON object nevertheless: then no session was damaged.
+fn is_an_object(body: &[u8]) -> bool {
+    serde_json::from_slice::<serde_json::Map<_, _>>(body).is_ok()
+}
+
+/// The sessions that were read, as they were written.
+pub(super) type Bodies = BTreeMap<SessionId, SessionBody>;

@@ -1,0 +1,235 @@
+//! What operators change: partitions and their marks.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::assignment_record::MAX_NAME_BYTES;
+use super::config::{check_partitions, refuse};
+use super::view::Follower;
+use super::{Group, GroupSnapshot};
+use crate::protocol::operation::{Mark, Operation, Refusal};
+use crate::protocol::reader::News;
+use crate::protocol::{Assignment, PartitionNumber};
+use tenure::{Error, ErrorKind};
+
+/// How often a change is made anew, as another writer came first.
+const ATTEMPTS: usize = 16;
+
+impl Group {
+    /// Makes these the partitions of the group: adds those that it lacks, and
+    /// [retires](Group::retire) the others.
+    ///
+    /// Partitions that are added get new numbers. The group must exist: its first member creates it.
+    ///
+    /// Cost, of each call that changes a group: LIST, GET, LIST, a GET of each session, PUT, LIST; a
+    /// GET, a PUT and a LIST more each time that another writer came first. It retries transient
+    /// errors a few times.
+    ///
+    /// # Errors
+    /// If [`may_have_happened`](Error::may_have_happened) of an error of any kind, the change may
+    /// have taken effect or may do so later: call it again. If not, nothing was written.
+    /// - [`InvalidInput`](tenure::ErrorKind::InvalidInput): the names, or the group that they make,
+    ///   are out of bounds; or there is no such group or partition; or a partition of one of the
+    ///   names still retires: call it again once [`snapshot`](Group::snapshot) no longer has it.
+    /// - [`Unavailable`](tenure::ErrorKind::Unavailable): no answer to 16 writes, or other writers
+    ///   came first 16 times; call it again.
+    /// - [`NewestDeleted`](tenure::ErrorKind::NewestDeleted): a member has seen a greater assignment,
+    ///   and somebody deleted it.
+    /// - Those of [`snapshot`](Group::snapshot).
+    pub async fn resize<I>(&self, names: I) -> Result<GroupSnapshot, Error>
+    where
+        I: IntoIterator,
+        I::Item: ToString,
+    {
+        let names: Vec<Arc<str>> = names.into_iter().map(|name| name.to_string().into()).collect();
+        check_partitions(&names)?;
+        let wanted: BTreeSet<&str> = names.iter().map(|name| &**name).collect();
+        self.change(|now| {
+            // One that retires does not stay: adding its name is refused.
+            let stay = now.partitions.iter().filter(|it| !it.marks.retiring);
+            let there: BTreeSet<&str> = stay.map(|it| &*it.name).collect();
+            let missing = names.iter().filter(|name| !there.contains(&***name));
+            let beyond = now.partitions.iter().filter(|it| !wanted.contains(&*it.name));
+            let beyond = beyond.map(|it| it.number).collect();
+            Ok(vec![
+                Operation::Add(missing.cloned().collect()),
+                Operation::Mark(beyond, Mark::Retiring),
+            ])
+        })
+        .await
+    }
+
+    /// Retires these partitions: their owners give them up, and then they are removed. This cannot
+    /// be taken back; a partition of the same name that is added later has another number.
+    ///
+    /// # Errors
+    /// Those of [`resize`](Group::resize).
+    pub async fn retire(&self, names: &[&str]) -> Result<GroupSnapshot, Error> {
+        self.mark(names, Mark::Retiring).await
+    }
+
+    /// Lets only members of this name own these partitions, from now on; `None`: any member.
+    ///
+    /// # Errors
+    /// Those of [`resize`](Group::resize).
+    pub async fn pin(&self, names: &[&str], member: Option<&str>) -> Result<GroupSnapshot, Error> {
+        check_member(member)?;
+        self.mark(names, Mark::Pinned(member.map(Arc::from))).await
+    }
+
+    /// Lets no member of this name own these partitions, from now on; `None`: any member.
+    ///
+    /// # Errors
+    /// Those of [`resize`](Group::resize).
+    pub async fn bar(&self, names: &[&str], member: Option<&str>) -> Result<GroupSnapshot, Error> {
+        check_member(member)?;
+        self.mark(names, Mark::Barred(member.map(Arc::from))).await
+    }
+
+    /// Lets nobody own these partitions for now: their owners give them up. `false` ends that.
+    ///
+    /// # Errors
+    /// Those of [`resize`](Group::resize).
+    pub async fn pause(&self, names: &[&str], paused: bool) -> Result<GroupSnapshot, Error> {
+        self.mark(names, Mark::Paused(paused)).await
+    }
+
+    /// Ends the reservations of these partitions, which a member made by
+    /// [`leave_for`](Group::leave_for): any member may own them from now on. Partitions
+    /// without a reservation do not change.
+    ///
+    /// # Errors
+    /// Those of [`resize`](Group::resize).
+    pub async fn unreserve(&self, names: &[&str]) -> Result<GroupSnapshot, Error> {
+        self.change_each(names, Operation::Unreserve).await
+    }
+
+    async fn mark(&self, names: &[&str], mark: Mark) -> Result<GroupSnapshot, Error> {
+        self.change_each(names, |numbers| Operation::Mark(numbers, mark.clone())).await
+    }
+
+    /// Changes partitions by number from the first look on: a name may be retired and added again
+    /// meanwhile.
+    async fn change_each(
+        &self,
+        names: &[&str],
+        operation: impl Fn(Vec<PartitionNumber>) -> Operation,
+    ) -> Result<GroupSnapshot, Error> {
+        let mut operations = None;
+        self.change(|now| {
+            if operations.is_none() {
+                operations = Some(vec![operation(numbers(now, names)?)]);
+            }
+            Ok(operations.clone().unwrap_or_default())
+        })
+        .await
+    }
+
+    async fn change(
+        &self,
+        operations: impl FnMut(&Assignment) -> Result<Vec<Operation>, Error>,
+    ) -> Result<GroupSnapshot, Error> {
+        self.cx.require_timers()?;
+        let mut follower = Follower::new(&self.cx);
+        follower.drive(false).await?;
+        let changed = self.attempt(&mut follower, operations).await;
+        changed.map_err(|error| match follower.objects.may_have_created {
+            true => error.maybe(),
+            false => error,
+        })
+    }
+
+    async fn attempt(
+        &self,
+        follower: &mut Follower,
+        mut operations: impl FnMut(&Assignment) -> Result<Vec<Operation>, Error>,
+    ) -> Result<GroupSnapshot, Error> {
+        follower.expect_what_sessions_saw().await?;
+        for _ in 0..ATTEMPTS {
+            let before = follower.objects.may_have_created;
+            let Some(known) = follower.reader.known().cloned() else {
+                let (prefix, store) = (self.cx.prefix(), self.cx.place());
+                return refuse(format!(
+                    "there is no group at {prefix:?} in {store}: its first member creates it"
+                ));
+            };
+            let nonce = self.cx.nonce();
+            let all = operations(&known)?;
+            let next = Operation::apply_all(&all, &known, nonce);
+            let Some(next) = next.map_err(refused)? else {
+                return Ok(GroupSnapshot::of(Some(&known)));
+            };
+            check_partitions(
+                &next.partitions.iter().map(|it| it.name.clone()).collect::<Vec<_>>(),
+            )?;
+            if all.iter().any(Operation::grows) {
+                follower.objects.check_owned(&next)?;
+            }
+            let own = next.clone();
+            follower.reader.create(next);
+            let news = follower.drive(false).await?;
+            if news == Some(News::GivenUp) {
+                return Err(follower.failed());
+            }
+            let now = follower.reader.known().cloned();
+            // Confirmed, whatever its nonce is after more than one attempt.
+            let same = |now: &Arc<Assignment>| now.same_but_for_the_nonce(&own);
+            if news == Some(News::Confirmed) && now.as_ref().is_some_and(same) {
+                return Ok(GroupSnapshot::of(now.as_ref()));
+            }
+            if now.is_some_and(|now| now.epoch == own.epoch) {
+                // Another writer's, so the own one is not there and cannot come any more.
+                follower.objects.may_have_created = before;
+            }
+        }
+        let why = "other writers came first each time; try again";
+        Err(Error::new(ErrorKind::Unavailable, why))
+    }
+}
+
+fn numbers(now: &Assignment, names: &[&str]) -> Result<Vec<PartitionNumber>, Error> {
+    let number = |name: &&str| {
+        let found = now.partitions.iter().find(|it| *it.name == **name);
+        found.map(|it| it.number).ok_or_else(|| no_such(name))
+    };
+    names.iter().map(number).collect()
+}
+
+pub(super) const UNFINISHED: &str = "an operator restores the group: nothing is assigned or changed until that is finished. If the \
+     operator was interrupted, run `tenure group restore` again with its epoch";
+
+fn refused(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::Retires(name) => {
+            let why = format!(
+                "the partition {name:?} retires and cannot be kept: add it once its owner has \
+                 given it up and it is removed"
+            );
+            Error::new(ErrorKind::InvalidInput, why)
+        }
+        Refusal::NameTaken(name) => {
+            let why = format!("two partitions would have the name {name:?}");
+            Error::new(ErrorKind::InvalidInput, why)
+        }
+        Refusal::NoSuchPartition(PartitionNumber(number)) => no_such(&number.to_string()),
+        Refusal::Restoring => Error::new(ErrorKind::Unavailable, UNFINISHED),
+        Refusal::Exhausted => Error::new(
+            ErrorKind::EpochsExhausted,
+            "no number of an assignment or a partition is left",
+        ),
+    }
+}
+
+/// Refuses a name that no member has, before it makes the assignment long.
+fn check_member(name: Option<&str>) -> Result<(), Error> {
+    match name.map(str::len) {
+        None | Some(1..=MAX_NAME_BYTES) => Ok(()),
+        Some(length) => refuse(format!(
+            "the member's name has {length} bytes; it must have 1 to {MAX_NAME_BYTES}"
+        )),
+    }
+}
+
+fn no_such(name: &str) -> Error {
+    Error::new(ErrorKind::InvalidInput, format!("the group has no partition {name:?}"))
+}

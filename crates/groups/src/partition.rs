@@ -1,0 +1,320 @@
+//! A partition that this member owns.
+
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::shared::Shared;
+use futures::future::{BoxFuture, FutureExt as _};
+
+use crate::protocol::{PartitionNumber, Release};
+use tenure::Epoch;
+use tenure::Moment;
+use tenure::seam::groups::SharedValues;
+use tenure::{Cancellation, Loss, Term};
+
+/// A partition that this member was granted, with its fencing token.
+///
+/// Call [`check`](Partition::check) right before each write and send the token with it, as under a
+/// [`Leadership`](tenure::Leadership): a check and the write after it are never one step, so the
+/// guarded resource must refuse lower tokens.
+///
+/// Dropping it releases nothing, as the work may still be running: the member keeps the partition
+/// until it is [released](Partition::release), or its session ends.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::store::MemoryStore;
+/// # use tenure_fencing::FencedObject;
+/// # use tenure_groups::Group;
+/// # #[derive(Debug)]
+/// # struct Paused(tokio::time::Instant);
+/// # impl tenure::Clock for Paused {
+/// #     fn now(&self) -> tenure::Moment {
+/// #         let now = std::time::Duration::from_secs(1_000_000) + self.0.elapsed();
+/// #         tenure::Moment::new(now, now, now)
+/// #     }
+/// # }
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let clock = Arc::new(Paused(tokio::time::Instant::now()));
+/// # let process = tenure::Process::system().with_clock(clock);
+/// # let group = Group::builder(store.clone(), "orders").partitions(0..4).process(process);
+/// # let group = group.build()?;
+/// # let stop = group.clone();
+/// group
+///     .run(async |partition| {
+///         let object = FencedObject::new(store.clone(), format!("state/{}", partition.name()));
+///         // Former owners write no more from here on, however late their requests arrive:
+///         let mut writer = object.open(&partition).await?; // its calls end with the session
+///         writer.write("a step further").await?;
+/// #       stop.leave();
+///         partition.revoked().cancelled().await;
+///         Ok(()) // releases the partition
+///     })
+///     .await?;
+/// # let state = FencedObject::new(store, "state/3").read().await?.unwrap();
+/// # assert!(state.body.is_some() && state.epoch.get() > 1);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Partition {
+    pub(super) grant: Arc<Grant>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// Why a partition is not owned any more. Final: the same partition may be granted again, with
+/// another token.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum PartitionLoss {
+    /// This process released it.
+    Released,
+    /// An assignment does not name this member as the owner, although it released nothing and its
+    /// session lives. No member writes such an assignment: somebody restored or edited objects.
+    Taken,
+    /// The session of this member ended, and with it all that it owned.
+    Session(Loss),
+}
+
+/// One grant: what the handles and the task of the member share.
+#[derive(Debug)]
+pub(super) struct Grant {
+    pub(super) name: Arc<str>,
+    pub(super) release: Release,
+    /// Cancelled once the work is to stop: revoked, at risk, or over.
+    pub(super) stop: CancellationToken,
+    /// A newer assignment is to give it to another member, or to none.
+    pub(super) revoked: AtomicBool,
+    end: OnceLock<End>,
+    /// What all tasks that work on it share.
+    pub(super) values: SharedValues,
+}
+
+/// How a grant ended, if not with the session.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Released,
+    /// By the assignment of this epoch.
+    Taken(Epoch),
+}
+
+impl Grant {
+    pub(super) fn new(name: Arc<str>, release: Release, stop: CancellationToken) -> Grant {
+        let (revoked, end, values) = Default::default();
+        Grant { name, release, stop, revoked, end, values }
+    }
+
+    /// The assignment of this epoch does not name this member as the owner.
+    pub(super) fn take(&self, by: Epoch) {
+        self.ends(End::Taken(by));
+    }
+
+    /// From here on it is not owned, whatever becomes of the write that says so.
+    pub(super) fn give_up(&self) {
+        self.ends(End::Released);
+    }
+
+    /// The first end counts.
+    fn ends(&self, end: End) {
+        let _ = self.end.set(end);
+        self.stop.cancel();
+    }
+
+    pub(super) fn loss(&self) -> Option<PartitionLoss> {
+        self.end.get().map(|end| match end {
+            End::Released => PartitionLoss::Released,
+            End::Taken(_) => PartitionLoss::Taken,
+        })
+    }
+
+    /// As the loss of a leadership would be called.
+    fn loss_in_other_words(&self) -> Option<Loss> {
+        self.end.get().map(|end| match end {
+            End::Released => Loss::Resigned,
+            End::Taken(by) => Loss::Superseded { by: *by },
+        })
+    }
+}
+
+impl Partition {
+    /// Another handle to the same ownership.
+    pub(super) fn another(&self) -> Partition {
+        Partition { grant: Arc::clone(&self.grant), shared: Arc::clone(&self.shared) }
+    }
+
+    /// Waits until it is not owned any more, and returns the error of a leadership.
+    async fn loss(&self) -> Loss {
+        let ended = async {
+            loop {
+                let ended = self.shared.ended.notified();
+                if let Some(loss) = self.grant.loss_in_other_words() {
+                    return loss;
+                }
+                ended.await;
+            }
+        };
+        tokio::select! {
+            biased;
+            loss = self.shared.lease.lost() => loss,
+            loss = ended => loss,
+        }
+    }
+
+    /// Returns the name of the partition.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.grant.name
+    }
+
+    /// Returns the number of the partition in its group. It is never used again for another one.
+    #[must_use]
+    pub fn number(&self) -> PartitionNumber {
+        self.grant.release.partition
+    }
+
+    /// Returns the fencing token. It is valid only while [`check`](Partition::check) succeeds.
+    #[must_use]
+    pub fn token(&self) -> Epoch {
+        self.grant.release.token
+    }
+
+    /// Returns the id of the session under which this member owns it, as the assignment names it.
+    #[must_use]
+    pub fn session(&self) -> String {
+        self.shared.session.id.to_string()
+    }
+
+    /// Returns the token if this member owns the partition at this moment. No request.
+    ///
+    /// # Errors
+    /// Why it is not owned any more: stop the work. A loss is final.
+    pub fn check(&self) -> Result<Epoch, PartitionLoss> {
+        // The lease first: a partition that is released meanwhile shows it.
+        self.shared.lease.check().map_err(PartitionLoss::Session)?;
+        self.grant.loss().map_or(Ok(self.token()), Err)
+    }
+
+    /// Returns how long this member owns the partition unless it renews its session, by the clock
+    /// on which the least is left; zero once the partition is lost. No request.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        match self.grant.loss() {
+            None => self.shared.lease.remaining(),
+            Some(_) => Duration::ZERO,
+        }
+    }
+
+    /// Returns when the ownership ends unless the session is renewed, on each clock of this machine:
+    /// the first to reach it counts. Each renewal moves it. No request.
+    #[must_use]
+    pub fn ends_at(&self) -> Moment {
+        self.shared.lease.ends_at()
+    }
+
+    /// Returns the signal to stop the work: once the partition is to move to another member, the
+    /// session is at risk (less than a quarter of its validity is left), or the partition is lost.
+    /// Final.
+    #[must_use]
+    pub fn revoked(&self) -> Cancellation {
+        Cancellation::under(&self.shared.lease, self.grant.stop.clone())
+    }
+
+    /// Gives the partition up, once the work on it has stopped: another member may own it as soon
+    /// as the coordinator has read of it. [`check`](Partition::check) fails from this call on, also
+    /// if the partition was to come back to this member.
+    ///
+    /// One PUT in the background for all that is released within a second. It is repeated until an
+    /// assignment shows that the partition has moved.
+    pub fn release(self) {
+        self.release_for(Duration::ZERO);
+    }
+
+    /// As [`release`](Partition::release), and asks not to be given this partition again for so
+    /// long: because the work on it failed here. At most 24 h. If another member may have it that has
+    /// not released it so, it goes there, and does not come back within ten minutes.
+    pub fn release_for(self, back_off: Duration) {
+        self.shared.release(&self.grant, back_off.min(MAX_BACK_OFF));
+    }
+}
+
+impl Term for Partition {
+    fn epoch(&self) -> Epoch {
+        self.token()
+    }
+
+    /// As [`check`](Partition::check), with the error of a leadership.
+    fn check(&self) -> Result<Epoch, Loss> {
+        self.shared.lease.check()?;
+        self.grant.loss_in_other_words().map_or(Ok(self.token()), Err)
+    }
+
+    fn lost(&self) -> BoxFuture<'_, Loss> {
+        self.loss().boxed()
+    }
+
+    fn ending(&self) -> BoxFuture<'_, Option<Loss>> {
+        async {
+            tokio::select! {
+                biased;
+                loss = self.loss() => Some(loss),
+                loss = self.shared.lease.ending() => loss,
+            }
+        }
+        .boxed()
+    }
+
+    fn handle(&self) -> Arc<dyn Term> {
+        Arc::new(self.another())
+    }
+
+    /// They last until the partition is granted again.
+    fn shared(&self) -> &SharedValues {
+        &self.grant.values
+    }
+}
+
+const MAX_BACK_OFF: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl PartitionLoss {
+    /// Returns one stable word, for logs and metrics.
+    #[must_use]
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            PartitionLoss::Released => "released",
+            PartitionLoss::Taken => "taken",
+            PartitionLoss::Session(loss) => loss.outcome(),
+        }
+    }
+}
+
+impl fmt::Display for PartitionLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PartitionLoss::Released => f.write_str("this process released it"),
+            PartitionLoss::Taken => {
+                f.write_str("an assignment gave it away, although this member lives and had it")
+            }
+            PartitionLoss::Session(loss) => write!(f, "the session of this member ended: {loss}"),
+        }
+    }
+}
+
+impl std::error::Error for PartitionLoss {}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Partition")
+            .field("name", &self.grant.name)
+            .field("number", &self.number())
+            .field("token", &self.token())
+            .field("loss", &self.check().err())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,284 @@
+use super::*;
+use crate::protocol::PartitionNumber;
+use crate::protocol::session::{Release, SessionData};
+use tenure::seam::groups::Nonce;
+
+fn id(bits: u128) -> SessionId {
+    SessionId::from_bits(bits)
+}
+
+fn session(bits: u128) -> Session {
+    Session { id: id(bits), nonce: Nonce::from_bits(bits + 100) }
+}
+
+fn epoch(number: u64) -> Epoch {
+    Epoch::new(number).unwrap()
+}
+
+fn tag(version: u64) -> ETag {
+    ETag::new(version.to_string())
+}
+
+/// What this session says at this heartbeat, which is its tag.
+fn record(bits: u128, heartbeat: u64) -> SessionRecord {
+    SessionRecord {
+        nonce: session(bits).nonce,
+        heartbeat,
+        etag: tag(heartbeat),
+        ended: None,
+        data: Some(SessionData::default()),
+    }
+}
+
+/// Sessions 1 and 2 are members; session 1 owns partition 0 under token 2.
+fn known(number: u64) -> Assignment {
+    let mut it = Assignment::first(Nonce::from_bits(1), vec!["p".into()]);
+    it.epoch = epoch(number);
+    it.members = vec![Member::new(session(1), "a"), Member::new(session(2), "b")];
+    it.partitions[0].owner = Some(session(1));
+    it.partitions[0].token = Some(epoch(2));
+    it
+}
+
+fn join(id: SessionId, record: &SessionRecord) -> Option<Member> {
+    Some(Member::new(Session { id, nonce: record.nonce }, "new"))
+}
+
+fn listing(sessions: &[(u128, u64)], truncated: bool) -> Answer {
+    let sessions = sessions.iter().map(|(bits, version)| (id(*bits), Some(tag(*version))));
+    Answer::Listed { sessions: sessions.collect(), truncated }
+}
+
+fn ids(all: &[u128]) -> Option<Request> {
+    Some(Request::Get(all.iter().map(|bits| id(*bits)).collect()))
+}
+
+/// One round: a listing of these sessions, and each that is asked for at its version.
+fn round(it: &mut Coordinator, now: &Assignment, sessions: &[(u128, u64)]) -> Vec<u128> {
+    it.begin(BTreeSet::new());
+    assert_eq!(it.request(), Some(Request::List(None)));
+    let mut read = Vec::new();
+    let mut progress = it.handle(Some(now), listing(sessions, false));
+    while let Some(Request::Get(left)) = it.request() {
+        let next = *left.first().unwrap();
+        read.push(next.bits());
+        let (_, version) = sessions.iter().find(|(bits, _)| id(*bits) == next).unwrap();
+        let found = Answer::Found(next, record(next.bits(), *version));
+        progress = it.handle(Some(now), found);
+    }
+    assert_eq!(progress, Progress::RoundOver);
+    read
+}
+
+#[test]
+fn a_round_reads_what_tells_something() {
+    let mut it = Coordinator::default();
+    let now = known(5);
+    assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), [1, 2], "never seen");
+    assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), []);
+    assert_eq!(round(&mut it, &now, &[(1, 3), (2, 3)]), [], "renewals, and nothing is awaited");
+    // Partition 0 is to go to session 2: the first is awaited.
+    let mut moves = known(6);
+    moves.partitions[0].target = Some(session(2));
+    assert_eq!(round(&mut it, &moves, &[(1, 2), (2, 3)]), [], "its tag is as it was");
+    assert_eq!(round(&mut it, &moves, &[(1, 4), (2, 4)]), [1]);
+    // One that is no member is read with each change, and again after each assignment (R3).
+    assert_eq!(round(&mut it, &moves, &[(1, 4), (2, 4), (3, 2)]), [3]);
+    assert_eq!(round(&mut it, &moves, &[(1, 4), (2, 4), (3, 2)]), []);
+    assert_eq!(round(&mut it, &known(7), &[(1, 4), (2, 4), (3, 2)]), [3]);
+    assert_eq!(round(&mut it, &known(7), &[(1, 4), (2, 4), (3, 3)]), [3]);
+}
+
+#[test]
+fn what_is_due_is_read_and_pages_are_followed() {
+    let mut it = Coordinator::default();
+    let now = known(5);
+    round(&mut it, &now, &[(1, 2), (2, 2)]);
+    it.begin([id(2)].into());
+    it.begin(BTreeSet::new());
+    assert_eq!(it.handle(Some(&now), listing(&[(1, 2)], true)), Progress::More);
+    assert_eq!(it.request(), Some(Request::List(Some(id(1)))));
+    assert_eq!(it.handle(Some(&now), listing(&[(2, 2)], false)), Progress::More);
+    assert_eq!(it.request(), ids(&[2]));
+    assert_eq!(it.handle(Some(&now), Answer::Missing(id(2))), Progress::RoundOver);
+    assert!(it.is_idle() && it.record(id(2)).is_none() && it.record(id(1)).is_some());
+}
+
+/// Nothing was planned as long as one session could not be read.
+#[test]
+fn regression_a_read_that_fails_proves_nothing_and_stops_no_round() {
+    let mut it = Coordinator::default();
+    let now = known(5);
+    it.begin(BTreeSet::new());
+    it.handle(Some(&now), listing(&[(1, 2), (2, 2), (3, 2)], false));
+    assert_eq!(it.handle(Some(&now), Answer::Unreadable(id(1))), Progress::More);
+    assert_eq!(it.handle(Some(&now), Answer::Unreadable(id(3))), Progress::More);
+    let progress = it.handle(Some(&now), Answer::Found(id(2), record(2, 2)));
+    assert!(progress == Progress::RoundOver && it.is_idle());
+    assert_eq!(it.evidence(Some(&now), join), Evidence::default());
+    assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2), (3, 2)]), [1, 3]);
+    // One that lapsed stays as it is.
+    it.lapsed(session(2), tag(2));
+    assert_eq!(it.handle(Some(&now), Answer::Unreadable(id(2))), Progress::RoundOver);
+    assert!(!it.has_ended(session(2)));
+}
+
+#[test]
+fn a_round_that_fails_begins_anew() {
+    let mut it = Coordinator::default();
+    it.begin(BTreeSet::new());
+    assert_eq!(it.handle(None, Answer::Unknown), Progress::Failed);
+    assert!(it.is_idle());
+    it.begin(BTreeSet::new());
+    it.handle(None, listing(&[(1, 2), (2, 2)], false));
+    assert_eq!(it.request(), ids(&[1, 2]));
+    it.stop();
+    assert_eq!(it.request(), None);
+}
+
+#[test]
+fn a_lapsed_session_is_sealed_if_its_tag_is_still_the_one() {
+    let now = known(5);
+    let lapsed = |version| {
+        let mut it = Coordinator::default();
+        round(&mut it, &now, &[(1, 2), (2, 2)]);
+        it.lapsed(session(2), tag(2));
+        assert_eq!(it.request(), ids(&[2]));
+        let progress = it.handle(Some(&now), Answer::Found(id(2), record(2, version)));
+        (it, progress)
+    };
+    let (it, progress) = lapsed(3);
+    assert!(progress == Progress::RoundOver && it.is_idle(), "a sign of life");
+    let (mut it, progress) = lapsed(2);
+    assert_eq!(progress, Progress::More);
+    let seal = Some(Request::Seal { session: session(2), record: record(2, 2) });
+    assert_eq!(it.request(), seal);
+    // No plan waits for another attempt. The next round reads it, although its tag has not changed.
+    for answer in [Answer::Unknown, Answer::Refused] {
+        let mut tried = it.clone();
+        assert_eq!(tried.handle(Some(&now), answer), Progress::RoundOver);
+        assert!(tried.is_idle() && !tried.has_ended(session(2)));
+        assert_eq!(round(&mut tried, &now, &[(1, 2), (2, 2)]), [2]);
+        assert_eq!(round(&mut tried, &now, &[(1, 2), (2, 2)]), []);
+    }
+    assert_eq!(it.handle(Some(&now), Answer::Done), Progress::RoundOver);
+    assert!(it.has_ended(session(2)) && !it.has_ended(session(1)));
+    assert_eq!(it.record(id(2)).and_then(|it| it.ended), Some(EpochEnd::Lapsed));
+    assert_eq!(it.evidence(Some(&now), join).ended, [session(2)].into());
+    // Nothing is there any more: that is waited for.
+    let (mut it, _) = lapsed(3);
+    it.lapsed(session(2), tag(3));
+    assert_eq!(it.handle(Some(&now), Answer::Missing(id(2))), Progress::RoundOver);
+    assert!(!it.has_ended(session(2)));
+}
+
+#[test]
+fn only_what_is_sealed_for_good_has_ended() {
+    let now = known(5);
+    for (word, ended) in [
+        (EpochEnd::Resigned, true),
+        (EpochEnd::Lapsed, true),
+        (EpochEnd::Deposed, false),
+        (EpochEnd::Unknown, false),
+    ] {
+        let mut it = Coordinator::default();
+        it.begin(BTreeSet::new());
+        it.handle(Some(&now), listing(&[(1, 2)], false));
+        let sealed = SessionRecord { ended: Some(word), data: None, ..record(1, 2) };
+        it.handle(Some(&now), Answer::Found(id(1), sealed));
+        assert_eq!(it.has_ended(session(1)), ended, "{word:?}");
+        it.waited(session(1));
+        assert!(it.has_ended(session(1)));
+    }
+}
+
+#[test]
+fn the_evidence_is_of_the_sessions_that_the_assignment_names() {
+    let now = known(5);
+    let mut it = Coordinator::default();
+    let release = Release { partition: PartitionNumber(0), token: epoch(2) };
+    let data = SessionData {
+        releases: [(release, Default::default())].into(),
+        leaving: true,
+        seen: Some(epoch(4)),
+        ..SessionData::default()
+    };
+    let says = SessionRecord { data: Some(data), ..record(1, 2) };
+    it.begin(BTreeSet::new());
+    it.handle(Some(&now), listing(&[(1, 2)], false));
+    it.handle(Some(&now), Answer::Found(id(1), says.clone()));
+    let evidence = it.evidence(Some(&now), join);
+    assert_eq!(evidence.released, [(session(1), release)].into());
+    assert_eq!(evidence.leaving, [session(1)].into());
+    assert_eq!(it.greatest_seen(), Some(epoch(4)));
+    // Another session lies there under this id.
+    let mut it = Coordinator::default();
+    it.begin(BTreeSet::new());
+    it.handle(Some(&now), listing(&[(1, 2)], false));
+    let other = SessionRecord { nonce: Nonce::from_bits(7), ..says };
+    it.handle(Some(&now), Answer::Found(id(1), other));
+    assert_eq!(it.evidence(Some(&now), join), Evidence::default());
+}
+
+/// R3.
+#[test]
+fn a_session_joins_once_it_was_read_after_the_assignment_as_live() {
+    let read = |record: SessionRecord, known: Option<&Assignment>| {
+        let mut it = Coordinator::default();
+        it.begin(BTreeSet::new());
+        it.handle(known, listing(&[(3, 2)], false));
+        it.handle(known, Answer::Found(id(3), record));
+        it
+    };
+    let joins = |it: &Coordinator, known| it.evidence(known, join).joining.len() == 1;
+    let now = known(5);
+    assert!(joins(&read(record(3, 2), Some(&now)), Some(&now)));
+    assert!(joins(&read(record(3, 2), None), None), "there is no assignment yet");
+    assert!(!joins(&read(record(3, 2), None), Some(&now)), "read before");
+    assert!(!joins(&read(record(3, 2), Some(&known(4))), Some(&now)), "read before");
+    assert!(!joins(&read(SessionRecord { data: None, ..record(3, 1) }, Some(&now)), Some(&now)));
+    let ended = SessionRecord { ended: Some(EpochEnd::Deposed), ..record(3, 2) };
+    assert!(!joins(&read(ended, Some(&now)), Some(&now)));
+    let leaving = SessionData { leaving: true, ..SessionData::default() };
+    let leaves = SessionRecord { data: Some(leaving), ..record(3, 2) };
+    assert!(!joins(&read(leaves, Some(&now)), Some(&now)));
+    let mut member = now.clone();
+    member.members.push(Member::new(session(3), "c"));
+    assert!(!joins(&read(record(3, 2), Some(&member)), Some(&member)));
+    let mut over = read(record(3, 2), Some(&now));
+    over.waited(session(3));
+    assert!(!joins(&over, Some(&now)));
+}
+
+#[test]
+fn what_is_neither_listed_nor_named_is_forgotten() {
+    let mut it = Coordinator::default();
+    let now = known(5);
+    round(&mut it, &now, &[(1, 2), (2, 2), (3, 2), (4, 2)]);
+    [1, 3, 4].into_iter().for_each(|bits| it.waited(session(bits)));
+    it.forget(&[id(3)].into(), &now);
+    let kept = [1, 2, 3, 4].map(|bits| it.record(id(bits)).is_some());
+    assert_eq!(kept, [true, true, true, false]);
+    assert_eq!([1, 3, 4].map(|bits| it.has_ended(session(bits))), [true, true, false]);
+}
+
+/// A member that coordinated again took the others' sessions for what they had been.
+#[test]
+fn one_that_coordinates_again_reads_all_anew() {
+    let mut it = Coordinator::default();
+    let now = known(5);
+    round(&mut it, &now, &[(1, 2), (2, 2)]);
+    it.stop();
+    assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), [1, 2]);
+}
+
+/// Otherwise the release of a partition that is not to move any more is read only once a validity.
+#[test]
+fn a_release_is_read_also_if_the_revocation_was_taken_back() {
+    let mut it = Coordinator::default();
+    let mut moves = known(5);
+    moves.partitions[0].target = Some(session(2));
+    assert_eq!(round(&mut it, &moves, &[(1, 2), (2, 2)]), [1, 2]);
+    let back = known(6);
+    assert_eq!(round(&mut it, &back, &[(1, 3), (2, 2)]), [1]);
+}

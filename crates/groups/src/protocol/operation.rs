@@ -1,0 +1,263 @@
+//! What operators change (R4): partitions are added and retired, and marks are set.
+//!
+//! An operation is applied to the newest assignment as it was read, and creates the next one. It
+//! grants nothing, takes nothing from an owner, and keeps the coordinator.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::assignment::{Assignment, Marks, Partition, PartitionNumber};
+use tenure::Epoch;
+use tenure::seam::groups::Nonce;
+
+/// An operator's change.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Adds partitions with these names, without owners.
+    Add(Vec<Arc<str>>),
+    /// Sets a mark of these partitions, or takes it away.
+    Mark(Vec<PartitionNumber>, Mark),
+    /// Ends the reservations of these partitions.
+    Unreserve(Vec<PartitionNumber>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Mark {
+    /// Only a member of this name may own it; `None`: any member.
+    Pinned(Option<Arc<str>>),
+    /// No member of this name may own it; `None`: any member.
+    Barred(Option<Arc<str>>),
+    /// Nobody may own it for now.
+    Paused(bool),
+    /// Its owner gives it up, and then it is removed. This cannot be taken back.
+    Retiring,
+}
+
+/// Why an operation is refused; nothing is written.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// Two partitions would have this name.
+    NameTaken(Arc<str>),
+    /// A partition of this name is to be removed.
+    Retires(Arc<str>),
+    /// There is no partition with this number.
+    NoSuchPartition(PartitionNumber),
+    /// No number is left.
+    Exhausted,
+    /// A restoring is not finished.
+    Restoring,
+}
+
+impl Operation {
+    /// The assignment after `now`; `None` if nothing would change.
+    #[cfg(any(test, feature = "internals"))]
+    pub fn apply(&self, now: &Assignment, nonce: Nonce) -> Result<Option<Assignment>, Refusal> {
+        Operation::apply_all(std::slice::from_ref(self), now, nonce)
+    }
+
+    /// The assignment after `now` with all of these changes; `None` if nothing would change.
+    pub fn apply_all(
+        all: &[Operation],
+        now: &Assignment,
+        nonce: Nonce,
+    ) -> Result<Option<Assignment>, Refusal> {
+        if now.restoring.is_some() {
+            return Err(Refusal::Restoring);
+        }
+        let epoch = now.epoch.next().ok_or(Refusal::Exhausted)?;
+        let mut next = Assignment { epoch, nonce, ..now.clone() };
+        for operation in all {
+            operation.change(&mut next)?;
+        }
+        Ok((next.partitions != now.partitions).then_some(next))
+    }
+
+    /// The assignment may stay longer because of it.
+    pub fn grows(&self) -> bool {
+        match self {
+            Operation::Add(names) => !names.is_empty(),
+            Operation::Mark(_, mark) => {
+                matches!(mark, Mark::Pinned(Some(_)) | Mark::Barred(Some(_)) | Mark::Paused(true))
+            }
+            Operation::Unreserve(_) => false,
+        }
+    }
+
+    fn change(&self, next: &mut Assignment) -> Result<(), Refusal> {
+        match self {
+            Operation::Add(names) => add(next, names)?,
+            Operation::Mark(numbers, mark) => {
+                // One that is gone has been retired. Its number is never used again.
+                let retires = *mark == Mark::Retiring;
+                each(next, numbers, retires, |it| mark.set(&mut it.marks))?;
+            }
+            Operation::Unreserve(numbers) => each(next, numbers, true, |it| it.kept = None)?,
+        }
+        Ok(())
+    }
+}
+
+fn each(
+    next: &mut Assignment,
+    numbers: &[PartitionNumber],
+    may_be_gone: bool,
+    change: impl Fn(&mut Partition),
+) -> Result<(), Refusal> {
+    for number in numbers {
+        match next.partitions.binary_search_by_key(number, |it| it.number) {
+            Ok(place) => change(&mut next.partitions[place]),
+            Err(_) if may_be_gone && *number < next.next_number => {}
+            Err(_) => return Err(Refusal::NoSuchPartition(*number)),
+        }
+    }
+    Ok(())
+}
+
+/// The assignment with which a restoring begins: no partition has an owner, and no member plans from
+/// it until [`release`]. `newest` is the newest that is left.
+pub fn hold(newest: Assignment, at: Epoch, nonce: Nonce, wait: Duration) -> Assignment {
+    let wait = newest.restoring.map_or(wait, |before| before.max(wait));
+    let mut held = Assignment {
+        epoch: at,
+        nonce,
+        coordinator: None,
+        members: Vec::new(),
+        restoring: Some(wait),
+        ..newest
+    };
+    for partition in &mut held.partitions {
+        (partition.owner, partition.target, partition.kept) = (None, None, None);
+    }
+    held
+}
+
+/// The assignment with which a restoring ends; `None` if no number is left.
+pub fn release(held: &Assignment, nonce: Nonce) -> Option<Assignment> {
+    let epoch = held.epoch.next()?;
+    Some(Assignment { epoch, nonce, restoring: None, ..held.clone() })
+}
+
+fn add(next: &mut Assignment, names: &[Arc<str>]) -> Result<(), Refusal> {
+    let mut taken: BTreeSet<_> = next.partitions.iter().map(|it| Arc::clone(&it.name)).collect();
+    let retiring = next.partitions.iter().filter(|it| it.marks.retiring);
+    let retiring: BTreeSet<_> = retiring.map(|it| Arc::clone(&it.name)).collect();
+    for name in names {
+        if retiring.contains(name) {
+            return Err(Refusal::Retires(Arc::clone(name)));
+        }
+        if !taken.insert(Arc::clone(name)) {
+            return Err(Refusal::NameTaken(Arc::clone(name)));
+        }
+        let number = next.next_number;
+        next.next_number = PartitionNumber(number.0.checked_add(1).ok_or(Refusal::Exhausted)?);
+        next.partitions.push(Partition::new(number, Arc::clone(name)));
+    }
+    Ok(())
+}
+
+impl Mark {
+    fn set(&self, marks: &mut Marks) {
+        match self {
+            Mark::Pinned(name) => marks.pinned.clone_from(name),
+            Mark::Barred(name) => marks.barred.clone_from(name),
+            Mark::Paused(paused) => marks.paused = *paused,
+            Mark::Retiring => marks.retiring = true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONCE: Nonce = Nonce::from_bits(2);
+
+    fn two() -> Assignment {
+        Assignment::first(Nonce::from_bits(1), vec!["a".into(), "b".into()])
+    }
+
+    fn numbers(it: &Assignment) -> Vec<u32> {
+        it.partitions.iter().map(|it| it.number.0).collect()
+    }
+
+    #[test]
+    fn a_number_is_never_used_again() {
+        let mut gone = two();
+        gone.partitions.pop();
+        let next = Operation::Add(vec!["b".into(), "c".into()]).apply(&gone, NONCE);
+        let next = next.unwrap().unwrap();
+        assert_eq!((numbers(&next), next.epoch), (vec![0, 2, 3], Epoch::new(2).unwrap()));
+        gone.next_number = PartitionNumber(u32::MAX);
+        let full = Operation::Add(vec!["c".into()]).apply(&gone, NONCE);
+        assert_eq!(full, Err(Refusal::Exhausted));
+    }
+
+    #[test]
+    fn two_partitions_never_have_one_name() {
+        for names in [vec!["a"], vec!["c", "c"]] {
+            let last = *names.last().unwrap();
+            let names = names.into_iter().map(Arc::from).collect();
+            let refused = Operation::Add(names).apply(&two(), NONCE);
+            assert_eq!(refused, Err(Refusal::NameTaken(last.into())));
+        }
+    }
+
+    #[test]
+    fn regression_a_partition_that_retires_is_not_added() {
+        let mut retires = two();
+        retires.partitions[1].marks.retiring = true;
+        let refused = Operation::Add(vec!["c".into(), "b".into()]).apply(&retires, NONCE);
+        assert_eq!(refused, Err(Refusal::Retires("b".into())));
+    }
+
+    #[test]
+    fn an_operator_ends_reservations() {
+        let mut kept = two();
+        kept.partitions[1].kept = Some(("m".into(), Duration::from_secs(60)));
+        let numbers = vec![PartitionNumber(0), PartitionNumber(1)];
+        let ended = Operation::Unreserve(numbers).apply(&kept, NONCE).unwrap().unwrap();
+        assert_eq!(ended.partitions, two().partitions);
+    }
+
+    #[test]
+    fn a_restoring_takes_all_partitions_and_keeps_members_from_planning() {
+        let mut newest = two();
+        newest.partitions[0].marks.paused = true;
+        newest.partitions[1].token = Some(Epoch::FIRST);
+        let (at, wait) = (Epoch::new(43).unwrap(), Duration::from_secs(9));
+        let held = hold(newest.clone(), at, NONCE, wait);
+        assert_eq!((held.epoch, held.restoring), (at, Some(wait)));
+        assert_eq!(held.partitions, newest.partitions);
+        let pause = Operation::Mark(
+            numbers(&held).into_iter().map(PartitionNumber).collect(),
+            Mark::Paused(true),
+        );
+        assert_eq!(pause.apply(&held, NONCE), Err(Refusal::Restoring));
+        let again = hold(held.clone(), at.next().unwrap(), NONCE, Duration::ZERO);
+        assert_eq!(again.restoring, Some(wait), "the longest wait is kept");
+        let released = release(&held, NONCE).unwrap();
+        assert_eq!((released.epoch, released.restoring), (at.next().unwrap(), None));
+    }
+
+    #[test]
+    fn an_operation_that_changes_nothing_writes_nothing() {
+        let first = [PartitionNumber(0)];
+        let pause = |paused| Operation::Mark(first.to_vec(), Mark::Paused(paused));
+        assert_eq!(pause(false).apply(&two(), NONCE), Ok(None));
+        let paused = pause(true).apply(&two(), NONCE).unwrap().unwrap();
+        assert!(paused.partitions[0].marks.paused && !paused.partitions[1].marks.paused);
+        let none = Operation::Mark(vec![PartitionNumber(7)], Mark::Retiring);
+        let refused = none.apply(&two(), NONCE);
+        assert_eq!(refused, Err(Refusal::NoSuchPartition(PartitionNumber(7))));
+    }
+
+    #[test]
+    fn a_partition_that_is_gone_is_retired_and_has_no_other_mark() {
+        let mut gone = two();
+        gone.partitions.pop();
+        let mark = |mark| Operation::Mark(vec![PartitionNumber(1)], mark).apply(&gone, NONCE);
+        assert_eq!(mark(Mark::Retiring), Ok(None));
+        assert_eq!(mark(Mark::Paused(true)), Err(Refusal::NoSuchPartition(PartitionNumber(1))));
+    }
+}

@@ -1,0 +1,232 @@
+//! One process of a group: its reader, what it owns, and its rounds if it coordinates.
+//!
+//! One request of the reader or one round is under way at a time, the reader's first.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::assignment::{Assignment, Member};
+use super::coordinator::{self, Coordinator};
+use super::holdings::{Change, Holdings};
+use super::plan::{Evidence, Planner};
+use super::reader::{self, News, Reader, ReaderFailure};
+use super::session::{Session, SessionId, SessionRecord};
+use tenure::Epoch;
+use tenure::seam::groups::Nonce;
+use tenure::store::ETag;
+
+/// A member of a group, as far as no time is concerned.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Participant {
+    reader: Reader,
+    holdings: Holdings,
+    coordinator: Coordinator,
+    /// It plans, although the newest assignment names another coordinator.
+    ahead: bool,
+    /// A round is complete: [`Participant::plan`].
+    plans: bool,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Step {
+    Assignment(reader::Request),
+    Sessions(coordinator::Request),
+    Nonce,
+    Pause,
+    Idle,
+    Failed(ReaderFailure),
+}
+
+impl Participant {
+    /// A member of this session, in a process that knows of assignments up to `greatest`.
+    pub fn new(session: Session, greatest: Option<Epoch>) -> Participant {
+        Participant {
+            reader: Reader::new(greatest),
+            holdings: Holdings::new(session),
+            coordinator: Coordinator::default(),
+            ahead: false,
+            plans: false,
+        }
+    }
+
+    pub fn known(&self) -> Option<&Arc<Assignment>> {
+        self.reader.known()
+    }
+
+    /// The greatest assignment that is known to have existed.
+    pub fn greatest(&self) -> Option<Epoch> {
+        self.reader.greatest()
+    }
+
+    /// Somebody has seen this assignment.
+    pub fn expect(&mut self, seen: Option<Epoch>) {
+        self.reader.expect(seen);
+    }
+
+    /// Returns true until this process has found the newest assignment.
+    pub fn is_behind(&self) -> bool {
+        self.reader.is_behind()
+    }
+
+    pub fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
+
+    pub fn holdings_mut(&mut self) -> &mut Holdings {
+        &mut self.holdings
+    }
+
+    pub fn sessions(&self) -> &Coordinator {
+        &self.coordinator
+    }
+
+    /// Whether it is named as the coordinator, or acts as one.
+    pub fn coordinates(&self) -> bool {
+        let own = Some(self.holdings.session());
+        self.ahead || self.known().is_some_and(|known| known.coordinator == own)
+    }
+
+    /// Whether a round is complete and [`Participant::plan`] is due.
+    pub fn plans(&self) -> bool {
+        self.plans
+    }
+
+    /// Looks for the next assignment.
+    pub fn poll(&mut self) {
+        self.reader.poll();
+    }
+
+    /// Lists what comes after the known assignment.
+    pub fn confirm(&mut self) {
+        self.reader.confirm();
+    }
+
+    /// Acts as the coordinator from here on: there is none, or it shows no sign of life.
+    pub fn go_ahead(&mut self) {
+        self.ahead = true;
+    }
+
+    /// Begins a round of reading sessions, those that are `due` among them.
+    pub fn round(&mut self, due: BTreeSet<SessionId>) {
+        self.plans = false;
+        self.coordinator.begin(due);
+    }
+
+    /// The timer of a session has run out under this tag.
+    pub fn lapsed(&mut self, session: Session, etag: ETag) {
+        self.coordinator.lapsed(session, etag);
+    }
+
+    /// The wait for a session that was deposed, or is gone, is over.
+    pub fn waited(&mut self, session: Session) {
+        self.coordinator.waited(session);
+    }
+
+    pub fn resume(&mut self) {
+        self.reader.resume();
+    }
+
+    /// Begins anew after a failure.
+    pub fn restart(&mut self) {
+        self.reader.restart();
+    }
+
+    /// Gives up a read of assignments that keeps failing.
+    pub fn give_up(&mut self) {
+        self.reader.give_up();
+    }
+
+    /// Gives up an assignment that cannot be written; nothing was sent.
+    pub fn discard(&mut self) {
+        self.reader.discard();
+    }
+
+    /// Forgets the sessions that a complete listing did not show and no assignment names.
+    pub fn forget(&mut self, listed: &BTreeSet<SessionId>) {
+        if let Some(known) = self.reader.known() {
+            self.coordinator.forget(listed, known);
+        }
+    }
+
+    pub fn nonce(&mut self, nonce: Nonce) {
+        self.reader.nonce(nonce);
+    }
+
+    pub fn step(&self) -> Step {
+        match self.reader.step() {
+            reader::Step::Request(request) => Step::Assignment(request),
+            reader::Step::Nonce => Step::Nonce,
+            reader::Step::Pause => Step::Pause,
+            reader::Step::Failed(failure) => Step::Failed(failure),
+            reader::Step::Idle => self.coordinator.request().map_or(Step::Idle, Step::Sessions),
+        }
+    }
+
+    /// Takes the answer about an assignment.
+    pub fn assignment(&mut self, answer: reader::Answer) -> (Option<News>, Vec<Change>) {
+        let news = self.reader.handle(answer);
+        let Some(known) = self.reader.known() else { return (news, Vec::new()) };
+        let changes = match news {
+            Some(News::Read) => {
+                self.plans = false;
+                // A greater assignment says who plans; whoever lost the race follows it.
+                self.ahead = false;
+                if known.coordinator != Some(self.holdings.session()) {
+                    self.coordinator.stop();
+                }
+                self.holdings.note(known, false)
+            }
+            Some(News::Confirmed) => self.holdings.note(known, true),
+            _ => Vec::new(),
+        };
+        if self.holdings.gains(known) {
+            self.reader.confirm();
+        }
+        (news, changes)
+    }
+
+    /// Takes an answer about a session.
+    pub fn session(&mut self, answer: coordinator::Answer) {
+        let known = self.reader.known().map(|known| &**known);
+        match self.coordinator.handle(known, answer) {
+            coordinator::Progress::RoundOver => self.plans = self.coordinates(),
+            coordinator::Progress::More | coordinator::Progress::Failed => {}
+        }
+    }
+
+    /// What a plan from the known assignment may rest on.
+    pub fn evidence(&self, join: impl Fn(SessionId, &SessionRecord) -> Option<Member>) -> Evidence {
+        self.coordinator.evidence(self.known().map(|known| &**known), join)
+    }
+
+    /// Plans, after a round: creates the next assignment if something is to change. Returns true
+    /// if the driver must carry out a request. `partitions` is for a group without an assignment.
+    ///
+    /// Nothing is made of an assignment if a session has seen a greater one: the reader lists first,
+    /// and fails if somebody deleted it. The first assignment waits until every listed session was
+    /// read.
+    pub fn plan(
+        &mut self,
+        planner: &Planner<'_>,
+        evidence: &Evidence,
+        partitions: impl FnOnce() -> Vec<Arc<str>>,
+        nonce: Nonce,
+    ) -> bool {
+        self.plans = false;
+        if !self.coordinates() {
+            return false;
+        }
+        self.reader.expect(self.coordinator.greatest_seen());
+        if self.reader.greatest().is_some() && self.reader.is_behind() {
+            self.reader.poll();
+            return true;
+        }
+        let next = match self.known() {
+            Some(known) => planner.next(known, evidence, nonce),
+            None if !self.coordinator.in_doubt().is_empty() => None,
+            None => Some(planner.first(Assignment::first(nonce, partitions()), evidence)),
+        };
+        next.is_some_and(|next| self.reader.create(next))
+    }
+}

@@ -1,0 +1,269 @@
+//! The next assignment, by rules R1 to R4 (docs/groups.md, section 3).
+//!
+//! This is the only place that makes an assignment of another. What it is given as evidence must
+//! have been read as [`Evidence`] says; then no rule can be broken here, whoever the writer is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::assignment::{Assignment, Member, Partition, PartitionNumber};
+use super::assignor::{Assignor, Seat, Share};
+use super::session::{Release, Session};
+use tenure::Epoch;
+use tenure::seam::groups::Nonce;
+
+/// What the writer has read of the sessions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Evidence {
+    /// These have ended (R1): read as resigned or lapsed; or deposed, or gone, and waited for.
+    pub ended: BTreeSet<Session>,
+    /// These were read in the owner's session.
+    pub released: BTreeSet<(Session, Release)>,
+    /// These were read as live, after the assignment that the plan starts from (R3).
+    pub joining: Vec<Member>,
+    /// These are given no more partitions: they leave, or have lapsed without being sealed yet.
+    pub leaving: BTreeSet<Session>,
+    /// The members where the work on a partition has failed of late, by name, and whether the
+    /// back-off of each still runs.
+    pub failures: BTreeMap<PartitionNumber, BTreeMap<Arc<str>, bool>>,
+    /// These ended, and ask that their partitions are kept for their names for so long.
+    pub parked: BTreeMap<Session, Duration>,
+    /// Of these the time is over for which they are kept.
+    pub kept_enough: BTreeSet<PartitionNumber>,
+}
+
+/// How the writer plans.
+#[derive(Debug, Clone, Copy)]
+pub struct Planner<'a> {
+    pub assignor: &'a dyn Assignor,
+    /// The session that is named as coordinator.
+    pub coordinator: Session,
+    /// Leaves owned partitions where they are: the writer's settings differ from the group's.
+    pub only_ownerless: bool,
+    /// The coordinator that is named plans no more: once another one is, nobody else goes ahead.
+    pub goes_ahead: bool,
+}
+
+impl Planner<'_> {
+    /// The assignment after `now`, with this nonce; `None` if there is nothing to change.
+    ///
+    /// Another coordinator alone is no reason to write, unless the one named has ended, or this
+    /// one goes ahead of it.
+    pub fn next(&self, now: &Assignment, evidence: &Evidence, nonce: Nonce) -> Option<Assignment> {
+        if now.restoring.is_some() {
+            return None;
+        }
+        let epoch = now.epoch.next()?;
+        let mut next = Assignment { epoch, nonce, ..now.clone() };
+        if next.assignor.is_empty() {
+            // An operator made it of nothing.
+            next.assignor = self.assignor.name().into();
+        }
+        for partition in &mut next.partitions {
+            if evidence.frees(partition) {
+                let owner = partition.owner.take();
+                let parked = owner.and_then(|owner| evidence.parked.get(&owner));
+                let name = owner.and_then(|owner| now.member(owner)).map(|it| &it.name);
+                partition.kept = name.cloned().zip(parked.copied());
+            } else if evidence.kept_enough.contains(&partition.number) {
+                partition.kept = None;
+            }
+            // Its marks came later. No member could own it otherwise.
+            partition.kept.take_if(|(name, _)| !partition.marks.names(name));
+        }
+        // What an operator retires is removed once nobody owns it.
+        next.partitions.retain(|it| !(it.marks.retiring && it.owner.is_none()));
+        let owns = |session| next.partitions.iter().any(|it| it.owner == Some(session));
+        let stays = |it: &Member| !evidence.ended.contains(&it.session) || owns(it.session);
+        next.members.retain(stays);
+        for joining in &evidence.joining {
+            // An id that is still named under another nonce must be removed first.
+            if next.session(joining.session.id).is_none() {
+                next.members.push(joining.clone());
+            }
+        }
+        self.place(now, &mut next, evidence);
+        let same = next.members == now.members && next.partitions == now.partitions;
+        let vacant = self.goes_ahead || now.coordinator.is_none_or(|it| next.member(it).is_none());
+        // One that is no member cannot be named, so this would never end.
+        let named = next.member(self.coordinator).is_some();
+        if same && !(vacant && named) {
+            return None;
+        }
+        if named {
+            next.coordinator = Some(self.coordinator);
+        }
+        Some(next)
+    }
+
+    /// The first assignment of a group: it names its members, and grants nothing.
+    pub fn first(&self, mut first: Assignment, evidence: &Evidence) -> Assignment {
+        first.members.clone_from(&evidence.joining);
+        first.coordinator = Some(self.coordinator);
+        first.assignor = self.assignor.name().into();
+        first
+    }
+
+    fn place(&self, now: &Assignment, next: &mut Assignment, evidence: &Evidence) {
+        let takes = |it: &&Member| {
+            !evidence.ended.contains(&it.session) && !evidence.leaving.contains(&it.session)
+        };
+        let members: Vec<Member> = next.members.iter().filter(takes).cloned().collect();
+        let seats: Vec<_> = members.iter().map(Member::seat).collect();
+        let place = |session| members.iter().position(|it| Some(it.session) == session);
+        let holders: Vec<_> =
+            next.partitions.iter().map(|it| place(it.target).or_else(|| place(it.owner))).collect();
+        let tries: Vec<_> = next
+            .partitions
+            .iter()
+            .zip(&holders)
+            .map(|(it, holder)| evidence.try_at(it, holder.map(|seat| &seats[seat]), &seats))
+            .collect();
+        let shares: Vec<Share<'_>> = next
+            .partitions
+            .iter()
+            .zip(holders)
+            .zip(&tries)
+            .map(|((it, holder), (avoid, is_failing))| Share {
+                holder,
+                avoid,
+                kept: it.kept.as_ref().map(|(name, _)| &**name),
+                is_failing: *is_failing,
+                ..Share::new(it.number, &it.name, &it.marks)
+            })
+            .collect();
+        let placed = self.assign(&seats, &shares);
+        let epoch = next.epoch;
+        for (partition, seat) in next.partitions.iter_mut().zip(placed) {
+            let wanted = seat.and_then(|seat| members.get(seat)).map(|it| it.session);
+            let before = now.partition(partition.number).and_then(|it| it.owner);
+            self.settle(partition, before, wanted, epoch);
+        }
+    }
+
+    /// The first call places all but the failing shares. Of the second call only those count: one
+    /// that has a seat stays there, and no other moves for them.
+    fn assign<'a>(&self, seats: &[Seat<'a>], shares: &[Share<'a>]) -> Vec<Option<usize>> {
+        let free = |share: &Share<'a>| match share.is_failing {
+            true => Share { avoid: &[], ..*share },
+            false => *share,
+        };
+        let first: Vec<_> = shares.iter().map(free).collect();
+        let placed = self.assignor.assign(seats, &first);
+        if !shares.iter().any(|it| it.is_failing) {
+            return placed;
+        }
+        let fix = |(share, seat): (&Share<'a>, &Option<usize>)| {
+            let stays = |seat: &usize| seats.get(*seat).is_some_and(|it| share.allows(it));
+            let holder = if share.is_failing { share.holder.filter(stays) } else { *seat };
+            let kept = holder.and_then(|seat| seats.get(seat)).map(|it| it.name).or(share.kept);
+            Share { holder, kept, ..*share }
+        };
+        let fixed: Vec<_> = shares.iter().zip(&placed).map(fix).collect();
+        let second = self.assignor.assign(seats, &fixed);
+        let seat =
+            |((fixed, first), second): ((&Share<'_>, _), Option<usize>)| match fixed.is_failing {
+                true => fixed.holder.or(second),
+                false => first,
+            };
+        fixed.iter().zip(placed).zip(second).map(seat).collect()
+    }
+
+    fn settle(
+        &self,
+        partition: &mut Partition,
+        before: Option<Session>,
+        wanted: Option<Session>,
+        epoch: Epoch,
+    ) {
+        match partition.owner {
+            Some(owner) if wanted == Some(owner) => partition.target = None,
+            // To nobody, if it is paused or its owner leaves and nobody else is there: it stays
+            // until its owner releases it.
+            Some(_) if !self.only_ownerless => partition.target = wanted,
+            Some(_) => {}
+            None => {
+                partition.target = None;
+                // Not from a member to the same one (R2): the next assignment may.
+                if wanted.is_some() && wanted != before {
+                    partition.owner = wanted;
+                    partition.token = Some(epoch);
+                    partition.kept = None;
+                }
+            }
+        }
+    }
+}
+
+impl Evidence {
+    /// The names that a partition avoids, and whether it is failing: its work has failed at every
+    /// seat that may have it. Until then it avoids all where it has failed, but for its holder.
+    fn try_at(
+        &self,
+        partition: &Partition,
+        holder: Option<&Seat<'_>>,
+        seats: &[Seat<'_>],
+    ) -> (Vec<Arc<str>>, bool) {
+        let Some(failures) = self.failures.get(&partition.number) else {
+            return (Vec::new(), false);
+        };
+        let mut able = seats.iter().filter(|it| partition.marks.allow(it.name));
+        let is_failing = able.all(|it| failures.contains_key(it.name));
+        let avoids = |(name, runs): &(&Arc<str>, &bool)| {
+            let holds = holder.is_some_and(|it| *it.name == ***name);
+            !holds && (**runs || !is_failing)
+        };
+        let avoid = failures.iter().filter(avoids).map(|(name, _)| Arc::clone(name));
+        (avoid.collect(), is_failing)
+    }
+
+    /// R1: its owner has released this very token, or has ended.
+    fn frees(&self, partition: &Partition) -> bool {
+        let (Some(owner), Some(token)) = (partition.owner, partition.token) else { return false };
+        let release = Release { partition: partition.number, token };
+        self.ended.contains(&owner) || self.released.contains(&(owner, release))
+    }
+}
+
+/// Checks a change of the assignment by R1 to R3, given what is true of the sessions. A test calls
+/// it with what it knows, which no process does.
+#[cfg(any(test, feature = "internals"))]
+pub fn check(
+    before: &Assignment,
+    after: &Assignment,
+    may_leave: impl Fn(Session, Release) -> bool,
+) -> Result<(), String> {
+    for then in &after.partitions {
+        let now = before.partition(then.number);
+        let (owner, token) = now.map_or((None, None), |it| (it.owner, it.token));
+        if then.owner == owner && then.token == token {
+            continue;
+        }
+        if let (Some(owner), Some(token)) = (owner, token) {
+            let release = Release { partition: then.number, token };
+            if !may_leave(owner, release) {
+                return Err(format!("{release:?} left {owner:?} against R1"));
+            }
+        }
+        let granted = then.owner.is_some() && then.token == Some(after.epoch);
+        let dropped = then.owner.is_none() && then.token == token;
+        if !granted && !dropped || then.owner == owner {
+            return Err(format!("{:?} was changed against R2", then.number));
+        }
+        if then.owner.is_some_and(|owner| after.member(owner).is_none()) {
+            return Err(format!("{:?} was given to no member", then.number));
+        }
+    }
+    for gone in before.partitions.iter().filter(|it| after.partition(it.number).is_none()) {
+        let release = gone.token.map(|token| Release { partition: gone.number, token });
+        let left = gone.owner.zip(release).is_none_or(|(owner, it)| may_leave(owner, it));
+        if !(left && gone.marks.retiring) {
+            return Err(format!("{:?} was removed against R4", gone.number));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

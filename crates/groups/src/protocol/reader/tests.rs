@@ -1,0 +1,296 @@
+use super::*;
+use crate::protocol::Assignment;
+
+fn epoch(number: u64) -> Epoch {
+    Epoch::new(number).unwrap()
+}
+
+fn nonce(bits: u128) -> Nonce {
+    Nonce::from_bits(bits)
+}
+
+fn assignment(number: u64, bits: u128) -> Arc<Assignment> {
+    let first = Assignment::first(nonce(bits), Vec::new());
+    Arc::new(Assignment { epoch: epoch(number), ..first })
+}
+
+fn listed(epochs: Option<(u64, u64)>) -> Answer {
+    let epochs = epochs.map(|(least, greatest)| (epoch(least), epoch(greatest)));
+    Answer::Listed(Listing { epochs, rest: None })
+}
+
+fn asks_for(reader: &Reader) -> Option<u64> {
+    match reader.step() {
+        Step::Request(Request::Get(epoch)) => Some(epoch.get()),
+        _ => None,
+    }
+}
+
+fn lists_after(reader: &Reader) -> Option<u64> {
+    match reader.step() {
+        Step::Request(Request::List(After::Number(number))) => Some(number),
+        _ => None,
+    }
+}
+
+/// One that has read this assignment.
+fn reader(number: u64) -> Reader {
+    let mut reader = Reader::new(None);
+    assert_eq!(reader.handle(listed(Some((1, number)))), None);
+    assert_eq!(reader.handle(Answer::Found(assignment(number, 1))), Some(News::Read));
+    assert_eq!(reader.step(), Step::Idle);
+    reader
+}
+
+/// One whose assignment 4 is under way.
+fn creates() -> Reader {
+    let mut reader = reader(3);
+    assert!(reader.create(Assignment::clone(&assignment(4, 40))));
+    reader
+}
+
+#[test]
+fn it_finds_the_newest_and_polls_for_the_next() {
+    let mut reader = reader(3);
+    assert_eq!(reader.known().map(|it| it.epoch), Some(epoch(3)));
+    reader.poll();
+    assert_eq!(asks_for(&reader), Some(4));
+    assert_eq!(reader.handle(Answer::Missing), Some(News::Unchanged));
+    reader.poll();
+    assert_eq!(reader.handle(Answer::Found(assignment(4, 2))), Some(News::Read));
+    assert_eq!(reader.greatest(), Some(epoch(4)));
+    // A request that failed is asked again, after a pause.
+    reader.poll();
+    assert_eq!(reader.handle(Answer::Unknown), None);
+    assert_eq!(reader.step(), Step::Pause);
+    reader.resume();
+    assert_eq!(asks_for(&reader), Some(5));
+}
+
+#[test]
+fn of_a_group_without_assignment_nothing_is_known() {
+    let mut reader = Reader::new(None);
+    assert_eq!(lists_after(&reader), Some(0));
+    assert_eq!(reader.handle(listed(None)), Some(News::Nothing));
+    assert!(!reader.create(Assignment::clone(&assignment(2, 2))));
+    assert!(reader.create(Assignment::clone(&assignment(1, 1))));
+}
+
+#[test]
+fn it_confirms_by_a_list_that_shows_nothing_greater() {
+    let mut reader = reader(3);
+    reader.confirm();
+    assert_eq!(lists_after(&reader), Some(3));
+    reader.poll();
+    assert_eq!(lists_after(&reader), Some(3), "one request at a time");
+    let foreign = Listing { epochs: None, rest: Some(After::Key("x".to_owned())) };
+    assert_eq!(reader.handle(Answer::Listed(foreign)), None);
+    assert_eq!(reader.handle(listed(None)), Some(News::Confirmed));
+    reader.confirm();
+    assert_eq!(reader.handle(listed(Some((4, 9)))), None);
+    assert_eq!(asks_for(&reader), Some(9), "the greatest that it shows");
+    // It was compacted meanwhile.
+    assert_eq!(reader.handle(Answer::Missing), None);
+    reader.resume();
+    assert_eq!(lists_after(&reader), Some(8));
+    assert_eq!(reader.handle(listed(Some((9, 11)))), None);
+    assert_eq!(reader.handle(Answer::Found(assignment(11, 2))), Some(News::Read));
+}
+
+#[test]
+fn what_it_creates_counts_once_it_is_confirmed() {
+    let mut reader = creates();
+    assert_eq!(reader.step(), Step::Request(Request::Create(assignment(4, 40))));
+    assert_eq!(reader.handle(Answer::Done), Some(News::Read));
+    assert_eq!(lists_after(&reader), Some(4));
+    assert_eq!(reader.handle(listed(None)), Some(News::Confirmed));
+    assert_eq!(reader.known().map(|it| it.nonce), Some(nonce(40)));
+}
+
+#[test]
+fn it_follows_the_winner_of_a_race() {
+    let mut reader = creates();
+    assert_eq!(reader.handle(Answer::Refused), None);
+    assert_eq!(asks_for(&reader), Some(4));
+    assert_eq!(reader.handle(Answer::Found(assignment(4, 7))), Some(News::Read));
+    assert_eq!((reader.step(), reader.known().map(|it| it.nonce)), (Step::Idle, Some(nonce(7))));
+    // The winner's was compacted.
+    let mut reader = creates();
+    reader.handle(Answer::Refused);
+    assert_eq!(reader.handle(Answer::Missing), None);
+    assert_eq!(lists_after(&reader), Some(2));
+}
+
+#[test]
+fn an_attempt_of_unknown_fate_is_read_back() {
+    let mut reader = creates();
+    assert_eq!(reader.handle(Answer::Unknown), None);
+    assert_eq!(reader.step(), Step::Pause);
+    reader.resume();
+    assert_eq!(asks_for(&reader), Some(4));
+    assert_eq!(reader.handle(Answer::Missing), None);
+    assert_eq!(reader.step(), Step::Nonce);
+    reader.nonce(nonce(41));
+    assert_eq!(reader.step(), Step::Request(Request::Create(assignment(4, 41))));
+    // The first attempt came late.
+    assert_eq!(reader.handle(Answer::Refused), None);
+    assert_eq!(reader.handle(Answer::Found(assignment(4, 40))), Some(News::Read));
+    assert_eq!(lists_after(&reader), Some(4), "its own, so it confirms it");
+}
+
+#[test]
+fn a_creation_that_nobody_answers_is_given_up() {
+    let mut reader = creates();
+    for attempt in 0..MAX_ATTEMPTS {
+        assert!(matches!(reader.step(), Step::Request(Request::Create(_))), "{attempt}");
+        reader.handle(Answer::Unknown);
+        reader.resume();
+        let news = reader.handle(Answer::Missing);
+        assert_eq!(news.is_some(), attempt + 1 == MAX_ATTEMPTS);
+        reader.nonce(nonce(50 + attempt as u128));
+    }
+    assert_eq!(reader.step(), Step::Idle);
+}
+
+#[test]
+fn it_creates_only_what_follows_on_the_known_one() {
+    let mut reader = reader(3);
+    for number in [2, 3, 5] {
+        assert!(!reader.create(Assignment::clone(&assignment(number, 9))), "{number}");
+    }
+    // A greater one was seen.
+    reader.confirm();
+    reader.handle(listed(Some((4, 4))));
+    reader.handle(Answer::Unknown);
+    reader.resume();
+    assert!(!reader.create(Assignment::clone(&assignment(4, 9))), "a read is under way");
+}
+
+#[test]
+fn the_newest_that_is_gone_is_an_error_at_the_second_look() {
+    let mut reader = Reader::new(Some(epoch(7)));
+    assert_eq!(lists_after(&reader), Some(6));
+    assert_eq!(reader.handle(listed(None)), None);
+    assert_eq!(reader.step(), Step::Pause);
+    reader.resume();
+    assert_eq!(reader.handle(listed(None)), None);
+    assert_eq!(reader.step(), Step::Failed(ReaderFailure::NewestDeleted(epoch(7))));
+    assert_eq!(reader.handle(Answer::Missing), None);
+}
+
+#[test]
+fn what_cannot_be_read_is_never_taken_for_none() {
+    let mut polls = reader(3);
+    polls.poll();
+    let mut reads = Reader::new(None);
+    reads.handle(listed(Some((1, 4))));
+    let mut reads_back = creates();
+    reads_back.handle(Answer::Refused);
+    for mut reader in [polls, reads, reads_back] {
+        assert_eq!(reader.handle(Answer::Unreadable), None);
+        // Unless a listing shows a greater one.
+        if lists_after(&reader) == Some(3) {
+            assert_eq!(reader.handle(listed(Some((4, 4)))), None);
+            assert_eq!(reader.handle(Answer::Unreadable), None);
+        }
+        assert_eq!(reader.step(), Step::Failed(ReaderFailure::Unreadable(epoch(4))));
+    }
+    for (answer, failure) in
+        [(Answer::Denied, ReaderFailure::Denied), (Answer::Unsafe, ReaderFailure::Unsafe)]
+    {
+        let mut reader = creates();
+        assert_eq!(reader.handle(answer), None);
+        assert_eq!(reader.step(), Step::Failed(failure));
+    }
+}
+
+#[test]
+fn after_the_last_epoch_there_is_none() {
+    let mut reader = reader(Epoch::MAX.get());
+    reader.poll();
+    assert_eq!(reader.step(), Step::Failed(ReaderFailure::Exhausted));
+}
+
+/// A listing that shows no more than is known changes nothing.
+#[test]
+fn it_never_goes_back() {
+    let mut reader = creates();
+    reader.handle(Answer::Refused);
+    reader.handle(Answer::Missing);
+    assert_eq!(reader.handle(listed(Some((3, 3)))), Some(News::Unchanged));
+    assert_eq!(reader.known().map(|it| it.epoch), Some(epoch(3)));
+    assert_eq!(reader.step(), Step::Idle);
+}
+
+/// One whose looks take so long that it lists with each never looked for the first.
+#[test]
+fn regression_a_confirmation_of_nothing_looks_for_the_first() {
+    let mut reader = Reader::new(None);
+    assert_eq!(reader.handle(listed(None)), Some(News::Nothing));
+    reader.confirm();
+    assert_eq!(lists_after(&reader), Some(0));
+    assert_eq!(reader.handle(listed(Some((1, 1)))), None);
+    assert_eq!(reader.handle(Answer::Found(assignment(1, 1))), Some(News::Read));
+}
+
+#[test]
+fn an_assignment_that_a_session_has_seen_is_looked_for_first() {
+    let mut reader = reader(3);
+    reader.expect(Some(epoch(3)));
+    assert!(!reader.is_behind());
+    reader.expect(Some(epoch(5)));
+    assert!(reader.is_behind());
+    assert!(!reader.create(Assignment::clone(&assignment(4, 40))), "it may have been granted");
+    reader.poll();
+    assert_eq!(lists_after(&reader), Some(4));
+    reader.handle(listed(Some((6, 6))));
+    assert_eq!(reader.handle(Answer::Found(assignment(6, 60))), Some(News::Read));
+    assert!(!reader.is_behind());
+    reader.expect(Some(epoch(7)));
+    reader.confirm();
+    reader.handle(listed(None));
+    reader.resume();
+    reader.handle(listed(None));
+    assert_eq!(reader.step(), Step::Failed(ReaderFailure::NewestDeleted(epoch(7))));
+}
+
+/// It asked for the same one again. Only the newest one must be readable.
+#[test]
+fn regression_a_get_that_is_given_up_is_followed_by_a_list() {
+    let give_up = |reader: &mut Reader| {
+        assert_eq!(reader.handle(Answer::Unknown), None);
+        reader.give_up();
+        assert_eq!(reader.step(), Step::Idle);
+        reader.poll();
+    };
+    let mut polls = reader(3);
+    polls.poll();
+    assert_eq!(asks_for(&polls), Some(4));
+    give_up(&mut polls);
+    assert_eq!(lists_after(&polls), Some(3));
+    // A listing that fails is followed by a GET.
+    give_up(&mut polls);
+    assert_eq!(asks_for(&polls), Some(4));
+    give_up(&mut polls);
+    assert_eq!(polls.handle(listed(Some((4, 6)))), None);
+    assert_eq!(asks_for(&polls), Some(6));
+    give_up(&mut polls);
+    assert_eq!(polls.handle(listed(Some((4, 7)))), None);
+    assert_eq!(polls.handle(Answer::Found(assignment(7, 1))), Some(News::Read));
+    // A read-back of an own attempt.
+    let mut creates = creates();
+    creates.handle(Answer::Refused);
+    assert_eq!(asks_for(&creates), Some(4));
+    give_up(&mut creates);
+    assert_eq!(lists_after(&creates), Some(3));
+    // A denied read, and a body that is no assignment.
+    for answer in [Answer::Denied, Answer::Unreadable] {
+        let mut polls = reader(3);
+        polls.poll();
+        assert_eq!(polls.handle(answer.clone()), None);
+        assert_eq!(polls.handle(listed(Some((4, 5)))), None);
+        assert_eq!(asks_for(&polls), Some(5));
+        assert_eq!(polls.handle(answer), None);
+        assert!(matches!(polls.step(), Step::Failed(_)), "the newest one must be readable");
+    }
+}

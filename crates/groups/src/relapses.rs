@@ -1,0 +1,224 @@
+//! A name has relapsed if its session ended soon after it was added, but for a resignation. Its next sessions are added
+//! later. Sessions of new names are added later, too, while new names relapse.
+//!
+//! Advice, so it lasts as long as the coordinator does.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::doubled;
+use crate::protocol::{Assignment, Session};
+use tenure::Moment;
+
+/// A session that ends within this many validities after it was added has relapsed. What lapses has
+/// been silent for one of them.
+const STABLE: u32 = 3;
+/// The longest delay, in validities.
+const LONGEST: u32 = 8;
+/// So many relapses, and nothing is kept for the name.
+const FREQUENT: u32 = 3;
+/// A name is forgotten this many validities after its last relapse, and after the last time that it
+/// waited.
+const FORGOTTEN: u32 = 2 * LONGEST;
+
+/// What a coordinator remembers of the members that it added.
+#[derive(Debug, Default)]
+pub(super) struct Relapses {
+    /// Each member that is named, and when this coordinator added it, if it did.
+    members: BTreeMap<Session, (Arc<str>, Option<Moment>)>,
+    names: BTreeMap<Arc<str>, Relapsed>,
+    /// The rounds in which a name relapsed for the first time. Names with a process id are new with
+    /// each start.
+    new_names: Option<Relapsed>,
+    /// When sessions that are to join were seen first.
+    waiting: BTreeMap<Session, Moment>,
+}
+
+#[derive(Debug)]
+struct Relapsed {
+    times: u32,
+    last: Moment,
+}
+
+impl Relapsed {
+    fn once_more(before: Option<&Relapsed>, now: Moment) -> Relapsed {
+        Relapsed { times: before.map_or(1, |it| it.times.saturating_add(1)), last: now }
+    }
+
+    fn is_over(&self, validity: Duration, now: Moment) -> bool {
+        now.since(self.last) >= validity * FORGOTTEN
+    }
+}
+
+impl Relapses {
+    /// Takes note of the members that are named, and of those among them that have not resigned and
+    /// whose sessions have ended.
+    pub(super) fn note(
+        &mut self,
+        known: &Assignment,
+        lapsed: impl Fn(Session) -> bool,
+        validity: Duration,
+        now: Moment,
+    ) {
+        let first = self.members.is_empty();
+        for member in &known.members {
+            let added = (!first).then_some(now);
+            self.members.entry(member.session).or_insert((Arc::clone(&member.name), added));
+        }
+        let names = &mut self.names;
+        let mut is_new = false;
+        self.members.retain(|session, (name, added)| {
+            let relapsed = added.is_some_and(|added| now.since(added) < validity * STABLE);
+            let ended = lapsed(*session);
+            if ended && relapsed {
+                let before = names.get(name);
+                is_new |= before.is_none();
+                let relapsed = Relapsed::once_more(before, now);
+                names.insert(Arc::clone(name), relapsed);
+                *added = None;
+            }
+            known.member(*session).is_some()
+        });
+        names.retain(|_, relapsed| !relapsed.is_over(validity, now));
+        self.new_names.take_if(|relapsed| relapsed.is_over(validity, now));
+        if is_new {
+            self.new_names = Some(Relapsed::once_more(self.new_names.as_ref(), now));
+        }
+    }
+
+    /// Whether a session of this name, which was read as live, is not to be added yet: it must have
+    /// lived for as long as the relapses of its name ask for. A name without relapses waits as the
+    /// relapses of other new names ask for, except the first of them.
+    pub(super) fn delays(
+        &mut self,
+        session: Session,
+        name: &str,
+        validity: Duration,
+        now: Moment,
+    ) -> bool {
+        let (relapsed, excused) = match self.names.get_mut(name) {
+            Some(relapsed) => (Some(relapsed), 1),
+            None => (self.new_names.as_mut(), 2),
+        };
+        let Some(relapsed) = relapsed else { return false };
+        let Some(before) = relapsed.times.checked_sub(excused) else { return false };
+        let delay = doubled(validity / 2, validity * LONGEST, before);
+        let since = *self.waiting.entry(session).or_insert(now);
+        let delays = now.since(since) < delay;
+        if delays {
+            relapsed.last = now;
+        }
+        delays
+    }
+
+    /// Whether what is kept for this name is not worth waiting for.
+    pub(super) fn are_frequent(&self, name: &str) -> bool {
+        self.names.get(name).is_some_and(|relapsed| relapsed.times >= FREQUENT)
+    }
+
+    /// Forgets the sessions that do not wait to join any more.
+    pub(super) fn forget_all_but(&mut self, is_waiting: impl Fn(Session) -> bool) {
+        self.waiting.retain(|session, _| is_waiting(*session));
+    }
+
+    /// Another member coordinates, so who adds the members is unknown.
+    pub(super) fn stop(&mut self) {
+        self.members.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Member, SessionId};
+    use tenure::seam::groups::Nonce;
+
+    const VALIDITY: Duration = Duration::from_secs(30);
+
+    fn at(seconds: u64) -> Moment {
+        let since = Duration::from_secs(seconds);
+        Moment::new(since, since, since)
+    }
+
+    fn session(id: u128) -> Session {
+        Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id) }
+    }
+
+    /// The members of these numbers: 1 is "a", all others are "b".
+    fn known(members: &[u128]) -> Assignment {
+        let mut it = Assignment::first(Nonce::from_bits(1), Vec::new());
+        let name = |id| if id == 1 { "a" } else { "b" };
+        it.members = members.iter().map(|id| Member::new(session(*id), name(*id))).collect();
+        it
+    }
+
+    fn note(it: &mut Relapses, members: &[u128], lapsed: &[u128], now: u64) {
+        let lapsed = |one| lapsed.iter().any(|id| session(*id) == one);
+        it.note(&known(members), lapsed, VALIDITY, at(now));
+    }
+
+    fn delays(it: &mut Relapses, id: u128, name: &str, now: u64) -> bool {
+        it.delays(session(id), name, VALIDITY, at(now))
+    }
+
+    #[test]
+    fn a_name_waits_longer_with_each_session_that_lapses_soon() {
+        let mut it = Relapses::default();
+        note(&mut it, &[1], &[], 0);
+        for (times, delay) in [(1, 15), (2, 30), (3, 60), (4, 120), (5, 240), (6, 240)] {
+            let (id, now) = (10 + times, 1_000 * u64::try_from(times).unwrap());
+            it.names.values_mut().for_each(|it| it.last = at(now));
+            note(&mut it, &[1, id], &[], now);
+            note(&mut it, &[1, id], &[id], now + 40);
+            note(&mut it, &[1, id], &[id], now + 45);
+            assert!(delays(&mut it, 99 + id, "b", now + 50));
+            assert!(delays(&mut it, 99 + id, "b", now + 49 + delay), "{times}");
+            assert!(!delays(&mut it, 99 + id, "b", now + 50 + delay), "{times}");
+            assert!(!delays(&mut it, 98, "a", now + 50), "another name");
+            assert_eq!(it.are_frequent("b"), times >= 3);
+        }
+    }
+
+    #[test]
+    fn regression_new_names_wait_longer_while_sessions_of_new_names_lapse() {
+        let mut it = Relapses::default();
+        let add = |it: &mut Relapses, names: &[&str], now| {
+            let mut known = known(&[1]);
+            let member = |name: &&str| Member::new(session(name.len() as u128 + 9), *name);
+            known.members.extend(names.iter().map(member));
+            it.note(&known, |_| false, VALIDITY, at(now));
+            it.note(&known, |one| one != session(1), VALIDITY, at(now + 40));
+        };
+        it.note(&known(&[1]), |_| false, VALIDITY, at(0));
+        add(&mut it, &["x", "xx", "xxx"], 10);
+        assert!(!delays(&mut it, 80, "new", 50), "several that lapse together count once");
+        add(&mut it, &["xxxx"], 60);
+        assert!(delays(&mut it, 81, "new", 100));
+        assert!(!delays(&mut it, 81, "new", 115), "it has lived for half of a validity");
+        add(&mut it, &["xxxxx"], 120);
+        assert!(delays(&mut it, 82, "new", 160));
+        assert!(delays(&mut it, 82, "new", 189), "twice as long");
+        assert!(!delays(&mut it, 82, "new", 190));
+        it.note(&known(&[1]), |_| false, VALIDITY, at(190 + 480));
+        assert!(!delays(&mut it, 83, "new", 190 + 480), "forgotten");
+    }
+
+    #[test]
+    fn members_that_were_stable_and_names_of_long_ago_do_not_wait() {
+        let mut it = Relapses::default();
+        note(&mut it, &[1, 2], &[], 0);
+        note(&mut it, &[1, 2], &[2], 10);
+        assert!(!delays(&mut it, 9, "b", 10), "another coordinator added it");
+        note(&mut it, &[1, 3], &[], 20);
+        note(&mut it, &[1, 3], &[3], 110);
+        assert!(!delays(&mut it, 9, "b", 110), "after three validities");
+        note(&mut it, &[1, 4], &[], 120);
+        note(&mut it, &[1, 4], &[4], 160);
+        assert!(delays(&mut it, 9, "b", 160));
+        note(&mut it, &[1], &[], 160 + 479);
+        assert_eq!(it.names.len(), 1);
+        note(&mut it, &[1], &[], 160 + 480);
+        assert!(it.names.is_empty());
+    }
+}

@@ -1,0 +1,219 @@
+//! Restoring a group after assignments were deleted (docs/groups.md, D8 to D12).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::assignment_record::MAX_VALIDITY;
+use super::config::refuse;
+use super::objects::Seen;
+use super::session_record::SessionBody;
+use super::view::Follower;
+use super::{Group, GroupSnapshot};
+use crate::protocol::operation::{hold, release};
+use crate::protocol::reader::Answer;
+use crate::protocol::{Assignment, SessionId};
+use tenure::Epoch;
+use tenure::EpochEnd;
+use tenure::{Error, ErrorKind};
+
+/// How often a session is deposed again, as its member renewed it first.
+const ATTEMPTS: usize = 16;
+
+/// The outcome of [`Group::restore`].
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum GroupRestored {
+    /// The next tokens are above the epoch. No partition has an owner yet.
+    Restored(GroupSnapshot),
+    /// There is an assignment at or above the epoch, so nothing was changed.
+    Exists(GroupSnapshot),
+    /// A restoring above this greater epoch was not finished: finish that one.
+    Unfinished(Epoch),
+}
+
+impl Group {
+    /// Makes the next tokens of this group greater than `epoch`, after assignments were deleted: for
+    /// operators.
+    ///
+    /// `epoch` must be at least the greatest token that any guarded resource has seen. The partitions
+    /// and their marks are those of the newest assignment that is left; without one, those of this
+    /// `Group`'s settings, with new numbers. The call takes all partitions from their owners: it
+    /// deposes every live session, and returns after the longest lease has ended. `wait`, up to 1 h,
+    /// is how long it waits at least: for members whose sessions were deleted, their validity.
+    /// Members join again by themselves. The call may be repeated; after an error or a crash it must
+    /// be, as nothing is assigned until then.
+    ///
+    /// Cost: LIST, GET, PUT, LIST, PUT, LIST; two LISTs and two GETs of each session, and a PUT for
+    /// each live one.
+    ///
+    /// # Errors
+    /// - [`InvalidInput`](ErrorKind::InvalidInput): a longer `wait`; an `epoch` below one that a
+    ///   session or this process has seen; or no assignment is left and the settings have no
+    ///   partitions. Nothing was written.
+    /// - [`CorruptRecord`](ErrorKind::CorruptRecord): a session cannot be read, so that nobody knows
+    ///   how long its member may believe that it owns partitions, and `wait` is 0.
+    /// - [`EpochsExhausted`](ErrorKind::EpochsExhausted): no two numbers are left above `epoch`.
+    /// - Those of [`snapshot`](Group::snapshot), without
+    ///   [`NewestDeleted`](ErrorKind::NewestDeleted).
+    pub async fn restore(&self, epoch: Epoch, wait: Duration) -> Result<GroupRestored, Error> {
+        self.cx.require_timers()?;
+        let at = epoch.next().filter(|at| at.next().is_some());
+        let Some(at) = at else {
+            let why = format!("no two assignments can follow {epoch}");
+            return Err(Error::new(ErrorKind::EpochsExhausted, why));
+        };
+        if wait > MAX_VALIDITY {
+            return refuse(format!("the wait is at most {MAX_VALIDITY:?}, got {wait:?}"));
+        }
+        // What was lost is not asked for.
+        let mut follower = Follower::forgetful(&self.cx);
+        let restored = self.restore_above(&mut follower, epoch, at, wait).await;
+        restored.map_err(|error| match follower.objects.may_have_created {
+            true => error.maybe(),
+            false => error,
+        })
+    }
+
+    async fn restore_above(
+        &self,
+        follower: &mut Follower,
+        epoch: Epoch,
+        at: Epoch,
+        wait: Duration,
+    ) -> Result<GroupRestored, Error> {
+        follower.drive(false).await?;
+        let sessions = follower.all_sessions().await?;
+        let newest = follower.reader.known().cloned();
+        self.check_restore(epoch, wait, newest.as_deref(), &sessions)?;
+        let unfinished = newest.as_ref().is_some_and(|newest| newest.restoring.is_some());
+        let held = match newest {
+            Some(newest) if newest.epoch == at && unfinished => newest,
+            Some(newest) if newest.epoch > epoch && unfinished => return Ok(other(&newest)),
+            Some(newest) if newest.epoch >= epoch => return Ok(exists(&newest)),
+            newest => {
+                let nonce = self.cx.nonce();
+                let first = || Assignment::first(nonce, self.config.partitions.clone());
+                let newest = newest.map_or_else(first, |newest| Assignment::clone(&newest));
+                follower.reader.create_above(hold(newest, at, nonce, wait));
+                follower.drive(false).await?;
+                match follower.reader.known().cloned() {
+                    Some(known) if known.epoch >= at => known,
+                    _ => return Err(follower.failed()),
+                }
+            }
+        };
+        match held.restoring {
+            Some(longest) if held.epoch == at => {
+                let longest = self.depose_all(follower, at).await?.max(longest).max(wait);
+                self.cx.sleep(self.cx.drift().stretch(longest)).await;
+                self.end_restore(follower, &held).await
+            }
+            Some(_) => Ok(other(&held)),
+            None => Ok(exists(&held)),
+        }
+    }
+
+    fn check_restore(
+        &self,
+        epoch: Epoch,
+        wait: Duration,
+        newest: Option<&Assignment>,
+        sessions: &[(SessionId, Seen)],
+    ) -> Result<(), Error> {
+        let seen = sessions.iter().filter_map(|(_, seen)| seen.session()?.record().data?.seen);
+        let seen = seen.max().max(self.cx.greatest());
+        if let Some(seen) = seen.filter(|seen| *seen > epoch)
+            && newest.is_none_or(|newest| newest.epoch < seen)
+        {
+            return refuse(format!("{epoch} is below {seen}, which was seen: restore above that"));
+        }
+        let corrupt = sessions.iter().find(|(_, seen)| matches!(seen, Seen::Corrupt));
+        if let Some((id, _)) = corrupt.filter(|_| wait.is_zero()) {
+            let (prefix, store) = (self.cx.prefix(), self.cx.place());
+            let why = format!(
+                "{prefix}members/{id}/lock.json in {store} cannot be read, so nobody knows for how \
+                 long its member may own partitions: restore with a wait of its validity, at most \
+                 {MAX_VALIDITY:?}"
+            );
+            return Err(Error::new(ErrorKind::CorruptRecord, why));
+        }
+        if newest.is_none() && self.config.partitions.is_empty() {
+            return refuse("no assignment is left: name the partitions of the group".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Deposes every live session that may rest on an assignment before `at`. Returns the longest
+    /// time for which a member may still believe in what it owned.
+    async fn depose_all(&self, follower: &mut Follower, at: Epoch) -> Result<Duration, Error> {
+        let mut longest = Duration::ZERO;
+        for _ in 0..ATTEMPTS {
+            let mut done = true;
+            for (id, seen) in follower.all_sessions().await? {
+                let Some(body) = seen.session() else { continue };
+                let record = body.record();
+                if matches!(record.ended, Some(EpochEnd::Resigned | EpochEnd::Lapsed)) {
+                    continue;
+                }
+                longest = longest.max(body.validity());
+                let knows = record.data.is_some_and(|data| data.seen >= Some(at));
+                if record.ended.is_none() && !knows {
+                    done &= self.depose_session(follower, id, body).await?;
+                }
+            }
+            if done {
+                return Ok(longest);
+            }
+            self.cx.sleep(follower.objects.retry_delay()).await;
+        }
+        if follower.objects.have_failed(1) {
+            return Err(follower.failed());
+        }
+        let why = "the members renewed their sessions before they could be deposed; try again";
+        Err(Error::new(ErrorKind::Unavailable, why))
+    }
+
+    /// False: it is to be read again.
+    async fn depose_session(
+        &self,
+        follower: &mut Follower,
+        id: SessionId,
+        body: &SessionBody,
+    ) -> Result<bool, Error> {
+        let now = self.cx.now();
+        let sealed = body.sealed(EpochEnd::Deposed, self.cx.name(), None, now);
+        match follower.objects.seal(id, sealed, body.record().etag).await {
+            Answer::Done => Ok(true),
+            Answer::Denied | Answer::Unsafe => Err(follower.failed()),
+            _ => Ok(false),
+        }
+    }
+
+    /// From here on partitions are granted.
+    async fn end_restore(
+        &self,
+        follower: &mut Follower,
+        held: &Assignment,
+    ) -> Result<GroupRestored, Error> {
+        if let Some(next) = release(held, self.cx.nonce()) {
+            follower.reader.create(next);
+            follower.drive(false).await?;
+        }
+        match follower.reader.known() {
+            Some(known) if known.epoch > held.epoch => Ok(match known.restoring {
+                Some(_) => other(known),
+                None => GroupRestored::Restored(GroupSnapshot::of(Some(known))),
+            }),
+            _ => Err(follower.failed()),
+        }
+    }
+}
+
+fn exists(newest: &Arc<Assignment>) -> GroupRestored {
+    GroupRestored::Exists(GroupSnapshot::of(Some(newest)))
+}
+
+/// The restoring that this assignment is of.
+fn other(held: &Assignment) -> GroupRestored {
+    GroupRestored::Unfinished(Epoch::new(held.epoch.get() - 1).unwrap_or(Epoch::FIRST))
+}

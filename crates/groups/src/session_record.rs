@@ -1,0 +1,145 @@
+//! A session's object: a record in the layout of the single object, whose `data` is a member's.
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use std::time::Duration;
+
+use super::assignment_record::{MAX_NAME_BYTES, MAX_VALIDITY};
+use super::session_data::{self, Said};
+use crate::protocol::session::{SessionData, SessionRecord};
+use crate::protocol::{Member, Session, SessionId};
+use tenure::seam::groups::Record;
+use tenure::store::ETag;
+use tenure::store::Object;
+use tenure::{ElectionBuilder, Epoch, Layout, Moment};
+use tenure::{EpochEnd, seam::groups::Nonce};
+
+/// A session as it was read.
+#[derive(Debug, Clone)]
+pub(super) struct SessionBody {
+    record: Record,
+    nonce: Nonce,
+    etag: ETag,
+    /// At most [`MAX_VALIDITY`].
+    validity: Duration,
+    name: String,
+    data: Option<(SessionData, Said)>,
+}
+
+/// The longest time for which partitions are kept.
+pub(super) const MAX_PARK: Duration = Duration::from_secs(3_600);
+
+/// The key of a session's object in the group at this prefix.
+pub(super) fn session_key(prefix: &str, id: SessionId) -> String {
+    format!("{prefix}members/{id}/lock.json")
+}
+
+/// The session whose object has this key.
+pub(crate) fn session_of(prefix: &str, key: &str) -> Option<SessionId> {
+    let id = key.strip_prefix(prefix)?.strip_prefix("members/")?.strip_suffix("/lock.json")?;
+    SessionId::parse(id)
+}
+
+impl SessionBody {
+    /// Reads an object. `None`: it is no session, or its token is another than that of its only
+    /// epoch, so that it was taken over, which no process of a group does.
+    ///
+    /// # Errors
+    /// It has a later format: its member may live.
+    pub(super) fn decode(object: &Object) -> Result<Option<SessionBody>, String> {
+        let read = Record::of_single_object(object)?;
+        Ok(read.and_then(|(epoch, record)| SessionBody::of(epoch, record, object)))
+    }
+
+    fn of(epoch: Epoch, record: Record, object: &Object) -> Option<SessionBody> {
+        let (nonce, name) = (record.nonce?, record.candidate.clone()?);
+        let validity = record.validity().filter(|it| !it.is_zero() && *it <= MAX_VALIDITY)?;
+        let named = (1..=MAX_NAME_BYTES).contains(&name.len());
+        if epoch != Epoch::FIRST || !named {
+            return None;
+        }
+        let data = session_data::decode(&record.data);
+        Some(SessionBody { nonce, etag: object.etag.clone(), validity, name, data, record })
+    }
+
+    pub(super) fn session(&self, id: SessionId) -> Session {
+        Session { id, nonce: self.nonce }
+    }
+
+    pub(super) fn validity(&self) -> Duration {
+        self.validity
+    }
+
+    /// How it ended, for people.
+    pub(super) fn end(&self) -> Option<EpochEnd> {
+        self.record.end()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How long its partitions are to be kept for its name, now that it has ended: as its holder
+    /// said, or for `reclaimed` if a process of the same name has ended it to come back.
+    pub(super) fn parked(&self, reclaimed: Duration) -> Option<Duration> {
+        let said = self.record.park_ms.map(Duration::from_millis);
+        let by_itself = self.record.successor.as_deref() == Some(&*self.name);
+        let park = said.or(by_itself.then_some(reclaimed));
+        park.filter(|_| self.record.expired).map(|park| park.min(MAX_PARK))
+    }
+
+    /// What the machines are to know of it.
+    pub(super) fn record(&self) -> SessionRecord {
+        SessionRecord {
+            nonce: self.nonce,
+            heartbeat: self.record.heartbeat,
+            etag: self.etag.clone(),
+            ended: self.record.ended_as(),
+            data: self.data.as_ref().map(|(data, _)| data.clone()),
+        }
+    }
+
+    /// The member that it would be.
+    pub(super) fn member(&self, id: SessionId) -> Member {
+        let said = self.data.as_ref().map(|(_, said)| said);
+        let data = said.filter(|said| !said.data.is_null()).map(|said| said.data.to_string());
+        Member {
+            session: self.session(id),
+            name: self.name.as_str().into(),
+            validity: self.validity,
+            weight: said.map_or(1, |said| said.weight),
+            data: data.map(Into::into),
+        }
+    }
+
+    /// The body that ends it. The seal keeps the greatest assignment that its member has seen.
+    pub(super) fn sealed(
+        &self,
+        ended: EpochEnd,
+        by: &str,
+        successor: Option<&str>,
+        at: Moment,
+    ) -> Bytes {
+        let heartbeat = match ended {
+            // By the process that held it.
+            EpochEnd::Resigned => self.record.heartbeat.saturating_add(1),
+            _ => self.record.heartbeat,
+        };
+        let data = session_data::seen_alone(&self.record.data);
+        self.record.seal((ended, heartbeat), by, at, (successor, data))
+    }
+}
+
+/// The age of an object, by the store's clock. A date in the future makes it new, not old.
+pub(super) fn age(
+    served_at: Option<DateTime<Utc>>,
+    modified: Option<DateTime<Utc>>,
+) -> Option<Duration> {
+    Some((served_at? - modified?).to_std().unwrap_or_default())
+}
+
+/// Returns the settings of the election that a session is, for operators who depose its member: the
+/// prefix of `session` is `members/` and the id, below the prefix of the group.
+pub fn session_election(session: ElectionBuilder) -> ElectionBuilder {
+    session.layout(Layout::SingleObject).kept_in_seals(session_data::seen_alone)
+}

@@ -1,0 +1,98 @@
+//! What the application was told, and whether it may be told so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::partition::PartitionLoss;
+
+/// Where a partition stands, by what the application was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Granted,
+    Revoked,
+    Taken,
+}
+
+/// The application, which takes each event at once.
+pub(super) struct Application {
+    pub(super) events: mpsc::UnboundedReceiver<MembershipEvent>,
+    /// All that was ever granted, in this order.
+    pub(super) partitions: Vec<Partition>,
+    stages: BTreeMap<PartitionNumber, (Epoch, Stage)>,
+    pub(super) to_release: Vec<Partition>,
+    /// Calls of `release` that have begun, and that have returned.
+    pub(super) begun: BTreeSet<(PartitionNumber, Epoch)>,
+    pub(super) released: BTreeSet<(PartitionNumber, Epoch)>,
+    pub(super) lost: bool,
+}
+
+impl Application {
+    pub(super) fn new(events: mpsc::UnboundedReceiver<MembershipEvent>) -> Application {
+        Application {
+            events,
+            partitions: Vec::new(),
+            stages: BTreeMap::new(),
+            to_release: Vec::new(),
+            begun: BTreeSet::new(),
+            released: BTreeSet::new(),
+            lost: false,
+        }
+    }
+
+    pub(super) fn handle(&self, number: PartitionNumber) -> Option<&Partition> {
+        self.partitions.iter().rfind(|it| it.number() == number)
+    }
+
+    pub(super) fn takes(&mut self, event: MembershipEvent) {
+        assert!(!self.lost, "an event after the last: {event:?}");
+        match event {
+            MembershipEvent::Granted(partition) => {
+                let (number, token) = (partition.number(), partition.token());
+                if let Some((before, stage)) = self.stages.insert(number, (token, Stage::Granted)) {
+                    let over = stage == Stage::Taken || self.begun.contains(&(number, before));
+                    assert!(token > before && over, "granted {number} twice: {before}, {token}");
+                }
+                assert!(partition.check_unless_lost().is_ok(), "granted and not owned");
+                self.partitions.push(partition);
+            }
+            MembershipEvent::Revoked { number, .. } => {
+                self.moves_on(number, &[Stage::Granted], Stage::Revoked);
+                let partition = self.handle(number).expect("it was granted").another();
+                assert!(partition.grant.stop.is_cancelled(), "revoked, and the work goes on");
+                self.to_release.push(partition);
+            }
+            MembershipEvent::Taken { number, .. } => {
+                self.moves_on(number, &[Stage::Granted, Stage::Revoked], Stage::Taken);
+                let partition = self.handle(number).expect("it was granted");
+                assert!(partition.check_unless_lost().is_err(), "taken and still owned");
+                assert!(partition.grant.stop.is_cancelled(), "taken, and the work goes on");
+            }
+            MembershipEvent::Lost(_) => {
+                self.lost = true;
+                for partition in &self.partitions {
+                    assert!(partition.check().is_err(), "lost and still owned: {partition:?}");
+                    assert!(partition.grant.stop.is_cancelled(), "lost, and the work goes on");
+                }
+                self.to_release = self.partitions.iter().map(Partition::another).collect();
+            }
+            event => panic!("nothing tells {event:?}"),
+        }
+    }
+
+    fn moves_on(&mut self, number: PartitionNumber, from: &[Stage], to: Stage) {
+        let Some((token, stage)) = self.stages.get_mut(&number) else {
+            panic!("{to:?} before it was granted: {number}");
+        };
+        assert!(from.contains(stage), "{number} was {stage:?} and is {to:?}");
+        let released = self.released.contains(&(number, *token));
+        assert!(!released, "{to:?} after it was released: {number}");
+        *stage = to;
+    }
+}
+
+impl Partition {
+    /// As [`check`](Partition::check), if the session lives.
+    fn check_unless_lost(&self) -> Result<Epoch, PartitionLoss> {
+        self.grant.loss().map_or(Ok(self.token()), Err)
+    }
+}

@@ -1,0 +1,79 @@
+//! What is wrong on purpose.
+
+use super::*;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Broken {
+    Nothing,
+    /// A grant is announced in one critical section and kept in the next.
+    TellsBeforeItKeeps,
+    /// What is taken away is announced before `check` fails.
+    TellsBeforeItTakes,
+    /// A release gives up in one critical section, after it has released in another.
+    ReleasesBeforeItGivesUp,
+    /// A release says nothing, neither that all are released, nor that there is something to write.
+    ReleasesSilently,
+    /// A leave revokes also what is revoked already.
+    RevokesTwice,
+    /// The member does not wait for the work.
+    DoesNotWait,
+    /// An event comes after that of the loss.
+    SpeaksAfterTheLoss,
+}
+
+impl Shared {
+    pub(super) fn tell_before_it_keeps(self: &Arc<Self>, changes: Vec<Change>) {
+        for change in changes {
+            let mut state = self.state();
+            let Change::Granted(release) = change else {
+                self.apply(&mut state, vec![change]);
+                continue;
+            };
+            let stop = self.lease.begin_work().child_token();
+            let grant = Arc::new(Grant::new("p".into(), release, stop));
+            let partition = Partition { grant: Arc::clone(&grant), shared: Arc::clone(self) };
+            state.tell(MembershipEvent::Granted(partition));
+            drop(state);
+            self.state().grants.insert(release.partition, grant);
+        }
+    }
+
+    pub(super) fn tell_before_it_takes(
+        self: &Arc<Self>,
+        state: &mut SharedState,
+        changes: Vec<Change>,
+    ) {
+        for change in &changes {
+            if let Change::Lost(release) = change {
+                let (name, number) = ("p".into(), release.partition);
+                state.tell(MembershipEvent::Taken { name, number });
+            }
+        }
+        self.apply(state, changes);
+    }
+
+    pub(super) fn release_before_it_gives_up(&self, grant: &Grant) {
+        let number = grant.release.partition;
+        {
+            let mut state = self.state();
+            if !state.participant.holdings_mut().release(grant.release, Duration::ZERO) {
+                return grant.give_up();
+            }
+            state.grants.remove(&number);
+            self.write.notify_one();
+        }
+        let state = self.state();
+        grant.give_up();
+        if state.has_left() {
+            self.left.notify_one();
+        }
+    }
+
+    /// With neither of the wakeups.
+    pub(super) fn release_silently(&self, grant: &Grant) {
+        let mut state = self.state();
+        grant.give_up();
+        state.participant.holdings_mut().release(grant.release, Duration::ZERO);
+        state.grants.remove(&grant.release.partition);
+    }
+}

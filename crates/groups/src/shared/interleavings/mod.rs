@@ -1,0 +1,232 @@
+//! What the handles and the task of a member share, under a scheduler of shuttle's: every
+//! interleaving of the critical sections of a few tasks. `check` and the events need no lock, so
+//! they are looked at within critical sections, too: at each event, as soon as it is sent.
+
+mod application;
+mod broken;
+mod world;
+
+use std::cell::RefCell;
+
+use super::*;
+use crate::protocol::SessionId;
+use crate::protocol::assignment::{Assignment, Member};
+use broken::Broken;
+use tenure::Epoch;
+use tenure::seam::groups::Nonce;
+use tenure_testkit::interleavings::{every_interleaving, others_may_run};
+use world::World;
+
+thread_local! {
+    /// What the interleaving that runs looks at; no other test has one.
+    static WORLD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
+}
+
+fn world() -> Option<Arc<World>> {
+    WORLD.with_borrow(Clone::clone)
+}
+
+/// Shuttle may let any other task go on here. Within a critical section it need not: who waits for
+/// the mutex could as well have come later.
+pub(super) fn before_a_critical_section() {
+    if let Some(world) = world().filter(|world| world.begun.load(Ordering::SeqCst)) {
+        if !world.comes_first.swap(false, Ordering::SeqCst) {
+            others_may_run();
+        }
+        world.look();
+    }
+}
+
+/// An event was sent; the critical section goes on.
+pub(super) fn told() {
+    if let Some(world) = world() {
+        world.listen();
+    }
+}
+
+/// One task of a scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Does {
+    /// Releases each partition once it is revoked, and all once the session is lost.
+    Obeys,
+    /// Releases this one when it is granted, as its work failed.
+    Fails(u32),
+    Leaves,
+    LeavesFor,
+    /// The driver of the session finds that its object is gone.
+    LosesTheSession,
+}
+
+const OWN: Session = session(1);
+const OTHER: Session = session(2);
+
+const fn session(id: u128) -> Session {
+    Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id) }
+}
+
+/// The assignment of this number: each partition's owner and token, and whether it is to move.
+fn assignment(number: u64, partitions: [Option<(Session, u64, bool)>; 2]) -> Assignment {
+    let names = vec!["p".into(), "q".into()];
+    let mut it = Assignment::first(Nonce::from_bits(number.into()), names);
+    it.epoch = Epoch::new(number).unwrap();
+    it.members = vec![Member::new(OWN, "a"), Member::new(OTHER, "b")];
+    for (partition, owned) in it.partitions.iter_mut().zip(partitions) {
+        if let Some((owner, token, moves)) = owned {
+            partition.owner = Some(owner);
+            partition.token = Epoch::new(token);
+            partition.target = moves.then_some(OTHER);
+        }
+    }
+    it
+}
+
+/// Of this member, under this token.
+fn owned(token: u64) -> Option<(Session, u64, bool)> {
+    Some((OWN, token, false))
+}
+
+/// Of this member, which is to release it.
+fn moving(token: u64) -> Option<(Session, u64, bool)> {
+    Some((OWN, token, true))
+}
+
+/// The first of the assignments is known before the tasks begin.
+fn explore_broken(
+    broken: Broken,
+    assignments: &[Assignment],
+    releases: usize,
+    tasks: &[Does],
+) -> Result<usize, String> {
+    struct Forget;
+    impl Drop for Forget {
+        fn drop(&mut self) {
+            WORLD.set(None);
+        }
+    }
+    let _forget = Forget;
+    let tasks_shown = format!("{tasks:?}");
+    let (assignments, tasks) = (assignments.to_vec(), tasks.to_vec());
+    let explored = every_interleaving(move || {
+        let world = Arc::new(World::new(broken, tasks.len() + 1));
+        WORLD.set(Some(Arc::clone(&world)));
+        world.start(&assignments, releases, &tasks);
+    });
+    println!("{tasks_shown}: {explored:?}");
+    explored
+}
+
+fn explore(assignments: &[Assignment], releases: usize, tasks: &[Does]) -> usize {
+    explore_broken(Broken::Nothing, assignments, releases, tasks).unwrap()
+}
+
+use Does::{Fails, Leaves, LeavesFor, LosesTheSession, Obeys};
+
+#[test]
+fn what_is_granted_is_revoked_released_and_written() {
+    let (none, granted) = (assignment(1, [None; 2]), assignment(2, [owned(2), None]));
+    let assignments = [none, granted, assignment(3, [moving(2), None])];
+    assert!(explore(&assignments, 1, &[Obeys]) > 1);
+    assert!(explore(&assignments, 1, &[Obeys, Fails(0)]) > 1);
+}
+
+#[test]
+fn two_releases_are_written() {
+    let assignments = [assignment(1, [owned(1); 2]), assignment(2, [owned(1), moving(1)])];
+    assert!(explore(&assignments, 2, &[Obeys, Fails(0)]) > 1);
+}
+
+#[test]
+fn a_leave_among_grants() {
+    let assignments = [assignment(1, [None; 2]), assignment(2, [owned(2), None])];
+    assert!(explore(&assignments, 0, &[Obeys, Leaves]) > 1);
+    let assignments = [assignment(1, [owned(1), None]), assignment(2, [owned(1), owned(2)])];
+    assert!(explore(&assignments, 0, &[Obeys, Leaves]) > 1);
+}
+
+#[test]
+fn a_leave_and_work_that_fails() {
+    let assignments = [assignment(1, [owned(1), None]), assignment(2, [moving(1), None])];
+    assert!(explore(&assignments, 0, &[Obeys, Fails(0), Leaves]) > 1);
+    assert!(explore(&assignments, 0, &[Obeys, Fails(0), LeavesFor]) > 1);
+}
+
+#[test]
+fn two_leaves() {
+    let assignments = [assignment(1, [owned(1), None])];
+    assert!(explore(&assignments, 0, &[Obeys, Leaves, LeavesFor]) > 1);
+}
+
+#[test]
+fn what_is_taken_away_while_it_is_released() {
+    let taken = assignment(2, [Some((OTHER, 2, false)), None]);
+    let assignments = [assignment(1, [owned(1), None]), taken];
+    assert!(explore(&assignments, 0, &[Obeys, Fails(0), Leaves]) > 1);
+}
+
+#[test]
+fn what_is_granted_anew() {
+    let assignments = [
+        assignment(1, [owned(1), None]),
+        assignment(2, [moving(1), None]),
+        assignment(3, [owned(3), None]),
+    ];
+    assert!(explore(&assignments, 0, &[Obeys, Leaves]) > 1);
+}
+
+#[test]
+fn a_session_is_lost() {
+    let assignments = [assignment(1, [owned(1), None]), assignment(2, [moving(1), owned(2)])];
+    assert!(explore(&assignments, 0, &[Obeys, LosesTheSession]) > 1);
+    assert!(explore(&assignments[..1], 0, &[Obeys, Leaves, LosesTheSession]) > 1);
+}
+
+fn caught(broken: Broken, assignments: &[Assignment], tasks: &[Does], why: &str) {
+    let found = explore_broken(broken, assignments, 1, tasks).unwrap_err();
+    assert!(found.contains(why), "{found}");
+}
+
+fn granted() -> [Assignment; 2] {
+    [assignment(1, [None; 2]), assignment(2, [owned(2), None])]
+}
+
+fn revoked() -> [Assignment; 2] {
+    [assignment(1, [owned(1), None]), assignment(2, [moving(1), None])]
+}
+
+#[test]
+fn broken_a_grant_is_told_before_it_is_kept() {
+    caught(Broken::TellsBeforeItKeeps, &granted(), &[Obeys, Fails(0), Leaves], "kept, and owned");
+}
+
+#[test]
+fn broken_a_partition_is_taken_before_check_fails() {
+    let taken = assignment(2, [Some((OTHER, 2, false)), None]);
+    let assignments = [assignment(1, [owned(1), None]), taken];
+    caught(Broken::TellsBeforeItTakes, &assignments, &[Obeys, Leaves], "taken and still owned");
+}
+
+#[test]
+fn broken_a_release_that_gives_up_late() {
+    caught(Broken::ReleasesBeforeItGivesUp, &revoked(), &[Obeys, Leaves], "the check of");
+}
+
+#[test]
+fn broken_a_release_that_says_nothing() {
+    caught(Broken::ReleasesSilently, &revoked(), &[Obeys], "deadlock");
+    caught(Broken::ReleasesSilently, &revoked(), &[Obeys, Leaves], "deadlock");
+}
+
+#[test]
+fn broken_a_leave_that_revokes_again() {
+    caught(Broken::RevokesTwice, &revoked(), &[Obeys, Leaves], "was Revoked and is Revoked");
+}
+
+#[test]
+fn broken_a_member_that_does_not_wait() {
+    caught(Broken::DoesNotWait, &revoked(), &[Obeys, Leaves], "left and still owned");
+}
+
+#[test]
+fn broken_a_member_that_tells_more_than_the_loss() {
+    caught(Broken::SpeaksAfterTheLoss, &revoked(), &[Obeys, LosesTheSession], "after the last");
+}

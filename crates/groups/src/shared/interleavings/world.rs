@@ -1,0 +1,262 @@
+//! The tasks of one interleaving, and what holds between their critical sections.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use super::application::Application;
+use super::broken::Broken;
+use super::*;
+use crate::protocol::participant::Step;
+use crate::protocol::reader::Answer;
+use tenure::Election;
+use tenure::seam::groups::Listing;
+use tenure::store::MemoryStore;
+use tenure_testkit::interleavings::spawn;
+
+pub(super) struct World {
+    shared: Arc<Shared>,
+    broken: Broken,
+    pub(super) begun: AtomicBool,
+    /// The next critical section comes first since its task went on, which others may have preceded.
+    pub(super) comes_first: AtomicBool,
+    application: Mutex<Application>,
+    news: Notify,
+    /// How many tasks have not ended.
+    left: AtomicUsize,
+}
+
+impl World {
+    pub(super) fn new(broken: Broken, tasks: usize) -> World {
+        let settings = Election::builder(Arc::new(MemoryStore::new()), "group").name("a");
+        let cx = settings.numbered(crate::ASSIGNMENT, &crate::telemetry::SESSION).unwrap();
+        let lease = Lease::without_driver(&cx, Duration::from_secs(24 * 60 * 60));
+        let said = Said { weight: 1, data: Value::Null };
+        let (sender, events) = mpsc::unbounded_channel();
+        let application = Application::new(events);
+        World {
+            shared: Arc::new(Shared::new(&Arc::new(cx), OWN, lease, said, sender)),
+            broken,
+            begun: AtomicBool::new(false),
+            comes_first: AtomicBool::new(false),
+            application: Mutex::new(application),
+            news: Notify::new(),
+            left: AtomicUsize::new(tasks),
+        }
+    }
+
+    pub(super) fn listen(&self) {
+        let mut application = self.application.lock().unwrap();
+        while let Ok(event) = application.events.try_recv() {
+            application.takes(event);
+        }
+        drop(application);
+        self.news.notify_waiters();
+    }
+
+    /// Nobody is in a critical section.
+    pub(super) fn look(&self) {
+        let state = self.shared.state.try_lock().expect("nobody is in a critical section");
+        let application = self.application.lock().unwrap();
+        let (holdings, lives) = (state.participant.holdings(), self.shared.lease.check().is_ok());
+        for partition in &application.partitions {
+            let owns = holdings.token(partition.number()) == Some(partition.token());
+            assert_eq!(partition.check().is_ok(), owns && lives, "the check of {partition:?}");
+            let released = (partition.number(), partition.token());
+            if application.released.contains(&released) {
+                assert!(!owns, "released and still owned: {partition:?}");
+            }
+        }
+        let mut releasing = BTreeSet::new();
+        for (release, _) in holdings.releasing() {
+            assert!(releasing.insert(release.partition), "released twice: {release:?}");
+        }
+        let kept: Vec<_> = state.grants.values().map(|grant| grant.release).collect();
+        let owned: Vec<_> = holdings.owned().filter(|_| !application.lost).collect();
+        assert_eq!(kept, owned, "kept, and owned");
+    }
+
+    /// The last one puts out the light. No task waits for another's end, as that would only add
+    /// interleavings.
+    fn end(&self) {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.look();
+            assert!(self.application.lock().unwrap().lost, "the end was not told");
+        }
+    }
+
+    /// The first of the assignments is known before the tasks begin.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        assignments: &[Assignment],
+        releases: usize,
+        tasks: &[Does],
+    ) {
+        let (first, rest) = assignments.split_first().unwrap();
+        self.follows(first.clone());
+        self.begun.store(true, Ordering::SeqCst);
+        for does in tasks.iter().copied() {
+            let world = Arc::clone(self);
+            self.spawn(async move { world.run(does).await });
+        }
+        let (world, rest) = (Arc::clone(self), rest.to_vec());
+        self.spawn(async move { world.member(rest, releases).await });
+    }
+
+    fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+        let (world, mut task) = (Arc::clone(self), Box::pin(task));
+        spawn(poll_fn(move |context| {
+            world.comes_first.store(true, Ordering::SeqCst);
+            let polled = task.as_mut().poll(context);
+            world.comes_first.store(false, Ordering::SeqCst);
+            if polled.is_ready() {
+                world.end();
+            }
+            polled
+        }));
+    }
+
+    async fn run(&self, does: Does) {
+        match does {
+            Does::Obeys => loop {
+                let (partitions, lost) = {
+                    let mut application = self.application.lock().unwrap();
+                    (std::mem::take(&mut application.to_release), application.lost)
+                };
+                match partitions.is_empty() {
+                    true if lost => return,
+                    true => self.news.notified().await,
+                    // More may come meanwhile.
+                    false => partitions.into_iter().for_each(|it| self.release(it)),
+                }
+            },
+            Does::Fails(number) => {
+                let partition = loop {
+                    let handle = {
+                        let application = self.application.lock().unwrap();
+                        let found = application.handle(PartitionNumber(number));
+                        (found.map(Partition::another), application.lost)
+                    };
+                    match handle {
+                        (Some(partition), _) => break partition,
+                        (None, true) => return,
+                        (None, false) => self.news.notified().await,
+                    }
+                };
+                self.release(partition);
+            }
+            Does::Leaves => self.leave(None),
+            Does::LeavesFor => self.leave(Some(Duration::from_secs(1))),
+            Does::LosesTheSession => self.shared.lease.end_with(Loss::Vanished),
+        }
+    }
+
+    fn release(&self, partition: Partition) {
+        let released = (partition.number(), partition.token());
+        self.application.lock().unwrap().begun.insert(released);
+        let grant = Arc::clone(&partition.grant);
+        match self.broken {
+            Broken::ReleasesBeforeItGivesUp => self.shared.release_before_it_gives_up(&grant),
+            Broken::ReleasesSilently => self.shared.release_silently(&grant),
+            _ => partition.release(),
+        }
+        let late = grant.loss().is_none() && self.shared.lease.check().is_ok();
+        assert!(!late, "released and still owned: {released:?}");
+        self.application.lock().unwrap().released.insert(released);
+    }
+
+    fn leave(&self, park: Option<Duration>) {
+        if self.broken == Broken::RevokesTwice {
+            let state = self.shared.state();
+            state.grants.values().for_each(|it| it.revoked.store(false, Ordering::SeqCst));
+            drop(state);
+        }
+        self.shared.leave(park);
+    }
+
+    /// As `MemberTask::run`, with assignments that come from no store. Without a leave and a loss
+    /// it ends once so many releases have been written.
+    async fn member(&self, assignments: Vec<Assignment>, releases: usize) {
+        let lost = async {
+            self.shared.lease.until_ended().await;
+        };
+        tokio::select! {
+            biased;
+            () = lost => {}
+            () = self.write(releases) => {}
+            () = self.shared.left() => {}
+            never = self.follow(assignments) => match never {},
+        }
+        if self.shared.lease.check().is_ok() && self.quietly(|state| state.leaving) {
+            for partition in &self.application.lock().unwrap().partitions {
+                assert!(partition.check().is_err(), "left and still owned: {partition:?}");
+            }
+        }
+        self.shared.lease.end_with(Loss::Resigned);
+        let events = self.quietly(|state| state.events.clone());
+        self.shared.lost(Loss::Resigned);
+        if self.broken == Broken::SpeaksAfterTheLoss {
+            self.quietly(|state| state.events = events);
+            self.shared.tell(MembershipEvent::AtRisk { remaining: Duration::ZERO });
+        }
+    }
+
+    async fn write(&self, releases: usize) {
+        loop {
+            self.shared.write.notified().await;
+            let _ = self.shared.data();
+            let (fitted, leaving) = self.quietly(|state| (state.fitted, state.leaving));
+            let does_not_wait = self.broken == Broken::DoesNotWait && leaving;
+            if does_not_wait || (fitted == releases && releases > 0) {
+                return;
+            }
+        }
+    }
+
+    async fn follow(&self, assignments: Vec<Assignment>) -> Infallible {
+        for assignment in assignments {
+            self.follows(assignment);
+            // All branches of the member's task get their turn.
+            tokio::task::yield_now().await;
+        }
+        std::future::pending().await
+    }
+
+    fn follows(&self, assignment: Assignment) {
+        let epoch = assignment.epoch;
+        let first = epoch == Epoch::FIRST;
+        let mut answers = vec![Answer::Found(Arc::new(assignment))];
+        if first {
+            let listing = Listing { epochs: Some((epoch, epoch)), rest: None };
+            answers.insert(0, Answer::Listed(listing));
+        }
+        if !first {
+            self.quietly(|state| state.participant.poll());
+        }
+        for answer in answers {
+            self.answered(answer);
+        }
+        if self.quietly(|state| state.participant.step()) != Step::Idle {
+            self.answered(Answer::Listed(Listing { epochs: None, rest: None }));
+        }
+    }
+
+    /// What changes nothing that is shared.
+    fn quietly<T>(&self, act: impl FnOnce(&mut SharedState) -> T) -> T {
+        act(&mut self.shared.state.try_lock().expect("nobody is in a critical section"))
+    }
+
+    fn answered(&self, answer: Answer) {
+        let mut state = self.shared.state();
+        let (_, changes) = state.participant.assignment(answer);
+        match self.broken {
+            Broken::TellsBeforeItKeeps => {
+                drop(state);
+                self.shared.tell_before_it_keeps(changes);
+            }
+            Broken::TellsBeforeItTakes => self.shared.tell_before_it_takes(&mut state, changes),
+            _ => self.shared.apply(&mut state, changes),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What a member that does not coordinate does: it looks whether the coordinator still plans.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::member::MemberTask;
+use super::objects::Seen;
+use super::sessions::READ_BETWEEN_POLLS;
+use crate::protocol::Session;
+use crate::protocol::coordinator::Answer;
+use crate::protocol::looks::LookTime;
+use crate::protocol::standby::{Place, Standby};
+
+/// Members before this one that are read side by side, once the coordinator has ended.
+const READ_BEFORE: usize = 3;
+
+impl MemberTask {
+    /// Takes note of who coordinates by now.
+    pub(super) fn follow_coordinator(&mut self) {
+        let known = self.shared.state().participant.known().cloned();
+        let coordinator = known.as_ref().and_then(|known| known.coordinator);
+        if self.standby.coordinator() != coordinator {
+            let cx = &self.shared.cx;
+            let member = |it: &Session| known.as_ref().and_then(|known| known.member(*it)).cloned();
+            let validity = coordinator.as_ref().and_then(member).map(|it| it.validity);
+            let validity = validity.unwrap_or_else(|| self.config.validity());
+            let (now, poll, drift) = (cx.now(), cx.poll_interval(), cx.drift());
+            self.standby = Standby::new(coordinator, validity, poll, drift, now);
+            self.delay = cx.jitter(cx.poll_interval());
+        }
+    }
+
+    /// Looks at the coordinator. Zero: it is over, and it is this member's turn to plan; otherwise
+    /// how soon to look again, if sooner than at the next poll.
+    pub(super) async fn stand_by(&mut self) -> Option<Duration> {
+        let cx = Arc::clone(&self.shared.cx);
+        let place = self.place();
+        // The next look follows without a pause if the session lapses during these requests.
+        let began = cx.now();
+        if self.standby.is_due(place, began)
+            && let Some(coordinator) = self.standby.coordinator()
+        {
+            let unless = self.standby.tag().cloned();
+            let (seen, when) = self.objects.read_session(coordinator.id, unless).await;
+            match seen {
+                Seen::Unchanged => {
+                    self.standby.unchanged(when);
+                    if let Some(tag) = self.standby.tag() {
+                        self.looks.unchanged(coordinator.id, tag, when);
+                    }
+                }
+                Seen::Unknown => self.unread = true,
+                // What a coordinator would have learned, so that this one need not see it lapse
+                // anew.
+                seen => match self.note(coordinator.id, seen, when) {
+                    Answer::Found(_, record) => self.standby.read(Some(&record), when),
+                    _ => self.standby.read(None, when),
+                },
+            }
+        }
+        let mut before = self.before();
+        // The first in the order goes ahead now, and its round lists them.
+        let turn = self.standby.is_over() && before.is_empty();
+        if self.standby.is_silent(cx.now()) && !turn {
+            self.watch_members();
+            self.list_all().await;
+            if let Some(coordinator) = self.standby.coordinator()
+                && self.looks.lapsed(coordinator.id).is_some()
+            {
+                self.standby.lapsed(cx.now());
+            }
+            if before.iter().all(|session| self.looks.is_silent(session.id)) {
+                self.read_ahead().await;
+            }
+            if self.standby.is_over() {
+                before = self.living(before).await;
+            }
+        }
+        match self.standby.ahead_in(place, before.len(), self.delay, cx.now()) {
+            Some(Duration::ZERO) if self.shared.is_leaving() => None,
+            Some(Duration::ZERO) => {
+                self.shared.state().participant.go_ahead();
+                Some(Duration::ZERO)
+            }
+            None => self.standby.next_look(began),
+            // Of many with one place the first is done by the next poll of the others.
+            ahead => ahead.filter(|_| matches!(place, Place::Deputy | Place::Other)),
+        }
+    }
+
+    /// The members that go ahead before this one, in their order.
+    fn before(&self) -> Vec<Session> {
+        let own = self.shared.session;
+        let known = self.shared.state().participant.known().cloned();
+        let successors = known.iter().flat_map(|known| known.successors());
+        successors.take_while(|session| *session != own).collect()
+    }
+
+    /// Keeps the members that may be alive. It reads the first of them: a member that has resigned
+    /// shows no silence before its next renewal is overdue.
+    async fn living(&mut self, mut before: Vec<Session>) -> Vec<Session> {
+        let now = self.shared.cx.now();
+        loop {
+            before.retain(|session| !self.looks.is_silent(session.id));
+            let first = before.iter().map(|session| session.id).take(READ_BEFORE);
+            let first: Vec<_> = first.filter(|id| !self.looks.rests(*id, now)).collect();
+            for (id, seen, when) in self.objects.read_sessions(first.clone()).await {
+                self.note(id, seen, when);
+            }
+            // Once one of them shows a sign of life it is its turn.
+            if first.is_empty() || first.iter().any(|id| !self.looks.is_silent(*id)) {
+                return before;
+            }
+        }
+    }
+
+    /// Reads the sessions that the first round needs, before the coordinator lapses: a group may have
+    /// many ended sessions. It stops after a poll interval.
+    async fn read_ahead(&mut self) {
+        let cx = Arc::clone(&self.shared.cx);
+        let began = cx.now();
+        let listed = self.listing.iter().flat_map(|(listing, _)| listing.keys().copied());
+        let listed: Vec<_> = listed.filter(|id| !self.bodies.contains_key(id)).collect();
+        let unread = listed.into_iter().filter(|id| self.known_answer(*id).is_none());
+        let unread: Vec<_> = unread.filter(|id| !self.looks.rests(*id, began)).collect();
+        for some in unread.chunks(READ_BETWEEN_POLLS) {
+            if cx.now().since(began) >= self.shared.cx.poll_interval() {
+                return;
+            }
+            for (id, seen, when) in self.objects.read_sessions(some.iter().copied()).await {
+                self.note(id, seen, when);
+            }
+        }
+    }
+
+    fn place(&self) -> Place {
+        let state = self.shared.state();
+        match state.participant.known() {
+            None => Place::First,
+            Some(known) if known.member(self.shared.session).is_none() => Place::Joining,
+            Some(known) if known.is_deputy(self.shared.session) => Place::Deputy,
+            Some(_) => Place::Other,
+        }
+    }
+
+    /// So that the timers of those that died together with the coordinator run.
+    async fn list_all(&mut self) {
+        let (mut after, mut listing, mut sent) = (None, BTreeMap::new(), None);
+        while let Some(page) = self.objects.list_sessions(after).await {
+            let sent = *sent.get_or_insert(page.when.sent);
+            after = page.sessions.last().map(|(id, _)| *id);
+            listing.extend(page.sessions);
+            if !page.truncated {
+                self.looks.listed(&listing, LookTime { sent, received: page.when.received });
+                self.listing = Some((listing, sent));
+                return;
+            }
+        }
+    }
+}

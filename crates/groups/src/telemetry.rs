@@ -1,0 +1,257 @@
+//! The metrics of a group: what a member owns and plans, and what its observers see.
+//! docs/observability.md has the whole table.
+//!
+//! A session counts under names of its own, and not as a leadership.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use metrics::Unit::Count;
+use metrics::{describe_counter, describe_gauge};
+use tenure::seam::groups::{LeaseMetrics, Meter};
+
+use crate::protocol::Assignment;
+
+const OVERDUE: &str = "tenure_group_overdue";
+/// Reasons of `tenure_group_losses_total`, beside those for which a session ends: those of
+/// [`PartitionLoss::outcome`](crate::PartitionLoss::outcome).
+const PARTITION_LOSSES: [&str; 2] = ["released", "taken"];
+/// Outcomes of `tenure_group_polls_total`.
+const POLLS: [&str; 2] = ["done", "failed"];
+/// Outcomes of `tenure_group_assignments_total`.
+const ASSIGNMENTS: [&str; 5] = ["created", "refused", "unknown", "failed", "unwritable"];
+
+/// The metrics of a session.
+pub(super) static SESSION: LeaseMetrics = LeaseMetrics {
+    place: "group",
+    stem: "tenure_group_",
+    noun: "session",
+    info: ("tenure_group_member_info", "member"),
+    holds: "tenure_group_member",
+    losses: "tenure_group_session_losses_total",
+    renewals: "tenure_group_renewals_total",
+    renewal_seconds: "tenure_group_renewal_seconds",
+    remaining: "tenure_group_lease_remaining_seconds",
+    least_ratio: "tenure_group_lease_least_ratio",
+    at_risk: "tenure_group_lease_at_risk_total",
+    validity: "tenure_group_validity_seconds",
+    frequent: &[
+        ("tenure_group_polls_total", &[("outcome", "done")]),
+        ("tenure_group_renewals_total", &[("outcome", "done")]),
+        ("tenure_group_renewal_seconds", &[]),
+        ("tenure_group_lease_least_ratio", &[]),
+        ("tenure_group_lease_remaining_seconds", &[]),
+        ("tenure_requests_total", &[("kind", "get"), ("outcome", "missing")]),
+        ("tenure_requests_total", &[("kind", "get"), ("outcome", "not_modified")]),
+        ("tenure_requests_total", &[("kind", "replace"), ("outcome", "done")]),
+        ("tenure_requests_total", &[("kind", "list"), ("outcome", "done")]),
+        ("tenure_request_seconds", &[("kind", "get")]),
+        ("tenure_request_seconds", &[("kind", "replace")]),
+        ("tenure_request_seconds", &[("kind", "list")]),
+    ],
+};
+
+/// Describes the metrics to the recorder. A recorder must be installed before.
+pub(super) fn describe() {
+    describe_gauge!("tenure_group_member", Count, "1 while this process's session lasts");
+    describe_gauge!("tenure_group_member_info", Count, "1; the label tells the member's name");
+    describe_gauge!("tenure_group_coordinator", Count, "1 while this process plans the group");
+    describe_gauge!("tenure_group_owned", Count, "Partitions that this member owns");
+    describe_gauge!(
+        "tenure_group_overdue",
+        Count,
+        "Partitions with work that does not stop in time"
+    );
+    describe_gauge!("tenure_group_epoch", Count, "The greatest assignment that this process knows");
+    describe_gauge!("tenure_group_partitions", Count, "Partitions of the newest known assignment");
+    describe_gauge!(
+        "tenure_group_ownerless",
+        Count,
+        "Partitions that should have an owner, and have none in the newest known assignment"
+    );
+    describe_gauge!("tenure_group_members", Count, "Members of the newest known assignment");
+    describe_counter!("tenure_group_grants_total", Count, "Partitions that this member was given");
+    describe_counter!("tenure_group_revocations_total", Count, "Partitions that are to move");
+    describe_counter!("tenure_group_losses_total", Count, "Ownerships that have ended");
+    describe_counter!("tenure_group_assignments_total", Count, "Assignments to be created");
+    describe_counter!(
+        "tenure_group_polls_total",
+        Count,
+        "Looks at the group by those who follow it"
+    );
+    describe_counter!("tenure_group_session_losses_total", Count, "Sessions that have ended");
+}
+
+fn count(meter: &Meter, name: &'static str, label: (&'static str, &'static str), by: u64) {
+    meter.counter(name, &[label]).increment(by);
+}
+
+/// Shows the counters of a member from 0 on: a counter that appears with its first event has no
+/// increase.
+pub(super) fn joins(meter: &Meter) {
+    for reason in PARTITION_LOSSES.iter().chain(&Meter::LOSSES) {
+        count(meter, "tenure_group_losses_total", ("reason", reason), 0);
+    }
+    for outcome in ASSIGNMENTS {
+        count(meter, "tenure_group_assignments_total", ("outcome", outcome), 0);
+    }
+    for counter in ["tenure_group_grants_total", "tenure_group_revocations_total"] {
+        meter.counter(counter, &[]).increment(0);
+    }
+    for gauge in ["tenure_group_owned", "tenure_group_coordinator", OVERDUE] {
+        meter.gauge(gauge).increment(0.0);
+    }
+}
+
+/// Counts the answer to the creation of an assignment.
+pub(super) fn created(meter: &Meter, outcome: &'static str) {
+    count(meter, "tenure_group_assignments_total", ("outcome", outcome), 1);
+}
+
+/// What one member owns, and whether it plans.
+#[derive(Debug)]
+pub(super) struct Owner {
+    meter: Meter,
+    owned: u32,
+    coordinates: bool,
+}
+
+impl Owner {
+    /// A member that owns nothing yet.
+    pub(super) fn new(meter: &Meter) -> Owner {
+        Owner { meter: meter.clone(), owned: 0, coordinates: false }
+    }
+
+    pub(super) fn granted(&mut self) {
+        self.owned += 1;
+        self.meter.gauge("tenure_group_owned").increment(1.0);
+        self.meter.counter("tenure_group_grants_total", &[]).increment(1);
+    }
+
+    pub(super) fn revoked(&self) {
+        self.meter.counter("tenure_group_revocations_total", &[]).increment(1);
+    }
+
+    pub(super) fn lost(&mut self, reason: &'static str) {
+        count(&self.meter, "tenure_group_losses_total", ("reason", reason), 1);
+        self.owns(self.owned.saturating_sub(1));
+    }
+
+    fn owns(&mut self, owned: u32) {
+        let fewer = f64::from(self.owned) - f64::from(owned);
+        self.meter.gauge("tenure_group_owned").decrement(fewer);
+        self.owned = owned;
+    }
+
+    pub(super) fn coordinates(&mut self, coordinates: bool) {
+        if self.coordinates != coordinates {
+            self.coordinates = coordinates;
+            let gauge = self.meter.gauge("tenure_group_coordinator");
+            gauge.increment(if coordinates { 1.0 } else { -1.0 });
+        }
+    }
+}
+
+impl Drop for Owner {
+    /// The runtime of its task may have ended without a call.
+    fn drop(&mut self) {
+        self.owns(0);
+        self.coordinates(false);
+    }
+}
+
+/// Work that has not stopped in time.
+#[derive(Debug)]
+pub(super) struct Overdue {
+    meter: Meter,
+    works: u32,
+}
+
+impl Overdue {
+    /// No work is overdue yet.
+    pub(super) fn new(meter: &Meter) -> Overdue {
+        Overdue { meter: meter.clone(), works: 0 }
+    }
+
+    pub(super) fn began(&mut self) {
+        self.works += 1;
+        self.meter.gauge(OVERDUE).increment(1.0);
+    }
+
+    pub(super) fn ended(&mut self) {
+        self.works = self.works.saturating_sub(1);
+        self.meter.gauge(OVERDUE).decrement(1.0);
+    }
+}
+
+impl Drop for Overdue {
+    /// The call of `run` was dropped, and its work with it.
+    fn drop(&mut self) {
+        self.meter.gauge(OVERDUE).decrement(f64::from(self.works));
+    }
+}
+
+/// The members and observers of one `Group`.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Followers(Arc<AtomicUsize>);
+
+impl Followers {
+    /// A member follows the assignment.
+    pub(super) fn member(&self, meter: &Meter) -> GroupSight {
+        meter.keep_keys();
+        self.0.fetch_add(1, Ordering::SeqCst);
+        for outcome in POLLS {
+            count(meter, "tenure_group_polls_total", ("outcome", outcome), 0);
+        }
+        GroupSight { meter: meter.clone(), followers: self.clone() }
+    }
+
+    /// An observer follows the assignment.
+    pub(super) fn observer(&self, meter: &Meter) -> GroupSight {
+        meter.observes();
+        self.member(meter)
+    }
+}
+
+/// What a member or an observer sees of the group.
+#[derive(Debug)]
+pub(super) struct GroupSight {
+    meter: Meter,
+    followers: Followers,
+}
+
+impl GroupSight {
+    pub(super) fn polled(&self, done: bool) {
+        let outcome = POLLS[usize::from(!done)];
+        count(&self.meter, "tenure_group_polls_total", ("outcome", outcome), 1);
+    }
+
+    pub(super) fn sees(&self, assignment: &Assignment) {
+        // The others are to have no owner, or only a member that is expected back.
+        let meant = |it: &&crate::protocol::assignment::Partition| {
+            it.owner.is_none() && !it.marks.paused && !it.marks.retiring && it.kept.is_none()
+        };
+        let ownerless = assignment.partitions.iter().filter(meant).count();
+        self.set(assignment.partitions.len(), ownerless, assignment.members.len());
+        self.meter.gauge("tenure_group_epoch").set(assignment.epoch.get() as f64);
+    }
+
+    fn set(&self, partitions: usize, ownerless: usize, members: usize) {
+        for (gauge, number) in [
+            ("tenure_group_partitions", partitions),
+            ("tenure_group_ownerless", ownerless),
+            ("tenure_group_members", members),
+        ] {
+            self.meter.gauge(gauge).set(number as f64);
+        }
+    }
+}
+
+impl Drop for GroupSight {
+    /// Without a follower nothing is seen.
+    fn drop(&mut self) {
+        if self.followers.0.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.set(0, 0, 0);
+        }
+    }
+}

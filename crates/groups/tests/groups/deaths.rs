@@ -1,0 +1,226 @@
+//! Members that die together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tenure_groups::{GroupBuilder, Partition};
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::time::{millis, secs, wait};
+
+use super::{Fleet, Node, POLL, VALIDITY, balanced, owners};
+
+/// As docs/groups.md has it: the lease × (1 + drift), two fifths of it until the coordinator is
+/// silent, a poll to see its last renewal, one of each that gains, and requests.
+const TOGETHER: Duration = Duration::from_millis(30_300 + 12_000 + 5_000 + 5_000 + 700);
+/// Those that are no deputies see the last renewal of the coordinator a poll later.
+const WITH_ALL_DEPUTIES: Duration = Duration::from_millis(30_300 + 12_000 + 10_000 + 5_000 + 700);
+
+/// A group of ten, of which the first coordinates and the next three are its deputies. Kills these
+/// members; returns how long it took until all partitions were owned.
+async fn killed(dead: &[usize], after: Duration, within: Duration) -> Duration {
+    let fleet = Fleet::new(40);
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"] {
+        nodes.push(fleet.member(name).await);
+        wait(secs(7)).await;
+    }
+    balanced(&nodes.iter().collect::<Vec<_>>(), 40, VALIDITY * 4).await;
+    wait(VALIDITY + after).await;
+    for place in dead.iter().rev() {
+        nodes.remove(*place).kill();
+    }
+    balanced(&nodes.iter().collect::<Vec<_>>(), 40, within).await
+}
+
+/// The successor looked at the others only once the coordinator had been silent for half of its
+/// validity, and members that are no deputies waited for a validity more. With all three deputies
+/// it took 142 to 157 s.
+#[tokio::test(start_paused = true)]
+async fn regression_members_that_die_with_the_coordinator_are_succeeded_as_soon() {
+    let sets: [(&[usize], Duration); 4] = [
+        (&[0], TOGETHER),
+        (&[0, 1, 5], TOGETHER),
+        (&[0, 1, 2, 3], WITH_ALL_DEPUTIES),
+        (&[0, 1, 2, 3, 4, 5, 6, 7, 8], WITH_ALL_DEPUTIES),
+    ];
+    for (dead, bound) in sets {
+        let mut took = Vec::new();
+        for after in [0, 3_000, 8_000] {
+            took.push(killed(dead, Duration::from_millis(after), secs(170)).await);
+        }
+        println!("{dead:?}: {:?} to {:?}", took.iter().min(), took.iter().max());
+        assert!(took.iter().all(|it| *it <= bound), "{dead:?}: {took:?}");
+    }
+}
+
+/// A listing was under way when the coordinator lapsed, and the next look came a poll later.
+#[tokio::test(start_paused = true)]
+async fn regression_a_lapse_during_a_listing_is_seen_without_a_further_poll() {
+    let mut took = Vec::new();
+    for delay in [Duration::ZERO, millis(400)] {
+        let fleet = Fleet::new(12);
+        let [a, b, c] = [fleet.member("a").await, fleet.member("b").await, fleet.member("c").await];
+        balanced(&[&a, &b, &c], 12, POLL * 8).await;
+        wait(VALIDITY).await;
+        let assignments = async || {
+            let page = fleet.store.inner().list("app/assignment-", "", 1_000).await;
+            page.unwrap().entries.len()
+        };
+        let before = assignments().await;
+        fleet.store.on(Call::List).always().fault(Fault::Slow(delay));
+        a.kill();
+        let mut waited = Duration::ZERO;
+        while assignments().await == before {
+            wait(millis(100)).await;
+            waited += millis(100);
+            assert!(waited < VALIDITY * 2);
+        }
+        drop((b, c));
+        took.push(waited);
+    }
+    println!("{took:?}");
+    // It lists as a standby and in its round.
+    assert!(took[1] <= took[0] + millis(400) * 2 + millis(200), "{took:?}");
+}
+
+/// Nobody succeeded it as long as the reads failed.
+#[tokio::test(start_paused = true)]
+async fn regression_a_coordinator_whose_session_cannot_be_read_is_succeeded() {
+    let fleet = Fleet::new(12);
+    let membership = fleet.group("a").join().await.unwrap();
+    let key = Box::leak(membership.session().into_boxed_str());
+    let a = Node::of(membership);
+    let [b, c] = [fleet.member("b").await, fleet.member("c").await];
+    balanced(&[&a, &b, &c], 12, POLL * 8).await;
+    fleet.store.on(Call::Get).key(key).always().fault(Fault::FailBefore);
+    wait(POLL).await;
+    a.kill();
+    wait(VALIDITY * 2).await;
+    let d = fleet.member("d").await;
+    // Nothing leaves a session that was not read as ended.
+    wait(POLL * 4).await;
+    assert!(!d.owned().is_empty());
+    assert_eq!(b.owned().len() + c.owned().len() + d.owned().len(), 8);
+    fleet.store.heal();
+    balanced(&[&b, &c, &d], 12, VALIDITY).await;
+}
+
+/// It renewed and listed, and its rounds counted as completed. What died or left meanwhile had no
+/// owner for as long as the fault lasted.
+#[tokio::test(start_paused = true)]
+async fn regression_a_coordinator_that_can_read_or_create_nothing_is_succeeded() {
+    let faults = [
+        (Call::Get, "members/", Fault::FailBefore),
+        (Call::Get, "members/", Fault::Hang),
+        (Call::Create, "assignment-", Fault::FailBefore),
+        (Call::Create, "assignment-", Fault::Conflict),
+        (Call::Create, "assignment-", Fault::Refuse),
+    ];
+    for (call, key, fault) in faults {
+        let fleet = Fleet::new(12);
+        let way = FaultStore::new(Arc::new(fleet.store.clone()));
+        let a = Node::of(fleet.node_behind(&way, "a").build().unwrap().join().await.unwrap());
+        let mut nodes = vec![a];
+        for name in ["b", "c", "d"] {
+            nodes.push(fleet.member(name).await);
+        }
+        balanced(&nodes.iter().collect::<Vec<_>>(), 12, POLL * 8).await;
+        way.on(call).key(key).always().fault(fault);
+        nodes.remove(3).kill();
+        let took = balanced(&nodes.iter().collect::<Vec<_>>(), 12, secs(130)).await;
+        println!("{call:?} {key} {fault:?}: {took:?}");
+    }
+}
+
+/// All members waited for their own former sessions to lapse, for 48 s.
+#[tokio::test(start_paused = true)]
+async fn regression_after_an_outage_members_resign_their_former_sessions() {
+    for fault in [Fault::FailBefore, Fault::Hang] {
+        let fleet = Fleet::new(12);
+        let working = Arc::new(AtomicUsize::new(0));
+        for name in ["a", "b", "c", "d", "e"] {
+            let (group, working) = (fleet.group(name), Arc::clone(&working));
+            tokio::spawn(async move {
+                let work = async |partition: Partition| {
+                    working.fetch_add(1, Ordering::SeqCst);
+                    partition.revoked().cancelled().await;
+                    working.fetch_sub(1, Ordering::SeqCst);
+                    Ok(())
+                };
+                group.run(work).await
+            });
+        }
+        let count = || working.load(Ordering::SeqCst);
+        wait(VALIDITY * 2).await;
+        assert_eq!(count(), 12);
+        fleet.store.always(fault);
+        wait(VALIDITY * 2).await;
+        assert_eq!(count(), 0);
+        fleet.store.heal();
+        let mut took = Duration::ZERO;
+        while count() < 12 {
+            wait(millis(100)).await;
+            took += millis(100);
+            assert!(took < VALIDITY * 3, "{} of 12", count());
+        }
+        println!("{fault:?}: {took:?}");
+        assert!(took <= secs(20), "{fault:?}: {took:?}");
+    }
+}
+
+/// A process that crashed every 10 s was added again each time: the others owned 31 of 60 partitions
+/// on average, and one partition had no living owner for 594 s.
+#[tokio::test(start_paused = true)]
+async fn regression_a_process_that_crashes_again_and_again_is_added_later_and_later() {
+    a_process_crashes(|fleet, _| fleet.node("x")).await;
+}
+
+/// The default name of the command has the process id: each start was another name.
+#[tokio::test(start_paused = true)]
+async fn regression_a_process_that_crashes_under_new_names_is_added_later_and_later() {
+    a_process_crashes(|fleet, start| fleet.node(&format!("x-{start}"))).await;
+}
+
+/// It got back what it had owned, each time.
+#[tokio::test(start_paused = true)]
+async fn regression_a_process_that_crashes_under_a_unique_name_keeps_nothing_for_long() {
+    a_process_crashes(|fleet, _| fleet.node("x").name_is_unique(true)).await;
+}
+
+async fn a_process_crashes(node: impl Fn(&Fleet, u32) -> GroupBuilder) {
+    let join = async |fleet: &Fleet, start| {
+        Node::of(node(fleet, start).build().unwrap().join().await.unwrap())
+    };
+    let fleet = Fleet::new(60);
+    let [a, b, c] = [fleet.member("a").await, fleet.member("b").await, fleet.member("c").await];
+    let stable = join(&fleet, 1_000).await;
+    balanced(&[&a, &b, &c, &stable], 60, VALIDITY).await;
+    wait(VALIDITY * 4).await;
+    stable.kill();
+    let (mut owned, mut longest, mut without) = (0, 0, BTreeMap::new());
+    let seconds = 600;
+    for start in 0..seconds / 10 {
+        let crashing = join(&fleet, start).await;
+        for _ in 0..10 {
+            wait(secs(1)).await;
+            let now = owners(&[&a, &b, &c, &crashing]);
+            for number in 0..60 {
+                let name = number.to_string();
+                let missed: &mut u32 = without.entry(number).or_default();
+                *missed = if now.contains_key(&name) { 0 } else { *missed + 1 };
+                longest = longest.max(*missed);
+            }
+            owned += owners(&[&a, &b, &c]).len();
+        }
+        crashing.kill();
+    }
+    let average = owned as f64 / f64::from(seconds);
+    println!("{average} of 60 on average, {longest} s without a living owner");
+    assert!(average > 54.0, "{average}");
+    assert!(longest < 90, "{longest} s");
+    // It is added once it stays alive.
+    let stable = join(&fleet, seconds).await;
+    balanced(&[&a, &b, &c, &stable], 60, VALIDITY * 9).await;
+}

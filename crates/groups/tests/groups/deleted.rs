@@ -1,0 +1,200 @@
+//! Assignments that others delete: no token is granted again (docs/groups.md, section 3).
+
+use std::sync::Arc;
+
+use tenure::store::GetOutcome;
+use tenure_groups::Group;
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::time::{secs, wait, within};
+
+use super::{Fleet, Node, POLL, VALIDITY, balanced};
+
+const PARTITIONS: u32 = 4;
+
+/// The keys that start with this.
+async fn keys(fleet: &Fleet, prefix: &str) -> Vec<String> {
+    let page = fleet.store.inner().list(prefix, "", 1_000).await.unwrap();
+    page.entries.into_iter().map(|entry| entry.key).collect()
+}
+
+async fn delete(fleet: &Fleet, keys: Vec<String>) {
+    fleet.store.inner().delete(keys).await.unwrap();
+}
+
+async fn delete_all(fleet: &Fleet, prefix: &str) {
+    delete(fleet, keys(fleet, prefix).await).await;
+}
+
+/// Two members that have said which assignment they have seen, and the greatest token.
+async fn two() -> (Fleet, Node, Node, u64) {
+    let fleet = Fleet::new(PARTITIONS);
+    let [a, b] = [fleet.member("a").await, fleet.member("b").await];
+    balanced(&[&a, &b], PARTITIONS, POLL * 8).await;
+    wait(VALIDITY).await;
+    let owned = [a.owned(), b.owned()];
+    let token = owned.iter().flat_map(|owned| owned.values()).max().copied().unwrap();
+    (fleet, a, b, token)
+}
+
+/// It owns nothing for some minutes, and says why.
+async fn is_refused(fleet: &Fleet, member: Node) {
+    let before = keys(fleet, "app/assignment-").await;
+    for _ in 0..30 {
+        wait(secs(10)).await;
+        assert!(member.owned().is_empty(), "{:?}", member.owned());
+    }
+    assert_eq!(keys(fleet, "app/assignment-").await, before);
+    member.leave();
+    let events = within(VALIDITY * 2, member.task).await.unwrap().unwrap();
+    assert!(events.iter().any(|it| it.contains("NewestDeleted")), "{events:?}");
+}
+
+/// It owned partitions under token 2 while an older member owned them under tokens 4 and 16.
+#[tokio::test(start_paused = true)]
+async fn regression_sessions_that_cannot_be_read_keep_the_first_assignment_back() {
+    let (fleet, a, b, greatest) = two().await;
+    let store = FaultStore::new(Arc::clone(fleet.store.inner()));
+    for key in keys(&fleet, "app/members/").await {
+        // Longer than the new member needs to create one.
+        store.on(Call::Get).key(key.leak()).times(4).fault(Fault::FailBefore);
+    }
+    delete_all(&fleet, "app/assignment-").await;
+    a.kill();
+    let c = fleet.node_behind(&store, "c").build().unwrap();
+    let c = Node::of(c.join().await.unwrap());
+    for _ in 0..60 {
+        wait(secs(1)).await;
+        assert!(c.owned().values().all(|token| *token > greatest), "{:?}", c.owned());
+        let both = b.owned().keys().any(|name| c.owned().contains_key(name));
+        assert!(!both, "two members own a partition");
+    }
+    // The member that knows the assignment continues above it.
+    balanced(&[&b, &c], PARTITIONS, VALIDITY * 4).await;
+    assert!(c.owned().values().all(|token| *token > greatest), "{:?}", c.owned());
+}
+
+/// An object that is not a session may have been one.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_not_a_session_keeps_the_first_assignment_back() {
+    let fleet = Fleet::new(PARTITIONS);
+    let key = "app/members/00000000000000000000000000000001/lock.json";
+    fleet.store.inner().create(key, "garbage".into()).await.unwrap();
+    let a = fleet.member("a").await;
+    wait(VALIDITY * 2).await;
+    assert!(a.owned().is_empty());
+    delete(&fleet, vec![key.to_owned()]).await;
+    balanced(&[&a], PARTITIONS, VALIDITY).await;
+    a.leave();
+    let events = a.task.await.unwrap();
+    assert!(events.iter().any(|it| it.contains(key) && it.contains("Repair")), "{events:?}");
+}
+
+/// The next member reported the deletion, sealed their sessions, which erased the evidence, and was
+/// granted token 2.
+#[tokio::test(start_paused = true)]
+async fn regression_after_the_death_of_all_members_no_token_is_granted_again() {
+    let (fleet, a, b, _) = two().await;
+    a.kill();
+    // The other one seals its session.
+    wait(VALIDITY * 3).await;
+    b.kill();
+    let (store, mut last) = (fleet.store.inner(), Vec::new());
+    for key in keys(&fleet, "app/members/").await {
+        let GetOutcome::Found(object) = store.get(&key, None, usize::MAX).await.unwrap() else {
+            panic!("{key} is gone")
+        };
+        last.push((key, object.body));
+    }
+    delete_all(&fleet, "app/assignment-").await;
+    is_refused(&fleet, fleet.member("c").await).await;
+    // Each of the two sessions is evidence enough.
+    for (key, body) in last {
+        delete_all(&fleet, "app/members/").await;
+        store.create(&key, body).await.unwrap();
+        is_refused(&fleet, fleet.member("d").await).await;
+    }
+}
+
+/// Nothing was reported at all.
+#[tokio::test(start_paused = true)]
+async fn regression_after_all_members_have_left_no_token_is_granted_again() {
+    let (fleet, a, b, _) = two().await;
+    for member in [a, b] {
+        member.leave();
+        within(VALIDITY * 2, member.task).await.unwrap().unwrap();
+    }
+    delete_all(&fleet, "app/assignment-").await;
+    is_refused(&fleet, fleet.member("c").await).await;
+}
+
+/// The same partition and token were granted to a second session.
+#[tokio::test(start_paused = true)]
+async fn regression_the_newest_assignment_is_not_made_again_of_the_one_before() {
+    let (fleet, a, b, greatest) = two().await;
+    let newest = || async { keys(&fleet, "app/assignment-").await.pop().unwrap() };
+    delete(&fleet, vec![newest().await]).await;
+    // Members that know it continue above it.
+    let c = fleet.member("c").await;
+    balanced(&[&a, &b, &c], PARTITIONS, VALIDITY * 4).await;
+    assert!(c.owned().values().all(|token| *token > greatest), "{:?}", c.owned());
+    wait(VALIDITY).await;
+    [a, b, c].into_iter().for_each(Node::kill);
+    delete(&fleet, vec![newest().await]).await;
+    let group = fleet.group("operator");
+    let error = group.pause(&["1"], true).await.unwrap_err();
+    assert_eq!(error.kind(), tenure::ErrorKind::NewestDeleted, "{error}");
+    is_refused(&fleet, fleet.member("d").await).await;
+}
+
+async fn join(group: &Group) -> Node {
+    Node::of(group.join().await.unwrap())
+}
+
+/// A process that had owned partitions under token 42 was granted token 2.
+#[tokio::test(start_paused = true)]
+async fn regression_a_process_remembers_the_greatest_assignment_that_it_has_seen() {
+    let fleet = Fleet::new(PARTITIONS);
+    let group = fleet.group("a");
+    let a = join(&group).await;
+    balanced(&[&a], PARTITIONS, VALIDITY).await;
+    delete_all(&fleet, "app/").await;
+    within(VALIDITY * 2, a.task).await.unwrap().unwrap();
+    is_refused(&fleet, join(&group.clone()).await).await;
+    let error = group.snapshot().await.unwrap_err();
+    assert_eq!(error.kind(), tenure::ErrorKind::NewestDeleted, "{error}");
+}
+
+/// Its new session did not say so, and a process that had seen nothing was granted token 2.
+#[tokio::test(start_paused = true)]
+async fn regression_a_process_that_remembers_an_assignment_says_so_in_its_next_session() {
+    let fleet = Fleet::new(PARTITIONS);
+    let group = fleet.group("a");
+    let a = join(&group).await;
+    balanced(&[&a], PARTITIONS, VALIDITY).await;
+    delete_all(&fleet, "app/").await;
+    within(VALIDITY * 2, a.task).await.unwrap().unwrap();
+    let again = join(&group).await;
+    is_refused(&fleet, fleet.member("b").await).await;
+    again.kill();
+}
+
+/// The session that shows it was compacted: no assignment that is left names it.
+#[tokio::test(start_paused = true)]
+async fn regression_a_compaction_keeps_sessions_that_saw_a_deleted_assignment() {
+    let fleet = Fleet::new(PARTITIONS);
+    let a = fleet.member("a").await;
+    balanced(&[&a], PARTITIONS, VALIDITY).await;
+    a.kill();
+    let before = keys(&fleet, "app/assignment-").await;
+    let b = fleet.member("b").await;
+    balanced(&[&b], PARTITIONS, VALIDITY * 4).await;
+    b.leave();
+    within(VALIDITY * 2, b.task).await.unwrap().unwrap();
+    let mut later = keys(&fleet, "app/assignment-").await;
+    later.retain(|key| !before.contains(key));
+    delete(&fleet, later).await;
+    let store = Arc::new(fleet.store.clone());
+    let settings = tenure::Compactor::builder(store, "app").min_age(secs(0));
+    tenure_groups::GroupCompactor::new(settings).unwrap().run_once().await.unwrap();
+    is_refused(&fleet, fleet.member("c").await).await;
+}

@@ -1,0 +1,149 @@
+//! Joins that fail, and memberships without a task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::store::MemoryStore;
+use tenure::{Epoch, ErrorKind, Loss};
+use tenure_groups::{Group, MembershipEvent, Partition};
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::time::{secs, wait, within};
+
+use super::{Fleet, VALIDITY};
+use tenure_testkit::logged::logged;
+
+/// The application waited for events for ever. Its tasks are on another runtime, which ends.
+#[test]
+fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let group = Group::builder(Arc::new(MemoryStore::new()), "app").name("a").partitions(0..2);
+    let group = group.validity(Duration::from_millis(500)).build().unwrap();
+    // The tasks are dropped, or not polled any more.
+    for ends in [true, false] {
+        let first = runtime();
+        let mut joined = first.block_on(group.join()).unwrap();
+        let kept = (!ends).then_some(first);
+        let lost = async {
+            while let Some(event) = joined.next().await {
+                if let MembershipEvent::Lost(loss) = event {
+                    return Some(loss);
+                }
+            }
+            None
+        };
+        let second = runtime();
+        #[allow(clippy::disallowed_methods, reason = "it bounds the test")]
+        let lost = second.block_on(async { tokio::time::timeout(secs(20), lost).await });
+        let loss = lost.expect("the last event comes");
+        match ends {
+            // Its tasks have dropped the session.
+            true => assert!(matches!(loss, Some(Loss::Resigned)), "{loss:?}"),
+            false => assert!(
+                matches!(loss, Some(Loss::LeaseEnded { .. } | Loss::Suspended { .. })),
+                "{loss:?}"
+            ),
+        }
+        drop(kept);
+    }
+}
+
+/// Each session lapsed, and another was created, without an end and without an error.
+#[tokio::test(start_paused = true)]
+async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
+    let denied = [Call::Get, Call::Create, Call::Replace];
+    for (validity, call) in [VALIDITY, secs(3)].into_iter().flat_map(|v| denied.map(|c| (v, c))) {
+        let fleet = Fleet::new(2);
+        fleet.store.on(call).key("members/").always().fault(Fault::Denied);
+        let group = fleet.node("a").validity(validity).build().unwrap();
+        let joined = within(secs(30), group.join()).await;
+        let error = joined.unwrap_or_else(|| panic!("{call:?}, {validity:?}")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
+        // A refusal that passes does not end it.
+        fleet.store.heal();
+        fleet.store.on(call).key("members/").times(3).fault(Fault::Denied);
+        drop(within(secs(30), group.join()).await.expect("it returns").unwrap());
+    }
+}
+
+/// A proxy in between answers so. It ended `run`, although the store had worked.
+#[tokio::test(start_paused = true)]
+async fn regression_answers_of_an_unfit_store_end_no_member_that_has_worked() {
+    let faults = [Fault::NoEtag, Fault::Swallow, Fault::Unsupported];
+    let calls: [&[Call]; 2] = [&[Call::Create, Call::Replace], &[Call::Replace]];
+    for (fault, calls) in faults.into_iter().flat_map(|it| calls.map(|calls| (it, calls))) {
+        let fleet = Fleet::new(2);
+        let group = fleet.node("a").retry_denied(None).build().unwrap();
+        let running = group.clone();
+        let task = tokio::spawn(async move {
+            let work = async |partition: Partition| {
+                partition.revoked().cancelled().await;
+                Ok(())
+            };
+            running.run(work).await
+        });
+        wait(VALIDITY).await;
+        assert!(group.is_member());
+        for call in calls {
+            fleet.store.on(*call).always().fault(fault);
+        }
+        wait(VALIDITY * 10).await;
+        assert!(!task.is_finished(), "{fault:?} {calls:?}");
+        fleet.store.heal();
+        wait(VALIDITY * 2).await;
+        assert!(group.is_member(), "{fault:?} {calls:?}");
+        group.leave();
+        within(secs(30), task).await.expect("it leaves").unwrap().unwrap();
+    }
+}
+
+/// An operator's call writes, and does not check the store.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_the_check_is_unsafe_also_if_it_was_written_before() {
+    let fleet = Fleet::new(2);
+    let group = fleet.node("a").check_store(true).retry_denied(None).build().unwrap();
+    group.restore(Epoch::new(5).unwrap(), Duration::ZERO).await.unwrap();
+    fleet.store.on(Call::Create).always().fault(Fault::IgnoreCondition);
+    let error = within(secs(60), group.join()).await.expect("no waiting").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+}
+
+/// Nothing was logged from the end of its session until it had joined again.
+#[tokio::test(start_paused = true)]
+async fn regression_a_member_that_cannot_join_again_says_why() {
+    let fleet = Fleet::new(2);
+    let group = fleet.node("a").retry_denied(None).build().unwrap();
+    tokio::spawn(async move {
+        let work = async |partition: Partition| {
+            partition.revoked().cancelled().await;
+            Ok(())
+        };
+        group.run(work).await
+    });
+    wait(VALIDITY).await;
+    for call in [Call::Create, Call::Replace] {
+        fleet.store.on(call).always().fault(Fault::Swallow);
+    }
+    let (_, log) = logged(wait(VALIDITY * 20)).await;
+    let lines = |words: &str| log.lines().filter(|line| line.contains(words)).count();
+    assert_eq!(lines("cannot join yet; trying again"), 1, "{log}");
+    assert!(lines("without an ETag") > 0);
+}
+
+/// A line came with each attempt.
+#[tokio::test(start_paused = true)]
+async fn regression_a_member_that_cannot_read_says_so_once_in_a_validity() {
+    let fleet = Fleet::new(2);
+    let group = fleet.group("a");
+    tokio::spawn(async move {
+        let work = async |partition: Partition| {
+            partition.revoked().cancelled().await;
+            Ok(())
+        };
+        group.run(work).await
+    });
+    wait(VALIDITY).await;
+    fleet.store.on(Call::Get).key("assignment-").always().fault(Fault::FailBefore);
+    let (_, log) = logged(wait(VALIDITY * 10)).await;
+    let told = log.lines().filter(|line| line.contains("cannot be followed")).count();
+    assert!((5..=11).contains(&told), "{told}");
+}

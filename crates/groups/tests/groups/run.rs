@@ -1,0 +1,327 @@
+//! Work for each partition.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tenure_groups::{Group, MembershipEvent, Partition};
+use tenure_testkit::time::{secs, wait, within};
+use tokio::task::JoinHandle;
+
+use super::{Fleet, POLL, VALIDITY, balanced};
+
+#[tokio::test(start_paused = true)]
+async fn work_is_called_for_each_partition_and_stops_before_it_moves() {
+    let fleet = Fleet::new(6);
+    let at_work: Arc<Mutex<BTreeMap<String, &str>>> = Arc::default();
+    let start = |name: &'static str| {
+        let (group, at_work) = (fleet.group(name), Arc::clone(&at_work));
+        let running = group.clone();
+        let task = tokio::spawn(async move {
+            running
+                .run(async |partition| {
+                    let before = at_work.lock().unwrap().insert(partition.name().to_owned(), name);
+                    assert_eq!(before, None, "{} has two workers", partition.name());
+                    partition.revoked().cancelled().await;
+                    wait(secs(1)).await;
+                    at_work.lock().unwrap().remove(partition.name());
+                    assert!(partition.check().is_ok(), "it is owned until the work has returned");
+                    Ok(())
+                })
+                .await
+        });
+        (group, task)
+    };
+    let (a, first) = start("a");
+    wait(secs(20)).await;
+    assert_eq!(at_work.lock().unwrap().len(), 6);
+    let (b, second) = start("b");
+    wait(POLL * 6).await;
+    assert_eq!(at_work.lock().unwrap().values().filter(|name| **name == "b").count(), 3);
+    a.leave();
+    within(secs(10), first).await.expect("it leaves").unwrap().unwrap();
+    wait(POLL * 5).await;
+    assert_eq!(at_work.lock().unwrap().values().filter(|name| **name == "b").count(), 6);
+    b.leave();
+    within(secs(10), second).await.expect("it leaves").unwrap().unwrap();
+    assert!(at_work.lock().unwrap().is_empty());
+}
+
+type WorkResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// With `AsyncFn` as the bound of `run` this function does not compile: its futures are not `Send`.
+fn spawn_run<F, W>(group: Group, work: F) -> JoinHandle<Result<(), tenure::Error>>
+where
+    F: FnOnce(Partition) -> W + Clone + Send + Sync + 'static,
+    W: Future<Output = WorkResult> + Send,
+{
+    tokio::spawn(async move { group.run(work).await })
+}
+
+fn sent<'a, T>(
+    task: impl Future<Output = T> + Send + 'a,
+) -> Pin<Box<dyn Future<Output = T> + Send + 'a>> {
+    Box::pin(task)
+}
+
+/// In spawned tasks: closures that own their captures, functions, and closures that borrow.
+#[tokio::test(start_paused = true)]
+async fn each_kind_of_async_closure_is_work() {
+    let fleet = Fleet::new(2);
+    let called = Arc::new(AtomicUsize::new(0));
+    let (counter, group) = (Arc::clone(&called), fleet.group("a"));
+    let owning = async move |partition: Partition| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        partition.revoked().cancelled().await;
+        Ok(())
+    };
+    let task = spawn_run(group.clone(), owning);
+    wait(secs(20)).await;
+    assert_eq!(called.load(Ordering::SeqCst), 2);
+    group.leave();
+    within(secs(10), task).await.expect("it leaves").unwrap().unwrap();
+
+    async fn function(partition: Partition) -> WorkResult {
+        partition.revoked().cancelled().await;
+        Ok(())
+    }
+    let group = fleet.group("b");
+    let task = spawn_run(group.clone(), function);
+    wait(secs(20)).await;
+    group.leave();
+    within(secs(10), task).await.expect("it leaves").unwrap().unwrap();
+
+    let (group, borrowed) = (fleet.group("c"), &called);
+    let run = sent(group.run(async |partition| {
+        borrowed.fetch_add(1, Ordering::SeqCst);
+        partition.revoked().cancelled().await;
+        Ok(())
+    }));
+    let leave = async {
+        wait(secs(20)).await;
+        group.leave();
+    };
+    tokio::join!(run, leave).0.unwrap();
+    assert_eq!(called.load(Ordering::SeqCst), 4);
+}
+
+/// And other partitions are not touched.
+#[tokio::test(start_paused = true)]
+async fn work_that_fails_or_panics_is_tried_elsewhere() {
+    let fleet = Fleet::new(4);
+    let log: Arc<Mutex<Vec<(String, &str)>>> = Arc::default();
+    let mut groups = Vec::new();
+    for name in ["a", "b"] {
+        let (group, log) = (fleet.group(name), Arc::clone(&log));
+        groups.push(group.clone());
+        tokio::spawn(async move {
+            group
+                .run(async |partition| {
+                    log.lock().unwrap().push((partition.name().to_owned(), name));
+                    match (partition.name(), name) {
+                        ("0", "a") => return Err("it does not work here".into()),
+                        ("1", "a") => panic!("nor does this"),
+                        _ => partition.revoked().cancelled().await,
+                    }
+                    Ok(())
+                })
+                .await
+        });
+        wait(POLL * 4).await;
+    }
+    wait(Duration::from_secs(600)).await;
+    let log = log.lock().unwrap();
+    let last = |name| log.iter().rev().find(|(it, _)| it == name).map(|(_, by)| *by);
+    assert_eq!((last("0"), last("1")), (Some("b"), Some("b")), "{log:?}");
+    let calls = |name| log.iter().filter(|(it, _)| it == name).count();
+    assert!(calls("2") <= 2 && calls("3") <= 2, "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_told_to_leave_while_it_joins_returns() {
+    let fleet = Fleet::new(1);
+    let group = fleet.group("a");
+    let running = group.clone();
+    let task = tokio::spawn(async move { running.run(async |_| Ok(())).await });
+    tokio::task::yield_now().await;
+    group.leave();
+    within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
+}
+
+/// A signal may come before the task has run for the first time.
+#[tokio::test(start_paused = true)]
+async fn regression_a_leave_before_the_call_is_not_lost() {
+    let fleet = Fleet::new(1);
+    let group = fleet.group("a");
+    let running = group.clone();
+    let task = tokio::spawn(async move { running.run(async |_| Ok(())).await });
+    group.leave();
+    within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
+    assert!(fleet.store.take_calls().is_empty(), "nothing is left to lapse");
+}
+
+/// It plans, and waited until its own session was due to be read: up to a validity.
+#[tokio::test(start_paused = true)]
+async fn regression_a_sole_member_soon_gets_back_what_it_released() {
+    let fleet = Fleet::new(1);
+    let mut membership = fleet.group("a").join().await.unwrap();
+    let mut granted = async || match within(POLL * 3, membership.next()).await {
+        Some(Some(MembershipEvent::Granted(partition))) => partition,
+        other => panic!("{other:?}"),
+    };
+    for offset in 0..8 {
+        let partition = granted().await;
+        wait(secs(offset * 7)).await;
+        partition.release();
+    }
+    granted().await;
+}
+
+/// Such a closure borrows from itself: `Fn(Partition) -> impl Future` refused it.
+#[tokio::test(start_paused = true)]
+async fn regression_the_work_may_be_an_async_closure_that_owns_its_captures() {
+    let fleet = Fleet::new(2);
+    let (group, names) = (fleet.group("a"), Arc::new(Mutex::new(Vec::new())));
+    let (running, log) = (group.clone(), Arc::clone(&names));
+    let task = tokio::spawn(async move {
+        let work = async move |partition: Partition| {
+            log.lock().unwrap().push(partition.name().to_owned());
+            partition.revoked().cancelled().await;
+            log.lock().unwrap().push("stopped".to_owned());
+            Ok(())
+        };
+        running.run(work).await
+    });
+    wait(secs(20)).await;
+    group.leave();
+    within(secs(10), task).await.expect("it leaves").unwrap().unwrap();
+    assert_eq!(*names.lock().unwrap(), ["0", "1", "stopped", "stopped"]);
+}
+
+/// A panic in the text of an error, or in the drop of work that has returned, ended `run` and with
+/// it the work on all partitions.
+#[tokio::test(start_paused = true)]
+async fn regression_a_panic_of_one_partition_ends_the_work_of_no_other() {
+    #[derive(Debug)]
+    struct Unspeakable;
+    impl std::fmt::Display for Unspeakable {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            panic!("a bug in the text of an error")
+        }
+    }
+    impl std::error::Error for Unspeakable {}
+    struct Undroppable;
+    impl Drop for Undroppable {
+        fn drop(&mut self) {
+            if !std::thread::panicking() {
+                panic!("a bug in a drop")
+            }
+        }
+    }
+    /// Work that keeps a value until it is dropped.
+    struct Keeps<F> {
+        work: F,
+        _kept: Option<Undroppable>,
+    }
+    impl<F: Future + Unpin> Future for Keeps<F> {
+        type Output = F::Output;
+
+        fn poll(
+            mut self: std::pin::Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<F::Output> {
+            std::pin::Pin::new(&mut self.work).poll(cx)
+        }
+    }
+    let fleet = Fleet::new(4);
+    let starts: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
+    let (group, log) = (fleet.group("a"), Arc::clone(&starts));
+    let running = group.clone();
+    let task = tokio::spawn(async move {
+        let work = |partition: Partition| {
+            let name = partition.name().to_owned();
+            *log.lock().unwrap().entry(name.clone()).or_default() += 1;
+            let _kept = (name == "1").then(|| Undroppable);
+            let work = async move {
+                match &*name {
+                    "0" => return Err(Unspeakable.into()),
+                    "1" => {}
+                    "2" => std::panic::panic_any(Undroppable),
+                    _ => partition.revoked().cancelled().await,
+                }
+                Ok(())
+            };
+            Keeps { work: Box::pin(work), _kept }
+        };
+        running.run(work).await
+    });
+    wait(secs(120)).await;
+    assert!(!task.is_finished(), "the call goes on");
+    let starts = starts.lock().unwrap().clone();
+    for name in ["0", "1", "2"] {
+        assert!(starts[name] > 1, "its work is called again: {starts:?}");
+    }
+    assert_eq!(starts["3"], 1, "nothing of it is disturbed: {starts:?}");
+    group.leave();
+    within(secs(30), task).await.expect("it leaves").unwrap().unwrap();
+}
+
+/// A member that left for an hour stayed reserved although it then left for good; one that left for
+/// good said that it would come back, and released nothing.
+#[tokio::test(start_paused = true)]
+async fn regression_the_last_word_of_a_member_that_leaves_counts_until_it_releases() {
+    for (name, calls) in [("for good", [true, false]), ("to come back", [false, true])] {
+        let fleet = Fleet::new(4);
+        let b = fleet.member("b").await;
+        let group = fleet.group("a");
+        let task = tokio::spawn({
+            let group = group.clone();
+            async move {
+                group
+                    .run(async |partition| {
+                        partition.revoked().cancelled().await;
+                        wait(secs(4)).await;
+                        Ok(())
+                    })
+                    .await
+            }
+        });
+        wait(VALIDITY).await;
+        assert_eq!(b.owned().len(), 2, "{name}");
+        for comes_back in calls {
+            if comes_back {
+                group.leave_for(secs(3_600))
+            } else {
+                group.leave()
+            }
+            wait(secs(1)).await;
+        }
+        within(secs(20), task).await.expect("it leaves").unwrap().unwrap();
+        balanced(&[&b], 4, VALIDITY).await;
+    }
+}
+
+/// The same of a member that has its own table of partitions.
+#[tokio::test(start_paused = true)]
+async fn regression_a_membership_that_left_for_good_reserves_nothing() {
+    for calls in [[None, Some(secs(3_600))], [Some(secs(3_600)), None]] {
+        let fleet = Fleet::new(4);
+        let b = fleet.member("b").await;
+        let mut a = fleet.group("a").join().await.unwrap();
+        let mut owned = Vec::new();
+        while owned.len() < 2 {
+            if let Some(MembershipEvent::Granted(partition)) = a.next().await {
+                owned.push(partition);
+            }
+        }
+        for delay in calls {
+            delay.map_or_else(|| a.leave(), |delay| a.leave_for(delay));
+            wait(secs(3)).await;
+        }
+        owned.into_iter().for_each(Partition::release);
+        balanced(&[&b], 4, VALIDITY).await;
+        drop(a);
+    }
+}

@@ -1,0 +1,144 @@
+//! What a compactor reads of the newest object, and its requests for other objects of the prefix.
+
+use std::time::Duration;
+
+use super::{Compactor, CompactorBuilder};
+use crate::env::timer::pause;
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+use crate::protocol::compaction::NewestBody;
+use crate::protocol::find::{After, Listing};
+use crate::record::listing::{EpochsOfPage, key_of};
+use crate::record::{BadRecord, MAX_READ_BYTES, Record};
+use crate::store::{Determinacy, GetOutcome, Page, StoreError, check_order, listed_within, within};
+
+/// Keys asked of one LIST and given to one DELETE: the most that S3 takes.
+pub(super) const PAGE_KEYS: usize = 1_000;
+
+/// Returns the longest validity of the leases that rest on a numbered object. It is given the body,
+/// or the length of a body that is too long.
+type ValidityOf = fn(Epoch, Result<&[u8], u64>) -> Result<Option<Duration>, (ErrorKind, String)>;
+
+/// How the newest object is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum NewestObject {
+    /// An epoch object.
+    Epoch,
+    /// Another numbered object of at most `most` bytes.
+    Numbered { stem: &'static str, most: usize, validity: ValidityOf },
+}
+
+impl NewestObject {
+    pub(super) fn most(self) -> usize {
+        match self {
+            NewestObject::Epoch => MAX_READ_BYTES,
+            NewestObject::Numbered { most, .. } => most,
+        }
+    }
+
+    /// Reads what it protects: a body, or the length of one that is too long.
+    pub(super) fn read(
+        self,
+        epoch: Epoch,
+        body: Result<&[u8], u64>,
+    ) -> Result<NewestBody, (ErrorKind, String)> {
+        if let NewestObject::Numbered { validity, .. } = self {
+            return validity(epoch, body).map(NewestBody::Validity);
+        }
+        let record = body.map_err(BadRecord::TooLarge).and_then(Record::parse);
+        let record = record.map_err(|bad| {
+            let kind = match bad {
+                BadRecord::TooNew(_) => ErrorKind::RecordTooNew,
+                _ => ErrorKind::CorruptRecord,
+            };
+            (kind, bad.to_string())
+        })?;
+        Ok(match record.is_held() {
+            true => NewestBody::Held,
+            false => NewestBody::Validity(record.validity()),
+        })
+    }
+}
+
+#[doc(hidden)]
+impl CompactorBuilder {
+    /// Compacts objects with this in front of their numbers in place of epochs.
+    pub fn numbered(
+        mut self,
+        stem: &'static str,
+        most: usize,
+        validity: ValidityOf,
+    ) -> CompactorBuilder {
+        self.newest = NewestObject::Numbered { stem, most, validity };
+        self
+    }
+}
+
+/// Requests, each sent once and bounded by the request timeout of the compactor.
+#[doc(hidden)]
+impl Compactor {
+    /// The prefix, empty or with a slash at its end.
+    pub fn prefix(&self) -> &str {
+        self.keys.prefix()
+    }
+
+    /// The store, for errors and logs.
+    pub fn place(&self) -> String {
+        self.store.describe()
+    }
+
+    /// The key of a numbered object.
+    pub fn key(&self, number: Epoch) -> String {
+        self.keys.epoch(number)
+    }
+
+    /// Whether it deletes nothing.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// Waits before the next run.
+    pub async fn pause(&self, interval: Duration) {
+        pause(interval).await;
+    }
+
+    /// Lists numbered objects.
+    pub async fn list_numbered(&self, after: &After) -> Result<Listing, Error> {
+        let start = key_of(&self.keys, after);
+        let page = self.store.list(self.keys.epoch_prefix(), &start, PAGE_KEYS);
+        let page = listed_within(self.request_timeout, page).await;
+        let page = page.and_then(|page| EpochsOfPage::of(&self.keys, after, &page));
+        page.map(|page| page.listing()).map_err(|error| self.failure("listing", error))
+    }
+
+    /// Lists the keys below this prefix after `start`, in order. Also returns the last key.
+    pub async fn list(&self, prefix: &str, start: &str) -> Result<(Page, String), Error> {
+        let page = self.store.list(prefix, start, PAGE_KEYS);
+        let page = listed_within(self.request_timeout, page).await;
+        let page = page.and_then(|page| {
+            let last = check_order(prefix, start, &page)?.to_owned();
+            Ok((page, last))
+        });
+        page.map_err(|error| self.failure(&format!("listing {prefix}"), error))
+    }
+
+    /// Reads an object of at most `most` bytes.
+    pub async fn get(&self, key: &str, most: usize) -> Result<GetOutcome, Error> {
+        let read = self.store.get(key, None, most);
+        let read = within(self.request_timeout, Determinacy::Determinate, read).await;
+        read.map_err(|error| self.failure(&format!("reading {key}"), error))
+    }
+
+    /// Deletes at most 1,000 objects. Returns those that the store did not delete.
+    pub async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, Error> {
+        let doing = format!("deleting {} objects", keys.len());
+        let delete = self.store.delete(keys);
+        let deleted = within(self.request_timeout, Determinacy::Indeterminate, delete).await;
+        deleted.map_err(|error| self.failure(&doing, error))
+    }
+
+    /// Which permission is missing, the store says: it is another on each.
+    pub(super) fn failure(&self, doing: &str, error: StoreError) -> Error {
+        Error::from_store(doing, &self.store.describe(), error)
+    }
+}

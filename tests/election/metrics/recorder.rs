@@ -1,0 +1,51 @@
+//! A recorder for the thread of one test.
+
+use metrics::LocalRecorderGuard;
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
+use tenure_testkit::fault_store::{Call, FaultStore};
+use tenure_testkit::prometheus::Scrape;
+
+/// A recorder for the thread of one test.
+pub struct Recorder {
+    handle: PrometheusHandle,
+    recorder: &'static PrometheusRecorder,
+}
+
+impl Recorder {
+    pub fn new() -> Recorder {
+        let buckets = |builder: PrometheusBuilder, name: &str| {
+            builder.set_buckets_for_metric(Matcher::Suffix(name.to_owned()), &[0.25, 0.5, 1.0, 8.0])
+        };
+        let builder = buckets(PrometheusBuilder::new(), "_seconds").expect("there are buckets");
+        let recorder = buckets(builder, "_ratio").expect("there are buckets").build_recorder();
+        // For the life of the test program, as its guards must not outlive it.
+        let recorder = Box::leak(Box::new(recorder));
+        Recorder { handle: recorder.handle(), recorder }
+    }
+
+    pub fn listen(&self) -> LocalRecorderGuard<'static> {
+        metrics::set_default_local_recorder(self.recorder)
+    }
+
+    pub fn scrape(&self) -> Scrape {
+        Scrape::parse(&self.handle.render())
+    }
+}
+
+/// Every request of the store's log is counted once, and timed once.
+pub fn counts_all(scrape: &Scrape, store: &FaultStore) {
+    let calls = store.take_calls();
+    for (kind, call) in [
+        ("list", Call::List),
+        ("get", Call::Get),
+        ("create", Call::Create),
+        ("replace", Call::Replace),
+        ("delete", Call::Delete),
+    ] {
+        let sent = calls.iter().filter(|sent| **sent == call).count() as f64;
+        assert_eq!(scrape.sum("tenure_requests_total", &[("kind", kind)]), sent, "{kind}");
+        assert_eq!(scrape.sum("tenure_request_seconds_count", &[("kind", kind)]), sent, "{kind}");
+    }
+}
