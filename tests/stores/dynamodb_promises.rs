@@ -139,7 +139,7 @@ async fn a_warning_before_the_lease_ends_the_danger_zone() {
     let lease = LEASE * 2;
     let leader = elected(host(&server, "locks/moe", "a").validity(lease)).await;
     let mut events = leader.events();
-    server.fault(DynamoFault::Answer(500, "InternalServerError"), "PutItem");
+    server.fault(ServerFault::Answer(500, "InternalServerError"), "PutItem");
     let at_risk = loop {
         match events.next().await {
             Some(LeadershipEvent::AtRisk { remaining, .. }) => break remaining,

@@ -58,19 +58,11 @@ pub enum MembershipEvent {
 /// # use std::{collections::BTreeMap, sync::Arc};
 /// # use tenure::store::MemoryStore;
 /// # use tenure_groups::{Group, MembershipEvent};
-/// # #[derive(Debug)]
-/// # struct Paused(tokio::time::Instant);
-/// # impl tenure::Clock for Paused {
-/// #     fn now(&self) -> tenure::Moment {
-/// #         let now = std::time::Duration::from_secs(1_000_000) + self.0.elapsed();
-/// #         tenure::Moment::new(now, now, now)
-/// #     }
-/// # }
+/// # use tenure_testkit::time::{TestClock, process};
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), tenure::Error> {
 /// # let store = Arc::new(MemoryStore::new());
-/// # let clock = Arc::new(Paused(tokio::time::Instant::now()));
-/// # let process = tenure::Process::system().with_clock(clock);
+/// # let process = process(&TestClock::new(), 1);
 /// # let group = Group::builder(store, "orders").partitions(0..4).process(process).build()?;
 /// let mut membership = group.join().await?;
 /// let mut owned = BTreeMap::new();

@@ -32,19 +32,11 @@ use tenure::{Cancellation, Loss, Term};
 /// # use tenure::store::MemoryStore;
 /// # use tenure_fencing::FencedObject;
 /// # use tenure_groups::Group;
-/// # #[derive(Debug)]
-/// # struct Paused(tokio::time::Instant);
-/// # impl tenure::Clock for Paused {
-/// #     fn now(&self) -> tenure::Moment {
-/// #         let now = std::time::Duration::from_secs(1_000_000) + self.0.elapsed();
-/// #         tenure::Moment::new(now, now, now)
-/// #     }
-/// # }
+/// # use tenure_testkit::time::{TestClock, process};
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), tenure::Error> {
 /// # let store = Arc::new(MemoryStore::new());
-/// # let clock = Arc::new(Paused(tokio::time::Instant::now()));
-/// # let process = tenure::Process::system().with_clock(clock);
+/// # let process = process(&TestClock::new(), 1);
 /// # let group = Group::builder(store.clone(), "orders").partitions(0..4).process(process);
 /// # let group = group.build()?;
 /// # let stop = group.clone();

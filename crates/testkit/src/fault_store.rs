@@ -97,7 +97,7 @@ pub enum Fault {
 }
 
 #[derive(Debug, Clone)]
-struct Rule {
+struct OrderedFault {
     call: Option<Call>,
     key: &'static str,
     skip: usize,
@@ -106,8 +106,8 @@ struct Rule {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    rules: Vec<Rule>,
+struct Orders {
+    rules: Vec<OrderedFault>,
     log: Vec<(Call, String)>,
 }
 
@@ -116,14 +116,14 @@ struct Shared {
 #[derive(Debug, Clone)]
 pub struct FaultStore {
     inner: Arc<dyn Store>,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<Orders>>,
 }
 
 /// A fault that is being described; [`fault`](Order::fault) orders it.
 #[must_use = "without a call of `fault` nothing is ordered"]
 pub struct Order<'a> {
     store: &'a FaultStore,
-    rule: Rule,
+    rule: OrderedFault,
 }
 
 impl FaultStore {
@@ -142,12 +142,15 @@ impl FaultStore {
     /// fault that fits.
     pub fn on(&self, call: Call) -> Order<'_> {
         let fault = Fault::FailBefore;
-        Order { store: self, rule: Rule { call: Some(call), key: "", skip: 0, times: 1, fault } }
+        Order {
+            store: self,
+            rule: OrderedFault { call: Some(call), key: "", skip: 0, times: 1, fault },
+        }
     }
 
     /// Orders a fault for all calls of all kinds, until [`heal`](FaultStore::heal).
     pub fn always(&self, fault: Fault) {
-        let rule = Rule { call: None, key: "", skip: 0, times: usize::MAX, fault };
+        let rule = OrderedFault { call: None, key: "", skip: 0, times: usize::MAX, fault };
         self.shared.lock().unwrap().rules.push(rule);
     }
 

@@ -1,4 +1,4 @@
-//! What goes wrong on the doubles of S3 and of Cloud Storage, for which requests, and how often.
+//! The faults of the doubles of S3, Cloud Storage and DynamoDB: for which requests, and how often.
 //!
 //! The server's `fault` returns an [`Arming`], which says for which requests. Not every fault is
 //! one of every server: a server panics at a request that meets one that it does not have.
@@ -27,8 +27,8 @@ pub enum Op {
     Bucket,
 }
 
-/// What goes wrong with a request.
-#[derive(Clone, Debug)]
+/// A fault that a request meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerFault {
     /// Not applied; answered with this status and this code.
     Answer(u16, &'static str),
@@ -73,7 +73,7 @@ pub enum ServerFault {
 }
 
 #[derive(Clone, Debug)]
-struct Rule {
+struct ArmedFault {
     fault: ServerFault,
     op: Option<Op>,
     key: Option<String>,
@@ -84,7 +84,7 @@ struct Rule {
 /// The faults of one server, in the order in which they were armed. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    rules: Arc<Mutex<Vec<Rule>>>,
+    rules: Arc<Mutex<Vec<ArmedFault>>>,
     /// How many requests met each kind of fault.
     met: Arc<Mutex<BTreeMap<String, usize>>>,
 }
@@ -104,7 +104,7 @@ pub struct Faults {
 /// ```
 pub struct Arming {
     faults: Faults,
-    rule: Option<Rule>,
+    rule: Option<ArmedFault>,
 }
 
 impl Op {
@@ -131,7 +131,7 @@ impl Op {
 impl Faults {
     /// Begins the description of a fault.
     pub fn arm(&self, fault: ServerFault) -> Arming {
-        let rule = Rule { fault, op: None, key: None, skip: 0, left: None };
+        let rule = ArmedFault { fault, op: None, key: None, skip: 0, left: None };
         Arming { faults: self.clone(), rule: Some(rule) }
     }
 
@@ -143,7 +143,7 @@ impl Faults {
     /// The fault that this request meets, if any: the oldest that fits and is not used up.
     pub fn meet(&self, op: Op, key: &str) -> Option<ServerFault> {
         let mut rules = self.rules();
-        let fits = |rule: &&mut Rule| {
+        let fits = |rule: &&mut ArmedFault| {
             rule.left != Some(0)
                 && rule.op.is_none_or(|wanted| wanted == op)
                 && rule.key.as_ref().is_none_or(|part| key.contains(part))
@@ -155,7 +155,7 @@ impl Faults {
             }
             rule.left = rule.left.map(|left| left - 1);
             self.count(&rule.fault);
-            return Some(rule.fault.clone());
+            return Some(rule.fault);
         }
         None
     }
@@ -171,7 +171,7 @@ impl Faults {
         *self.met.lock().expect("no step under the lock panics").entry(name).or_default() += 1;
     }
 
-    fn rules(&self) -> std::sync::MutexGuard<'_, Vec<Rule>> {
+    fn rules(&self) -> std::sync::MutexGuard<'_, Vec<ArmedFault>> {
         self.rules.lock().expect("no step under the lock panics")
     }
 }
@@ -197,7 +197,7 @@ impl Arming {
         self.with(|rule| rule.left = Some(times))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Rule)) -> Arming {
+    fn with(mut self, change: impl FnOnce(&mut ArmedFault)) -> Arming {
         if let Some(rule) = &mut self.rule {
             change(rule);
         }

@@ -69,7 +69,7 @@ pub use tenure_conformance as conformance;
 #[cfg(feature = "dynamodb")]
 pub mod dynamo_server;
 pub mod fault_store;
-#[cfg(any(feature = "s3", feature = "gcs"))]
+#[cfg(any(feature = "s3", feature = "gcs", feature = "dynamodb"))]
 pub mod faults;
 #[cfg(feature = "gcs")]
 pub mod gcs_server;

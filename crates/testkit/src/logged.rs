@@ -2,9 +2,9 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Log {
+impl Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -16,7 +16,7 @@ impl Write for Log {
 
 /// The result of this, and what is logged meanwhile on this thread, from DEBUG on, as lines.
 pub async fn logged<T>(work: impl Future<Output = T>) -> (T, String) {
-    let log = Log::default();
+    let log = LogBuffer::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::DEBUG)

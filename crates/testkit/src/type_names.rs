@@ -11,7 +11,7 @@ pub use crate::dynamo_server::*;
 #[cfg(all(feature = "internals", feature = "s3"))]
 pub use crate::environment::*;
 pub use crate::fault_store::*;
-#[cfg(any(feature = "s3", feature = "gcs"))]
+#[cfg(any(feature = "s3", feature = "gcs", feature = "dynamodb"))]
 pub use crate::faults::*;
 #[cfg(feature = "gcs")]
 pub use crate::gcs_server::*;

@@ -18,19 +18,12 @@ use crate::epoch::Epoch;
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use tenure::{Election, Process, RunOutcome, store::MemoryStore};
-/// # #[derive(Debug)]
-/// # struct Paused(tokio::time::Instant);
-/// # impl tenure::Clock for Paused {
-/// #     fn now(&self) -> tenure::Moment {
-/// #         let now = std::time::Duration::from_secs(1_000_000) + self.0.elapsed();
-/// #         tenure::Moment::new(now, now, now)
-/// #     }
-/// # }
+/// # use tenure::{Election, RunOutcome, store::MemoryStore};
+/// # use tenure_testkit::time::{TestClock, process};
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), tenure::Error> {
 /// # let store = Arc::new(MemoryStore::new());
-/// # let process = Process::system().with_clock(Arc::new(Paused(tokio::time::Instant::now())));
+/// # let process = process(&TestClock::new(), 1);
 /// # let builder = || Election::builder(store.clone(), "orders/leader").process(process.clone());
 /// # let (election, operator) = (builder().build()?, builder().build()?);
 /// # async fn step() { tokio::time::sleep(std::time::Duration::from_secs(1)).await }

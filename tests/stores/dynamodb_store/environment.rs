@@ -43,7 +43,7 @@ fn regression_a_missing_region_is_named() {
 #[test]
 fn credentials_that_dynamodb_calls_expired_are_fetched_anew() {
     let server = DynamoServer::start();
-    server.fault(DynamoFault::Answer(400, "ExpiredTokenException"), "GetItem");
+    server.fault(ServerFault::Answer(400, "ExpiredTokenException"), "GetItem");
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     let script = format!(

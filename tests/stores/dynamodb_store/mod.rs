@@ -35,7 +35,7 @@ fn body(text: &str) -> Bytes {
 }
 
 /// Both kinds of write meet the fault once; afterwards the object is there or not.
-async fn writes_meet(fault: DynamoFault, determinacy: Determinacy, applied: bool, words: &[&str]) {
+async fn writes_meet(fault: ServerFault, determinacy: Determinacy, applied: bool, words: &[&str]) {
     let (server, store) = start();
     let etag = done(store.create(KEY, body("one")).await);
     server.forget_requests();
@@ -53,23 +53,23 @@ async fn writes_meet(fault: DynamoFault, determinacy: Determinacy, applied: bool
 #[tokio::test]
 async fn a_write_of_unknown_fate_is_unknown_and_never_sent_again() {
     let maybe = Determinacy::Indeterminate;
-    writes_meet(DynamoFault::ErrorAfter, maybe, true, &["500 InternalServerError"]).await;
-    writes_meet(DynamoFault::CutAfter, maybe, true, &["connection"]).await;
-    writes_meet(DynamoFault::CutBefore, maybe, false, &["connection"]).await;
+    writes_meet(ServerFault::ErrorAfter, maybe, true, &["500 InternalServerError"]).await;
+    writes_meet(ServerFault::CutAfter, maybe, true, &["connection"]).await;
+    writes_meet(ServerFault::CutBefore, maybe, false, &["connection"]).await;
     for (status, code) in [
         (500, "InternalServerError"),
         (503, "ServiceUnavailable"),
         (400, "TransactionConflictException"),
         (400, "ReplicatedWriteConflictException"),
     ] {
-        writes_meet(DynamoFault::Answer(status, code), maybe, false, &[code]).await;
+        writes_meet(ServerFault::Answer(status, code), maybe, false, &[code]).await;
     }
 }
 
 #[tokio::test]
 async fn a_write_that_is_turned_away_has_not_happened() {
     for code in ["ProvisionedThroughputExceededException", "ThrottlingException"] {
-        writes_meet(DynamoFault::Answer(400, code), Determinacy::Determinate, false, &[code]).await;
+        writes_meet(ServerFault::Answer(400, code), Determinacy::Determinate, false, &[code]).await;
     }
 }
 
@@ -77,7 +77,7 @@ async fn a_write_that_is_turned_away_has_not_happened() {
 async fn reads_are_sent_again() {
     let (server, store) = start();
     done(store.create(KEY, body("one")).await);
-    server.fault(DynamoFault::Answer(400, "ProvisionedThroughputExceededException"), "GetItem");
+    server.fault(ServerFault::Answer(400, "ProvisionedThroughputExceededException"), "GetItem");
     let read = store.get(KEY, None, MAX).await;
     expect(read, StoreErrorKind::Transient, Determinacy::Determinate, &["reading", KEY]);
     assert_eq!(server.count("GetItem"), 3);
@@ -88,22 +88,22 @@ async fn what_a_person_must_mend_is_said() {
     use StoreErrorKind::{AccessDenied, NoSuchStore, Unsupported};
     for (fault, kind, words) in [
         (
-            DynamoFault::Answer(400, "AccessDeniedException"),
+            ServerFault::Answer(400, "AccessDeniedException"),
             AccessDenied,
             ["dynamodb:PutItem", "creating"],
         ),
         (
-            DynamoFault::Answer(400, "UnrecognizedClientException"),
+            ServerFault::Answer(400, "UnrecognizedClientException"),
             AccessDenied,
             ["check the credentials", KEY],
         ),
         (
-            DynamoFault::Answer(400, "ResourceNotFoundException"),
+            ServerFault::Answer(400, "ResourceNotFoundException"),
             NoSuchStore,
             ["no such table", "tenure table create"],
         ),
         (
-            DynamoFault::Answer(400, "UnknownOperationException"),
+            ServerFault::Answer(400, "UnknownOperationException"),
             Unsupported,
             ["is the endpoint a DynamoDB?", TABLE],
         ),
@@ -113,7 +113,7 @@ async fn what_a_person_must_mend_is_said() {
         expect(store.create(KEY, body("one")).await, kind, Determinacy::Determinate, &words);
     }
     let (server, store) = start();
-    server.fault(DynamoFault::Html, "DescribeTable");
+    server.fault(ServerFault::Html, "DescribeTable");
     let read = store.get(KEY, None, MAX).await;
     expect(
         read,
@@ -126,8 +126,8 @@ async fn what_a_person_must_mend_is_said() {
 #[tokio::test]
 async fn an_expired_session_is_denied_unless_it_was_taken_before() {
     let (server, store) = start();
-    server.fault(DynamoFault::Answer(400, "ExpiredTokenException"), "DescribeTable");
-    server.fault(DynamoFault::Answer(400, "ExpiredTokenException"), "PutItem");
+    server.fault(ServerFault::Answer(400, "ExpiredTokenException"), "DescribeTable");
+    server.fault(ServerFault::Answer(400, "ExpiredTokenException"), "PutItem");
     let denied = StoreErrorKind::AccessDenied;
     expect(
         store.create(KEY, body("one")).await,
@@ -137,7 +137,7 @@ async fn an_expired_session_is_denied_unless_it_was_taken_before() {
     );
     let (server, store) = start();
     done(store.create(KEY, body("one")).await);
-    server.fault(DynamoFault::Answer(400, "ExpiredTokenException"), "PutItem");
+    server.fault(ServerFault::Answer(400, "ExpiredTokenException"), "PutItem");
     let passing = store.create("app/lock-0000000002.json", body("two")).await;
     expect(
         passing,
@@ -149,7 +149,7 @@ async fn an_expired_session_is_denied_unless_it_was_taken_before() {
 
 #[tokio::test]
 async fn a_web_page_between_answers_is_unknown() {
-    writes_meet(DynamoFault::Html, Determinacy::Indeterminate, false, &["a web page", "proxy"])
+    writes_meet(ServerFault::Html, Determinacy::Indeterminate, false, &["a web page", "proxy"])
         .await;
 }
 
@@ -279,7 +279,7 @@ async fn the_environment_makes_a_store() {
 #[tokio::test]
 async fn a_request_that_cannot_be_right_is_told_in_the_tables_words() {
     let (server, store) = start();
-    server.fault(DynamoFault::Answer(400, "ValidationException"), "PutItem");
+    server.fault(ServerFault::Answer(400, "ValidationException"), "PutItem");
     let error = store.create(KEY, body("one")).await.expect_err("refused").to_string();
     assert!(error.ends_with("400 ValidationException: ordered by the test"), "{error}");
 }

@@ -60,18 +60,18 @@ async fn a_table_with_other_keys_is_refused_and_the_right_ones_named() {
 async fn a_table_that_may_not_be_looked_at_is_known_by_its_refusals() {
     let server = DynamoServer::start_empty();
     server.create_table(TABLE, &[("id", "HASH", "S")]);
-    server.fault(DynamoFault::Answer(400, "AccessDeniedException"), "DescribeTable");
+    server.fault(ServerFault::Answer(400, "AccessDeniedException"), "DescribeTable");
     let read = server.store().get(KEY, None, MAX).await;
     expect(read, StoreErrorKind::Invalid, Determinacy::Determinate, &["partition key `prefix`"]);
     let (server, store) = start();
-    server.fault(DynamoFault::Answer(400, "AccessDeniedException"), "DescribeTable");
+    server.fault(ServerFault::Answer(400, "AccessDeniedException"), "DescribeTable");
     done(store.create(KEY, body("one")).await);
 }
 
 #[tokio::test]
 async fn a_table_that_may_not_be_looked_at_is_not_made() {
     let server = DynamoServer::start_empty();
-    server.fault(DynamoFault::Answer(400, "AccessDeniedException"), "DescribeTable");
+    server.fault(ServerFault::Answer(400, "AccessDeniedException"), "DescribeTable");
     let made = server.store().create_table().await;
     expect(
         made,
@@ -86,7 +86,7 @@ async fn a_table_that_may_not_be_looked_at_is_not_made() {
 async fn a_table_that_somebody_else_makes_is_being_made_and_another_refusal_is_one() {
     for (code, creating) in [("ResourceInUseException", true), ("AccessDeniedException", false)] {
         let server = DynamoServer::start_empty();
-        server.fault(DynamoFault::Answer(400, code), "CreateTable");
+        server.fault(ServerFault::Answer(400, code), "CreateTable");
         match server.store().create_table().await {
             Ok(ready) => assert!(creating && !ready, "{code}: {ready}"),
             Err(error) => {

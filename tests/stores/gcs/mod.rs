@@ -158,7 +158,7 @@ async fn nothing_is_sent_twice() {
         for op in [Op::Put, Op::Get, Op::List, Op::Delete] {
             server.clear_faults();
             server.forget_requests();
-            server.fault(fault.clone()).on(op);
+            server.fault(fault).on(op);
             let (error, maybe) = match op {
                 Op::Put => (store.create(KEY, "x".into()).await.err(), Determinacy::Indeterminate),
                 Op::Get => (store.get(KEY, None, 9).await.err(), Determinacy::Determinate),

@@ -53,7 +53,7 @@ fn health(candidate: &Candidate) -> SocketAddr {
 fn regression_a_service_outlasts_what_passes() {
     for (number, fault) in PASSING.into_iter().enumerate() {
         let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
-        server.fault(fault.clone());
+        server.fault(fault);
         let mut early = service(&scene, &server, "a", &["--health-addr", "127.0.0.1:0"]);
         let address = health(&early);
         early.says("trying again");
@@ -71,7 +71,7 @@ fn regression_a_service_outlasts_what_passes() {
         let mut standby = service(&scene, &server, "b", &[]);
         standby.says("waiting: a leads");
         // Longer than a lease: the leader loses it, and is stopped.
-        server.fault(fault.clone());
+        server.fault(fault);
         standby.says("trying again");
         eventually("it campaigns again", || early.said().matches("campaigning as a").count() == 2);
         assert!(early.lives() && standby.lives(), "{number}: {} {}", early.said(), standby.said());

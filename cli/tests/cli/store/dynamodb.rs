@@ -115,16 +115,16 @@ mod built {
     #[test]
     fn denied_access_gives_77_and_names_the_permission() {
         let server = DynamoServer::start();
-        server.fault(DynamoFault::Answer(400, "AccessDeniedException"), "Query");
+        server.fault(ServerFault::Answer(400, "AccessDeniedException"), "Query");
         verb(&server, "status", &[]).fails(77, &["dynamodb:Query"]);
         server.clear_faults();
-        server.fault(DynamoFault::Answer(400, "AccessDeniedException"), "PutItem");
+        server.fault(ServerFault::Answer(400, "AccessDeniedException"), "PutItem");
         verb(&server, "run", &["--", "true"]).fails(77, &["dynamodb:PutItem"]);
         server.clear_faults();
         for _ in 0..2 {
             assert_eq!(verb(&server, "run", &["--", "true"]).code, 0);
         }
-        server.fault(DynamoFault::Answer(400, "AccessDeniedException"), "BatchWriteItem");
+        server.fault(ServerFault::Answer(400, "AccessDeniedException"), "BatchWriteItem");
         let said = verb(&server, "compact", &["--min-age", "0s", "--keep", "1"]);
         assert!(!said.err.contains("DeleteObject"), "{said:?}");
         said.fails(77, &["dynamodb:BatchWriteItem"]);

@@ -332,7 +332,7 @@ fn the_epoch_of_a_killed_leader_is_resigned_on_s3() {
 fn an_operator_works_through(fault: &ServerFault, layout: &[&str]) {
     let server = S3Server::start_blocking();
     let verb = |verb, rest: &[&str]| on(&server, &[&[verb][..], &STORE, layout, rest].concat());
-    server.fault(fault.clone()).on(Op::Put).times(1);
+    server.fault(*fault).on(Op::Put).times(1);
     let said = verb("restore", &["--epoch", "41"]);
     assert_eq!(said.code, 0, "{fault:?}: {said:?}");
     assert_eq!(verb("run", &["--", "true"]).code, 0);
@@ -345,7 +345,7 @@ fn an_operator_works_through(fault: &ServerFault, layout: &[&str]) {
     let mut out = BufReader::new(leader.stdout.as_mut().expect("it is piped"));
     with_deadline(id, || out.read_line(&mut line)).expect("text");
     server.clear_faults();
-    server.fault(fault.clone()).on(Op::Put).times(1);
+    server.fault(*fault).on(Op::Put).times(1);
     let said = verb("depose", &["--epoch", "43"]);
     assert!(said.out.contains("from epoch 43; a successor waits"), "{fault:?}: {said:?}");
     server.clear_faults();

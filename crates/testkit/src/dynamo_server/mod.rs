@@ -6,13 +6,13 @@
 //!
 //! ```
 //! use tenure::store::Store as _;
-//! use tenure_testkit::dynamo_server::{DynamoServer, DynamoFault};
+//! use tenure_testkit::dynamo_server::{DynamoServer, ServerFault};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! let server = DynamoServer::start();
 //! let store = server.store(); // or `server.env()` for another process
-//! server.fault(DynamoFault::CutAfter, "PutItem");
+//! server.fault(ServerFault::CutAfter, "PutItem");
 //! store.create("app/lock-0000000001.json", "{}".into()).await.unwrap_err();
 //! assert_eq!(server.keys(), ["app/lock-0000000001.json"]);
 //! # }
@@ -35,29 +35,15 @@ mod tables;
 
 pub use self::expressions::Item;
 pub use self::tables::{DynamoQuirks, Table};
-use self::tables::{Refusal, Tables};
+use self::tables::{DynamoRefusal, Tables};
 pub use super::http_shell::aws::own_http_client;
 
 /// The table that is there from the start.
 pub const TABLE: &str = "tenure-test";
 /// The one access key that the server knows.
 pub const ACCESS_KEY: &str = aws::ACCESS_KEY;
+pub use super::faults::ServerFault;
 pub use super::outcomes::SECRET_KEY;
-
-/// What goes wrong with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DynamoFault {
-    /// Not applied; answered with this status and this code.
-    Answer(u16, &'static str),
-    /// 500, although the request took effect.
-    ErrorAfter,
-    /// The connection is closed without an answer, and the request did not take effect.
-    CutBefore,
-    /// The connection is closed without an answer, although the request took effect.
-    CutAfter,
-    /// Not applied; 200 with a web page.
-    Html,
-}
 
 /// A request that the server received.
 #[derive(Clone, Debug)]
@@ -74,20 +60,20 @@ pub struct DynamoRequest {
 /// It stops when dropped.
 pub struct DynamoServer {
     shell: Shell,
-    shared: Arc<Shared>,
+    shared: Arc<DynamoShared>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct DynamoShared {
+    state: Mutex<DynamoState>,
     seen: Log<DynamoRequest>,
 }
 
 #[derive(Default)]
-struct State {
+struct DynamoState {
     tables: Tables,
     /// What goes wrong with which operation.
-    faults: Vec<(DynamoFault, &'static str)>,
+    faults: Vec<(ServerFault, &'static str)>,
 }
 
 impl DynamoServer {
@@ -100,7 +86,7 @@ impl DynamoServer {
 
     /// A server without a table.
     pub fn start_empty() -> DynamoServer {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(DynamoShared::default());
         let for_shell = Arc::clone(&shared);
         let respond = move |parts, body| serve::respond(Arc::clone(&for_shell), parts, body);
         DynamoServer { shell: Shell::start(respond), shared }
@@ -148,7 +134,7 @@ impl DynamoServer {
     }
 
     /// From now on every request of this kind, such as `PutItem`, meets the fault.
-    pub fn fault(&self, fault: DynamoFault, operation: &'static str) {
+    pub fn fault(&self, fault: ServerFault, operation: &'static str) {
         self.state().faults.push((fault, operation));
     }
 
@@ -206,17 +192,17 @@ impl DynamoServer {
         self.in_table(|table| table.items().map(|((p, s), _)| format!("{p}/{s}")).collect())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DynamoState> {
         self.shared.state()
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl DynamoShared {
+    fn state(&self) -> MutexGuard<'_, DynamoState> {
         self.state.lock().expect("no step under the lock panics")
     }
 
-    fn carry_out(&self, operation: &str, request: &Value) -> Result<Value, Refusal> {
+    fn carry_out(&self, operation: &str, request: &Value) -> Result<Value, DynamoRefusal> {
         self.state().tables.carry_out(operation, request)
     }
 }

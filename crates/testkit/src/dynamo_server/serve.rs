@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::request::Parts;
 use serde_json::{Value, json};
 
-use super::{ACCESS_KEY, DynamoFault, DynamoRequest, Refusal, Shared};
+use super::{ACCESS_KEY, DynamoRefusal, DynamoRequest, DynamoShared, ServerFault};
 use crate::http_shell::{Answer, answer, cut};
 
 /// An error closes the connection without an answer.
-pub async fn respond(shared: Arc<Shared>, parts: Parts, body: Bytes) -> io::Result<Answer> {
+pub async fn respond(shared: Arc<DynamoShared>, parts: Parts, body: Bytes) -> io::Result<Answer> {
     let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let target = header("x-amz-target").unwrap_or_default();
     let Some(operation) = target.strip_prefix("DynamoDB_20120810.") else {
@@ -29,25 +29,28 @@ pub async fn respond(shared: Arc<Shared>, parts: Parts, body: Bytes) -> io::Resu
         .seen
         .lock()
         .push(DynamoRequest { operation: operation.to_owned(), request: request.clone() });
-    let meets = |(_, met): &&(DynamoFault, &'static str)| *met == operation;
+    let meets = |(_, met): &&(ServerFault, &'static str)| *met == operation;
     let fault = shared.state().faults.iter().find(meets).map(|(fault, _)| *fault);
     let apply = || match shared.carry_out(operation, &request) {
         Ok(answer) => json_answer(200, &answer),
-        Err(Refusal { code, message, item }) => error(400, code, &message, item.map(Value::Object)),
+        Err(DynamoRefusal { code, message, item }) => {
+            error(400, code, &message, item.map(Value::Object))
+        }
     };
     Ok(match fault {
         None => apply(),
-        Some(DynamoFault::Answer(status, code)) => error(status, code, "ordered by the test", None),
-        Some(DynamoFault::CutBefore) => return Err(cut()),
-        Some(DynamoFault::CutAfter) => {
+        Some(ServerFault::Answer(status, code)) => error(status, code, "ordered by the test", None),
+        Some(ServerFault::CutBefore) => return Err(cut()),
+        Some(ServerFault::CutAfter) => {
             apply();
             return Err(cut());
         }
-        Some(DynamoFault::ErrorAfter) => {
+        Some(ServerFault::ErrorAfter) => {
             apply();
             error(500, "InternalServerError", "ordered by the test", None)
         }
-        Some(DynamoFault::Html) => answer(200, "text/html", "<html><body>Sign in</body></html>"),
+        Some(ServerFault::Html) => answer(200, "text/html", "<html><body>Sign in</body></html>"),
+        Some(other) => panic!("this server has no fault {other:?}"),
     })
 }
 

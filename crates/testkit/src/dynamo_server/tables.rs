@@ -46,24 +46,24 @@ pub struct Tables {
 
 /// An answer that is no success: a code, words, and the item of a refused condition.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct DynamoRefusal {
     pub code: &'static str,
     pub message: String,
     pub item: Option<Item>,
 }
 
-type Answer = Result<Value, Refusal>;
+type TableAnswer = Result<Value, DynamoRefusal>;
 
-fn refusal(code: &'static str, message: impl Into<String>) -> Refusal {
-    Refusal { code, message: message.into(), item: None }
+fn refusal(code: &'static str, message: impl Into<String>) -> DynamoRefusal {
+    DynamoRefusal { code, message: message.into(), item: None }
 }
 
-fn invalid(message: impl Into<String>) -> Refusal {
+fn invalid(message: impl Into<String>) -> DynamoRefusal {
     refusal("ValidationException", message)
 }
 
 impl Tables {
-    pub fn carry_out(&mut self, operation: &str, request: &Value) -> Answer {
+    pub fn carry_out(&mut self, operation: &str, request: &Value) -> TableAnswer {
         match operation {
             "PutItem" => self.put(request),
             "GetItem" => self.get(request),
@@ -76,7 +76,7 @@ impl Tables {
         }
     }
 
-    fn table(&mut self, request: &Value) -> Result<&mut Table, Refusal> {
+    fn table(&mut self, request: &Value) -> Result<&mut Table, DynamoRefusal> {
         let name = request["TableName"].as_str().unwrap_or_default();
         match self.tables.get_mut(name) {
             Some(table) => Ok(table),
@@ -84,7 +84,7 @@ impl Tables {
         }
     }
 
-    fn put(&mut self, request: &Value) -> Answer {
+    fn put(&mut self, request: &Value) -> TableAnswer {
         let hides = self.quirks.hides_old_items;
         let table = self.table(request)?;
         let item = request["Item"].as_object().ok_or_else(|| invalid("no item"))?.clone();
@@ -97,7 +97,7 @@ impl Tables {
         Ok(json!({}))
     }
 
-    fn delete(&mut self, request: &Value) -> Answer {
+    fn delete(&mut self, request: &Value) -> TableAnswer {
         let hides = self.quirks.hides_old_items;
         let table = self.table(request)?;
         let key = table.key(&request["Key"])?;
@@ -106,7 +106,7 @@ impl Tables {
         Ok(json!({}))
     }
 
-    fn get(&mut self, request: &Value) -> Answer {
+    fn get(&mut self, request: &Value) -> TableAnswer {
         let table = self.table(request)?;
         let key = table.key(&request["Key"])?;
         Ok(match table.read(request).get(&key) {
@@ -115,7 +115,7 @@ impl Tables {
         })
     }
 
-    fn query(&mut self, request: &Value) -> Answer {
+    fn query(&mut self, request: &Value) -> TableAnswer {
         let cap = self.quirks.page_cap.unwrap_or(usize::MAX);
         let table = self.table(request)?;
         let mut expressions = Expressions::of(request);
@@ -162,7 +162,7 @@ impl Tables {
         Ok(answer)
     }
 
-    fn batch(&mut self, request: &Value) -> Answer {
+    fn batch(&mut self, request: &Value) -> TableAnswer {
         let undeletable = self.quirks.undeletable.clone();
         let by_table = request["RequestItems"].as_object().cloned().unwrap_or_default();
         let mut left = Map::new();
@@ -193,7 +193,7 @@ impl Tables {
         Ok(json!({ "UnprocessedItems": left }))
     }
 
-    fn describe(&mut self, request: &Value) -> Answer {
+    fn describe(&mut self, request: &Value) -> TableAnswer {
         let global = self.quirks.global;
         let table = self.table(request)?;
         let mut description = table.schema.clone();
@@ -205,7 +205,7 @@ impl Tables {
         Ok(json!({ "Table": description }))
     }
 
-    fn create_table(&mut self, request: &Value) -> Answer {
+    fn create_table(&mut self, request: &Value) -> TableAnswer {
         let name = request["TableName"].as_str().unwrap_or_default().to_owned();
         if self.tables.contains_key(&name) {
             return Err(refusal("ResourceInUseException", "Table already exists"));
@@ -224,7 +224,7 @@ impl Tables {
 
 impl Table {
     /// A table as `CreateTable` describes it.
-    fn of(schema: Value) -> Result<Table, Refusal> {
+    fn of(schema: Value) -> Result<Table, DynamoRefusal> {
         let keys = schema["KeySchema"].as_array().cloned().unwrap_or_default();
         let key = |role: &str| {
             let key = keys.iter().find(|key| key["KeyType"] == role)?;
@@ -244,7 +244,7 @@ impl Table {
         if request["ConsistentRead"] == json!(true) { &self.items } else { &self.before }
     }
 
-    fn check(&self, request: &Value, key: &Key, hides: bool) -> Result<(), Refusal> {
+    fn check(&self, request: &Value, key: &Key, hides: bool) -> Result<(), DynamoRefusal> {
         let Some(condition) = request["ConditionExpression"].as_str() else { return Ok(()) };
         let mut expressions = Expressions::of(request);
         let terms = expressions.terms(condition).map_err(invalid)?;
@@ -254,13 +254,13 @@ impl Table {
             return Ok(());
         }
         let shows = request["ReturnValuesOnConditionCheckFailure"] == "ALL_OLD" && !hides;
-        Err(Refusal {
+        Err(DynamoRefusal {
             item: item.filter(|_| shows).cloned(),
             ..refusal("ConditionalCheckFailedException", "The conditional request failed")
         })
     }
 
-    fn check_key_condition(&self, terms: &[Term]) -> Result<(), Refusal> {
+    fn check_key_condition(&self, terms: &[Term]) -> Result<(), DynamoRefusal> {
         let by_partition =
             |term: &Term| matches!(term, Term::Equal(name, _) if *name == self.partition);
         let by_sort = |term: &Term| match term {
@@ -279,7 +279,7 @@ impl Table {
     }
 
     /// The key in the `Key` of a request, which has nothing else in it.
-    fn key(&self, key: &Value) -> Result<Key, Refusal> {
+    fn key(&self, key: &Value) -> Result<Key, DynamoRefusal> {
         let key = key.as_object().ok_or_else(|| invalid("no key"))?;
         if key.len() != 1 + usize::from(self.sort.is_some()) {
             return Err(invalid("The provided key element does not match the schema"));
@@ -287,7 +287,7 @@ impl Table {
         self.key_in(key)
     }
 
-    fn key_in(&self, item: &Item) -> Result<Key, Refusal> {
+    fn key_in(&self, item: &Item) -> Result<Key, DynamoRefusal> {
         let value = |name: &str| match item.get(name).and_then(text) {
             Some("") => Err(invalid(format!("an empty string value for key {name}"))),
             Some(text) => Ok(text.to_owned()),

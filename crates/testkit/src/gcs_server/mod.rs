@@ -31,7 +31,7 @@ use tenure::store::AnyObjectStore;
 mod storage;
 
 pub use self::storage::{GcsObject, GcsQuirks};
-use self::storage::{Outcome, Refusal, State, http_date, query};
+use self::storage::{GcsRefusal, GcsState, Outcome, http_date, query};
 use super::faults::Faults;
 pub use super::faults::{Arming, Op, ServerFault};
 use super::http_shell::{Answer, Gate, Log, Shell, boxed, cut, pause};
@@ -58,12 +58,12 @@ pub struct GcsRequest {
 /// It stops when dropped.
 pub struct GcsServer {
     shell: Shell,
-    shared: Arc<Shared>,
+    shared: Arc<GcsShared>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct GcsShared {
+    state: Mutex<GcsState>,
     faults: Faults,
     seen: Log<GcsRequest>,
     gate: Gate,
@@ -72,7 +72,7 @@ struct Shared {
 impl GcsServer {
     /// A server with the empty bucket [`BUCKET`].
     pub fn start() -> GcsServer {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(GcsShared::default());
         let for_shell = Arc::clone(&shared);
         let respond = move |parts, body| respond(Arc::clone(&for_shell), parts, body);
         GcsServer { shell: Shell::start(respond), shared }
@@ -160,19 +160,19 @@ impl GcsServer {
         self.state().objects.keys().cloned().collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GcsState> {
         self.shared.state()
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl GcsShared {
+    fn state(&self) -> MutexGuard<'_, GcsState> {
         self.state.lock().expect("no step under the lock panics")
     }
 }
 
 /// An error closes the connection without an answer.
-async fn respond(shared: Arc<Shared>, parts: Parts, body: Bytes) -> io::Result<Answer> {
+async fn respond(shared: Arc<GcsShared>, parts: Parts, body: Bytes) -> io::Result<Answer> {
     let op = Op::of(&parts);
     let key = match op {
         Op::List => query(&parts, "prefix").unwrap_or_default(),
@@ -184,7 +184,7 @@ async fn respond(shared: Arc<Shared>, parts: Parts, body: Bytes) -> io::Result<A
 }
 
 async fn with_fault(
-    shared: &Arc<Shared>,
+    shared: &Arc<GcsShared>,
     fault: Option<ServerFault>,
     parts: Parts,
     body: Bytes,
@@ -242,7 +242,7 @@ async fn with_fault(
 }
 
 /// What Cloud Storage does with the request.
-fn apply(shared: &Shared, parts: &Parts, body: Bytes) -> Outcome {
+fn apply(shared: &GcsShared, parts: &Parts, body: Bytes) -> Outcome {
     let token = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     if token.and_then(|value| value.strip_prefix("Bearer ")) != Some(TOKEN) {
         return Err((401, "AuthenticationRequired", "Authentication required."));
@@ -282,7 +282,7 @@ fn answer(outcome: Outcome, head: bool) -> Answer {
     boxed(answer)
 }
 
-fn refusal((status, code, message): Refusal) -> Response<Bytes> {
+fn refusal((status, code, message): GcsRefusal) -> Response<Bytes> {
     let xml = format!(
         "<?xml version='1.0' encoding='UTF-8'?><Error><Code>{code}</Code>\
          <Message>{message}</Message></Error>"

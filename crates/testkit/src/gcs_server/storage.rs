@@ -41,7 +41,7 @@ pub struct GcsQuirks {
 }
 
 #[derive(Debug, Default)]
-pub struct State {
+pub struct GcsState {
     pub objects: BTreeMap<String, GcsObject>,
     pub quirks: GcsQuirks,
     generation: u64,
@@ -50,13 +50,13 @@ pub struct State {
 }
 
 /// An answer that is no success: its status, its code and what it says.
-pub type Refusal = (u16, &'static str, &'static str);
-pub type Outcome = Result<Response<Bytes>, Refusal>;
+pub type GcsRefusal = (u16, &'static str, &'static str);
+pub type Outcome = Result<Response<Bytes>, GcsRefusal>;
 
-const REFUSED: Refusal =
+const REFUSED: GcsRefusal =
     (412, "PreconditionFailed", "At least one of the pre-conditions you specified did not hold.");
-const MISSING: Refusal = (404, "NoSuchKey", "The specified key does not exist.");
-const NOT_MODIFIED: Refusal = (304, "", "");
+const MISSING: GcsRefusal = (404, "NoSuchKey", "The specified key does not exist.");
+const NOT_MODIFIED: GcsRefusal = (304, "", "");
 const GENERATION_MATCH: &str = "x-goog-if-generation-match";
 /// Preconditions of the API that no client here uses: not to be ignored by mistake.
 const OTHERS: [&str; 3] = [
@@ -65,7 +65,7 @@ const OTHERS: [&str; 3] = [
     "x-goog-if-metageneration-not-match",
 ];
 
-impl State {
+impl GcsState {
     pub fn put(&mut self, key: &str, body: Bytes, headers: &HeaderMap) -> Outcome {
         self.check(key, headers)?;
         let cache_control = header(headers, CACHE_CONTROL);
@@ -129,7 +129,7 @@ impl State {
     }
 
     /// The precondition, if there is one: 0 is "there is no such object".
-    fn check(&self, key: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn check(&self, key: &str, headers: &HeaderMap) -> Result<(), GcsRefusal> {
         if OTHERS.iter().any(|name| headers.contains_key(*name)) {
             return Err((501, "NotImplemented", "this server knows no such precondition"));
         }

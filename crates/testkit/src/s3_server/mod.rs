@@ -71,10 +71,10 @@ pub struct S3Request {
 /// tests on paused time. It stops when dropped.
 pub struct S3Server {
     shell: Shell,
-    shared: Arc<Shared>,
+    shared: Arc<S3Shared>,
 }
 
-struct Shared {
+struct S3Shared {
     service: S3Service,
     storage: Storage,
     faults: Faults,
@@ -114,7 +114,7 @@ impl S3Server {
         let mut config = S3Config::default();
         config.presigned_url_max_skew_time_secs = u32::MAX;
         service.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(S3Shared {
             service: service.build(),
             storage,
             faults: Faults::default(),
@@ -285,7 +285,7 @@ pub fn config(endpoint: &str, access_key: &str, secret_key: &str) -> aws_sdk_s3:
         .retry_config(retries)
 }
 
-impl Shared {
+impl S3Shared {
     fn draw_latency(&self) -> Duration {
         let mut latency = self.latency.lock().expect("no step under the lock panics");
         latency.as_mut().map_or(Duration::ZERO, |draw| draw())

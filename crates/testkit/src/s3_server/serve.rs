@@ -13,11 +13,11 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use percent_encoding::percent_decode_str;
 
-use super::{Op, S3Request, ServerFault, Shared, Users};
+use super::{Op, S3Request, S3Shared, ServerFault, Users};
 use crate::http_shell::{Answer, answer, cut, pause};
 
 /// An error closes the connection without an answer.
-pub async fn respond(shared: Arc<Shared>, parts: Parts, body: Bytes) -> io::Result<Answer> {
+pub async fn respond(shared: Arc<S3Shared>, parts: Parts, body: Bytes) -> io::Result<Answer> {
     let op = Op::of(&parts);
     let key = key(op, &parts);
     let deletes = if op == Op::Delete { keys_in(&body) } else { Vec::new() };
@@ -47,7 +47,7 @@ pub async fn respond(shared: Arc<Shared>, parts: Parts, body: Bytes) -> io::Resu
 }
 
 /// The refusal of a request that lacks the checksum that this server wants.
-fn without_checksum(shared: &Shared, op: Op, parts: &Parts) -> Option<Answer> {
+fn without_checksum(shared: &S3Shared, op: Op, parts: &Parts) -> Option<Answer> {
     let quirks = shared.storage.lock().quirks.clone();
     let has = |start: &str| parts.headers.keys().any(|name| name.as_str().starts_with(start));
     let md5 = has("content-md5");
@@ -62,7 +62,7 @@ fn without_checksum(shared: &Shared, op: Op, parts: &Parts) -> Option<Answer> {
 }
 
 async fn with_fault(
-    shared: &Arc<Shared>,
+    shared: &Arc<S3Shared>,
     fault: Option<ServerFault>,
     parts: &Parts,
     body: Bytes,
@@ -120,7 +120,7 @@ async fn with_fault(
 }
 
 /// What S3 does with the request.
-async fn apply(shared: &Shared, parts: &Parts, body: Bytes) -> io::Result<Answer> {
+async fn apply(shared: &S3Shared, parts: &Parts, body: Bytes) -> io::Result<Answer> {
     if let Some(answer) = setting(shared, parts) {
         return Ok(answer);
     }
@@ -131,7 +131,7 @@ async fn apply(shared: &Shared, parts: &Parts, body: Bytes) -> io::Result<Answer
 }
 
 /// The answer to a question for a bucket's versions or lifecycle rules.
-fn setting(shared: &Shared, parts: &Parts) -> Option<Answer> {
+fn setting(shared: &S3Shared, parts: &Parts) -> Option<Answer> {
     let query = parts.uri.query().filter(|_| parts.method == http::Method::GET)?;
     let name = query.split(['&', '=']).next().filter(|name| SETTINGS.contains(name))?;
     let xml = shared.storage.lock().quirks.settings.get(name).cloned();
@@ -144,7 +144,7 @@ fn setting(shared: &Shared, parts: &Parts) -> Option<Answer> {
 
 const SETTINGS: [&str; 2] = ["versioning", "lifecycle"];
 
-fn apply_later(shared: &Arc<Shared>, parts: &Parts, body: Bytes, delay: Duration) {
+fn apply_later(shared: &Arc<S3Shared>, parts: &Parts, body: Bytes, delay: Duration) {
     let (shared, parts) = (shared.clone(), parts.clone());
     tokio::spawn(async move {
         pause(delay).await;
@@ -188,7 +188,7 @@ fn page() -> Answer {
 }
 
 /// Adds the server's own `Date`; the HTTP library would add the machine's.
-fn dated(shared: &Shared, mut answer: Answer) -> Answer {
+fn dated(shared: &S3Shared, mut answer: Answer) -> Answer {
     let now = chrono::DateTime::<chrono::Utc>::from(shared.storage.lock().now());
     let date = now.format("%a, %d %b %Y %H:%M:%S GMT").to_string();
     answer.headers_mut().insert(DATE, HeaderValue::from_str(&date).expect("a date is ASCII"));

@@ -68,7 +68,7 @@ pub struct S3Quirks {
 }
 
 #[derive(Debug, Default)]
-pub struct State {
+pub struct S3State {
     pub buckets: BTreeMap<String, BTreeMap<String, S3Object>>,
     pub quirks: S3Quirks,
     /// The keys that were written, the last one last.
@@ -76,19 +76,19 @@ pub struct State {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Storage(Arc<Mutex<State>>);
+pub struct Storage(Arc<Mutex<S3State>>);
 
 /// What S3 leaves as it is with `encoding-type=url`; a space becomes a plus.
 const KEY: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'*').remove(b'/').remove(b' ');
 
 impl Storage {
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, S3State> {
         self.0.lock().expect("no step under the lock panics")
     }
 }
 
-impl State {
+impl S3State {
     /// The server's clock, in whole seconds.
     pub fn now(&self) -> SystemTime {
         let now =
