@@ -16,7 +16,7 @@ pub const MOST_SLEWED: i64 = 83_333;
 /// All clocks of one machine.
 #[derive(Debug)]
 pub struct SimClock {
-    state: Mutex<State>,
+    state: Mutex<ClockState>,
 }
 
 /// Whether the machine runs.
@@ -30,7 +30,7 @@ pub enum Power {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct State {
+struct ClockState {
     /// Simulated time at which the clocks showed the three that follow.
     at: Duration,
     boot: Duration,
@@ -52,7 +52,7 @@ struct State {
 
 impl SimClock {
     pub fn new(boot: Duration, wall: Duration, rate: u64) -> Arc<SimClock> {
-        let state = State {
+        let state = ClockState {
             at: now(),
             boot,
             raw: boot / 2,
@@ -103,16 +103,16 @@ impl SimClock {
         self.state.lock().unwrap().behind_at = Some((now(), by));
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut ClockState)) {
         let mut state = self.state.lock().unwrap();
         let now = now();
         let Moment { boot, raw, wall, .. } = state.show(now);
-        *state = State { at: now, boot, raw, wall, ..*state };
+        *state = ClockState { at: now, boot, raw, wall, ..*state };
         change(&mut state);
     }
 }
 
-impl State {
+impl ClockState {
     fn show(&self, now: Duration) -> Moment {
         let local = scale(now - self.at, self.rate);
         let slewed = scale(local, MILLION.saturating_add_signed(self.slew));

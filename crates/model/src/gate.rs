@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Waker};
 
 /// Whether the tasks of a process run.
 #[derive(Debug, Default)]
-pub struct Gate(Mutex<State>);
+pub struct Gate(Mutex<GateState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct GateState {
     /// How many faults keep it closed.
     closed: u32,
     dead: bool,
@@ -19,7 +19,7 @@ struct State {
 }
 
 impl Gate {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GateState> {
         self.0.lock().unwrap()
     }
 
@@ -46,7 +46,7 @@ impl Gate {
     }
 }
 
-impl State {
+impl GateState {
     fn wake(&mut self) {
         self.wakers.drain(..).for_each(Waker::wake);
     }

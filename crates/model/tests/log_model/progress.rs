@@ -26,7 +26,7 @@ struct Race {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct World {
+struct RaceWorld {
     objects: BTreeMap<u64, Header>,
     older: Writer,
     newer: Writer,
@@ -37,12 +37,12 @@ struct World {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Action {
+enum RaceAction {
     Older,
     Newer,
 }
 
-impl World {
+impl RaceWorld {
     /// One that no object has: no create is lost here, so one that was refused leaves none behind.
     fn nonce(&self, writer: u64) -> Nonce {
         let own = self.objects.values().filter(|it| it.epoch == epoch(writer)).count();
@@ -92,11 +92,11 @@ impl World {
 }
 
 impl Model for Race {
-    type State = World;
-    type Action = Action;
+    type State = RaceWorld;
+    type Action = RaceAction;
 
-    fn init_states(&self) -> Vec<World> {
-        let mut world = World {
+    fn init_states(&self) -> Vec<RaceWorld> {
+        let mut world = RaceWorld {
             objects: BTreeMap::new(),
             older: Writer::new(epoch(1), None),
             newer: Writer::new(epoch(2), None),
@@ -109,24 +109,24 @@ impl Model for Race {
         vec![world]
     }
 
-    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+    fn actions(&self, world: &RaceWorld, actions: &mut Vec<RaceAction>) {
         if world.newer.standing().is_some() || world.sent > self.within {
             return;
         }
-        actions.push(Action::Newer);
+        actions.push(RaceAction::Newer);
         if world.since < self.faster && world.older.ended().is_none() {
-            actions.push(Action::Older);
+            actions.push(RaceAction::Older);
         }
     }
 
-    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+    fn next_state(&self, world: &RaceWorld, action: RaceAction) -> Option<RaceWorld> {
         let mut world = world.clone();
         match action {
-            Action::Older => {
+            RaceAction::Older => {
                 world.older();
                 world.since += 1;
             }
-            Action::Newer => {
+            RaceAction::Newer => {
                 world.newer();
                 world.since = 0;
                 if self.broken && matches!(world.newer.request(), Some(LogRequest::List(_))) {

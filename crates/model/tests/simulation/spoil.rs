@@ -12,11 +12,11 @@ use super::bucket::{Body, Reply, Request, parse};
 use super::plan::Broken;
 use super::store::SimStore;
 
-type Answer = Result<Reply, StoreError>;
+type SpoiledAnswer = Result<Reply, StoreError>;
 
 impl SimStore {
     /// The answer to a request that took so long, as this process takes it.
-    pub fn spoil(&self, request: &Request, answer: Answer, took: Duration) -> Answer {
+    pub fn spoil(&self, request: &Request, answer: SpoiledAnswer, took: Duration) -> SpoiledAnswer {
         let clock = || Arc::clone(&self.world.state().members[self.who.0].clock);
         match (self.world.plan.broken, request) {
             (Broken::Nothing, _) => answer,
@@ -94,7 +94,7 @@ impl SimStore {
     }
 }
 
-fn ignore_refusal(bytes: &[u8], which: fn(&Body) -> bool, answer: Answer) -> Answer {
+fn ignore_refusal(bytes: &[u8], which: fn(&Body) -> bool, answer: SpoiledAnswer) -> SpoiledAnswer {
     match answer {
         Ok(Reply::Put(PutOutcome::PreconditionFailed | PutOutcome::NotFound))
             if parse(bytes).is_some_and(|body| which(&body)) =>

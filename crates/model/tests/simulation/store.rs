@@ -155,10 +155,10 @@ struct Carrier {
     course: Course,
 }
 
-type Answer = Result<Carried, StoreError>;
+type CarriedAnswer = Result<Carried, StoreError>;
 
 impl Carrier {
-    async fn carry(mut self, answer: oneshot::Sender<Answer>) {
+    async fn carry(mut self, answer: oneshot::Sender<CarriedAnswer>) {
         sleep(self.course.there).await;
         if let Some(spoiled) = self.course.spoiled.take() {
             return self.spoil(spoiled, answer).await;
@@ -184,7 +184,7 @@ impl Carrier {
     }
 
     /// Applies and answers a write as one of the faults of writes has it.
-    async fn spoil(self, spoiled: WriteCourse, answer: oneshot::Sender<Answer>) {
+    async fn spoil(self, spoiled: WriteCourse, answer: oneshot::Sender<CarriedAnswer>) {
         let mut answer = Some(answer);
         if let WriteAnswer::AtOnce(reply) = &spoiled.answer {
             let (step, newest) = (0, None);

@@ -2,16 +2,16 @@
 
 use stateright::{Checker, Model};
 
-use super::world::Game;
-use super::{Broken, Setting, explore};
+use super::world::SingleGame;
+use super::{SingleBroken, SingleSetting, explore};
 use crate::setting::Budget;
 
 /// The shortest way to break each of these, found breadth first.
-fn caught(name: &'static str, broken: Broken, faults: Budget, properties: &[&'static str]) {
+fn caught(name: &'static str, broken: SingleBroken, faults: Budget, properties: &[&'static str]) {
     for property in properties {
-        let setting = Setting { broken, named: true, ..Setting::new(name, faults) };
-        let setting = Setting { always: vec![property], sometimes: Vec::new(), ..setting };
-        let checker = Game { setting }.checker().spawn_bfs().join();
+        let setting = SingleSetting { broken, named: true, ..SingleSetting::new(name, faults) };
+        let setting = SingleSetting { always: vec![property], sometimes: Vec::new(), ..setting };
+        let checker = SingleGame { setting }.checker().spawn_bfs().join();
         let path = checker.discovery(property);
         let path = path.unwrap_or_else(|| panic!("{name} does not break {property}"));
         let actions = path.into_actions();
@@ -22,57 +22,60 @@ fn caught(name: &'static str, broken: Broken, faults: Budget, properties: &[&'st
 
 #[test]
 fn single_broken_takeover_without_if_match() {
-    caught("no If-Match on takeover", Broken::NoIfMatch, Budget::NONE, &["I1", "I2"]);
+    caught("no If-Match on takeover", SingleBroken::NoIfMatch, Budget::NONE, &["I1", "I2"]);
 }
 
 #[test]
 fn single_broken_takeover_without_if_match_over_a_renewal() {
     let faults = Budget { gives_up: 1, ..Budget::CALM };
-    caught("no If-Match, late", Broken::NoIfMatch, faults, &["I3"]);
+    caught("no If-Match, late", SingleBroken::NoIfMatch, faults, &["I3"]);
 }
 
 /// The same body again has the same ETag: a renewal that nobody can see, and a condition that an
 /// older sight of the object still fulfils.
 #[test]
 fn single_broken_body_reused() {
-    caught("body reused", Broken::BodyReused, Budget::CALM, &["no ABA"]);
+    caught("body reused", SingleBroken::BodyReused, Budget::CALM, &["no ABA"]);
 }
 
 #[test]
 fn single_broken_trusting_the_name() {
-    caught("trusting the name", Broken::TrustsName, Budget::NONE, &["I1"]);
+    caught("trusting the name", SingleBroken::TrustsName, Budget::NONE, &["I1"]);
 }
 
 #[test]
 fn single_broken_409_taken_as_refused() {
     let faults = Budget { gives_up: 1, ..Budget::NONE };
     let name = "409 taken as refused";
-    let setting = Setting { broken: Broken::ConflictIsRefusal, ..Setting::new(name, faults) };
+    let setting = SingleSetting {
+        broken: SingleBroken::ConflictIsRefusal,
+        ..SingleSetting::new(name, faults)
+    };
     // It costs leaderships, not safety.
     let safe = vec!["I1", "I2", "I3", "I4", "I5", "token", "no failure"];
-    explore(Setting { always: safe, ..setting });
-    caught(name, Broken::ConflictIsRefusal, faults, &["own"]);
+    explore(SingleSetting { always: safe, ..setting });
+    caught(name, SingleBroken::ConflictIsRefusal, faults, &["own"]);
 }
 
 #[test]
 fn single_broken_sdk_retry_before_a_machine_that_forgets_itself() {
     let faults = Budget { untrue_refusals: 1, ..Budget::CALM };
-    caught("an SDK's retry", Broken::ForgetsItself, faults, &["own", "honest"]);
+    caught("an SDK's retry", SingleBroken::ForgetsItself, faults, &["own", "honest"]);
 }
 
 #[test]
 fn single_broken_release_that_raises_the_token() {
-    caught("release raises the token", Broken::ReleaseRaises, Budget::NONE, &["token"]);
+    caught("release raises the token", SingleBroken::ReleaseRaises, Budget::NONE, &["token"]);
 }
 
 #[test]
 fn single_broken_release_that_resets_the_token() {
     let name = "release resets the token";
-    caught(name, Broken::ReleaseResets, Budget::NONE, &["I3", "I2", "I1", "no failure"]);
+    caught(name, SingleBroken::ReleaseResets, Budget::NONE, &["I3", "I2", "I1", "no failure"]);
 }
 
 #[test]
 fn single_broken_release_by_delete() {
     let name = "release by delete";
-    caught(name, Broken::ReleaseByDelete, Budget::NONE, &["I3", "I1", "no failure"]);
+    caught(name, SingleBroken::ReleaseByDelete, Budget::NONE, &["I3", "I1", "no failure"]);
 }

@@ -4,15 +4,15 @@
 use stateright::Property;
 use tenure::protocol::message::{EpochEnd, Lost};
 
-use super::store::{Body, Store, Wire, small};
-use super::world::{Game, World};
+use super::store::{SingleBody, SingleStore, SingleWire, small};
+use super::world::{SingleGame, SingleWorld};
 
 /// A token, and the nonce that won it; nonce 0 is a peer of the post.
 pub type Won = (u8, u8);
 
 /// What of the past the invariants speak of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct History {
+pub struct SingleHistory {
     /// The acquisitions that the store accepted, in its order.
     pub acquired: Vec<Won>,
     pub granted: Vec<Won>,
@@ -23,7 +23,7 @@ pub struct History {
     pub succeeded: bool,
 }
 
-impl History {
+impl SingleHistory {
     pub fn require(&mut self, name: &'static str, holds: bool) {
         if !holds && !self.broken.contains(&name) {
             self.broken.push(name);
@@ -33,7 +33,7 @@ impl History {
 
     /// Before the store carries out a write that it accepts. `unseen`: the object was written since
     /// the writer first saw what it takes to be there.
-    pub fn before(&mut self, store: &Store, wire: Wire, unseen: bool) {
+    pub fn before(&mut self, store: &SingleStore, wire: SingleWire, unseen: bool) {
         self.require("no ABA", !unseen);
         let (Some(body), before) = (wire.body(), store.object) else {
             return self.require("I3", false);
@@ -49,14 +49,14 @@ impl History {
         // An acquisition: the token rises, by one, and nobody had it before.
         self.require("token", body.token == token + 1 && body.ended().is_none());
         self.require("I2", self.acquired.iter().all(|(before, _)| *before < body.token));
-        if before.and_then(Body::ended) == Some(EpochEnd::Resigned) {
+        if before.and_then(SingleBody::ended) == Some(EpochEnd::Resigned) {
             self.succeeded = true;
         }
         self.acquired.push(won);
     }
 
     /// A renewal or a release.
-    fn written_again(&mut self, before: Body, body: Body) {
+    fn written_again(&mut self, before: SingleBody, body: SingleBody) {
         if body.ended().is_none() {
             self.require("I4", before.ended().is_none());
             self.require("I5", before.nonce == body.nonce);
@@ -72,10 +72,10 @@ impl History {
     }
 
     /// The reason of a loss must be what the store shows when it answers.
-    pub fn lost(&mut self, store: &Store, (token, nonce): Won, lost: Lost) {
+    pub fn lost(&mut self, store: &SingleStore, (token, nonce): Won, lost: Lost) {
         let body = store.object;
         let is_own = body.is_some_and(|body| (body.token, body.nonce) == (token, nonce));
-        let ended = body.and_then(Body::ended);
+        let ended = body.and_then(SingleBody::ended);
         let honest = match lost {
             Lost::LeaseEnded => true,
             Lost::Resigned => is_own && ended == Some(EpochEnd::Resigned),
@@ -88,42 +88,45 @@ impl History {
     }
 }
 
-fn holds(world: &World, name: &str) -> bool {
+fn holds(world: &SingleWorld, name: &str) -> bool {
     !world.history.broken.contains(&name)
 }
 
 /// After a crash another candidate is elected.
-fn s1(world: &World) -> bool {
+fn s1(world: &SingleWorld) -> bool {
     let crashed = world.history.crashed;
     let elected = |leads: Option<Won>| leads.is_some_and(|(token, _)| token > crashed);
     crashed > 0 && world.processes.iter().any(|it| !it.reborn && elected(it.leads))
 }
 
-fn three_grants(world: &World) -> bool {
+fn three_grants(world: &SingleWorld) -> bool {
     world.history.granted.windows(3).any(|three| three[2].0 == three[0].0 + 2)
 }
 
 pub const LAWFUL: &[&str] = &["I1", "I2", "I3", "I4", "I5", "token", "honest", "own", "no failure"];
 
 /// Those properties that are asked for.
-pub fn properties(always: &[&'static str], sometimes: &[&'static str]) -> Vec<Property<Game>> {
-    let all: Vec<Property<Game>> = vec![
-        Property::<Game>::always("I1", |_, world| holds(world, "I1")),
-        Property::<Game>::always("I2", |_, world| holds(world, "I2")),
+pub fn properties(
+    always: &[&'static str],
+    sometimes: &[&'static str],
+) -> Vec<Property<SingleGame>> {
+    let all: Vec<Property<SingleGame>> = vec![
+        Property::<SingleGame>::always("I1", |_, world| holds(world, "I1")),
+        Property::<SingleGame>::always("I2", |_, world| holds(world, "I2")),
         // The object is never deleted, and its token never falls.
-        Property::<Game>::always("I3", |_, world| holds(world, "I3")),
-        Property::<Game>::always("I4", |_, world| holds(world, "I4")),
-        Property::<Game>::always("I5", |_, world| holds(world, "I5")),
+        Property::<SingleGame>::always("I3", |_, world| holds(world, "I3")),
+        Property::<SingleGame>::always("I4", |_, world| holds(world, "I4")),
+        Property::<SingleGame>::always("I5", |_, world| holds(world, "I5")),
         // Only an acquisition raises the token, by one; a release keeps it.
-        Property::<Game>::always("token", |_, world| holds(world, "token")),
+        Property::<SingleGame>::always("token", |_, world| holds(world, "token")),
         // What is overwritten was not written since its writer first saw it.
-        Property::<Game>::always("no ABA", |_, world| holds(world, "no ABA")),
-        Property::<Game>::always("honest", |_, world| holds(world, "honest")),
-        Property::<Game>::always("own", |_, world| holds(world, "own")),
-        Property::<Game>::always("no failure", |_, world| holds(world, "no failure")),
-        Property::<Game>::sometimes("S1", |_, world| s1(world)),
-        Property::<Game>::sometimes("S2", |_, world| world.history.succeeded),
-        Property::<Game>::sometimes("three grants in a row", |_, world| three_grants(world)),
+        Property::<SingleGame>::always("no ABA", |_, world| holds(world, "no ABA")),
+        Property::<SingleGame>::always("honest", |_, world| holds(world, "honest")),
+        Property::<SingleGame>::always("own", |_, world| holds(world, "own")),
+        Property::<SingleGame>::always("no failure", |_, world| holds(world, "no failure")),
+        Property::<SingleGame>::sometimes("S1", |_, world| s1(world)),
+        Property::<SingleGame>::sometimes("S2", |_, world| world.history.succeeded),
+        Property::<SingleGame>::sometimes("three grants in a row", |_, world| three_grants(world)),
     ];
     let wanted = |name| always.contains(&name) || sometimes.contains(&name);
     all.into_iter().filter(|property| wanted(property.name)).collect()

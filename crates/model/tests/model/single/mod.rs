@@ -8,7 +8,7 @@ mod store;
 mod world;
 
 use checks::LAWFUL;
-use world::Game;
+use world::SingleGame;
 
 use crate::setting::Budget;
 use crate::{bound, found};
@@ -16,7 +16,7 @@ use crate::{bound, found};
 /// Who takes part, and what may happen to them. Of the budget, what a compactor or a LIST would
 /// have to do with is left out; a foreign create is a try of a peer of the If-Match post.
 #[derive(Debug, Clone)]
-pub struct Setting {
+pub struct SingleSetting {
     name: &'static str,
     candidates: usize,
     /// No candidate writes a greater token.
@@ -26,12 +26,12 @@ pub struct Setting {
     named: bool,
     always: Vec<&'static str>,
     sometimes: Vec<&'static str>,
-    broken: Broken,
+    broken: SingleBroken,
 }
 
 /// A rule that is broken, by meddling with what goes into the machine and comes out of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
+pub enum SingleBroken {
     Nothing,
     /// A takeover overwrites whatever is there.
     NoIfMatch,
@@ -47,9 +47,9 @@ pub enum Broken {
     ReleaseByDelete,
 }
 
-impl Setting {
-    fn new(name: &'static str, faults: Budget) -> Setting {
-        Setting {
+impl SingleSetting {
+    fn new(name: &'static str, faults: Budget) -> SingleSetting {
+        SingleSetting {
             name,
             candidates: 2,
             last_token: 3,
@@ -57,19 +57,19 @@ impl Setting {
             named: false,
             always: LAWFUL.to_vec(),
             sometimes: vec!["S2", "three grants in a row"],
-            broken: Broken::Nothing,
+            broken: SingleBroken::Nothing,
         }
     }
 }
 
-fn explore(setting: Setting) {
-    found::explore(&format!("single object, {}", setting.name), Game { setting });
+fn explore(setting: SingleSetting) {
+    found::explore(&format!("single object, {}", setting.name), SingleGame { setting });
 }
 
 #[test]
 fn single_requests_lost_and_late() {
     let faults = Budget { gives_up: bound(2, 3), ..Budget::CALM };
-    explore(Setting::new("requests lost and late", faults));
+    explore(SingleSetting::new("requests lost and late", faults));
 }
 
 /// What is overwritten was never written in between: an ETag says what it seems to say.
@@ -77,38 +77,38 @@ fn single_requests_lost_and_late() {
 fn single_no_etag_comes_back() {
     let faults = Budget { gives_up: 1, twice: 1, depositions: bound(0, 1), ..Budget::CALM };
     let always = [LAWFUL, &["no ABA"]].concat();
-    explore(Setting { always, ..Setting::new("no ETag comes back", faults) });
+    explore(SingleSetting { always, ..SingleSetting::new("no ETag comes back", faults) });
 }
 
 #[test]
 fn single_requests_applied_twice_and_answers_late() {
     let faults = Budget { gives_up: 1, twice: 1, late: bound(1, 2), ..Budget::CALM };
-    explore(Setting::new("requests twice, answers late", faults));
+    explore(SingleSetting::new("requests twice, answers late", faults));
 }
 
 #[test]
 fn single_crashes_and_depositions() {
     let faults =
         Budget { gives_up: bound(0, 1), crashes: 1, depositions: 1, abandons: 1, ..Budget::CALM };
-    let setting = Setting::new("crashes and depositions", faults);
-    explore(Setting { sometimes: vec!["S1", "S2", "three grants in a row"], ..setting });
+    let setting = SingleSetting::new("crashes and depositions", faults);
+    explore(SingleSetting { sometimes: vec!["S1", "S2", "three grants in a row"], ..setting });
 }
 
 #[test]
 fn single_three_candidates() {
     let faults = Budget { gives_up: 1, renewals: bound(0, 1), ..Budget::NONE };
-    explore(Setting { candidates: 3, ..Setting::new("three candidates", faults) });
+    explore(SingleSetting { candidates: 3, ..SingleSetting::new("three candidates", faults) });
 }
 
 #[test]
 fn single_an_sdk_that_resends_is_survived() {
     let faults = Budget { untrue_refusals: 2, gives_up: bound(0, 1), ..Budget::CALM };
-    explore(Setting::new("an SDK that resends", faults));
+    explore(SingleSetting::new("an SDK that resends", faults));
 }
 
 /// All of it holds with what a peer believes counted, too: it writes by compare-and-swap.
 #[test]
 fn single_beside_a_peer_of_the_post() {
     let faults = Budget { foreign_creates: 2, gives_up: bound(0, 1), ..Budget::CALM };
-    explore(Setting::new("beside a peer of the post", faults));
+    explore(SingleSetting::new("beside a peer of the post", faults));
 }

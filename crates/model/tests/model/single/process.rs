@@ -5,12 +5,12 @@ use tenure::protocol::message::{Event, Input, Rules};
 use tenure::protocol::single::SingleCandidate;
 
 use super::checks::Won;
-use super::store::{Body, nonce_of, small};
+use super::store::{SingleBody, nonce_of, small};
 
 const RULES: Rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Process {
+pub struct SingleProcess {
     pub machine: SingleCandidate,
     /// The token granted and not lost, with its nonce.
     pub leads: Option<Won>,
@@ -21,15 +21,22 @@ pub struct Process {
     pub mail: Option<(Answer, u8)>,
     /// What it takes to be in the store, and how often the object had been written when it first
     /// saw that.
-    pub seen: Option<(Body, u8)>,
+    pub seen: Option<(SingleBody, u8)>,
     /// It crashed once.
     pub reborn: bool,
 }
 
-impl Process {
-    pub fn new() -> Process {
+impl SingleProcess {
+    pub fn new() -> SingleProcess {
         let machine = SingleCandidate::new(RULES, None);
-        Process { machine, leads: None, sent: Vec::new(), mail: None, seen: None, reborn: false }
+        SingleProcess {
+            machine,
+            leads: None,
+            sent: Vec::new(),
+            mail: None,
+            seen: None,
+            reborn: false,
+        }
     }
 
     /// Begins its campaign anew, with what it remembers.
@@ -55,8 +62,10 @@ impl Process {
     /// Hands an input to the machine, and lets go on what waits for nothing that matters here.
     pub fn handle(&mut self, input: Input, writes: u8) -> Option<Event> {
         match &input {
-            Input::Answer(Answer::Found { sighting, .. }) => self.sees(Body::of(sighting), writes),
-            Input::Answer(Answer::Done { etag }) => self.sees(Body::from_etag(etag), writes),
+            Input::Answer(Answer::Found { sighting, .. }) => {
+                self.sees(SingleBody::of(sighting), writes)
+            }
+            Input::Answer(Answer::Done { etag }) => self.sees(SingleBody::from_etag(etag), writes),
             _ => {}
         }
         let abandons = input == Input::Abandon;
@@ -84,7 +93,7 @@ impl Process {
         }
     }
 
-    fn sees(&mut self, body: Body, writes: u8) {
+    fn sees(&mut self, body: SingleBody, writes: u8) {
         if self.seen.is_none_or(|(before, _)| before != body) {
             self.seen = Some((body, writes));
         }

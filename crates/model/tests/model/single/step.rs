@@ -8,50 +8,53 @@ use tenure::protocol::message::{Answer, EpochEnd, Request, Step};
 use tenure::protocol::message::{Event, Input};
 use tenure_model::part::Part;
 
-use super::Broken;
-use super::process::Process;
-use super::store::{Body, NONCES, Wire, nonce_of};
-use super::world::{Action, Due, Game, Message, Serving, World};
+use super::SingleBroken;
+use super::process::SingleProcess;
+use super::store::{NONCES, SingleBody, SingleWire, nonce_of};
+use super::world::{
+    SingleAction, SingleDue, SingleGame, SingleMessage, SingleServing, SingleWorld,
+};
 
-impl Game {
+impl SingleGame {
     /// The state after an action; `None` if the action is not possible after all.
-    pub fn after(&self, mut world: World, action: Action) -> Option<World> {
+    pub fn after(&self, mut world: SingleWorld, action: SingleAction) -> Option<SingleWorld> {
         match action {
-            Action::Serve(who, due, serving) => {
+            SingleAction::Serve(who, due, serving) => {
                 self.due(&mut world, who, due);
                 self.serve(&mut world, who, serving)?;
             }
-            Action::GivesUp(who, due) => {
+            SingleAction::GivesUp(who, due) => {
                 self.due(&mut world, who, due);
                 self.gives_up(&mut world, who)?;
             }
-            Action::Deliver(who) => {
+            SingleAction::Deliver(who) => {
                 let (answer, writes) = world.processes[who].mail.take()?;
                 self.tell(&mut world, who, Input::Answer(answer), writes, false);
             }
-            Action::Tell(who, input) => {
+            SingleAction::Tell(who, input) => {
                 world.left.abandons -= u8::from(input == Input::Abandon);
                 // An answer that comes now comes too late.
                 world.processes[who].mail = None;
                 let writes = world.writes;
                 self.tell(&mut world, who, input, writes, true);
             }
-            Action::Crash(who) => {
+            SingleAction::Crash(who) => {
                 world.left.crashes -= 1;
                 if let Some((token, _)) = world.processes[who].leads {
                     world.history.crashed = token;
                 }
-                world.processes[who] = Part::new(Process { reborn: true, ..Process::new() });
+                world.processes[who] =
+                    Part::new(SingleProcess { reborn: true, ..SingleProcess::new() });
             }
-            Action::Arrives(which) => {
+            SingleAction::Arrives(which) => {
                 let message = world.wires.remove(which);
                 world.carry_out(message);
             }
-            Action::ArrivesTwice(which) => {
+            SingleAction::ArrivesTwice(which) => {
                 world.left.twice -= 1;
                 world.carry_out(world.wires[which]);
             }
-            Action::Depose(force) => {
+            SingleAction::Depose(force) => {
                 world.left.depositions -= 1;
                 let tag = world.store.object?;
                 let seen = tag.sighting().seen;
@@ -59,30 +62,33 @@ impl Game {
                 let verdict = order.decide(Epoch::FIRST, Some(&seen), Some(Duration::MAX));
                 let Verdict::Seal { heartbeat, ended } = verdict else { return None };
                 let body = tag.released(heartbeat, ended);
-                world.carry_out(Message { wire: Wire::Replace { tag, body }, since: None });
+                world.carry_out(SingleMessage {
+                    wire: SingleWire::Replace { tag, body },
+                    since: None,
+                });
             }
-            Action::PeerReads => {
+            SingleAction::PeerReads => {
                 world.left.foreign_creates -= 1;
                 let token = world.store.object.map_or(0, |body| body.token);
                 if token < self.setting.last_token {
                     world.peer.about = Some(world.store.object);
                 }
             }
-            Action::PeerTakes => {
+            SingleAction::PeerTakes => {
                 let read = world.peer.about.take()?;
-                let body = Body::held(read.map_or(1, |body| body.token + 1), 0, 1);
+                let body = SingleBody::held(read.map_or(1, |body| body.token + 1), 0, 1);
                 if world.peer_writes(read, body) {
                     world.history.grant(body.token, 0);
                     world.peer.holds = Some(body);
                 }
             }
-            Action::PeerRenews => {
+            SingleAction::PeerRenews => {
                 world.left.renewals -= 1;
                 let held = world.peer.holds.take()?;
-                let body = Body { heartbeat: held.heartbeat + 1, ..held };
+                let body = SingleBody { heartbeat: held.heartbeat + 1, ..held };
                 world.peer.holds = world.peer_writes(Some(held), body).then_some(body);
             }
-            Action::PeerReleases => {
+            SingleAction::PeerReleases => {
                 let held = world.peer.holds.take()?;
                 world.peer_writes(Some(held), held.released(0, EpochEnd::Resigned));
             }
@@ -90,7 +96,7 @@ impl Game {
         Some(world)
     }
 
-    fn due(&self, world: &mut World, who: usize, due: Due) {
+    fn due(&self, world: &mut SingleWorld, who: usize, due: SingleDue) {
         if let Some(input) = due {
             world.left.renewals -= u8::from(input == Input::RenewDue);
             let writes = world.writes;
@@ -99,7 +105,7 @@ impl Game {
     }
 
     /// What the process asks of the store, a nonce drawn where it takes one.
-    fn ask(&self, world: &mut World, who: usize) -> Option<Request> {
+    fn ask(&self, world: &mut SingleWorld, who: usize) -> Option<Request> {
         if world.processes[who].machine.step() == Step::Nonce {
             let token = world.processes[who].greatest() + 1;
             let nonce = world.fresh_nonce(token);
@@ -116,36 +122,36 @@ impl Game {
     }
 
     /// The write as it leaves the process; a broken one sends another.
-    fn wire(&self, world: &World, who: usize, request: &Request) -> Option<Message> {
-        let wire = Wire::of(request)?;
+    fn wire(&self, world: &SingleWorld, who: usize, request: &Request) -> Option<SingleMessage> {
+        let wire = SingleWire::of(request)?;
         let seen = world.processes[who].seen.filter(|_| self.counts_writes());
         let since = match (request, wire) {
-            (Request::Take { .. }, Wire::Replace { tag, .. }) => {
+            (Request::Take { .. }, SingleWire::Replace { tag, .. }) => {
                 seen.filter(|(body, _)| *body == tag).map(|(_, at)| at)
             }
             _ => None,
         };
-        let resigns = wire.body().and_then(Body::ended) == Some(EpochEnd::Resigned);
+        let resigns = wire.body().and_then(SingleBody::ended) == Some(EpochEnd::Resigned);
         let wire = match (self.setting.broken, request, wire) {
-            (Broken::NoIfMatch, Request::Take { .. }, Wire::Replace { body, .. }) => {
-                Wire::Blind { body }
+            (SingleBroken::NoIfMatch, Request::Take { .. }, SingleWire::Replace { body, .. }) => {
+                SingleWire::Blind { body }
             }
-            (Broken::BodyReused, Request::Renew { .. }, Wire::Replace { tag, .. }) => {
-                Wire::Replace { tag, body: tag }
+            (SingleBroken::BodyReused, Request::Renew { .. }, SingleWire::Replace { tag, .. }) => {
+                SingleWire::Replace { tag, body: tag }
             }
-            (Broken::ReleaseByDelete, _, _) if resigns => Wire::Delete,
-            (Broken::ReleaseRaises, _, Wire::Replace { tag, body }) if resigns => {
-                Wire::Replace { tag, body: Body { token: body.token + 1, ..body } }
+            (SingleBroken::ReleaseByDelete, _, _) if resigns => SingleWire::Delete,
+            (SingleBroken::ReleaseRaises, _, SingleWire::Replace { tag, body }) if resigns => {
+                SingleWire::Replace { tag, body: SingleBody { token: body.token + 1, ..body } }
             }
-            (Broken::ReleaseResets, _, Wire::Replace { tag, body }) if resigns => {
-                Wire::Replace { tag, body: Body { token: 1, nonce: 0, ..body } }
+            (SingleBroken::ReleaseResets, _, SingleWire::Replace { tag, body }) if resigns => {
+                SingleWire::Replace { tag, body: SingleBody { token: 1, nonce: 0, ..body } }
             }
             (_, _, wire) => wire,
         };
-        Some(Message { wire, since })
+        Some(SingleMessage { wire, since })
     }
 
-    fn serve(&self, world: &mut World, who: usize, serving: Serving) -> Option<()> {
+    fn serve(&self, world: &mut SingleWorld, who: usize, serving: SingleServing) -> Option<()> {
         let request = self.ask(world, who)?;
         let mut answer = match self.wire(world, who, &request) {
             None => match &request {
@@ -153,17 +159,17 @@ impl Game {
                 _ => unreachable!("the rest are writes"),
             },
             Some(message) => {
-                if serving == Serving::UntrueRefusal && !world.store.accepts(message.wire) {
+                if serving == SingleServing::UntrueRefusal && !world.store.accepts(message.wire) {
                     return None;
                 }
-                if serving == Serving::Twice {
+                if serving == SingleServing::Twice {
                     world.left.twice -= 1;
                     world.wires.push(message);
                 }
                 world.carry_out(message)
             }
         };
-        if serving == Serving::UntrueRefusal {
+        if serving == SingleServing::UntrueRefusal {
             world.left.untrue_refusals -= 1;
             answer = Answer::Refused;
         }
@@ -171,8 +177,8 @@ impl Game {
         if let Answer::Found { sighting, .. } = &mut answer {
             let own_read = !process.sent.is_empty() || process.leads.is_some();
             match self.setting.broken {
-                Broken::ForgetsItself if own_read => sighting.seen.nonce = None,
-                Broken::TrustsName => {
+                SingleBroken::ForgetsItself if own_read => sighting.seen.nonce = None,
+                SingleBroken::TrustsName => {
                     if let Some(nonce) = process.sent.last() {
                         sighting.seen.nonce = Some(nonce_of(*nonce));
                     }
@@ -181,7 +187,7 @@ impl Game {
             }
         }
         let writes = world.writes;
-        if serving == Serving::Late {
+        if serving == SingleServing::Late {
             world.left.late -= 1;
             process.mail = Some((answer, writes));
         } else {
@@ -190,13 +196,13 @@ impl Game {
         Some(())
     }
 
-    fn gives_up(&self, world: &mut World, who: usize) -> Option<()> {
+    fn gives_up(&self, world: &mut SingleWorld, who: usize) -> Option<()> {
         let request = self.ask(world, who)?;
         world.left.gives_up -= 1;
         let message = self.wire(world, who, &request);
         world.wires.extend(message);
         let takes = matches!(request, Request::Take { .. } | Request::Create { .. });
-        if takes && self.setting.broken == Broken::ConflictIsRefusal {
+        if takes && self.setting.broken == SingleBroken::ConflictIsRefusal {
             // Somebody else must have won, so it begins anew.
             world.processes[who].forget_attempts();
             return Some(());
@@ -208,12 +214,12 @@ impl Game {
 
     /// Hands an input to a process, and takes note of what it brought about. `fresh`: an answer
     /// that the store gave just now.
-    fn tell(&self, world: &mut World, who: usize, input: Input, writes: u8, fresh: bool) {
-        let World { processes, history, store, .. } = world;
+    fn tell(&self, world: &mut SingleWorld, who: usize, input: Input, writes: u8, fresh: bool) {
+        let SingleWorld { processes, history, store, .. } = world;
         let process = &mut processes[who];
         let (led, greatest) = (process.leads, process.greatest());
         let shown = match &input {
-            Input::Answer(Answer::Found { sighting, .. }) => Some(Body::of(sighting)),
+            Input::Answer(Answer::Found { sighting, .. }) => Some(SingleBody::of(sighting)),
             _ => None,
         };
         let own = shown.filter(|body| body.ended().is_none() && process.sent.contains(&body.nonce));
@@ -240,7 +246,7 @@ impl Game {
     }
 }
 
-impl World {
+impl SingleWorld {
     /// The least that is nowhere to be found, so that equal states look equal.
     fn fresh_nonce(&self, token: u8) -> u8 {
         let mut known: Vec<u8> = self.history.acquired.iter().map(|(_, nonce)| *nonce).collect();
@@ -253,7 +259,7 @@ impl World {
         fresh.find(|nonce| !known.contains(nonce)).expect("fewer attempts than numbers")
     }
 
-    fn carry_out(&mut self, message: Message) -> Answer {
+    fn carry_out(&mut self, message: SingleMessage) -> Answer {
         if self.store.accepts(message.wire) {
             let unseen = message.since.is_some_and(|since| since != self.writes);
             self.history.before(&self.store, message.wire, unseen);
@@ -262,12 +268,12 @@ impl World {
         self.store.apply(message.wire)
     }
 
-    fn peer_writes(&mut self, over: Option<Body>, body: Body) -> bool {
+    fn peer_writes(&mut self, over: Option<SingleBody>, body: SingleBody) -> bool {
         let wire = match over {
-            None => Wire::Create { body },
-            Some(tag) => Wire::Replace { tag, body },
+            None => SingleWire::Create { body },
+            Some(tag) => SingleWire::Replace { tag, body },
         };
-        let answer = self.carry_out(Message { wire, since: None });
+        let answer = self.carry_out(SingleMessage { wire, since: None });
         matches!(answer, Answer::Done { .. })
     }
 }

@@ -8,7 +8,7 @@ use tenure::{Epoch, EpochEnd};
 
 /// The body of the object. Names are left out: all candidates have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Body {
+pub struct SingleBody {
     pub token: u8,
     /// 0 in bodies with the post's two fields only.
     pub nonce: u8,
@@ -37,19 +37,19 @@ fn nonce_number(nonce: Nonce) -> u8 {
     number.expect("this model drew the nonce")
 }
 
-impl Body {
-    pub fn held(token: u8, nonce: u8, heartbeat: u64) -> Body {
-        Body { token, nonce, heartbeat: small(heartbeat), word: 0 }
+impl SingleBody {
+    pub fn held(token: u8, nonce: u8, heartbeat: u64) -> SingleBody {
+        SingleBody { token, nonce, heartbeat: small(heartbeat), word: 0 }
     }
 
     pub fn ended(self) -> Option<EpochEnd> {
         WORDS[usize::from(self.word)]
     }
 
-    pub fn released(self, heartbeat: u64, ended: EpochEnd) -> Body {
+    pub fn released(self, heartbeat: u64, ended: EpochEnd) -> SingleBody {
         let word = WORDS.iter().position(|word| *word == Some(ended));
         let word = small(word.expect("a word that this model knows") as u64);
-        Body { heartbeat: small(heartbeat), word, ..self }
+        SingleBody { heartbeat: small(heartbeat), word, ..self }
     }
 
     pub fn etag(self) -> ETag {
@@ -57,14 +57,14 @@ impl Body {
         ETag::new(str::from_utf8(&letters).expect("few of everything, so ASCII"))
     }
 
-    pub fn from_etag(etag: &ETag) -> Body {
+    pub fn from_etag(etag: &ETag) -> SingleBody {
         let letters: [u8; 4] = etag.as_str().as_bytes().try_into().expect("a tag of this store");
         let [token, nonce, heartbeat, word] = letters.map(|letter| letter - b'!');
-        Body { token, nonce, heartbeat, word }
+        SingleBody { token, nonce, heartbeat, word }
     }
 
-    pub fn of(sighting: &Sighting) -> Body {
-        Body::from_etag(&sighting.etag)
+    pub fn of(sighting: &Sighting) -> SingleBody {
+        SingleBody::from_etag(&sighting.etag)
     }
 
     pub fn sighting(self) -> Sighting {
@@ -78,67 +78,69 @@ impl Body {
 
 /// A write as it travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Wire {
+pub enum SingleWire {
     Create {
-        body: Body,
+        body: SingleBody,
     },
     Replace {
-        tag: Body,
-        body: Body,
+        tag: SingleBody,
+        body: SingleBody,
     },
     /// Without its condition: a broken rule.
     Blind {
-        body: Body,
+        body: SingleBody,
     },
     Delete,
 }
 
-impl Wire {
+impl SingleWire {
     /// The write that this request is; `None` for one that only reads.
-    pub fn of(request: &Request) -> Option<Wire> {
+    pub fn of(request: &Request) -> Option<SingleWire> {
         let held = |epoch: &Epoch, write: &tenure::protocol::message::Write| {
-            Body::held(small(epoch.get()), nonce_number(write.nonce), write.heartbeat)
+            SingleBody::held(small(epoch.get()), nonce_number(write.nonce), write.heartbeat)
         };
         Some(match request {
             Request::Get { .. } => return None,
-            Request::Create { epoch, write } => Wire::Create { body: held(epoch, write) },
+            Request::Create { epoch, write } => SingleWire::Create { body: held(epoch, write) },
             Request::Take { epoch, etag, write } | Request::Renew { epoch, etag, write } => {
-                Wire::Replace { tag: Body::from_etag(etag), body: held(epoch, write) }
+                SingleWire::Replace { tag: SingleBody::from_etag(etag), body: held(epoch, write) }
             }
             Request::Seal { etag, heartbeat, ended, .. } => {
-                let tag = Body::from_etag(etag);
-                Wire::Replace { tag, body: tag.released(*heartbeat, *ended) }
+                let tag = SingleBody::from_etag(etag);
+                SingleWire::Replace { tag, body: tag.released(*heartbeat, *ended) }
             }
             Request::List(_) => unreachable!("of the other layout"),
         })
     }
 
     /// What is there once it was carried out.
-    pub fn body(self) -> Option<Body> {
+    pub fn body(self) -> Option<SingleBody> {
         match self {
-            Wire::Create { body } | Wire::Replace { body, .. } | Wire::Blind { body } => Some(body),
-            Wire::Delete => None,
+            SingleWire::Create { body }
+            | SingleWire::Replace { body, .. }
+            | SingleWire::Blind { body } => Some(body),
+            SingleWire::Delete => None,
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Store {
-    pub object: Option<Body>,
+pub struct SingleStore {
+    pub object: Option<SingleBody>,
 }
 
-impl Store {
+impl SingleStore {
     /// Whether carrying it out now would change anything.
-    pub fn accepts(&self, wire: Wire) -> bool {
+    pub fn accepts(&self, wire: SingleWire) -> bool {
         match wire {
-            Wire::Create { .. } => self.object.is_none(),
-            Wire::Replace { tag, .. } => self.object == Some(tag),
-            Wire::Blind { .. } => true,
-            Wire::Delete => self.object.is_some(),
+            SingleWire::Create { .. } => self.object.is_none(),
+            SingleWire::Replace { tag, .. } => self.object == Some(tag),
+            SingleWire::Blind { .. } => true,
+            SingleWire::Delete => self.object.is_some(),
         }
     }
 
-    pub fn apply(&mut self, wire: Wire) -> Answer {
+    pub fn apply(&mut self, wire: SingleWire) -> Answer {
         if !self.accepts(wire) {
             let missing = self.object.is_none();
             return if missing { Answer::Missing } else { Answer::Refused };

@@ -5,27 +5,27 @@ use tenure::protocol::message::Input;
 use tenure::protocol::message::{Request, Step, Wait};
 use tenure_model::part::Part;
 
-use super::checks::{self, History};
-use super::process::Process;
-use super::store::{Body, Store, Wire};
-use super::{Broken, Setting};
+use super::checks::{self, SingleHistory};
+use super::process::SingleProcess;
+use super::store::{SingleBody, SingleStore, SingleWire};
+use super::{SingleBroken, SingleSetting};
 use crate::setting::Budget;
 
 /// The model: a setting, to be explored whole.
 #[derive(Debug, Clone)]
-pub struct Game {
-    pub setting: Setting,
+pub struct SingleGame {
+    pub setting: SingleSetting,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct World {
-    pub store: Store,
-    pub processes: Vec<Part<Process>>,
+pub struct SingleWorld {
+    pub store: SingleStore,
+    pub processes: Vec<Part<SingleProcess>>,
     /// Writes under way that nobody waits for, in order.
-    pub wires: Vec<Message>,
+    pub wires: Vec<SingleMessage>,
     pub left: Budget,
-    pub peer: Peer,
-    pub history: History,
+    pub peer: SinglePeer,
+    pub history: SingleHistory,
     /// How often the object was written; only counted where `no ABA` is asked for.
     pub writes: u8,
 }
@@ -33,27 +33,27 @@ pub struct World {
 /// A write under way, and how often the object had been written when its writer first saw what it
 /// overwrites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Message {
-    pub wire: Wire,
+pub struct SingleMessage {
+    pub wire: SingleWire,
     pub since: Option<u8>,
 }
 
 /// A peer that follows the If-Match post and knows nothing else. Its clock may say anything.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Peer {
+pub struct SinglePeer {
     /// It has read this, and thinks that it has expired.
-    pub about: Option<Option<Body>>,
+    pub about: Option<Option<SingleBody>>,
     /// It has written this, and thinks that it leads.
-    pub holds: Option<Body>,
+    pub holds: Option<SingleBody>,
 }
 
 /// What may happen. Numbers are places in the state's lists.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
+pub enum SingleAction {
     /// What the process asks for, once told what is due, is carried out and answered.
-    Serve(usize, Due, Serving),
+    Serve(usize, SingleDue, SingleServing),
     /// The process is told that nobody knows; its write is under way.
-    GivesUp(usize, Due),
+    GivesUp(usize, SingleDue),
     Deliver(usize),
     Tell(usize, Input),
     Crash(usize),
@@ -69,10 +69,10 @@ pub enum Action {
 
 /// The input, if any, that makes a process send its request: one that is not sent yet is as good as
 /// one that is late.
-pub type Due = Option<Input>;
+pub type SingleDue = Option<Input>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Serving {
+pub enum SingleServing {
     Once,
     /// A copy of the write stays under way.
     Twice,
@@ -82,8 +82,8 @@ pub enum Serving {
     UntrueRefusal,
 }
 
-impl Game {
-    fn process_actions(&self, world: &World, who: usize, actions: &mut Vec<Action>) {
+impl SingleGame {
+    fn process_actions(&self, world: &SingleWorld, who: usize, actions: &mut Vec<SingleAction>) {
         let process = &world.processes[who];
         let left = &world.left;
         let mut may = |is: bool, action| {
@@ -91,11 +91,11 @@ impl Game {
                 actions.push(action);
             }
         };
-        may(left.crashes > 0, Action::Crash(who));
-        may(process.leads.is_some(), Action::Tell(who, Input::LeaseEnded));
-        may(process.leads.is_some() && left.abandons > 0, Action::Tell(who, Input::Abandon));
+        may(left.crashes > 0, SingleAction::Crash(who));
+        may(process.leads.is_some(), SingleAction::Tell(who, Input::LeaseEnded));
+        may(process.leads.is_some() && left.abandons > 0, SingleAction::Tell(who, Input::Abandon));
         if process.mail.is_some() {
-            return may(true, Action::Deliver(who));
+            return may(true, SingleAction::Deliver(who));
         }
         let free = process.greatest() < self.setting.last_token;
         let ask = |due, writes| self.request_actions(world, who, due, writes);
@@ -122,65 +122,71 @@ impl Game {
         }
     }
 
-    fn request_actions(&self, world: &World, who: usize, due: Due, writes: bool) -> Vec<Action> {
+    fn request_actions(
+        &self,
+        world: &SingleWorld,
+        who: usize,
+        due: SingleDue,
+        writes: bool,
+    ) -> Vec<SingleAction> {
         let Budget { gives_up, twice, late, untrue_refusals, .. } = world.left;
-        let serve = |serving| Action::Serve(who, due.clone(), serving);
+        let serve = |serving| SingleAction::Serve(who, due.clone(), serving);
         // A read that failed is asked again, except by a leader.
         let matters = writes || world.processes[who].leads.is_some();
         let possible = [
-            (true, serve(Serving::Once)),
-            (gives_up > 0 && matters, Action::GivesUp(who, due.clone())),
-            (twice > 0 && writes, serve(Serving::Twice)),
-            (late > 0, serve(Serving::Late)),
-            (untrue_refusals > 0 && writes, serve(Serving::UntrueRefusal)),
+            (true, serve(SingleServing::Once)),
+            (gives_up > 0 && matters, SingleAction::GivesUp(who, due.clone())),
+            (twice > 0 && writes, serve(SingleServing::Twice)),
+            (late > 0, serve(SingleServing::Late)),
+            (untrue_refusals > 0 && writes, serve(SingleServing::UntrueRefusal)),
         ];
         possible.into_iter().filter(|(is, _)| *is).map(|(_, action)| action).collect()
     }
 
-    fn other_actions(&self, world: &World, actions: &mut Vec<Action>) {
+    fn other_actions(&self, world: &SingleWorld, actions: &mut Vec<SingleAction>) {
         for (which, message) in world.wires.iter().enumerate() {
             if world.store.accepts(message.wire) {
-                actions.push(Action::Arrives(which));
+                actions.push(SingleAction::Arrives(which));
                 if world.left.twice > 0 {
-                    actions.push(Action::ArrivesTwice(which));
+                    actions.push(SingleAction::ArrivesTwice(which));
                 }
             }
         }
         if let Some(body) = world.store.object.filter(|_| world.left.depositions > 0) {
             let held = body.ended().is_none();
-            actions.extend(held.then_some(Action::Depose(false)));
+            actions.extend(held.then_some(SingleAction::Depose(false)));
             // Of a deposed epoch it ends the wait.
             let waited_for = body.sighting().seen.is_waited_for();
-            actions.extend((held || waited_for).then_some(Action::Depose(true)));
+            actions.extend((held || waited_for).then_some(SingleAction::Depose(true)));
         }
         if world.left.foreign_creates > 0 && world.peer.about.is_none() {
-            actions.push(Action::PeerReads);
+            actions.push(SingleAction::PeerReads);
         }
         if world.peer.about.is_some() {
-            actions.push(Action::PeerTakes);
+            actions.push(SingleAction::PeerTakes);
         }
         if world.peer.holds.is_some() {
-            actions.push(Action::PeerReleases);
+            actions.push(SingleAction::PeerReleases);
             if world.left.renewals > 0 {
-                actions.push(Action::PeerRenews);
+                actions.push(SingleAction::PeerRenews);
             }
         }
     }
 }
 
-impl World {
+impl SingleWorld {
     /// Drops the writes under way that no store can accept any more: an ETag never comes back.
-    fn forget_what_cannot_matter(&mut self, broken: Broken) {
-        if broken != Broken::Nothing {
+    fn forget_what_cannot_matter(&mut self, broken: SingleBroken) {
+        if broken != SingleBroken::Nothing {
             return;
         }
-        let mut possible: Vec<Option<Body>> = vec![self.store.object];
+        let mut possible: Vec<Option<SingleBody>> = vec![self.store.object];
         loop {
             let known = possible.len();
-            for Message { wire, .. } in &self.wires {
+            for SingleMessage { wire, .. } in &self.wires {
                 let over = match wire {
-                    Wire::Create { .. } => None,
-                    Wire::Replace { tag, .. } => Some(*tag),
+                    SingleWire::Create { .. } => None,
+                    SingleWire::Replace { tag, .. } => Some(*tag),
                     _ => continue,
                 };
                 if possible.contains(&over) && !possible.contains(&wire.body()) {
@@ -192,30 +198,30 @@ impl World {
             }
         }
         self.wires.retain(|message| match message.wire {
-            Wire::Create { .. } => self.store.object.is_none(),
-            Wire::Replace { tag, .. } => possible.contains(&Some(tag)),
+            SingleWire::Create { .. } => self.store.object.is_none(),
+            SingleWire::Replace { tag, .. } => possible.contains(&Some(tag)),
             _ => true,
         });
     }
 }
 
-impl Model for Game {
-    type State = Part<World>;
-    type Action = Action;
+impl Model for SingleGame {
+    type State = Part<SingleWorld>;
+    type Action = SingleAction;
 
-    fn init_states(&self) -> Vec<Part<World>> {
-        vec![Part::new(World {
-            store: Store::default(),
-            processes: vec![Part::new(Process::new()); self.setting.candidates],
+    fn init_states(&self) -> Vec<Part<SingleWorld>> {
+        vec![Part::new(SingleWorld {
+            store: SingleStore::default(),
+            processes: vec![Part::new(SingleProcess::new()); self.setting.candidates],
             wires: Vec::new(),
             left: self.setting.faults,
-            peer: Peer::default(),
-            history: History::default(),
+            peer: SinglePeer::default(),
+            history: SingleHistory::default(),
             writes: 0,
         })]
     }
 
-    fn actions(&self, world: &Part<World>, actions: &mut Vec<Action>) {
+    fn actions(&self, world: &Part<SingleWorld>, actions: &mut Vec<SingleAction>) {
         for who in 0..world.processes.len() {
             // What is true of one is true of its equal.
             if !world.processes[..who].contains(&world.processes[who]) {
@@ -225,8 +231,12 @@ impl Model for Game {
         self.other_actions(world, actions);
     }
 
-    fn next_state(&self, world: &Part<World>, action: Action) -> Option<Part<World>> {
-        let mut next = self.after(World::clone(world), action)?;
+    fn next_state(
+        &self,
+        world: &Part<SingleWorld>,
+        action: SingleAction,
+    ) -> Option<Part<SingleWorld>> {
+        let mut next = self.after(SingleWorld::clone(world), action)?;
         next.forget_what_cannot_matter(self.setting.broken);
         if !self.counts_writes() {
             next.writes = 0;
@@ -243,7 +253,7 @@ impl Model for Game {
         (next != **world).then(|| Part::new(next))
     }
 
-    fn properties(&self) -> Vec<Property<Game>> {
+    fn properties(&self) -> Vec<Property<SingleGame>> {
         checks::properties(&self.setting.always, &self.setting.sometimes)
     }
 }

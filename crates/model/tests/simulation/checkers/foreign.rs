@@ -14,9 +14,9 @@ use tenure::store::ETag;
 use super::{Checker, Event, View};
 use crate::sim::world::Who;
 
-type State = (ETag, Option<DateTime<Utc>>);
+type EntryState = (ETag, Option<DateTime<Utc>>);
 /// A state, and when it was first and last received.
-type Read = (State, Moment, Moment);
+type Read = (EntryState, Moment, Moment);
 
 #[derive(Debug, Default)]
 pub struct SealedOnlyWhenDead {
