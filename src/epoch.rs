@@ -42,7 +42,9 @@ impl Epoch {
 
     /// The epoch with the number of a token in a single object. Peers of the If-Match post may
     /// start at 0; no candidate of this library is ever granted that.
-    pub(crate) const fn token(number: u64) -> Option<Epoch> {
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn token(number: u64) -> Option<Epoch> {
         if number == 0 { Some(Epoch(0)) } else { Epoch::new(number) }
     }
 

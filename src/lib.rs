@@ -164,14 +164,16 @@ mod driver;
 mod env;
 mod epoch;
 mod error;
-#[cfg(any(test, feature = "internals"))]
-#[doc(hidden)]
-pub mod fuzzing;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod protocol;
 #[cfg(not(feature = "internals"))]
 mod protocol;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+#[allow(missing_docs, reason = "docs/protocol.md describes the fields")]
+pub mod record;
+#[cfg(not(feature = "internals"))]
 mod record;
 #[doc(hidden)]
 pub mod seam {

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tenure::fuzzing::listing(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tenure_model::fuzzing::listing(bytes));

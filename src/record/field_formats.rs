@@ -8,7 +8,7 @@ use crate::protocol::message::{EpochEnd, Nonce};
 
 /// `validity_ms` as it stands in a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Validity {
+pub enum Validity {
     /// There is none: the lease never lapses.
     #[default]
     Absent,

@@ -16,16 +16,16 @@ use crate::store::{Entry, Page, StoreError, check_ascending, check_order};
 
 /// What a page in order shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EpochsOfPage {
+pub struct EpochsOfPage {
     /// In ascending order.
-    pub(crate) epochs: Vec<Listed>,
+    pub epochs: Vec<Listed>,
     /// Where the next page starts; `None` if no epoch can follow. A short page says nothing.
-    pub(crate) rest: Option<After>,
+    pub rest: Option<After>,
 }
 
 impl EpochsOfPage {
     /// Checks the page that was requested for the keys after `after`.
-    pub(crate) fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
+    pub fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
         let start = key_of(keys, after);
         let last = check_order(keys.epoch_prefix(), &start, page)?;
         let epochs = epochs(keys, page);
@@ -39,7 +39,7 @@ impl EpochsOfPage {
 
     /// Judges a page of the greatest keys after `after`; `None` if it does not tell which epoch is
     /// the greatest, as foreign keys stand in front of it.
-    pub(crate) fn of_last(
+    pub fn of_last(
         keys: &Keys,
         after: &After,
         page: &Page,
@@ -52,7 +52,7 @@ impl EpochsOfPage {
     }
 
     /// What the search for the newest epoch needs of it.
-    pub(crate) fn listing(&self) -> Listing {
+    pub fn listing(&self) -> Listing {
         let ends = self.epochs.first().zip(self.epochs.last());
         let epochs = ends.map(|(least, greatest)| (least.epoch, greatest.epoch));
         Listing { epochs, rest: self.rest.clone() }
@@ -68,7 +68,7 @@ fn epochs(keys: &Keys, page: &Page) -> Vec<Listed> {
 }
 
 /// The key that a listing starts after.
-pub(crate) fn key_of(keys: &Keys, after: &After) -> String {
+pub fn key_of(keys: &Keys, after: &After) -> String {
     match after {
         After::Number(number) => keys.numbered(*number),
         After::Key(key) => key.clone(),
@@ -76,10 +76,7 @@ pub(crate) fn key_of(keys: &Keys, after: &After) -> String {
 }
 
 /// Both times are the store's. One in the future makes an object new, not old.
-pub(crate) fn age(
-    served_at: Option<DateTime<Utc>>,
-    modified: Option<DateTime<Utc>>,
-) -> Option<Duration> {
+pub fn age(served_at: Option<DateTime<Utc>>, modified: Option<DateTime<Utc>>) -> Option<Duration> {
     Some((served_at? - modified?).to_std().unwrap_or_default())
 }
 

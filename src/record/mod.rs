@@ -1,8 +1,8 @@
 //! The record: the JSON body of an epoch object (docs/protocol.md, section 3).
 
 mod field_formats;
-pub(crate) mod keys;
-pub(crate) mod listing;
+pub mod keys;
+pub mod listing;
 mod single;
 #[cfg(test)]
 mod tests;
@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(crate) use field_formats::Validity;
+pub use field_formats::Validity;
 use field_formats::{for_people, if_text};
 
 use crate::epoch::Epoch;
@@ -21,16 +21,16 @@ use crate::protocol::layout::Layout;
 use crate::protocol::message::{EpochEnd, Nonce, Seen};
 
 /// Bodies longer than this are corrupt.
-pub(crate) const MAX_READ_BYTES: usize = 64 * 1024;
+pub const MAX_READ_BYTES: usize = 64 * 1024;
 /// Writers stay below this, so that a peer with another idea of the format still reads them.
-pub(crate) const MAX_WRITTEN_BYTES: usize = 48 * 1024;
+pub const MAX_WRITTEN_BYTES: usize = 48 * 1024;
 /// The format that this version writes, and the greatest it reads.
-pub(crate) const FORMAT: u64 = 1;
+pub const FORMAT: u64 = 1;
 /// Longer names than any writer of this version has are cut in a seal, as it must not grow past
 /// what can be read.
 const MAX_SEALED_NAME: usize = 1_024;
 /// A validity longer than this never lapses.
-pub(crate) const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
+pub const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
 /// The body of an object, as read or to be written. Its JSON begins with what its layout alone has:
 /// `Head`, or that of the single object, `single::SingleHead`.
@@ -41,11 +41,11 @@ pub struct Record {
     pub expired: bool,
     /// Only of the single object, which has it in place of `expired`.
     #[serde(skip)]
-    pub(crate) expires_at: Option<f64>,
+    pub expires_at: Option<f64>,
     #[serde(default, skip_serializing_if = "Validity::is_absent")]
-    pub(crate) validity_ms: Validity,
+    pub validity_ms: Validity,
     #[serde(default = "first_format")]
-    pub(crate) format: u64,
+    pub format: u64,
     #[serde(default)]
     pub candidate: Option<String>,
     #[serde(default)]
@@ -100,7 +100,7 @@ pub enum BadRecord {
 
 impl Record {
     /// Of somebody of whom nothing is known.
-    pub(crate) fn blank() -> Record {
+    pub fn blank() -> Record {
         Record {
             expired: false,
             expires_at: None,
@@ -131,7 +131,7 @@ impl Record {
 
     /// Reads the body of this epoch's object, or of the single object (`None`), which says itself
     /// which epoch it holds.
-    pub(crate) fn decode(epoch: Option<Epoch>, body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
+    pub fn decode(epoch: Option<Epoch>, body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
         match epoch {
             Some(epoch) => Record::parse(body).map(|record| (epoch, record)),
             None => single::parse(body),
@@ -140,13 +140,13 @@ impl Record {
 
     /// The body to write into an epoch object. Records are small: the configuration has checked the
     /// length of `data`.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         self.headed(Head { expired: self.expired })
     }
 
     /// The body to write into the object that holds this epoch. In the single object `expires_at`,
     /// by the wall clock, is for peers of the post; what has ended is released, whatever it says.
-    pub(crate) fn encode(&self, layout: Layout, epoch: Epoch, expires_at: Duration) -> Vec<u8> {
+    pub fn encode(&self, layout: Layout, epoch: Epoch, expires_at: Duration) -> Vec<u8> {
         match layout {
             Layout::EpochFiles => self.to_bytes(),
             Layout::SingleObject => self.headed(single::SingleHead::of(epoch, self, expires_at)),
@@ -168,13 +168,7 @@ impl Record {
     }
 
     /// The same record, ended: without `data` and whatever fields this version does not know.
-    pub(crate) fn sealed(
-        &self,
-        ended: EpochEnd,
-        heartbeat: u64,
-        by: &str,
-        at: DateTime<Utc>,
-    ) -> Record {
+    pub fn sealed(&self, ended: EpochEnd, heartbeat: u64, by: &str, at: DateTime<Utc>) -> Record {
         let cut = |name: &String| name[..name.floor_char_boundary(MAX_SEALED_NAME)].to_owned();
         Record {
             expired: true,
@@ -195,7 +189,7 @@ impl Record {
 
     /// The same seal, by an operator. With force the holder is known to be dead; a seal that was there
     /// before keeps its time and its author, and its reason unless there is a new one.
-    pub(crate) fn ordered(self, before: &Record, force: bool, reason: Option<&str>) -> Record {
+    pub fn ordered(self, before: &Record, force: bool, reason: Option<&str>) -> Record {
         let mut seal = self;
         seal.forced_by = seal.sealed_by.clone().filter(|_| force);
         seal.reason = reason.map(str::to_owned);
@@ -217,7 +211,7 @@ impl Record {
     }
 
     /// Whether a restoring holds this epoch: nobody leads in it, and it is not to be succeeded yet.
-    pub(crate) fn is_held(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         !self.expired && self.ended == Some(EpochEnd::Restored)
     }
 
@@ -237,7 +231,7 @@ impl Record {
     }
 
     /// What the protocol needs to know of it.
-    pub(crate) fn seen(&self) -> Seen {
+    pub fn seen(&self) -> Seen {
         let ended = self.expired.then(|| self.ended.unwrap_or(EpochEnd::Unknown));
         Seen { nonce: self.nonce, heartbeat: self.heartbeat, ended, reclaimable: false }
     }

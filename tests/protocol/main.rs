@@ -1,7 +1,7 @@
 //! The protocol beside other implementations of it, its scenarios, and the records that it writes.
 
-mod corpus;
 mod fixtures;
+mod fuzzing;
 mod if_match;
 mod morling;
 mod records;

@@ -13,24 +13,24 @@ const MAX_PREFIX_BYTES: usize = 900;
 
 /// The key prefix of an election, normalised: empty, or ending in one slash.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Keys {
+pub struct Keys {
     prefix: Arc<str>,
     epoch_prefix: Arc<str>,
 }
 
 impl Keys {
     /// `app` and `app/` name the same election; the empty prefix is the root of the store.
-    pub(crate) fn new(prefix: &str) -> Result<Keys, Error> {
+    pub fn new(prefix: &str) -> Result<Keys, Error> {
         Keys::numbered_with(prefix, EPOCH)
     }
 
     /// Whether these are epochs, and not other objects that are numbered alike.
-    pub(crate) fn are_epochs(&self) -> bool {
+    pub fn are_epochs(&self) -> bool {
         self.epoch_prefix.ends_with(EPOCH)
     }
 
     /// The keys of objects that are numbered as epochs are, with another word before the number.
-    pub(crate) fn numbered_with(prefix: &str, stem: &str) -> Result<Keys, Error> {
+    pub fn numbered_with(prefix: &str, stem: &str) -> Result<Keys, Error> {
         let trimmed = prefix.strip_suffix('/').unwrap_or(prefix);
         let invalid = |why: String| Err(Error::new(ErrorKind::InvalidInput, why));
         if prefix == "/" || trimmed.starts_with('/') {
@@ -53,17 +53,17 @@ impl Keys {
     }
 
     /// The prefix, empty or with a slash at its end.
-    pub(crate) fn prefix(&self) -> &str {
+    pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
     /// What every epoch object's key starts with.
-    pub(crate) fn epoch_prefix(&self) -> &str {
+    pub fn epoch_prefix(&self) -> &str {
         &self.epoch_prefix
     }
 
     /// The key of the object that holds an epoch.
-    pub(crate) fn of(&self, layout: Layout, epoch: Epoch) -> String {
+    pub fn of(&self, layout: Layout, epoch: Epoch) -> String {
         match layout {
             Layout::EpochFiles => self.epoch(epoch),
             Layout::SingleObject => self.lock(),
@@ -71,18 +71,18 @@ impl Keys {
     }
 
     /// The key of the single object. It starts with no epoch object's prefix.
-    pub(crate) fn lock(&self) -> String {
+    pub fn lock(&self) -> String {
         format!("{}lock.json", self.prefix)
     }
 
     /// The key of the epoch object `epoch`.
-    pub(crate) fn epoch(&self, epoch: Epoch) -> String {
+    pub fn epoch(&self, epoch: Epoch) -> String {
         self.numbered(epoch.get())
     }
 
     /// The key in the form of an epoch object's, for any number of up to ten digits: where a
     /// listing starts.
-    pub(crate) fn numbered(&self, number: u64) -> String {
+    pub fn numbered(&self, number: u64) -> String {
         let mut key = String::with_capacity(self.epoch_prefix.len() + 15);
         key.push_str(&self.epoch_prefix);
         // Writing to a String cannot fail.
@@ -92,12 +92,12 @@ impl Keys {
 
     /// The object that a check of the store writes: one of 256, by a random number. Its key sorts
     /// before the keys of epochs and the single object.
-    pub(crate) fn store_check(&self, random: u128) -> String {
+    pub fn store_check(&self, random: u128) -> String {
         format!("{}.tenure-check-{:02x}", self.prefix, random & 0xff)
     }
 
     /// The epoch of a key; `None` for foreign keys, which are ignored and never deleted.
-    pub(crate) fn parse(&self, key: &str) -> Option<Epoch> {
+    pub fn parse(&self, key: &str) -> Option<Epoch> {
         let digits = key.strip_prefix(&*self.epoch_prefix)?.strip_suffix(".json")?;
         if digits.len() != 10 || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return None;

@@ -1,0 +1,35 @@
+//! Any body of a single object.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::{LONGEST_NAME, check_message};
+use tenure::protocol::layout::Layout;
+use tenure::protocol::message::EpochEnd;
+use tenure::record::{MAX_WRITTEN_BYTES, Record};
+
+/// It is a lock with a token or a typed error; only an `expires_at` of zero frees it; whatever is
+/// read can be ended so that every peer can read it.
+pub fn lock(body: &[u8]) {
+    let (token, record) = match Record::decode(None, body) {
+        Ok(lock) => lock,
+        Err(why) => return check_message(&why),
+    };
+    let text = std::str::from_utf8(body).expect("JSON is UTF-8");
+    if let Ok(value) = serde_json::from_str::<Value>(text) {
+        assert_eq!(value["token"].as_u64(), Some(token.get()), "the token is what it says");
+        let free = value["expires_at"].as_f64() == Some(0.0);
+        assert_eq!(record.seen().ended.is_some(), free, "only `expires_at: 0` frees a lock");
+    }
+    let heartbeat = record.heartbeat.saturating_add(1);
+    let name = "n".repeat(LONGEST_NAME);
+    let ended = record.sealed(EpochEnd::Deposed, heartbeat, &name, DateTime::<Utc>::MAX_UTC);
+    let written = ended.encode(Layout::SingleObject, token, Duration::MAX);
+    assert!(written.len() <= MAX_WRITTEN_BYTES, "{} bytes, which nobody reads", written.len());
+    let (read_token, read) = Record::decode(None, &written).expect("what has ended is a lock");
+    assert_eq!(read_token, token, "a release keeps the token");
+    assert!(read.expired && read.data.is_null());
+    assert_eq!(read.nonce, record.nonce, "it says whose epoch it was");
+}

@@ -1,0 +1,116 @@
+//! What the fuzz targets, the replay of their corpus and the property tests run: any bytes in, a
+//! panic if a rule of docs/protocol.md is broken.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use tenure::Epoch;
+use tenure::protocol::candidate::Candidate;
+use tenure::protocol::find::Listing;
+use tenure::protocol::message::{Answer, EpochEnd, Request, Sighting, Step};
+use tenure::protocol::message::{Input, Rules};
+use tenure::record::{BadRecord, MAX_READ_BYTES, MAX_WRITTEN_BYTES, Record};
+use tenure::store::ETag;
+
+pub mod listings;
+mod lock;
+mod reader;
+
+pub use listings::listing;
+pub use lock::lock;
+
+/// The longest name that the configuration lets through.
+const LONGEST_NAME: usize = 256;
+
+/// Any body, also as that of a single object: it is a record or a typed error, never a free epoch
+/// by mistake; whatever is read can be written, and sealed so that every peer can read it.
+pub fn record(body: &[u8]) {
+    lock(body);
+    let record = match Record::parse(body) {
+        Ok(record) => record,
+        Err(why) => return check_message(&why),
+    };
+    let text = std::str::from_utf8(body).expect("JSON is UTF-8");
+    assert!(text.trim_start().starts_with('{'), "a record is a JSON object");
+    // A number or an escape that no value can hold is passed over in a field that is ignored.
+    let expired = match serde_json::from_str::<Value>(text) {
+        Ok(value) => value["expired"].as_bool().expect("a record says whether it is expired"),
+        Err(_) => record.expired,
+    };
+    assert_eq!(record.seen().ended.is_some(), expired, "only `expired: true` frees an epoch");
+    let written = record.to_bytes();
+    // Whitespace is written anew, so a record that was read can be too long to be written.
+    if written.len() <= MAX_READ_BYTES {
+        assert_eq!(Record::parse(&written).as_ref(), Ok(&record), "what is written is read");
+    }
+    if let Some((ended, heartbeat)) = seal_of(&record) {
+        check_seal(&record, ended, heartbeat);
+    }
+    check_seal(&record, EpochEnd::Deposed, record.heartbeat.saturating_add(1));
+}
+
+/// Messages reach logs: none may quote the body, so all of them but their numbers are known here.
+fn check_message(why: &BadRecord) {
+    const MESSAGES: [&str; 12] = [
+        "its body is empty",
+        "its body has # bytes; a record has at most #",
+        "it has format #; this version of tenure reads up to #",
+        "its body is not a record: format #",
+        "its body is not a record: its token is greater than #",
+        "its body is not a record: the field `token` is missing",
+        "its body is not a record: the field `expires_at` is missing",
+        "its body is not a record: it is not JSON, at line # column #",
+        "its body is not a record: the JSON ends too early, at line # column #",
+        "its body is not a record: a field is missing or has the wrong type or value, at line # \
+         column #",
+        "its body is not a record: it is not UTF-#, at byte #",
+        "its body is not a record: it cannot be read, at line # column #",
+    ];
+    let message = why.to_string();
+    let mut shape = String::new();
+    for character in message.chars() {
+        if !character.is_ascii_digit() {
+            shape.push(character);
+        } else if !shape.ends_with('#') {
+            shape.push('#');
+        }
+    }
+    assert!(MESSAGES.contains(&shape.as_str()), "a message of another shape: {message}");
+}
+
+/// The seal that a candidate writes over this record once its lease has lapsed.
+fn seal_of(record: &Record) -> Option<(EpochEnd, u64)> {
+    let rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
+    let mut candidate = Candidate::new(rules, None);
+    let newest = Listing { epochs: Some((Epoch::FIRST, Epoch::FIRST)), rest: None };
+    let etag = ETag::new("\"any\"");
+    let sighting = Sighting { epoch: Epoch::FIRST, etag, seen: record.seen() };
+    let found = Answer::Found { sighting, touched: false };
+    candidate.handle(Input::Answer(Answer::Listed(newest)));
+    candidate.handle(Input::Answer(found.clone()));
+    candidate.handle(Input::Lapsed);
+    if let Step::Request(Request::Get { .. }) = candidate.step() {
+        // A foreign record is looked at once more.
+        candidate.handle(Input::Answer(found));
+    }
+    match candidate.step() {
+        Step::Request(Request::Seal { heartbeat, ended, .. }) => Some((ended, heartbeat)),
+        _ => {
+            assert!(record.expired, "an unsealed epoch is never passed by");
+            None
+        }
+    }
+}
+
+fn check_seal(record: &Record, ended: EpochEnd, heartbeat: u64) {
+    let name = "n".repeat(LONGEST_NAME);
+    let sealed = record.sealed(ended, heartbeat, &name, DateTime::<Utc>::MAX_UTC);
+    let body = sealed.to_bytes();
+    assert!(body.len() <= MAX_WRITTEN_BYTES, "a seal of {} bytes, which nobody reads", body.len());
+    let read = Record::parse(&body).expect("a seal is a record");
+    assert_eq!(read, sealed);
+    assert_eq!(read.seen().ended, Some(ended));
+    assert_eq!(read.seen().nonce, record.seen().nonce, "a seal says whose epoch it was");
+    assert_eq!(read.validity(), record.validity(), "a validity is fixed for the epoch");
+    assert!(read.data.is_null(), "a seal drops the data");
+}

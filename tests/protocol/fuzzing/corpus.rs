@@ -1,0 +1,35 @@
+//! Replays the fuzzers' corpus through the functions that they run; needs neither of them.
+
+use std::path::Path;
+
+fn replay(target: &str, check: fn(&[u8])) {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
+    if !fuzz.exists() {
+        // It is not a part of the published package.
+        return;
+    }
+    let mut inputs = 0;
+    for entry in fuzz.join("corpus").join(target).read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        println!("{}", path.display());
+        check(&bytes);
+        inputs += 1;
+    }
+    assert!(inputs >= 10, "{inputs} inputs are no corpus");
+}
+
+#[test]
+fn records() {
+    replay("record", tenure_model::fuzzing::record);
+}
+
+#[test]
+fn listings() {
+    replay("listing", tenure_model::fuzzing::listing);
+}
+
+#[test]
+fn assignments() {
+    replay("assignment", tenure_groups::fuzzing::assignment);
+}
