@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use rusqlite::fallible_iterator::FallibleIterator as _;
@@ -61,21 +62,23 @@ fn rust(page: &Page, block: &Block) -> Result<(), String> {
     if block.tag.split(',').skip(1).any(|word| word != "no_run") {
         return Err(format!("{:?} is not even compiled", block.tag));
     }
-    let page = page.path.display();
     let crates = fs::read_dir(root().join("crates")).expect("the folder of the crates");
     let crates = crates.map(|package| package.expect("an entry").path());
     let mut fronts = std::iter::once(root().to_path_buf())
         .chain(crates)
         .map(|package| package.join("src/lib.rs"));
     let included = fronts.any(|front| {
-        let front = fs::read_to_string(front).expect("a library has a root");
-        let paths = ["", "../../"].map(|up| format!("include_str!(\"{up}../{page}\")"));
-        paths.iter().any(|path| front.contains(path))
+        let text = fs::read_to_string(&front).expect("a library has a root");
+        let package = front.parent().and_then(Path::parent).expect("the folder of the package");
+        let own = root().join(&page.path).strip_prefix(package).ok().map(Path::to_path_buf);
+        let own = own.map(|own| format!("include_str!(\"../{}\")", own.display()));
+        let page = format!("include_str!(\"../../../{}\")", page.path.display());
+        text.contains(&page) || own.is_some_and(|own| text.contains(&own))
     });
     if included {
         return Ok(());
     }
-    Err(format!("no lib.rs includes {page}, so this is never compiled"))
+    Err(format!("no lib.rs includes {}, so this is never compiled", page.path.display()))
 }
 
 /// Every list of words that is a command line of `tenure` is one that it takes.

@@ -347,11 +347,18 @@ impl SessionsReport {
 }
 
 impl fmt::Display for GroupReport {
+    /// As a [`Report`], with the sessions before the requests.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SessionsReport { listed, deleted, kept, failed } = self.sessions;
+        let text = self.assignments.to_string();
+        let requests = text.rfind(&format!("; {} requests", self.assignments.requests));
+        let (assignments, requests) = text.split_at(requests.unwrap_or(text.len()));
         let would = if self.assignments.dry_run { "would delete" } else { "deleted" };
-        write!(f, "{}; {would} {deleted} of {listed} sessions, kept {kept}", self.assignments)?;
-        if failed > 0 { write!(f, ", {failed} could not be deleted") } else { Ok(()) }
+        write!(f, "{assignments}; {would} {deleted} of {listed} sessions, kept {kept}")?;
+        if failed > 0 {
+            write!(f, ", {failed} could not be deleted")?;
+        }
+        f.write_str(requests)
     }
 }
 

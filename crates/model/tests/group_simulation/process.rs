@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::{Compactor, ErrorKind, Process};
-use tenure_groups::{Group, Partition};
+use tenure_groups::{Group, GroupCompactor, Partition};
 use tenure_model::clock::SimClock;
 use tenure_model::gate::{Gate, Pausable, TaskEnd};
 use tenure_model::time::{now, sleep};
@@ -182,9 +182,9 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
 pub fn start_compactor(world: &Arc<World>) {
     let who = join(world, false);
     let store = Arc::new(SimStore { world: Arc::clone(world), who });
-    let compactor = Compactor::builder(store, "app").group(true).keep_epochs(1);
-    let compactor = compactor.min_age(Duration::ZERO).request_timeout(world.plan.validity);
-    let compactor = compactor.build().expect("the settings fit together");
+    let settings = Compactor::builder(store, "app").keep_epochs(1);
+    let settings = settings.min_age(Duration::ZERO).request_timeout(world.plan.validity);
+    let compactor = GroupCompactor::new(settings).expect("the settings fit together");
     let its_world = Arc::clone(world);
     spawn(world, who, 0, async move {
         loop {
@@ -198,7 +198,7 @@ pub fn start_compactor(world: &Arc<World>) {
             match ran {
                 Ok(report) => {
                     its_world.note(who, || report.to_string());
-                    if report.sessions.is_some_and(|sessions| sessions.deleted > 0) {
+                    if report.sessions.deleted > 0 {
                         its_world.count("compactions of sessions");
                     }
                     its_world.count("compactions");
