@@ -18,10 +18,8 @@ use super::objects::{Bodies, Objects, Seen};
 use super::relapses::Relapses;
 use super::sessions::SessionEnd;
 use super::shared::Shared;
-use crate::protocol::coordinator::Answer;
 use crate::protocol::looks::Looks;
-use crate::protocol::participant::Step;
-use crate::protocol::reader::News;
+use crate::protocol::message::{News, ParticipantStep, SessionAnswer};
 use crate::protocol::standby::Standby;
 use crate::protocol::{Session, SessionId};
 use crate::telemetry::GroupSight;
@@ -163,12 +161,12 @@ impl MemberTask {
                 Seen::Session(body) => body.record().ended.is_none().then(|| body.session(id)),
                 _ => None,
             };
-            done &= self.note(id, seen, when) != Answer::Unknown;
+            done &= self.note(id, seen, when) != SessionAnswer::Unknown;
             // Another nonce there is another session.
             if let Some(session) = live
                 && let Some(end) = ends.get(&session)
             {
-                done &= self.seal(session, *end).await == Answer::Done;
+                done &= self.seal(session, *end).await == SessionAnswer::Done;
             }
         }
         done
@@ -262,12 +260,12 @@ impl MemberTask {
         loop {
             let step = self.shared.state().participant.step();
             match step {
-                Step::Idle => return true,
-                Step::Nonce => {
+                ParticipantStep::Idle => return true,
+                ParticipantStep::Nonce => {
                     let nonce = self.shared.cx.nonce();
                     self.shared.state().participant.nonce(nonce);
                 }
-                Step::Pause => {
+                ParticipantStep::Pause => {
                     if self.objects.have_failed(Requests::FAILURES_BEFORE_GIVING_UP) {
                         self.report();
                         self.shared.state().participant.give_up();
@@ -276,32 +274,34 @@ impl MemberTask {
                     self.shared.cx.sleep(self.objects.retry_delay()).await;
                     self.shared.state().participant.resume();
                 }
-                Step::Failed(failure) => {
+                ParticipantStep::Failed(failure) => {
                     let error = self.objects.explain(failure);
                     self.tell(error);
                     self.shared.state().participant.restart();
                     return false;
                 }
-                Step::Assignment(request) => match self.objects.assignment(&request).await {
-                    Some(answer) => {
-                        let mut state = self.shared.state();
-                        let (news, changes) = state.participant.assignment(answer);
-                        self.shared.cx.learn(state.participant.greatest());
-                        if let (Some(News::Read | News::Confirmed), Some(known)) =
-                            (news, state.participant.known())
-                        {
-                            self.sight.sees(known);
+                ParticipantStep::Assignment(request) => {
+                    match self.objects.assignment(&request).await {
+                        Some(answer) => {
+                            let mut state = self.shared.state();
+                            let (news, changes) = state.participant.assignment(answer);
+                            self.shared.cx.learn(state.participant.greatest());
+                            if let (Some(News::Read | News::Confirmed), Some(known)) =
+                                (news, state.participant.known())
+                            {
+                                self.sight.sees(known);
+                            }
+                            self.shared.apply(&mut state, changes);
                         }
-                        self.shared.apply(&mut state, changes);
+                        None => {
+                            self.shared.state().participant.discard();
+                            self.too_large = true;
+                            self.report();
+                            return false;
+                        }
                     }
-                    None => {
-                        self.shared.state().participant.discard();
-                        self.too_large = true;
-                        self.report();
-                        return false;
-                    }
-                },
-                Step::Sessions(request) => {
+                }
+                ParticipantStep::Sessions(request) => {
                     if !self.sessions(request).await {
                         return false;
                     }

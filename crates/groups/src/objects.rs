@@ -12,7 +12,7 @@ use super::assignment_record::{
 use super::session_record::{SessionBody, session_key, session_of};
 use super::telemetry::created;
 use crate::protocol::looks::LookTime;
-use crate::protocol::reader::{Answer, ReaderFailure, Request};
+use crate::protocol::message::{AssignmentAnswer, AssignmentRequest, ReaderFailure};
 use crate::protocol::{Assignment, Member, Session, SessionId};
 use tenure::Epoch;
 use tenure::seam::groups::After;
@@ -99,28 +99,31 @@ impl Objects {
 
     /// Carries out a request for assignments. `None`: the assignment cannot be written, and nothing
     /// was sent.
-    pub(super) async fn assignment(&mut self, request: &Request) -> Option<Answer> {
+    pub(super) async fn assignment(
+        &mut self,
+        request: &AssignmentRequest,
+    ) -> Option<AssignmentAnswer> {
         Some(match request {
-            Request::List(after) => self.list(after).await,
-            Request::Get(epoch) => self.get(*epoch).await,
-            Request::Create(assignment) => self.create(assignment).await?,
+            AssignmentRequest::List(after) => self.list(after).await,
+            AssignmentRequest::Get(epoch) => self.get(*epoch).await,
+            AssignmentRequest::Create(assignment) => self.create(assignment).await?,
         })
     }
 
-    async fn list(&mut self, after: &After) -> Answer {
+    async fn list(&mut self, after: &After) -> AssignmentAnswer {
         match self.cx.list_numbered(after).await {
-            Ok(listing) => self.answered(Answer::Listed(listing)),
+            Ok(listing) => self.answered(AssignmentAnswer::Listed(listing)),
             Err(error) => self.failed("listing the assignments", error),
         }
     }
 
-    async fn get(&mut self, epoch: Epoch) -> Answer {
+    async fn get(&mut self, epoch: Epoch) -> AssignmentAnswer {
         let key = self.cx.key(epoch);
         match self.cx.get(&key, None, MAX_BYTES).await {
             Ok(GetOutcome::Found(object)) => match AssignmentRecord::decode(epoch, &object.body) {
                 Ok(AssignmentRecord { assignment, unknown }) => {
                     self.unknown = unknown;
-                    self.answered(Answer::Found(Arc::new(assignment)))
+                    self.answered(AssignmentAnswer::Found(Arc::new(assignment)))
                 }
                 Err(why) => self.unreadable(why),
             },
@@ -128,19 +131,21 @@ impl Objects {
                 let length = usize::try_from(len).unwrap_or(usize::MAX);
                 self.unreadable(BadAssignment::TooLarge(length))
             }
-            Ok(GetOutcome::NotFound | GetOutcome::NotModified) => self.answered(Answer::Missing),
+            Ok(GetOutcome::NotFound | GetOutcome::NotModified) => {
+                self.answered(AssignmentAnswer::Missing)
+            }
             // An outcome of a later version of the trait.
-            Ok(_) => Answer::Unknown,
+            Ok(_) => AssignmentAnswer::Unknown,
             Err(error) => self.failed(&format!("reading {key}"), error),
         }
     }
 
-    fn unreadable(&mut self, why: BadAssignment) -> Answer {
+    fn unreadable(&mut self, why: BadAssignment) -> AssignmentAnswer {
         self.unreadable = Some(why);
-        self.answered(Answer::Unreadable)
+        self.answered(AssignmentAnswer::Unreadable)
     }
 
-    async fn create(&mut self, assignment: &Assignment) -> Option<Answer> {
+    async fn create(&mut self, assignment: &Assignment) -> Option<AssignmentAnswer> {
         let (cx, epoch) = (Arc::clone(&self.cx), assignment.epoch);
         let body = match self.encode(assignment) {
             Ok(body) => body,
@@ -230,7 +235,7 @@ impl Objects {
                 start = last;
                 continue;
             }
-            self.answered(Answer::Missing);
+            self.answered(AssignmentAnswer::Missing);
             let when = LookTime { sent, received: cx.now() };
             return Some(Sessions { sessions, truncated: page.truncated, when });
         }
@@ -284,34 +289,39 @@ impl Objects {
                 return Seen::Unknown;
             }
         };
-        self.answered(Answer::Missing);
+        self.answered(AssignmentAnswer::Missing);
         seen
     }
 
     /// Writes over a session as it was read.
-    pub(super) async fn seal(&mut self, id: SessionId, body: Bytes, etag: ETag) -> Answer {
+    pub(super) async fn seal(
+        &mut self,
+        id: SessionId,
+        body: Bytes,
+        etag: ETag,
+    ) -> AssignmentAnswer {
         let written = self.cx.replace(&session_key(self.cx.prefix(), id), body, etag).await;
         self.written(&format!("sealing the session {id}"), written)
     }
 
-    fn written(&mut self, doing: &str, written: Written) -> Answer {
+    fn written(&mut self, doing: &str, written: Written) -> AssignmentAnswer {
         match written {
-            Written::Done(_) => self.answered(Answer::Done),
-            Written::Refused | Written::Missing => self.answered(Answer::Refused),
+            Written::Done(_) => self.answered(AssignmentAnswer::Done),
+            Written::Refused | Written::Missing => self.answered(AssignmentAnswer::Refused),
             Written::Unknown(error) | Written::Failed(error) => self.failed(doing, error),
         }
     }
 
-    fn answered(&mut self, answer: Answer) -> Answer {
+    fn answered(&mut self, answer: AssignmentAnswer) -> AssignmentAnswer {
         self.requests.answered();
         answer
     }
 
-    fn failed(&mut self, doing: &str, error: StoreError) -> Answer {
+    fn failed(&mut self, doing: &str, error: StoreError) -> AssignmentAnswer {
         match self.requests.fails(doing, error) {
-            None => Answer::Unknown,
-            Some(ErrorKind::UnsafeStore) => Answer::Unsafe,
-            Some(_) => Answer::Denied,
+            None => AssignmentAnswer::Unknown,
+            Some(ErrorKind::UnsafeStore) => AssignmentAnswer::Unsafe,
+            Some(_) => AssignmentAnswer::Denied,
         }
     }
 

@@ -7,8 +7,8 @@ use super::assignment_record::MAX_NAME_BYTES;
 use super::config::{check_partitions, refuse};
 use super::view::Follower;
 use super::{Group, GroupSnapshot};
+use crate::protocol::message::News;
 use crate::protocol::operation::{Mark, Operation, Refusal};
-use crate::protocol::reader::News;
 use crate::protocol::{Assignment, PartitionNumber};
 use tenure::{Error, ErrorKind};
 

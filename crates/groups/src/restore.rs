@@ -9,8 +9,8 @@ use super::objects::Seen;
 use super::session_record::SessionBody;
 use super::view::Follower;
 use super::{Group, GroupSnapshot};
+use crate::protocol::message::AssignmentAnswer;
 use crate::protocol::operation::{hold, release};
-use crate::protocol::reader::Answer;
 use crate::protocol::{Assignment, SessionId};
 use tenure::Epoch;
 use tenure::EpochEnd;
@@ -183,8 +183,8 @@ impl Group {
         let now = self.cx.now();
         let sealed = body.sealed(EpochEnd::Deposed, self.cx.name(), None, now);
         match follower.objects.seal(id, sealed, body.record().etag).await {
-            Answer::Done => Ok(true),
-            Answer::Denied | Answer::Unsafe => Err(follower.failed()),
+            AssignmentAnswer::Done => Ok(true),
+            AssignmentAnswer::Denied | AssignmentAnswer::Unsafe => Err(follower.failed()),
             _ => Ok(false),
         }
     }

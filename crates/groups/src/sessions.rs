@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::member::MemberTask;
 use super::objects::Seen;
 use super::session_record::SessionBody;
-use crate::protocol::coordinator::{Answer, Request};
 use crate::protocol::looks::LookTime;
+use crate::protocol::message::{AssignmentAnswer, SessionAnswer, SessionRequest};
 use crate::protocol::{Session, SessionId};
 use tenure::EpochEnd;
 use tenure::store::ETag;
@@ -26,16 +26,16 @@ pub(super) enum SessionEnd {
 
 impl MemberTask {
     /// Asks about the sessions. False: something failed for now, and the next round begins anew.
-    pub(super) async fn sessions(&mut self, request: Request) -> bool {
+    pub(super) async fn sessions(&mut self, request: SessionRequest) -> bool {
         match request {
-            Request::List(after) => self.list(after).await,
-            Request::Get(ids) => {
+            SessionRequest::List(after) => self.list(after).await,
+            SessionRequest::Get(ids) => {
                 self.get(ids).await;
                 true
             }
-            Request::Seal { session, .. } => {
+            SessionRequest::Seal { session, .. } => {
                 let answer = self.seal(session, SessionEnd::Lapsed).await;
-                self.unread |= answer != Answer::Done;
+                self.unread |= answer != SessionAnswer::Done;
                 self.shared.state().participant.session(answer);
                 true
             }
@@ -50,7 +50,7 @@ impl MemberTask {
             let answer = self.known_answer(id);
             let rests = answer.is_none() && self.looks.rests(id, now);
             self.unread |= rests;
-            match answer.or(rests.then_some(Answer::Unreadable(id))) {
+            match answer.or(rests.then_some(SessionAnswer::Unreadable(id))) {
                 Some(answer) => self.shared.state().participant.session(answer),
                 None => unread.push(id),
             }
@@ -58,10 +58,10 @@ impl MemberTask {
         let some = unread.iter().take(READ_BETWEEN_POLLS).copied();
         for (id, seen, when) in self.objects.read_sessions(some).await {
             let answer = match self.note(id, seen, when) {
-                Answer::Unknown => {
+                SessionAnswer::Unknown => {
                     self.unread = true;
                     self.unreadable.insert(id);
-                    Answer::Unreadable(id)
+                    SessionAnswer::Unreadable(id)
                 }
                 answer => {
                     self.unreadable.clear();
@@ -79,7 +79,7 @@ impl MemberTask {
     async fn list(&mut self, after: Option<SessionId>) -> bool {
         let Some(page) = self.objects.list_sessions(after).await else {
             self.unread = true;
-            self.shared.state().participant.session(Answer::Unknown);
+            self.shared.state().participant.session(SessionAnswer::Unknown);
             return false;
         };
         if after.is_none() {
@@ -106,12 +106,12 @@ impl MemberTask {
             }
         }
         let (sessions, truncated) = (page.sessions, page.truncated);
-        self.shared.state().participant.session(Answer::Listed { sessions, truncated });
+        self.shared.state().participant.session(SessionAnswer::Listed { sessions, truncated });
         true
     }
 
     /// Takes note of one look at a session.
-    pub(super) fn note(&mut self, id: SessionId, seen: Seen, when: LookTime) -> Answer {
+    pub(super) fn note(&mut self, id: SessionId, seen: Seen, when: LookTime) -> SessionAnswer {
         let session = self.expected(id);
         match seen {
             Seen::Session(body) => {
@@ -124,25 +124,25 @@ impl MemberTask {
                 }
                 self.ended.note(id, &record);
                 self.bodies.insert(id, *body);
-                Answer::Found(id, record)
+                SessionAnswer::Found(id, record)
             }
             Seen::Corrupt if self.shared.state().participant.known().is_none() => {
                 self.bodies.remove(&id);
-                Answer::Unreadable(id)
+                SessionAnswer::Unreadable(id)
             }
             Seen::Foreign | Seen::Corrupt => {
                 self.looks.foreign(id, when);
                 self.bodies.remove(&id);
                 let tag = self.listed_tag(id).cloned();
                 self.foreign.extend(tag.map(|tag| (id, tag)));
-                Answer::Missing(id)
+                SessionAnswer::Missing(id)
             }
             Seen::Missing => {
                 if let Some(session) = session {
                     self.looks.read(session, None, when);
                 }
                 self.bodies.remove(&id);
-                Answer::Missing(id)
+                SessionAnswer::Missing(id)
             }
             Seen::Unchanged | Seen::Unknown => {
                 if session.is_none() {
@@ -150,7 +150,7 @@ impl MemberTask {
                     self.looks.watch(id, known.unwrap_or_else(|| self.config.validity()));
                 }
                 self.looks.failed(id, when.received);
-                Answer::Unknown
+                SessionAnswer::Unknown
             }
         }
     }
@@ -161,15 +161,15 @@ impl MemberTask {
 
     /// The answer of a read, if the listing shows its outcome: an object with the tag under which it
     /// was read as an ended session, or as no session. Members are always read.
-    pub(super) fn known_answer(&self, id: SessionId) -> Option<Answer> {
+    pub(super) fn known_answer(&self, id: SessionId) -> Option<SessionAnswer> {
         if self.expected(id).is_some() {
             return None;
         }
         let listed = self.listed_tag(id)?;
         if self.foreign.get(&id).is_some_and(|tag| tag.names_the_same(listed)) {
-            return Some(Answer::Missing(id));
+            return Some(SessionAnswer::Missing(id));
         }
-        self.ended.record(id, listed).map(|record| Answer::Found(id, record))
+        self.ended.record(id, listed).map(|record| SessionAnswer::Found(id, record))
     }
 
     /// The session of this id, as the assignment names it.
@@ -178,8 +178,8 @@ impl MemberTask {
     }
 
     /// Ends a session, on the condition that it has not changed since the last read.
-    pub(super) async fn seal(&mut self, session: Session, end: SessionEnd) -> Answer {
-        let Some(body) = self.bodies.get(&session.id) else { return Answer::Refused };
+    pub(super) async fn seal(&mut self, session: Session, end: SessionEnd) -> SessionAnswer {
+        let Some(body) = self.bodies.get(&session.id) else { return SessionAnswer::Refused };
         let (etag, cx) = (body.record().etag, &self.shared.cx);
         let (by, at) = (cx.name(), cx.now());
         let sealed = match end {
@@ -188,9 +188,9 @@ impl MemberTask {
             SessionEnd::Resigned => body.sealed(EpochEnd::Resigned, by, None, at),
         };
         match self.objects.seal(session.id, sealed, etag).await {
-            crate::protocol::reader::Answer::Done => Answer::Done,
-            crate::protocol::reader::Answer::Refused => Answer::Refused,
-            _ => Answer::Unknown,
+            AssignmentAnswer::Done => SessionAnswer::Done,
+            AssignmentAnswer::Refused => SessionAnswer::Refused,
+            _ => SessionAnswer::Unknown,
         }
     }
 }

@@ -8,8 +8,8 @@ use super::member::MemberTask;
 use super::objects::Seen;
 use super::sessions::READ_BETWEEN_POLLS;
 use crate::protocol::Session;
-use crate::protocol::coordinator::Answer;
 use crate::protocol::looks::LookTime;
+use crate::protocol::message::SessionAnswer;
 use crate::protocol::standby::{Place, Standby};
 
 /// Members before this one that are read side by side, once the coordinator has ended.
@@ -54,7 +54,7 @@ impl MemberTask {
                 // What a coordinator would have learned, so that this one need not see it lapse
                 // anew.
                 seen => match self.note(coordinator.id, seen, when) {
-                    Answer::Found(_, record) => self.standby.read(Some(&record), when),
+                    SessionAnswer::Found(_, record) => self.standby.read(Some(&record), when),
                     _ => self.standby.read(None, when),
                 },
             }

@@ -228,7 +228,7 @@ impl GroupSight {
 
     pub(super) fn sees(&self, assignment: &Assignment) {
         // The others are to have no owner, or only a member that is expected back.
-        let meant = |it: &&crate::protocol::assignment::Partition| {
+        let meant = |it: &&crate::protocol::assignment::AssignedPartition| {
             it.owner.is_none() && !it.marks.paused && !it.marks.retiring && it.kept.is_none()
         };
         let ownerless = assignment.partitions.iter().filter(meant).count();

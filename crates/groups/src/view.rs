@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::objects::{Objects, Seen};
 use super::telemetry::GroupSight;
 use super::{Group, Marks, PartitionNumber};
-use crate::protocol::reader::{News, Reader, Step};
+use crate::protocol::message::{News, ReaderStep};
+use crate::protocol::reader::Reader;
 use crate::protocol::{Assignment, SessionId};
 use tenure::Epoch;
 use tenure::seam::groups::Nonce;
@@ -153,10 +154,10 @@ impl Follower {
         let mut news = None;
         loop {
             match self.reader.step() {
-                Step::Idle => return Ok(news),
-                Step::Nonce => self.reader.nonce(cx.nonce()),
-                Step::Failed(failure) => return Err(self.objects.explain(failure)),
-                Step::Pause => {
+                ReaderStep::Idle => return Ok(news),
+                ReaderStep::Nonce => self.reader.nonce(cx.nonce()),
+                ReaderStep::Failed(failure) => return Err(self.objects.explain(failure)),
+                ReaderStep::Pause => {
                     if self.objects.have_failed(Requests::FAILURES_BEFORE_GIVING_UP) {
                         if !patient {
                             return Err(self.failed());
@@ -167,7 +168,7 @@ impl Follower {
                     cx.sleep(self.objects.retry_delay()).await;
                     self.reader.resume();
                 }
-                Step::Request(request) => match self.objects.assignment(&request).await {
+                ReaderStep::Request(request) => match self.objects.assignment(&request).await {
                     Some(answer) => {
                         let now = self.reader.handle(answer);
                         cx.learn(self.reader.greatest());
@@ -295,7 +296,7 @@ impl Group {
             let mut follower = follower?;
             let before = follower.reader.known().map(|known| known.epoch);
             loop {
-                if follower.reader.step() == Step::Idle {
+                if follower.reader.step() == ReaderStep::Idle {
                     cx.sleep(cx.poll_interval()).await;
                     if cx.now().since(listed) >= super::member::LIST_EVERY {
                         listed = cx.now();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::protocol::assignment::Marks;
-use crate::protocol::{Assignment, Member, Partition, PartitionNumber, Session, SessionId};
+use crate::protocol::{AssignedPartition, Assignment, Member, PartitionNumber, Session, SessionId};
 use tenure::Epoch;
 use tenure::seam::groups::Nonce;
 
@@ -241,7 +241,7 @@ impl Body {
         &mut self,
         members: &[Member],
         unknown: &mut Unknown,
-    ) -> Result<Vec<Partition>, BadAssignment> {
+    ) -> Result<Vec<AssignedPartition>, BadAssignment> {
         let mut names = BTreeSet::new();
         // As many as there are: it is kept for as long as it is the newest.
         let mut partitions = Vec::with_capacity(self.partitions.len());
@@ -277,7 +277,7 @@ impl Body {
             let PartitionFields { name, .. } = fields;
             let PartitionFields { pinned, barred, paused, retiring, .. } = fields;
             let marks = Marks { pinned, barred, paused, retiring };
-            partitions.push(Partition { number, name, owner, token, target, kept, marks });
+            partitions.push(AssignedPartition { number, name, owner, token, target, kept, marks });
         }
         Ok(partitions)
     }
@@ -298,7 +298,7 @@ impl Unknown {
     }
 
     /// Without the places of members.
-    fn partition(&self, partition: &Partition) -> PartitionFields {
+    fn partition(&self, partition: &AssignedPartition) -> PartitionFields {
         let Marks { pinned, barred, paused, retiring } = partition.marks.clone();
         PartitionFields {
             number: None,

@@ -40,7 +40,7 @@ pub struct Assignment {
     /// In the order in which they joined.
     pub members: Vec<Member>,
     /// In the order of their numbers.
-    pub partitions: Vec<Partition>,
+    pub partitions: Vec<AssignedPartition>,
     /// The number of the next partition that is added.
     pub next_number: PartitionNumber,
     /// An operator restores the group, and waits at least this long. Only a restoring makes an
@@ -64,7 +64,7 @@ pub struct Member {
 
 /// A partition and its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Partition {
+pub struct AssignedPartition {
     pub number: PartitionNumber,
     pub name: Arc<str>,
     pub owner: Option<Session>,
@@ -93,7 +93,7 @@ pub struct Marks {
 impl Assignment {
     /// The first of a group. It names its members and grants nothing.
     pub fn first(nonce: Nonce, partitions: Vec<Arc<str>>) -> Assignment {
-        let partition = |(name, number)| Partition::new(PartitionNumber(number), name);
+        let partition = |(name, number)| AssignedPartition::new(PartitionNumber(number), name);
         let partitions: Vec<_> = partitions.into_iter().zip(0..).map(partition).collect();
         let next_number = PartitionNumber(u32::try_from(partitions.len()).unwrap_or(u32::MAX));
         Assignment {
@@ -124,7 +124,7 @@ impl Assignment {
         self.members.iter().map(|member| member.session).find(|session| session.id == id)
     }
 
-    pub fn partition(&self, number: PartitionNumber) -> Option<&Partition> {
+    pub fn partition(&self, number: PartitionNumber) -> Option<&AssignedPartition> {
         let found = self.partitions.binary_search_by_key(&number, |partition| partition.number);
         found.ok().map(|index| &self.partitions[index])
     }
@@ -186,10 +186,18 @@ impl Member {
     }
 }
 
-impl Partition {
-    pub fn new(number: PartitionNumber, name: Arc<str>) -> Partition {
+impl AssignedPartition {
+    pub fn new(number: PartitionNumber, name: Arc<str>) -> AssignedPartition {
         let marks = Marks::default();
-        Partition { number, name, owner: None, token: None, target: None, kept: None, marks }
+        AssignedPartition {
+            number,
+            name,
+            owner: None,
+            token: None,
+            target: None,
+            kept: None,
+            marks,
+        }
     }
 }
 

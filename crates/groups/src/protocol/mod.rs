@@ -3,21 +3,22 @@
 //! [`Assignment`] holds who owns what. [`plan`] makes the next one of it and of what was read of
 //! the sessions, and changes only what rules R1 to R4 allow. [`reader`] follows the newest
 //! assignment, and confirms what a process may act on. [`holdings`] is what one member owns.
-//! [`coordinator`] reads the sessions. [`looks`] and [`standby`] are the arithmetic of time, with
+//! [`session_reader`] reads the sessions. [`looks`] and [`standby`] are the arithmetic of time, with
 //! the time as an argument; all else is timeless, so that a model checker can explore it under any
 //! clocks.
 
 pub mod assignment;
 pub mod assignor;
-pub mod coordinator;
 pub mod holdings;
 pub mod looks;
+pub mod message;
 pub mod operation;
 pub mod participant;
 pub mod plan;
 pub mod reader;
 pub mod session;
+pub mod session_reader;
 pub mod standby;
 
-pub use assignment::{Assignment, Member, Partition, PartitionNumber};
+pub use assignment::{AssignedPartition, Assignment, Member, PartitionNumber};
 pub use session::{Release, Session, SessionId};

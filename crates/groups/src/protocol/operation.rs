@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::assignment::{Assignment, Marks, Partition, PartitionNumber};
+use super::assignment::{AssignedPartition, Assignment, Marks, PartitionNumber};
 use tenure::Epoch;
 use tenure::seam::groups::Nonce;
 
@@ -102,7 +102,7 @@ fn each(
     next: &mut Assignment,
     numbers: &[PartitionNumber],
     may_be_gone: bool,
-    change: impl Fn(&mut Partition),
+    change: impl Fn(&mut AssignedPartition),
 ) -> Result<(), Refusal> {
     for number in numbers {
         match next.partitions.binary_search_by_key(number, |it| it.number) {
@@ -151,7 +151,7 @@ fn add(next: &mut Assignment, names: &[Arc<str>]) -> Result<(), Refusal> {
         }
         let number = next.next_number;
         next.next_number = PartitionNumber(number.0.checked_add(1).ok_or(Refusal::Exhausted)?);
-        next.partitions.push(Partition::new(number, Arc::clone(name)));
+        next.partitions.push(AssignedPartition::new(number, Arc::clone(name)));
     }
     Ok(())
 }

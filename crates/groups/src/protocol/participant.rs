@@ -6,11 +6,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::assignment::{Assignment, Member};
-use super::coordinator::{self, Coordinator};
 use super::holdings::{Change, Holdings};
+use super::message::{AssignmentAnswer, News, ParticipantStep, ReaderStep};
+use super::message::{RoundProgress, SessionAnswer};
 use super::plan::{Evidence, Planner};
-use super::reader::{self, News, Reader, ReaderFailure};
+use super::reader::Reader;
 use super::session::{Session, SessionId, SessionRecord};
+use super::session_reader::SessionReader;
 use tenure::Epoch;
 use tenure::seam::groups::Nonce;
 use tenure::store::ETag;
@@ -20,22 +22,11 @@ use tenure::store::ETag;
 pub struct Participant {
     reader: Reader,
     holdings: Holdings,
-    coordinator: Coordinator,
+    sessions: SessionReader,
     /// It plans, although the newest assignment names another coordinator.
     ahead: bool,
     /// A round is complete: [`Participant::plan`].
     plans: bool,
-}
-
-/// What to do next.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Step {
-    Assignment(reader::Request),
-    Sessions(coordinator::Request),
-    Nonce,
-    Pause,
-    Idle,
-    Failed(ReaderFailure),
 }
 
 impl Participant {
@@ -44,7 +35,7 @@ impl Participant {
         Participant {
             reader: Reader::new(greatest),
             holdings: Holdings::new(session),
-            coordinator: Coordinator::default(),
+            sessions: SessionReader::default(),
             ahead: false,
             plans: false,
         }
@@ -77,8 +68,8 @@ impl Participant {
         &mut self.holdings
     }
 
-    pub fn sessions(&self) -> &Coordinator {
-        &self.coordinator
+    pub fn sessions(&self) -> &SessionReader {
+        &self.sessions
     }
 
     /// Whether it is named as the coordinator, or acts as one.
@@ -110,17 +101,17 @@ impl Participant {
     /// Begins a round of reading sessions, those that are `due` among them.
     pub fn round(&mut self, due: BTreeSet<SessionId>) {
         self.plans = false;
-        self.coordinator.begin(due);
+        self.sessions.begin(due);
     }
 
     /// The timer of a session has run out under this tag.
     pub fn lapsed(&mut self, session: Session, etag: ETag) {
-        self.coordinator.lapsed(session, etag);
+        self.sessions.lapsed(session, etag);
     }
 
     /// The wait for a session that was deposed, or is gone, is over.
     pub fn waited(&mut self, session: Session) {
-        self.coordinator.waited(session);
+        self.sessions.waited(session);
     }
 
     pub fn resume(&mut self) {
@@ -145,7 +136,7 @@ impl Participant {
     /// Forgets the sessions that a complete listing did not show and no assignment names.
     pub fn forget(&mut self, listed: &BTreeSet<SessionId>) {
         if let Some(known) = self.reader.known() {
-            self.coordinator.forget(listed, known);
+            self.sessions.forget(listed, known);
         }
     }
 
@@ -153,18 +144,20 @@ impl Participant {
         self.reader.nonce(nonce);
     }
 
-    pub fn step(&self) -> Step {
+    pub fn step(&self) -> ParticipantStep {
         match self.reader.step() {
-            reader::Step::Request(request) => Step::Assignment(request),
-            reader::Step::Nonce => Step::Nonce,
-            reader::Step::Pause => Step::Pause,
-            reader::Step::Failed(failure) => Step::Failed(failure),
-            reader::Step::Idle => self.coordinator.request().map_or(Step::Idle, Step::Sessions),
+            ReaderStep::Request(request) => ParticipantStep::Assignment(request),
+            ReaderStep::Nonce => ParticipantStep::Nonce,
+            ReaderStep::Pause => ParticipantStep::Pause,
+            ReaderStep::Failed(failure) => ParticipantStep::Failed(failure),
+            ReaderStep::Idle => {
+                self.sessions.request().map_or(ParticipantStep::Idle, ParticipantStep::Sessions)
+            }
         }
     }
 
     /// Takes the answer about an assignment.
-    pub fn assignment(&mut self, answer: reader::Answer) -> (Option<News>, Vec<Change>) {
+    pub fn assignment(&mut self, answer: AssignmentAnswer) -> (Option<News>, Vec<Change>) {
         let news = self.reader.handle(answer);
         let Some(known) = self.reader.known() else { return (news, Vec::new()) };
         let changes = match news {
@@ -173,7 +166,7 @@ impl Participant {
                 // A greater assignment says who plans; whoever lost the race follows it.
                 self.ahead = false;
                 if known.coordinator != Some(self.holdings.session()) {
-                    self.coordinator.stop();
+                    self.sessions.stop();
                 }
                 self.holdings.note(known, false)
             }
@@ -187,17 +180,17 @@ impl Participant {
     }
 
     /// Takes an answer about a session.
-    pub fn session(&mut self, answer: coordinator::Answer) {
+    pub fn session(&mut self, answer: SessionAnswer) {
         let known = self.reader.known().map(|known| &**known);
-        match self.coordinator.handle(known, answer) {
-            coordinator::Progress::RoundOver => self.plans = self.coordinates(),
-            coordinator::Progress::More | coordinator::Progress::Failed => {}
+        match self.sessions.handle(known, answer) {
+            RoundProgress::RoundOver => self.plans = self.coordinates(),
+            RoundProgress::More | RoundProgress::Failed => {}
         }
     }
 
     /// What a plan from the known assignment may rest on.
     pub fn evidence(&self, join: impl Fn(SessionId, &SessionRecord) -> Option<Member>) -> Evidence {
-        self.coordinator.evidence(self.known().map(|known| &**known), join)
+        self.sessions.evidence(self.known().map(|known| &**known), join)
     }
 
     /// Plans, after a round: creates the next assignment if something is to change. Returns true
@@ -217,14 +210,14 @@ impl Participant {
         if !self.coordinates() {
             return false;
         }
-        self.reader.expect(self.coordinator.greatest_seen());
+        self.reader.expect(self.sessions.greatest_seen());
         if self.reader.greatest().is_some() && self.reader.is_behind() {
             self.reader.poll();
             return true;
         }
         let next = match self.known() {
             Some(known) => planner.next(known, evidence, nonce),
-            None if !self.coordinator.in_doubt().is_empty() => None,
+            None if !self.sessions.in_doubt().is_empty() => None,
             None => Some(planner.first(Assignment::first(nonce, partitions()), evidence)),
         };
         next.is_some_and(|next| self.reader.create(next))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tenure::protocol::message::Nonce;
-use tenure_groups::protocol::coordinator::Answer;
+use tenure_groups::protocol::message::SessionAnswer;
 use tenure_groups::protocol::participant::Participant;
 use tenure_groups::protocol::session::SessionRecord;
 use tenure_groups::protocol::{Assignment, Release, Session, SessionId};
@@ -40,14 +40,14 @@ impl Group {
     }
 
     /// The answer of a read that fails.
-    pub fn unread(&self, world: &World, who: usize, id: SessionId) -> Answer {
+    pub fn unread(&self, world: &World, who: usize, id: SessionId) -> SessionAnswer {
         let known = world.processes[who].participant.as_ref().and_then(|it| it.known());
         if known.and_then(|known| known.session(id)).is_some() {
-            return Answer::Unknown;
+            return SessionAnswer::Unknown;
         }
         match self.broken {
-            Broken::UnreadIsMissing => Answer::Missing(id),
-            _ => Answer::Unreadable(id),
+            Broken::UnreadIsMissing => SessionAnswer::Missing(id),
+            _ => SessionAnswer::Unreadable(id),
         }
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use tenure::protocol::message::Nonce;
-use tenure_groups::protocol::participant::{Participant, Step};
-use tenure_groups::protocol::reader::Request;
+use tenure_groups::protocol::message::{AssignmentRequest, ParticipantStep};
+use tenure_groups::protocol::participant::Participant;
 use tenure_groups::protocol::{Assignment, Session, operation};
 use tenure_model::part::Part;
 
@@ -138,8 +138,10 @@ impl World {
                 || !it.sessions().in_doubt().is_empty()
         };
         let creates = |it: &Participant| {
-            use Step::{Assignment, Sessions};
-            let asks = |it: &Request| matches!(it, Request::Create(_) | Request::Get(_));
+            use ParticipantStep::{Assignment, Sessions};
+            let asks = |it: &AssignmentRequest| {
+                matches!(it, AssignmentRequest::Create(_) | AssignmentRequest::Get(_))
+            };
             match it.step() {
                 Assignment(request) => asks(&request),
                 step => matches!(step, Sessions(_)),

@@ -1,9 +1,10 @@
 //! The store's answers to what a process asks, and what a broken process makes of them.
 
 use tenure::protocol::message::Answer;
-use tenure_groups::protocol::participant::Step;
-use tenure_groups::protocol::reader::{self, News};
-use tenure_groups::protocol::{Assignment, coordinator};
+use tenure_groups::protocol::Assignment;
+use tenure_groups::protocol::message::{
+    AssignmentAnswer, AssignmentRequest, News, ParticipantStep, SessionAnswer, SessionRequest,
+};
 use tenure_model::part::Part;
 
 use super::setting::{Broken, Group};
@@ -44,8 +45,10 @@ impl Group {
     pub fn ask(&self, world: &mut World, who: usize, serving: Serving) {
         let Some(participant) = &world.processes[who].participant else { return };
         match participant.step() {
-            Step::Assignment(request) => self.ask_assignment(world, who, request, serving),
-            Step::Sessions(request) => {
+            ParticipantStep::Assignment(request) => {
+                self.ask_assignment(world, who, request, serving)
+            }
+            ParticipantStep::Sessions(request) => {
                 let answer = self.ask_session(world, who, request, serving);
                 let process = &mut world.processes[who];
                 let Some(participant) = &mut process.participant else { return };
@@ -62,27 +65,27 @@ impl Group {
         &self,
         world: &mut World,
         who: usize,
-        request: reader::Request,
+        request: AssignmentRequest,
         serving: Serving,
     ) {
         let answer = match request {
-            reader::Request::List(_) if self.broken == Broken::NoConfirm => {
+            AssignmentRequest::List(_) if self.broken == Broken::NoConfirm => {
                 let known = world.processes[who].participant.as_ref().and_then(|it| it.known());
                 let listing = world.store.list(&tenure::protocol::find::After::Number(0));
                 let epochs = listing.epochs.filter(|_| known.is_none());
-                reader::Answer::Listed(tenure::protocol::find::Listing { epochs, rest: None })
+                AssignmentAnswer::Listed(tenure::protocol::find::Listing { epochs, rest: None })
             }
-            reader::Request::List(after) => reader::Answer::Listed(world.store.list(&after)),
-            reader::Request::Get(epoch) => match world.store.assignments.get(&epoch) {
-                Some(found) => reader::Answer::Found(found.shared()),
-                None => reader::Answer::Missing,
+            AssignmentRequest::List(after) => AssignmentAnswer::Listed(world.store.list(&after)),
+            AssignmentRequest::Get(epoch) => match world.store.assignments.get(&epoch) {
+                Some(found) => AssignmentAnswer::Found(found.shared()),
+                None => AssignmentAnswer::Missing,
             },
-            reader::Request::Create(assignment) => {
+            AssignmentRequest::Create(assignment) => {
                 let assignment = Part::from(self.distorted(world, assignment));
                 match self.serve_write(world, Wire::Assignment(assignment), serving) {
-                    Answer::Done { .. } => reader::Answer::Done,
-                    Answer::Unknown => reader::Answer::Unknown,
-                    _ => reader::Answer::Refused,
+                    Answer::Done { .. } => AssignmentAnswer::Done,
+                    Answer::Unknown => AssignmentAnswer::Unknown,
+                    _ => AssignmentAnswer::Refused,
                 }
             }
         };
@@ -122,41 +125,37 @@ impl Group {
         &self,
         world: &mut World,
         who: usize,
-        request: coordinator::Request,
+        request: SessionRequest,
         serving: Serving,
-    ) -> coordinator::Answer {
+    ) -> SessionAnswer {
         match request {
-            coordinator::Request::List(_) => {
+            SessionRequest::List(_) => {
                 let sessions = world.store.sessions.iter();
                 let sessions = sessions.map(|(id, it)| (*id, Some(it.etag()))).collect();
-                coordinator::Answer::Listed { sessions, truncated: false }
+                SessionAnswer::Listed { sessions, truncated: false }
             }
-            coordinator::Request::Get(ids) => {
+            SessionRequest::Get(ids) => {
                 let id = *ids.first().expect("an empty set is not asked for");
                 if serving == Serving::Lost {
                     world.left.unread -= 1;
                     return self.unread(world, who, id);
                 }
                 match world.store.sessions.get(&id) {
-                    Some(object) => {
-                        coordinator::Answer::Found(id, self.read(world, who, id, object))
-                    }
-                    None => coordinator::Answer::Missing(id),
+                    Some(object) => SessionAnswer::Found(id, self.read(world, who, id, object)),
+                    None => SessionAnswer::Missing(id),
                 }
             }
-            coordinator::Request::Seal { .. } if self.broken == Broken::NoSeal => {
-                coordinator::Answer::Done
-            }
-            coordinator::Request::Seal { session, record } => {
+            SessionRequest::Seal { .. } if self.broken == Broken::NoSeal => SessionAnswer::Done,
+            SessionRequest::Seal { session, record } => {
                 let object = world.store.sessions.get(&session.id);
                 let same = object.filter(|it| it.etag() == record.etag);
                 let Some(sealed) =
                     same.map(|it| it.sealed(End::Lapsed, self.broken == Broken::SealsForget))
                 else {
-                    return coordinator::Answer::Refused;
+                    return SessionAnswer::Refused;
                 };
                 world.store.sessions.insert(session.id, Part::new(sealed));
-                coordinator::Answer::Done
+                SessionAnswer::Done
             }
         }
     }

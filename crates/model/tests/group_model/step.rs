@@ -2,8 +2,9 @@
 
 use tenure::protocol::message::Input;
 use tenure::protocol::message::{Answer, Nonce, Request};
+use tenure_groups::protocol::message::ParticipantStep;
 use tenure_groups::protocol::operation::Operation;
-use tenure_groups::protocol::participant::{Participant, Step};
+use tenure_groups::protocol::participant::Participant;
 use tenure_groups::protocol::plan::check;
 use tenure_groups::protocol::{Assignment, Release, Session, SessionId};
 use tenure_model::part::Part;
@@ -263,12 +264,12 @@ impl Group {
         for who in 0..world.processes.len() {
             loop {
                 match world.processes[who].participant.as_ref().map(Participant::step) {
-                    Some(Step::Nonce) => {
+                    Some(ParticipantStep::Nonce) => {
                         let nonce = world.processes[who].draw();
                         participant(world, who, |it| it.nonce(nonce));
                     }
-                    Some(Step::Pause) => participant(world, who, Participant::resume),
-                    Some(Step::Failed(_)) => {
+                    Some(ParticipantStep::Pause) => participant(world, who, Participant::resume),
+                    Some(ParticipantStep::Failed(_)) => {
                         // Somebody deleted the newest: it looks again once there is a greater one.
                         let greatest = world.processes[who].greatest();
                         if world.store.newest().map(|it| it.epoch) <= greatest {

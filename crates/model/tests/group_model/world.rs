@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use stateright::{Model, Property};
 use tenure::Epoch;
 use tenure::protocol::message::{Nonce, Request};
-use tenure_groups::protocol::participant::Step;
+use tenure_groups::protocol::message::{AssignmentRequest, ParticipantStep, SessionRequest};
 use tenure_groups::protocol::{
-    Assignment, PartitionNumber, Release, Session, SessionId, coordinator, operation, reader,
+    Assignment, PartitionNumber, Release, Session, SessionId, operation,
 };
 use tenure_model::part::Part;
 
@@ -167,21 +167,22 @@ impl Group {
             }
         }
         match participant.step() {
-            Step::Assignment(reader::Request::Create(it)) if it.epoch.get() > self.last => {}
-            Step::Assignment(reader::Request::Create(it))
+            ParticipantStep::Assignment(AssignmentRequest::Create(it))
+                if it.epoch.get() > self.last => {}
+            ParticipantStep::Assignment(AssignmentRequest::Create(it))
                 if self.broken == Broken::StopsAtDeleted
                     && world.lacks_the_one_before(it.epoch) => {}
-            Step::Assignment(request) => {
-                let writes = matches!(request, reader::Request::Create(_));
+            ParticipantStep::Assignment(request) => {
+                let writes = matches!(request, AssignmentRequest::Create(_));
                 actions.extend(self.serve(world, writes, |it| Action::Ask(who, it)));
             }
-            Step::Sessions(request) => {
+            ParticipantStep::Sessions(request) => {
                 actions.push(Action::Ask(who, Serving::Once));
-                if world.left.unread > 0 && matches!(request, coordinator::Request::Get(_)) {
+                if world.left.unread > 0 && matches!(request, SessionRequest::Get(_)) {
                     actions.push(Action::Ask(who, Serving::Lost));
                 }
             }
-            Step::Idle => self.idle_actions(world, who, actions),
+            ParticipantStep::Idle => self.idle_actions(world, who, actions),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::assignment::{Assignment, Member, Partition, PartitionNumber};
+use super::assignment::{AssignedPartition, Assignment, Member, PartitionNumber};
 use super::assignor::{Assignor, Seat, Share};
 use super::session::{Release, Session};
 use tenure::Epoch;
@@ -172,7 +172,7 @@ impl Planner<'_> {
 
     fn settle(
         &self,
-        partition: &mut Partition,
+        partition: &mut AssignedPartition,
         before: Option<Session>,
         wanted: Option<Session>,
         epoch: Epoch,
@@ -201,7 +201,7 @@ impl Evidence {
     /// seat that may have it. Until then it avoids all where it has failed, but for its holder.
     fn try_at(
         &self,
-        partition: &Partition,
+        partition: &AssignedPartition,
         holder: Option<&Seat<'_>>,
         seats: &[Seat<'_>],
     ) -> (Vec<Arc<str>>, bool) {
@@ -219,7 +219,7 @@ impl Evidence {
     }
 
     /// R1: its owner has released this very token, or has ended.
-    fn frees(&self, partition: &Partition) -> bool {
+    fn frees(&self, partition: &AssignedPartition) -> bool {
         let (Some(owner), Some(token)) = (partition.owner, partition.token) else { return false };
         let release = Release { partition: partition.number, token };
         self.ended.contains(&owner) || self.released.contains(&(owner, release))

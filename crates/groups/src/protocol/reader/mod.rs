@@ -8,9 +8,10 @@
 use std::sync::Arc;
 
 use super::assignment::Assignment;
+use super::message::{AssignmentAnswer, AssignmentRequest, News, ReaderFailure, ReaderStep};
 use tenure::Epoch;
 use tenure::seam::groups::Nonce;
-use tenure::seam::groups::{After, Listing, Progress, Search, SuccessorSearch, SuccessorStatus};
+use tenure::seam::groups::{Listing, Progress, Search, SuccessorSearch, SuccessorStatus};
 
 /// Follows the assignment of one group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -66,72 +67,6 @@ struct Draft {
 /// Past this many unanswered attempts the plan is made anew.
 const MAX_ATTEMPTS: usize = 16;
 
-/// What to do next.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Step {
-    Request(Request),
-    /// [`Reader::nonce`].
-    Nonce,
-    /// [`Reader::resume`] after a short pause.
-    Pause,
-    Idle,
-    Failed(ReaderFailure),
-}
-
-/// Why a reader gave up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ReaderFailure {
-    /// The store denied a request.
-    Denied,
-    /// The store broke a promise that the protocol needs.
-    Unsafe,
-    /// The newest assignment cannot be read.
-    Unreadable(Epoch),
-    /// This assignment existed, and neither it nor a greater one is left.
-    NewestDeleted(Epoch),
-    /// The known assignment is the last that there can be.
-    Exhausted,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Request {
-    List(After),
-    Get(Epoch),
-    /// PUT, `If-None-Match: *`.
-    Create(Arc<Assignment>),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Answer {
-    Listed(Listing),
-    Found(Arc<Assignment>),
-    /// It is there and is no assignment that this version can read.
-    Unreadable,
-    Missing,
-    Done,
-    Refused,
-    Denied,
-    /// The store broke a promise that the protocol needs.
-    Unsafe,
-    /// It failed, or nobody knows.
-    Unknown,
-}
-
-/// What an answer told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum News {
-    /// There is no assignment yet.
-    Nothing,
-    /// The one after the known one does not exist.
-    Unchanged,
-    /// [`Reader::known`] is newer than before, and not confirmed.
-    Read,
-    /// [`Reader::known`] was the newest after it was read.
-    Confirmed,
-    /// The creation was given up; it may yet take effect.
-    GivenUp,
-}
-
 impl Reader {
     /// One that has seen epochs up to `greatest`; it begins by looking for the newest.
     pub fn new(greatest: Option<Epoch>) -> Reader {
@@ -149,21 +84,21 @@ impl Reader {
         self.greatest
     }
 
-    pub fn step(&self) -> Step {
-        Step::Request(match &self.state {
-            State::Find { search, .. } => Request::List(search.next_page().clone()),
-            State::Read { epoch } => Request::Get(*epoch),
+    pub fn step(&self) -> ReaderStep {
+        ReaderStep::Request(match &self.state {
+            State::Find { search, .. } => AssignmentRequest::List(search.next_page().clone()),
+            State::Read { epoch } => AssignmentRequest::Get(*epoch),
             State::Poll => match self.following() {
-                Some(epoch) => Request::Get(epoch),
-                None => return Step::Failed(ReaderFailure::Exhausted),
+                Some(epoch) => AssignmentRequest::Get(epoch),
+                None => return ReaderStep::Failed(ReaderFailure::Exhausted),
             },
-            State::Confirm { beyond } => Request::List(beyond.next_page().clone()),
-            State::Create(draft) => Request::Create(Arc::clone(&draft.assignment)),
-            State::ReadBack { draft, .. } => Request::Get(draft.assignment.epoch),
-            State::NeedNonce(_) => return Step::Nonce,
-            State::Idle => return Step::Idle,
-            State::Pause(_) => return Step::Pause,
-            State::Failed(failure) => return Step::Failed(*failure),
+            State::Confirm { beyond } => AssignmentRequest::List(beyond.next_page().clone()),
+            State::Create(draft) => AssignmentRequest::Create(Arc::clone(&draft.assignment)),
+            State::ReadBack { draft, .. } => AssignmentRequest::Get(draft.assignment.epoch),
+            State::NeedNonce(_) => return ReaderStep::Nonce,
+            State::Idle => return ReaderStep::Idle,
+            State::Pause(_) => return ReaderStep::Pause,
+            State::Failed(failure) => return ReaderStep::Failed(*failure),
         })
     }
 
@@ -274,44 +209,55 @@ impl Reader {
     }
 
     /// Takes the answer to the request that [`Reader::step`] asks for.
-    pub fn handle(&mut self, answer: Answer) -> Option<News> {
-        if !matches!(self.step(), Step::Request(_)) {
+    pub fn handle(&mut self, answer: AssignmentAnswer) -> Option<News> {
+        if !matches!(self.step(), ReaderStep::Request(_)) {
             return None;
         }
         let state = std::mem::replace(&mut self.state, State::Idle);
         let (state, news) = match (state, answer) {
             // It may be superseded: then the newest is read, and only that must be readable.
-            (State::Poll | State::ReadBack { .. }, Answer::Denied | Answer::Unreadable) => {
-                (self.beyond_known(), None)
+            (
+                State::Poll | State::ReadBack { .. },
+                AssignmentAnswer::Denied | AssignmentAnswer::Unreadable,
+            ) => (self.beyond_known(), None),
+            (_, AssignmentAnswer::Denied) => (State::Failed(ReaderFailure::Denied), None),
+            (_, AssignmentAnswer::Unsafe) => (State::Failed(ReaderFailure::Unsafe), None),
+            (State::Find { search, gone }, AssignmentAnswer::Listed(page)) => {
+                self.found(search, gone, page)
             }
-            (_, Answer::Denied) => (State::Failed(ReaderFailure::Denied), None),
-            (_, Answer::Unsafe) => (State::Failed(ReaderFailure::Unsafe), None),
-            (State::Find { search, gone }, Answer::Listed(page)) => self.found(search, gone, page),
-            (State::Confirm { beyond }, Answer::Listed(page)) => self.listed(beyond, page),
-            (State::Create(draft), Answer::Done) => {
+            (State::Confirm { beyond }, AssignmentAnswer::Listed(page)) => {
+                self.listed(beyond, page)
+            }
+            (State::Create(draft), AssignmentAnswer::Done) => {
                 (self.adopt(&draft.assignment), Some(News::Read))
             }
-            (State::Create(draft), Answer::Refused) => {
+            (State::Create(draft), AssignmentAnswer::Refused) => {
                 (State::ReadBack { draft, refused: true }, None)
             }
             (State::Create(draft), _) => (State::ReadBack { draft, refused: false }.paused(), None),
-            (State::ReadBack { draft, .. }, Answer::Found(found)) => self.read_back(&draft, &found),
+            (State::ReadBack { draft, .. }, AssignmentAnswer::Found(found)) => {
+                self.read_back(&draft, &found)
+            }
             // Somebody else's, which was compacted since.
-            (State::ReadBack { refused: true, .. }, Answer::Missing) => (self.find(false), None),
+            (State::ReadBack { refused: true, .. }, AssignmentAnswer::Missing) => {
+                (self.find(false), None)
+            }
             // An attempt may still be under way; the next one meets it at the store.
-            (State::ReadBack { draft, .. }, Answer::Missing) => match draft.nonces.len() {
-                ..MAX_ATTEMPTS => (State::NeedNonce(draft), None),
-                _ => (State::Idle, Some(News::GivenUp)),
-            },
-            (State::Read { .. } | State::Poll, Answer::Found(found)) => {
+            (State::ReadBack { draft, .. }, AssignmentAnswer::Missing) => {
+                match draft.nonces.len() {
+                    ..MAX_ATTEMPTS => (State::NeedNonce(draft), None),
+                    _ => (State::Idle, Some(News::GivenUp)),
+                }
+            }
+            (State::Read { .. } | State::Poll, AssignmentAnswer::Found(found)) => {
                 self.saw(found.epoch);
                 self.known = Some(found);
                 (State::Idle, Some(News::Read))
             }
-            (State::Poll, Answer::Missing) => (State::Idle, Some(News::Unchanged)),
+            (State::Poll, AssignmentAnswer::Missing) => (State::Idle, Some(News::Unchanged)),
             // Compacted since it was listed: there is a greater one.
-            (State::Read { .. }, Answer::Missing) => (self.find(false).paused(), None),
-            (State::Read { epoch }, Answer::Unreadable) => (unreadable(epoch), None),
+            (State::Read { .. }, AssignmentAnswer::Missing) => (self.find(false).paused(), None),
+            (State::Read { epoch }, AssignmentAnswer::Unreadable) => (unreadable(epoch), None),
             // Unknown, or an answer that no such request has: ask again.
             (state, _) => (state.paused(), None),
         };

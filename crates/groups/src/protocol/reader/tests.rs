@@ -1,5 +1,6 @@
 use super::*;
 use crate::protocol::Assignment;
+use tenure::seam::groups::After;
 
 fn epoch(number: u64) -> Epoch {
     Epoch::new(number).unwrap()
@@ -14,21 +15,21 @@ fn assignment(number: u64, bits: u128) -> Arc<Assignment> {
     Arc::new(Assignment { epoch: epoch(number), ..first })
 }
 
-fn listed(epochs: Option<(u64, u64)>) -> Answer {
+fn listed(epochs: Option<(u64, u64)>) -> AssignmentAnswer {
     let epochs = epochs.map(|(least, greatest)| (epoch(least), epoch(greatest)));
-    Answer::Listed(Listing { epochs, rest: None })
+    AssignmentAnswer::Listed(Listing { epochs, rest: None })
 }
 
 fn asks_for(reader: &Reader) -> Option<u64> {
     match reader.step() {
-        Step::Request(Request::Get(epoch)) => Some(epoch.get()),
+        ReaderStep::Request(AssignmentRequest::Get(epoch)) => Some(epoch.get()),
         _ => None,
     }
 }
 
 fn lists_after(reader: &Reader) -> Option<u64> {
     match reader.step() {
-        Step::Request(Request::List(After::Number(number))) => Some(number),
+        ReaderStep::Request(AssignmentRequest::List(After::Number(number))) => Some(number),
         _ => None,
     }
 }
@@ -37,8 +38,8 @@ fn lists_after(reader: &Reader) -> Option<u64> {
 fn reader(number: u64) -> Reader {
     let mut reader = Reader::new(None);
     assert_eq!(reader.handle(listed(Some((1, number)))), None);
-    assert_eq!(reader.handle(Answer::Found(assignment(number, 1))), Some(News::Read));
-    assert_eq!(reader.step(), Step::Idle);
+    assert_eq!(reader.handle(AssignmentAnswer::Found(assignment(number, 1))), Some(News::Read));
+    assert_eq!(reader.step(), ReaderStep::Idle);
     reader
 }
 
@@ -55,14 +56,14 @@ fn it_finds_the_newest_and_polls_for_the_next() {
     assert_eq!(reader.known().map(|it| it.epoch), Some(epoch(3)));
     reader.poll();
     assert_eq!(asks_for(&reader), Some(4));
-    assert_eq!(reader.handle(Answer::Missing), Some(News::Unchanged));
+    assert_eq!(reader.handle(AssignmentAnswer::Missing), Some(News::Unchanged));
     reader.poll();
-    assert_eq!(reader.handle(Answer::Found(assignment(4, 2))), Some(News::Read));
+    assert_eq!(reader.handle(AssignmentAnswer::Found(assignment(4, 2))), Some(News::Read));
     assert_eq!(reader.greatest(), Some(epoch(4)));
     // A request that failed is asked again, after a pause.
     reader.poll();
-    assert_eq!(reader.handle(Answer::Unknown), None);
-    assert_eq!(reader.step(), Step::Pause);
+    assert_eq!(reader.handle(AssignmentAnswer::Unknown), None);
+    assert_eq!(reader.step(), ReaderStep::Pause);
     reader.resume();
     assert_eq!(asks_for(&reader), Some(5));
 }
@@ -84,24 +85,24 @@ fn it_confirms_by_a_list_that_shows_nothing_greater() {
     reader.poll();
     assert_eq!(lists_after(&reader), Some(3), "one request at a time");
     let foreign = Listing { epochs: None, rest: Some(After::Key("x".to_owned())) };
-    assert_eq!(reader.handle(Answer::Listed(foreign)), None);
+    assert_eq!(reader.handle(AssignmentAnswer::Listed(foreign)), None);
     assert_eq!(reader.handle(listed(None)), Some(News::Confirmed));
     reader.confirm();
     assert_eq!(reader.handle(listed(Some((4, 9)))), None);
     assert_eq!(asks_for(&reader), Some(9), "the greatest that it shows");
     // It was compacted meanwhile.
-    assert_eq!(reader.handle(Answer::Missing), None);
+    assert_eq!(reader.handle(AssignmentAnswer::Missing), None);
     reader.resume();
     assert_eq!(lists_after(&reader), Some(8));
     assert_eq!(reader.handle(listed(Some((9, 11)))), None);
-    assert_eq!(reader.handle(Answer::Found(assignment(11, 2))), Some(News::Read));
+    assert_eq!(reader.handle(AssignmentAnswer::Found(assignment(11, 2))), Some(News::Read));
 }
 
 #[test]
 fn what_it_creates_counts_once_it_is_confirmed() {
     let mut reader = creates();
-    assert_eq!(reader.step(), Step::Request(Request::Create(assignment(4, 40))));
-    assert_eq!(reader.handle(Answer::Done), Some(News::Read));
+    assert_eq!(reader.step(), ReaderStep::Request(AssignmentRequest::Create(assignment(4, 40))));
+    assert_eq!(reader.handle(AssignmentAnswer::Done), Some(News::Read));
     assert_eq!(lists_after(&reader), Some(4));
     assert_eq!(reader.handle(listed(None)), Some(News::Confirmed));
     assert_eq!(reader.known().map(|it| it.nonce), Some(nonce(40)));
@@ -110,31 +111,34 @@ fn what_it_creates_counts_once_it_is_confirmed() {
 #[test]
 fn it_follows_the_winner_of_a_race() {
     let mut reader = creates();
-    assert_eq!(reader.handle(Answer::Refused), None);
+    assert_eq!(reader.handle(AssignmentAnswer::Refused), None);
     assert_eq!(asks_for(&reader), Some(4));
-    assert_eq!(reader.handle(Answer::Found(assignment(4, 7))), Some(News::Read));
-    assert_eq!((reader.step(), reader.known().map(|it| it.nonce)), (Step::Idle, Some(nonce(7))));
+    assert_eq!(reader.handle(AssignmentAnswer::Found(assignment(4, 7))), Some(News::Read));
+    assert_eq!(
+        (reader.step(), reader.known().map(|it| it.nonce)),
+        (ReaderStep::Idle, Some(nonce(7)))
+    );
     // The winner's was compacted.
     let mut reader = creates();
-    reader.handle(Answer::Refused);
-    assert_eq!(reader.handle(Answer::Missing), None);
+    reader.handle(AssignmentAnswer::Refused);
+    assert_eq!(reader.handle(AssignmentAnswer::Missing), None);
     assert_eq!(lists_after(&reader), Some(2));
 }
 
 #[test]
 fn an_attempt_of_unknown_fate_is_read_back() {
     let mut reader = creates();
-    assert_eq!(reader.handle(Answer::Unknown), None);
-    assert_eq!(reader.step(), Step::Pause);
+    assert_eq!(reader.handle(AssignmentAnswer::Unknown), None);
+    assert_eq!(reader.step(), ReaderStep::Pause);
     reader.resume();
     assert_eq!(asks_for(&reader), Some(4));
-    assert_eq!(reader.handle(Answer::Missing), None);
-    assert_eq!(reader.step(), Step::Nonce);
+    assert_eq!(reader.handle(AssignmentAnswer::Missing), None);
+    assert_eq!(reader.step(), ReaderStep::Nonce);
     reader.nonce(nonce(41));
-    assert_eq!(reader.step(), Step::Request(Request::Create(assignment(4, 41))));
+    assert_eq!(reader.step(), ReaderStep::Request(AssignmentRequest::Create(assignment(4, 41))));
     // The first attempt came late.
-    assert_eq!(reader.handle(Answer::Refused), None);
-    assert_eq!(reader.handle(Answer::Found(assignment(4, 40))), Some(News::Read));
+    assert_eq!(reader.handle(AssignmentAnswer::Refused), None);
+    assert_eq!(reader.handle(AssignmentAnswer::Found(assignment(4, 40))), Some(News::Read));
     assert_eq!(lists_after(&reader), Some(4), "its own, so it confirms it");
 }
 
@@ -142,14 +146,17 @@ fn an_attempt_of_unknown_fate_is_read_back() {
 fn a_creation_that_nobody_answers_is_given_up() {
     let mut reader = creates();
     for attempt in 0..MAX_ATTEMPTS {
-        assert!(matches!(reader.step(), Step::Request(Request::Create(_))), "{attempt}");
-        reader.handle(Answer::Unknown);
+        assert!(
+            matches!(reader.step(), ReaderStep::Request(AssignmentRequest::Create(_))),
+            "{attempt}"
+        );
+        reader.handle(AssignmentAnswer::Unknown);
         reader.resume();
-        let news = reader.handle(Answer::Missing);
+        let news = reader.handle(AssignmentAnswer::Missing);
         assert_eq!(news.is_some(), attempt + 1 == MAX_ATTEMPTS);
         reader.nonce(nonce(50 + attempt as u128));
     }
-    assert_eq!(reader.step(), Step::Idle);
+    assert_eq!(reader.step(), ReaderStep::Idle);
 }
 
 #[test]
@@ -161,7 +168,7 @@ fn it_creates_only_what_follows_on_the_known_one() {
     // A greater one was seen.
     reader.confirm();
     reader.handle(listed(Some((4, 4))));
-    reader.handle(Answer::Unknown);
+    reader.handle(AssignmentAnswer::Unknown);
     reader.resume();
     assert!(!reader.create(Assignment::clone(&assignment(4, 9))), "a read is under way");
 }
@@ -171,11 +178,11 @@ fn the_newest_that_is_gone_is_an_error_at_the_second_look() {
     let mut reader = Reader::new(Some(epoch(7)));
     assert_eq!(lists_after(&reader), Some(6));
     assert_eq!(reader.handle(listed(None)), None);
-    assert_eq!(reader.step(), Step::Pause);
+    assert_eq!(reader.step(), ReaderStep::Pause);
     reader.resume();
     assert_eq!(reader.handle(listed(None)), None);
-    assert_eq!(reader.step(), Step::Failed(ReaderFailure::NewestDeleted(epoch(7))));
-    assert_eq!(reader.handle(Answer::Missing), None);
+    assert_eq!(reader.step(), ReaderStep::Failed(ReaderFailure::NewestDeleted(epoch(7))));
+    assert_eq!(reader.handle(AssignmentAnswer::Missing), None);
 }
 
 #[test]
@@ -185,22 +192,23 @@ fn what_cannot_be_read_is_never_taken_for_none() {
     let mut reads = Reader::new(None);
     reads.handle(listed(Some((1, 4))));
     let mut reads_back = creates();
-    reads_back.handle(Answer::Refused);
+    reads_back.handle(AssignmentAnswer::Refused);
     for mut reader in [polls, reads, reads_back] {
-        assert_eq!(reader.handle(Answer::Unreadable), None);
+        assert_eq!(reader.handle(AssignmentAnswer::Unreadable), None);
         // Unless a listing shows a greater one.
         if lists_after(&reader) == Some(3) {
             assert_eq!(reader.handle(listed(Some((4, 4)))), None);
-            assert_eq!(reader.handle(Answer::Unreadable), None);
+            assert_eq!(reader.handle(AssignmentAnswer::Unreadable), None);
         }
-        assert_eq!(reader.step(), Step::Failed(ReaderFailure::Unreadable(epoch(4))));
+        assert_eq!(reader.step(), ReaderStep::Failed(ReaderFailure::Unreadable(epoch(4))));
     }
-    for (answer, failure) in
-        [(Answer::Denied, ReaderFailure::Denied), (Answer::Unsafe, ReaderFailure::Unsafe)]
-    {
+    for (answer, failure) in [
+        (AssignmentAnswer::Denied, ReaderFailure::Denied),
+        (AssignmentAnswer::Unsafe, ReaderFailure::Unsafe),
+    ] {
         let mut reader = creates();
         assert_eq!(reader.handle(answer), None);
-        assert_eq!(reader.step(), Step::Failed(failure));
+        assert_eq!(reader.step(), ReaderStep::Failed(failure));
     }
 }
 
@@ -208,18 +216,18 @@ fn what_cannot_be_read_is_never_taken_for_none() {
 fn after_the_last_epoch_there_is_none() {
     let mut reader = reader(Epoch::MAX.get());
     reader.poll();
-    assert_eq!(reader.step(), Step::Failed(ReaderFailure::Exhausted));
+    assert_eq!(reader.step(), ReaderStep::Failed(ReaderFailure::Exhausted));
 }
 
 /// A listing that shows no more than is known changes nothing.
 #[test]
 fn it_never_goes_back() {
     let mut reader = creates();
-    reader.handle(Answer::Refused);
-    reader.handle(Answer::Missing);
+    reader.handle(AssignmentAnswer::Refused);
+    reader.handle(AssignmentAnswer::Missing);
     assert_eq!(reader.handle(listed(Some((3, 3)))), Some(News::Unchanged));
     assert_eq!(reader.known().map(|it| it.epoch), Some(epoch(3)));
-    assert_eq!(reader.step(), Step::Idle);
+    assert_eq!(reader.step(), ReaderStep::Idle);
 }
 
 /// One whose looks take so long that it lists with each never looked for the first.
@@ -230,7 +238,7 @@ fn regression_a_confirmation_of_nothing_looks_for_the_first() {
     reader.confirm();
     assert_eq!(lists_after(&reader), Some(0));
     assert_eq!(reader.handle(listed(Some((1, 1)))), None);
-    assert_eq!(reader.handle(Answer::Found(assignment(1, 1))), Some(News::Read));
+    assert_eq!(reader.handle(AssignmentAnswer::Found(assignment(1, 1))), Some(News::Read));
 }
 
 #[test]
@@ -244,23 +252,23 @@ fn an_assignment_that_a_session_has_seen_is_looked_for_first() {
     reader.poll();
     assert_eq!(lists_after(&reader), Some(4));
     reader.handle(listed(Some((6, 6))));
-    assert_eq!(reader.handle(Answer::Found(assignment(6, 60))), Some(News::Read));
+    assert_eq!(reader.handle(AssignmentAnswer::Found(assignment(6, 60))), Some(News::Read));
     assert!(!reader.is_behind());
     reader.expect(Some(epoch(7)));
     reader.confirm();
     reader.handle(listed(None));
     reader.resume();
     reader.handle(listed(None));
-    assert_eq!(reader.step(), Step::Failed(ReaderFailure::NewestDeleted(epoch(7))));
+    assert_eq!(reader.step(), ReaderStep::Failed(ReaderFailure::NewestDeleted(epoch(7))));
 }
 
 /// It asked for the same one again. Only the newest one must be readable.
 #[test]
 fn regression_a_get_that_is_given_up_is_followed_by_a_list() {
     let give_up = |reader: &mut Reader| {
-        assert_eq!(reader.handle(Answer::Unknown), None);
+        assert_eq!(reader.handle(AssignmentAnswer::Unknown), None);
         reader.give_up();
-        assert_eq!(reader.step(), Step::Idle);
+        assert_eq!(reader.step(), ReaderStep::Idle);
         reader.poll();
     };
     let mut polls = reader(3);
@@ -276,21 +284,21 @@ fn regression_a_get_that_is_given_up_is_followed_by_a_list() {
     assert_eq!(asks_for(&polls), Some(6));
     give_up(&mut polls);
     assert_eq!(polls.handle(listed(Some((4, 7)))), None);
-    assert_eq!(polls.handle(Answer::Found(assignment(7, 1))), Some(News::Read));
+    assert_eq!(polls.handle(AssignmentAnswer::Found(assignment(7, 1))), Some(News::Read));
     // A read-back of an own attempt.
     let mut creates = creates();
-    creates.handle(Answer::Refused);
+    creates.handle(AssignmentAnswer::Refused);
     assert_eq!(asks_for(&creates), Some(4));
     give_up(&mut creates);
     assert_eq!(lists_after(&creates), Some(3));
     // A denied read, and a body that is no assignment.
-    for answer in [Answer::Denied, Answer::Unreadable] {
+    for answer in [AssignmentAnswer::Denied, AssignmentAnswer::Unreadable] {
         let mut polls = reader(3);
         polls.poll();
         assert_eq!(polls.handle(answer.clone()), None);
         assert_eq!(polls.handle(listed(Some((4, 5)))), None);
         assert_eq!(asks_for(&polls), Some(5));
         assert_eq!(polls.handle(answer), None);
-        assert!(matches!(polls.step(), Step::Failed(_)), "the newest one must be readable");
+        assert!(matches!(polls.step(), ReaderStep::Failed(_)), "the newest one must be readable");
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::assignment::{Assignment, Member};
+use super::message::{RoundProgress, SessionAnswer, SessionRequest};
 use super::plan::Evidence;
 use super::session::{Session, SessionId, SessionRecord};
 use tenure::Epoch;
@@ -15,7 +16,7 @@ use tenure::store::ETag;
 
 /// What one process knows of the sessions of its group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Coordinator {
+pub struct SessionReader {
     facts: BTreeMap<SessionId, Fact>,
     /// These ended, for good.
     ended: BTreeSet<Session>,
@@ -60,49 +61,7 @@ enum Task {
     },
 }
 
-/// What to ask next. Those of [`Request::Get`] may be asked side by side.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Request {
-    /// LIST the sessions after this one.
-    List(Option<SessionId>),
-    /// GET each of these.
-    Get(BTreeSet<SessionId>),
-    /// PUT, `If-Match`: the session as it was read, ended as lapsed.
-    Seal { session: Session, record: SessionRecord },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Answer {
-    /// Sessions in the order of their ids, with their tags where the store lists them, and whether
-    /// more may follow.
-    Listed {
-        sessions: Vec<(SessionId, Option<ETag>)>,
-        truncated: bool,
-    },
-    Found(SessionId, SessionRecord),
-    /// Nothing lies under this id; of a member: or no session of its nonce.
-    Missing(SessionId),
-    /// The object under this id is unreadable for now. Of a member the last record still counts;
-    /// another session cannot join.
-    Unreadable(SessionId),
-    /// Sealed.
-    Done,
-    Refused,
-    /// It failed, or nobody knows.
-    Unknown,
-}
-
-/// What came of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Progress {
-    More,
-    /// The round is complete: plan.
-    RoundOver,
-    /// Something failed; the next round begins anew.
-    Failed,
-}
-
-impl Coordinator {
+impl SessionReader {
     /// Begins a round, unless something is under way. It reads those that are `due`, too.
     pub fn begin(&mut self, due: BTreeSet<SessionId>) {
         if self.task == Task::Idle {
@@ -160,55 +119,57 @@ impl Coordinator {
         data.filter_map(|data| data.seen).max()
     }
 
-    pub fn request(&self) -> Option<Request> {
+    pub fn request(&self) -> Option<SessionRequest> {
         Some(match &self.task {
             Task::Idle => return None,
-            Task::List { after, .. } => Request::List(*after),
-            Task::Read { left } => Request::Get(left.clone()),
-            Task::Look { lapsed, .. } => Request::Get(BTreeSet::from([lapsed.id])),
+            Task::List { after, .. } => SessionRequest::List(*after),
+            Task::Read { left } => SessionRequest::Get(left.clone()),
+            Task::Look { lapsed, .. } => SessionRequest::Get(BTreeSet::from([lapsed.id])),
             Task::Seal { lapsed, record } => {
-                Request::Seal { session: *lapsed, record: record.clone() }
+                SessionRequest::Seal { session: *lapsed, record: record.clone() }
             }
         })
     }
 
     /// Takes an answer. `known` is the assignment that was known before the request was sent.
-    pub fn handle(&mut self, known: Option<&Assignment>, answer: Answer) -> Progress {
+    pub fn handle(&mut self, known: Option<&Assignment>, answer: SessionAnswer) -> RoundProgress {
         match (std::mem::take(&mut self.task), answer) {
-            (Task::List { due, read, .. }, Answer::Listed { sessions, truncated }) => {
+            (Task::List { due, read, .. }, SessionAnswer::Listed { sessions, truncated }) => {
                 self.listed(known, due, read, &sessions, truncated)
             }
             (
                 Task::Read { mut left },
-                answer @ (Answer::Found(..) | Answer::Missing(_) | Answer::Unreadable(_)),
+                answer @ (SessionAnswer::Found(..)
+                | SessionAnswer::Missing(_)
+                | SessionAnswer::Unreadable(_)),
             ) => {
                 left.remove(&self.note(known, answer));
                 self.read(left)
             }
-            (Task::Look { lapsed, etag }, answer @ Answer::Found(..)) => {
+            (Task::Look { lapsed, etag }, answer @ SessionAnswer::Found(..)) => {
                 self.note(known, answer);
                 self.seal(lapsed, &etag)
             }
-            (Task::Look { .. }, answer @ Answer::Missing(_)) => {
+            (Task::Look { .. }, answer @ SessionAnswer::Missing(_)) => {
                 self.note(known, answer);
-                Progress::RoundOver
+                RoundProgress::RoundOver
             }
-            (Task::Look { .. }, Answer::Unreadable(_)) => Progress::RoundOver,
-            (Task::Seal { lapsed, record }, Answer::Done) => {
+            (Task::Look { .. }, SessionAnswer::Unreadable(_)) => RoundProgress::RoundOver,
+            (Task::Seal { lapsed, record }, SessionAnswer::Done) => {
                 let sealed = SessionRecord { ended: Some(EpochEnd::Lapsed), ..record };
                 if let Some(fact) = self.facts.get_mut(&lapsed.id) {
                     fact.record = sealed;
                 }
                 self.ended.insert(lapsed);
-                Progress::RoundOver
+                RoundProgress::RoundOver
             }
             // It renewed, or somebody else sealed it, or the outcome is unknown. No plan waits for
             // the next attempt.
-            (Task::Seal { lapsed, .. }, Answer::Refused | Answer::Unknown) => {
+            (Task::Seal { lapsed, .. }, SessionAnswer::Refused | SessionAnswer::Unknown) => {
                 self.unsealed.insert(lapsed.id);
-                Progress::RoundOver
+                RoundProgress::RoundOver
             }
-            _ => Progress::Failed,
+            _ => RoundProgress::Failed,
         }
     }
 
@@ -219,7 +180,7 @@ impl Coordinator {
         mut read: BTreeSet<SessionId>,
         sessions: &[(SessionId, Option<ETag>)],
         truncated: bool,
-    ) -> Progress {
+    ) -> RoundProgress {
         if let Some(known) = known {
             self.note_awaited(known);
         }
@@ -230,7 +191,7 @@ impl Coordinator {
         match sessions.last() {
             Some((last, _)) if truncated => {
                 self.task = Task::List { after: Some(*last), due, read };
-                Progress::More
+                RoundProgress::More
             }
             _ => self.read(read),
         }
@@ -266,18 +227,18 @@ impl Coordinator {
         changed && self.awaited.contains(&id)
     }
 
-    fn read(&mut self, left: BTreeSet<SessionId>) -> Progress {
+    fn read(&mut self, left: BTreeSet<SessionId>) -> RoundProgress {
         if left.is_empty() {
-            return Progress::RoundOver;
+            return RoundProgress::RoundOver;
         }
         self.task = Task::Read { left };
-        Progress::More
+        RoundProgress::More
     }
 
     /// Keeps what was read; says of which session.
-    fn note(&mut self, known: Option<&Assignment>, answer: Answer) -> SessionId {
+    fn note(&mut self, known: Option<&Assignment>, answer: SessionAnswer) -> SessionId {
         match answer {
-            Answer::Found(id, record) => {
+            SessionAnswer::Found(id, record) => {
                 self.unsealed.remove(&id);
                 let session = Session { id, nonce: record.nonce };
                 // Sealed, so it stays so. A word that must be waited for is none of these.
@@ -287,13 +248,13 @@ impl Coordinator {
                 self.facts.insert(id, Fact { record, after: known.map(|known| known.epoch) });
                 id
             }
-            Answer::Missing(id) => {
+            SessionAnswer::Missing(id) => {
                 self.facts.remove(&id);
                 id
             }
             // Evidence only says that something was read, so a failed read proves nothing. The next
             // round reads it again.
-            Answer::Unreadable(id) => {
+            SessionAnswer::Unreadable(id) => {
                 if known.and_then(|known| known.session(id)).is_none() {
                     self.facts.remove(&id);
                 }
@@ -304,7 +265,7 @@ impl Coordinator {
         }
     }
 
-    fn seal(&mut self, lapsed: Session, etag: &ETag) -> Progress {
+    fn seal(&mut self, lapsed: Session, etag: &ETag) -> RoundProgress {
         match self.facts.get(&lapsed.id) {
             Some(Fact { record, .. })
                 if record.etag.names_the_same(etag)
@@ -312,10 +273,10 @@ impl Coordinator {
                     && record.ended.is_none() =>
             {
                 self.task = Task::Seal { lapsed, record: record.clone() };
-                Progress::More
+                RoundProgress::More
             }
             // It shows a sign of life, or has ended meanwhile.
-            _ => Progress::RoundOver,
+            _ => RoundProgress::RoundOver,
         }
     }
 

@@ -44,35 +44,35 @@ fn join(id: SessionId, record: &SessionRecord) -> Option<Member> {
     Some(Member::new(Session { id, nonce: record.nonce }, "new"))
 }
 
-fn listing(sessions: &[(u128, u64)], truncated: bool) -> Answer {
+fn listing(sessions: &[(u128, u64)], truncated: bool) -> SessionAnswer {
     let sessions = sessions.iter().map(|(bits, version)| (id(*bits), Some(tag(*version))));
-    Answer::Listed { sessions: sessions.collect(), truncated }
+    SessionAnswer::Listed { sessions: sessions.collect(), truncated }
 }
 
-fn ids(all: &[u128]) -> Option<Request> {
-    Some(Request::Get(all.iter().map(|bits| id(*bits)).collect()))
+fn ids(all: &[u128]) -> Option<SessionRequest> {
+    Some(SessionRequest::Get(all.iter().map(|bits| id(*bits)).collect()))
 }
 
 /// One round: a listing of these sessions, and each that is asked for at its version.
-fn round(it: &mut Coordinator, now: &Assignment, sessions: &[(u128, u64)]) -> Vec<u128> {
+fn round(it: &mut SessionReader, now: &Assignment, sessions: &[(u128, u64)]) -> Vec<u128> {
     it.begin(BTreeSet::new());
-    assert_eq!(it.request(), Some(Request::List(None)));
+    assert_eq!(it.request(), Some(SessionRequest::List(None)));
     let mut read = Vec::new();
     let mut progress = it.handle(Some(now), listing(sessions, false));
-    while let Some(Request::Get(left)) = it.request() {
+    while let Some(SessionRequest::Get(left)) = it.request() {
         let next = *left.first().unwrap();
         read.push(next.bits());
         let (_, version) = sessions.iter().find(|(bits, _)| id(*bits) == next).unwrap();
-        let found = Answer::Found(next, record(next.bits(), *version));
+        let found = SessionAnswer::Found(next, record(next.bits(), *version));
         progress = it.handle(Some(now), found);
     }
-    assert_eq!(progress, Progress::RoundOver);
+    assert_eq!(progress, RoundProgress::RoundOver);
     read
 }
 
 #[test]
 fn a_round_reads_what_tells_something() {
-    let mut it = Coordinator::default();
+    let mut it = SessionReader::default();
     let now = known(5);
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), [1, 2], "never seen");
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), []);
@@ -91,43 +91,43 @@ fn a_round_reads_what_tells_something() {
 
 #[test]
 fn what_is_due_is_read_and_pages_are_followed() {
-    let mut it = Coordinator::default();
+    let mut it = SessionReader::default();
     let now = known(5);
     round(&mut it, &now, &[(1, 2), (2, 2)]);
     it.begin([id(2)].into());
     it.begin(BTreeSet::new());
-    assert_eq!(it.handle(Some(&now), listing(&[(1, 2)], true)), Progress::More);
-    assert_eq!(it.request(), Some(Request::List(Some(id(1)))));
-    assert_eq!(it.handle(Some(&now), listing(&[(2, 2)], false)), Progress::More);
+    assert_eq!(it.handle(Some(&now), listing(&[(1, 2)], true)), RoundProgress::More);
+    assert_eq!(it.request(), Some(SessionRequest::List(Some(id(1)))));
+    assert_eq!(it.handle(Some(&now), listing(&[(2, 2)], false)), RoundProgress::More);
     assert_eq!(it.request(), ids(&[2]));
-    assert_eq!(it.handle(Some(&now), Answer::Missing(id(2))), Progress::RoundOver);
+    assert_eq!(it.handle(Some(&now), SessionAnswer::Missing(id(2))), RoundProgress::RoundOver);
     assert!(it.is_idle() && it.record(id(2)).is_none() && it.record(id(1)).is_some());
 }
 
 /// Nothing was planned as long as one session could not be read.
 #[test]
 fn regression_a_read_that_fails_proves_nothing_and_stops_no_round() {
-    let mut it = Coordinator::default();
+    let mut it = SessionReader::default();
     let now = known(5);
     it.begin(BTreeSet::new());
     it.handle(Some(&now), listing(&[(1, 2), (2, 2), (3, 2)], false));
-    assert_eq!(it.handle(Some(&now), Answer::Unreadable(id(1))), Progress::More);
-    assert_eq!(it.handle(Some(&now), Answer::Unreadable(id(3))), Progress::More);
-    let progress = it.handle(Some(&now), Answer::Found(id(2), record(2, 2)));
-    assert!(progress == Progress::RoundOver && it.is_idle());
+    assert_eq!(it.handle(Some(&now), SessionAnswer::Unreadable(id(1))), RoundProgress::More);
+    assert_eq!(it.handle(Some(&now), SessionAnswer::Unreadable(id(3))), RoundProgress::More);
+    let progress = it.handle(Some(&now), SessionAnswer::Found(id(2), record(2, 2)));
+    assert!(progress == RoundProgress::RoundOver && it.is_idle());
     assert_eq!(it.evidence(Some(&now), join), Evidence::default());
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2), (3, 2)]), [1, 3]);
     // One that lapsed stays as it is.
     it.lapsed(session(2), tag(2));
-    assert_eq!(it.handle(Some(&now), Answer::Unreadable(id(2))), Progress::RoundOver);
+    assert_eq!(it.handle(Some(&now), SessionAnswer::Unreadable(id(2))), RoundProgress::RoundOver);
     assert!(!it.has_ended(session(2)));
 }
 
 #[test]
 fn a_round_that_fails_begins_anew() {
-    let mut it = Coordinator::default();
+    let mut it = SessionReader::default();
     it.begin(BTreeSet::new());
-    assert_eq!(it.handle(None, Answer::Unknown), Progress::Failed);
+    assert_eq!(it.handle(None, SessionAnswer::Unknown), RoundProgress::Failed);
     assert!(it.is_idle());
     it.begin(BTreeSet::new());
     it.handle(None, listing(&[(1, 2), (2, 2)], false));
@@ -140,35 +140,35 @@ fn a_round_that_fails_begins_anew() {
 fn a_lapsed_session_is_sealed_if_its_tag_is_still_the_one() {
     let now = known(5);
     let lapsed = |version| {
-        let mut it = Coordinator::default();
+        let mut it = SessionReader::default();
         round(&mut it, &now, &[(1, 2), (2, 2)]);
         it.lapsed(session(2), tag(2));
         assert_eq!(it.request(), ids(&[2]));
-        let progress = it.handle(Some(&now), Answer::Found(id(2), record(2, version)));
+        let progress = it.handle(Some(&now), SessionAnswer::Found(id(2), record(2, version)));
         (it, progress)
     };
     let (it, progress) = lapsed(3);
-    assert!(progress == Progress::RoundOver && it.is_idle(), "a sign of life");
+    assert!(progress == RoundProgress::RoundOver && it.is_idle(), "a sign of life");
     let (mut it, progress) = lapsed(2);
-    assert_eq!(progress, Progress::More);
-    let seal = Some(Request::Seal { session: session(2), record: record(2, 2) });
+    assert_eq!(progress, RoundProgress::More);
+    let seal = Some(SessionRequest::Seal { session: session(2), record: record(2, 2) });
     assert_eq!(it.request(), seal);
     // No plan waits for another attempt. The next round reads it, although its tag has not changed.
-    for answer in [Answer::Unknown, Answer::Refused] {
+    for answer in [SessionAnswer::Unknown, SessionAnswer::Refused] {
         let mut tried = it.clone();
-        assert_eq!(tried.handle(Some(&now), answer), Progress::RoundOver);
+        assert_eq!(tried.handle(Some(&now), answer), RoundProgress::RoundOver);
         assert!(tried.is_idle() && !tried.has_ended(session(2)));
         assert_eq!(round(&mut tried, &now, &[(1, 2), (2, 2)]), [2]);
         assert_eq!(round(&mut tried, &now, &[(1, 2), (2, 2)]), []);
     }
-    assert_eq!(it.handle(Some(&now), Answer::Done), Progress::RoundOver);
+    assert_eq!(it.handle(Some(&now), SessionAnswer::Done), RoundProgress::RoundOver);
     assert!(it.has_ended(session(2)) && !it.has_ended(session(1)));
     assert_eq!(it.record(id(2)).and_then(|it| it.ended), Some(EpochEnd::Lapsed));
     assert_eq!(it.evidence(Some(&now), join).ended, [session(2)].into());
     // Nothing is there any more: that is waited for.
     let (mut it, _) = lapsed(3);
     it.lapsed(session(2), tag(3));
-    assert_eq!(it.handle(Some(&now), Answer::Missing(id(2))), Progress::RoundOver);
+    assert_eq!(it.handle(Some(&now), SessionAnswer::Missing(id(2))), RoundProgress::RoundOver);
     assert!(!it.has_ended(session(2)));
 }
 
@@ -181,11 +181,11 @@ fn only_what_is_sealed_for_good_has_ended() {
         (EpochEnd::Deposed, false),
         (EpochEnd::Unknown, false),
     ] {
-        let mut it = Coordinator::default();
+        let mut it = SessionReader::default();
         it.begin(BTreeSet::new());
         it.handle(Some(&now), listing(&[(1, 2)], false));
         let sealed = SessionRecord { ended: Some(word), data: None, ..record(1, 2) };
-        it.handle(Some(&now), Answer::Found(id(1), sealed));
+        it.handle(Some(&now), SessionAnswer::Found(id(1), sealed));
         assert_eq!(it.has_ended(session(1)), ended, "{word:?}");
         it.waited(session(1));
         assert!(it.has_ended(session(1)));
@@ -195,7 +195,7 @@ fn only_what_is_sealed_for_good_has_ended() {
 #[test]
 fn the_evidence_is_of_the_sessions_that_the_assignment_names() {
     let now = known(5);
-    let mut it = Coordinator::default();
+    let mut it = SessionReader::default();
     let release = Release { partition: PartitionNumber(0), token: epoch(2) };
     let data = SessionData {
         releases: [(release, Default::default())].into(),
@@ -206,17 +206,17 @@ fn the_evidence_is_of_the_sessions_that_the_assignment_names() {
     let says = SessionRecord { data: Some(data), ..record(1, 2) };
     it.begin(BTreeSet::new());
     it.handle(Some(&now), listing(&[(1, 2)], false));
-    it.handle(Some(&now), Answer::Found(id(1), says.clone()));
+    it.handle(Some(&now), SessionAnswer::Found(id(1), says.clone()));
     let evidence = it.evidence(Some(&now), join);
     assert_eq!(evidence.released, [(session(1), release)].into());
     assert_eq!(evidence.leaving, [session(1)].into());
     assert_eq!(it.greatest_seen(), Some(epoch(4)));
     // Another session lies there under this id.
-    let mut it = Coordinator::default();
+    let mut it = SessionReader::default();
     it.begin(BTreeSet::new());
     it.handle(Some(&now), listing(&[(1, 2)], false));
     let other = SessionRecord { nonce: Nonce::from_bits(7), ..says };
-    it.handle(Some(&now), Answer::Found(id(1), other));
+    it.handle(Some(&now), SessionAnswer::Found(id(1), other));
     assert_eq!(it.evidence(Some(&now), join), Evidence::default());
 }
 
@@ -224,13 +224,13 @@ fn the_evidence_is_of_the_sessions_that_the_assignment_names() {
 #[test]
 fn a_session_joins_once_it_was_read_after_the_assignment_as_live() {
     let read = |record: SessionRecord, known: Option<&Assignment>| {
-        let mut it = Coordinator::default();
+        let mut it = SessionReader::default();
         it.begin(BTreeSet::new());
         it.handle(known, listing(&[(3, 2)], false));
-        it.handle(known, Answer::Found(id(3), record));
+        it.handle(known, SessionAnswer::Found(id(3), record));
         it
     };
-    let joins = |it: &Coordinator, known| it.evidence(known, join).joining.len() == 1;
+    let joins = |it: &SessionReader, known| it.evidence(known, join).joining.len() == 1;
     let now = known(5);
     assert!(joins(&read(record(3, 2), Some(&now)), Some(&now)));
     assert!(joins(&read(record(3, 2), None), None), "there is no assignment yet");
@@ -252,7 +252,7 @@ fn a_session_joins_once_it_was_read_after_the_assignment_as_live() {
 
 #[test]
 fn what_is_neither_listed_nor_named_is_forgotten() {
-    let mut it = Coordinator::default();
+    let mut it = SessionReader::default();
     let now = known(5);
     round(&mut it, &now, &[(1, 2), (2, 2), (3, 2), (4, 2)]);
     [1, 3, 4].into_iter().for_each(|bits| it.waited(session(bits)));
@@ -265,7 +265,7 @@ fn what_is_neither_listed_nor_named_is_forgotten() {
 /// A member that coordinated again took the others' sessions for what they had been.
 #[test]
 fn one_that_coordinates_again_reads_all_anew() {
-    let mut it = Coordinator::default();
+    let mut it = SessionReader::default();
     let now = known(5);
     round(&mut it, &now, &[(1, 2), (2, 2)]);
     it.stop();
@@ -275,7 +275,7 @@ fn one_that_coordinates_again_reads_all_anew() {
 /// Otherwise the release of a partition that is not to move any more is read only once a validity.
 #[test]
 fn a_release_is_read_also_if_the_revocation_was_taken_back() {
-    let mut it = Coordinator::default();
+    let mut it = SessionReader::default();
     let mut moves = known(5);
     moves.partitions[0].target = Some(session(2));
     assert_eq!(round(&mut it, &moves, &[(1, 2), (2, 2)]), [1, 2]);

@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use super::application::Application;
 use super::broken::Broken;
 use super::*;
-use crate::protocol::participant::Step;
-use crate::protocol::reader::Answer;
+use crate::protocol::message::{AssignmentAnswer, ParticipantStep};
 use tenure::Election;
 use tenure::seam::groups::Listing;
 use tenure::store::MemoryStore;
@@ -226,10 +225,10 @@ impl World {
     fn follows(&self, assignment: Assignment) {
         let epoch = assignment.epoch;
         let first = epoch == Epoch::FIRST;
-        let mut answers = vec![Answer::Found(Arc::new(assignment))];
+        let mut answers = vec![AssignmentAnswer::Found(Arc::new(assignment))];
         if first {
             let listing = Listing { epochs: Some((epoch, epoch)), rest: None };
-            answers.insert(0, Answer::Listed(listing));
+            answers.insert(0, AssignmentAnswer::Listed(listing));
         }
         if !first {
             self.quietly(|state| state.participant.poll());
@@ -237,8 +236,8 @@ impl World {
         for answer in answers {
             self.answered(answer);
         }
-        if self.quietly(|state| state.participant.step()) != Step::Idle {
-            self.answered(Answer::Listed(Listing { epochs: None, rest: None }));
+        if self.quietly(|state| state.participant.step()) != ParticipantStep::Idle {
+            self.answered(AssignmentAnswer::Listed(Listing { epochs: None, rest: None }));
         }
     }
 
@@ -247,7 +246,7 @@ impl World {
         act(&mut self.shared.state.try_lock().expect("nobody is in a critical section"))
     }
 
-    fn answered(&self, answer: Answer) {
+    fn answered(&self, answer: AssignmentAnswer) {
         let mut state = self.shared.state();
         let (_, changes) = state.participant.assignment(answer);
         match self.broken {
