@@ -52,6 +52,7 @@ nightly:
     just chaos 600 $RANDOM
     just features
     just mutants HEAD~20
+    cargo bench --bench side_by_side
     cargo run -p tenure-slatedb
     cargo run -p tenure-slatedb -- shards
     scripts/servers/ceph.sh -- cargo test {{all}} --test stores s3_server_of_the_environment -- --ignored

@@ -1,5 +1,6 @@
-//! A bucket on simulated time: it counts requests, and each takes as long as was drawn.
+//! A bucket on simulated time. It counts requests, and each takes a random time.
 
+use std::f64::consts::TAU;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -7,18 +8,44 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, SubsecRound as _, Utc};
 use tenure::store::{ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError};
-use tokio::time::Instant;
-
-use super::counts::Counts;
-use super::latency::Latency;
-use super::requests::{Condition, Failed, Requests};
 use tenure_testkit::time::TestClock;
+use tokio::time::{Instant, sleep};
+
+const MEDIAN: Duration = Duration::from_millis(20);
+/// 99 of 100 requests take less than 64 ms.
+const SIGMA: f64 = 0.5;
+/// The long tail: one of ten requests takes a second or more, by a Pareto distribution. 4 of 100
+/// take more than 6 s, the timeout at a validity of 30 s, which is far worse than S3.
+const TAIL_SHARE: f64 = 0.1;
+const TAIL_ALPHA: f64 = 0.5;
+const LONGEST: f64 = 3_600.0;
+/// Dollars for a million requests: S3 Standard in us-east-1, list price without free tiers.
+const LIST_OR_PUT: f64 = 5.0;
+const GET: f64 = 0.4;
+
+/// The number of requests of each kind. Deletions are free.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    pub list: u64,
+    pub get: u64,
+    pub put: u64,
+}
+
+impl Counts {
+    pub fn total(&self) -> u64 {
+        self.list + self.get + self.put
+    }
+
+    pub fn dollars(&self) -> f64 {
+        ((self.list + self.put) as f64 * LIST_OR_PUT + self.get as f64 * GET) / 1e6
+    }
+}
 
 /// Clones share the objects and the counts.
 #[derive(Debug, Clone)]
 pub struct Bucket {
-    objects: MemoryStore,
-    latency: Latency,
+    pub objects: MemoryStore,
+    has_long_tail: bool,
     state: Arc<Mutex<State>>,
 }
 
@@ -26,17 +53,22 @@ pub struct Bucket {
 struct State {
     rng: fastrand::Rng,
     counts: Counts,
-    /// When the last PUT was sent that was carried out, and how many were.
+    /// The time at which the client sent the last successful PUT.
     written: Instant,
+    /// The number of successful PUTs.
     writes: u64,
 }
 
 impl Bucket {
-    pub fn new(clock: &TestClock, latency: Latency, seed: u64) -> Bucket {
+    pub fn new(clock: &TestClock, seed: u64) -> Bucket {
         let rng = fastrand::Rng::with_seed(seed);
         let state = State { rng, counts: Counts::default(), written: Instant::now(), writes: 0 };
         let objects = MemoryStore::with_clock(Arc::new(clock.clone()));
-        Bucket { objects, latency, state: Arc::new(Mutex::new(state)) }
+        Bucket { objects, has_long_tail: false, state: Arc::new(Mutex::new(state)) }
+    }
+
+    pub fn with_long_tail(self) -> Bucket {
+        Bucket { has_long_tail: true, ..self }
     }
 
     /// The requests since the last call.
@@ -48,7 +80,7 @@ impl Bucket {
         self.state().written
     }
 
-    /// The PUTs that were carried out since the last call.
+    /// The successful PUTs since the last call.
     pub fn writes(&self) -> u64 {
         std::mem::take(&mut self.state().writes)
     }
@@ -57,7 +89,7 @@ impl Bucket {
         self.state.lock().expect("no step under the lock panics")
     }
 
-    /// Half of a request's time passes before it takes effect, half after it.
+    /// Half of the time passes before the request takes effect, and half after it.
     async fn request<T>(
         &self,
         count: impl FnOnce(&mut Counts),
@@ -66,12 +98,22 @@ impl Bucket {
         let half = {
             let mut state = self.state();
             count(&mut state.counts);
-            self.latency.draw(&mut state.rng) / 2
+            self.draw(&mut state.rng) / 2
         };
-        pause(half).await;
+        sleep(half).await;
         let outcome = call.await;
-        pause(half).await;
+        sleep(half).await;
         outcome
+    }
+
+    fn draw(&self, rng: &mut fastrand::Rng) -> Duration {
+        if self.has_long_tail && rng.f64() < TAIL_SHARE {
+            let seconds = (1.0 - rng.f64()).powf(-1.0 / TAIL_ALPHA);
+            return Duration::from_secs_f64(seconds.min(LONGEST));
+        }
+        // Box and Muller.
+        let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
+        MEDIAN.mul_f64((SIGMA * radius * (TAU * rng.f64()).cos()).exp())
     }
 
     async fn write(
@@ -79,7 +121,7 @@ impl Bucket {
         call: impl Future<Output = Result<PutOutcome, StoreError>>,
     ) -> Result<PutOutcome, StoreError> {
         let sent = Instant::now();
-        self.request(|counts| counts.put += 1, async {
+        let call = async {
             let outcome = call.await;
             if let Ok(PutOutcome::Done { .. }) = outcome {
                 let mut state = self.state();
@@ -87,18 +129,23 @@ impl Bucket {
                 state.writes += 1;
             }
             outcome
-        })
-        .await
+        };
+        self.request(|counts| counts.put += 1, call).await
+    }
+
+    /// A PUT without a condition. No time passes between its two steps.
+    pub async fn overwrite(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        let call = async {
+            match self.objects.get(key, None, usize::MAX).await? {
+                GetOutcome::Found(object) => self.objects.replace(key, body, object.etag).await,
+                _ => self.objects.create(key, body).await,
+            }
+        };
+        self.write(call).await
     }
 }
 
-async fn pause(time: Duration) {
-    if !time.is_zero() {
-        tokio::time::sleep(time).await;
-    }
-}
-
-/// S3's dates have whole seconds.
+/// Dates of S3 have whole seconds.
 fn whole(date: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
     date.map(|date| date.trunc_subsecs(0))
 }
@@ -139,40 +186,10 @@ impl Store for Bucket {
     }
 
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
-        self.request(|counts| counts.delete += 1, self.objects.delete(keys)).await
+        self.request(|_| {}, self.objects.delete(keys)).await
     }
 
     fn describe(&self) -> String {
         "a simulated bucket".to_owned()
-    }
-}
-
-#[async_trait]
-impl Requests for Bucket {
-    async fn list(&self, prefix: &str, after: &str) -> Result<Page, Failed> {
-        Store::list(self, prefix, after, 1_000).await.map_err(|_| Failed)
-    }
-
-    async fn get(&self, key: &str, unless: Option<ETag>) -> Result<GetOutcome, Failed> {
-        Store::get(self, key, unless, usize::MAX).await.map_err(|_| Failed)
-    }
-
-    async fn put(&self, key: &str, body: Bytes, on: Condition) -> Result<PutOutcome, Failed> {
-        let outcome = match on {
-            Condition::Absent => self.create(key, body).await,
-            Condition::Match(etag) => self.replace(key, body, etag).await,
-            Condition::Nothing => self.write(self.overwrite(key, body)).await,
-        };
-        outcome.map_err(|_| Failed)
-    }
-}
-
-impl Bucket {
-    /// No time passes between its calls, so it is one step.
-    async fn overwrite(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        match self.objects.get(key, None, usize::MAX).await? {
-            GetOutcome::Found(object) => self.objects.replace(key, body, object.etag).await,
-            _ => self.objects.create(key, body).await,
-        }
     }
 }

@@ -1,0 +1,202 @@
+//! Other schemes on a bucket, written from their posts, with the settings of tenure: validity,
+//! renewals, polls, timeouts. A candidate campaigns, follows, and renews while it leads, until its
+//! task is aborted.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure::Clock as _;
+use tenure::store::{ETag, GetOutcome, PutOutcome, Store as _, StoreError};
+use tenure_testkit::time::TestClock;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::{sleep, timeout};
+
+use super::bucket::Bucket;
+use super::{POLL, VALIDITY};
+
+const RENEW: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(6);
+
+/// One candidate.
+#[derive(Clone)]
+pub struct Candidate {
+    pub id: usize,
+    pub bucket: Bucket,
+    pub clock: TestClock,
+    /// Gets the id of this candidate when it starts to lead.
+    pub elected: UnboundedSender<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Post {
+    /// Gunnar Morling, *Leader Election With S3 Conditional Writes* (2024). A poll lists all lock
+    /// files and reads the latest. `If-None-Match` creates the next. An unconditional PUT extends
+    /// the lease. A lease ends by `LastModified` and the follower's own clock. A leader does not
+    /// poll.
+    Morling {
+        /// The time that a follower adds to the validity. Dates of the store have whole seconds, so
+        /// two lead for up to a second without it. The post does not name it.
+        rounding: Duration,
+    },
+    /// *Leader election with S3 and If-Match* (2025). One object with `expires_at` and a `token`. A
+    /// poll reads it, `If-Match` overwrites it, and a lease ends by the reader's wall clock. The
+    /// post has no renewal: here it keeps the token.
+    SingleObject,
+}
+
+/// The object that a leader holds.
+struct Lock {
+    key: String,
+    token: u64,
+    etag: Option<ETag>,
+}
+
+/// A request that failed or took too long.
+struct Failed;
+
+impl From<StoreError> for Failed {
+    fn from(_: StoreError) -> Failed {
+        Failed
+    }
+}
+
+impl Candidate {
+    pub async fn run(self, post: Post) {
+        loop {
+            let sent = match post {
+                Post::Morling { rounding } => self.create_next(rounding).await,
+                Post::SingleObject => self.overwrite_expired().await,
+            };
+            match sent {
+                Ok(Some((lock, sent))) => self.lead(post, lock, sent).await,
+                _ => sleep(POLL).await,
+            }
+        }
+    }
+
+    fn boot(&self) -> Duration {
+        self.clock.now().boot
+    }
+
+    fn wall(&self) -> Duration {
+        self.clock.now().wall
+    }
+
+    async fn ask<T>(
+        &self,
+        limit: Duration,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Failed> {
+        Ok(timeout(limit, call).await.map_err(|_| Failed)??)
+    }
+
+    /// Steps 1 to 7 of Morling's post. Returns the new lock and the time of the request.
+    async fn create_next(&self, rounding: Duration) -> Result<Option<(Lock, Duration)>, Failed> {
+        loop {
+            let epoch = match latest_epoch(&self.bucket).await? {
+                None => 1,
+                Some(latest) if self.is_over(latest, rounding).await? => latest + 1,
+                Some(_) => return Ok(None),
+            };
+            let (sent, key) = (self.boot(), epoch_key(epoch));
+            let put = self.bucket.create(&key, lock_file());
+            if let PutOutcome::Done { etag } = self.ask(TIMEOUT, put).await? {
+                return Ok(Some((Lock { key, token: epoch, etag }, sent)));
+            }
+        }
+    }
+
+    async fn is_over(&self, epoch: u64, rounding: Duration) -> Result<bool, Failed> {
+        let key = epoch_key(epoch);
+        let get = self.bucket.get(&key, None, usize::MAX);
+        let GetOutcome::Found(file) = self.ask(TIMEOUT, get).await? else { return Ok(false) };
+        let modified = file.last_modified.ok_or(Failed)?.timestamp_millis();
+        let age = self.wall().as_millis() as i64 - modified;
+        Ok(age > (VALIDITY + rounding).as_millis() as i64)
+    }
+
+    /// `acquire_lock` of the If-Match post.
+    async fn overwrite_expired(&self) -> Result<Option<(Lock, Duration)>, Failed> {
+        let key = "single/lock".to_owned();
+        let found = self.ask(TIMEOUT, self.bucket.get(&key, None, usize::MAX)).await?;
+        let sent = self.boot();
+        let (token, put) = match found {
+            GetOutcome::Found(object) => {
+                let data: Value =
+                    serde_json::from_slice(&object.body).expect("a candidate wrote it");
+                if self.wall().as_secs_f64() <= data["expires_at"].as_f64().expect("a number") {
+                    return Ok(None);
+                }
+                let token = data["token"].as_u64().expect("a number") + 1;
+                let put = self.bucket.replace(&key, self.single(token), object.etag);
+                (token, self.ask(TIMEOUT, put).await?)
+            }
+            _ => (0, self.ask(TIMEOUT, self.bucket.create(&key, self.single(0))).await?),
+        };
+        Ok(match put {
+            PutOutcome::Done { etag } => Some((Lock { key, token, etag }, sent)),
+            _ => None,
+        })
+    }
+
+    /// The object of the If-Match post.
+    fn single(&self, token: u64) -> bytes::Bytes {
+        let expires_at = (self.wall() + VALIDITY).as_secs_f64();
+        json!({ "expires_at": expires_at, "token": token }).to_string().into()
+    }
+
+    /// Renews until the lease ends or a renewal fails its condition.
+    async fn lead(&self, post: Post, mut lock: Lock, mut sent: Duration) {
+        // The receiver ends with the measurement.
+        let _ = self.elected.send(self.id);
+        let mut due = sent + RENEW;
+        loop {
+            sleep(due.saturating_sub(self.boot())).await;
+            let now = self.boot();
+            let left = (sent + VALIDITY).saturating_sub(now);
+            if left.is_zero() {
+                return;
+            }
+            let put = async {
+                match (post, lock.etag.clone()) {
+                    (Post::SingleObject, Some(etag)) => {
+                        self.bucket.replace(&lock.key, self.single(lock.token), etag).await
+                    }
+                    _ => self.bucket.overwrite(&lock.key, lock_file()).await,
+                }
+            };
+            match self.ask(TIMEOUT.min(left), put).await {
+                Ok(PutOutcome::Done { etag }) => {
+                    (lock.etag, sent, due) = (etag, now, now + RENEW);
+                }
+                Ok(_) => return,
+                Err(Failed) => due = self.boot() + VALIDITY / 100,
+            }
+        }
+    }
+}
+
+/// Lists all lock files of Morling's scheme. Returns the highest epoch.
+pub async fn latest_epoch(bucket: &Bucket) -> Result<Option<u64>, StoreError> {
+    let (mut after, mut latest) = (String::new(), None);
+    loop {
+        let page = bucket.list("morling/lock-", &after, 1_000).await?;
+        for entry in page.entries {
+            let number = entry.key["morling/lock-".len()..].strip_suffix(".json");
+            latest = latest.max(number.and_then(|digits| digits.parse().ok()));
+            after = entry.key;
+        }
+        if !page.truncated {
+            return Ok(latest);
+        }
+    }
+}
+
+fn epoch_key(epoch: u64) -> String {
+    format!("morling/lock-{epoch:010}.json")
+}
+
+fn lock_file() -> bytes::Bytes {
+    let validity = VALIDITY.as_millis();
+    format!("{{\n  \"validity_ms\" : {validity},\n  \"expired\" : false\n}}\n").into()
+}

@@ -1,0 +1,231 @@
+//! Requests, money and failover of one election, in each scheme.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::store::{GetOutcome, Store as _};
+use tenure::{Election, Layout, Process};
+use tenure_testkit::time::{TestClock, process};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{AbortHandle, spawn};
+use tokio::time::{Instant, sleep};
+
+use super::baselines::{Candidate, Post, latest_epoch};
+use super::bucket::{Bucket, Counts};
+use super::{DRIFT, HOURS_A_MONTH, POLL, ROUND_TRIP, Size, VALIDITY};
+use super::{check, head, paused, quantile, row};
+
+/// The number of candidates: one leads, and the others follow it.
+const CANDIDATES: usize = 3;
+
+#[derive(Clone, Copy)]
+enum Scheme {
+    Tenure(Layout, Option<Duration>),
+    Other(Post),
+}
+
+const TENURE: Scheme = Scheme::Tenure(Layout::EpochFiles, Some(POLL));
+const AT_LAPSE: Scheme = Scheme::Tenure(Layout::EpochFiles, None);
+const ONE_OBJECT: Scheme = Scheme::Tenure(Layout::SingleObject, Some(POLL));
+const MORLING: Scheme = Scheme::Other(Post::Morling { rounding: Duration::from_secs(1) });
+const MORLING_TOO_EARLY: Scheme = Scheme::Other(Post::Morling { rounding: Duration::ZERO });
+const IF_MATCH: Scheme = Scheme::Other(Post::SingleObject);
+
+/// A simulated bucket and the candidates on it.
+struct Scene {
+    clock: TestClock,
+    bucket: Bucket,
+    elected: UnboundedSender<usize>,
+    leads: UnboundedReceiver<usize>,
+}
+
+impl Scene {
+    fn new(seed: u64) -> Scene {
+        let clock = TestClock::new();
+        let (elected, leads) = unbounded_channel();
+        Scene { bucket: Bucket::new(&clock, seed), clock, elected, leads }
+    }
+
+    /// Starts a candidate in its own process.
+    fn start(&self, scheme: Scheme, id: usize, seed: u64) -> AbortHandle {
+        let (bucket, elected) = (self.bucket.clone(), self.elected.clone());
+        let task = match scheme {
+            Scheme::Tenure(layout, poll) => {
+                let builder = election(bucket, process(&self.clock, seed)).layout(layout);
+                let election = builder.poll_interval(poll).name(format!("candidate-{id}")).build();
+                spawn(campaign(election.expect("these settings fit together"), id, elected))
+            }
+            Scheme::Other(post) => {
+                let clock = self.clock.clone();
+                spawn(Candidate { id, bucket, clock, elected }.run(post))
+            }
+        };
+        task.abort_handle()
+    }
+}
+
+fn election(bucket: Bucket, process: Process) -> tenure::ElectionBuilder {
+    let builder = Election::builder(Arc::new(bucket), "tenure").validity(VALIDITY);
+    builder.check_store(false).process(process)
+}
+
+/// Leads and campaigns again. An abort leaves the lease to lapse, as a crash does.
+async fn campaign(election: Election, id: usize, elected: UnboundedSender<usize>) {
+    loop {
+        let leadership = election.campaign().await.expect("the bucket has no faults");
+        // The receiver ends with the measurement.
+        let _ = elected.send(id);
+        leadership.lost().await;
+    }
+}
+
+/// The requests of one hour without events.
+fn hour(scheme: Scheme) -> Counts {
+    paused().block_on(async move {
+        let scene = Scene::new(1);
+        for id in 0..CANDIDATES {
+            scene.start(scheme, id, id as u64);
+            sleep(Duration::from_millis(1_700)).await;
+        }
+        sleep(VALIDITY * 4).await;
+        scene.bucket.counts();
+        sleep(Duration::from_secs(3_600)).await;
+        scene.bucket.counts()
+    })
+}
+
+pub fn steady(_: &Size) {
+    head("requests in an hour", &["PUT", "LIST", "GET", "$ a month"]);
+    let measure = |name: &str, scheme| {
+        let counts = hour(scheme);
+        let month = counts.dollars() * HOURS_A_MONTH;
+        let Counts { put, list, get } = counts;
+        let columns = [put.to_string(), list.to_string(), get.to_string(), format!("{month:.2}")];
+        row(name, &columns);
+        month
+    };
+    let tenure = measure("tenure", TENURE);
+    measure("tenure, polls at the lapse alone", AT_LAPSE);
+    measure("tenure, single object", ONE_OBJECT);
+    let morling = measure("Morling as posted", MORLING);
+    let if_match = measure("single object with If-Match", IF_MATCH);
+    check("money against Morling as posted", tenure / morling, 0.26);
+    check("money against the single object with If-Match", tenure / if_match, 1.05);
+}
+
+/// Seconds from a crash of the leader to the next leader, and the part of them beyond
+/// the rest of the lease × (1 + drift).
+fn crash(scheme: Scheme, seed: u64) -> (f64, f64) {
+    paused().block_on(async move {
+        let mut scene = Scene::new(seed);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut tasks = Vec::new();
+        for id in 0..CANDIDATES {
+            tasks.push(scene.start(scheme, id, seed * 3 + id as u64));
+            sleep(POLL.mul_f64(rng.f64())).await;
+        }
+        let first = scene.leads.recv().await.expect("a candidate leads");
+        sleep(VALIDITY * 2 + VALIDITY.mul_f64(rng.f64())).await;
+        assert!(scene.leads.is_empty(), "another candidate leads before the crash");
+        tasks[first].abort();
+        let crashed = Instant::now();
+        let left = (scene.bucket.written() + VALIDITY).saturating_duration_since(crashed);
+        scene.leads.recv().await.expect("another candidate leads");
+        let took = crashed.elapsed().as_secs_f64();
+        (took, took - left.as_secs_f64() * (1.0 + DRIFT))
+    })
+}
+
+pub fn failover(size: &Size) {
+    head("seconds to the next leader", &["p50", "p99", "beyond, p50", "beyond, p99"]);
+    let measure = |name: &str, scheme| {
+        let trials: Vec<_> = (0..size.crashes).map(|seed| crash(scheme, seed)).collect();
+        let (took, beyond): (Vec<_>, Vec<_>) = trials.into_iter().unzip();
+        let [p50, p99] = [0.5, 0.99].map(|share| quantile(&took, share));
+        let beyond = [0.5, 0.99].map(|share| quantile(&beyond, share));
+        row(name, &[p50, p99, beyond[0], beyond[1]].map(|seconds| format!("{seconds:.2}")));
+        (p50, p99, beyond[1])
+    };
+    let tenure = measure("tenure", TENURE);
+    let morling = measure("Morling as posted", MORLING);
+    measure("the same without a second for rounded dates", MORLING_TOO_EARLY);
+    measure("single object with If-Match", IF_MATCH);
+    check("p50 against Morling as posted", tenure.0, morling.0);
+    check("p99 against Morling as posted", tenure.1, morling.1);
+    // One poll until a follower sees the last renewal, three round trips, and the drift.
+    let most = (POLL + ROUND_TRIP * 3).as_secs_f64() + VALIDITY.as_secs_f64() * DRIFT;
+    check("p99 beyond the rest of the lease × (1 + drift)", tenure.2, most);
+}
+
+/// The renewals and the lost leases of 100 leaders on a slow store, after so many renewals.
+fn lost_leases(renewals: u64) -> (u64, u64) {
+    paused().block_on(async move {
+        let clock = TestClock::new();
+        let bucket = Bucket::new(&clock, 7).with_long_tail();
+        let (elected, mut leads) = unbounded_channel();
+        for number in 0..100 {
+            let store = Arc::new(bucket.clone());
+            let election = Election::builder(store, format!("election-{number}"))
+                .name("leader")
+                .name_is_unique(true)
+                .validity(VALIDITY)
+                .check_store(false)
+                .process(process(&clock, number))
+                .build()
+                .expect("these settings fit together");
+            spawn(campaign(election, 0, elected.clone()));
+        }
+        sleep(VALIDITY * 2).await;
+        bucket.writes();
+        while leads.try_recv().is_ok() {}
+        let (mut done, mut lost) = (0, 0);
+        while done < renewals {
+            sleep(Duration::from_secs(600)).await;
+            done += bucket.writes();
+        }
+        // A leader that leads again lost its lease before.
+        while leads.try_recv().is_ok() {
+            lost += 1;
+        }
+        (done, lost)
+    })
+}
+
+pub fn tails(size: &Size) {
+    let (renewals, lost) = lost_leases(size.renewals);
+    println!("{lost} leases lost in {renewals} renewals");
+    check("leases lost in a million renewals", lost as f64 * 1e6 / renewals as f64, 10.0);
+}
+
+/// The requests that find and read the newest of these epochs, with tenure and as posted.
+fn find(epochs: u64) -> (u64, u64) {
+    paused().block_on(async move {
+        let scene = Scene::new(1);
+        let body = r#"{"expired": false, "validity_ms": 30000}"#;
+        for epoch in 1..=epochs {
+            for scheme in ["tenure", "morling"] {
+                let key = format!("{scheme}/lock-{epoch:010}.json");
+                scene.bucket.objects.create(&key, body.into()).await.expect("memory has no faults");
+            }
+        }
+        let process = process(&scene.clock, 1);
+        let election = election(scene.bucket.clone(), process).build().expect("a valid election");
+        election.leader().await.expect("the bucket has no faults").expect("nothing seals it");
+        let own = scene.bucket.counts().total();
+        let latest = latest_epoch(&scene.bucket).await.expect("the bucket has no faults");
+        assert_eq!(latest, Some(epochs));
+        let key = format!("morling/lock-{epochs:010}.json");
+        let found = scene.bucket.get(&key, None, usize::MAX).await;
+        assert!(matches!(found, Ok(GetOutcome::Found(_))), "{found:?}");
+        (own, scene.bucket.counts().total())
+    })
+}
+
+pub fn finding(size: &Size) {
+    head("requests to find the newest epoch", &["tenure", "Morling"]);
+    for epochs in size.backlogs {
+        let (own, morling) = find(*epochs);
+        row(&format!("{epochs} epochs"), &[own.to_string(), morling.to_string()]);
+        assert!(own <= 30, "the search must take at most 30 requests, got {own}");
+    }
+}
