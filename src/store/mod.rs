@@ -30,6 +30,8 @@ pub(crate) mod escape;
 pub(crate) mod etag;
 #[cfg(any(feature = "s3", feature = "object-store"))]
 mod etag_form;
+#[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs", feature = "azure"))]
+mod fetch;
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "cloud"))]
 mod http;
 mod memory;

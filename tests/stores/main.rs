@@ -17,3 +17,4 @@ mod s3_store;
 mod servers;
 mod stores;
 mod tls;
+mod urls;

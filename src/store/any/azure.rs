@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 
-use super::http::{Connector, no_retries};
+use super::http::{ClientConnector, no_retries};
 use super::token::TokenCache;
 use super::{AnyObjectStore, unbuilt};
 use crate::store::{StoreError, StoreErrorKind};
@@ -46,7 +46,7 @@ impl AnyObjectStore {
             account if account.is_empty() => format!("az://{container}"),
             account => format!("az://{container} of the account {account}"),
         };
-        let builder = builder.with_retry(no_retries()).with_http_connector(Connector);
+        let builder = builder.with_retry(no_retries()).with_http_connector(ClientConnector);
         let client = |builder: MicrosoftAzureBuilder| {
             builder.build().map_err(|error| unbuilt(StoreErrorKind::Invalid, &name, &error))
         };

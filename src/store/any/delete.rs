@@ -18,7 +18,7 @@ const AT_ONCE: usize = 250;
 
 /// What came of one call.
 #[derive(Default)]
-struct Deleted {
+struct DeleteResult {
     gone: BTreeSet<String>,
     error: Option<Error>,
 }
@@ -47,10 +47,10 @@ pub(super) async fn all(
     }
 }
 
-async fn some(store: &AnyObjectStore, paths: Vec<Path>) -> Deleted {
+async fn some(store: &AnyObjectStore, paths: Vec<Path>) -> DeleteResult {
     let paths = futures::stream::iter(paths.into_iter().map(Ok)).boxed();
     let mut answers = store.store.delete_stream(paths);
-    let mut deleted = Deleted::default();
+    let mut deleted = DeleteResult::default();
     while let Some(answer) = answers.next().await {
         match answer {
             Ok(path) => drop(deleted.gone.insert(path.into())),

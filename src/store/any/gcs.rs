@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 
-use super::http::{Connector, no_retries};
+use super::http::{ClientConnector, no_retries};
 use super::token::TokenCache;
 use super::{AnyObjectStore, unbuilt};
 use crate::store::{StoreError, StoreErrorKind};
@@ -66,7 +66,7 @@ impl AnyObjectStore {
             // The client adds the slash before the bucket's name.
             builder = builder.with_base_url(url);
         }
-        let builder = builder.with_retry(no_retries()).with_http_connector(Connector);
+        let builder = builder.with_retry(no_retries()).with_http_connector(ClientConnector);
         let of_a_file = setting(&builder, GoogleConfigKey::ServiceAccountKey).is_none();
         let client = |builder: GoogleCloudStorageBuilder| {
             builder.build().map_err(|error| {

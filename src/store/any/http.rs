@@ -21,9 +21,9 @@ pub(super) fn no_retries() -> RetryConfig {
 
 /// Makes the clients of one store: for its objects, and for its credentials.
 #[derive(Debug)]
-pub(super) struct Connector;
+pub(super) struct ClientConnector;
 
-impl HttpConnector for Connector {
+impl HttpConnector for ClientConnector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         let http = Http::new(TLS.clone()).map_err(|error| object_store::Error::Generic {
             store: "HTTP",

@@ -23,7 +23,7 @@ struct Gathered<'a> {
 
 /// What became of one key.
 #[derive(PartialEq, Eq)]
-enum Place {
+enum ListStart {
     Before,
     Taken,
     /// Past the prefix, and so is all that follows.
@@ -38,25 +38,25 @@ impl<'a> Gathered<'a> {
     }
 
     /// A key out of order is an error: others that belong here could follow it.
-    fn see(&mut self, meta: ObjectMeta) -> Result<Place, StoreError> {
+    fn see(&mut self, meta: ObjectMeta) -> Result<ListStart, StoreError> {
         let key = String::from(meta.location);
         if key <= self.previous && !is_after_by_parts(&self.previous, &key) {
             return Err(out_of_order(&self.previous, &key));
         }
         self.previous.clone_from(&key);
         if !key.starts_with(self.prefix) {
-            return Ok(if *key < *self.prefix { Place::Before } else { Place::Past });
+            return Ok(if *key < *self.prefix { ListStart::Before } else { ListStart::Past });
         }
         if *key <= *self.after {
-            return Ok(Place::Before);
+            return Ok(ListStart::Before);
         }
         if self.entries.len() == self.limit {
-            return Ok(Place::More);
+            return Ok(ListStart::More);
         }
         let last_modified = Some(meta.last_modified);
         let etag = tag::encode(meta.e_tag.as_deref(), meta.version.as_deref());
         self.entries.push(Entry { key, size: meta.size, last_modified, etag });
-        Ok(Place::Taken)
+        Ok(ListStart::Taken)
     }
 }
 
@@ -87,15 +87,15 @@ pub(super) async fn stream(
     let mut truncated = false;
     while let Some(meta) = stream.next().await {
         match page.see(meta.map_err(|error| asked.failed(&error))?)? {
-            Place::Before => read_past_a_page(),
+            ListStart::Before => read_past_a_page(),
             // One more would be another request.
-            Place::Taken if page.entries.len() == MOST => {
+            ListStart::Taken if page.entries.len() == MOST => {
                 truncated = true;
                 break;
             }
-            Place::Taken => {}
-            Place::Past => break,
-            Place::More => {
+            ListStart::Taken => {}
+            ListStart::Past => break,
+            ListStart::More => {
                 truncated = true;
                 break;
             }
@@ -137,7 +137,7 @@ pub(super) async fn pages(
         let mut truncated = answer.page_token.is_some();
         empty += usize::from(answer.result.objects.is_empty());
         for meta in answer.result.objects {
-            if page.see(meta)? == Place::More {
+            if page.see(meta)? == ListStart::More {
                 truncated = true;
                 break;
             }

@@ -10,29 +10,21 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::FutureExt as _;
-use futures::future::{BoxFuture, Shared};
 use object_store::CredentialProvider;
 
 use super::error_response::status;
 use crate::env::clock::{Clock as _, SystemClock};
 use crate::env::mutex::unpoisoned;
+use crate::store::fetch::{self, Fetching, PATIENCE, SLOW};
 use crate::store::redact::printable;
-use crate::store::timed;
 
 /// How often the source is asked, in the background. It gives the same token, and sends no request,
 /// for as long as that has 5 min left.
 const REFRESH_EVERY: Duration = Duration::from_secs(60);
 /// After a refresh that failed.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// After this time a token service is logged as slow.
-const SLOW: Duration = Duration::from_secs(1);
-/// How long a token service may take. A caller waits no longer than for its request.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) type Source<C> = Arc<dyn CredentialProvider<Credential = C>>;
-/// On a task of its own, so that it goes on when the request that began it is given up.
-type Fetching<C> = Shared<BoxFuture<'static, Result<Arc<C>, TokenError>>>;
 
 /// Keeps a source's token until the store refuses it. Clones share it.
 pub(super) struct TokenCache<C>(Arc<Mutex<TokenState<C>>>);
@@ -44,7 +36,7 @@ struct TokenState<C> {
     token: Option<Arc<C>>,
     /// When to ask the source again, on the boot clock.
     refresh_at: Duration,
-    fetching: Option<Fetching<C>>,
+    fetching: Option<Fetching<Arc<C>, TokenError>>,
 }
 
 /// No token could be fetched.
@@ -76,7 +68,7 @@ impl<C: Send + Sync + fmt::Debug + 'static> TokenCache<C> {
     }
 
     /// The token, or the fetch of one.
-    fn have(&self) -> Result<Arc<C>, Fetching<C>> {
+    fn have(&self) -> Result<Arc<C>, Fetching<Arc<C>, TokenError>> {
         let mut state = self.state();
         let token = state.token.clone();
         match token {
@@ -89,19 +81,17 @@ impl<C: Send + Sync + fmt::Debug + 'static> TokenCache<C> {
         }
     }
 
-    fn fetch(&self, source: Source<C>) -> Fetching<C> {
+    fn fetch(&self, source: Source<C>) -> Fetching<Arc<C>, TokenError> {
         let (cache, ended) = (self.clone(), self.clone());
-        let task = tokio::spawn(async move {
+        let fetched = async move {
             let fetched = ask(&source).await;
             cache.fetched(&fetched);
             fetched
-        });
-        // A panic, or the end of the runtime.
-        let failed = move |error: tokio::task::JoinError| {
+        };
+        fetch::fetch(fetched, move |error| {
             ended.state().fetching = None;
             TokenError { why: error.to_string(), refused: false }
-        };
-        task.map(move |fetched| fetched.map_err(failed).flatten()).boxed().shared()
+        })
     }
 
     fn fetched(&self, fetched: &Result<Arc<C>, TokenError>) {
@@ -130,13 +120,7 @@ impl<C: Send + Sync + fmt::Debug + 'static> TokenCache<C> {
 }
 
 async fn ask<C>(source: &Source<C>) -> Result<Arc<C>, TokenError> {
-    let mut asked = source.get_credential();
-    let mut answer = timed(SLOW, &mut asked).await;
-    if answer.is_none() {
-        tracing::warn!("the access token has not come for {SLOW:?}");
-        answer = timed(PATIENCE, asked).await;
-    }
-    match answer {
+    match fetch::answer("the access token has", source.get_credential()).await {
         Some(answer) => answer.map_err(|error| TokenError::of(&error)),
         None => {
             let why = format!("the token service has not answered for {:?}", SLOW + PATIENCE);
@@ -209,6 +193,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::store::timed;
 
     /// Answers after each of these times, in seconds; `None` is a failure. Then never again.
     #[derive(Debug)]

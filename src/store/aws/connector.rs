@@ -25,7 +25,7 @@ use crate::store::timed;
 pub(super) static CA_BUNDLE: OnceLock<Option<String>> = OnceLock::new();
 
 #[derive(Debug, Clone)]
-struct Connector {
+struct AwsConnector {
     http: Arc<Http>,
     /// Time until the head of an answer. The SDK sets it for services that hand out credentials.
     limit: Option<Duration>,
@@ -43,7 +43,7 @@ pub(super) fn connector(settings: &HttpConnectorSettings) -> SharedHttpConnector
         .read_timeout()
         .map(|read| read.saturating_add(settings.connect_timeout().unwrap_or_default()));
     match HTTP.get_or_init(pool) {
-        Ok(http) => SharedHttpConnector::new(Connector { http: Arc::clone(http), limit }),
+        Ok(http) => SharedHttpConnector::new(AwsConnector { http: Arc::clone(http), limit }),
         Err(error) => SharedHttpConnector::new(error.clone()),
     }
 }
@@ -95,9 +95,9 @@ impl fmt::Display for NotSendable {
 
 impl std::error::Error for NotSendable {}
 
-impl HttpConnector for Connector {
+impl HttpConnector for AwsConnector {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let Connector { http, limit } = self.clone();
+        let AwsConnector { http, limit } = self.clone();
         if let Some(captured) = request.extension::<CaptureSmithyConnection>() {
             captured.set_connection_retriever(|| Some(connection()));
         }

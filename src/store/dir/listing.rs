@@ -28,8 +28,13 @@ pub(super) fn list(
     let top = Folder::root(root)?;
     let locked = Locked::shared(&top)?;
     let alone = locked.is_none();
-    let mut page =
-        Keys { prefix, after, room: limit.clamp(1, MAX_PAGE) + 1, kept: BTreeMap::new(), alone };
+    let mut page = PageKeys {
+        prefix,
+        after,
+        room: limit.clamp(1, MAX_PAGE) + 1,
+        kept: BTreeMap::new(),
+        alone,
+    };
     let mut folders = vec![base.to_owned()];
     while let Some(path) = folders.pop() {
         if let Some(way) = Way::find(&top, &path)? {
@@ -50,7 +55,7 @@ pub(super) fn list(
     Ok(Page { entries, truncated, served_at: Some(clock::wall_clock()) })
 }
 
-struct Keys<'a> {
+struct PageKeys<'a> {
     prefix: &'a str,
     after: &'a str,
     /// One more than the page holds, to know whether it is the last.
@@ -85,7 +90,7 @@ fn until_quiet(
     Ok(())
 }
 
-impl Keys<'_> {
+impl PageKeys<'_> {
     /// Walks the folder. Without the lock, once more if it changed meanwhile: a file that is
     /// replaced during one walk is seen by another.
     fn look_into(
@@ -158,9 +163,9 @@ mod tests {
 
     use super::*;
 
-    fn page<'a>(prefix: &'a str, after: &'a str, kept: &[&str]) -> Keys<'a> {
+    fn page<'a>(prefix: &'a str, after: &'a str, kept: &[&str]) -> PageKeys<'a> {
         let entry = |key: &&str| ((*key).to_owned(), Entry::new(*key, 0));
-        Keys { prefix, after, room: 2, kept: kept.iter().map(entry).collect(), alone: false }
+        PageKeys { prefix, after, room: 2, kept: kept.iter().map(entry).collect(), alone: false }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use super::DynamoStore;
 use super::date::StoreDate;
 use super::item;
-use super::key::Place;
+use super::key::ItemKey;
 use crate::store::asked::{Asked, Verb};
 use crate::store::aws::CallInterceptor;
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
@@ -31,8 +31,8 @@ impl DynamoStore {
         }
         // One request must not name a key twice.
         let unique: BTreeSet<&str> = keys.iter().map(String::as_str).collect();
-        let places: Vec<Place<'_>> =
-            unique.into_iter().map(Place::of_key).collect::<Result<_, _>>()?;
+        let places: Vec<ItemKey<'_>> =
+            unique.into_iter().map(ItemKey::of_key).collect::<Result<_, _>>()?;
         self.look_at_table().await?;
         let batches: Vec<_> = places.chunks(BATCH).map(|batch| self.delete_batch(batch)).collect();
         let left: Vec<Vec<String>> =
@@ -46,9 +46,9 @@ impl DynamoStore {
     }
 
     /// The keys of the batch that are left.
-    async fn delete_batch(&self, batch: &[Place<'_>]) -> Result<Vec<String>, StoreError> {
+    async fn delete_batch(&self, batch: &[ItemKey<'_>]) -> Result<Vec<String>, StoreError> {
         let asked = Asked::new(self, Verb::Delete, "");
-        let request = |place: &Place<'_>| {
+        let request = |place: &ItemKey<'_>| {
             let delete = DeleteRequest::builder().set_key(Some(item::key(*place))).build()?;
             Ok(WriteRequest::builder().delete_request(delete).build())
         };
@@ -96,7 +96,7 @@ mod tests {
     /// Such an item was passed over, and so its key was counted as deleted.
     #[test]
     fn regression_an_item_left_out_without_a_key_is_no_deletion() {
-        let place = Place::of_key("app/lock-0000000001.json").unwrap();
+        let place = ItemKey::of_key("app/lock-0000000001.json").unwrap();
         let delete = DeleteRequest::builder().set_key(Some(item::key(place))).build().unwrap();
         let named = WriteRequest::builder().delete_request(delete).build();
         let nameless = WriteRequest::builder().build();

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use super::key::Place;
+use super::key::ItemKey;
 use crate::store::{ETag, Entry};
 
 /// The partition key.
@@ -28,14 +28,14 @@ pub(super) const LISTED: [&str; 4] = [NAME, SIZE, WRITTEN, VERSION];
 pub(super) type Item = HashMap<String, AttributeValue>;
 
 /// The key of an item.
-pub(super) fn key(place: Place<'_>) -> Item {
+pub(super) fn key(place: ItemKey<'_>) -> Item {
     let text = |text: &str| AttributeValue::S(text.to_owned());
     Item::from([(PREFIX.to_owned(), text(place.partition)), (NAME.to_owned(), text(place.sort))])
 }
 
 /// The item that a write makes.
 pub(super) fn item(
-    place: Place<'_>,
+    place: ItemKey<'_>,
     body: &Bytes,
     version: &ETag,
     written: Option<DateTime<Utc>>,
@@ -75,7 +75,7 @@ pub(super) fn written(item: &Item) -> Option<DateTime<Utc>> {
 }
 
 /// An entry of a listing of this place; `None` without a name.
-pub(super) fn entry(place: Place<'_>, item: &Item) -> Option<Entry> {
+pub(super) fn entry(place: ItemKey<'_>, item: &Item) -> Option<Entry> {
     let sort = item.get(NAME)?.as_s().ok()?;
     let size = number(item, SIZE).and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
     let entry = Entry::new(place.key(sort), size);

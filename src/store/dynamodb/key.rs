@@ -12,15 +12,15 @@ const MAX_SORT: usize = 1_024;
 /// So whatever starts with a prefix that has a slash in it lies in one partition, in order, however
 /// many slashes follow; and one `Query` is a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place<'a> {
+pub(super) struct ItemKey<'a> {
     pub(super) partition: &'a str,
     pub(super) sort: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ItemKey<'a> {
     /// The place of an object.
-    pub(super) fn of_key(key: &'a str) -> Result<Place<'a>, StoreError> {
-        match Place::split(key) {
+    pub(super) fn of_key(key: &'a str) -> Result<ItemKey<'a>, StoreError> {
+        match ItemKey::split(key) {
             Some(place) if !place.sort.is_empty() => place.within_limits(key),
             _ => Err(invalid(
                 key,
@@ -31,8 +31,8 @@ impl<'a> Place<'a> {
     }
 
     /// The place that a listing covers.
-    pub(super) fn of_prefix(prefix: &'a str) -> Result<Place<'a>, StoreError> {
-        match Place::split(prefix) {
+    pub(super) fn of_prefix(prefix: &'a str) -> Result<ItemKey<'a>, StoreError> {
+        match ItemKey::split(prefix) {
             Some(place) => place.within_limits(prefix),
             None => Err(invalid(
                 prefix,
@@ -46,12 +46,12 @@ impl<'a> Place<'a> {
         format!("{}/{sort}", self.partition)
     }
 
-    fn split(key: &'a str) -> Option<Place<'a>> {
+    fn split(key: &'a str) -> Option<ItemKey<'a>> {
         let (partition, sort) = key.split_once('/')?;
-        (!partition.is_empty()).then_some(Place { partition, sort })
+        (!partition.is_empty()).then_some(ItemKey { partition, sort })
     }
 
-    fn within_limits(self, key: &str) -> Result<Place<'a>, StoreError> {
+    fn within_limits(self, key: &str) -> Result<ItemKey<'a>, StoreError> {
         if self.partition.len() > MAX_PARTITION || self.sort.len() > MAX_SORT {
             let why = format!(
                 "DynamoDB takes {MAX_PARTITION} bytes before the first slash and {MAX_SORT} after \
@@ -74,27 +74,27 @@ mod tests {
 
     #[test]
     fn the_partition_ends_at_the_first_slash() {
-        let place = Place::of_key("app/a/lock-0000000001.json").unwrap();
+        let place = ItemKey::of_key("app/a/lock-0000000001.json").unwrap();
         assert_eq!((place.partition, place.sort), ("app", "a/lock-0000000001.json"));
         assert_eq!(place.key(place.sort), "app/a/lock-0000000001.json");
-        let place = Place::of_prefix("app/").unwrap();
+        let place = ItemKey::of_prefix("app/").unwrap();
         assert_eq!((place.partition, place.sort), ("app", ""));
     }
 
     #[test]
     fn what_has_no_partition_or_no_name_is_refused() {
         for key in ["", "lock-0000000001.json", "/x", "app/"] {
-            let error = Place::of_key(key).unwrap_err();
+            let error = ItemKey::of_key(key).unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::Invalid, "{key:?}");
         }
         for prefix in ["", "lock-", "/", "/x"] {
-            let error = Place::of_prefix(prefix).unwrap_err();
+            let error = ItemKey::of_prefix(prefix).unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::Invalid, "{prefix:?}");
         }
         let long = format!("app/{}", "x".repeat(1_025));
-        assert!(Place::of_key(&long).is_err());
-        assert!(Place::of_key(&long[..long.len() - 1]).is_ok());
-        assert!(Place::of_key(&format!("{}/a", "x".repeat(2_049))).is_err());
-        assert!(Place::of_key(&format!("{}/a", "x".repeat(2_048))).is_ok());
+        assert!(ItemKey::of_key(&long).is_err());
+        assert!(ItemKey::of_key(&long[..long.len() - 1]).is_ok());
+        assert!(ItemKey::of_key(&format!("{}/a", "x".repeat(2_049))).is_err());
+        assert!(ItemKey::of_key(&format!("{}/a", "x".repeat(2_048))).is_ok());
     }
 }

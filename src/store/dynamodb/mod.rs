@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use tokio::sync::OnceCell;
 
 use self::date::StoreDate;
-use self::key::Place;
+use self::key::ItemKey;
 use super::asked::{Asked, Verb};
 use super::aws::failure::code;
 use super::aws::{CallInterceptor, RegionalClient, Session};
@@ -129,7 +129,7 @@ impl DynamoStore {
         body: &Bytes,
         condition: impl FnOnce(PutItemFluentBuilder) -> PutItemFluentBuilder,
     ) -> Result<Put, StoreError> {
-        let place = Place::of_key(key)?;
+        let place = ItemKey::of_key(key)?;
         let asked = Asked::new(self, verb, key);
         if key.len() + body.len() + ATTRIBUTES > MAX_ITEM {
             let why = format!("its {} bytes are more than an item of DynamoDB takes", body.len());
@@ -173,7 +173,7 @@ impl DynamoStore {
         &self,
         key: &str,
     ) -> Result<Option<(item::Item, Option<DateTime<Utc>>)>, StoreError> {
-        let place = Place::of_key(key)?;
+        let place = ItemKey::of_key(key)?;
         let asked = Asked::new(self, Verb::Get, key);
         self.look_at_table().await?;
         let seen = CallInterceptor::default();

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use super::DynamoStore;
 use super::date::StoreDate;
 use super::item::{self, Item};
-use super::key::Place;
+use super::key::ItemKey;
 use crate::store::asked::{Asked, Verb};
 use crate::store::aws::CallInterceptor;
 use crate::store::{Page, StoreError, read_past_a_page};
@@ -24,11 +24,11 @@ impl DynamoStore {
         after: &str,
         limit: usize,
     ) -> Result<Page, StoreError> {
-        let place = Place::of_prefix(prefix)?;
+        let place = ItemKey::of_prefix(prefix)?;
         let mut start = match after.strip_prefix(prefix) {
             // DynamoDB wants a place inside of what is listed, and takes any there.
             Some(_) if after != format!("{}/", place.partition) => {
-                Some(item::key(Place::of_key(after)?))
+                Some(item::key(ItemKey::of_key(after)?))
             }
             None if after > prefix => return Ok(Page::default()),
             _ => None,
@@ -56,7 +56,7 @@ impl DynamoStore {
         after: &str,
         limit: usize,
     ) -> Result<Page, StoreError> {
-        let place = Place::of_prefix(prefix)?;
+        let place = ItemKey::of_prefix(prefix)?;
         let (output, served_at) = self.ask(prefix, place, Order::Descending, limit).await?;
         let items = output.items.unwrap_or_default();
         let all = items.iter().filter_map(|item| item::entry(place, item));
@@ -70,7 +70,7 @@ impl DynamoStore {
     async fn ask(
         &self,
         prefix: &str,
-        place: Place<'_>,
+        place: ItemKey<'_>,
         order: Order,
         limit: usize,
     ) -> Result<(QueryOutput, Option<DateTime<Utc>>), StoreError> {

@@ -302,6 +302,3 @@ fn decoded(path: &str) -> PathBuf {
 fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
-
-#[cfg(test)]
-mod tests;

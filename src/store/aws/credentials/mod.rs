@@ -1,9 +1,8 @@
 //! Credentials that outlast a tenure: fetched ahead of their end, and beside the requests.
 //!
-//! The SDK's own cache fetches in the course of a request. A request of a leader is given up after
-//! a fraction of its lease, and the fetching with it, so that a provider slower than that would
-//! never finish; and it keeps credentials that the service calls expired until they expire by this
-//! machine's clock.
+//! The SDK's own cache fetches in the course of a request (`store/fetch.rs` says why that does not
+//! do), waits for each refresh, and keeps credentials that the service calls expired until they
+//! expire by this machine's clock.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,8 +13,6 @@ use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{self, ProvideCredentials, SharedCredentialsProvider, future};
-use futures::FutureExt as _;
-use futures::future::{BoxFuture, Shared};
 
 use super::error_text::{
     RefusedByTheMachine, causes, not_sendable, refused_by_the_machine, wrong_setting,
@@ -24,16 +21,12 @@ use super::https;
 use super::settings::{self, WrongSetting, unsendable};
 use crate::env::clock::{Clock as _, SystemClock};
 use crate::env::mutex::unpoisoned;
-use crate::store::timed;
+use crate::store::fetch::{self, Fetching, PATIENCE, SLOW};
 
 /// Credentials that say nothing of their end are fetched again after so long, as by the SDK.
 const UNLIMITED: Duration = Duration::from_secs(15 * 60);
 /// The longest time ahead of their end that others are fetched.
 const AHEAD: Duration = Duration::from_secs(60);
-/// After so long a provider is said to be slow: what waits for it is given up without a reason.
-const SLOW: Duration = Duration::from_secs(1);
-/// How long a provider may take. A caller waits no longer than for its request.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Keeps a provider's credentials for as long as they are good. Clones share them.
 #[derive(Clone)]
@@ -48,7 +41,7 @@ pub(in crate::store) struct CredentialsCache {
 #[derive(Default)]
 struct CacheState {
     held: Option<CachedCredentials>,
-    fetching: Option<Fetching>,
+    fetching: Option<Fetching<Credentials, Failed>>,
     /// The service has refused what the source gave, or the source gave nothing. The SDK's sources
     /// read their files once.
     outdated: bool,
@@ -62,9 +55,6 @@ struct CachedCredentials {
     /// Whether the service has taken them.
     taken: bool,
 }
-
-/// On a task of its own, so that it goes on when the request that began it is given up.
-type Fetching = Shared<BoxFuture<'static, Result<Credentials, Failed>>>;
 
 /// A [`CredentialsError`], in words, as several requests may wait for one provider.
 #[derive(Debug, Clone)]
@@ -119,7 +109,7 @@ impl CredentialsCache {
     }
 
     /// What is there, or the fetching of what is not.
-    fn have(&self) -> Result<Credentials, Fetching> {
+    fn have(&self) -> Result<Credentials, Fetching<Credentials, Failed>> {
         let mut state = self.state();
         let now = SystemClock.now().wall;
         let held = state.held.as_ref().filter(|held| now < held.until);
@@ -136,9 +126,9 @@ impl CredentialsCache {
         }
     }
 
-    fn fetch(&self) -> Fetching {
+    fn fetch(&self) -> Fetching<Credentials, Failed> {
         let cache = self.clone();
-        let task = tokio::spawn(async move {
+        let fetched = async move {
             let fetched = cache.ask().await;
             let mut state = cache.state();
             state.fetching = None;
@@ -147,14 +137,13 @@ impl CredentialsCache {
                 state.held = Some(CachedCredentials::new(credentials.clone(), state.held.as_ref()));
             }
             fetched
-        });
-        // A panic, or the end of the runtime: the next caller begins another fetch.
+        };
+        // The next caller begins another fetch.
         let cache = self.clone();
-        let ended = move |error: tokio::task::JoinError| {
+        fetch::fetch(fetched, move |error| {
             cache.state().fetching = None;
             Failed::Provider(error.to_string())
-        };
-        task.map(move |fetched| fetched.map_err(ended).flatten()).boxed().shared()
+        })
     }
 
     /// The source, with the files as they are now if what it gave has been refused.
@@ -173,12 +162,7 @@ impl CredentialsCache {
 
     async fn ask(&self) -> Result<Credentials, Failed> {
         let source = self.source().await;
-        let mut asked = source.provide_credentials();
-        let mut answer = timed(SLOW, &mut asked).await;
-        if answer.is_none() {
-            tracing::warn!("the credentials have not come for {SLOW:?}");
-            answer = timed(PATIENCE, asked).await;
-        }
+        let answer = fetch::answer("the credentials have", source.provide_credentials()).await;
         let answer = answer.unwrap_or_else(|| {
             let late = || CredentialsError::provider_timed_out(SLOW + PATIENCE);
             ProvideCredentials::fallback_on_interrupt(&source).ok_or_else(late)

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::store::timed;
 
 /// Answers with credentials of the next number after each of these times; then never again.
 #[derive(Debug, Clone)]
