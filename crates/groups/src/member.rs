@@ -35,44 +35,54 @@ pub(super) const LIST_EVERY: Duration = Duration::from_secs(600);
 
 /// Follows the assignment for one member, and plans.
 pub(super) struct MemberTask {
+    // The member and its surroundings.
     pub(super) shared: Arc<Shared>,
     pub(super) config: Arc<GroupConfig>,
     /// Sessions that this process lost, and whose work has returned.
     former: Vec<Session>,
     pub(super) objects: Objects,
+
+    // Time.
     pub(super) looks: Looks,
     pub(super) standby: Standby,
-    /// Before it goes ahead of a coordinator that is over: random, as before a seal.
+    /// Random delay before it goes ahead of a coordinator that is over.
     pub(super) delay: Duration,
+    /// Time of the last listing of the assignments.
+    listed: Moment,
+    /// Time from which members wait to be added.
+    pub(super) joining_since: Option<Moment>,
+
+    // Sessions, as they were read or listed.
     /// The sessions that were read, except ended ones of other processes than members.
     pub(super) bodies: Bodies,
     /// The ended sessions that any membership of this process has read.
     pub(super) ended: Arc<EndedSessions>,
     /// The pages of the listing that is under way.
     pub(super) listing: Option<(BTreeMap<SessionId, Option<ETag>>, Moment)>,
-    /// The greatest assignment epoch that any session has said to have seen.
+    /// The greatest assignment epoch that any session has seen.
     pub(super) seen: Option<Epoch>,
-    /// When it listed the assignments last.
-    listed: Moment,
-    /// Since when members wait to be added.
-    pub(super) joining_since: Option<Moment>,
-    /// Whom not to give a partition, and until when.
-    pub(super) memory: Memory,
-    pub(super) relapses: Relapses,
-    /// The last look was completed: others can tell one that is wedged.
-    pub(super) looked: bool,
-    /// A session could not be read or sealed in this look, and in how many in a row.
-    pub(super) unread: bool,
-    unread_looks: u32,
     /// Sessions with a failed read since the last read that was answered.
     pub(super) unreadable: BTreeSet<SessionId>,
     /// Sessions that have lapsed and could not be sealed, the next to be tried first.
     pub(super) stuck: VecDeque<Session>,
-    /// Objects among the sessions that are none, as they were listed when they were read.
+    /// Objects among the sessions that are no sessions, with their tags at the read.
     pub(super) foreign: BTreeMap<SessionId, ETag>,
+
+    // Advice for the plan.
+    /// Failures of partitions at members.
+    pub(super) memory: Memory,
+    pub(super) relapses: Relapses,
+
+    // Outcome of the last look, and reports.
+    /// The last look was completed: other members can detect one that is wedged.
+    pub(super) looked: bool,
+    /// A session could not be read or sealed in this look.
+    pub(super) unread: bool,
+    /// Looks in a row with such a session.
+    unread_looks: u32,
     /// The last assignment was too large to be written.
     pub(super) too_large: bool,
-    /// The failure that was told last, since a look was completed.
+    /// The failure that was reported last, since a look was completed.
     told: Option<String>,
     sight: GroupSight,
 }

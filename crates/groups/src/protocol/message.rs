@@ -25,9 +25,9 @@ pub enum ParticipantStep {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ReaderStep {
     Request(AssignmentRequest),
-    /// [`Reader::nonce`].
+    /// [`Reader::nonce`](super::reader::Reader::nonce).
     Nonce,
-    /// [`Reader::resume`] after a short pause.
+    /// [`Reader::resume`](super::reader::Reader::resume) after a short pause.
     Pause,
     Idle,
     Failed(ReaderFailure),
@@ -79,9 +79,9 @@ pub enum News {
     Nothing,
     /// The one after the known one does not exist.
     Unchanged,
-    /// [`Reader::known`] is newer than before, and not confirmed.
+    /// [`Reader::known`](super::reader::Reader::known) is newer than before, and not confirmed.
     Read,
-    /// [`Reader::known`] was the newest after it was read.
+    /// [`Reader::known`](super::reader::Reader::known) was the newest after it was read.
     Confirmed,
     /// The creation was given up; it may yet take effect.
     GivenUp,

@@ -18,6 +18,19 @@ use tenure::seam::groups::Nonce;
 use tenure::store::ETag;
 
 /// A member of a group, as far as no time is concerned.
+///
+/// # Contract
+///
+/// - *Orders* to the reader: [`poll`](Participant::poll), [`confirm`](Participant::confirm). Orders
+///   to a coordinator: [`round`](Participant::round), [`lapsed`](Participant::lapsed), and
+///   [`plan`](Participant::plan) once [`plans`](Participant::plans) is true.
+/// - *Inputs*, each for one [`step`](Participant::step): [`assignment`](Participant::assignment)
+///   answers [`ParticipantStep::Assignment`], [`session`](Participant::session) answers
+///   [`ParticipantStep::Sessions`], [`nonce`](Participant::nonce) answers
+///   [`ParticipantStep::Nonce`], [`resume`](Participant::resume) or
+///   [`give_up`](Participant::give_up) answers [`ParticipantStep::Pause`],
+///   [`restart`](Participant::restart) answers [`ParticipantStep::Failed`].
+/// - The changes that `assignment` returns take effect in their order, before the next input.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Participant {
     reader: Reader,

@@ -1,9 +1,8 @@
 //! Following the newest assignment, confirming it, and creating the next one.
 //!
 //! Reader and writer confirm by the same code: a LIST that begins after the assignment was read, or
-//! created, and shows nothing greater. It is a value like [`Candidate`]: at most one request is
+//! created, and shows nothing greater. It is a value: at most one request is
 //! under way, and when to poll and how long to wait are the driver's.
-//!
 
 use std::sync::Arc;
 
@@ -14,6 +13,22 @@ use tenure::seam::groups::Nonce;
 use tenure::seam::groups::{Listing, Progress, Search, SuccessorSearch, SuccessorStatus};
 
 /// Follows the assignment of one group.
+///
+/// # Contract
+///
+/// - *Getters*: [`known`](Reader::known), [`greatest`](Reader::greatest),
+///   [`is_behind`](Reader::is_behind), [`step`](Reader::step).
+/// - *Orders*: [`poll`](Reader::poll), [`confirm`](Reader::confirm), [`create`](Reader::create),
+///   [`create_above`](Reader::create_above). Each begins only while the step is
+///   [`ReaderStep::Idle`]; otherwise it changes nothing.
+/// - *Inputs*, each for one step: [`handle`](Reader::handle) answers [`ReaderStep::Request`],
+///   [`nonce`](Reader::nonce) answers [`ReaderStep::Nonce`], [`resume`](Reader::resume) or
+///   [`give_up`](Reader::give_up) answers [`ReaderStep::Pause`], [`restart`](Reader::restart)
+///   answers [`ReaderStep::Failed`]. [`discard`](Reader::discard) answers a creation that was not
+///   sent. [`expect`](Reader::expect) fits any step.
+///
+/// The driver repeats `step` and the input for it until the step is `Idle`. It has at most one
+/// request under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reader {
     /// The newest that was read.

@@ -14,7 +14,21 @@ use tenure::Epoch;
 use tenure::EpochEnd;
 use tenure::store::ETag;
 
-/// What one process knows of the sessions of its group.
+/// Reads the sessions of a group, and keeps the facts of the last reads.
+///
+/// # Contract
+///
+/// - *Getters*: [`record`](SessionReader::record), [`has_ended`](SessionReader::has_ended),
+///   [`in_doubt`](SessionReader::in_doubt), [`evidence`](SessionReader::evidence),
+///   [`request`](SessionReader::request).
+/// - *Orders*: [`begin`](SessionReader::begin) starts a round, [`lapsed`](SessionReader::lapsed)
+///   a seal, and [`stop`](SessionReader::stop) ends either. An order while something is under way
+///   changes nothing, except `stop`.
+/// - *Inputs*: [`handle`](SessionReader::handle) answers each request, in any order for the ids of
+///   one [`SessionRequest::Get`]. [`waited`](SessionReader::waited) and
+///   [`forget`](SessionReader::forget) fit at any time.
+///
+/// The driver repeats `request` and `handle` until no request is left.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct SessionReader {
     facts: BTreeMap<SessionId, Fact>,
