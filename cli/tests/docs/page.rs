@@ -28,6 +28,7 @@ pub struct Block {
     pub tag: String,
     pub text: String,
     pub not_run: Option<String>,
+    #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "sessions of pages read it"))]
     /// Nothing stands between it and the block before.
     pub follows: bool,
 }
