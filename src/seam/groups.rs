@@ -22,7 +22,7 @@
 //!   [`Written::Done`] only with an ETag, and any answer that leaves its effect open is
 //!   [`Written::Unknown`]. Nothing sends a request twice.
 //! - [`Requests`] is the memory of one caller. Each answer of the store goes to
-//!   [`Requests::answered`], each failure to [`Requests::failed`], in the order of the answers. It
+//!   [`Requests::answered`], each failure to [`Requests::fails`], in the order of the answers. It
 //!   then knows when to pause and when to give up.
 //! - The caller of [`Context::campaign_alone`] uses a prefix that no other process knows. The
 //!   leadership is renewed until it is resigned, lost or dropped.

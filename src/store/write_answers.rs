@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::{Determinacy, ETag, PutOutcome, StoreError, StoreErrorKind};
 
 /// The answer to a conditional write, as its writer may understand it. Outside of the stores,
-/// [`WriteAnswers::read`] alone matches on a [`PutOutcome`].
+/// `WriteAnswers::read` alone matches on a [`PutOutcome`].
 #[derive(Debug)]
 pub enum Written {
     /// Written, with this ETag.

@@ -108,10 +108,10 @@ impl GroupBuilder {
         self
     }
 
-    /// The caller asserts that no two living processes have this name, and that the work of one that
-    /// died has ended, also what runs in processes that it started. A process that joins then ends
-    /// the session of its predecessor at once instead of waiting for the lapse, and gets back what
-    /// that owned: that at most one member believes that it owns a partition depends on this
+    /// The caller asserts that no two living processes have this name, and that the work of one
+    /// that died has ended, also what runs in processes that it started. A process that joins then
+    /// ends the session of its predecessor at once instead of waiting for the lapse, and gets back
+    /// what that owned: that at most one member believes that it owns a partition depends on this
     /// promise, too. One GET and one PUT more. Default: false.
     pub fn name_is_unique(mut self, unique: bool) -> GroupBuilder {
         self.election = self.election.name_is_unique(unique);

@@ -42,13 +42,13 @@ impl Group {
     /// lapses. Retries transient
     /// errors of the store.
     ///
-    /// Cost: GET, PUT, PUT, then LIST and GET to find the assignment; as a member, a PUT every renew
-    /// interval, a GET every poll interval, and a GET every validity. The first join on a store adds
-    /// 5 requests to check it.
+    /// Cost: GET, PUT, PUT, then LIST and GET to find the assignment; as a member, a PUT every
+    /// renew interval, a GET every poll interval, and a GET every validity. The first join on a
+    /// store adds 5 requests to check it.
     ///
     /// # Errors
-    /// The errors of [`campaign`](tenure::Election::campaign), also where the store accepts the first
-    /// write of a session and denies the second one for the time of
+    /// The errors of [`campaign`](tenure::Election::campaign), also where the store accepts the
+    /// first write of a session and denies the second one for the time of
     /// [`retry_denied`](super::GroupBuilder::retry_denied).
     pub async fn join(&self) -> Result<Membership, Error> {
         self.may_join().await?;
@@ -94,7 +94,8 @@ impl Group {
         }
     }
 
-    /// Does a part of a join, and logs its first failure. Denials are logged where they are retried.
+    /// Does a part of a join, and logs its first failure. Denials are logged where they are
+    /// retried.
     async fn telling<T>(&self, told: &mut bool, part: impl Future<Output = T>) -> T {
         let mut part = pin!(part);
         loop {

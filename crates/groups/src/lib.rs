@@ -47,8 +47,8 @@
 //!
 //! - Each (partition, token) is granted to at most one session, and a partition's tokens only grow,
 //!   under any clocks, pauses, crashes, and lost, delayed or repeated requests.
-//! - At any moment at most one member believes that it owns a partition, as long as the rates of any
-//!   two machines' clocks differ by less than
+//! - At any moment at most one member believes that it owns a partition, as long as the rates of
+//!   any two machines' clocks differ by less than
 //!   [`clock_drift_max`](GroupBuilder::clock_drift_max).
 //! - What a living member owns stays with it until it releases it, however slow the store is.
 //!
@@ -205,8 +205,8 @@ impl Group {
     }
 
     /// Returns how long ago the store last answered a look at the assignment, by a member, an
-    /// observer or an operator; `None` if it never did. No request. While requests succeed, the time
-    /// of a member stays below the poll interval and the time of one request.
+    /// observer or an operator; `None` if it never did. No request. While requests succeed, the
+    /// time of a member stays below the poll interval and the time of one request.
     #[must_use]
     pub fn since_last_answer(&self) -> Option<Duration> {
         self.cx.since_last_answer()
@@ -231,7 +231,8 @@ impl fmt::Debug for Group {
     }
 }
 
-/// What a lock guards, also after a panic of another holder: every critical section leaves it whole.
+/// What a lock guards, also after a panic of another holder: every critical section leaves it
+/// whole.
 fn unpoisoned<T>(locked: LockResult<T>) -> T {
     locked.unwrap_or_else(PoisonError::into_inner)
 }

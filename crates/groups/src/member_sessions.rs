@@ -23,8 +23,8 @@ const AT_ONCE: usize = 16;
 pub enum SessionState {
     /// It has not ended. A member that died counts as live until its validity is over.
     Live {
-        /// The time since it was last written, by the store's clock; `None` where the store gives no
-        /// dates. Without dates one look does not show that a session has lapsed.
+        /// The time since it was last written, by the store's clock; `None` where the store gives
+        /// no dates. Without dates one look does not show that a session has lapsed.
         age: Option<Duration>,
     },
     /// Its member has not renewed it for longer than its validity, by the store's clock, and no
@@ -46,12 +46,12 @@ impl Group {
     /// [`members`](GroupSnapshot::members).
     ///
     /// An assignment names a member until a coordinator has removed it. If no member is left, no
-    /// coordinator does, and the sessions alone show it. One GET per member, 16 at a time. A session
-    /// that cannot be read for now is [`Unknown`](SessionState::Unknown).
+    /// coordinator does, and the sessions alone show it. One GET per member, 16 at a time. A
+    /// session that cannot be read for now is [`Unknown`](SessionState::Unknown).
     ///
     /// # Errors
-    /// - [`AccessDenied`](tenure::ErrorKind::AccessDenied), and others that retrying cannot fix: the
-    ///   credentials must permit to read `members/*`.
+    /// - [`AccessDenied`](tenure::ErrorKind::AccessDenied), and others that retrying cannot fix:
+    ///   the credentials must permit to read `members/*`.
     /// - [`NoRuntime`](tenure::ErrorKind::NoRuntime) outside of a Tokio runtime with timers.
     pub async fn session_states(
         &self,

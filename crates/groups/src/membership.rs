@@ -104,8 +104,8 @@ impl Membership {
         self.events.recv().await
     }
 
-    /// Returns whether this process is a member: its lease runs, and the assignment that it read last
-    /// names it. No request.
+    /// Returns whether this process is a member: its lease runs, and the assignment that it read
+    /// last names it. No request.
     #[must_use]
     pub fn is_member(&self) -> bool {
         self.shared.is_member()
@@ -132,9 +132,9 @@ impl Membership {
         self.shared.session.id.to_string()
     }
 
-    /// Returns the assignment that this member has read last: who owns what, as far as it knows. It is
-    /// as old as [`Group::since_last_answer`](super::Group::since_last_answer) says. No request; a copy
-    /// of all members and partitions.
+    /// Returns the assignment that this member has read last: who owns what, as far as it knows. It
+    /// is as old as [`Group::since_last_answer`](super::Group::since_last_answer) says. No request;
+    /// a copy of all members and partitions.
     #[must_use]
     pub fn last_seen(&self) -> GroupSnapshot {
         self.shared.last_seen()
@@ -144,15 +144,15 @@ impl Membership {
     /// session is resigned, and [`Lost`](MembershipEvent::Lost) is the last event: read the events
     /// until then. Two PUTs, beside those of the releases.
     ///
-    /// It takes back a [`leave_for`](Membership::leave_for) until the session is resigned: nothing is
-    /// reserved then.
+    /// It takes back a [`leave_for`](Membership::leave_for) until the session is resigned: nothing
+    /// is reserved then.
     pub fn leave(&self) {
         self.shared.leave(None);
     }
 
     /// As [`leave`](Membership::leave), but asks that all that this member owns is reserved for its
-    /// name, for at most 1 h: nobody else owns it until then. For a restart, after which a member of
-    /// the same name gets it back. Nothing moves before the session is resigned.
+    /// name, for at most 1 h: nobody else owns it until then. For a restart, after which a member
+    /// of the same name gets it back. Nothing moves before the session is resigned.
     /// [`Group::unreserve`](super::Group::unreserve) ends a reservation early. After
     /// [`leave`](Membership::leave) it has no effect.
     pub fn leave_for(&self, delay: Duration) {

@@ -19,10 +19,11 @@ impl Group {
     /// Makes these the partitions of the group: adds those that it lacks, and
     /// [retires](Group::retire) the others.
     ///
-    /// Partitions that are added get new numbers. The group must exist: its first member creates it.
+    /// Partitions that are added get new numbers. The group must exist: its first member creates
+    /// it.
     ///
-    /// Cost, of each call that changes a group: LIST, GET, LIST, a GET of each session, PUT, LIST; a
-    /// GET, a PUT and a LIST more each time that another writer came first. It retries transient
+    /// Cost, of each call that changes a group: LIST, GET, LIST, a GET of each session, PUT, LIST;
+    /// a GET, a PUT and a LIST more each time that another writer came first. It retries transient
     /// errors a few times.
     ///
     /// # Errors
@@ -33,8 +34,8 @@ impl Group {
     ///   names still retires: call it again once [`snapshot`](Group::snapshot) no longer has it.
     /// - [`Unavailable`](tenure::ErrorKind::Unavailable): no answer to 16 writes, or other writers
     ///   came first 16 times; call it again.
-    /// - [`NewestDeleted`](tenure::ErrorKind::NewestDeleted): a member has seen a greater assignment,
-    ///   and somebody deleted it.
+    /// - [`NewestDeleted`](tenure::ErrorKind::NewestDeleted): a member has seen a greater
+    ///   assignment, and somebody deleted it.
     /// - Those of [`snapshot`](Group::snapshot).
     pub async fn resize<I>(&self, names: I) -> Result<GroupSnapshot, Error>
     where

@@ -203,8 +203,8 @@ impl Partition {
         }
     }
 
-    /// Returns when the ownership ends unless the session is renewed, on each clock of this machine:
-    /// the first to reach it counts. Each renewal moves it. No request.
+    /// Returns when the ownership ends unless the session is renewed, on each clock of this
+    /// machine: the first to reach it counts. Each renewal moves it. No request.
     #[must_use]
     pub fn ends_at(&self) -> Moment {
         self.shared.lease.ends_at()
@@ -229,8 +229,8 @@ impl Partition {
     }
 
     /// As [`release`](Partition::release), and asks not to be given this partition again for so
-    /// long: because the work on it failed here. At most 24 h. If another member may have it that has
-    /// not released it so, it goes there, and does not come back within ten minutes.
+    /// long: because the work on it failed here. At most 24 h. If another member may have it that
+    /// has not released it so, it goes there, and does not come back within ten minutes.
     pub fn release_for(self, back_off: Duration) {
         self.shared.release(&self.grant, back_off.min(MAX_BACK_OFF));
     }

@@ -1,5 +1,6 @@
-//! A name has relapsed if its session ended soon after it was added, but for a resignation. Its next sessions are added
-//! later. Sessions of new names are added later, too, while new names relapse.
+//! A name has relapsed if its session ended soon after it was added, but for a resignation. Its
+//! next sessions are added later. Sessions of new names are added later, too, while new names
+//! relapse.
 //!
 //! Advice, so it lasts as long as the coordinator does.
 

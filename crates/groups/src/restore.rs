@@ -32,16 +32,16 @@ pub enum GroupRestored {
 }
 
 impl Group {
-    /// Makes the next tokens of this group greater than `epoch`, after assignments were deleted: for
-    /// operators.
+    /// Makes the next tokens of this group greater than `epoch`, after assignments were deleted:
+    /// for operators.
     ///
-    /// `epoch` must be at least the greatest token that any guarded resource has seen. The partitions
-    /// and their marks are those of the newest assignment that is left; without one, those of this
-    /// `Group`'s settings, with new numbers. The call takes all partitions from their owners: it
-    /// deposes every live session, and returns after the longest lease has ended. `wait`, up to 1 h,
-    /// is how long it waits at least: for members whose sessions were deleted, their validity.
-    /// Members join again by themselves. The call may be repeated; after an error or a crash it must
-    /// be, as nothing is assigned until then.
+    /// `epoch` must be at least the greatest token that any guarded resource has seen. The
+    /// partitions and their marks are those of the newest assignment that is left; without one,
+    /// those of this `Group`'s settings, with new numbers. The call takes all partitions from their
+    /// owners: it deposes every live session, and returns after the longest lease has ended.
+    /// `wait`, up to 1 h, is how long it waits at least: for members whose sessions were deleted,
+    /// their validity. Members join again by themselves. The call may be repeated; after an error
+    /// or a crash it must be, as nothing is assigned until then.
     ///
     /// Cost: LIST, GET, PUT, LIST, PUT, LIST; two LISTs and two GETs of each session, and a PUT for
     /// each live one.
@@ -50,8 +50,8 @@ impl Group {
     /// - [`InvalidInput`](ErrorKind::InvalidInput): a longer `wait`; an `epoch` below one that a
     ///   session or this process has seen; or no assignment is left and the settings have no
     ///   partitions. Nothing was written.
-    /// - [`CorruptRecord`](ErrorKind::CorruptRecord): a session cannot be read, so that nobody knows
-    ///   how long its member may believe that it owns partitions, and `wait` is 0.
+    /// - [`CorruptRecord`](ErrorKind::CorruptRecord): a session cannot be read, so that nobody
+    ///   knows how long its member may believe that it owns partitions, and `wait` is 0.
     /// - [`EpochsExhausted`](ErrorKind::EpochsExhausted): no two numbers are left above `epoch`.
     /// - Those of [`snapshot`](Group::snapshot), without
     ///   [`NewestDeleted`](ErrorKind::NewestDeleted).

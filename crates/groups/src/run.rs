@@ -53,24 +53,24 @@ impl Group {
     /// Joins the group and calls `work` for each partition that this member is granted, until
     /// [`leave`](Group::leave) is called.
     ///
-    /// The work is to return once [`revoked`](Partition::revoked) says so: the partition is to move,
-    /// or the session is at risk. A partition is released only once its work has returned; work that
-    /// takes longer than the
+    /// The work is to return once [`revoked`](Partition::revoked) says so: the partition is to
+    /// move, or the session is at risk. A partition is released only once its work has returned;
+    /// work that takes longer than the
     /// [`revocation_deadline`](super::GroupBuilder::revocation_deadline) is reported. Work that
     /// returns by itself, fails or panics before that releases its partition, too. The partition
-    /// goes to members where this has not happened within ten minutes. If there are none, it goes to
-    /// one again after 1 s, which doubles with each failure up to 60 s. No other partition moves for
-    /// it, but for one at most when it fails at a member for the first time in ten minutes.
+    /// goes to members where this has not happened within ten minutes. If there are none, it goes
+    /// to one again after 1 s, which doubles with each failure up to 60 s. No other partition moves
+    /// for it, but for one at most when it fails at a member for the first time in ten minutes.
     ///
-    /// When the session is lost, all work is signalled to stop; once it has returned, the process joins
-    /// anew. After [`leave`](Group::leave) no partition is taken any more, and once all work has
-    /// returned the session is resigned, so that nobody waits for its lapse.
+    /// When the session is lost, all work is signalled to stop; once it has returned, the process
+    /// joins anew. After [`leave`](Group::leave) no partition is taken any more, and once all work
+    /// has returned the session is resigned, so that nobody waits for its lapse.
     ///
     /// `work` is a closure such as `async |partition| …` or `async move |partition| …`, or a
     /// function. Each call consumes a clone of it, so that the future is `Send` also where the
-    /// closure owns its captures: share state between calls by an `Arc`. The bound is not `AsyncFn`,
-    /// as no bound can name the futures of one as `Send` yet: a generic function could not spawn this
-    /// call, and a task could not use a closure that borrows.
+    /// closure owns its captures: share state between calls by an `Arc`. The bound is not
+    /// `AsyncFn`, as no bound can name the futures of one as `Send` yet: a generic function could
+    /// not spawn this call, and a task could not use a closure that borrows.
     ///
     /// ```no_run
     /// # use std::sync::{Arc, Mutex};

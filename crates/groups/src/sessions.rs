@@ -159,8 +159,8 @@ impl MemberTask {
         self.listing.as_ref()?.0.get(&id)?.as_ref()
     }
 
-    /// The answer of a read, if the listing shows its outcome: an object with the tag under which it
-    /// was read as an ended session, or as no session. Members are always read.
+    /// The answer of a read, if the listing shows its outcome: an object with the tag under which
+    /// it was read as an ended session, or as no session. Members are always read.
     pub(super) fn known_answer(&self, id: SessionId) -> Option<SessionAnswer> {
         if self.expected(id).is_some() {
             return None;

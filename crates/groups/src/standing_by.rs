@@ -115,8 +115,8 @@ impl MemberTask {
         }
     }
 
-    /// Reads the sessions that the first round needs, before the coordinator lapses: a group may have
-    /// many ended sessions. It stops after a poll interval.
+    /// Reads the sessions that the first round needs, before the coordinator lapses: a group may
+    /// have many ended sessions. It stops after a poll interval.
     async fn read_ahead(&mut self) {
         let cx = Arc::clone(&self.shared.cx);
         let began = cx.now();

@@ -21,8 +21,8 @@ use tenure::{Error, ErrorKind};
 /// A group's assignment, as it was read.
 ///
 /// It may be outdated when it is looked at, and an owner's session may have ended:
-/// [`session_states`](Group::session_states) reads the sessions. It is for routing, for operators and
-/// for people. Only the owner's own [`check`](super::Partition::check)
+/// [`session_states`](Group::session_states) reads the sessions. It is for routing, for operators
+/// and for people. Only the owner's own [`check`](super::Partition::check)
 /// says who owns a partition, and only its token tells writers apart.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -279,7 +279,8 @@ impl Group {
         Ok(GroupSnapshot::of(follower.reader.known()))
     }
 
-    /// Follows the assignment. The stream yields the current one, then each change that a poll sees.
+    /// Follows the assignment. The stream yields the current one, then each change that a poll
+    /// sees.
     ///
     /// LIST and GET, then one GET every poll interval, and a LIST every 10 min and after a GET that
     /// failed three times. It retries transient errors of the store. An error that retrying cannot

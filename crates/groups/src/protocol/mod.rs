@@ -3,9 +3,9 @@
 //! [`Assignment`] holds who owns what. [`plan`] makes the next one of it and of what was read of
 //! the sessions, and changes only what rules R1 to R4 allow. [`reader`] follows the newest
 //! assignment, and confirms what a process may act on. [`holdings`] is what one member owns.
-//! [`session_reader`] reads the sessions. [`looks`] and [`standby`] are the arithmetic of time, with
-//! the time as an argument; all else is timeless, so that a model checker can explore it under any
-//! clocks.
+//! [`session_reader`] reads the sessions. [`looks`] and [`standby`] are the arithmetic of time,
+//! with the time as an argument; all else is timeless, so that a model checker can explore it under
+//! any clocks.
 
 pub mod assignment;
 pub mod assignor;

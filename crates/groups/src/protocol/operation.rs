@@ -114,8 +114,8 @@ fn each(
     Ok(())
 }
 
-/// The assignment with which a restoring begins: no partition has an owner, and no member plans from
-/// it until [`release`]. `newest` is the newest that is left.
+/// The assignment with which a restoring begins: no partition has an owner, and no member plans
+/// from it until [`release`]. `newest` is the newest that is left.
 pub fn hold(newest: Assignment, at: Epoch, nonce: Nonce, wait: Duration) -> Assignment {
     let wait = newest.restoring.map_or(wait, |before| before.max(wait));
     let mut held = Assignment {

@@ -209,9 +209,9 @@ impl Participant {
     /// Plans, after a round: creates the next assignment if something is to change. Returns true
     /// if the driver must carry out a request. `partitions` is for a group without an assignment.
     ///
-    /// Nothing is made of an assignment if a session has seen a greater one: the reader lists first,
-    /// and fails if somebody deleted it. The first assignment waits until every listed session was
-    /// read.
+    /// Nothing is made of an assignment if a session has seen a greater one: the reader lists
+    /// first, and fails if somebody deleted it. The first assignment waits until every listed
+    /// session was read.
     pub fn plan(
         &mut self,
         planner: &Planner<'_>,

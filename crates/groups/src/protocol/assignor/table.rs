@@ -56,7 +56,8 @@ pub(super) struct Table<'a> {
     by_name: BTreeMap<&'a str, Vec<usize>>,
     /// Shares that some seat may have and none has yet: the choosiest first, failing ones last.
     pub(super) waiting: Vec<usize>,
-    /// The shares of each seat, from the worst to move to the best: named, barred, free, failing, new.
+    /// The shares of each seat, from the worst to move to the best: named, barred, free, failing,
+    /// new.
     pub(super) held: Vec<Vec<usize>>,
     /// Of each seat the floor and the ceiling of its proportion.
     proportions: Vec<(u64, u64)>,

@@ -168,8 +168,8 @@ impl Looks {
     }
 
     /// The sessions to read now, beside those that a plan asks for: each once a validity, where its
-    /// tag stands still for half of it, and where it changed too early or too late to be a renewal's.
-    /// All, if the store lists no tags.
+    /// tag stands still for half of it, and where it changed too early or too late to be a
+    /// renewal's. All, if the store lists no tags.
     pub fn due(&self, now: Moment) -> BTreeSet<SessionId> {
         let due = |look: &Look| {
             let unread = look.read.is_none_or(|read| now.since(read) >= look.validity);
@@ -198,8 +198,8 @@ impl Looks {
         deposed || self.lapsed(id).is_some()
     }
 
-    /// Whether the holder of this session shows no sign of life: it has ended, is gone, or a renewal
-    /// is overdue. Only the order of the
+    /// Whether the holder of this session shows no sign of life: it has ended, is gone, or a
+    /// renewal is overdue. Only the order of the
     /// succession rests on this.
     pub fn is_silent(&self, id: SessionId) -> bool {
         let Some(look) = self.sessions.get(&id) else { return false };

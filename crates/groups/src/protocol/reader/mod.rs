@@ -189,8 +189,8 @@ impl Reader {
     }
 
     /// Gives up a read that keeps failing, so that another kind of request is tried at the next
-    /// poll: a LIST after a GET, as the assignment may be superseded, and a GET after a LIST. An own
-    /// attempt may be met later, as the attempts of other writers are.
+    /// poll: a LIST after a GET, as the assignment may be superseded, and a GET after a LIST. An
+    /// own attempt may be met later, as the attempts of other writers are.
     pub fn give_up(&mut self) {
         if let State::Pause(state) = &self.state {
             self.lists = !matches!(**state, State::Confirm { .. } | State::Find { .. });

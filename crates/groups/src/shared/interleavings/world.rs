@@ -18,7 +18,8 @@ pub(super) struct World {
     shared: Arc<Shared>,
     broken: Broken,
     pub(super) begun: AtomicBool,
-    /// The next critical section comes first since its task went on, which others may have preceded.
+    /// The next critical section comes first since its task went on, which others may have
+    /// preceded.
     pub(super) comes_first: AtomicBool,
     application: Mutex<Application>,
     news: Notify,
