@@ -10,7 +10,7 @@ use hyper::body::{Body as _, Bytes, Frame, Incoming, SizeHint};
 use tokio::sync::watch;
 
 use super::BadBody;
-use super::connection::Stage;
+use super::stage::Stage;
 use super::streams::Place;
 
 /// Reads a request's body, of `most` bytes at most.

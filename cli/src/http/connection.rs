@@ -1,8 +1,7 @@
 //! One connection: one request, and its reply.
 
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
@@ -10,48 +9,34 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::body::{Body, read};
-use super::server::Server;
+use super::server::Wire;
+use super::stage::{Stage, overdue};
 use super::streams::{Place, Streams};
-use super::wire::Shared;
-use super::{Answer, Asked, CONNECTION_LIMIT, HANDLER_LIMIT, MOST_BYTES, Reply};
-use crate::process::timer::pause;
+use super::{Answer, Asked, MOST_BYTES, REQUEST_LIMIT, Reply, Server};
+use crate::process::lock::lock;
 
-/// How far a connection is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Its request has not come as a whole.
-    Reading,
-    Answering,
-    Writing,
-    /// Sends events; told anew each time that its peer takes more.
-    Streaming,
-}
-
-impl Stage {
-    /// How long it may last.
-    fn limit(self) -> Duration {
-        match self {
-            Stage::Reading | Stage::Writing | Stage::Streaming => CONNECTION_LIMIT,
-            Stage::Answering => HANDLER_LIMIT,
-        }
-    }
-}
-
+/// Serves one request. A stream gives its permit back, as it has a limit of its own.
 pub(super) async fn serve(
-    wire: Shared,
+    wire: Box<dyn Wire>,
     server: &Server,
-    stage: watch::Sender<Stage>,
+    permit: OwnedSemaphorePermit,
     streams: &Arc<Streams>,
 ) {
+    let (stage, _) = watch::channel(Stage::Reading);
+    let permit = Mutex::new(Some(permit));
     let service = service_fn(async |request| {
-        Ok::<_, Infallible>(answer(request, server, &stage, streams).await)
+        let response = answer(request, server, &stage, streams).await;
+        if *stage.borrow() == Stage::Streaming {
+            lock(&permit).take();
+        }
+        Ok::<_, Infallible>(response)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(CONNECTION_LIMIT)
+        .header_read_timeout(REQUEST_LIMIT)
         .max_buf_size(MOST_BYTES)
         .keep_alive(false)
         .serve_connection(TokioIo::new(wire), service);
@@ -59,17 +44,6 @@ pub(super) async fn serve(
     tokio::select! {
         _ = connection => {}
         () = overdue(stage.subscribe()) => {}
-    }
-}
-
-/// Waits until a stage has lasted too long.
-async fn overdue(mut stage: watch::Receiver<Stage>) {
-    loop {
-        let limit = stage.borrow_and_update().limit();
-        tokio::select! {
-            changed = stage.changed() => if changed.is_err() { return },
-            () = pause(limit) => return,
-        }
     }
 }
 

@@ -1,9 +1,8 @@
 //! A small HTTP server for probes, load balancers, scrapers, and the applications beside a sidecar.
 //!
 //! It shares the runtime with the renewals, which it cannot delay: at most [`MOST_CONNECTIONS`]
-//! tasks and [`MOST_STREAMS`] streams exist, and each stage of a connection has its limit. A new
-//! connection takes the place of the oldest one that is idle; if all are busy, it waits until a
-//! reply is sent. The server does not hold up the exit: dropping [`Serving`], or the end of the
+//! tasks and [`MOST_STREAMS`] streams exist, and each stage of a connection has its limit. One more
+//! connection waits until another ends. The server does not hold up the exit: dropping [`Serving`], or the end of the
 //! runtime, cuts what is open.
 
 mod body;
@@ -12,8 +11,8 @@ pub mod health;
 pub mod metrics;
 mod server;
 mod socket;
+mod stage;
 mod streams;
-mod wire;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,21 +28,17 @@ use tracing::info;
 use super::exit::{self, Failure};
 use crate::output::print::json_line;
 
-pub use server::{Server, Serving, start};
+pub use server::{Serving, start};
 pub use socket::{SocketFile, start_unix};
 
-/// One more closes the oldest that is idle. If none is, it waits, as do those behind it. Streams do
-/// not count.
-pub const MOST_CONNECTIONS: usize = 32;
-/// A connection is idle if it has been open for so long, its request has not come as a whole, and
-/// nothing has come that was not read.
-pub const IDLE_AFTER: Duration = Duration::from_millis(250);
-/// A connection that waits for so long takes the place of the oldest whose peer does not read its
-/// reply.
-pub const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// One more waits until another ends. Streams do not count.
+pub const MOST_CONNECTIONS: usize = 128;
 /// Streams in addition to them; one more closes the oldest.
 pub const MOST_STREAMS: usize = 64;
-/// How long a connection may take for its one request, and again for the reply.
+/// How long a connection may take for its one request: idle connections keep others waiting for no
+/// longer.
+pub const REQUEST_LIMIT: Duration = Duration::from_secs(1);
+/// How long a connection may take for the reply.
 pub const CONNECTION_LIMIT: Duration = Duration::from_secs(5);
 /// How long a handler may take between the two.
 pub const HANDLER_LIMIT: Duration = Duration::from_secs(30);
@@ -109,6 +104,13 @@ pub enum Answer {
 
 /// Answers requests. Its future must not block.
 pub type Handler = Arc<dyn Fn(Asked) -> BoxFuture<'static, Answer> + Send + Sync>;
+
+/// The handler, and the longest body of a request in bytes.
+#[derive(Clone)]
+pub struct Server {
+    pub handler: Handler,
+    pub most_body: usize,
+}
 
 /// Gives the reply for a path, without its query; `None` for a path that is not its own. It is
 /// called on the runtime's threads, so it must not wait for anything, nor lock for long.

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tokio::net::UnixSocket;
 
-use super::server::{Accepting, Listener, MOST_QUEUED, Server};
+use super::Server;
+use super::server::{Accepting, Listener, MOST_QUEUED};
 use crate::process::timer::pause;
 
 /// A process holds the lock of the directory for some milliseconds.

@@ -135,23 +135,6 @@ async fn regression_idle_connections_keep_nobody_waiting() {
     assert_eq!(rest(idle.swap_remove(0)).await, "", "the oldest was closed");
 }
 
-/// A scraper with a slow line is not cut off for connections that ask for nothing.
-#[tokio::test]
-async fn an_idle_connection_goes_before_one_that_has_asked() {
-    let big = |_: &str| Some(Reply::text(200, &"x".repeat(64 << 20)));
-    let serving = start(any_port(), Arc::new(big)).expect("a free port");
-    let mut slow = open(&serving).await;
-    slow.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
-    let mut first = [0; 1 << 10];
-    slow.read_exact(&mut first).await.expect("the reply begins");
-    let mut idle = Vec::new();
-    for _ in 0..2 * MOST_CONNECTIONS {
-        idle.push(open(&serving).await);
-    }
-    assert_eq!(rest(idle.swap_remove(0)).await, "", "the oldest idle one was closed");
-    assert!(rest(slow).await.len() > (64 << 20) - first.len(), "the reply was cut");
-}
-
 #[tokio::test]
 async fn dropping_it_ends_the_server_and_cuts_what_is_open() {
     let serving = started();
