@@ -21,19 +21,19 @@ async fn leader_behind(world: &World) -> (Leadership, FaultStore, TestClock) {
 async fn the_lease_ends_validity_after_the_last_renewal_was_sent() {
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
-    // The renewal at 3.3 s is answered after 1.5 s; the one after it never.
-    way.on(Call::Replace).fault(Fault::Slow(millis(1_500)));
+    // The renewal at 3.3 s is answered after 0.6 s; the one after it never.
+    way.on(Call::Replace).fault(Fault::Slow(millis(600)));
     way.on(Call::Replace).always().fault(Fault::Hang);
     let start = clock.now().boot;
     let mut events = lead.events();
     let Some(LeadershipEvent::Renewed { remaining }) = events.next().await else { panic!() };
     let sent = millis(3_333);
-    assert_eq!(remaining.as_millis(), 8_500);
+    assert_eq!(remaining.as_millis(), 9_400);
     let end = lead.ends_at().boot - start;
     assert!(end >= sent + VALIDITY && end < sent + VALIDITY + millis(3), "{end:?}");
     let (took, loss) = timed(lead.lost()).await;
     assert!(matches!(loss, Loss::LeaseEnded { last_error: Some(_) }), "{loss}");
-    assert!(took > millis(8_490) && took < millis(8_510), "{took:?}");
+    assert!(took > millis(9_390) && took < millis(9_410), "{took:?}");
 }
 
 /// Read back after its retry was refused, two seconds later.
@@ -95,10 +95,10 @@ async fn regression_a_loss_found_by_a_check_stops_the_renewals() {
 async fn an_answer_after_the_end_of_the_lease_does_not_revive_it() {
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
-    way.on(Call::Replace).fault(Fault::Slow(millis(1_500)));
+    way.on(Call::Replace).fault(Fault::Slow(millis(600)));
     let mut events = lead.events();
-    wait(millis(4_830)).await;
-    clock.suspend(millis(6_500));
+    wait(millis(3_930)).await;
+    clock.suspend(millis(7_400));
     wait(millis(100)).await;
     assert!(lead.check().is_err());
     let told = ready(&mut events).await;
