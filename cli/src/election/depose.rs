@@ -47,9 +47,14 @@ struct DeposeReport {
 
 pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
-    let election = Election::builder(Arc::clone(&store), prefix.as_str())
-        .layout(args.store.layout.into())
-        .name(args.name.unwrap_or_else(default_name));
+    let election = Election::builder(Arc::clone(&store), prefix.as_str());
+    let election = match args.store.layout {
+        LayoutArg::SingleObject if tenure_groups::is_session(&prefix) => {
+            tenure_groups::session_election(election)
+        }
+        layout => election.layout(layout.into()),
+    };
+    let election = election.name(args.name.unwrap_or_else(default_name));
     let election = match args.reason {
         Some(reason) => election.reason(reason),
         None => election,

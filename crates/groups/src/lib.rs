@@ -127,7 +127,7 @@ pub use member_sessions::SessionState;
 pub use membership::{Membership, MembershipEvent};
 pub use partition::{Partition, PartitionLoss};
 pub use restore::GroupRestored;
-pub use session_record::session_election;
+pub use session_record::{is_session, session_election};
 pub use view::{GroupSnapshot, MemberSnapshot, PartitionSnapshot};
 
 use tenure::seam::groups::Context;

@@ -138,8 +138,38 @@ pub(super) fn age(
     Some((served_at? - modified?).to_std().unwrap_or_default())
 }
 
+/// Returns whether an election under this prefix is a session of a group: the prefix ends with
+/// `members/` and an id. A seal of a session must keep the greatest assignment that its member has
+/// seen, so build such an election with [`session_election`].
+pub fn is_session(prefix: &str) -> bool {
+    let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+    prefix.rsplit_once("members/").is_some_and(|(before, id)| {
+        SessionId::parse(id).is_some() && (before.is_empty() || before.ends_with('/'))
+    })
+}
+
 /// Returns the settings of the election that a session is, for operators who depose its member: the
 /// prefix of `session` is `members/` and the id, below the prefix of the group.
 pub fn session_election(session: ElectionBuilder) -> ElectionBuilder {
     session.layout(Layout::SingleObject).kept_in_seals(session_data::seen_alone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_known_by_its_prefix() {
+        let id = "0123456789abcdef0123456789abcdef";
+        for (prefix, expected) in [
+            (format!("members/{id}"), true),
+            (format!("app/members/{id}/"), true),
+            (format!("app/bandmembers/{id}"), false),
+            (format!("app/members/{}", &id[1..]), false),
+            (format!("members/{id}/a"), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(is_session(&prefix), expected, "{prefix}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The record that a driver follows: what was read last, and since when it stands.
 
-mod delays;
+mod takeover_delays;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -99,6 +99,23 @@ fn the_partitions_of_a_deposed_member_move_once_its_lease_has_ended() {
 }
 
 #[test]
+fn regression_a_seal_by_the_verb_of_elections_keeps_the_greatest_assignment() {
+    let scene = Scene::new();
+    let _w1 = scene.join("w1");
+    let session = format!("members/{}", scene.session("w1"));
+    let body = || {
+        let path = scene.bench.path("store").join(&session).join("lock.json");
+        std::fs::read_to_string(path).expect("a file")
+    };
+    eventually("the session notes an assignment", || body().contains(r#""seen": "#));
+    let url = format!("{}/{session}", scene.bench.url());
+    let said = tenure(&["depose", "--layout", "single-object", "--store", &url]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let sealed = body();
+    assert!(sealed.contains(r#""ended": "deposed""#) && sealed.contains(r#""seen": "#), "{sealed}");
+}
+
+#[test]
 fn a_member_that_is_dead_is_not_waited_for() {
     let scene = Scene::new();
     let w1 = scene.join("w1");
