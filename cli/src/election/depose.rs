@@ -48,8 +48,11 @@ struct DeposeReport {
 pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
     let election = Election::builder(Arc::clone(&store), prefix.as_str());
+    // In a directory the prefix is empty, so the whole place decides.
+    let place = args.store.store.to_string();
+    let place = place.split_once('?').map_or(&*place, |(place, _)| place);
     let election = match args.store.layout {
-        LayoutArg::SingleObject if tenure_groups::is_session(&prefix) => {
+        LayoutArg::SingleObject if tenure_groups::is_session(place) => {
             tenure_groups::session_election(election)
         }
         layout => election.layout(layout.into()),

