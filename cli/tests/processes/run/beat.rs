@@ -21,7 +21,7 @@ pub struct Beat {
 pub fn beating(scene: &Scene, name: &str, options: &[&str]) -> Candidate {
     let mut command = scene.run(name, options);
     command.arg("--").arg(std::env::current_exe().expect("a path"));
-    command.args(["--exact", "processes::beats", "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", "run::beats", "--nocapture", "--test-threads=1"]);
     command.env(BEATS, scene.path(""));
     scene.start(name, command)
 }
