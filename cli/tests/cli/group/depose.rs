@@ -102,6 +102,7 @@ fn the_partitions_of_a_deposed_member_move_once_its_lease_has_ended() {
 fn regression_a_seal_by_the_verb_of_elections_keeps_the_greatest_assignment() {
     let scene = Scene::new();
     let _w1 = scene.join("w1");
+    eventually("w1 is a member", || scene.members("w1").len() == 1);
     let session = format!("members/{}", scene.session("w1"));
     let body = || {
         let path = scene.bench.path("store").join(&session).join("lock.json");
