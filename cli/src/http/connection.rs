@@ -9,14 +9,18 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::body::{Body, read};
-use super::server::Wire;
 use super::stage::{Stage, overdue};
 use super::streams::{Place, Streams};
 use super::{Answer, Asked, MOST_BYTES, REQUEST_LIMIT, Reply, Server};
 use crate::process::lock::lock;
+
+/// A stream of bytes to a peer.
+pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 /// Serves one request. A stream gives its permit back, as it has a limit of its own.
 pub(super) async fn serve(

@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::connection::serve;
+use super::connection::{Wire, serve};
 use super::streams::Streams;
 use super::{MOST_CONNECTIONS, Routes, Server, handler_of};
 use crate::process::timer::pause;
@@ -19,10 +18,6 @@ use crate::process::timer::pause;
 const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
 /// How many connections may wait to be accepted, unless the system allows fewer.
 pub(super) const MOST_QUEUED: u32 = 1024;
-
-/// A stream of bytes to a peer.
-pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 /// A server that runs. Dropping it ends the server, and cuts what is open.
 #[derive(Debug)]

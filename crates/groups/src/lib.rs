@@ -139,8 +139,9 @@ use run::Leave;
 use shared::Shared;
 use telemetry::Followers;
 
-pub use protocol::assignment::{Marks, PartitionNumber};
 pub use protocol::assignor::{Assignor, Seat, Share, StickyAssignor};
+pub use protocol::marks::Marks;
+pub use protocol::partition_number::PartitionNumber;
 
 /// What stands before the number of an assignment.
 const ASSIGNMENT: &str = "assignment-";

@@ -1,30 +1,15 @@
 //! The assignment: who owns what, whole.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::assignor::Seat;
+use super::marks::Marks;
+use super::partition_number::PartitionNumber;
 use super::session::{Session, SessionId};
 use tenure::Epoch;
 use tenure::seam::groups::Nonce;
-
-/// The number of a partition in its group. It is never used again for another partition.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PartitionNumber(pub u32);
-
-impl fmt::Display for PartitionNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
-
-impl fmt::Debug for PartitionNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PartitionNumber({})", self.0)
-    }
-}
 
 /// One assignment. It is never overwritten: a change is the assignment with the next number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -75,19 +60,6 @@ pub struct AssignedPartition {
     /// The member that it is kept for, by name, and for how long; it has no owner then. Advice.
     pub kept: Option<(Arc<str>, Duration)>,
     pub marks: Marks,
-}
-
-/// What operators said of a partition.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Marks {
-    /// Only a member of this name may own it.
-    pub pinned: Option<Arc<str>>,
-    /// No member of this name may own it.
-    pub barred: Option<Arc<str>>,
-    /// Nobody may own it for now.
-    pub paused: bool,
-    /// Nobody may own it any more; it will be removed.
-    pub retiring: bool,
 }
 
 impl Assignment {
@@ -198,19 +170,6 @@ impl AssignedPartition {
             kept: None,
             marks,
         }
-    }
-}
-
-impl Marks {
-    /// Whether a member of this name may own the partition.
-    pub fn allow(&self, name: &str) -> bool {
-        !self.paused && !self.retiring && self.names(name)
-    }
-
-    /// Whether the pin and the bar admit a member of this name.
-    pub fn names(&self, name: &str) -> bool {
-        self.pinned.as_deref().is_none_or(|pinned| pinned == name)
-            && self.barred.as_deref() != Some(name)
     }
 }
 

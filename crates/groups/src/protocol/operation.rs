@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::assignment::{AssignedPartition, Assignment, Marks, PartitionNumber};
+use super::assignment::{AssignedPartition, Assignment};
+use super::marks::Marks;
+use super::partition_number::PartitionNumber;
 use tenure::Epoch;
 use tenure::seam::groups::Nonce;
 

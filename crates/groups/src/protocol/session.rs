@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::assignment::PartitionNumber;
+use super::partition_number::PartitionNumber;
 use tenure::Epoch;
 use tenure::store::ETag;
 use tenure::{EpochEnd, seam::groups::Nonce};

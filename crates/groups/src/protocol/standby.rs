@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::looks::LookTime;
+use super::looks::{LookTime, silence};
 use super::session::{Session, SessionRecord};
 use tenure::Moment;
 use tenure::seam::groups::Drift;
@@ -37,12 +37,6 @@ pub enum Place {
     Joining,
     /// There is no group yet, and others may have the same place.
     First,
-}
-
-/// How long the tag of a session stays the same before its member is silent: two fifths of the
-/// validity, as members renew every third of it, and at least one poll of the reader.
-pub fn silence(validity: Duration, poll: Duration) -> Duration {
-    poll.max(validity * 2 / 5)
 }
 
 impl Standby {

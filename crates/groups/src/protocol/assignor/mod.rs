@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::assignment::{Marks, PartitionNumber};
+use super::marks::Marks;
+use super::partition_number::PartitionNumber;
 use table::Table;
 
 /// Places partitions at members. A pure function: the same input gives the same plan.

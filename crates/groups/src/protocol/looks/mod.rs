@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::session::{Session, SessionId, SessionRecord};
-use super::standby::silence;
 use tenure::EpochEnd;
 use tenure::Moment;
 use tenure::seam::groups::Drift;
@@ -59,6 +58,12 @@ pub struct LookTime {
 /// A tag that changes within this part of the validity after it changed last is no renewal's:
 /// members renew every third. So a release or a resignation is read at the next look.
 const EARLY: u32 = 4;
+
+/// How long the tag of a session stays the same before its member is silent: two fifths of the
+/// validity, as members renew every third of it, and at least one poll of the reader.
+pub fn silence(validity: Duration, poll: Duration) -> Duration {
+    poll.max(validity * 2 / 5)
+}
 
 impl Looks {
     pub fn new(drift: Drift, poll: Duration) -> Looks {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::protocol::assignment::Marks;
 use crate::protocol::assignor::StickyAssignor;
+use crate::protocol::marks::Marks;
 use crate::protocol::session::SessionId;
 
 const NONCE: Nonce = Nonce::from_bits(99);
