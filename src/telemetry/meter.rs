@@ -12,9 +12,7 @@ use metrics::{Counter, Gauge, Key, Label, with_recorder};
 use super::key_cache::{KeyCache, METADATA};
 use super::lease_names::{LEADERSHIP, LeaseMetrics};
 use super::names::{ELECTIONS, LOSSES, OBSERVED, RENEWALS, describe};
-pub(crate) use super::requests::Counted;
-use super::requests::Role;
-use crate::env::process::Process;
+use super::role::Role;
 use crate::epoch::Epoch;
 use crate::protocol::message::Answer;
 use crate::record::keys::Keys;
@@ -58,17 +56,12 @@ impl Meter {
 
     /// Counts what an observer asks of the store from 0 on.
     pub fn observes(&self) {
-        Role::Observer.register(self);
+        Role::Observer.register(&self.keys);
     }
 
     /// Keeps the keys of the frequent metrics from now on.
     pub fn keep_keys(&self) {
         self.keys.leads();
-    }
-
-    /// The same store, whose requests are counted and timed.
-    pub(crate) fn counted(&self, store: &Arc<dyn Store>, process: &Process) -> Arc<Counted> {
-        Arc::new(Counted::new(Arc::clone(store), self.clone(), process.clone()))
     }
 
     pub(super) fn keys(&self) -> &KeyCache {
@@ -87,7 +80,7 @@ impl Meter {
         self.keys.counter(self.keys.lease.at_risk, &[]).increment(0);
         self.holders().increment(0.0);
         self.keys.gauge(self.keys.lease.validity, &[]).set(validity);
-        Role::Candidate.register(self);
+        Role::Candidate.register(&self.keys);
         self.info(name).set(1.0);
         if !self.is_of_an_election() {
             return;
@@ -109,7 +102,7 @@ impl Meter {
     /// Somebody observes.
     pub(crate) fn observer(&self) -> Sight {
         self.keys.counter("tenure_polls_total", &[]).increment(0);
-        Role::Observer.register(self);
+        Role::Observer.register(&self.keys);
         for state in OBSERVED {
             self.observers(state).increment(0.0);
         }
@@ -124,7 +117,7 @@ impl Meter {
             self.count("tenure_compactions_total", "outcome", outcome, 0);
         }
         self.deleted(0);
-        Role::Compactor.register(self);
+        Role::Compactor.register(&self.keys);
     }
 
     /// How a campaign ended.

@@ -7,7 +7,9 @@ mod lease_names;
 mod meter;
 mod names;
 mod requests;
+mod role;
 
 pub use lease_names::LeaseMetrics;
-pub(crate) use meter::{Counted, Leading, Sight};
+pub(crate) use meter::{Leading, Sight};
 pub use meter::{Meter, place};
+pub(crate) use requests::Counted;

@@ -14,37 +14,6 @@ use crate::env::moment::Moment;
 use crate::env::process::Process;
 use crate::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 
-/// What a role asks of a store, and what it may be answered.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Role {
-    Candidate,
-    Observer,
-    Compactor,
-}
-
-const LIST: (&str, &[&str]) = ("list", &["done", "unknown", "failed"]);
-const GET: (&str, &[&str]) = ("get", &["done", "not_modified", "missing", "unknown", "failed"]);
-const CREATE: (&str, &[&str]) = ("create", &["done", "refused", "unknown", "failed"]);
-const REPLACE: (&str, &[&str]) = ("replace", &["done", "refused", "missing", "unknown", "failed"]);
-const DELETE: (&str, &[&str]) = ("delete", &["done", "unknown", "failed"]);
-
-impl Role {
-    /// From the start at 0: a counter that appears with its first event has no increase.
-    pub(super) fn register(self, meter: &Meter) {
-        let kinds: &[(&'static str, &[&'static str])] = match self {
-            Role::Candidate => &[LIST, GET, CREATE, REPLACE],
-            Role::Observer => &[LIST, GET],
-            Role::Compactor => &[LIST, GET, DELETE],
-        };
-        for (kind, outcomes) in kinds {
-            for outcome in *outcomes {
-                let labels = [("kind", *kind), ("outcome", *outcome)];
-                meter.keys().counter("tenure_requests_total", &labels).increment(0);
-            }
-        }
-    }
-}
-
 /// A store that counts and times what it is asked: the calls of [`Store`], which cost no allocation
 /// more than the store's own.
 #[derive(Debug)]
@@ -54,8 +23,15 @@ pub(crate) struct Counted {
     process: Process,
 }
 
+impl Meter {
+    /// The same store, whose requests are counted and timed.
+    pub(crate) fn counted(&self, store: &Arc<dyn Store>, process: &Process) -> Arc<Counted> {
+        Arc::new(Counted::new(Arc::clone(store), self.clone(), process.clone()))
+    }
+}
+
 impl Counted {
-    pub(super) fn new(inner: Arc<dyn Store>, meter: Meter, process: Process) -> Counted {
+    fn new(inner: Arc<dyn Store>, meter: Meter, process: Process) -> Counted {
         Counted { inner, meter, process }
     }
 
