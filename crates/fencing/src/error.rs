@@ -53,7 +53,7 @@ pub enum FencingError {
         /// Whether this call may have written.
         determinacy: Determinacy,
     },
-    /// The lease of the writer's [`Token`] is at risk (less than a quarter of its validity is left)
+    /// The lease of the writer's [`Token`](crate::Token) is at risk (less than a quarter of its validity is left)
     /// or has ended. The call has ended for this reason alone. Stop the work. If the lease is extended
     /// after all, the writer works again.
     LeaseEnding {

@@ -73,7 +73,7 @@ type LockTable = Mutex<ClaimState>;
 
 /// Reader/writer locks on paths. Clones share the locks: give one to each task.
 ///
-/// The [crate](crate) documents their promises and cost.
+/// The [crate] documents their promises and cost.
 ///
 /// # Examples
 ///
