@@ -66,7 +66,7 @@ pub struct Capabilities {
     /// Listings and objects say when they were written, by a clock within half an hour of this
     /// machine's. Default: yes. Without dates a compactor deletes nothing by age.
     pub dates: bool,
-    /// `replace` on a missing key is refused instead of [`PutOutcome::NotFound`](tenure::store::PutOutcome::NotFound), as on Ceph 16.
+    /// `replace` on a missing key is refused instead of `PutOutcome::NotFound`, as on Ceph 16.
     /// Default: no.
     pub missing_is_refused: bool,
     /// Accepts answers that elections accept, too: a write without an ETag, a whole object where
