@@ -63,4 +63,5 @@ nightly:
     scripts/ci/observability.sh
     scripts/release/static-binary.sh
     scripts/release/debian-package.sh
+    cargo publish --workspace --dry-run --locked
     scripts/release/install.sh
