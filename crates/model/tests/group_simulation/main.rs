@@ -38,7 +38,8 @@ fn the_invariants_hold_under_faults() {
     }
     println!("seeds {} to {}:", seeds.start, seeds.end - 1);
     counts.iter().for_each(|(what, many)| println!("    {many} {what}"));
-    if seeds.end - seeds.start >= ENOUGH_SEEDS {
+    // Rare events are looked for among fixed seeds alone: drawn ones may miss one.
+    if seeds.start == 0 && seeds.end >= ENOUGH_SEEDS {
         for what in world::ALL_HAPPEN {
             assert!(counts.contains_key(what), "no {what}");
         }

@@ -45,7 +45,8 @@ fn the_invariants_hold(layout: Layout, plan: impl Fn(u64) -> Plan + Sync) {
         outcomes.iter().for_each(|outcome| summary.add(outcome));
     }
     println!("{layout:?}, seeds {} to {}:\n{summary}", seeds.start, seeds.end - 1);
-    if seeds.end - seeds.start >= ENOUGH_SEEDS && only.is_empty() {
+    // Rare events are looked for among fixed seeds alone: drawn ones may miss one.
+    if seeds.start == 0 && seeds.end >= ENOUGH_SEEDS && only.is_empty() {
         summary.assert_that_all_happened(layout);
     }
 }
