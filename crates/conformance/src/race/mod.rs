@@ -1,6 +1,8 @@
 //! Races: of concurrent writers to one key exactly one may win. A store that checks its condition
 //! and writes in two steps passes every other check.
 
+mod object;
+mod suite;
 mod verdict;
 mod writers;
 
@@ -10,24 +12,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tenure::Process;
-use tenure::store::{ETag, GetOutcome, PutOutcome, Store, StoreErrorKind};
+use tenure::store::{ETag, Store, StoreErrorKind};
 use tokio::task::JoinSet;
 
+use self::object::{
+    RETRY_AFTER, Seen, TRIES, body, created, long_body, look, pause, settled, unless_unclear,
+};
+pub(crate) use self::suite::{one_creator_wins, one_replacer_wins};
 pub use self::verdict::Tally;
 use self::verdict::{RaceOutcome, check};
 use self::writers::{WriteAnswer, Writer, write_all};
-use super::corner::{self, CheckFailure, Checked, Corner, broken};
+use super::corner::{self, CheckFailure, Checked};
 
 /// Writers of a round.
 pub const WRITERS: usize = 32;
-/// The pause before an unclear answer is asked for again.
-const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// A longer body is not read: its length tells it.
-const MAX_READ: usize = 64 << 10;
 /// Keys of a round in which short writes overlap a long one: one long write each.
 const OVERLAPPED: usize = 2;
-/// How often the read that settles a race is tried, and the write that a race needs before.
-const TRIES: u32 = 5;
 /// Rounds of each kind whose objects are in the store at the same time.
 const BATCH: u32 = 20;
 /// Rounds of each kind however soon the end is asked for: one of each shape.
@@ -86,24 +86,6 @@ pub struct Races {
     pub creates: Tally,
     /// Races to replace.
     pub replaces: Tally,
-}
-
-/// An object; without its body if that is longer than [`MAX_READ`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen {
-    etag: ETag,
-    body: Option<Bytes>,
-    len: u64,
-}
-
-impl Seen {
-    /// True if this body was written. The length identifies a long one.
-    fn shows(&self, body: &Bytes) -> bool {
-        match &self.body {
-            Some(seen) => seen == body,
-            None => self.len == body.len() as u64,
-        }
-    }
 }
 
 /// What a race starts with: the object that is replaced, if any.
@@ -386,42 +368,6 @@ impl Races {
     }
 }
 
-async fn created(store: &Arc<dyn Store>, key: &str, body: &Bytes) -> Checked<ETag> {
-    match store.create(key, body.clone()).await.map_err(CheckFailure::Request)? {
-        PutOutcome::Done { etag: Some(etag) } => Ok(etag),
-        PutOutcome::Done { etag: None } => match look(store, key).await? {
-            Some(seen) => Ok(seen.etag),
-            None => broken("does not show an object that was written before (read after write)"),
-        },
-        other => broken(format!("refuses to create what is not there: {other:?}")),
-    }
-}
-
-/// The object at a key, of any length.
-async fn look(store: &Arc<dyn Store>, key: &str) -> Checked<Option<Seen>> {
-    match store.get(key, None, MAX_READ).await.map_err(CheckFailure::Request)? {
-        GetOutcome::TooLarge { etag, len } => Ok(Some(Seen { etag, body: None, len })),
-        GetOutcome::Found(object) => {
-            let len = object.body.len() as u64;
-            Ok(Some(Seen { etag: object.etag, body: Some(object.body), len }))
-        }
-        GetOutcome::NotFound => Ok(None),
-        _ => broken(format!("answers \"not modified\" to a read without a condition, of {key}")),
-    }
-}
-
-/// The object at the key, however often that has to be asked.
-async fn settled(store: &Arc<dyn Store>, key: &str) -> Checked<Option<Seen>> {
-    let mut asked = 0;
-    loop {
-        asked += 1;
-        match look(store, key).await {
-            Err(failure) if failure.is_unclear() && asked < TRIES => pause(RETRY_AFTER).await,
-            settled => return settled,
-        }
-    }
-}
-
 async fn checked(
     store: &Arc<dyn Store>,
     start: &Start,
@@ -451,65 +397,4 @@ async fn nothing_came_later(
         }
     }
     Ok(())
-}
-
-fn unless_unclear<T>(result: Checked<T>) -> Checked {
-    match result {
-        Err(failure) if !failure.is_unclear() => Err(failure),
-        _ => Ok(()),
-    }
-}
-
-/// A body that was not written before.
-fn body(what: &str) -> Bytes {
-    let nonce = fastrand::u128(..);
-    format!("{{\"tenure\":\"test of the store\",\"{what}\":\"{nonce:032x}\"}}\n").into()
-}
-
-/// A body of this length that was not written before.
-fn long_body(len: usize) -> Bytes {
-    let mut body = body("a long write").to_vec();
-    body.resize(len, b' ');
-    body.into()
-}
-
-#[allow(clippy::disallowed_methods, reason = "real requests race in real time")]
-async fn pause(duration: Duration) {
-    tokio::time::sleep(duration).await;
-}
-
-pub(super) async fn one_creator_wins(corner: Corner<'_>) -> Checked {
-    let (mut races, bounds) = of_the_suite(&corner).await?;
-    while races.may_start(races.creates.rounds, &bounds) && !races.any_broken() {
-        let left = bounds.batch(races.creates.rounds);
-        races.create_batch(left, &bounds).await?;
-    }
-    one_wins(&races.creates)
-}
-
-pub(super) async fn one_replacer_wins(corner: Corner<'_>) -> Checked {
-    let (mut races, bounds) = of_the_suite(&corner).await?;
-    while races.may_start(races.replaces.rounds, &bounds) && !races.any_broken() {
-        let left = bounds.batch(races.replaces.rounds);
-        races.replace_batch(left, &bounds).await?;
-    }
-    one_wins(&races.replaces)
-}
-
-async fn of_the_suite(corner: &Corner<'_>) -> Checked<(Races, Bounds)> {
-    let longest = corner.can.race_bytes;
-    let rounds = u32::try_from(corner.can.race_rounds).unwrap_or(u32::MAX);
-    let races = Races::prepare(&corner.store, corner.key(""), true, longest).await?;
-    Ok((races, Bounds { rounds: Some(rounds), span: None, enough: Arc::default(), longest }))
-}
-
-fn one_wins(tally: &Tally) -> Checked {
-    let Tally { races, undecided, broken: faults, first, .. } = tally;
-    match first {
-        Some(first) => broken(format!("breaks its promise in {faults} of {races} races: {first}")),
-        None if *races > 0 && undecided == races => {
-            broken(format!("has no winner in any of {races} races"))
-        }
-        None => Ok(()),
-    }
 }

@@ -1,75 +1,29 @@
-//! What `tenure-groups` needs of the election beyond the API. Not part of the API: a crate that uses
-//! it depends on this very version (`=`).
-//!
-//! A group's member holds a session, which is an election on a single object with one candidate.
-//! Its assignments are numbered objects, found by the search that finds the newest epoch.
-//!
-//! | part | items |
-//! | --- | --- |
-//! | keys and requests | [`Context`], [`Requests`], [`Written`] |
-//! | the newest numbered object | [`Search`], [`Progress`], [`SuccessorSearch`], [`SuccessorStatus`], [`After`], [`Listing`] |
-//! | one leadership on a single object | [`Record`], [`Nonce`], [`Drift`], [`SharedValues`] |
-//! | telemetry | [`Meter`], [`LeaseMetrics`] |
-//!
-//! Beside these 15 types, this module adds hidden methods to public types: to build a [`Context`],
-//! to renew with new data, and to compact numbered objects.
-//!
-//! # Contract
-//!
-//! - A [`Context`] is one key prefix of a store with the settings of one process. Each of its
-//!   requests is counted, and ends after the request timeout. [`Context::create`] and
-//!   [`Context::replace`] classify the answer to a write as elections do: a write is
-//!   [`Written::Done`] only with an ETag, and any answer that leaves its effect open is
-//!   [`Written::Unknown`]. Nothing sends a request twice.
-//! - [`Requests`] is the memory of one caller. Each answer of the store goes to
-//!   [`Requests::answered`], each failure to [`Requests::fails`], in the order of the answers. It
-//!   then knows when to pause and when to give up.
-//! - The caller of [`Context::campaign_alone`] uses a prefix that no other process knows. The
-//!   leadership is renewed until it is resigned, lost or dropped.
-//! - Only [`Context::learn`] makes a greater number known to later callers of the process.
+//! The place in the store, the process, and the requests.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
-pub use crate::driver::lead::SharedValues;
-pub use crate::driver::{Context, Requests};
-pub use crate::env::nonce::Nonce;
-pub use crate::protocol::find::{
-    After, Listing, Progress, Search, SuccessorSearch, SuccessorStatus,
-};
-pub use crate::protocol::lease::Drift;
-pub use crate::record::Record;
-pub use crate::store::Written;
-pub use crate::telemetry::{LeaseMetrics, Meter};
-
+use super::{After, Context, Drift, LeaseMetrics, Listing, Meter, Nonce, Requests, Written};
 use crate::api::builder::ElectionBuilder;
-use crate::api::leadership::{Cancellation, Leadership, Lease};
-use crate::driver::config::{Config, MAX_DATA_LEVELS, nests_beyond};
-use crate::driver::lead::Command;
-#[cfg(feature = "internals")]
-use crate::driver::lead::Lead;
+use crate::api::leadership::Leadership;
+use crate::driver::config::Config;
 use crate::driver::runtime::require_timers;
 use crate::driver::store_check::check_store;
-use crate::driver::{CampaignEnd, Driver, FAILURES_BEFORE_GIVING_UP, Patience};
+use crate::driver::{CampaignEnd, Driver, Patience};
 use crate::env::moment::Moment;
 use crate::env::process::Process;
 use crate::env::timer::{LOOK, pause, sleep};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::layout::Layout;
-use crate::protocol::message::{Answer, EpochEnd};
 use crate::record::keys::Keys;
 use crate::record::listing::{EpochsOfPage, key_of};
-use crate::record::{BadRecord, MAX_READ_BYTES, MAX_WRITTEN_BYTES};
 use crate::store::{
-    ETag, GetOutcome, Object, Page, StoreError, StoreErrorKind, answer_within, check_order,
-    listing_within,
+    ETag, GetOutcome, Page, PutOutcome, StoreError, answer_within, check_order, listing_within,
 };
 
 /// Keys asked of one LIST.
@@ -289,7 +243,7 @@ impl Context {
         self.written(write)
     }
 
-    fn written(&self, write: Result<crate::store::PutOutcome, StoreError>) -> Written {
+    fn written(&self, write: Result<PutOutcome, StoreError>) -> Written {
         let written = self.writes.read(write);
         if let Written::Done(_) = written {
             self.wrote();
@@ -331,164 +285,5 @@ impl Context {
                 Err(error) => return Err(error),
             }
         }
-    }
-}
-
-/// The requests of one caller.
-#[doc(hidden)]
-impl Requests {
-    /// Failures in a row before a call that does not wait gives up.
-    pub const FAILURES_BEFORE_GIVING_UP: u32 = FAILURES_BEFORE_GIVING_UP;
-
-    /// The store has answered.
-    pub fn answered(&mut self) {
-        self.count(&Answer::Missing);
-    }
-
-    /// A request failed. `None`: the failure may pass, or the effect is unknown.
-    /// [`ErrorKind::UnsafeStore`]: the store broke a promise. Any other kind: the store denied it.
-    pub fn fails(&mut self, doing: &str, error: StoreError) -> Option<ErrorKind> {
-        let kind = error.kind();
-        let answer = self.failed(doing, error);
-        self.count(&answer);
-        match answer {
-            Answer::Unsafe => Some(StoreErrorKind::Unsupported.into()),
-            Answer::Denied => Some(kind.into()),
-            _ => None,
-        }
-    }
-
-    /// Notes an object that cannot be read as the last error.
-    pub fn cannot_read(&mut self, error: Error) {
-        self.last_error = Some(error);
-    }
-
-    /// Returns the last error, once.
-    pub fn take_error(&mut self) -> Option<Error> {
-        self.last_error.take()
-    }
-
-    /// The pause before the next attempt after an error that denies access. `None`: the error is
-    /// final, or the denials have lasted too long.
-    pub fn outlasts(&mut self, error: &Error) -> Option<Duration> {
-        let cx = self.context();
-        self.denial.pause(&cx, error)
-    }
-
-    /// Denials from here on are counted from the beginning.
-    pub fn forget_denials(&mut self) {
-        self.denial.over();
-    }
-}
-
-/// The record of a single object.
-#[doc(hidden)]
-impl Record {
-    /// The longest body that is read, in bytes.
-    pub const MAX_READ_BYTES: usize = MAX_READ_BYTES;
-    /// The longest body that is written, in bytes.
-    pub const MAX_WRITTEN_BYTES: usize = MAX_WRITTEN_BYTES;
-
-    /// Reads a single object, with its epoch. `None`: it is no record.
-    ///
-    /// # Errors
-    /// It has a later format.
-    pub fn of_single_object(object: &Object) -> Result<Option<(Epoch, Record)>, String> {
-        match Record::decode(None, &object.body) {
-            Ok(read) => Ok(Some(read)),
-            Err(later @ BadRecord::TooNew(_)) => Err(later.to_string()),
-            Err(_) => Ok(None),
-        }
-    }
-
-    /// How its epoch has ended, for the protocol. [`end`](Record::end) is for people.
-    pub fn ended_as(&self) -> Option<EpochEnd> {
-        self.seen().ended
-    }
-
-    /// The body of a single object that ends its epoch, with this data.
-    pub fn seal(
-        &self,
-        (ended, heartbeat): (EpochEnd, u64),
-        by: &str,
-        at: Moment,
-        (successor, data): (Option<&str>, Value),
-    ) -> Bytes {
-        let mut record = self.sealed(ended, heartbeat, by, at.time_of_day());
-        record.successor = successor.map(str::to_owned);
-        record.data = data;
-        record.encode(Layout::SingleObject, Epoch::FIRST, Duration::ZERO).into()
-    }
-
-    /// Whether data nests too deep to be written again.
-    pub fn nests_too_deep(data: &Value) -> bool {
-        nests_beyond(data, MAX_DATA_LEVELS)
-    }
-}
-
-/// A leadership that changes its data, and ends with its work.
-#[doc(hidden)]
-impl Leadership {
-    /// Writes data soon, and returns without an answer.
-    pub fn write_data(&self, data: Value) {
-        let (reply, _) = oneshot::channel();
-        self.command(Command::Proclaim { data, reply });
-    }
-
-    /// Writes data with the next renewal, which costs no request.
-    pub fn renew_with(&self, data: Value) {
-        self.command(Command::RenewWith { data });
-    }
-
-    /// As [`resign`](Leadership::resign), and asks that its possessions are kept for its name.
-    pub async fn resign_reserving(self, reserve: Option<Duration>) -> Result<(), Error> {
-        self.give_up(None, reserve).await
-    }
-}
-
-#[doc(hidden)]
-impl Lease {
-    /// A token that is cancelled once the lease is at risk or lost.
-    pub fn begin_work(&self) -> CancellationToken {
-        self.lead.begin_work()
-    }
-
-    /// The error of the last request, if it failed.
-    pub fn last_error(&self) -> Option<Error> {
-        self.lead.last_error()
-    }
-
-    /// A lease for tests, without a driver that renews it.
-    #[cfg(feature = "internals")]
-    pub fn without_driver(cx: &Context, lasts: Duration) -> Lease {
-        let (process, validity) = (cx.process.clone(), cx.config.validity);
-        let (name, end) = (cx.config.name.clone(), process.now().plus(lasts));
-        let leading = cx.meter.elected();
-        let lead = Lead::new(Epoch::FIRST, name, validity, process, end, leading);
-        Lease { lead: Arc::new(lead) }
-    }
-
-    /// Waits until somebody has ended the lease, without a look at the clocks.
-    #[cfg(feature = "internals")]
-    pub async fn until_ended(&self) {
-        let mut status = self.lead.status.subscribe();
-        while self.lead.loss().is_none() {
-            // The sender lives in the lease, so the channel is open.
-            let _ = status.changed().await;
-        }
-    }
-
-    /// Ends the lease for this reason, unless it has ended for another.
-    #[cfg(feature = "internals")]
-    pub fn end_with(&self, loss: crate::Loss) {
-        self.lead.lose(loss);
-    }
-}
-
-#[doc(hidden)]
-impl Cancellation {
-    /// The signal of work under this lease that has a token of its own.
-    pub fn under(lease: &Lease, token: CancellationToken) -> Cancellation {
-        Cancellation::of(lease, token)
     }
 }

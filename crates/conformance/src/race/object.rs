@@ -1,0 +1,95 @@
+//! The objects that writers race for, each request tried again while its answer is unclear.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tenure::store::{ETag, GetOutcome, PutOutcome, Store};
+
+use crate::corner::{CheckFailure, Checked, broken};
+
+/// The pause before an unclear answer is asked for again.
+pub(super) const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// A longer body is not read: its length tells it.
+pub(super) const MAX_READ: usize = 64 << 10;
+/// How often the read that settles a race is tried, and the write that a race needs before.
+pub(super) const TRIES: u32 = 5;
+
+/// An object; without its body if that is longer than [`MAX_READ`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) etag: ETag,
+    pub(super) body: Option<Bytes>,
+    pub(super) len: u64,
+}
+
+impl Seen {
+    /// True if this body was written. The length identifies a long one.
+    pub(super) fn shows(&self, body: &Bytes) -> bool {
+        match &self.body {
+            Some(seen) => seen == body,
+            None => self.len == body.len() as u64,
+        }
+    }
+}
+
+pub(super) async fn created(store: &Arc<dyn Store>, key: &str, body: &Bytes) -> Checked<ETag> {
+    match store.create(key, body.clone()).await.map_err(CheckFailure::Request)? {
+        PutOutcome::Done { etag: Some(etag) } => Ok(etag),
+        PutOutcome::Done { etag: None } => match look(store, key).await? {
+            Some(seen) => Ok(seen.etag),
+            None => broken("does not show an object that was written before (read after write)"),
+        },
+        other => broken(format!("refuses to create what is not there: {other:?}")),
+    }
+}
+
+/// The object at a key, of any length.
+pub(super) async fn look(store: &Arc<dyn Store>, key: &str) -> Checked<Option<Seen>> {
+    match store.get(key, None, MAX_READ).await.map_err(CheckFailure::Request)? {
+        GetOutcome::TooLarge { etag, len } => Ok(Some(Seen { etag, body: None, len })),
+        GetOutcome::Found(object) => {
+            let len = object.body.len() as u64;
+            Ok(Some(Seen { etag: object.etag, body: Some(object.body), len }))
+        }
+        GetOutcome::NotFound => Ok(None),
+        _ => broken(format!("answers \"not modified\" to a read without a condition, of {key}")),
+    }
+}
+
+/// The object at the key, however often that has to be asked.
+pub(super) async fn settled(store: &Arc<dyn Store>, key: &str) -> Checked<Option<Seen>> {
+    let mut asked = 0;
+    loop {
+        asked += 1;
+        match look(store, key).await {
+            Err(failure) if failure.is_unclear() && asked < TRIES => pause(RETRY_AFTER).await,
+            settled => return settled,
+        }
+    }
+}
+
+pub(super) fn unless_unclear<T>(result: Checked<T>) -> Checked {
+    match result {
+        Err(failure) if !failure.is_unclear() => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+/// A body that was not written before.
+pub(super) fn body(what: &str) -> Bytes {
+    let nonce = fastrand::u128(..);
+    format!("{{\"tenure\":\"test of the store\",\"{what}\":\"{nonce:032x}\"}}\n").into()
+}
+
+/// A body of this length that was not written before.
+pub(super) fn long_body(len: usize) -> Bytes {
+    let mut body = body("a long write").to_vec();
+    body.resize(len, b' ');
+    body.into()
+}
+
+#[allow(clippy::disallowed_methods, reason = "real requests race in real time")]
+pub(super) async fn pause(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}

@@ -1,0 +1,138 @@
+//! The record of a session, and its lease.
+
+#[cfg(feature = "internals")]
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+#[cfg(feature = "internals")]
+use super::Context;
+use super::Record;
+use crate::api::leadership::{Cancellation, Leadership, Lease};
+use crate::driver::config::{MAX_DATA_LEVELS, nests_beyond};
+use crate::driver::lead::Command;
+#[cfg(feature = "internals")]
+use crate::driver::lead::Lead;
+use crate::env::moment::Moment;
+use crate::epoch::Epoch;
+use crate::error::Error;
+use crate::protocol::layout::Layout;
+use crate::protocol::message::EpochEnd;
+use crate::record::{BadRecord, MAX_READ_BYTES, MAX_WRITTEN_BYTES};
+use crate::store::Object;
+
+/// The record of a single object.
+#[doc(hidden)]
+impl Record {
+    /// The longest body that is read, in bytes.
+    pub const MAX_READ_BYTES: usize = MAX_READ_BYTES;
+    /// The longest body that is written, in bytes.
+    pub const MAX_WRITTEN_BYTES: usize = MAX_WRITTEN_BYTES;
+
+    /// Reads a single object, with its epoch. `None`: it is no record.
+    ///
+    /// # Errors
+    /// It has a later format.
+    pub fn of_single_object(object: &Object) -> Result<Option<(Epoch, Record)>, String> {
+        match Record::decode(None, &object.body) {
+            Ok(read) => Ok(Some(read)),
+            Err(later @ BadRecord::TooNew(_)) => Err(later.to_string()),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// How its epoch has ended, for the protocol. [`end`](Record::end) is for people.
+    pub fn ended_as(&self) -> Option<EpochEnd> {
+        self.seen().ended
+    }
+
+    /// The body of a single object that ends its epoch, with this data.
+    pub fn seal(
+        &self,
+        (ended, heartbeat): (EpochEnd, u64),
+        by: &str,
+        at: Moment,
+        (successor, data): (Option<&str>, Value),
+    ) -> Bytes {
+        let mut record = self.sealed(ended, heartbeat, by, at.time_of_day());
+        record.successor = successor.map(str::to_owned);
+        record.data = data;
+        record.encode(Layout::SingleObject, Epoch::FIRST, Duration::ZERO).into()
+    }
+
+    /// Whether data nests too deep to be written again.
+    pub fn nests_too_deep(data: &Value) -> bool {
+        nests_beyond(data, MAX_DATA_LEVELS)
+    }
+}
+
+/// A leadership that changes its data, and ends with its work.
+#[doc(hidden)]
+impl Leadership {
+    /// Writes data soon, and returns without an answer.
+    pub fn write_data(&self, data: Value) {
+        let (reply, _) = oneshot::channel();
+        self.command(Command::Proclaim { data, reply });
+    }
+
+    /// Writes data with the next renewal, which costs no request.
+    pub fn renew_with(&self, data: Value) {
+        self.command(Command::RenewWith { data });
+    }
+
+    /// As [`resign`](Leadership::resign), and asks that its possessions are kept for its name.
+    pub async fn resign_reserving(self, reserve: Option<Duration>) -> Result<(), Error> {
+        self.give_up(None, reserve).await
+    }
+}
+
+#[doc(hidden)]
+impl Lease {
+    /// A token that is cancelled once the lease is at risk or lost.
+    pub fn begin_work(&self) -> CancellationToken {
+        self.lead.begin_work()
+    }
+
+    /// The error of the last request, if it failed.
+    pub fn last_error(&self) -> Option<Error> {
+        self.lead.last_error()
+    }
+
+    /// A lease for tests, without a driver that renews it.
+    #[cfg(feature = "internals")]
+    pub fn without_driver(cx: &Context, lasts: Duration) -> Lease {
+        let (process, validity) = (cx.process.clone(), cx.config.validity);
+        let (name, end) = (cx.config.name.clone(), process.now().plus(lasts));
+        let leading = cx.meter.elected();
+        let lead = Lead::new(Epoch::FIRST, name, validity, process, end, leading);
+        Lease { lead: Arc::new(lead) }
+    }
+
+    /// Waits until somebody has ended the lease, without a look at the clocks.
+    #[cfg(feature = "internals")]
+    pub async fn until_ended(&self) {
+        let mut status = self.lead.status.subscribe();
+        while self.lead.loss().is_none() {
+            // The sender lives in the lease, so the channel is open.
+            let _ = status.changed().await;
+        }
+    }
+
+    /// Ends the lease for this reason, unless it has ended for another.
+    #[cfg(feature = "internals")]
+    pub fn end_with(&self, loss: crate::Loss) {
+        self.lead.lose(loss);
+    }
+}
+
+#[doc(hidden)]
+impl Cancellation {
+    /// The signal of work under this lease that has a token of its own.
+    pub fn under(lease: &Lease, token: CancellationToken) -> Cancellation {
+        Cancellation::of(lease, token)
+    }
+}
