@@ -157,7 +157,7 @@ pub fn failover(size: &Size) {
     check("p99 beyond the rest of the lease × (1 + drift)", tenure.2, most);
 }
 
-/// The renewals and the lost leases of 100 leaders on a slow store, after so many renewals.
+/// The renewals and the lost leases of 100 leaders on a slow store, after this number of renewals.
 fn lost_leases(renewals: u64) -> (u64, u64) {
     paused().block_on(async move {
         let clock = TestClock::new();

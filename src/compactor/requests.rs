@@ -1,4 +1,4 @@
-//! What a compactor reads of the newest object, and its requests for other objects of the prefix.
+//! The compactor's reads of the newest object, and its requests for other objects of the prefix.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ impl Compactor {
         self.keys.epoch(number)
     }
 
-    /// Whether it deletes nothing.
+    /// Returns whether it deletes nothing.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
     }
@@ -129,7 +129,7 @@ impl Compactor {
         read.map_err(|error| self.failure(&format!("reading {key}"), error))
     }
 
-    /// Deletes at most 1,000 objects. Returns those that the store did not delete.
+    /// Deletes at most 1,000 objects. Returns the objects that the store did not delete.
     pub async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, Error> {
         let doing = format!("deleting {} objects", keys.len());
         let delete = self.store.delete(keys);

@@ -137,7 +137,7 @@ impl Requests {
         if self.is_contradicted() { failures.max(missed) } else { failures }
     }
 
-    /// Whether the last requests have failed, this many in a row.
+    /// Returns whether this number of requests in a row has failed.
     pub fn have_failed(&self, times: u32) -> bool {
         self.failures() >= times
     }

@@ -71,7 +71,7 @@ pub enum SuccessorStatus<N = Epoch> {
         least: N,
         /// The greatest of the page.
         greatest: N,
-        /// Whether no page follows.
+        /// True if no page follows.
         complete: bool,
     },
     /// There is none.

@@ -6,7 +6,7 @@ pub use crate::env::nonce::Nonce;
 use crate::epoch::Epoch;
 use crate::store::etag::ETag;
 
-/// What kind of participant this is.
+/// The kind of participant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rules {
     /// Follows only: never writes.
@@ -18,21 +18,21 @@ pub struct Rules {
     pub takeover_delay: bool,
 }
 
-/// What the driver tells the machine.
+/// An input of the machine, from its driver.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// To [`Step::Request`](Step::Request).
+    /// The answer to a [`Step::Request`].
     Answer(Answer),
-    /// To [`Step::Nonce`](Step::Nonce).
+    /// The answer to a [`Step::Nonce`].
     Nonce(Nonce),
     /// After [`Wait::Retry`](Wait::Retry) and
     /// [`Failure::Denied`](Failure::Denied).
     Resume,
     /// It is time to look at the followed epoch again.
     PollDue,
-    /// By this observer's clock the lease is over.
+    /// The lease has ended, by this observer's clock.
     Lapsed,
-    /// The takeover delay is over.
+    /// The takeover delay has passed.
     TakeoverOver,
     /// The epoch was granted, but too little of the lease is left to use it.
     Abandon,
@@ -45,7 +45,7 @@ pub enum Input {
     Resign,
 }
 
-/// What an input brought about, beyond the next step.
+/// An effect of an input, besides the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The epoch was granted to the create attempt with this heartbeat.

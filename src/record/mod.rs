@@ -33,7 +33,7 @@ const MAX_SEALED_NAME: usize = 1_024;
 pub const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
 /// The body of an object, as read or to be written. Its JSON begins with what its layout alone has:
-/// `Head`, or that of the single object, `single::SingleHead`.
+/// `Head`, or the head of the single object, `single::SingleHead`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/protocol.md describes the fields")]
 pub struct Record {

@@ -44,7 +44,7 @@ pub async fn read<T>(
     answer_within(process, limit, request).await.map_err(StoreError::of_a_read)
 }
 
-/// The answer to a listing. The limit is that of each page that the listing reads past.
+/// The answer to a listing. The limit bounds each page that the listing reads past.
 pub async fn list(
     process: &Process,
     limit: Duration,

@@ -24,7 +24,7 @@ impl Capabilities {
         self
     }
 
-    /// The same, for a client that retries conditional writes by itself.
+    /// The same, for a client that retries conditional writes.
     #[must_use]
     pub fn with_may_send_twice(mut self, may_send_twice: bool) -> Capabilities {
         self.may_send_twice = may_send_twice;

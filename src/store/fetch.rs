@@ -1,4 +1,4 @@
-//! Fetches of credentials and tokens, each on a task of its own.
+//! Fetches of credentials and tokens, each on a separate task.
 //!
 //! A request of a leader is given up after a fraction of its lease. A fetch in the course of the
 //! request would be given up with it, so that a slower provider would never deliver.
@@ -17,7 +17,7 @@ pub(super) const SLOW: Duration = Duration::from_secs(1);
 /// The time for a provider after that. A caller waits no longer than for its request.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A fetch that goes on when the request that began it is given up. Clones share its result.
+/// A fetch that outlives the request that began it. Clones share its result.
 pub(super) type Fetching<T, E> = Shared<BoxFuture<'static, Result<T, E>>>;
 
 /// Starts a fetch. `ended` makes an error of a panic, and of the end of the runtime.

@@ -1,4 +1,4 @@
-//! Names with their labels, and those that are counted at each poll and renewal made once.
+//! Names with their labels. The names of polls and renewals are made once.
 //!
 //! A key owns its labels, so that making one takes allocations, several for each request. The cache
 //! holds keys, not counters: it asks the recorder for the counter each time, as a recorder may be
@@ -15,10 +15,10 @@ use super::lease_names::LeaseMetrics;
 pub(super) const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
-/// Labels beside that of the place.
+/// Labels besides the label of the place.
 pub(super) type Labels<'a> = &'a [(&'static str, &'static str)];
 
-/// What is counted at each poll that finds nothing new.
+/// The counters of a poll that finds nothing new.
 const POLL: [(&str, Labels<'static>); 3] = [
     ("tenure_polls_total", &[]),
     ("tenure_requests_total", &[("kind", "get"), ("outcome", "not_modified")]),
@@ -29,7 +29,7 @@ const POLL: [(&str, Labels<'static>); 3] = [
 #[derive(Debug)]
 pub(super) struct KeyCache {
     place: Arc<str>,
-    /// What counts and times a lease.
+    /// The counters and times of a lease.
     pub(super) lease: &'static LeaseMetrics,
     /// Once somebody polls.
     poll: OnceLock<Box<[Key]>>,

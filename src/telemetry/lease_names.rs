@@ -1,11 +1,11 @@
 //! The metrics of a lease.
 
-/// The names of what counts and times one kind of lease.
+/// The names of the metrics of one kind of lease.
 #[derive(Debug)]
 pub struct LeaseMetrics {
     /// The label of the place in the store.
     pub place: &'static str,
-    /// What the names of the metrics with that label begin with. Others have the label `election`.
+    /// The prefix of metrics with that label. Other metrics have the label `election`.
     pub stem: &'static str,
     /// The noun for the lease, in descriptions.
     pub noun: &'static str,

@@ -1,6 +1,6 @@
 //! Tells the recorder of the crate `metrics`.
 //!
-//! Labels are bounded: a place in a store, and words of which there are few. Never an epoch, a
+//! Labels are bounded: a place in a store, and words of a short list. Never an epoch, a
 //! nonce, or a partition.
 
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Meter {
         std::ptr::eq(self.keys.lease, &LEADERSHIP)
     }
 
-    /// The counter of this name and these labels, beside that of the place.
+    /// The counter of this name and these labels, besides the label of the place.
     pub fn counter(&self, name: &'static str, labels: &[(&'static str, &'static str)]) -> Counter {
         self.keys.counter(name, labels)
     }
@@ -54,7 +54,7 @@ impl Meter {
         self.keys.gauge(name, &[])
     }
 
-    /// Counts what an observer asks of the store from 0 on.
+    /// Starts the counters of an observer's requests at 0.
     pub fn observes(&self) {
         Role::Observer.register(&self.keys);
     }

@@ -24,7 +24,7 @@ pub(crate) struct Counted {
 }
 
 impl Meter {
-    /// The same store, whose requests are counted and timed.
+    /// Returns the same store, with its requests counted and timed.
     pub(crate) fn counted(&self, store: &Arc<dyn Store>, process: &Process) -> Arc<Counted> {
         Arc::new(Counted::new(Arc::clone(store), self.clone(), process.clone()))
     }

@@ -2,7 +2,7 @@
 
 use super::key_cache::KeyCache;
 
-/// What a role asks of a store, and what it may be answered.
+/// The requests of a role, and their possible outcomes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Role {
     Candidate,

@@ -155,7 +155,7 @@ fn with_variable(arg: Arg) -> Arg {
     }
 }
 
-/// The setting that an argument is. `compact --group` says what to do, and is none.
+/// Returns the setting of an argument. `compact --group` is an order, not a setting.
 fn setting(arg: &Arg) -> Option<&'static str> {
     let long = SETTINGS.iter().find(|long| arg.get_long() == Some(long))?;
     (*long != "group" || matches!(arg.get_action(), ArgAction::Append)).then_some(long)

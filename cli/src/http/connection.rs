@@ -22,7 +22,7 @@ use crate::process::lock::lock;
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// Serves one request. A stream gives its permit back, as it has a limit of its own.
+/// Serves one request. A stream gives its permit back: streams have a separate limit.
 pub(super) async fn serve(
     wire: Box<dyn Wire>,
     server: &Server,

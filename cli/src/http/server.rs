@@ -1,4 +1,4 @@
-//! Accepting connections: a semaphore bounds those that have not become streams.
+//! Accepting connections: a semaphore bounds all that are not streams.
 
 use std::io;
 use std::net::SocketAddr;

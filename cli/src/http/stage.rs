@@ -14,7 +14,7 @@ pub(super) enum Stage {
     Reading,
     Answering,
     Writing,
-    /// Sends events; told anew each time that its peer takes more.
+    /// Sends events. Set again each time the peer takes more.
     Streaming,
 }
 

@@ -118,7 +118,7 @@ pub struct Asked {
 }
 
 impl Report {
-    /// Of what `meter` has asked; with the settings of the bucket, and what they advise.
+    /// The requests that `meter` counted, the settings of the bucket, and the advice on both.
     pub fn new(
         meter: &Meter,
         asked: Asked,

@@ -158,7 +158,7 @@ impl Corner<'_> {
         page(&self.store, prefix, after, limit).await
     }
 
-    /// All entries whose keys start with this part, in pages of this size; `after` is a whole key.
+    /// All entries below this part of a key, in pages of this size; `after` is a whole key.
     pub(super) async fn list_from(
         &self,
         prefix: &str,

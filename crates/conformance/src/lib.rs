@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Each check uses a folder of its own under the prefix, writes up to 1,000 small objects there and
-//! leaves some of them behind. The races send 32 writes at once, for 50 rounds each.
+//! leaves some of them behind. The races send 32 concurrent writes, for 50 rounds each.
 //!
 //! # Panics
 //!

@@ -1,4 +1,4 @@
-//! Guards for what a leader writes: they refuse the tokens of former leaders.
+//! Guards for the writes of a leader: they refuse the tokens of former leaders.
 //!
 //! A leader may be paused between its check and its write, and write after another was elected. No
 //! election can prevent that; the resource must. The guards, by resource:

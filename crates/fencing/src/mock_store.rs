@@ -1,4 +1,4 @@
-//! A store whose answers a test chooses.
+//! A store that gives the answers of a test.
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -91,7 +91,7 @@ impl GroupCompactor {
     /// [`keep_epochs`](CompactorBuilder::keep_epochs) counts assignments. No request.
     ///
     /// # Errors
-    /// Those of [`build`](CompactorBuilder::build).
+    /// The errors of [`build`](CompactorBuilder::build).
     pub fn new(settings: CompactorBuilder) -> Result<GroupCompactor, Error> {
         let assignments = settings.numbered(ASSIGNMENT, MAX_BYTES, longest_validity).build()?;
         Ok(GroupCompactor { assignments })
@@ -100,7 +100,7 @@ impl GroupCompactor {
     /// Compacts once.
     ///
     /// # Errors
-    /// Those of [`Compactor::run_once`], and [`NewestDeleted`](ErrorKind::NewestDeleted) if
+    /// The errors of [`Compactor::run_once`], and [`NewestDeleted`](ErrorKind::NewestDeleted) if
     /// somebody deleted the newest assignment.
     pub async fn run_once(&self) -> Result<GroupReport, Error> {
         self.run_until(future::pending(), |_| {}).await
@@ -110,7 +110,7 @@ impl GroupCompactor {
     /// [`Compactor::run_until`] does, and after each page of sessions.
     ///
     /// # Errors
-    /// Those of [`run_once`](Self::run_once).
+    /// The errors of [`run_once`](Self::run_once).
     pub async fn run_until(
         &self,
         stop: impl Future<Output = ()>,
@@ -138,7 +138,7 @@ impl GroupCompactor {
     /// in progress is then dropped. As [`Compactor::run_every`].
     ///
     /// # Errors
-    /// Those of [`Compactor::run_every`].
+    /// The errors of [`Compactor::run_every`].
     pub async fn run_every(
         &self,
         interval: Duration,
@@ -189,7 +189,7 @@ impl GroupCompactor {
         mut stop: Pin<&mut impl Future<Output = ()>>,
         progress: &mut (impl FnMut(&GroupReport) + Send),
     ) -> Result<Option<()>, Error> {
-        // Without an assignment the members are unknown.
+        // The members are unknown if there is no assignment.
         let Some(newest) = report.assignments.newest else { return Ok(Some(())) };
         let prefix = format!("{}members/", self.assignments.prefix());
         let mut start = Some(prefix.clone());
@@ -347,7 +347,7 @@ impl SessionsReport {
 }
 
 impl fmt::Display for GroupReport {
-    /// As a [`Report`], with the sessions before the requests.
+    /// Prints a [`Report`], with the sessions before the requests.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SessionsReport { listed, deleted, kept, failed } = self.sessions;
         let text = self.assignments.to_string();

@@ -15,10 +15,10 @@ use super::{ASSIGNMENT, GroupSnapshot};
 #[derive(Debug, Clone)]
 pub struct Assignments(EpochObjects);
 
-/// An assignment, as it was read.
+/// An assignment object and its contents.
 #[derive(Debug)]
 pub struct AssignmentObject {
-    /// When it was created, by the store's clock: nobody overwrites it.
+    /// Time of its creation, by the store's clock. An assignment is never overwritten.
     pub created: Option<DateTime<Utc>>,
     /// When it was read, by the same clock.
     pub served_at: Option<DateTime<Utc>>,

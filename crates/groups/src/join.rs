@@ -128,7 +128,7 @@ impl Group {
     ) -> Result<Option<Membership>, Error> {
         let id = SessionId::from_bits(self.cx.unique());
         joins(self.cx.meter());
-        // Nobody else has the id.
+        // No other process has the id.
         let cx = Arc::new(self.cx.single_object(&format!("members/{id}"), seen_alone)?);
         let Some((leadership, nonce)) = cx.campaign_alone(&mut requests.creates).await? else {
             return Ok(None);

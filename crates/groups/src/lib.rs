@@ -143,7 +143,7 @@ pub use protocol::assignor::{Assignor, Seat, Share, StickyAssignor};
 pub use protocol::marks::Marks;
 pub use protocol::partition_number::PartitionNumber;
 
-/// What stands before the number of an assignment.
+/// The part of a key before the number of an assignment.
 const ASSIGNMENT: &str = "assignment-";
 
 /// A group of members that share partitions, as one of them, an observer or an operator.

@@ -45,14 +45,14 @@ pub(super) struct MemberTask {
     // Time.
     pub(super) looks: Looks,
     pub(super) standby: Standby,
-    /// Random delay before it goes ahead of a coordinator that is over.
+    /// Random delay before it takes over from a coordinator that has ended.
     pub(super) delay: Duration,
     /// Time of the last listing of the assignments.
     listed: Moment,
-    /// Time from which members wait to be added.
+    /// Start of the wait of members that are not added yet.
     pub(super) joining_since: Option<Moment>,
 
-    // Sessions, as they were read or listed.
+    // The sessions of the last listings and reads.
     /// The sessions that were read, except ended ones of other processes than members.
     pub(super) bodies: Bodies,
     /// The ended sessions that any membership of this process has read.

@@ -241,7 +241,7 @@ impl Term for Partition {
         self.token()
     }
 
-    /// As [`check`](Partition::check), with the error of a leadership.
+    /// The same as [`check`](Partition::check), with the error of a leadership.
     fn check(&self) -> Result<Epoch, Loss> {
         self.shared.lease.check()?;
         self.grant.loss_in_other_words().map_or(Ok(self.token()), Err)

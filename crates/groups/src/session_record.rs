@@ -121,7 +121,7 @@ impl SessionBody {
         at: Moment,
     ) -> Bytes {
         let heartbeat = match ended {
-            // By the process that held it.
+            // The process that held it wrote this seal.
             EpochEnd::Resigned => self.record.heartbeat.saturating_add(1),
             _ => self.record.heartbeat,
         };

@@ -1,7 +1,7 @@
-//! The metrics of a group: what a member owns and plans, and what its observers see.
+//! The metrics of a group: of its members, its coordinator and its observers.
 //! docs/observability.md has the whole table.
 //!
-//! A session counts under names of its own, and not as a leadership.
+//! A session counts under separate names, and not as a leadership.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -108,7 +108,7 @@ pub(super) fn created(meter: &Meter, outcome: &'static str) {
     count(meter, "tenure_group_assignments_total", ("outcome", outcome), 1);
 }
 
-/// What one member owns, and whether it plans.
+/// The partitions and the role of one member.
 #[derive(Debug)]
 pub(super) struct Owner {
     meter: Meter,
@@ -213,7 +213,7 @@ impl Followers {
     }
 }
 
-/// What a member or an observer sees of the group.
+/// The state of the group for a member or an observer.
 #[derive(Debug)]
 pub(super) struct GroupSight {
     meter: Meter,
@@ -248,7 +248,7 @@ impl GroupSight {
 }
 
 impl Drop for GroupSight {
-    /// Without a follower nothing is seen.
+    /// The state is unknown without a follower.
     fn drop(&mut self) {
         if self.followers.0.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.set(0, 0, 0);

@@ -11,16 +11,16 @@ use crate::error::Error;
 pub enum LeadershipEvent {
     /// The lease was extended.
     Renewed {
-        /// What is left of the lease.
+        /// Remaining time of the lease.
         remaining: Duration,
     },
     /// Renewals fail and less than a quarter of the validity is left: stop the work.
     AtRisk {
-        /// What is left of the lease.
+        /// Remaining time of the lease.
         remaining: Duration,
         /// The error of the last request, if it failed.
         last_error: Option<Error>,
     },
-    /// The leadership is over.
+    /// The leadership has ended.
     Lost(Loss),
 }

@@ -55,7 +55,7 @@ pub(crate) struct Lead {
     pub(crate) candidate: String,
     pub(crate) validity: Duration,
     pub(crate) process: Process,
-    /// What all tasks under this leadership share.
+    /// Values that all tasks under this leadership share.
     pub(crate) shared: SharedValues,
 
     // The lease, and everything that follows from it.

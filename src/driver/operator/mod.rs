@@ -1,4 +1,4 @@
-//! What an operator does to an election by hand: the requests around [`DeposeOrder::decide`].
+//! Operations on an election: the requests around [`DeposeOrder::decide`].
 //!
 //! A write whose fate is unknown is read back, and said to have happened only where the very body
 //! that was sent is found. As each write has the ETag of the last reading as its condition, one

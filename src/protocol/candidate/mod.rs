@@ -38,7 +38,7 @@ impl Candidate {
         Candidate { rules, greatest, state: CandidateState::Find { search, suspect: None } }
     }
 
-    /// Campaigns anew, after a leadership has ended.
+    /// Campaigns again, after a leadership has ended.
     pub fn restart(&mut self) {
         self.state = self.find();
     }
@@ -72,7 +72,7 @@ impl Candidate {
         matches!(self.state, CandidateState::Find { suspect: None, .. })
     }
 
-    /// What to do next.
+    /// Returns the next action.
     pub fn step(&self) -> Step {
         Step::Request(match &self.state {
             CandidateState::Find { search, .. } => Request::List(search.next_page().clone()),
@@ -162,7 +162,7 @@ impl Candidate {
             }
             (CandidateState::NoLeader, Input::PollDue) => self.find(),
             (CandidateState::Deposed { epoch }, Input::Lapsed) => self.take_over(epoch),
-            // Somebody whose timer started earlier may have gone ahead.
+            // A candidate with an earlier timer may have gone ahead.
             (CandidateState::Deposed { .. }, Input::PollDue) => self.find(),
             (CandidateState::Takeover { epoch }, Input::TakeoverOver) => self.succeed(Some(epoch)),
             (CandidateState::NeedNonce { epoch, mut tried }, Input::Nonce(nonce)) => {

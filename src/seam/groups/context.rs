@@ -46,7 +46,7 @@ impl ElectionBuilder {
         Ok(Context::new(store, keys, config, process, &meter))
     }
 
-    /// What a seal keeps of the data of the record. Default: nothing.
+    /// The part of the record's data that a seal keeps. Default: nothing.
     pub fn kept_in_seals(mut self, kept: fn(&Value) -> Value) -> ElectionBuilder {
         self.keep_in_seals(kept);
         self
@@ -108,7 +108,7 @@ impl Context {
         &self.config.name
     }
 
-    /// Whether no two living processes have this name.
+    /// Returns whether the name is unique among living processes.
     pub fn name_is_unique(&self) -> bool {
         self.config.name_is_unique
     }
@@ -128,7 +128,7 @@ impl Context {
         self.config.request_timeout
     }
 
-    /// By how much the rates of two clocks may differ.
+    /// The bound on the difference of the rates of two clocks.
     pub fn drift(&self) -> Drift {
         self.config.drift
     }
@@ -229,7 +229,7 @@ impl Context {
         read.map_err(StoreError::of_a_read)
     }
 
-    /// Creates an object, if there is none.
+    /// Creates an object, unless the key exists.
     pub async fn create(&self, key: &str, body: Bytes) -> Written {
         let write = self.store.create(key, body);
         let write = answer_within(&self.process, self.config.request_timeout, write).await;

@@ -64,7 +64,7 @@ impl Record {
         record.encode(Layout::SingleObject, Epoch::FIRST, Duration::ZERO).into()
     }
 
-    /// Whether data nests too deep to be written again.
+    /// Returns whether data nests too deep to be written again.
     pub fn nests_too_deep(data: &Value) -> bool {
         nests_beyond(data, MAX_DATA_LEVELS)
     }
@@ -131,7 +131,7 @@ impl Lease {
 
 #[doc(hidden)]
 impl Cancellation {
-    /// The signal of work under this lease that has a token of its own.
+    /// The signal of work under this lease, with a separate token.
     pub fn under(lease: &Lease, token: CancellationToken) -> Cancellation {
         Cancellation::of(lease, token)
     }

@@ -1,5 +1,5 @@
-//! What `tenure-groups` needs of the election beyond the API. Not part of the API: a crate that uses
-//! it depends on this very version (`=`).
+//! Items of the election for `tenure-groups`, beyond the API. They are not part of the API: a crate
+//! that uses them depends on this very version (`=`).
 //!
 //! A group's member holds a session, which is an election on a single object with one candidate.
 //! Its assignments are numbered objects, found by the search that finds the newest epoch.
@@ -11,7 +11,7 @@
 //! | one leadership on a single object | [`Record`], [`Nonce`], [`Drift`], [`SharedValues`] |
 //! | telemetry | [`Meter`], [`LeaseMetrics`] |
 //!
-//! Beside these 15 types, this module adds hidden methods to public types: to build a [`Context`],
+//! Besides these 15 types, this module adds hidden methods to public types: to build a [`Context`],
 //! to renew with new data, and to compact numbered objects.
 //!
 //! # Contract

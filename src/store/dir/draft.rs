@@ -25,7 +25,7 @@ pub(super) struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    /// A new file with what `fill` writes into it, on the disk.
+    /// A new file on the disk, with the contents that `fill` writes.
     pub(super) fn write<'a>(
         work: &'a Folder,
         fill: impl FnOnce(&mut File) -> io::Result<()>,
@@ -55,12 +55,12 @@ impl Draft<'_> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        // Once published it is not there any more. What cannot be removed now is a leftover later.
+        // A published draft has moved. A file that cannot be removed now is a leftover later.
         let _ = self.work.remove(&self.name);
     }
 }
 
-/// Removes what killed processes left behind.
+/// Removes the leftovers of killed processes.
 pub(super) fn remove_leftovers(root: &Folder) -> Result<(), StoreError> {
     let work = work_folder(root)?;
     let now = clock::wall_clock();

@@ -46,7 +46,7 @@ mod tests {
     /// Returns how many writes another process makes while folders are deleted.
     fn writes_during_a_deletion(round: usize) -> usize {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        // Each with a lock of its own, as in two processes.
+        // Each has a separate lock, like two processes.
         let (deletes, writes) = (root(&dir), root(&dir));
         let keys: Vec<_> = (0..FOLDERS).map(|number| format!("app/ended/{number}/a")).collect();
         for key in &keys {

@@ -1,4 +1,4 @@
-//! Whose turn it is among the threads of one process.
+//! The turns of the threads of one process.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;

@@ -37,7 +37,7 @@ use self::encryption::Encryption;
 ///
 /// Each call is one request, but for two: a listing reads past pages without keys, and reads,
 /// listings and deletions that fail are sent again as the client's retry configuration says.
-/// Conditional writes are never sent again, whatever that configuration says. A replace that the
+/// Conditional writes are never sent again, under any such configuration. A replace that the
 /// server refuses before one has succeeded costs a read more: a server that compares ETags only
 /// without their quotes (Ceph up to 16) refuses a tag that matches, and gets the write again
 /// without them.

@@ -24,7 +24,7 @@ pub enum Kind {
     Entry,
     /// The first object of a writer.
     Claim {
-        /// The number of the newest entry before it; 0 if there is none.
+        /// The number of the newest entry before it; 0 before the first entry.
         last: u64,
         /// How many fences lie directly below it.
         fences: u64,
@@ -93,7 +93,7 @@ pub enum Ended {
     Stale { newest: Epoch, maybe: bool },
     /// A later writer of the same epoch has claimed it.
     Replaced { maybe: bool },
-    /// This number was seen, and neither it nor a greater one is there.
+    /// This number was seen, and no number from it on is there.
     Gone(u64),
     /// A lower epoch wrote this number after a greater one: somebody deletes, or the store does not
     /// keep its promises.
@@ -107,7 +107,7 @@ pub enum Ended {
 pub struct Standing {
     /// The number of its claim.
     pub claim: u64,
-    /// The number of the newest entry; 0 if there is none.
+    /// The number of the newest entry; 0 in an empty log.
     pub last: u64,
     /// The number of the next append.
     pub next: u64,

@@ -1,4 +1,4 @@
-//! What the machines of a group ask and are told.
+//! The steps and answers of the machines of a group.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tenure::store::ETag;
 use super::assignment::Assignment;
 use super::session::{Session, SessionId, SessionRecord};
 
-/// What to do next.
+/// The next action.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ParticipantStep {
     Assignment(AssignmentRequest),
@@ -21,7 +21,7 @@ pub enum ParticipantStep {
     Failed(ReaderFailure),
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ReaderStep {
     Request(AssignmentRequest),
@@ -42,7 +42,7 @@ pub enum ReaderFailure {
     Unsafe,
     /// The newest assignment cannot be read.
     Unreadable(Epoch),
-    /// This assignment existed, and neither it nor a greater one is left.
+    /// This assignment existed, and no assignment from it on is left.
     NewestDeleted(Epoch),
     /// The known assignment is the last that there can be.
     Exhausted,
@@ -68,11 +68,11 @@ pub enum AssignmentAnswer {
     Denied,
     /// The store broke a promise that the protocol needs.
     Unsafe,
-    /// It failed, or nobody knows.
+    /// It failed, or its effect is unknown.
     Unknown,
 }
 
-/// What an answer told.
+/// The news of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum News {
     /// There is no assignment yet.
@@ -87,14 +87,14 @@ pub enum News {
     GivenUp,
 }
 
-/// What to ask next. Those of [`SessionRequest::Get`] may be asked side by side.
+/// The next request. Requests of [`SessionRequest::Get`] may run in parallel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SessionRequest {
     /// LIST the sessions after this one.
     List(Option<SessionId>),
     /// GET each of these.
     Get(BTreeSet<SessionId>),
-    /// PUT, `If-Match`: the session as it was read, ended as lapsed.
+    /// PUT, `If-Match`: the session of the last read, ended as lapsed.
     Seal { session: Session, record: SessionRecord },
 }
 
@@ -115,16 +115,16 @@ pub enum SessionAnswer {
     /// Sealed.
     Done,
     Refused,
-    /// It failed, or nobody knows.
+    /// It failed, or its effect is unknown.
     Unknown,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RoundProgress {
     More,
     /// The round is complete: plan.
     RoundOver,
-    /// Something failed; the next round begins anew.
+    /// Something failed; the next round starts from the beginning.
     Failed,
 }
