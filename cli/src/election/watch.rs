@@ -100,7 +100,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         .retry_denied(None)
         .build()?;
     let exec = Exec::start(args.exec.exec);
-    let output = Output { json: args.json, exec: exec.as_ref() };
+    let output = WatchOutput { json: args.json, exec: exec.as_ref() };
     let outcome = follow(&election, &mut signals, output).await;
     if let Some(exec) = exec {
         exec.end().await;
@@ -109,7 +109,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
 }
 
 /// What is done with each change.
-struct Output<'a> {
+struct WatchOutput<'a> {
     json: bool,
     exec: Option<&'a Exec>,
 }
@@ -117,7 +117,7 @@ struct Output<'a> {
 async fn follow(
     election: &Election,
     signals: &mut Signals,
-    output: Output<'_>,
+    output: WatchOutput<'_>,
 ) -> Result<u8, Failure> {
     let mut changes = election.observe();
     let mut left = pin!(reader_left());
@@ -144,7 +144,7 @@ async fn follow(
             }
         };
         has_worked = true;
-        let change = Change::of(&change, election.last_seen());
+        let change = LeaderChange::of(&change, election.last_seen());
         if let Some(exec) = output.exec {
             exec.handle(change.for_exec());
         }
@@ -161,7 +161,7 @@ async fn follow(
 
 /// The object that `--json` prints. What does not apply is null.
 #[derive(Debug, Serialize)]
-struct Change {
+struct LeaderChange {
     /// When it was seen, by the clock of this machine.
     at: String,
     state: &'static str,
@@ -211,14 +211,14 @@ impl LastEpoch {
     }
 }
 
-impl Change {
-    fn of(observation: &Observation, seen: Option<LastSeen>) -> Change {
+impl LeaderChange {
+    fn of(observation: &Observation, seen: Option<LastSeen>) -> LeaderChange {
         let (state, leader) = match observation {
             Observation::Leader(leader) => ("held", Some(leader)),
             Observation::NoLeader => ("nobody", None),
             _ => ("unknown", None),
         };
-        Change {
+        LeaderChange {
             at: Process::system().now().time_of_day().format("%FT%TZ").to_string(),
             state,
             epoch: leader.map(|leader| leader.epoch.get()),

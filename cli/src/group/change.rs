@@ -7,7 +7,7 @@ use tenure_groups::{Group, GroupSnapshot, PartitionSnapshot};
 
 use super::names::Names;
 use super::status::{restored_above, unfinished};
-use super::view::PartitionView;
+use super::view::PartitionStatus;
 use super::{BarArgs, GroupStoreArg, MarkArgs, PinArgs, ResizeArgs, builder};
 use crate::election::operator::unknown;
 use crate::exit::{self, Failure};
@@ -24,7 +24,7 @@ struct ChangeReport<'a> {
     outcome: &'static str,
     epoch: Option<u64>,
     /// Those that changed, as they are now.
-    partitions: Vec<PartitionView<'a>>,
+    partitions: Vec<PartitionStatus<'a>>,
 }
 
 /// A group, and its assignment before the change.
@@ -145,7 +145,7 @@ impl Operated {
         let report = ChangeReport {
             outcome: if added.is_empty() && marked.is_empty() { "already" } else { "changed" },
             epoch: after.epoch.map(|epoch| epoch.get()),
-            partitions: changed.map(|it| PartitionView::of(it, after)).collect(),
+            partitions: changed.map(|it| PartitionStatus::of(it, after)).collect(),
         };
         let _ = match self.json {
             true => print_json(&report)?,

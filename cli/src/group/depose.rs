@@ -9,9 +9,9 @@ use serde::Serialize;
 use tenure::{Deposed, Election, Epoch, EpochEnd};
 use tenure_groups::{Group, GroupSnapshot, SessionState};
 
-use super::DeposeArgs;
+use super::GroupDeposeArgs;
 use super::status::short;
-use super::view::{MemberView, members};
+use super::view::{MemberStatus, members};
 use crate::args::common::default_name;
 use crate::election::operator::{unknown, up_to_seconds};
 use crate::exit::{self, Failure};
@@ -25,7 +25,7 @@ const SHOWN_MEMBERS: usize = 10;
 
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
-struct DeposeReport<'a> {
+struct GroupDeposeReport<'a> {
     /// `deposed`, or `already`: the session had ended before.
     outcome: &'static str,
     member: &'a str,
@@ -38,7 +38,7 @@ struct DeposeReport<'a> {
     wait_ms: Option<u64>,
 }
 
-pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
+pub async fn depose(args: GroupDeposeArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = open(&args.at.store, IfMissing::RefuseGroup).await?;
     let reader = Group::builder(Arc::clone(&store), prefix.as_str()).build()?;
     let group = reader.snapshot().await?;
@@ -67,7 +67,7 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
         Deposed::Already { ended, .. } => (ended, None),
         refused => return Err(Failure::new(exit::REFUSED, why_not(&refused, member))),
     };
-    let report = DeposeReport {
+    let report = GroupDeposeReport {
         outcome: if wait.is_some() { "deposed" } else { "already" },
         member: member.name,
         session: member.session,
@@ -90,17 +90,17 @@ fn session_prefix(prefix: &str, session: &str) -> String {
 /// The one member that the argument names, by its name or by the first digits of its session's id.
 /// Of several, the one whose session has not ended.
 async fn named<'a, 'g>(
-    args: &DeposeArgs,
+    args: &GroupDeposeArgs,
     reader: &Group,
     group: &GroupSnapshot,
-    members: &'a [MemberView<'g>],
-) -> Result<&'a MemberView<'g>, Failure> {
+    members: &'a [MemberStatus<'g>],
+) -> Result<&'a MemberStatus<'g>, Failure> {
     let refuse = |why| Err(Failure::new(exit::REFUSED, why));
     let text = &*args.member;
     if group.epoch.is_none() {
         return refuse(format!("there is no group at {}: nothing was changed", args.at.store));
     }
-    let meant = |it: &&MemberView<'_>| {
+    let meant = |it: &&MemberStatus<'_>| {
         it.name == text || text.len() >= LEAST_DIGITS && it.session.starts_with(text)
     };
     let mut found: Vec<_> = members.iter().filter(meant).collect();
@@ -133,7 +133,7 @@ async fn named<'a, 'g>(
 /// Such as `its members are w1 (session 0a1b2c3d), w2 (session 4e5f6071)`.
 fn listed<'a, 'g: 'a>(
     what: &str,
-    members: impl ExactSizeIterator<Item = &'a MemberView<'g>>,
+    members: impl ExactSizeIterator<Item = &'a MemberStatus<'g>>,
 ) -> String {
     let more = match members.len() {
         0 => return "it has none".to_owned(),
@@ -144,11 +144,11 @@ fn listed<'a, 'g: 'a>(
     format!("{what} {}{more}", shown.join(", ")).trim_start().to_owned()
 }
 
-fn described(member: &MemberView<'_>) -> String {
+fn described(member: &MemberStatus<'_>) -> String {
     format!("{} (session {})", plain(member.name), short(member.session))
 }
 
-impl DeposeReport<'_> {
+impl GroupDeposeReport<'_> {
     fn for_people(&self) -> String {
         let who = format!("{} (session {})", plain(self.member), short(self.session));
         let Some(wait_ms) = self.wait_ms else {
@@ -170,7 +170,7 @@ impl DeposeReport<'_> {
     }
 }
 
-fn why_not(refused: &Deposed, member: &MemberView<'_>) -> String {
+fn why_not(refused: &Deposed, member: &MemberStatus<'_>) -> String {
     let who = described(member);
     match refused {
         Deposed::Renewed(_) => {

@@ -25,7 +25,7 @@ use crate::store::open::{IfMissing, Opened, open};
 use crate::store::url::StoreUrl;
 pub use names::{Names, parse as parse_names};
 pub use run::LONGEST_KEPT;
-use run::{AFTER_GROUP_RUN, RunArgs};
+use run::{AFTER_GROUP_RUN, GroupRunArgs};
 use status::AFTER_GROUP_STATUS;
 pub use status::GroupStatus;
 use watch::AFTER_GROUP_WATCH;
@@ -40,13 +40,13 @@ pub struct GroupArgs {
 enum GroupVerb {
     /// Join a group, and run CMD for each partition that this member is granted
     #[command(after_help = AFTER_GROUP_RUN)]
-    Run(Box<RunArgs>),
+    Run(Box<GroupRunArgs>),
     /// Show the members, and which partitions they own
     #[command(after_help = AFTER_GROUP_STATUS)]
-    Status(StatusArgs),
+    Status(GroupStatusArgs),
     /// Follow the partitions: first a line for each one that is owned, then one per change of owner
     #[command(after_help = AFTER_GROUP_WATCH)]
-    Watch(WatchArgs),
+    Watch(GroupWatchArgs),
     /// Set which partitions the group has: add those that it lacks, and retire all others
     #[command(after_help = EXIT_CODES)]
     Resize(ResizeArgs),
@@ -70,15 +70,15 @@ enum GroupVerb {
     Unreserve(MarkArgs),
     /// List each assignment, and which members and partitions it changed
     #[command(after_help = EXIT_CODES)]
-    History(HistoryArgs),
+    History(GroupHistoryArgs),
     /// End a member's session, so that its partitions move. A member that lives joins anew: keep
     /// partitions from it with `bar`
     #[command(after_help = EXIT_CODES)]
-    Depose(DeposeArgs),
+    Depose(GroupDeposeArgs),
     /// After assignments were deleted, continue above an epoch. It takes all partitions from their
     /// owners, and ends once the longest lease has ended
     #[command(after_help = EXIT_CODES)]
-    Restore(RestoreArgs),
+    Restore(GroupRestoreArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -93,7 +93,7 @@ struct GroupStoreArg {
 }
 
 #[derive(Debug, clap::Args)]
-struct StatusArgs {
+struct GroupStatusArgs {
     #[command(flatten)]
     at: GroupStoreArg,
     /// List the partitions, too; `--json` always does
@@ -110,7 +110,7 @@ struct StatusArgs {
 }
 
 #[derive(Debug, clap::Args)]
-struct WatchArgs {
+struct GroupWatchArgs {
     #[command(flatten)]
     at: GroupStoreArg,
     /// How often to look: at most 1h
@@ -169,7 +169,7 @@ struct BarArgs {
 }
 
 #[derive(Debug, clap::Args)]
-struct HistoryArgs {
+struct GroupHistoryArgs {
     #[command(flatten)]
     at: GroupStoreArg,
     /// Read at most this many of the newest assignments: a request each. Up to 100000
@@ -186,7 +186,7 @@ struct HistoryArgs {
 }
 
 #[derive(Debug, clap::Args)]
-struct DeposeArgs {
+struct GroupDeposeArgs {
     #[command(flatten)]
     at: GroupStoreArg,
     /// The member: its name, or at least the first 8 digits of its session, as `status` shows both
@@ -205,7 +205,7 @@ struct DeposeArgs {
 }
 
 #[derive(Debug, clap::Args)]
-struct RestoreArgs {
+struct GroupRestoreArgs {
     #[command(flatten)]
     at: GroupStoreArg,
     /// The epoch to continue above: at least the greatest token that any guarded resource has seen.

@@ -4,7 +4,7 @@ use serde::Serialize;
 use tenure::Epoch;
 use tenure_groups::{Group, GroupRestored};
 
-use super::RestoreArgs;
+use super::GroupRestoreArgs;
 use crate::args::common::default_name;
 use crate::election::operator::unknown;
 use crate::exit::{self, Failure};
@@ -21,7 +21,7 @@ struct GroupRestoreReport {
     partitions: usize,
 }
 
-pub async fn restore(args: RestoreArgs) -> Result<u8, Failure> {
+pub async fn restore(args: GroupRestoreArgs) -> Result<u8, Failure> {
     // A directory that was lost is made again: its group is known to have been there.
     let Opened { store, prefix } = open(&args.at.store, IfMissing::Create).await?;
     let group = Group::builder(store, prefix).name(args.name.unwrap_or_else(default_name));

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use tenure_groups::{GroupSnapshot, SessionState};
 
-use super::view::{MemberView, PartitionView, members, name_or_dash, owner, table};
-use super::{StatusArgs, builder};
+use super::view::{MemberStatus, PartitionStatus, members, name_or_dash, owner, table};
+use super::{GroupStatusArgs, builder};
 use crate::args::common::after_help;
 use crate::election::status::{data, field, line};
 use crate::exit::{self, Failure};
@@ -20,8 +20,8 @@ pub const SHOWN_DIGITS: usize = 8;
 pub struct GroupStatus<'a> {
     /// Null if there is no group yet.
     epoch: Option<u64>,
-    members: Vec<MemberView<'a>>,
-    partitions: Vec<PartitionView<'a>>,
+    members: Vec<MemberStatus<'a>>,
+    partitions: Vec<PartitionStatus<'a>>,
     /// The number of partitions without a live owner: they have no owner, or its session has ended or
     /// lapsed. Absent where the sessions were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ An unfinished `group restore` is shown with its epoch: nothing is assigned until
  130  interrupted by SIGINT, 143 by SIGTERM"
 );
 
-pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
+pub async fn status(args: GroupStatusArgs) -> Result<u8, Failure> {
     let group = builder(&args.at).await?.build()?;
     let snapshot = group.snapshot().await?;
     if snapshot.epoch.is_none() {
@@ -98,7 +98,7 @@ pub fn unfinished(epoch: u64) -> String {
 
 impl GroupStatus<'_> {
     pub fn of(group: &GroupSnapshot) -> GroupStatus<'_> {
-        let partitions = group.partitions.iter().map(|it| PartitionView::of(it, group));
+        let partitions = group.partitions.iter().map(|it| PartitionStatus::of(it, group));
         GroupStatus {
             epoch: group.epoch.map(|epoch| epoch.get()),
             members: members(group),

@@ -10,9 +10,9 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, in_seconds, millis, plain, styled};
 
-/// A member. Its field names and those of [`PartitionView`] are the output of `--json`.
+/// A member. Its field names and those of [`PartitionStatus`] are the output of `--json`.
 #[derive(Debug, Serialize)]
-pub struct MemberView<'a> {
+pub struct MemberStatus<'a> {
     pub name: &'a str,
     pub session: &'a str,
     pub weight: u32,
@@ -32,7 +32,7 @@ pub struct MemberView<'a> {
 
 /// A partition. What does not apply is null.
 #[derive(Debug, Serialize)]
-pub struct PartitionView<'a> {
+pub struct PartitionStatus<'a> {
     pub number: u32,
     pub name: &'a str,
     pub owner: Option<&'a str>,
@@ -47,7 +47,7 @@ pub struct PartitionView<'a> {
     pub reserved_for: Option<&'a str>,
 }
 
-pub fn members(group: &GroupSnapshot) -> Vec<MemberView<'_>> {
+pub fn members(group: &GroupSnapshot) -> Vec<MemberStatus<'_>> {
     let mut owned = vec![0; group.members.len()];
     for owner in group.partitions.iter().filter_map(|it| it.owner) {
         owned[owner] += 1;
@@ -56,8 +56,8 @@ pub fn members(group: &GroupSnapshot) -> Vec<MemberView<'_>> {
     group.members.iter().zip(owned).map(view).collect()
 }
 
-fn member(it: &MemberSnapshot, partitions: usize) -> MemberView<'_> {
-    MemberView {
+fn member(it: &MemberSnapshot, partitions: usize) -> MemberStatus<'_> {
+    MemberStatus {
         name: &it.name,
         session: &it.session,
         weight: it.weight,
@@ -70,7 +70,7 @@ fn member(it: &MemberSnapshot, partitions: usize) -> MemberView<'_> {
     }
 }
 
-impl MemberView<'_> {
+impl MemberStatus<'_> {
     pub fn note(&mut self, state: SessionState) {
         self.session_state = Some(state_word(state));
         self.age_ms = match state {
@@ -105,11 +105,11 @@ pub fn state_word(state: SessionState) -> String {
     }
 }
 
-impl<'a> PartitionView<'a> {
-    pub fn of(it: &'a PartitionSnapshot, group: &'a GroupSnapshot) -> PartitionView<'a> {
+impl<'a> PartitionStatus<'a> {
+    pub fn of(it: &'a PartitionSnapshot, group: &'a GroupSnapshot) -> PartitionStatus<'a> {
         let member = |place: Option<usize>| group.members.get(place?);
         let (owner, target) = (member(it.owner), member(it.target));
-        PartitionView {
+        PartitionStatus {
             number: it.number.0,
             name: &it.name,
             owner: owner.map(|it| &*it.name),

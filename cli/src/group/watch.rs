@@ -12,7 +12,7 @@ use tenure_groups::{Group, GroupSnapshot, PartitionNumber, SessionState};
 
 use super::status::{restored_above, unfinished};
 use super::view::{name_or_dash, owner, state_word};
-use super::{WatchArgs, builder};
+use super::{GroupWatchArgs, builder};
 use crate::args::common::after_help;
 use crate::exit::{self, Failure};
 use crate::http::Sites;
@@ -54,7 +54,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 /// As long as a validity in a group can be.
 const LONGEST_POLL: Duration = Duration::from_secs(3600);
 
-pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
+pub async fn watch(args: GroupWatchArgs) -> Result<u8, Failure> {
     if args.poll > LONGEST_POLL {
         let why = format!("--poll is at most {}", format_duration(LONGEST_POLL));
         return Err(Failure::new(exit::USAGE, why));
@@ -92,7 +92,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         looked = refuse_election => looked?,
     }
     let exec = Exec::start(args.exec);
-    let output = Output { json: args.at.json, exec: exec.as_ref() };
+    let output = GroupWatchOutput { json: args.at.json, exec: exec.as_ref() };
     let outcome = follow(&group, args.poll, &mut signals, output).await;
     if let Some(exec) = exec {
         exec.end().await;
@@ -101,7 +101,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
 }
 
 /// The destinations of each change.
-struct Output<'a> {
+struct GroupWatchOutput<'a> {
     json: bool,
     exec: Option<&'a Exec>,
 }
@@ -112,7 +112,7 @@ async fn follow(
     group: &Group,
     poll: Duration,
     signals: &mut Signals,
-    output: Output<'_>,
+    output: GroupWatchOutput<'_>,
 ) -> Result<u8, Failure> {
     let mut snapshots = group.observe();
     let mut seen: Option<GroupSnapshot> = None;
@@ -183,7 +183,7 @@ type Sessions = BTreeMap<String, SessionState>;
 
 /// An owned partition. The token tells one ownership from another by the same member.
 #[derive(Debug, PartialEq, Eq)]
-struct Owned {
+struct WatchedPartition {
     partition: String,
     owner: String,
     session: String,
@@ -191,13 +191,16 @@ struct Owned {
 }
 
 /// The partitions with live owners.
-fn owned_in(group: &GroupSnapshot, sessions: &Sessions) -> BTreeMap<PartitionNumber, Owned> {
+fn owned_in(
+    group: &GroupSnapshot,
+    sessions: &Sessions,
+) -> BTreeMap<PartitionNumber, WatchedPartition> {
     let owned = group.partitions.iter().filter_map(|it| {
         let owner = group.members.get(it.owner?)?;
         if sessions.get(&owner.session).is_some_and(|state| !state.may_work()) {
             return None;
         }
-        let owned = Owned {
+        let owned = WatchedPartition {
             partition: it.name.clone(),
             owner: owner.name.clone(),
             session: owner.session.clone(),
@@ -210,7 +213,7 @@ fn owned_in(group: &GroupSnapshot, sessions: &Sessions) -> BTreeMap<PartitionNum
 
 /// The object that `--json` prints. What does not apply is null.
 #[derive(Debug, Serialize)]
-struct Change<'a> {
+struct OwnerChange<'a> {
     /// When it was seen, by the clock of this machine.
     at: String,
     partition: &'a str,
@@ -228,11 +231,11 @@ struct Change<'a> {
 
 /// In the order of the partitions' numbers.
 fn changes<'a>(
-    before: &'a BTreeMap<PartitionNumber, Owned>,
-    now: &'a BTreeMap<PartitionNumber, Owned>,
+    before: &'a BTreeMap<PartitionNumber, WatchedPartition>,
+    now: &'a BTreeMap<PartitionNumber, WatchedPartition>,
     group: &GroupSnapshot,
     sessions: &Sessions,
-) -> Vec<Change<'a>> {
+) -> Vec<OwnerChange<'a>> {
     let named = |number: PartitionNumber| {
         let place = group.partitions.binary_search_by_key(&number, |it| it.number).ok()?;
         let owner = group.members.get(group.partitions[place].owner?)?;
@@ -245,7 +248,7 @@ fn changes<'a>(
     let change = |number: &PartitionNumber| {
         let (from, to) = (before.get(number), now.get(number));
         let newest = to.or(from).filter(|_| from != to)?;
-        Some(Change {
+        Some(OwnerChange {
             at: at.clone(),
             partition: &newest.partition,
             number: number.0,
@@ -260,7 +263,7 @@ fn changes<'a>(
     numbers.into_iter().filter_map(change).collect()
 }
 
-impl Change<'_> {
+impl OwnerChange<'_> {
     /// For CMD, in whose environment nothing acts on a terminal.
     fn for_exec(&self) -> ExecChange {
         let state = if self.to.is_some() { "held" } else { "nobody" };

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::BadBody;
 use super::stage::Stage;
-use super::streams::Place;
+use super::streams::StreamPlace;
 
 /// Reads a request's body, of `most` bytes at most.
 pub(super) async fn read(mut body: Incoming, most: usize) -> Result<Bytes, BadBody> {
@@ -34,7 +34,7 @@ pub(super) async fn read(mut body: Incoming, most: usize) -> Result<Bytes, BadBo
 /// The body of a reply.
 pub(super) enum Body {
     Whole(Option<Bytes>),
-    Events { events: BoxStream<'static, String>, stage: watch::Sender<Stage>, place: Place },
+    Events { events: BoxStream<'static, String>, stage: watch::Sender<Stage>, place: StreamPlace },
 }
 
 impl Body {
@@ -45,7 +45,7 @@ impl Body {
     pub(super) fn events(
         events: BoxStream<'static, String>,
         stage: watch::Sender<Stage>,
-        place: Place,
+        place: StreamPlace,
     ) -> Body {
         Body::Events { events, stage, place }
     }

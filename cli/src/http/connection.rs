@@ -14,8 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::body::{Body, read};
 use super::stage::{Stage, overdue};
-use super::streams::{Place, Streams};
-use super::{Answer, Asked, MOST_BYTES, REQUEST_LIMIT, Reply, Server};
+use super::streams::{StreamPlace, Streams};
+use super::{Answer, HttpRequest, MOST_BYTES, REQUEST_LIMIT, Reply, Server};
 use crate::process::lock::lock;
 
 /// A stream of bytes to a peer.
@@ -61,7 +61,7 @@ async fn answer(
     let body = read(body, server.most_body).await;
     stage.send_replace(Stage::Answering);
     let only_head = head.method == Method::HEAD;
-    let asked = Asked {
+    let asked = HttpRequest {
         method: head.method,
         path: head.uri.path().to_owned(),
         query: head.uri.query().unwrap_or_default().to_owned(),
@@ -80,7 +80,7 @@ async fn answer(
         stage.send_replace(Stage::Writing);
         return whole(Reply::new(200, KIND, String::new()));
     }
-    let place = Place::take(streams);
+    let place = StreamPlace::take(streams);
     stage.send_replace(Stage::Streaming);
     with_head(200, KIND, Body::events(events, stage.clone(), place))
 }

@@ -76,7 +76,7 @@ impl Reply {
 
 /// A request, with its body read.
 #[derive(Debug)]
-pub struct Asked {
+pub struct HttpRequest {
     pub method: Method,
     pub path: String,
     pub query: String,
@@ -103,7 +103,7 @@ pub enum Answer {
 }
 
 /// Answers requests. Its future must not block.
-pub type Handler = Arc<dyn Fn(Asked) -> BoxFuture<'static, Answer> + Send + Sync>;
+pub type Handler = Arc<dyn Fn(HttpRequest) -> BoxFuture<'static, Answer> + Send + Sync>;
 
 /// The handler, and the longest body of a request in bytes.
 #[derive(Clone)]

@@ -32,14 +32,14 @@ const WARN_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// The place of a stream, which its drop gives back.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct StreamPlace {
     number: u64,
     closed: oneshot::Receiver<()>,
     streams: Arc<Streams>,
 }
 
-impl Place {
-    pub(super) fn take(streams: &Arc<Streams>) -> Place {
+impl StreamPlace {
+    pub(super) fn take(streams: &Arc<Streams>) -> StreamPlace {
         let (open, closed) = oneshot::channel();
         let mut all = lock(&streams.0);
         all.opened += 1;
@@ -56,7 +56,7 @@ impl Place {
                 );
             }
         }
-        Place { number, closed, streams: Arc::clone(streams) }
+        StreamPlace { number, closed, streams: Arc::clone(streams) }
     }
 
     /// Whether the stream is to end. Wakes the caller once it is.
@@ -65,7 +65,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPlace {
     fn drop(&mut self) {
         lock(&self.streams.0).places.retain(|(number, _)| *number != self.number);
     }

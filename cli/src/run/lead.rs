@@ -22,7 +22,7 @@ use crate::args::data_file;
 use crate::cron::Turn;
 use crate::exit::{self, Failure};
 use crate::guard::{Deadlines, Extras, Group, Left, Resignation, Stop};
-use crate::http::health::{Health, Phase};
+use crate::http::health::{CandidatePhase, ElectionHealth};
 use crate::output::print::{millis, plain};
 use crate::process::cmd::{Cmd, GroupWatch, inside_run, shown};
 use crate::process::signals::{self, Signals};
@@ -37,7 +37,7 @@ const NOT_RESIGNED: &str = "not_resigned";
 /// CMD, and what is done about it in one leadership.
 pub struct Job {
     pub cmd: Cmd,
-    pub health: Arc<Health>,
+    pub health: Arc<ElectionHealth>,
     /// The name of the candidate that leads next.
     pub successor: Option<String>,
     /// What the record says once elected, and the file that it follows from then on.
@@ -112,14 +112,14 @@ pub async fn lead(
     signals: &mut Signals,
 ) -> Result<Outcome, Failure> {
     let epoch = leadership.epoch();
-    job.health.enter(Phase::Elected(leadership.lease()));
+    job.health.enter(CandidatePhase::Elected(leadership.lease()));
     info!(outcome = "elected", "elected: epoch {epoch}; running {}", shown(&job.cmd.command));
     let environment = environment(job, epoch, turn.as_ref());
     let (leadership, group) = match start(job, &environment, leadership, signals).await? {
         ControlFlow::Continue(started) => started,
         ControlFlow::Break(outcome) => return Ok(outcome),
     };
-    let mut watch = Watch {
+    let mut watch = LeadWatch {
         job,
         leadership: &leadership,
         group: &group,
@@ -132,9 +132,9 @@ pub async fn lead(
     };
     // What was renewed during the start has had no listener.
     group.set_deadlines(job.cmd.margins.deadlines(leadership.ends_at()));
-    job.health.enter(Phase::Leading(leadership.lease()));
+    job.health.enter(CandidatePhase::Leading(leadership.lease()));
     let end = watch.until(group.wait()).await;
-    job.health.enter(Phase::Ending(leadership.lease()));
+    job.health.enter(CandidatePhase::Ending(leadership.lease()));
     let at_the_end = leadership.check();
     let left = watch.end_descendants().await;
     let mut asked_to_end = watch.asked_to_end;
@@ -230,7 +230,7 @@ fn outcome_of(
 }
 
 /// Watches over a group: passes on signals and new ends of the lease.
-struct Watch<'a, E> {
+struct LeadWatch<'a, E> {
     job: &'a Job,
     leadership: &'a Leadership,
     group: &'a Group,
@@ -246,7 +246,7 @@ struct Watch<'a, E> {
     asked_to_end: bool,
 }
 
-impl<'a, E: Stream<Item = LeadershipEvent> + Unpin> GroupWatch<'a> for Watch<'a, E> {
+impl<'a, E: Stream<Item = LeadershipEvent> + Unpin> GroupWatch<'a> for LeadWatch<'a, E> {
     fn group(&self) -> &'a Group {
         self.group
     }
@@ -274,7 +274,7 @@ impl<'a, E: Stream<Item = LeadershipEvent> + Unpin> GroupWatch<'a> for Watch<'a,
     }
 }
 
-impl<E> Watch<'_, E> {
+impl<E> LeadWatch<'_, E> {
     fn handle(&mut self, event: LeadershipEvent) {
         match event {
             LeadershipEvent::Renewed { .. } if !self.lost => {
@@ -301,7 +301,7 @@ impl<E> Watch<'_, E> {
     /// Ends the group as fast as the loss demands.
     fn lose(&mut self, loss: &Loss) {
         self.lost = true;
-        self.job.health.enter(Phase::Ending(self.leadership.lease()));
+        self.job.health.enter(CandidatePhase::Ending(self.leadership.lease()));
         if let Loss::Sealed { ended: EpochEnd::Deposed, .. } = loss {
             // The next leader waits for the end of the lease, so there is time for the grace.
             let Deadlines { term_at, .. } = Deadlines::long_past();
@@ -320,7 +320,7 @@ impl<E> Watch<'_, E> {
         info!("{signal} is passed on to CMD");
         if signal != Signal::SIGHUP {
             self.asked_to_end = true;
-            self.job.health.enter(Phase::Ending(self.leadership.lease()));
+            self.job.health.enter(CandidatePhase::Ending(self.leadership.lease()));
         }
     }
 }

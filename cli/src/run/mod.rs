@@ -21,7 +21,7 @@ use super::exit::{self, Failure};
 use super::http::Sites;
 use crate::args::common::{StoreArg, after_help, duration, name};
 use crate::args::lease::{OwnArgs, SettingsArgs};
-use crate::http::health::{Health, HealthArg, Phase, recent};
+use crate::http::health::{CandidatePhase, ElectionHealth, HealthArg, recent};
 use crate::http::metrics::MetricsArg;
 use crate::output::logs::Throttle;
 use crate::output::print::{in_ms, plain};
@@ -159,7 +159,7 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     look_up(program, std::env::var_os("PATH").as_deref())?;
     args.hooks.prepare()?;
     let recent = recent(args.settings.longest_pause(), args.settings.request_timeout());
-    let health = Arc::new(Health::new(&name, recent, margins));
+    let health = Arc::new(ElectionHealth::new(&name, recent, margins));
     health.of(run_as(&args, &name, data, margins, &health)).instrument(span).await
 }
 
@@ -168,7 +168,7 @@ async fn run_as(
     name: &str,
     data: Value,
     margins: Margins,
-    health: &Arc<Health>,
+    health: &Arc<ElectionHealth>,
 ) -> Result<u8, Failure> {
     // Named before the waits for the store and for a predecessor.
     let planned = args.cron.rules()?.map(|rules| (rules, rules.period_at(wall())));
@@ -206,7 +206,7 @@ fn job(
     name: &str,
     data: &Value,
     margins: Margins,
-    health: &Arc<Health>,
+    health: &Arc<ElectionHealth>,
 ) -> Result<Job, Failure> {
     Ok(Job {
         cmd: Cmd::new(&args.command, name, &args.store.store, margins)?,
@@ -237,7 +237,7 @@ async fn lead_until_done(
             true => {
                 let busy = args.cron.busy_exit_code();
                 let busy = once.as_ref().map_or(busy, |once| once.code_or(busy));
-                job.health.enter(Phase::Campaigning);
+                job.health.enter(CandidatePhase::Campaigning);
                 turn::try_once(election, poll, busy, signals).await?
             }
             false => campaign(election, signals, &job.health, args.forever).await?,
@@ -340,13 +340,13 @@ fn election(
 async fn campaign(
     election: &Election,
     signals: &mut Signals,
-    health: &Health,
+    health: &ElectionHealth,
     forever: bool,
 ) -> Result<ControlFlow<u8, Leadership>, Failure> {
     let mut throttle = Throttle::default();
     let has_worked = || election.since_last_answer().is_some();
     loop {
-        health.enter(Phase::Campaigning);
+        health.enter(CandidatePhase::Campaigning);
         let error = match campaign_once(election, signals, health, &mut throttle).await {
             Ok(elected) => return Ok(elected),
             Err(error) if forever && !error.kind().ends_a_service(has_worked()) => error,
@@ -367,7 +367,7 @@ async fn campaign(
 async fn campaign_once(
     election: &Election,
     signals: &mut Signals,
-    health: &Health,
+    health: &ElectionHealth,
     throttle: &mut Throttle,
 ) -> Result<ControlFlow<u8, Leadership>, Error> {
     let mut events = election.events();
@@ -387,7 +387,7 @@ async fn campaign_once(
                     if followed.replace(epoch) != Some(epoch) {
                         info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
                     }
-                    health.enter(Phase::Following { leader: leader.candidate, epoch });
+                    health.enter(CandidatePhase::Following { leader: leader.candidate, epoch });
                 }
                 CampaignEvent::StoreFailed(error) if throttle.is_due(&error) => {
                     let why = plain(&error.to_string());

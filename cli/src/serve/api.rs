@@ -9,13 +9,13 @@ use tokio::sync::oneshot;
 use super::access::Access;
 use super::app_health::AppHealth;
 use super::body::{LONGEST_PAUSE, bad_body, body_of, millis_of, only, optional, within};
-use super::candidacy::{self, Candidacy, Order, Resignation};
+use super::candidacy::{self, Candidacy, ElectionOrder, ResignOrder};
 use super::groups::api as groups;
 use super::groups::member::Member;
 use super::refusal::Refusal;
-use super::view::{TokenView, View, Views};
+use super::view::{ElectionTokenView, ElectionView, ElectionViews};
 use super::{events, shapes};
-use crate::http::{Answer, Asked, Reply};
+use crate::http::{Answer, HttpRequest, Reply};
 use crate::output::print::millis;
 
 /// The description of the API, by the OpenAPI initiative's format.
@@ -38,8 +38,8 @@ pub struct Served {
 }
 
 /// What a path stands for.
-enum Target<'a> {
-    OfGroups(groups::Target<'a>),
+enum ApiTarget<'a> {
+    OfGroups(groups::GroupTarget<'a>),
     Elections,
     Election(&'a str),
     Token(&'a str),
@@ -53,27 +53,27 @@ enum Target<'a> {
     RootEvents,
 }
 
-impl Target<'_> {
-    fn of(path: &str) -> Option<Target<'_>> {
+impl ApiTarget<'_> {
+    fn of(path: &str) -> Option<ApiTarget<'_>> {
         match path {
-            "/" => return Some(Target::Root),
-            "/sse" => return Some(Target::RootEvents),
-            "/openapi.json" => return Some(Target::OpenApi),
-            "/v1/heartbeat" => return Some(Target::Heartbeat),
-            "/v1/elections" => return Some(Target::Elections),
+            "/" => return Some(ApiTarget::Root),
+            "/sse" => return Some(ApiTarget::RootEvents),
+            "/openapi.json" => return Some(ApiTarget::OpenApi),
+            "/v1/heartbeat" => return Some(ApiTarget::Heartbeat),
+            "/v1/elections" => return Some(ApiTarget::Elections),
             _ => {}
         }
         if path.starts_with("/v1/groups") {
-            return groups::Target::of(path).map(Target::OfGroups);
+            return groups::GroupTarget::of(path).map(ApiTarget::OfGroups);
         }
         let rest = path.strip_prefix("/v1/elections/")?;
         let (name, what) = rest.split_once('/').map_or((rest, None), |(a, b)| (a, Some(b)));
         match what {
-            None => Some(Target::Election(name)),
-            Some("token") => Some(Target::Token(name)),
-            Some("events") => Some(Target::Events(name)),
-            Some("resign") => Some(Target::Resign(name)),
-            Some("data") => Some(Target::Data(name)),
+            None => Some(ApiTarget::Election(name)),
+            Some("token") => Some(ApiTarget::Token(name)),
+            Some("events") => Some(ApiTarget::Events(name)),
+            Some("resign") => Some(ApiTarget::Resign(name)),
+            Some("data") => Some(ApiTarget::Data(name)),
             Some(_) => None,
         }
     }
@@ -81,9 +81,9 @@ impl Target<'_> {
     /// The methods that it takes, as in `Allow`.
     fn methods(&self) -> &'static str {
         match self {
-            Target::OfGroups(target) => target.methods(),
-            Target::Resign(_) | Target::Heartbeat => "POST",
-            Target::Data(_) => "PUT",
+            ApiTarget::OfGroups(target) => target.methods(),
+            ApiTarget::Resign(_) | ApiTarget::Heartbeat => "POST",
+            ApiTarget::Data(_) => "PUT",
             _ => "GET, HEAD",
         }
     }
@@ -98,40 +98,40 @@ struct ResignBody {
 }
 
 impl Api {
-    pub async fn answer(&self, asked: Asked) -> Answer {
+    pub async fn answer(&self, asked: HttpRequest) -> Answer {
         self.try_answer(asked).await.unwrap_or_else(|refusal| Answer::Whole(refusal.reply()))
     }
 
-    async fn try_answer(&self, asked: Asked) -> Result<Answer, Refusal> {
+    async fn try_answer(&self, asked: HttpRequest) -> Result<Answer, Refusal> {
         self.access.check(&asked.method, &asked.headers)?;
-        let target = Target::of(&asked.path).ok_or(Refusal::NOT_FOUND)?;
+        let target = ApiTarget::of(&asked.path).ok_or(Refusal::NOT_FOUND)?;
         let allowed = target.methods();
         if !allowed.split(", ").any(|method| asked.method.as_str() == method) {
             let why = format!("the methods here are {allowed}");
             return Err(Refusal::new(405, "method_not_allowed", why).with_header("allow", allowed));
         }
         match target {
-            Target::OfGroups(target) => {
+            ApiTarget::OfGroups(target) => {
                 groups::answer(&self.served()?.members, target, &asked).await
             }
-            Target::OpenApi => {
+            ApiTarget::OpenApi => {
                 Ok(Answer::Whole(Reply::new(200, "application/json", OPENAPI.to_owned())))
             }
-            Target::Heartbeat => self.heartbeat(),
-            Target::Elections => {
-                let elections = self.elections()?.iter().map(|one| View::of(one)).collect();
-                whole(&Views { elections })
+            ApiTarget::Heartbeat => self.heartbeat(),
+            ApiTarget::Elections => {
+                let elections = self.elections()?.iter().map(|one| ElectionView::of(one)).collect();
+                whole(&ElectionViews { elections })
             }
-            Target::Election(name) => whole(&View::of(self.election(name)?)),
-            Target::Token(name) => {
+            ApiTarget::Election(name) => whole(&ElectionView::of(self.election(name)?)),
+            ApiTarget::Token(name) => {
                 let (token, left) = self.election(name)?.leadership().ok_or(Refusal::NO_TOKEN)?;
-                whole(&TokenView { token, lease_remaining_ms: millis(left) })
+                whole(&ElectionTokenView { token, lease_remaining_ms: millis(left) })
             }
-            Target::Events(name) => Ok(Answer::Events(events::events(self.election(name)?))),
-            Target::Resign(name) => self.resign(self.election(name)?, &asked).await,
-            Target::Data(name) => self.proclaim(self.election(name)?, &asked).await,
-            Target::Root => whole(&shapes::leader_of(self.only_election()?)),
-            Target::RootEvents => Ok(Answer::Events(shapes::events(self.only_election()?))),
+            ApiTarget::Events(name) => Ok(Answer::Events(events::events(self.election(name)?))),
+            ApiTarget::Resign(name) => self.resign(self.election(name)?, &asked).await,
+            ApiTarget::Data(name) => self.proclaim(self.election(name)?, &asked).await,
+            ApiTarget::Root => whole(&shapes::leader_of(self.only_election()?)),
+            ApiTarget::RootEvents => Ok(Answer::Events(shapes::events(self.only_election()?))),
         }
     }
 
@@ -171,7 +171,7 @@ impl Api {
         Ok(Answer::Whole(Reply::json(200, &json!({ "healthy_for_ms": deadline }))))
     }
 
-    async fn resign(&self, candidacy: &Candidacy, asked: &Asked) -> Result<Answer, Refusal> {
+    async fn resign(&self, candidacy: &Candidacy, asked: &HttpRequest) -> Result<Answer, Refusal> {
         let epoch = only("epoch", &asked.query)?;
         let body: ResignBody = optional(asked)?;
         let pause = millis_of("pause_ms", body.pause_ms, LONGEST_PAUSE)?;
@@ -180,19 +180,23 @@ impl Api {
                 "successor is the name of a candidate: 1 to 256 bytes and no control characters";
             return Err(Refusal::fixed(400, "bad_body", why));
         }
-        let order = Resignation { successor: body.successor, pause };
+        let order = ResignOrder { successor: body.successor, pause };
         let (reply, outcome) = oneshot::channel();
-        candidacy.order(Order::Resign { order, epoch, reply })?;
+        candidacy.order(ElectionOrder::Resign { order, epoch, reply })?;
         let candidacy::Resigned { epoch, sealed } = within(outcome).await?;
         Ok(Answer::Whole(Reply::json(200, &json!({ "epoch": epoch, "sealed": sealed }))))
     }
 
-    async fn proclaim(&self, candidacy: &Candidacy, asked: &Asked) -> Result<Answer, Refusal> {
+    async fn proclaim(
+        &self,
+        candidacy: &Candidacy,
+        asked: &HttpRequest,
+    ) -> Result<Answer, Refusal> {
         let epoch = only("epoch", &asked.query)?;
         let data: Value =
             serde_json::from_slice(body_of(asked)?).map_err(|error| bad_body(&error))?;
         let (reply, outcome) = oneshot::channel();
-        candidacy.order(Order::Proclaim { data, epoch, reply })?;
+        candidacy.order(ElectionOrder::Proclaim { data, epoch, reply })?;
         let epoch = within(outcome).await?;
         Ok(Answer::Whole(Reply::json(200, &json!({ "epoch": epoch }))))
     }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use super::refusal::Refusal;
-use crate::http::{Asked, BadBody};
+use crate::http::{BadBody, HttpRequest};
 use crate::process::timer::pause;
 
 /// How long a write may take before the reply says that the outcome is not known. Shorter than the
@@ -35,7 +35,7 @@ pub fn only(parameter: &str, query: &str) -> Result<Option<u64>, Refusal> {
     number.map(Some).ok_or_else(|| Refusal::new(400, "bad_query", why()))
 }
 
-pub fn body_of(asked: &Asked) -> Result<&Bytes, Refusal> {
+pub fn body_of(asked: &HttpRequest) -> Result<&Bytes, Refusal> {
     asked.body.as_ref().map_err(|why| match why {
         BadBody::TooLong { most } => {
             Refusal::new(413, "body_too_long", format!("a body has at most {most} bytes"))
@@ -45,7 +45,7 @@ pub fn body_of(asked: &Asked) -> Result<&Bytes, Refusal> {
 }
 
 /// A body that may be left out, and is an object: a list of its values would pass for one.
-pub fn optional<T: DeserializeOwned + Default>(asked: &Asked) -> Result<T, Refusal> {
+pub fn optional<T: DeserializeOwned + Default>(asked: &HttpRequest) -> Result<T, Refusal> {
     match &**body_of(asked)? {
         [] => Ok(T::default()),
         text if text.trim_ascii_start().first() == Some(&b'[') => {

@@ -10,7 +10,9 @@ use tenure::{CampaignEvent, Election, Error, ErrorKind, Leadership};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
-use super::candidacy::{Candidacy, Order, Reply, Resignation, Resigned, Role};
+use super::candidacy::{
+    Candidacy, CandidateRole, ElectionOrder, OrderReply, ResignOrder, Resigned,
+};
 use super::refusal::Refusal;
 use super::stream::Source as _;
 use crate::output::logs::Throttle;
@@ -27,7 +29,7 @@ pub const TOO_LATE: &str = "its lease is about to end, and was not renewed in ti
 /// The task of one election.
 pub struct Campaigner {
     pub candidacy: Arc<Candidacy>,
-    pub orders: mpsc::Receiver<Order>,
+    pub orders: mpsc::Receiver<ElectionOrder>,
     /// Whether the application is healthy.
     pub healthy: watch::Receiver<bool>,
     /// Whether this process is to end.
@@ -40,9 +42,9 @@ pub struct Campaigner {
 }
 
 /// Why a leadership is over.
-enum Over {
+enum LeadershipOver {
     /// The application has asked for it: its work has ended.
-    Resign(Resignation, Reply<Resigned>),
+    Resign(ResignOrder, OrderReply<Resigned>),
     Unhealthy,
     /// This process is to end.
     Ending,
@@ -58,7 +60,7 @@ impl Campaigner {
                 self.wait_after("panicked", String::new()).await;
             }
         }
-        self.candidacy.enter(Role::Ending);
+        self.candidacy.enter(CandidateRole::Ending);
     }
 
     async fn turn(&mut self, defer_for: &mut Option<Duration>) {
@@ -74,7 +76,7 @@ impl Campaigner {
     /// Leaves the leadership to others, and follows who leads: for this time, or until the
     /// application is healthy.
     async fn stand_by(&mut self, why: &'static str, time: Option<Duration>) {
-        self.candidacy.enter(Role::Standby(why));
+        self.candidacy.enter(CandidateRole::Standby(why));
         match time {
             Some(time) => info!(outcome = "standby", "no campaign for {}: {why}", in_ms(time)),
             None => info!(outcome = "standby", "no campaign: {why}"),
@@ -97,7 +99,7 @@ impl Campaigner {
 
     /// Waits until elected; `None` if something else is to be done first.
     async fn campaign(&mut self) -> Option<Leadership> {
-        self.candidacy.enter(Role::Campaigning);
+        self.candidacy.enter(CandidateRole::Campaigning);
         let election = &self.candidacy.election;
         let campaign = async {
             let mut events = election.events();
@@ -138,7 +140,7 @@ impl Campaigner {
 
     async fn wait_after(&mut self, failure: &'static str, why: String) {
         *lock(&self.candidacy.failure) = why;
-        self.candidacy.enter(Role::Failed(failure));
+        self.candidacy.enter(CandidateRole::Failed(failure));
         tokio::select! {
             biased;
             _ = self.ending.wait_for(|ending| *ending) => {}
@@ -151,10 +153,10 @@ impl Campaigner {
     async fn lead(&mut self, leadership: Leadership) -> Option<Duration> {
         let epoch = leadership.epoch();
         // From here on replies say so, until the lease or this task ends it.
-        self.candidacy.enter(Role::Leading(leadership.lease()));
+        self.candidacy.enter(CandidateRole::Leading(leadership.lease()));
         info!(outcome = "elected", "elected: epoch {epoch}");
         match self.until_over(&leadership).await {
-            Over::Lost => {
+            LeadershipOver::Lost => {
                 // What the application does is not known, so the lease is left to lapse.
                 match leadership.check() {
                     Err(loss) => {
@@ -165,18 +167,18 @@ impl Campaigner {
                 }
                 None
             }
-            Over::Unhealthy => {
+            LeadershipOver::Unhealthy => {
                 self.candidacy.give_up("app_unhealthy");
                 warn!(outcome = "app_unhealthy", "the application is not healthy: resigning");
                 resign(leadership, None).await;
                 None
             }
-            Over::Ending => {
+            LeadershipOver::Ending => {
                 self.candidacy.give_up("ending");
                 self.drain(leadership).await;
                 None
             }
-            Over::Resign(Resignation { successor, pause }, reply) => {
+            LeadershipOver::Resign(ResignOrder { successor, pause }, reply) => {
                 self.candidacy.give_up("resigned");
                 let sealed = resign(leadership, successor).await;
                 let _ = reply.send(Ok(Resigned { epoch: epoch.get(), sealed }));
@@ -185,28 +187,28 @@ impl Campaigner {
         }
     }
 
-    async fn until_over(&mut self, leadership: &Leadership) -> Over {
+    async fn until_over(&mut self, leadership: &Leadership) -> LeadershipOver {
         let candidacy = &self.candidacy;
         let mut changes = candidacy.changes();
         let mut proclaims = FuturesUnordered::new();
         loop {
-            let Some((epoch, left)) = candidacy.leadership() else { return Over::Lost };
+            let Some((epoch, left)) = candidacy.leadership() else { return LeadershipOver::Lost };
             tokio::select! {
                 biased;
-                _ = self.ending.wait_for(|ending| *ending) => return Over::Ending,
-                _ = self.healthy.wait_for(|healthy| !*healthy) => return Over::Unhealthy,
+                _ = self.ending.wait_for(|ending| *ending) => return LeadershipOver::Ending,
+                _ = self.healthy.wait_for(|healthy| !*healthy) => return LeadershipOver::Unhealthy,
                 _ = leadership.lost() => {}
                 _ = changes.changed() => {}
                 Some(()) = proclaims.next(), if !proclaims.is_empty() => {}
                 Some(order) = self.orders.recv() => match order {
-                    Order::Proclaim { epoch: Some(only), reply, .. } if only != epoch => {
+                    ElectionOrder::Proclaim { epoch: Some(only), reply, .. } if only != epoch => {
                         let _ = reply.send(Err(other_epoch(epoch)));
                     }
-                    Order::Resign { epoch: Some(only), reply, .. } if only != epoch => {
+                    ElectionOrder::Resign { epoch: Some(only), reply, .. } if only != epoch => {
                         let _ = reply.send(Err(other_epoch(epoch)));
                     }
-                    Order::Resign { order, reply, .. } => return Over::Resign(order, reply),
-                    Order::Proclaim { data, reply, .. } => proclaims.push(async move {
+                    ElectionOrder::Resign { order, reply, .. } => return LeadershipOver::Resign(order, reply),
+                    ElectionOrder::Proclaim { data, reply, .. } => proclaims.push(async move {
                         let outcome = leadership.proclaim(data.clone()).await;
                         if outcome.is_ok() {
                             candidacy.proclaimed(data);
@@ -227,7 +229,7 @@ impl Campaigner {
         let asked = async {
             while let Some(order) = self.orders.recv().await {
                 match order {
-                    Order::Resign { epoch: only, order, reply }
+                    ElectionOrder::Resign { epoch: only, order, reply }
                         if only.is_none_or(|only| only == epoch) =>
                     {
                         return Some((order, reply));
@@ -291,7 +293,7 @@ async fn follow(election: &Election) -> Infallible {
 }
 
 /// Only a leader carries out orders.
-async fn refuse_all(orders: &mut mpsc::Receiver<Order>) -> Infallible {
+async fn refuse_all(orders: &mut mpsc::Receiver<ElectionOrder>) -> Infallible {
     while let Some(order) = orders.recv().await {
         refuse(order, &Refusal::NOT_LEADING);
     }
@@ -299,10 +301,10 @@ async fn refuse_all(orders: &mut mpsc::Receiver<Order>) -> Infallible {
     std::future::pending().await
 }
 
-fn refuse(order: Order, why: &Refusal) {
+fn refuse(order: ElectionOrder, why: &Refusal) {
     match order {
-        Order::Proclaim { reply, .. } => drop(reply.send(Err(why.clone()))),
-        Order::Resign { reply, .. } => drop(reply.send(Err(why.clone()))),
+        ElectionOrder::Proclaim { reply, .. } => drop(reply.send(Err(why.clone()))),
+        ElectionOrder::Resign { reply, .. } => drop(reply.send(Err(why.clone()))),
     }
 }
 

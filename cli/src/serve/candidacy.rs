@@ -30,24 +30,24 @@ pub struct Candidacy {
     margin: Duration,
     validity: Duration,
     process: Process,
-    state: Mutex<State>,
-    /// The reason of [`Role::Failed`], for people.
+    state: Mutex<CandidacyState>,
+    /// The reason of [`CandidateRole::Failed`], for people.
     pub failure: Mutex<String>,
     changes: Changes,
-    orders: mpsc::Sender<Order>,
+    orders: mpsc::Sender<ElectionOrder>,
 }
 
 #[derive(Debug)]
-struct State {
-    role: Role,
+struct CandidacyState {
+    role: CandidateRole,
     /// What this leader has proclaimed with success.
     data: Value,
-    lost: Option<Lost>,
+    lost: Option<LostLeadership>,
 }
 
 /// What this candidate does.
 #[derive(Debug, Clone)]
-pub enum Role {
+pub enum CandidateRole {
     Starting,
     /// It leaves the leadership to others for this reason.
     Standby(&'static str),
@@ -61,7 +61,7 @@ pub enum Role {
 
 /// How the last leadership of this candidate ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostLeadership {
     pub epoch: u64,
     pub reason: &'static str,
     /// On the boot clock.
@@ -70,8 +70,8 @@ pub struct Lost {
 
 /// What is true at one moment.
 #[derive(Debug)]
-pub struct Now {
-    pub role: Role,
+pub struct CandidacyNow {
+    pub role: CandidateRole,
     /// The epoch that this candidate leads, and for how long it surely does.
     pub leads: Option<(u64, Duration)>,
     /// Whether less than a quarter of the validity is left of that.
@@ -81,23 +81,23 @@ pub struct Now {
     /// Of another leader, or of none.
     pub seen: Option<LastSeen>,
     pub answered_ago: Option<Duration>,
-    pub lost: Option<Lost>,
+    pub lost: Option<LostLeadership>,
     /// On the boot clock.
     pub at: Duration,
 }
 
 /// What a client asks of the leader. `epoch` refuses any other than this.
 #[derive(Debug)]
-pub enum Order {
-    Proclaim { data: Value, epoch: Option<u64>, reply: Reply<u64> },
-    Resign { order: Resignation, epoch: Option<u64>, reply: Reply<Resigned> },
+pub enum ElectionOrder {
+    Proclaim { data: Value, epoch: Option<u64>, reply: OrderReply<u64> },
+    Resign { order: ResignOrder, epoch: Option<u64>, reply: OrderReply<Resigned> },
 }
 
-pub type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
+pub type OrderReply<T> = oneshot::Sender<Result<T, Refusal>>;
 
 /// How to resign.
 #[derive(Debug, Clone, Default)]
-pub struct Resignation {
+pub struct ResignOrder {
     /// The candidate that goes first.
     pub successor: Option<String>,
     /// How long this candidate stays out of the election; `None` for the default.
@@ -119,9 +119,9 @@ impl Candidacy {
         validity: Duration,
         margin: Duration,
         process: Process,
-    ) -> (Arc<Candidacy>, mpsc::Receiver<Order>) {
+    ) -> (Arc<Candidacy>, mpsc::Receiver<ElectionOrder>) {
         let (orders, received) = mpsc::channel(MOST_ORDERS);
-        let state = State { role: Role::Starting, data: Value::Null, lost: None };
+        let state = CandidacyState { role: CandidateRole::Starting, data: Value::Null, lost: None };
         let candidacy = Candidacy {
             name: name.to_owned(),
             election,
@@ -136,9 +136,9 @@ impl Candidacy {
         (Arc::new(candidacy), received)
     }
 
-    pub fn enter(&self, role: Role) {
+    pub fn enter(&self, role: CandidateRole) {
         let mut state = lock(&self.state);
-        if let Role::Leading(_) = role {
+        if let CandidateRole::Leading(_) = role {
             state.data = Value::Null;
         }
         state.role = role;
@@ -158,12 +158,12 @@ impl Candidacy {
     }
 
     /// What is true now.
-    pub fn now(&self) -> Now {
+    pub fn now(&self) -> CandidacyNow {
         let at = self.process.now().boot;
         let mut state = lock(&self.state);
         let leads = self.leads(&mut state, at);
         let at_risk = leads.is_some_and(|(_, left)| left + self.margin <= self.validity / 4);
-        Now {
+        CandidacyNow {
             role: state.role.clone(),
             leads,
             at_risk,
@@ -196,8 +196,12 @@ impl Candidacy {
 
     /// Asks the lease itself. The first to find its end makes that final: a renewal that is answered
     /// later revives nothing that a client was told of.
-    fn leads(&self, state: &mut MutexGuard<'_, State>, at: Duration) -> Option<(u64, Duration)> {
-        let Role::Leading(lease) = &state.role else { return None };
+    fn leads(
+        &self,
+        state: &mut MutexGuard<'_, CandidacyState>,
+        at: Duration,
+    ) -> Option<(u64, Duration)> {
+        let CandidateRole::Leading(lease) = &state.role else { return None };
         let reason = match lease.check() {
             Ok(epoch) => match lease.remaining().saturating_sub(self.margin) {
                 Duration::ZERO => NOT_RENEWED,
@@ -209,16 +213,16 @@ impl Candidacy {
         None
     }
 
-    fn end(&self, state: &mut MutexGuard<'_, State>, reason: &'static str, at: Duration) {
-        if let Role::Leading(lease) = &state.role {
-            state.lost = Some(Lost { epoch: lease.epoch().get(), reason, at });
-            state.role = Role::Ending;
+    fn end(&self, state: &mut MutexGuard<'_, CandidacyState>, reason: &'static str, at: Duration) {
+        if let CandidateRole::Leading(lease) = &state.role {
+            state.lost = Some(LostLeadership { epoch: lease.epoch().get(), reason, at });
+            state.role = CandidateRole::Ending;
             self.changes.notify();
         }
     }
 
     /// Passes an order to the task of this election.
-    pub fn order(&self, order: Order) -> Result<(), Refusal> {
+    pub fn order(&self, order: ElectionOrder) -> Result<(), Refusal> {
         self.orders.try_send(order).map_err(|error| match error {
             TrySendError::Full(_) => Refusal::BUSY,
             // The task has ended, and others of this process have not.
@@ -249,10 +253,10 @@ mod tests {
         let election = world.node(name).build().expect("settings that fit");
         let process = Process::system().with_clock(Arc::new(world.clock.clone()));
         let (candidacy, _) = Candidacy::new("e", election, VALIDITY, MARGIN, process);
-        candidacy.enter(Role::Campaigning);
+        candidacy.enter(CandidateRole::Campaigning);
         assert_eq!(candidacy.leadership(), None);
         let leadership = elect(&candidacy.election).await;
-        candidacy.enter(Role::Leading(leadership.lease()));
+        candidacy.enter(CandidateRole::Leading(leadership.lease()));
         (candidacy, leadership)
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::candidacy::Candidacy;
 use super::stream;
-use super::view::View;
+use super::view::ElectionView;
 use crate::output::print::json_line;
 
 /// What a client of a stream was sent. Each event is made of the view of the moment at which it is
@@ -24,12 +24,12 @@ struct SentElection {
 /// The events of an election, beginning with what is true now.
 pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
     let mut sent = SentElection::default();
-    stream::events(candidacy, move |candidacy| sent.update(&View::of(candidacy)))
+    stream::events(candidacy, move |candidacy| sent.update(&ElectionView::of(candidacy)))
 }
 
 impl SentElection {
     /// The events that lead from what was sent to this view.
-    fn update(&mut self, view: &View) -> String {
+    fn update(&mut self, view: &ElectionView) -> String {
         let mut text = String::new();
         let mut push = |event: &str| {
             text.push_str(&format!("event: {event}\ndata: {}\n\n", json_line(view)));
@@ -60,11 +60,11 @@ impl SentElection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::view::LostView;
+    use crate::serve::view::LostLeadershipView;
 
-    fn view(state: &'static str, epoch: Option<u64>) -> View {
+    fn view(state: &'static str, epoch: Option<u64>) -> ElectionView {
         let leads = ["leading", "at_risk"].contains(&state);
-        View {
+        ElectionView {
             at: String::new(),
             election: "e".to_owned(),
             state,
@@ -77,14 +77,14 @@ mod tests {
             lease_remaining_ms: leads.then_some(1),
             lapses_in_ms: None,
             store_answered_ms_ago: Some(0),
-            lost: Some(LostView { epoch: 1, reason: "resigned", ms_ago: 0 }),
+            lost: Some(LostLeadershipView { epoch: 1, reason: "resigned", ms_ago: 0 }),
         }
     }
 
     /// The names of the events for each of these views, one after another.
-    fn sent(views: &[View]) -> Vec<String> {
+    fn sent(views: &[ElectionView]) -> Vec<String> {
         let mut sent = SentElection::default();
-        let names = |view: &View| {
+        let names = |view: &ElectionView| {
             let text = sent.update(view);
             let names = text.lines().filter_map(|line| line.strip_prefix("event: "));
             names.collect::<Vec<_>>().join(" ")
@@ -98,7 +98,7 @@ mod tests {
         let nobody = view("ending", None);
         let all = [&leading, &leading, &at_risk, &at_risk, &leading, &at_risk, &nobody, &nobody];
         assert_eq!(
-            sent(&all.map(View::clone)),
+            sent(&all.map(ElectionView::clone)),
             [
                 "elected leader_changed",
                 "",
@@ -138,7 +138,7 @@ mod tests {
         use tenure_testkit::world::{VALIDITY, World, elect};
 
         use super::*;
-        use crate::serve::candidacy::Role;
+        use crate::serve::candidacy::CandidateRole;
         use crate::serve::stream::testing::{SOON, follow_events};
 
         const MARGIN: Duration = Duration::from_secs(1);
@@ -148,7 +148,7 @@ mod tests {
             let process = Process::system().with_clock(Arc::new(world.clock.clone()));
             let (candidacy, _) = Candidacy::new("e", election, VALIDITY, MARGIN, process);
             let leadership = elect(&candidacy.election).await;
-            candidacy.enter(Role::Leading(leadership.lease()));
+            candidacy.enter(CandidateRole::Leading(leadership.lease()));
             (candidacy, leadership)
         }
 

@@ -59,14 +59,14 @@ mod tests {
     use super::*;
 
     #[derive(clap::Parser)]
-    struct Line {
+    struct LeaseLine {
         #[command(flatten)]
         lease: LeaseArgs,
     }
 
     fn margin(validity_ms: u64) -> Result<Duration, String> {
         let validity = format!("--validity={validity_ms}ms");
-        let line = Line::try_parse_from(["tenure", &validity]).expect("settings");
+        let line = LeaseLine::try_parse_from(["tenure", &validity]).expect("settings");
         line.lease.margin()
     }
 

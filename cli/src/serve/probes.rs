@@ -28,9 +28,9 @@ fn readyz(served: &Served, recent: Duration) -> Reply {
     let elections = served.elections.iter().map(|candidacy| {
         let now = candidacy.now();
         let why = match now.role {
-            candidacy::Role::Starting => Some("starting"),
-            candidacy::Role::Ending => Some("ending"),
-            candidacy::Role::Failed(why) => Some(why),
+            candidacy::CandidateRole::Starting => Some("starting"),
+            candidacy::CandidateRole::Ending => Some("ending"),
+            candidacy::CandidateRole::Failed(why) => Some(why),
             _ => None,
         };
         let why = why.map(|why| (why, &candidacy.failure));
@@ -38,9 +38,9 @@ fn readyz(served: &Served, recent: Duration) -> Reply {
     });
     let groups = served.members.iter().map(|member| {
         let why = match member.now().role {
-            member::Role::Starting => Some("starting"),
-            member::Role::Ending => Some("ending"),
-            member::Role::Failed(why) => Some(why),
+            member::MemberRole::Starting => Some("starting"),
+            member::MemberRole::Ending => Some("ending"),
+            member::MemberRole::Failed(why) => Some(why),
             _ => None,
         };
         let why = why.map(|why| (why, &member.failure));

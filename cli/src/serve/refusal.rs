@@ -16,7 +16,7 @@ pub struct Refusal {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct RefusalBody<'a> {
     code: &'a str,
     message: &'a str,
 }
@@ -56,7 +56,7 @@ impl Refusal {
     }
 
     pub fn reply(&self) -> Reply {
-        let body = Body { code: self.code, message: &self.message };
+        let body = RefusalBody { code: self.code, message: &self.message };
         let reply = Reply::json(self.status, &body);
         match self.header {
             Some((name, value)) => reply.with_header(name, value),

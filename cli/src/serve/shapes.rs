@@ -14,7 +14,7 @@ use tenure::Process;
 
 use super::candidacy::Candidacy;
 use super::stream::follow;
-use super::view::View;
+use super::view::ElectionView;
 use crate::output::print::json_line;
 
 /// The leader, or an empty name.
@@ -28,7 +28,7 @@ pub struct Leader {
 }
 
 pub fn leader_of(candidacy: &Candidacy) -> Leader {
-    of(&View::of(candidacy))
+    of(&ElectionView::of(candidacy))
 }
 
 /// The leader now, and after each change.
@@ -44,7 +44,7 @@ pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
     })
 }
 
-fn of(view: &View) -> Leader {
+fn of(view: &ElectionView) -> Leader {
     let name = match &view.leader {
         // Another process of this name, such as this candidate before a restart: to the application
         // it would look like its own leadership.
@@ -67,8 +67,8 @@ mod tests {
 
     use super::*;
 
-    fn view(leads: bool, answered_ms_ago: Option<u64>) -> View {
-        View {
+    fn view(leads: bool, answered_ms_ago: Option<u64>) -> ElectionView {
+        ElectionView {
             at: String::new(),
             election: "orders".to_owned(),
             state: "campaigning",

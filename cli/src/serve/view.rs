@@ -3,12 +3,12 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::candidacy::{Candidacy, Now, Role};
+use super::candidacy::{Candidacy, CandidacyNow, CandidateRole};
 use crate::output::print::millis;
 
 /// `GET /v1/elections/{name}`, and the data of each event. What does not apply is null.
 #[derive(Debug, Clone, Serialize)]
-pub struct View {
+pub struct ElectionView {
     /// When this was true, by the wall clock of this process: an event may be old when it is read.
     pub at: String,
     pub election: String,
@@ -28,12 +28,12 @@ pub struct View {
     pub lapses_in_ms: Option<u64>,
     /// How old all that is said of another leader is.
     pub store_answered_ms_ago: Option<u64>,
-    pub lost: Option<LostView>,
+    pub lost: Option<LostLeadershipView>,
 }
 
 /// How the last leadership of this candidate ended.
 #[derive(Debug, Clone, Serialize)]
-pub struct LostView {
+pub struct LostLeadershipView {
     pub epoch: u64,
     pub reason: &'static str,
     pub ms_ago: u64,
@@ -41,37 +41,38 @@ pub struct LostView {
 
 /// `GET /v1/elections`
 #[derive(Serialize)]
-pub struct Views {
-    pub elections: Vec<View>,
+pub struct ElectionViews {
+    pub elections: Vec<ElectionView>,
 }
 
 /// `GET /v1/elections/{name}/token`
 #[derive(Serialize)]
-pub struct TokenView {
+pub struct ElectionTokenView {
     pub token: u64,
     pub lease_remaining_ms: u64,
 }
 
-impl View {
+impl ElectionView {
     /// What is true at this moment.
-    pub fn of(candidacy: &Candidacy) -> View {
-        let Now { role, leads, at_risk, data, seen, answered_ago, lost, at } = candidacy.now();
+    pub fn of(candidacy: &Candidacy) -> ElectionView {
+        let CandidacyNow { role, leads, at_risk, data, seen, answered_ago, lost, at } =
+            candidacy.now();
         let (state, reason) = match role {
-            Role::Starting => ("starting", None),
-            Role::Standby(why) => ("standby", Some(why)),
-            Role::Campaigning => ("campaigning", None),
-            Role::Failed(why) => ("failed", Some(why)),
-            Role::Leading(_) if at_risk => ("at_risk", None),
-            Role::Leading(_) => ("leading", None),
-            Role::Ending => ("ending", None),
+            CandidateRole::Starting => ("starting", None),
+            CandidateRole::Standby(why) => ("standby", Some(why)),
+            CandidateRole::Campaigning => ("campaigning", None),
+            CandidateRole::Failed(why) => ("failed", Some(why)),
+            CandidateRole::Leading(_) if at_risk => ("at_risk", None),
+            CandidateRole::Leading(_) => ("leading", None),
+            CandidateRole::Ending => ("ending", None),
         };
         let candidate = candidacy.election.name().to_owned();
-        let lost = lost.map(|lost| LostView {
+        let lost = lost.map(|lost| LostLeadershipView {
             epoch: lost.epoch,
             reason: lost.reason,
             ms_ago: millis(at.saturating_sub(lost.at)),
         });
-        let mut view = View {
+        let mut view = ElectionView {
             at: candidacy.time_of_day().format("%FT%T%.3fZ").to_string(),
             election: candidacy.name.clone(),
             state,

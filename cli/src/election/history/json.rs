@@ -14,7 +14,7 @@ use super::end_word;
 use crate::output::print::millis;
 
 #[derive(Debug, Serialize)]
-pub struct Line<'a> {
+pub struct EpochLine<'a> {
     kind: &'static str,
     epoch: u64,
     candidate: Option<&'a str>,
@@ -75,7 +75,7 @@ struct Longest {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Summary {
+pub struct EpochsSummary {
     kind: &'static str,
     epochs: usize,
     left_out: u64,
@@ -92,9 +92,9 @@ pub struct Summary {
     requests: u64,
 }
 
-impl<'a> Line<'a> {
-    pub fn of(span: &'a LeadershipSpan, history: &History) -> Line<'a> {
-        Line {
+impl<'a> EpochLine<'a> {
+    pub fn of(span: &'a LeadershipSpan, history: &History) -> EpochLine<'a> {
+        EpochLine {
             kind: "epoch",
             epoch: span.epoch.get(),
             candidate: span.candidate.as_deref(),
@@ -121,11 +121,11 @@ impl<'a> Line<'a> {
     }
 }
 
-impl Summary {
-    pub fn of(history: &History) -> Summary {
+impl EpochsSummary {
+    pub fn of(history: &History) -> EpochsSummary {
         let totals = history.totals();
         let pair = |hole: &RangeInclusive<Epoch>| [hole.start().get(), hole.end().get()];
-        Summary {
+        EpochsSummary {
             kind: "summary",
             epochs: history.spans.len(),
             left_out: history.left_out,

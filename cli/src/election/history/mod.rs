@@ -76,11 +76,11 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
         return Ok(0);
     }
     for span in &history.spans {
-        if print_json(&json::Line::of(span, &history))? == Audience::HasLeft {
+        if print_json(&json::EpochLine::of(span, &history))? == Audience::HasLeft {
             return Ok(0);
         }
     }
-    let _ = print_json(&json::Summary::of(&history))?;
+    let _ = print_json(&json::EpochsSummary::of(&history))?;
     Ok(0)
 }
 

@@ -16,7 +16,7 @@ use crate::output::print::{
 };
 use crate::output::print::{print, print_json, print_styled, styled};
 use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
-use period::{Period, PeriodArg};
+use period::{PeriodArg, PeriodStatus};
 
 #[derive(Debug, clap::Args)]
 pub struct StatusArgs {
@@ -69,13 +69,13 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
         refuse_all_else(&store, &prefix, layout, "tenure group status").await?;
     }
     let record = args.period.read(&store, &prefix).await?;
-    let period = record.as_ref().map(|record| Period::of(record, &snapshot));
+    let period = record.as_ref().map(|record| PeriodStatus::of(record, &snapshot));
     let status = Status { period, ..Status::of(&snapshot) };
     let _ = match &args.field {
         Some(name) => print(&field(&status, name))?,
         None if args.json => print_json(&status)?,
         None => {
-            let period = status.period.as_ref().map(Period::for_people).unwrap_or_default();
+            let period = status.period.as_ref().map(PeriodStatus::for_people).unwrap_or_default();
             print_styled(&(status.for_people(&snapshot) + &period))?
         }
     };
@@ -115,7 +115,7 @@ struct Status {
     data: Value,
     /// The last period of `run --once-per`, if one was begun.
     #[serde(skip_serializing_if = "Option::is_none")]
-    period: Option<Period>,
+    period: Option<PeriodStatus>,
 }
 
 impl Status {
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn every_field_of_the_object_can_be_asked_for() {
-        let (expires_at, period) = (Some(String::new()), Some(Period::default()));
+        let (expires_at, period) = (Some(String::new()), Some(PeriodStatus::default()));
         let status = Status { expires_at, period, ..Status::default() };
         let line = json_line(&status);
         let object: Value = serde_json::from_str(&line).expect("JSON");

@@ -52,7 +52,7 @@ impl PeriodArg {
 
 /// The field `period` of `status --json`.
 #[derive(Debug, Default, Serialize)]
-pub struct Period {
+pub struct PeriodStatus {
     start: String,
     length_ms: u64,
     /// `completed`, `failed`, `running`, or `unfinished`: the host died or lost its lease.
@@ -66,13 +66,13 @@ pub struct Period {
     last_completed: Option<String>,
 }
 
-impl Period {
-    pub fn of(record: &Record, snapshot: &Snapshot) -> Period {
+impl PeriodStatus {
+    pub fn of(record: &Record, snapshot: &Snapshot) -> PeriodStatus {
         let leads = |epoch| {
             let leader = snapshot.leader.as_ref().filter(|_| snapshot.end.is_none());
             leader.is_some_and(|leader| leader.epoch.get() == epoch)
         };
-        Period {
+        PeriodStatus {
             start: shown(record.period_start),
             length_ms: record.period_ms,
             state: match record.exit_code {

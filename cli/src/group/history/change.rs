@@ -8,7 +8,7 @@ use tenure_groups::{GroupSnapshot, Marks, MemberSnapshot, PartitionNumber, Parti
 
 /// An assignment, and what it changed.
 #[derive(Debug)]
-pub struct Change {
+pub struct AssignmentChange {
     pub epoch: Epoch,
     /// By the store's clock.
     pub created: Option<DateTime<Utc>>,
@@ -49,7 +49,7 @@ pub struct PartitionChange {
     pub number: PartitionNumber,
     pub name: String,
     /// What became of it: never empty.
-    pub events: Vec<Event>,
+    pub events: Vec<PartitionEvent>,
     pub from: Option<Person>,
     pub to: Option<Person>,
     /// The one that was granted last.
@@ -61,7 +61,7 @@ pub struct PartitionChange {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Event {
+pub enum PartitionEvent {
     /// How it stood in the first assignment that could be read.
     Stood,
     Added,
@@ -79,13 +79,17 @@ pub enum Event {
     Removed,
 }
 
-impl Change {
-    pub fn unreadable(epoch: Epoch, created: Option<DateTime<Utc>>, why: String) -> Change {
-        Change { unreadable: Some(why), ..Change::blank(epoch, created) }
+impl AssignmentChange {
+    pub fn unreadable(
+        epoch: Epoch,
+        created: Option<DateTime<Utc>>,
+        why: String,
+    ) -> AssignmentChange {
+        AssignmentChange { unreadable: Some(why), ..AssignmentChange::blank(epoch, created) }
     }
 
-    fn blank(epoch: Epoch, created: Option<DateTime<Utc>>) -> Change {
-        Change {
+    fn blank(epoch: Epoch, created: Option<DateTime<Utc>>) -> AssignmentChange {
+        AssignmentChange {
             epoch,
             created,
             author: Author::Unknown,
@@ -105,7 +109,7 @@ impl Change {
         now: &GroupSnapshot,
         epoch: Epoch,
         created: Option<DateTime<Utc>>,
-    ) -> Change {
+    ) -> AssignmentChange {
         let is_first_known = before.is_none() && epoch != Epoch::FIRST;
         let partitions = partitions(before, now, is_first_known);
         let coordinator = coordinator(now);
@@ -116,7 +120,7 @@ impl Change {
             (Some(name), true) => Author::Member(name.name.clone()),
             _ => Author::Unknown,
         };
-        Change {
+        AssignmentChange {
             author,
             coordinator_changed: !is_first_known
                 && before.and_then(self::coordinator) != coordinator,
@@ -125,7 +129,7 @@ impl Change {
             joined: missing_in(Some(now), if is_first_known { Some(now) } else { before }),
             left: missing_in(before, Some(now)),
             partitions,
-            ..Change::blank(epoch, created)
+            ..AssignmentChange::blank(epoch, created)
         }
     }
 
@@ -139,13 +143,13 @@ impl Change {
 }
 
 impl PartitionChange {
-    pub fn has(&self, event: Event) -> bool {
+    pub fn has(&self, event: PartitionEvent) -> bool {
         self.events.contains(&event)
     }
 
     fn is_an_operators(&self, before: Option<&GroupSnapshot>) -> bool {
         // The first assignment has all partitions of the member that creates it.
-        self.has(Event::Marked) || self.has(Event::Added) && before.is_some()
+        self.has(PartitionEvent::Marked) || self.has(PartitionEvent::Added) && before.is_some()
     }
 }
 
@@ -197,7 +201,7 @@ fn partitions(
             target,
         };
         change.events = match is_first_known {
-            true => vec![Event::Stood],
+            true => vec![PartitionEvent::Stood],
             false => events(&change, was, is),
         };
         (!change.events.is_empty()).then_some(change)
@@ -209,32 +213,32 @@ fn events(
     change: &PartitionChange,
     was: Option<&PartitionSnapshot>,
     is: Option<&PartitionSnapshot>,
-) -> Vec<Event> {
+) -> Vec<PartitionEvent> {
     let mut events = Vec::new();
     if was.is_none() {
-        events.push(Event::Added);
+        events.push(PartitionEvent::Added);
     }
     if change.marks != change.marks_before {
-        events.push(Event::Marked);
+        events.push(PartitionEvent::Marked);
     }
     let same_grant = was.map(|it| it.token) == is.map(|it| it.token);
     match (&change.from, &change.to) {
-        (None, Some(_)) => events.push(Event::Granted),
-        (Some(_), None) => events.push(Event::Released),
+        (None, Some(_)) => events.push(PartitionEvent::Granted),
+        (Some(_), None) => events.push(PartitionEvent::Released),
         // Over assignments that are missing it may have left its owner and come back.
-        (Some(from), Some(to)) if from != to || !same_grant => events.push(Event::Moved),
+        (Some(from), Some(to)) if from != to || !same_grant => events.push(PartitionEvent::Moved),
         (Some(_), Some(_)) => {
             let [had, has] = [was, is].map(|it| it.is_some_and(|it| it.target.is_some()));
             match (had, has) {
-                (false, true) => events.push(Event::Revoked),
-                (true, false) => events.push(Event::Kept),
+                (false, true) => events.push(PartitionEvent::Revoked),
+                (true, false) => events.push(PartitionEvent::Kept),
                 _ => {}
             }
         }
         (None, None) => {}
     }
     if is.is_none() {
-        events.push(Event::Removed);
+        events.push(PartitionEvent::Removed);
     }
     events
 }

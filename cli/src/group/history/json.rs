@@ -3,12 +3,12 @@
 
 use serde::Serialize;
 
-use super::change::{Author, Change, Event, PartitionChange, Person};
+use super::change::{AssignmentChange, Author, PartitionChange, PartitionEvent, Person};
 use super::read::GroupHistory;
 use crate::election::history::time;
 
 #[derive(Debug, Serialize)]
-pub struct Line<'a> {
+pub struct AssignmentLine<'a> {
     kind: &'static str,
     epoch: u64,
     /// By the store's clock.
@@ -19,21 +19,21 @@ pub struct Line<'a> {
     coordinator: Option<&'a str>,
     /// What it changed is not known: its partitions are as they stood then.
     first_known: bool,
-    joined: Vec<Member<'a>>,
-    left: Vec<Member<'a>>,
+    joined: Vec<MemberLine<'a>>,
+    left: Vec<MemberLine<'a>>,
     /// Those that changed.
-    partitions: Vec<Partition<'a>>,
+    partitions: Vec<PartitionLine<'a>>,
     unreadable: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
-struct Member<'a> {
+struct MemberLine<'a> {
     name: &'a str,
     session: &'a str,
 }
 
 #[derive(Debug, Serialize)]
-struct Partition<'a> {
+struct PartitionLine<'a> {
     partition: &'a str,
     number: u32,
     /// Of `stood`, `added`, `granted`, `moved`, `released`, `revoked`, `kept`, `marked`, `removed`.
@@ -52,7 +52,7 @@ struct Partition<'a> {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Summary {
+pub struct AssignmentsSummary {
     kind: &'static str,
     assignments: usize,
     left_out: u64,
@@ -65,10 +65,10 @@ pub struct Summary {
     requests: u64,
 }
 
-impl<'a> Line<'a> {
-    pub fn of(change: &'a Change) -> Line<'a> {
-        let members = |all: &'a [Person]| all.iter().map(Member::of).collect();
-        Line {
+impl<'a> AssignmentLine<'a> {
+    pub fn of(change: &'a AssignmentChange) -> AssignmentLine<'a> {
+        let members = |all: &'a [Person]| all.iter().map(MemberLine::of).collect();
+        AssignmentLine {
             kind: "assignment",
             epoch: change.epoch.get(),
             created_at: change.created.map(time),
@@ -81,23 +81,23 @@ impl<'a> Line<'a> {
             first_known: change.is_first_known,
             joined: members(&change.joined),
             left: members(&change.left),
-            partitions: change.partitions.iter().map(Partition::of).collect(),
+            partitions: change.partitions.iter().map(PartitionLine::of).collect(),
             unreadable: change.unreadable.as_deref(),
         }
     }
 }
 
-impl<'a> Member<'a> {
-    fn of(person: &'a Person) -> Member<'a> {
-        Member { name: &person.name, session: &person.session }
+impl<'a> MemberLine<'a> {
+    fn of(person: &'a Person) -> MemberLine<'a> {
+        MemberLine { name: &person.name, session: &person.session }
     }
 }
 
-impl<'a> Partition<'a> {
-    fn of(it: &'a PartitionChange) -> Partition<'a> {
+impl<'a> PartitionLine<'a> {
+    fn of(it: &'a PartitionChange) -> PartitionLine<'a> {
         let name = |of: &'a Option<Person>| of.as_ref().map(|it| &*it.name);
         let session = |of: &'a Option<Person>| of.as_ref().map(|it| &*it.session);
-        Partition {
+        PartitionLine {
             partition: &it.name,
             number: it.number.0,
             events: it.events.iter().map(|event| word(*event)).collect(),
@@ -116,27 +116,27 @@ impl<'a> Partition<'a> {
     }
 }
 
-fn word(event: Event) -> &'static str {
+fn word(event: PartitionEvent) -> &'static str {
     match event {
-        Event::Stood => "stood",
-        Event::Added => "added",
-        Event::Granted => "granted",
-        Event::Moved => "moved",
-        Event::Released => "released",
-        Event::Revoked => "revoked",
-        Event::Kept => "kept",
-        Event::Marked => "marked",
-        Event::Removed => "removed",
+        PartitionEvent::Stood => "stood",
+        PartitionEvent::Added => "added",
+        PartitionEvent::Granted => "granted",
+        PartitionEvent::Moved => "moved",
+        PartitionEvent::Released => "released",
+        PartitionEvent::Revoked => "revoked",
+        PartitionEvent::Kept => "kept",
+        PartitionEvent::Marked => "marked",
+        PartitionEvent::Removed => "removed",
     }
 }
 
-impl Summary {
-    pub fn of(history: &GroupHistory) -> Summary {
+impl AssignmentsSummary {
+    pub fn of(history: &GroupHistory) -> AssignmentsSummary {
         let pair =
             |hole: &std::ops::RangeInclusive<tenure::Epoch>| [hole.start().get(), hole.end().get()];
         let newest = history.newest.as_ref();
         let partitions = newest.map_or(&[][..], |it| &it.partitions);
-        Summary {
+        AssignmentsSummary {
             kind: "summary",
             assignments: history.changes.len(),
             left_out: history.left_out,

@@ -9,14 +9,14 @@ mod table;
 use std::path::Path;
 
 use self::read::GroupHistory;
-use super::HistoryArgs;
+use super::GroupHistoryArgs;
 use crate::election::history::draw;
 use crate::exit::{self, Failure};
 use crate::output::print::{Reader, plain, print, print_json, print_styled};
 use crate::output::progress::Progress;
 use crate::store::open::{IfMissing, Opened, open, refuse_election};
 
-pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
+pub async fn history(args: GroupHistoryArgs) -> Result<u8, Failure> {
     if args.at.json && args.svg.as_deref() == Some(Path::new("-")) {
         let why = "--json and --svg - would both go to stdout: draw into a file";
         return Err(Failure::new(exit::USAGE, why));
@@ -54,11 +54,11 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
         return Ok(0);
     }
     for change in &history.changes {
-        if print_json(&json::Line::of(change))? == Reader::HasLeft {
+        if print_json(&json::AssignmentLine::of(change))? == Reader::HasLeft {
             return Ok(0);
         }
     }
-    let _ = print_json(&json::Summary::of(&history))?;
+    let _ = print_json(&json::AssignmentsSummary::of(&history))?;
     Ok(0)
 }
 

@@ -8,14 +8,14 @@ use tenure::Epoch;
 use tenure_groups::PartitionNumber;
 use tenure_history::drawing::{Drawing, Interval, Mark, Subject, short};
 
-use super::change::{Event, PartitionChange, Person};
+use super::change::{PartitionChange, PartitionEvent, Person};
 use super::read::GroupHistory;
 
 /// More rows make no page that anybody reads.
 const MOST_ROWS: usize = 1_000;
 
 /// An ownership that has not ended.
-struct Owned {
+struct OwnedSpan {
     by: Person,
     token: Option<Epoch>,
     from: DateTime<Utc>,
@@ -27,7 +27,7 @@ struct Owned {
 #[derive(Default)]
 struct Row {
     name: String,
-    now: Option<Owned>,
+    now: Option<OwnedSpan>,
     intervals: Vec<Interval>,
 }
 
@@ -82,18 +82,24 @@ fn subtitle(
 
 impl Row {
     fn apply(&mut self, it: &PartitionChange, at: DateTime<Utc>, origin: DateTime<Utc>) {
-        let changes = [Event::Stood, Event::Granted, Event::Moved, Event::Released, Event::Removed];
+        let changes = [
+            PartitionEvent::Stood,
+            PartitionEvent::Granted,
+            PartitionEvent::Moved,
+            PartitionEvent::Released,
+            PartitionEvent::Removed,
+        ];
         if !changes.iter().any(|event| it.has(*event)) {
             return;
         }
         self.end(at, origin, Mark::Moved);
-        let or_before = it.has(Event::Stood);
-        let owned = |by: Person| Owned { by, token: it.token, from: at, or_before };
+        let or_before = it.has(PartitionEvent::Stood);
+        let owned = |by: Person| OwnedSpan { by, token: it.token, from: at, or_before };
         self.now = it.to.clone().map(owned);
     }
 
     fn end(&mut self, until: DateTime<Utc>, origin: DateTime<Utc>, mark: Mark) {
-        let Some(Owned { by, token, from, or_before }) = self.now.take() else { return };
+        let Some(OwnedSpan { by, token, from, or_before }) = self.now.take() else { return };
         let after = |at: DateTime<Utc>| (at - origin).to_std().unwrap_or_default();
         let token = token.map_or(String::new(), |token| format!(" by token {token}"));
         let for_about: Duration = (until - from).to_std().unwrap_or_default();

@@ -12,7 +12,7 @@ use tenure::{Epoch, Error, Store};
 use tenure_groups::GroupSnapshot;
 use tenure_groups::history::Assignments;
 
-use super::change::Change;
+use super::change::AssignmentChange;
 
 /// GETs on their way at once; each may bring 4 MiB.
 const AT_ONCE: usize = 8;
@@ -21,7 +21,7 @@ const AT_ONCE: usize = 8;
 #[derive(Debug)]
 pub struct GroupHistory {
     /// One for each assignment that was read, in ascending order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<AssignmentChange>,
     /// Assignments that have no object.
     pub missing: Vec<RangeInclusive<Epoch>>,
     /// How many older assignments are there, but were not read.
@@ -39,7 +39,7 @@ impl GroupHistory {
         for change in &mut self.changes {
             change.keep_only(name);
         }
-        let of_it = |change: &Change| !change.partitions.is_empty();
+        let of_it = |change: &AssignmentChange| !change.partitions.is_empty();
         let known = self.changes.iter().any(of_it);
         self.changes.retain(|change| of_it(change) || change.unreadable.is_some());
         if let Some(newest) = &mut self.newest {
@@ -78,7 +78,7 @@ pub async fn read(
         .into_iter()
         .map(|(epoch, age)| async move { (epoch, age, objects.read(epoch).await) });
     let mut reads = stream::iter(reads).buffered(AT_ONCE);
-    let (mut changes, mut before, mut done) = (Vec::<Change>::new(), None, 0);
+    let (mut changes, mut before, mut done) = (Vec::<AssignmentChange>::new(), None, 0);
     while let Some((epoch, age, read)) = reads.next().await {
         done += 1;
         told(done, count);
@@ -88,10 +88,10 @@ pub async fn read(
         let created = object.created.or_else(|| back(listed_at, age?));
         match object.group {
             Ok(group) => {
-                changes.push(Change::between(before.as_ref(), &group, epoch, created));
+                changes.push(AssignmentChange::between(before.as_ref(), &group, epoch, created));
                 before = Some(group);
             }
-            Err(why) => changes.push(Change::unreadable(epoch, created, why)),
+            Err(why) => changes.push(AssignmentChange::unreadable(epoch, created, why)),
         }
     }
     drop(reads);

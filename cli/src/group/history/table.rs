@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tenure_groups::Marks;
 
-use super::change::{Author, Change, Event, PartitionChange, Person};
+use super::change::{AssignmentChange, Author, PartitionChange, PartitionEvent, Person};
 use super::read::GroupHistory;
 use crate::election::history::holes;
 use crate::election::status::line;
@@ -28,7 +28,7 @@ pub fn of(history: &GroupHistory) -> String {
 }
 
 /// A row for each thing that changed; only the first says which assignment it was.
-fn rows(change: &Change) -> Vec<[String; 4]> {
+fn rows(change: &AssignmentChange) -> Vec<[String; 4]> {
     let created = change.created.map_or("-".to_owned(), |at| at.format("%F %TZ").to_string());
     let by = match &change.author {
         Author::Member(name) => styled(NAME, plain(name)),
@@ -43,7 +43,7 @@ fn rows(change: &Change) -> Vec<[String; 4]> {
     what(change).into_iter().map(row).collect()
 }
 
-fn what(change: &Change) -> Vec<String> {
+fn what(change: &AssignmentChange) -> Vec<String> {
     if let Some(why) = &change.unreadable {
         return vec![styled(ATTENTION, format_args!("unreadable: {}", plain(why)))];
     }
@@ -59,7 +59,7 @@ fn what(change: &Change) -> Vec<String> {
             None => "nobody coordinates".to_owned(),
         });
     }
-    let mut sentences: BTreeMap<(Event, String), Vec<&str>> = BTreeMap::new();
+    let mut sentences: BTreeMap<(PartitionEvent, String), Vec<&str>> = BTreeMap::new();
     for it in &change.partitions {
         for event in &it.events {
             sentences.entry((*event, done(*event, it))).or_default().push(&it.name);
@@ -82,7 +82,7 @@ fn members(all: &[Person], done: &str) -> Option<String> {
 }
 
 /// What became of it, such as `moved from w1 to w2`.
-fn done(event: Event, it: &PartitionChange) -> String {
+fn done(event: PartitionEvent, it: &PartitionChange) -> String {
     let name = |of: &Option<Person>| of.as_ref().map_or("-".to_owned(), |it| plain(&it.name));
     let from = name(&it.from);
     // Another session of the same name is another member.
@@ -93,22 +93,22 @@ fn done(event: Event, it: &PartitionChange) -> String {
         _ => name(of),
     };
     let [to, target] = match event {
-        Event::Moved | Event::Revoked => [&it.to, &it.target].map(of_same_name),
+        PartitionEvent::Moved | PartitionEvent::Revoked => [&it.to, &it.target].map(of_same_name),
         _ => [&it.to, &it.target].map(name),
     };
     match event {
-        Event::Stood if it.to.is_none() => styled(ATTENTION, "without an owner"),
-        Event::Stood => format!("owned by {to}"),
-        Event::Added => "added".to_owned(),
-        Event::Granted => format!("granted to {to}"),
+        PartitionEvent::Stood if it.to.is_none() => styled(ATTENTION, "without an owner"),
+        PartitionEvent::Stood => format!("owned by {to}"),
+        PartitionEvent::Added => "added".to_owned(),
+        PartitionEvent::Granted => format!("granted to {to}"),
         // Over assignments that are missing.
-        Event::Moved if it.from == it.to => format!("granted to {from} anew"),
-        Event::Moved => format!("moved from {from} to {to}"),
-        Event::Released => format!("no longer owned by {from}"),
-        Event::Revoked => format!("to move from {from} to {target}"),
-        Event::Kept => format!("kept by {to} after all"),
-        Event::Marked => marked(&it.marks_before, &it.marks),
-        Event::Removed => "removed".to_owned(),
+        PartitionEvent::Moved if it.from == it.to => format!("granted to {from} anew"),
+        PartitionEvent::Moved => format!("moved from {from} to {to}"),
+        PartitionEvent::Released => format!("no longer owned by {from}"),
+        PartitionEvent::Revoked => format!("to move from {from} to {target}"),
+        PartitionEvent::Kept => format!("kept by {to} after all"),
+        PartitionEvent::Marked => marked(&it.marks_before, &it.marks),
+        PartitionEvent::Removed => "removed".to_owned(),
     }
 }
 

@@ -25,7 +25,7 @@ pub struct GroupHealthArg {
 }
 
 impl GroupHealthArg {
-    pub fn add_to(self, sites: &mut Sites, health: &Arc<Health>) {
+    pub fn add_to(self, sites: &mut Sites, health: &Arc<GroupHealth>) {
         if let Some(address) = self.health_addr {
             sites.add(address, "health", health.routes());
         }
@@ -34,16 +34,16 @@ impl GroupHealthArg {
 
 /// The state of one `tenure group run`.
 #[derive(Debug)]
-pub struct Health {
+pub struct GroupHealth {
     member: String,
     /// How old the last answer of the store may be.
     recent: Duration,
     pub pulse: Pulse,
-    state: Mutex<State>,
+    state: Mutex<GroupHealthState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GroupHealthState {
     /// Once the store is open.
     group: Option<Group>,
     leaving: bool,
@@ -52,7 +52,7 @@ struct State {
 
 /// What `/partitions` says.
 #[derive(Debug, Serialize)]
-struct View {
+struct GroupHealthView {
     state: &'static str,
     member: String,
     partitions: Vec<OwnedView>,
@@ -70,12 +70,12 @@ struct OwnedView {
     lease_remaining_ms: u128,
 }
 
-impl Health {
-    pub fn new(member: &str, validity: Duration, poll: Option<Duration>) -> Health {
+impl GroupHealth {
+    pub fn new(member: &str, validity: Duration, poll: Option<Duration>) -> GroupHealth {
         let clock: Arc<dyn Clock> = Arc::new(Process::system());
         let longest_pause = poll.unwrap_or_default().max(validity / 3);
         let (recent, pulse) = (recent(longest_pause, validity / 5), Pulse::new(&clock));
-        Health { member: member.to_owned(), recent, pulse, state: Mutex::default() }
+        GroupHealth { member: member.to_owned(), recent, pulse, state: Mutex::default() }
     }
 
     /// The store is open.
@@ -101,7 +101,7 @@ impl Health {
         lock(&self.state).running.is_empty()
     }
 
-    fn routes(self: &Arc<Health>) -> Routes {
+    fn routes(self: &Arc<GroupHealth>) -> Routes {
         let health = Arc::clone(self);
         Arc::new(move |path| match path {
             "/livez" => Some(health.pulse.livez()),
@@ -132,7 +132,7 @@ impl Health {
         }
     }
 
-    fn view(&self) -> View {
+    fn view(&self) -> GroupHealthView {
         let state = lock(&self.state);
         let answered = state.group.as_ref().and_then(Group::since_last_answer);
         let view = |it: &Arc<Partition>| OwnedView {
@@ -142,7 +142,7 @@ impl Health {
             owned: it.check().is_ok() && !it.revoked().is_cancelled(),
             lease_remaining_ms: it.remaining().as_millis(),
         };
-        View {
+        GroupHealthView {
             state: state.name(),
             member: self.member.clone(),
             partitions: state.running.values().map(view).collect(),
@@ -151,7 +151,7 @@ impl Health {
     }
 }
 
-impl State {
+impl GroupHealthState {
     fn name(&self) -> &'static str {
         match self.group {
             None => "starting",

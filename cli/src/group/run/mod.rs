@@ -29,11 +29,11 @@ use crate::process::timer::pause;
 use crate::store::open::{IfMissing, Opened, open, prefix};
 use crate::store::patience::patiently;
 use crate::store::url::StoreUrl;
-use health::{GroupHealthArg, Health};
+use health::{GroupHealth, GroupHealthArg};
 use work::Works;
 
 #[derive(Debug, clap::Args)]
-pub struct RunArgs {
+pub struct GroupRunArgs {
     /// Where the group lives: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
     /// dynamodb://TABLE/PREFIX, or file:///PATH, with the settings and options that `run` takes
     #[arg(long, value_name = "URL")]
@@ -133,7 +133,7 @@ Exit codes:
 /// As long as the library keeps partitions.
 pub const LONGEST_KEPT: Duration = Duration::from_secs(3600);
 
-pub async fn run(args: RunArgs) -> Result<u8, Failure> {
+pub async fn run(args: GroupRunArgs) -> Result<u8, Failure> {
     let name = args.name.clone().unwrap_or_else(default_name);
     // All logs name the member.
     let span = error_span!("group", store = %args.store, member = name);
@@ -151,15 +151,15 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     group(&args, &name, Arc::new(MemoryStore::new()), prefix(&args.store)).build()?;
     let program = args.command.first().expect("clap requires a CMD");
     look_up(program, std::env::var_os("PATH").as_deref())?;
-    let health = Arc::new(Health::new(&name, args.validity, args.poll));
+    let health = Arc::new(GroupHealth::new(&name, args.validity, args.poll));
     health.pulse.of(run_as(&args, &name, margins, &health)).instrument(span).await
 }
 
 async fn run_as(
-    args: &RunArgs,
+    args: &GroupRunArgs,
     name: &str,
     margins: Margins,
-    health: &Arc<Health>,
+    health: &Arc<GroupHealth>,
 ) -> Result<u8, Failure> {
     let url = &args.store;
     let cmd = Cmd::new(&args.command, name, url, margins)?;
@@ -247,7 +247,7 @@ fn leave(group: &Group, keep: Option<Duration>) {
     }
 }
 
-fn group(args: &RunArgs, name: &str, store: Arc<dyn Store>, prefix: &str) -> GroupBuilder {
+fn group(args: &GroupRunArgs, name: &str, store: Arc<dyn Store>, prefix: &str) -> GroupBuilder {
     let builder = Group::builder(store, prefix)
         .name(name)
         .name_is_unique(args.unique_name)

@@ -11,7 +11,7 @@ use tenure_groups::Partition;
 use tokio::sync::{Notify, broadcast};
 use tracing::{Instrument as _, error_span, info, warn};
 
-use super::health::Health;
+use super::health::GroupHealth;
 use crate::guard::{Extras, Group, GroupEnd, Left, Stop};
 use crate::output::logs::PARTITION_SPAN;
 use crate::output::print::plain;
@@ -27,13 +27,13 @@ const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 /// The work on all partitions that this member owns.
 pub struct Works {
     cmd: Cmd,
-    health: Arc<Health>,
+    health: Arc<GroupHealth>,
     signals: broadcast::Sender<Signal>,
     unguarded: Notify,
 }
 
 impl Works {
-    pub fn new(cmd: Cmd, health: Arc<Health>) -> Works {
+    pub fn new(cmd: Cmd, health: Arc<GroupHealth>) -> Works {
         let (signals, _) = broadcast::channel(MOST_SIGNALS);
         Works { cmd, health, signals, unguarded: Notify::new() }
     }
@@ -85,7 +85,7 @@ impl Works {
             () = cancelled(partition) => return Ok(()),
             group = started => group?,
         };
-        let mut watch = Watch {
+        let mut watch = WorkWatch {
             margins: *margins,
             partition,
             group: &group,
@@ -122,7 +122,7 @@ async fn cancelled(partition: &Partition) {
 }
 
 /// Watches over a group: passes on signals, new ends of the lease, and the revocation.
-struct Watch<'a> {
+struct WorkWatch<'a> {
     margins: Margins,
     partition: &'a Partition,
     group: &'a Group,
@@ -135,7 +135,7 @@ struct Watch<'a> {
     lost: bool,
 }
 
-impl<'a> GroupWatch<'a> for Watch<'a> {
+impl<'a> GroupWatch<'a> for WorkWatch<'a> {
     fn group(&self) -> &'a Group {
         self.group
     }
@@ -163,7 +163,7 @@ impl<'a> GroupWatch<'a> for Watch<'a> {
     }
 }
 
-impl Watch<'_> {
+impl WorkWatch<'_> {
     /// The partition is to move, or the session is at risk or over.
     fn stop(&mut self) {
         self.stopping = true;

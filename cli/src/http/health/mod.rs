@@ -28,7 +28,7 @@ pub struct HealthArg {
 }
 
 impl HealthArg {
-    pub fn add_to(self, sites: &mut Sites, health: &Arc<Health>) {
+    pub fn add_to(self, sites: &mut Sites, health: &Arc<ElectionHealth>) {
         if let Some(address) = self.health_addr {
             sites.add(address, "health", health.routes());
         }
@@ -37,7 +37,7 @@ impl HealthArg {
 
 /// The state of one `tenure run`.
 #[derive(Debug)]
-pub struct Health {
+pub struct ElectionHealth {
     candidate: String,
     margins: Margins,
     /// How old the last answer of the store may be.
@@ -45,21 +45,21 @@ pub struct Health {
     clock: Arc<dyn Clock>,
     /// Of the task that campaigns and watches over CMD.
     pulse: Pulse,
-    state: Mutex<State>,
+    state: Mutex<ElectionHealthState>,
 }
 
 #[derive(Debug, Clone)]
-struct State {
+struct ElectionHealthState {
     /// Once the store is open.
     election: Option<Election>,
-    phase: Phase,
+    phase: CandidatePhase,
     /// Why the last campaign failed, until the next one gets further.
     failed: Option<Error>,
 }
 
 /// How far this candidate is.
 #[derive(Debug, Clone)]
-pub enum Phase {
+pub enum CandidatePhase {
     Starting,
     /// Nobody is known to lead.
     Campaigning,
@@ -77,7 +77,7 @@ pub enum Phase {
 
 /// What `/leader` says.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
-struct View {
+struct ElectionHealthView {
     state: &'static str,
     this_candidate_leads: bool,
     candidate: String,
@@ -90,16 +90,25 @@ struct View {
     store_answered_ms_ago: Option<u128>,
 }
 
-impl Health {
+impl ElectionHealth {
     /// `recent` is how old the last answer of the store may be.
-    pub fn new(candidate: &str, recent: Duration, margins: Margins) -> Health {
-        Health::by(Arc::new(Process::system()), candidate, recent, margins)
+    pub fn new(candidate: &str, recent: Duration, margins: Margins) -> ElectionHealth {
+        ElectionHealth::by(Arc::new(Process::system()), candidate, recent, margins)
     }
 
-    fn by(clock: Arc<dyn Clock>, candidate: &str, recent: Duration, margins: Margins) -> Health {
+    fn by(
+        clock: Arc<dyn Clock>,
+        candidate: &str,
+        recent: Duration,
+        margins: Margins,
+    ) -> ElectionHealth {
         let pulse = Pulse::new(&clock);
-        let state = Mutex::new(State { election: None, phase: Phase::Starting, failed: None });
-        Health { candidate: candidate.to_owned(), margins, recent, clock, pulse, state }
+        let state = Mutex::new(ElectionHealthState {
+            election: None,
+            phase: CandidatePhase::Starting,
+            failed: None,
+        });
+        ElectionHealth { candidate: candidate.to_owned(), margins, recent, clock, pulse, state }
     }
 
     /// The store is open.
@@ -107,9 +116,9 @@ impl Health {
         lock(&self.state).election = Some(election.clone());
     }
 
-    pub fn enter(&self, phase: Phase) {
+    pub fn enter(&self, phase: CandidatePhase) {
         let mut state = lock(&self.state);
-        if !matches!(phase, Phase::Campaigning) {
+        if !matches!(phase, CandidatePhase::Campaigning) {
             state.failed = None;
         }
         state.phase = phase;
@@ -125,7 +134,7 @@ impl Health {
         self.pulse.of(task).await
     }
 
-    fn routes(self: &Arc<Health>) -> Routes {
+    fn routes(self: &Arc<ElectionHealth>) -> Routes {
         let health = Arc::clone(self);
         Arc::new(move |path| match path {
             "/livez" => Some(health.pulse.livez()),
@@ -143,7 +152,7 @@ impl Health {
         if let "starting" | "ending" = view.state {
             return Reply::text(503, view.state);
         }
-        let State { election, failed, .. } = lock(&self.state).clone();
+        let ElectionHealthState { election, failed, .. } = lock(&self.state).clone();
         let failure = failed.or_else(|| election?.last_failure());
         if let Some(refused) = denied(failure.as_ref()) {
             return refused;
@@ -153,18 +162,18 @@ impl Health {
             .unwrap_or_else(|| Reply::text(200, view.state))
     }
 
-    fn view(&self) -> View {
-        let State { election, phase, .. } = lock(&self.state).clone();
+    fn view(&self) -> ElectionHealthView {
+        let ElectionHealthState { election, phase, .. } = lock(&self.state).clone();
         let (state, leader, epoch, lease) = match phase {
-            Phase::Starting => ("starting", None, None, None),
-            Phase::Campaigning => ("campaigning", None, None, None),
-            Phase::Following { leader, epoch } => ("following", leader, Some(epoch), None),
-            Phase::Elected(lease) => ("elected", None, None, Some(lease)),
-            Phase::Leading(lease) => ("leading", None, None, Some(lease)),
-            Phase::Ending(lease) => ("ending", None, None, Some(lease)),
+            CandidatePhase::Starting => ("starting", None, None, None),
+            CandidatePhase::Campaigning => ("campaigning", None, None, None),
+            CandidatePhase::Following { leader, epoch } => ("following", leader, Some(epoch), None),
+            CandidatePhase::Elected(lease) => ("elected", None, None, Some(lease)),
+            CandidatePhase::Leading(lease) => ("leading", None, None, Some(lease)),
+            CandidatePhase::Ending(lease) => ("ending", None, None, Some(lease)),
         };
         let answered = election.and_then(|election| election.since_last_answer());
-        let mut view = View {
+        let mut view = ElectionHealthView {
             state,
             this_candidate_leads: false,
             candidate: self.candidate.clone(),

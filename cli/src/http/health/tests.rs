@@ -32,7 +32,7 @@ impl Hand {
 struct Bench {
     hand: Hand,
     election: Election,
-    health: Arc<Health>,
+    health: Arc<ElectionHealth>,
     routes: Routes,
 }
 
@@ -44,8 +44,12 @@ impl Bench {
         let store = Arc::new(MemoryStore::new());
         let election = Election::builder(store, "app").name("a").process(process).build();
         let margins = Margins::new(VALIDITY, None).expect("the default");
-        let health =
-            Health::by(Arc::new(hand.clone()), "a", recent(VALIDITY / 3, VALIDITY / 5), margins);
+        let health = ElectionHealth::by(
+            Arc::new(hand.clone()),
+            "a",
+            recent(VALIDITY / 3, VALIDITY / 5),
+            margins,
+        );
         let health = Arc::new(health);
         let routes = health.routes();
         Bench { hand, election: election.expect("the default"), health, routes }
@@ -84,7 +88,7 @@ async fn each_phase_has_its_answers() {
     bench.says("/readyz", 503, "starting");
     bench.leader(503, "starting");
 
-    bench.health.enter(Phase::Campaigning);
+    bench.health.enter(CandidatePhase::Campaigning);
     bench.says("/readyz", 503, "the store has not answered yet");
     let lead = bench.elected().await;
     bench.says("/readyz", 200, "campaigning");
@@ -92,17 +96,17 @@ async fn each_phase_has_its_answers() {
 
     let leader = bench.election.leader().await.expect("it is read").expect("it is held");
     let Leader { candidate, epoch, .. } = leader;
-    bench.health.enter(Phase::Following { leader: candidate, epoch });
+    bench.health.enter(CandidatePhase::Following { leader: candidate, epoch });
     bench.says("/readyz", 200, "following");
     let view = bench.leader(503, "following");
     assert_eq!((&view["leader"], &view["epoch"]), (&"a".into(), &1.into()));
     assert_eq!(view["lease_remaining_ms"], Value::Null);
 
-    bench.health.enter(Phase::Elected(lead.lease()));
+    bench.health.enter(CandidatePhase::Elected(lead.lease()));
     bench.says("/readyz", 200, "elected");
     bench.leader(503, "elected");
 
-    bench.health.enter(Phase::Leading(lead.lease()));
+    bench.health.enter(CandidatePhase::Leading(lead.lease()));
     bench.says("/readyz", 200, "leading");
     bench.hand.boot(Duration::from_secs(2));
     let view = bench.leader(200, "leading");
@@ -110,7 +114,7 @@ async fn each_phase_has_its_answers() {
     assert_eq!(view["lease_remaining_ms"], 28_000);
     assert_eq!(view["store_answered_ms_ago"], 2_000);
 
-    bench.health.enter(Phase::Ending(lead.lease()));
+    bench.health.enter(CandidatePhase::Ending(lead.lease()));
     bench.says("/readyz", 503, "ending");
     assert_eq!(bench.leader(503, "ending")["epoch"], 1);
     assert!((bench.routes)("/").is_none() && (bench.routes)("/leader/").is_none());
@@ -124,7 +128,7 @@ async fn the_lease_is_looked_at_in_the_moment_of_the_answer() {
     for forward in moves {
         let bench = Bench::new();
         let lead = bench.elected().await;
-        bench.health.enter(Phase::Leading(lead.lease()));
+        bench.health.enter(CandidatePhase::Leading(lead.lease()));
         forward(&bench.hand, almost);
         bench.leader(200, "leading");
         // A sixth of the validity, and a twentieth: then CMD is told to end.
@@ -135,7 +139,7 @@ async fn the_lease_is_looked_at_in_the_moment_of_the_answer() {
     }
     let bench = Bench::new();
     let lead = bench.elected().await;
-    bench.health.enter(Phase::Leading(lead.lease()));
+    bench.health.enter(CandidatePhase::Leading(lead.lease()));
     bench.leader(200, "leading");
     lead.resign().await.expect("it is led");
     bench.leader(503, "ending");
@@ -146,7 +150,7 @@ async fn the_lease_is_looked_at_in_the_moment_of_the_answer() {
 async fn a_store_that_is_silent_makes_it_unready_but_not_dead() {
     let bench = Bench::new();
     let lead = bench.elected().await;
-    bench.health.enter(Phase::Campaigning);
+    bench.health.enter(CandidatePhase::Campaigning);
     // A third of the validity, and two fifths.
     bench.hand.boot(Duration::from_secs(22));
     bench.says("/readyz", 200, "campaigning");

@@ -191,7 +191,7 @@ fn an_address_has_a_port() {
 
 /// Answers with the length of the body, or with events that never end.
 fn server(most_body: usize) -> Server {
-    let handler: Handler = Arc::new(|asked: Asked| {
+    let handler: Handler = Arc::new(|asked: HttpRequest| {
         let answer = match (&*asked.path, &asked.body) {
             ("/events", _) => {
                 let event = "data: ".to_owned() + &"x".repeat(1 << 10) + "\n\n";

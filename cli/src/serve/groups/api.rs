@@ -9,17 +9,17 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::events;
-use super::member::{Leave, Member, Order};
+use super::member::{GroupOrder, Leave, Member};
 use super::refusals::{NO_GROUP, NO_TOKEN};
-use super::view::{AssignmentView, GroupView, GroupViews, TokenView};
+use super::view::{AssignmentView, GroupView, GroupViews, PartitionTokenView};
 use crate::group::LONGEST_KEPT;
-use crate::http::{Answer, Asked, Reply};
+use crate::http::{Answer, HttpRequest, Reply};
 use crate::output::print::millis;
 use crate::serve::body::{LONGEST_PAUSE, millis_of, only, optional, within};
 use crate::serve::refusal::Refusal;
 
 /// What a path stands for, below `/v1/groups`.
-pub enum Target<'a> {
+pub enum GroupTarget<'a> {
     Groups,
     Group(&'a str),
     Events(&'a str),
@@ -30,27 +30,31 @@ pub enum Target<'a> {
     Release(&'a str, Cow<'a, str>),
 }
 
-impl Target<'_> {
-    pub fn of(path: &str) -> Option<Target<'_>> {
+impl GroupTarget<'_> {
+    pub fn of(path: &str) -> Option<GroupTarget<'_>> {
         let rest = path.strip_prefix("/v1/groups")?;
         if rest.is_empty() {
-            return Some(Target::Groups);
+            return Some(GroupTarget::Groups);
         }
         let parts: Vec<_> = rest.strip_prefix('/')?.split('/').collect();
         Some(match parts[..] {
-            [name] => Target::Group(name),
-            [name, "events"] => Target::Events(name),
-            [name, "assignment"] => Target::Assignment(name),
-            [name, "leave"] => Target::Leave(name),
-            [name, "partitions", partition, "token"] => Target::Token(name, decode(partition)?),
-            [name, "partitions", partition, "release"] => Target::Release(name, decode(partition)?),
+            [name] => GroupTarget::Group(name),
+            [name, "events"] => GroupTarget::Events(name),
+            [name, "assignment"] => GroupTarget::Assignment(name),
+            [name, "leave"] => GroupTarget::Leave(name),
+            [name, "partitions", partition, "token"] => {
+                GroupTarget::Token(name, decode(partition)?)
+            }
+            [name, "partitions", partition, "release"] => {
+                GroupTarget::Release(name, decode(partition)?)
+            }
             _ => return None,
         })
     }
 
     pub fn methods(&self) -> &'static str {
         match self {
-            Target::Leave(_) | Target::Release(..) => "POST",
+            GroupTarget::Leave(_) | GroupTarget::Release(..) => "POST",
             _ => "GET, HEAD",
         }
     }
@@ -90,51 +94,54 @@ struct ReleaseBody {
 
 pub async fn answer(
     members: &[Arc<Member>],
-    target: Target<'_>,
-    asked: &Asked,
+    target: GroupTarget<'_>,
+    asked: &HttpRequest,
 ) -> Result<Answer, Refusal> {
     let member = |name: &str| {
         let named = members.iter().find(|one| one.name == name);
         named.ok_or(NO_GROUP)
     };
     let reply = match target {
-        Target::Groups => {
+        GroupTarget::Groups => {
             let groups = members.iter().map(|one| GroupView::of(one)).collect();
             Reply::json(200, &GroupViews { groups })
         }
-        Target::Group(name) => Reply::json(200, &GroupView::of(member(name)?)),
-        Target::Events(name) => return Ok(Answer::Events(events::events(member(name)?))),
-        Target::Assignment(name) => assignment(member(name)?).await?,
-        Target::Leave(name) => leave(member(name)?, asked).await?,
-        Target::Token(name, partition) => {
+        GroupTarget::Group(name) => Reply::json(200, &GroupView::of(member(name)?)),
+        GroupTarget::Events(name) => return Ok(Answer::Events(events::events(member(name)?))),
+        GroupTarget::Assignment(name) => assignment(member(name)?).await?,
+        GroupTarget::Leave(name) => leave(member(name)?, asked).await?,
+        GroupTarget::Token(name, partition) => {
             let (owned, left) = member(name)?.token(&partition).ok_or(NO_TOKEN)?;
             let (token, revoked) = (owned.token, owned.revoked);
-            Reply::json(200, &TokenView { token, lease_remaining_ms: millis(left), revoked })
+            Reply::json(
+                200,
+                &PartitionTokenView { token, lease_remaining_ms: millis(left), revoked },
+            )
         }
-        Target::Release(name, partition) => release(member(name)?, &partition, asked)?,
+        GroupTarget::Release(name, partition) => release(member(name)?, &partition, asked)?,
     };
     Ok(Answer::Whole(reply))
 }
 
 async fn assignment(member: &Member) -> Result<Reply, Refusal> {
     let (reply, outcome) = oneshot::channel();
-    member.order(Order::LastSeen { reply })?;
+    member.order(GroupOrder::LastSeen { reply })?;
     let seen = within(outcome).await?;
     Ok(Reply::json(200, &AssignmentView::of(member, &seen)))
 }
 
-async fn leave(member: &Member, asked: &Asked) -> Result<Reply, Refusal> {
+async fn leave(member: &Member, asked: &HttpRequest) -> Result<Reply, Refusal> {
     let body: LeaveBody = optional(asked)?;
     let keep = millis_of("for_ms", body.for_ms, LONGEST_KEPT)?;
     let keep = keep.filter(|keep| *keep > Duration::ZERO);
     let pause = millis_of("pause_ms", body.pause_ms, LONGEST_PAUSE)?;
     let (reply, outcome) = oneshot::channel();
-    member.order(Order::Leave { order: Leave { keep, pause }, reply })?;
+    member.order(GroupOrder::Leave { order: Leave { keep, pause }, reply })?;
     let owned = within(outcome).await?;
     Ok(Reply::json(200, &json!({ "owned": owned })))
 }
 
-fn release(member: &Member, partition: &str, asked: &Asked) -> Result<Reply, Refusal> {
+fn release(member: &Member, partition: &str, asked: &HttpRequest) -> Result<Reply, Refusal> {
     let token = only("token", &asked.query)?;
     let body: ReleaseBody = optional(asked)?;
     // As long as the library keeps a partition away.
@@ -158,8 +165,8 @@ mod tests {
 
     #[test]
     fn other_paths_are_none() {
-        let name = |path| match Target::of(path) {
-            Some(Target::Token(group, partition)) => format!("{group} {partition}"),
+        let name = |path| match GroupTarget::of(path) {
+            Some(GroupTarget::Token(group, partition)) => format!("{group} {partition}"),
             Some(_) => "another".to_owned(),
             None => "none".to_owned(),
         };

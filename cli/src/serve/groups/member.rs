@@ -8,11 +8,11 @@ use chrono::{DateTime, Utc};
 use tenure::{Lease, Loss, Process};
 use tenure_groups::{Group, Partition};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use super::refusals::{NOT_OWNED, other_token};
 use crate::process::lock::lock;
-use crate::serve::candidacy::NOT_RENEWED;
+use crate::serve::candidacy::{NOT_RENEWED, OrderReply};
 use crate::serve::refusal::Refusal;
 use crate::serve::stream::{Changes, Source};
 
@@ -33,23 +33,23 @@ pub struct Member {
     margin: Duration,
     validity: Duration,
     process: Process,
-    state: Mutex<State>,
-    /// The reason of [`Role::Failed`], for people.
+    state: Mutex<MemberState>,
+    /// The reason of [`MemberRole::Failed`], for people.
     pub failure: Mutex<String>,
     changes: Changes,
-    orders: mpsc::Sender<Order>,
+    orders: mpsc::Sender<GroupOrder>,
 }
 
 #[derive(Debug)]
-struct State {
-    role: Role,
+struct MemberState {
+    role: MemberRole,
     /// Until its end, as replies have it.
     session: Option<Session>,
     /// By the name of the partition.
-    owned: HashMap<Arc<str>, Owned>,
+    owned: HashMap<Arc<str>, ServedPartition>,
     /// How each partition that was owned before was lost last.
     ends: HashMap<Arc<str>, (u64, &'static str)>,
-    lost: Option<Lost>,
+    lost: Option<LostSession>,
 }
 
 #[derive(Debug)]
@@ -61,14 +61,14 @@ struct Session {
 }
 
 #[derive(Debug)]
-struct Owned {
+struct ServedPartition {
     partition: Partition,
     revoked: bool,
 }
 
 /// What this process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum MemberRole {
     Starting,
     /// It is no member, for this reason.
     Standby(&'static str),
@@ -84,7 +84,7 @@ pub enum Role {
 
 /// How the last session of this member ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostSession {
     pub session: String,
     pub reason: &'static str,
     /// On the boot clock.
@@ -93,13 +93,13 @@ pub struct Lost {
 
 /// What is true at one moment, but for the partitions.
 #[derive(Debug)]
-pub struct Now {
-    pub role: Role,
+pub struct MemberNow {
+    pub role: MemberRole,
     /// The session, and for how long it surely lasts.
     pub session: Option<(String, Duration)>,
     /// Whether less than a quarter of the validity is left of that.
     pub at_risk: bool,
-    pub lost: Option<Lost>,
+    pub lost: Option<LostSession>,
     /// On the boot clock.
     pub at: Duration,
 }
@@ -117,18 +117,16 @@ pub struct OwnedNow {
 
 /// What a client asks of the task.
 #[derive(Debug)]
-pub enum Order {
+pub enum GroupOrder {
     /// How many partitions are to be released first.
     Leave {
         order: Leave,
-        reply: Reply<usize>,
+        reply: OrderReply<usize>,
     },
     LastSeen {
-        reply: Reply<tenure_groups::GroupSnapshot>,
+        reply: OrderReply<tenure_groups::GroupSnapshot>,
     },
 }
-
-pub type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 
 /// How to leave.
 #[derive(Debug, Clone, Copy, Default)]
@@ -146,10 +144,11 @@ impl Member {
         validity: Duration,
         margin: Duration,
         process: Process,
-    ) -> (Member, mpsc::Receiver<Order>) {
+    ) -> (Member, mpsc::Receiver<GroupOrder>) {
         let (orders, received) = mpsc::channel(MOST_ORDERS);
         let (owned, ends) = Default::default();
-        let state = State { role: Role::Starting, session: None, owned, ends, lost: None };
+        let state =
+            MemberState { role: MemberRole::Starting, session: None, owned, ends, lost: None };
         let member = Member {
             name: name.to_owned(),
             group,
@@ -170,7 +169,7 @@ impl Member {
         (self.changes.count(), at_risk)
     }
 
-    pub fn enter(&self, role: Role) {
+    pub fn enter(&self, role: MemberRole) {
         lock(&self.state).role = role;
         self.changes.notify();
     }
@@ -178,14 +177,14 @@ impl Member {
     /// From here on replies say so, until the lease or the task ends it.
     pub fn joined(&self, id: String, lease: Lease) {
         let mut state = lock(&self.state);
-        state.role = Role::Member;
+        state.role = MemberRole::Member;
         state.session = Some(Session { id, lease, leaves: None });
         drop(state);
         self.changes.notify();
     }
 
     /// It takes no more partitions. The session ends for this reason once it owns none.
-    pub fn leaves(&self, reason: &'static str, role: Role) {
+    pub fn leaves(&self, reason: &'static str, role: MemberRole) {
         let mut state = lock(&self.state);
         if let Some(session) = &mut state.session {
             session.leaves = Some(reason);
@@ -201,14 +200,14 @@ impl Member {
     }
 
     /// What is true now.
-    pub fn now(&self) -> Now {
+    pub fn now(&self) -> MemberNow {
         let at = self.process.now().boot;
         let mut state = lock(&self.state);
         self.now_of(&mut state, at)
     }
 
     /// The same, and what this member owns, by number.
-    pub fn all(&self) -> (Now, Vec<OwnedNow>) {
+    pub fn all(&self) -> (MemberNow, Vec<OwnedNow>) {
         let at = self.process.now().boot;
         let mut state = lock(&self.state);
         let now = self.now_of(&mut state, at);
@@ -219,11 +218,11 @@ impl Member {
         (now, owned)
     }
 
-    fn now_of(&self, state: &mut MutexGuard<'_, State>, at: Duration) -> Now {
+    fn now_of(&self, state: &mut MutexGuard<'_, MemberState>, at: Duration) -> MemberNow {
         let left = self.left(state, at);
         let at_risk = left.is_some_and(|left| left + self.margin <= self.validity / 4);
         let id = state.session.as_ref().map(|session| session.id.clone());
-        Now { role: state.role, session: id.zip(left), at_risk, lost: state.lost.clone(), at }
+        MemberNow { role: state.role, session: id.zip(left), at_risk, lost: state.lost.clone(), at }
     }
 
     /// For how long the session surely lasts.
@@ -264,7 +263,7 @@ impl Member {
         if only.is_some_and(|only| only != token) {
             return Err(other_token(token));
         }
-        if let Some(Owned { partition, revoked }) = state.end(name, "released") {
+        if let Some(ServedPartition { partition, revoked }) = state.end(name, "released") {
             let again = if revoked { Duration::ZERO } else { BACK_OFF };
             partition.release_for(back_off.unwrap_or(again));
         }
@@ -282,7 +281,7 @@ impl Member {
             return Some(partition);
         }
         let name = Arc::from(partition.name());
-        state.owned.insert(name, Owned { partition, revoked: false });
+        state.owned.insert(name, ServedPartition { partition, revoked: false });
         drop(state);
         self.changes.notify();
         None
@@ -313,7 +312,7 @@ impl Member {
 
     /// Asks the lease itself. The first to find its end makes that final: a renewal that is answered
     /// later revives nothing that a client was told of.
-    fn left(&self, state: &mut MutexGuard<'_, State>, at: Duration) -> Option<Duration> {
+    fn left(&self, state: &mut MutexGuard<'_, MemberState>, at: Duration) -> Option<Duration> {
         let session = state.session.as_ref()?;
         let reason = match (session.lease.check(), session.leaves) {
             (Ok(_), _) => match session.lease.remaining().saturating_sub(self.margin) {
@@ -329,13 +328,13 @@ impl Member {
 
     fn end(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, MemberState>,
         reason: &'static str,
         at: Duration,
     ) -> Vec<Partition> {
         if let Some(Session { id, .. }) = state.session.take() {
-            state.lost = Some(Lost { session: id, reason, at });
-            state.role = Role::Ending;
+            state.lost = Some(LostSession { session: id, reason, at });
+            state.role = MemberRole::Ending;
             self.changes.notify();
         }
         let owned = std::mem::take(&mut state.owned);
@@ -345,7 +344,7 @@ impl Member {
     }
 
     /// Passes an order to the task of this group.
-    pub fn order(&self, order: Order) -> Result<(), Refusal> {
+    pub fn order(&self, order: GroupOrder) -> Result<(), Refusal> {
         self.orders.try_send(order).map_err(|error| match error {
             TrySendError::Full(_) => Refusal::BUSY,
             // The task has ended, and others of this process have not.
@@ -354,15 +353,15 @@ impl Member {
     }
 }
 
-impl State {
-    fn end(&mut self, name: &str, reason: &'static str) -> Option<Owned> {
+impl MemberState {
+    fn end(&mut self, name: &str, reason: &'static str) -> Option<ServedPartition> {
         let (name, owned) = self.owned.remove_entry(name)?;
         self.ends.insert(name, (owned.token(), reason));
         Some(owned)
     }
 }
 
-impl Owned {
+impl ServedPartition {
     fn token(&self) -> u64 {
         self.partition.token().get()
     }

@@ -232,7 +232,7 @@ impl GroupsArgs {
     fn joiner(
         &self,
         member: &Arc<Member>,
-        orders: mpsc::Receiver<member::Order>,
+        orders: mpsc::Receiver<member::GroupOrder>,
         shared: &Shared<'_>,
     ) -> Joiner {
         Joiner {

@@ -11,20 +11,21 @@ use tenure_groups::{Group, Membership, MembershipEvent, Partition};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
-use super::member::{Leave, Member, Order, Reply, Role};
+use super::member::{GroupOrder, Leave, Member, MemberRole};
 use super::refusals::{NOT_MEMBER, NOTHING_SEEN};
 use crate::output::logs::Throttle;
 use crate::output::print::{in_ms, plain};
 use crate::process::lock::lock;
 use crate::process::timer::pause;
 use crate::serve::campaign::{LOOK, TOO_LATE, code_of};
+use crate::serve::candidacy::OrderReply;
 use crate::serve::stream::Source as _;
 use crate::store::patience::{AFTER_A_FAILURE, caught};
 
 /// The task of one group.
 pub struct Joiner {
     pub member: Arc<Member>,
-    pub orders: mpsc::Receiver<Order>,
+    pub orders: mpsc::Receiver<GroupOrder>,
     /// Whether the application is healthy.
     pub healthy: watch::Receiver<bool>,
     /// Whether this process is to end.
@@ -42,7 +43,7 @@ pub struct Joiner {
 }
 
 /// Why this process is no member any more.
-enum Over {
+enum MembershipOver {
     /// The session is over, or is about to end: what the application does is not known.
     Lost,
     /// It has left, and stays out for so long.
@@ -70,7 +71,7 @@ impl Joiner {
                 self.wait_after("panicked", String::new()).await;
             }
         }
-        self.member.enter(Role::Ending);
+        self.member.enter(MemberRole::Ending);
     }
 
     async fn turn(&mut self, defer_for: &mut Option<Duration>) {
@@ -85,7 +86,7 @@ impl Joiner {
 
     /// Owns nothing, and follows the group: for this time, or until the application is healthy.
     async fn stand_by(&mut self, why: &'static str, time: Option<Duration>) {
-        self.member.enter(Role::Standby(why));
+        self.member.enter(MemberRole::Standby(why));
         match time {
             Some(time) => info!(outcome = "standby", "no member for {}: {why}", in_ms(time)),
             None => info!(outcome = "standby", "no member: {why}"),
@@ -108,7 +109,7 @@ impl Joiner {
 
     /// Waits until this process is a member; `None` if something else is to be done first.
     async fn join(&mut self) -> Option<Membership> {
-        self.member.enter(Role::Joining);
+        self.member.enter(MemberRole::Joining);
         let group = self.member.group.clone();
         let mut join = std::pin::pin!(group.join());
         let joined = tokio::select! {
@@ -148,7 +149,7 @@ impl Joiner {
 
     async fn wait_after(&mut self, failure: &'static str, why: String) {
         *lock(&self.member.failure) = why;
-        self.member.enter(Role::Failed(failure));
+        self.member.enter(MemberRole::Failed(failure));
         tokio::select! {
             biased;
             () = until(&mut self.ending, true) => {}
@@ -165,20 +166,20 @@ impl Joiner {
         let (defer_for, draining, throttle) = Default::default();
         let mut following = Following { joiner: self, membership, defer_for, draining, throttle };
         match following.until_over().await {
-            Over::Left(time) => Some(time),
-            Over::Lost => following.lapse().await,
-            Over::GivenUp(reason) => following.resign(reason).await,
+            MembershipOver::Left(time) => Some(time),
+            MembershipOver::Lost => following.lapse().await,
+            MembershipOver::GivenUp(reason) => following.resign(reason).await,
         }
     }
 }
 
 impl Following<'_> {
-    async fn until_over(&mut self) -> Over {
+    async fn until_over(&mut self) -> MembershipOver {
         let member = Arc::clone(&self.joiner.member);
         let mut changes = member.changes();
         let mut grace: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(std::future::pending());
         loop {
-            let Some(left) = member.remaining() else { return Over::Lost };
+            let Some(left) = member.remaining() else { return MembershipOver::Lost };
             let joiner = &mut *self.joiner;
             tokio::select! {
                 biased;
@@ -189,13 +190,13 @@ impl Following<'_> {
                 }
                 // At the end it has its grace, and no more.
                 () = until(&mut joiner.healthy, false), if !self.draining => {
-                    return Over::GivenUp("app_unhealthy");
+                    return MembershipOver::GivenUp("app_unhealthy");
                 }
-                () = &mut grace => return Over::GivenUp("ending"),
+                () = &mut grace => return MembershipOver::GivenUp("ending"),
                 event = self.membership.next() => match event {
                     Some(MembershipEvent::Lost(loss)) => return self.ended(&loss),
                     Some(event) => self.handle(event),
-                    None => return Over::Lost,
+                    None => return MembershipOver::Lost,
                 },
                 Some(order) = joiner.orders.recv() => self.carry_out(order),
                 _ = changes.changed() => {}
@@ -208,21 +209,21 @@ impl Following<'_> {
     fn drain(&mut self) {
         let Joiner { member, grace, leave_for, .. } = &*self.joiner;
         info!(outcome = "ending", "all is revoked; leaving after a grace of {}", in_ms(*grace));
-        member.leaves("ending", Role::Ending);
+        member.leaves("ending", MemberRole::Ending);
         // What the application has asked for counts.
         if self.defer_for.is_none() || leave_for.is_some() {
             leave(&self.membership, *leave_for);
         }
     }
 
-    fn carry_out(&mut self, order: Order) {
+    fn carry_out(&mut self, order: GroupOrder) {
         match order {
-            Order::LastSeen { reply } => drop(reply.send(Ok(self.membership.last_seen()))),
-            Order::Leave { order: Leave { keep, pause }, reply } => {
+            GroupOrder::LastSeen { reply } => drop(reply.send(Ok(self.membership.last_seen()))),
+            GroupOrder::Leave { order: Leave { keep, pause }, reply } => {
                 if !self.draining {
                     info!(outcome = "leaving", "the application leaves: all is revoked");
                     self.defer_for = Some(pause.unwrap_or(self.joiner.defer_for));
-                    self.joiner.member.leaves("left", Role::Leaving);
+                    self.joiner.member.leaves("left", MemberRole::Leaving);
                     leave(&self.membership, keep);
                 }
                 let (_, owned) = self.joiner.member.all();
@@ -261,19 +262,19 @@ impl Following<'_> {
     }
 
     /// The last event has come.
-    fn ended(&mut self, loss: &Loss) -> Over {
+    fn ended(&mut self, loss: &Loss) -> MembershipOver {
         // Finds the reason, if no reply has done so.
         self.joiner.member.give_up(loss.outcome());
         match (loss, self.defer_for) {
             (Loss::Resigned, Some(time)) => {
                 info!(outcome = "left", "left the group");
-                Over::Left(time)
+                MembershipOver::Left(time)
             }
             (Loss::Resigned, None) if self.draining => {
                 info!(outcome = "left", "left the group");
-                Over::Left(Duration::ZERO)
+                MembershipOver::Left(Duration::ZERO)
             }
-            _ => Over::Lost,
+            _ => MembershipOver::Lost,
         }
     }
 
@@ -375,17 +376,17 @@ async fn look(group: &Group) -> Infallible {
 }
 
 /// Only a member carries out orders.
-async fn refuse_all(orders: &mut mpsc::Receiver<Order>) -> Infallible {
+async fn refuse_all(orders: &mut mpsc::Receiver<GroupOrder>) -> Infallible {
     while let Some(order) = orders.recv().await {
         match order {
-            Order::Leave { reply, .. } => refuse(reply, NOT_MEMBER),
-            Order::LastSeen { reply } => refuse(reply, NOTHING_SEEN),
+            GroupOrder::Leave { reply, .. } => refuse(reply, NOT_MEMBER),
+            GroupOrder::LastSeen { reply } => refuse(reply, NOTHING_SEEN),
         }
     }
     // The member holds a sender.
     std::future::pending().await
 }
 
-fn refuse<T>(reply: Reply<T>, why: crate::serve::refusal::Refusal) {
+fn refuse<T>(reply: OrderReply<T>, why: crate::serve::refusal::Refusal) {
     let _ = reply.send(Err(why));
 }

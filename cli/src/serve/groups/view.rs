@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tenure_groups::GroupSnapshot;
 
-use super::member::{Member, Now, OwnedNow, Role};
+use super::member::{Member, MemberNow, MemberRole, OwnedNow};
 use crate::group::GroupStatus;
 use crate::output::print::millis;
 
@@ -23,12 +23,12 @@ pub struct MemberView {
     pub lease_remaining_ms: Option<u64>,
     /// How old all that is known of the assignment is.
     pub store_answered_ms_ago: Option<u64>,
-    pub lost: Option<LostView>,
+    pub lost: Option<LostSessionView>,
 }
 
 /// How the last session of this member ended.
 #[derive(Debug, Clone, Serialize)]
-pub struct LostView {
+pub struct LostSessionView {
     pub session: String,
     pub reason: &'static str,
     pub ms_ago: u64,
@@ -71,7 +71,7 @@ pub struct GroupViews {
 
 /// `GET /v1/groups/{name}/partitions/{partition}/token`
 #[derive(Serialize)]
-pub struct TokenView {
+pub struct PartitionTokenView {
     pub token: u64,
     pub lease_remaining_ms: u64,
     /// It is to be handed over: stop the work, then release it.
@@ -89,18 +89,18 @@ pub struct AssignmentView<'a> {
 }
 
 impl MemberView {
-    pub fn of(member: &Member, now: &Now) -> MemberView {
+    pub fn of(member: &Member, now: &MemberNow) -> MemberView {
         let (state, reason) = match now.role {
-            Role::Starting => ("starting", None),
-            Role::Standby(why) => ("standby", Some(why)),
-            Role::Joining => ("joining", None),
-            Role::Failed(why) => ("failed", Some(why)),
-            Role::Member if now.at_risk => ("at_risk", None),
-            Role::Member => ("member", None),
-            Role::Leaving => ("leaving", None),
-            Role::Ending => ("ending", None),
+            MemberRole::Starting => ("starting", None),
+            MemberRole::Standby(why) => ("standby", Some(why)),
+            MemberRole::Joining => ("joining", None),
+            MemberRole::Failed(why) => ("failed", Some(why)),
+            MemberRole::Member if now.at_risk => ("at_risk", None),
+            MemberRole::Member => ("member", None),
+            MemberRole::Leaving => ("leaving", None),
+            MemberRole::Ending => ("ending", None),
         };
-        let lost = now.lost.as_ref().map(|lost| LostView {
+        let lost = now.lost.as_ref().map(|lost| LostSessionView {
             session: lost.session.clone(),
             reason: lost.reason,
             ms_ago: millis(now.at.saturating_sub(lost.at)),
