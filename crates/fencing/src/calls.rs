@@ -1,4 +1,4 @@
-//! Requests to a store, each bounded, with errors that say what was being done.
+//! Requests to a store, each with a time limit, and errors that name the operation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use tenure::seam::fencing::{self as seam, Nonce, Written, back_off};
 use tenure::store::{Determinacy, ETag, GetOutcome, Page, Store, StoreError, StoreErrorKind};
 use tenure::{Error, ErrorKind, Process};
 
-/// How often a call is tried before its error is the caller's.
+/// Attempts at one call before it returns the error to the caller.
 pub(super) const ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(1_600);
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A store, and how it is asked.
+/// A store and the settings of its requests.
 #[derive(Debug, Clone)]
 pub(super) struct Calls {
     pub(super) store: Arc<dyn Store>,
@@ -23,42 +23,43 @@ pub(super) struct Calls {
     pub(super) request_timeout: Duration,
 }
 
-/// The attempts at one compare-and-swap, and what is known of them: how many are made, after which
-/// pauses, and what an answer says. The loops around it stay apart, as they are two proofs:
+/// The attempts at one compare-and-swap: their number, the pauses between them, and their known
+/// effect. Two kinds of loops use it. They are separate because their proofs differ:
 ///
-/// - *Raise*: the gate's token, the trim marker, the claim of an object, its reservation. Each
-///   attempt reads, decides, and writes on the condition of what it has just read. What others have
-///   written is what the next attempt decides on, and its read also finds a write whose answer was
-///   lost. So nothing is read back after a write.
-/// - *Overwrite*: the write of an object by its writer, the reset of a gate. The condition is what
-///   the caller saw before the first attempt, and stays the same. What was refused or has no answer
-///   is read back at once, also after the last attempt, and another ETag ends the call: it shows
-///   this very write, or another writer's, which must never be overwritten unseen.
+/// - *Raise*: the token of the gate, the trim marker, the claim of an object, its reservation. Each
+///   attempt reads the object, decides, and writes on the condition of the ETag that it just read.
+///   The next attempt decides on the writes of others, and its read also finds a write with a
+///   lost answer. So this loop does not read back after a write.
+/// - *Overwrite*: the write of an object by its writer, the reset of a gate. The condition is the
+///   ETag that the caller saw before the first attempt, and it does not change. After a refusal or
+///   a lost answer the loop reads the object back immediately, even after the last attempt. Another
+///   ETag ends the call: it belongs to this write or to another writer. The loop must never
+///   overwrite an unseen object of another writer.
 ///
-/// A loop that did both would ask before each of its requests which of the two it is. Within
-/// *raise*, a claim counts refusals apart from failures, as each refusal is progress of another
-/// writer, and a reservation ends with the first failure, as it is for progress alone. The writer of
-/// a log has neither loop: it sends what `protocol::log` decides, which the model explores.
+/// A single loop would have to check its kind before each request. Within *raise*, a claim counts
+/// refusals apart from failures, because each refusal is progress of another writer. A reservation
+/// ends with the first failure, because it only serves progress. The writer of a log uses neither
+/// loop: it sends the requests of `protocol::log`, which the model explores.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     made: u32,
     pub(super) last: Option<StoreError>,
-    /// Whether one of them may have taken effect.
+    /// True if one of them may have taken effect.
     pub(super) unknown: bool,
 }
 
-/// What came of an attempt after which another may be made.
+/// The result of an attempt after which the caller may make another.
 #[derive(Debug)]
 pub(super) enum Swap {
     Done(ETag),
     Refused,
     Unknown,
-    /// It was not written, and the failure may pass.
+    /// The object was not written; a later attempt may succeed.
     Failed,
 }
 
 impl Attempts {
-    /// Pauses before all but the first; false once enough were made.
+    /// Pauses before each attempt but the first. Returns false if no attempt is left.
     pub(super) async fn another(&mut self, calls: &Calls) -> bool {
         if self.made == ATTEMPTS {
             return false;
@@ -70,7 +71,8 @@ impl Attempts {
         true
     }
 
-    /// What was read; `None` after a failure that may pass. Any other ends the attempts.
+    /// Returns the result of the read, or `None` after a transient failure. Another failure ends
+    /// the attempts.
     pub(super) fn read<T>(&mut self, read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
         match read {
             Err(error) if passes(&error) => {
@@ -81,7 +83,7 @@ impl Attempts {
         }
     }
 
-    /// What was written. A failure that cannot pass ends the attempts.
+    /// Returns the result of the write. A permanent failure ends the attempts.
     pub(super) fn swapped(&mut self, written: Written) -> Result<Swap, StoreError> {
         match written {
             Written::Done(etag) => Ok(Swap::Done(etag)),
@@ -95,17 +97,17 @@ impl Attempts {
         }
     }
 
-    /// Whether one of them may have taken effect, for a refusal that ends them.
+    /// The effect of the attempts so far, for a refusal that ends them.
     pub(super) fn determinacy(&self) -> Determinacy {
         if self.unknown { Determinacy::Indeterminate } else { Determinacy::Determinate }
     }
 
-    /// The last failure, or why it was refused each time.
+    /// Returns the last failure, or an error with this reason if each attempt was refused.
     pub(super) fn last_or(&mut self, refused: &str) -> StoreError {
         self.last.take().unwrap_or_else(|| unanswered(refused))
     }
 
-    /// An error of the whole, which may have happened if an attempt may.
+    /// Marks the error as indeterminate if an attempt may have taken effect.
     pub(super) fn error(&self, error: Error) -> Error {
         if self.unknown { error.maybe() } else { error }
     }
@@ -121,13 +123,13 @@ impl Calls {
         seam::nonce(&self.process)
     }
 
-    /// Before attempt `attempt` + 1.
+    /// Pauses between attempt `attempt` and the next one.
     pub(super) async fn pause(&self, attempt: u32) {
         back_off(&self.process, FIRST_PAUSE, LONGEST_PAUSE, attempt).await;
     }
 
-    /// What this reads, tried again after failures that may pass, up to so many in all. The outer
-    /// error of a read is about what it found.
+    /// Repeats this read after transient failures, up to the common limit of `failures`. The outer
+    /// error of a read is about the content that it found.
     pub(super) async fn patiently<T, F>(
         &self,
         failures: &mut u32,
@@ -170,7 +172,7 @@ impl Calls {
         seam::delete(&self.process, self.request_timeout, self.store.delete(keys)).await
     }
 
-    /// `etag`: what the object must have; `None`: there must be none.
+    /// Writes the object. `etag` is the ETag that the object must have; `None` creates it.
     pub(super) async fn put(&self, key: &str, body: Bytes, etag: Option<ETag>) -> Written {
         let put = match etag {
             Some(etag) => self.store.replace(key, body, etag),
@@ -198,7 +200,7 @@ fn unanswered(why: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, why)
 }
 
-/// Whether trying again may help.
+/// Returns true if a retry may succeed.
 pub(super) fn passes(error: &StoreError) -> bool {
     error.kind() == StoreErrorKind::Transient
 }

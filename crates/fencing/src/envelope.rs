@@ -1,9 +1,9 @@
-//! What is around a body: one line of JSON, then the body as it is.
+//! The envelope of a body: one line of JSON before it.
 //!
-//! The line is part of the object's body, not of its metadata, for a reason: S3's ETags are made of
-//! the body alone. Had a claim changed the metadata only, the object would keep its ETag, and the
-//! `If-Match` of a paused writer would hold after the claim. A nonce in the line makes every body
-//! differ from all others, so no ETag ever comes back.
+//! The line is part of the object's body and not of its metadata, because S3 computes ETags from
+//! the body alone. If a claim changed only the metadata, the object would keep its ETag, and the
+//! `If-Match` of a paused writer would succeed after the claim. A nonce in the line makes every
+//! body unique, so an ETag never comes back.
 
 use bytes::Bytes;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
@@ -11,20 +11,20 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use tenure::{Error, ErrorKind};
 
-/// The format that this version writes, and the greatest it reads.
+/// The format that this version writes, and the greatest that it reads.
 pub(super) const FORMAT: u64 = 1;
-/// A line is looked for in this many bytes; ours have 300 at most.
+/// Bytes in which the end of the line must occur. The lines of this crate have at most 300.
 const MAX_LINE: usize = 1_024;
 
 /// The line of one kind of object.
 pub(super) trait Line: Serialize + DeserializeOwned {
     /// The field that holds the format, first in the line.
     const TAG: &'static str;
-    /// For messages.
+    /// The kind of the object, for messages.
     const WHAT: &'static str;
 }
 
-/// The bytes of an object.
+/// Returns the bytes of an object.
 pub(super) fn wrap<L: Line>(line: &L, body: &[u8]) -> Bytes {
     let mut bytes = serde_json::to_vec(line)
         .expect("a line has string keys and whole numbers, which JSON can hold");
@@ -33,7 +33,7 @@ pub(super) fn wrap<L: Line>(line: &L, body: &[u8]) -> Bytes {
     bytes.into()
 }
 
-/// The line and the body of the object at `key`. Anything else is refused, never guessed at.
+/// Returns the line and the body of the object at `key`. Refuses every other content.
 pub(super) fn unwrap<L: Line>(key: &str, bytes: &Bytes) -> Result<(L, Bytes), Error> {
     let end = bytes.iter().take(MAX_LINE).position(|byte| *byte == b'\n');
     let Some(end) = end else {
@@ -42,13 +42,13 @@ pub(super) fn unwrap<L: Line>(key: &str, bytes: &Bytes) -> Result<(L, Bytes), Er
     Ok((parse(key, &bytes[..end])?, bytes.slice(end + 1..)))
 }
 
-/// A line without a body.
+/// Parses a line without a body.
 pub(super) fn parse<L: Line>(key: &str, line: &[u8]) -> Result<L, Error> {
-    // A later format may differ in every other field, so it is looked at first.
+    // The format is checked first, because a later format may change every other field.
     let format = match serde_json::from_slice::<Tagged>(line) {
         Ok(Tagged { tag, format }) if tag == L::TAG => format,
-        Ok(_) => return Err(corrupt::<L>(key, "it is something else")),
-        Err(_) => return Err(corrupt::<L>(key, "its line is not what tenure writes")),
+        Ok(_) => return Err(corrupt::<L>(key, "it is an object of another kind")),
+        Err(_) => return Err(corrupt::<L>(key, "its first line was not written by tenure")),
     };
     if format > FORMAT {
         let message = format!(
@@ -60,15 +60,15 @@ pub(super) fn parse<L: Line>(key: &str, line: &[u8]) -> Result<L, Error> {
     serde_json::from_slice(line)
         .ok()
         .filter(|_| format == FORMAT)
-        .ok_or_else(|| corrupt::<L>(key, "its line lacks a field, or has one too many"))
+        .ok_or_else(|| corrupt::<L>(key, "its line lacks a field or has an unknown one"))
 }
 
 pub(super) fn corrupt<L: Line>(key: &str, why: &str) -> Error {
-    let message = format!("{key} is not {}: {why}; it is left as it is", L::WHAT);
+    let message = format!("{key} is not {}: {why}; it was left unchanged", L::WHAT);
     Error::new(ErrorKind::CorruptRecord, message)
 }
 
-/// The first field of a line.
+/// The format field, which is the first of a line.
 struct Tagged {
     tag: String,
     format: u64,
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_refused() {
+    fn other_bytes_are_refused() {
         for bytes in [
             "",
             "\n",

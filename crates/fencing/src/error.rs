@@ -1,22 +1,23 @@
-//! The refusal of a token, and the other errors of a guard.
+//! The refusal of a token, and the other errors of the guards.
 
 use std::fmt;
 
 use tenure::store::Determinacy;
 use tenure::{Epoch, Error, Loss};
 
-/// A token that is refused: a greater one was seen.
+/// A refused token: the guard has seen a greater one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Stale {
-    /// The token that was offered.
+    /// The refused token.
     pub offered: Epoch,
     /// The greatest token seen.
     pub newest: Epoch,
 }
 
 impl Stale {
-    /// For guards of your own: a refusal of the token `offered`, as `newest` was seen.
+    /// Creates a refusal of the token `offered` by a guard that has seen `newest`, for guards
+    /// outside this crate.
     #[must_use]
     pub const fn new(offered: Epoch, newest: Epoch) -> Stale {
         Stale { offered, newest }
@@ -31,49 +32,49 @@ impl fmt::Display for Stale {
 
 impl std::error::Error for Stale {}
 
-/// Why a guarded resource was not read or written.
+/// The reason why a guarded resource was not read or written.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum FencingError {
-    /// A greater epoch has claimed the resource. Final: stop.
+    /// A greater epoch has claimed the resource. This is final: stop.
     ///
-    /// With [`Determinacy::Indeterminate`] an attempt whose answer was lost may have written before
-    /// that; the greater epoch has then seen it.
+    /// With [`Determinacy::Indeterminate`] an attempt with a lost answer may have written before
+    /// the claim. The greater epoch has then seen that write.
     Stale {
-        /// Both tokens.
+        /// The refused token and the greater one.
         stale: Stale,
-        /// Whether this call may have written.
+        /// [`Determinacy::Indeterminate`] if this call may have written.
         determinacy: Determinacy,
     },
-    /// A later writer of the same epoch has opened the resource. Final: this writer is closed. Use
-    /// one writer per epoch, and share it.
+    /// A later writer of the same epoch has opened the resource. This is final: the writer is
+    /// closed. Use one writer per epoch, and share it.
     Replaced {
-        /// The epoch of both.
+        /// The epoch of both writers.
         epoch: Epoch,
-        /// Whether this call may have written.
+        /// [`Determinacy::Indeterminate`] if this call may have written.
         determinacy: Determinacy,
     },
-    /// The lease of the writer's [`Token`](crate::Token) is at risk (less than a quarter of its validity is left)
-    /// or has ended. The call has ended for this reason alone. Stop the work. If the lease is extended
-    /// after all, the writer works again.
+    /// The lease of the writer's [`Token`](crate::Token) has ended, or is at risk: less than a
+    /// quarter of its validity is left. The call has ended for this reason alone. Stop the work. If
+    /// the leader still extends the lease, the writer works again.
     LeaseEnding {
-        /// The reason of the loss; `None` if the lease is at risk.
+        /// The reason of the loss; `None` if the lease is only at risk.
         loss: Option<Loss>,
         /// [`Determinacy::Indeterminate`] if this call may have written.
         determinacy: Determinacy,
     },
-    /// The requested entries of a log were trimmed: start at the oldest entry, or with a snapshot.
+    /// The requested entries of a log were trimmed. Start at the oldest entry, or from a snapshot.
     Trimmed {
-        /// The number of the oldest entry that is left.
+        /// The number of the oldest entry in the log.
         oldest: u64,
     },
-    /// The store failed, or broke a promise; the kind says what to do.
+    /// The store failed or broke a promise. The kind of the error names the remedy.
     Failed(Error),
 }
 
 impl FencingError {
-    /// Returns whether the requested write may have taken effect, or may still. If `false`, it did
-    /// not and will not.
+    /// Returns whether the requested write may have taken effect, or may take effect later. If
+    /// `false`, it has no effect, now or later.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
         match self {
@@ -92,7 +93,7 @@ impl FencingError {
         FencingError::LeaseEnding { loss, determinacy }
     }
 
-    /// The refusal, if a greater epoch is the reason.
+    /// Returns the refusal if a greater epoch is the reason.
     #[must_use]
     pub fn stale(&self) -> Option<Stale> {
         match self {

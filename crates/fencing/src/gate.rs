@@ -1,4 +1,4 @@
-//! A service's own memory of tokens.
+//! A gate that keeps the greatest token in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,23 +10,23 @@ use tenure::Epoch;
 
 use crate::error::Stale;
 
-/// Refuses tokens lower than the greatest it has seen, for a service that gets a token with each
-/// request. In memory, no requests to a store. Clones are the same gate.
+/// Refuses tokens lower than the greatest it has seen, for a service that receives a token with
+/// each request. The gate is in memory and sends no requests. Clones share the gate.
 ///
-/// **What it guarantees.** Once a token was admitted, no clone admits a lower one. With
-/// [`act`](Gate::act) and [`enter`](Gate::enter), the admission and the action are one step: once
-/// an action was done under a token, none is done under a lower one.
+/// **Guarantees.** After a token was admitted, no clone admits a lower one. With
+/// [`act`](Gate::act) and [`enter`](Gate::enter), the admission and the action are one step: after
+/// an action under a token, no action happens under a lower one.
 ///
-/// **Authenticate first.** The gate believes every token: one request with a token that nobody was
+/// **Authenticate first.** The gate believes every token: one request with a token that was never
 /// granted makes it refuse all leaders until the service restarts.
-/// [`Election::newest_epoch`](tenure::Election::newest_epoch) returns the greatest token that can be
-/// real.
+/// [`Election::newest_epoch`](tenure::Election::newest_epoch) returns the greatest token that can
+/// be real.
 ///
-/// **What it does not.** After [`admit`](Gate::admit) alone the service may be paused, and act
-/// under a token that is old by then. The gate forgets at a restart: use
-/// [`DurableGate`](super::DurableGate), or, best of all, store the token with the data, in one
-/// transaction. Two instances of a service know nothing of each other. Tasks with one token are all
-/// admitted.
+/// **Limits.** After [`admit`](Gate::admit) alone the service may be paused, and then act under an
+/// outdated token. The gate forgets its token at a restart: use
+/// [`DurableGate`](super::DurableGate), or store the token with the data in one transaction, which
+/// is the best guard. Two instances of a service do not share a gate. The gate admits all tasks
+/// that have the same token.
 ///
 /// # Examples
 ///
@@ -55,12 +55,12 @@ struct Shared {
 #[derive(Default)]
 struct Permits {
     newest: Option<Epoch>,
-    /// How many permits each token has.
+    /// Number of permits of each token.
     inside: BTreeMap<Epoch, usize>,
 }
 
-/// The result of [`Gate::enter`]: as long as it lives, no greater token is let in.
-#[must_use = "dropped at once, it guards nothing"]
+/// The permit of [`Gate::enter`]. While it lives, the gate lets no greater token in.
+#[must_use = "a permit that is dropped immediately guards nothing"]
 pub struct GatePermit {
     gate: Gate,
     token: Epoch,
@@ -77,18 +77,18 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// [`Stale`], with both tokens: refuse the request, and tell its sender to stop.
+    /// [`Stale`], with both tokens: refuse the request, and ask its sender to stop.
     pub fn admit(&self, token: Epoch) -> Result<(), Stale> {
         self.state().admit(token)
     }
 
-    /// Admits the token and acts, as one step: no other token is admitted meanwhile. Other calls
-    /// block meanwhile, so `act` should be short. It must not use the gate itself. This call does
-    /// not wait for permits: use either this or [`enter`](Gate::enter).
+    /// Admits the token and calls `act`, as one step. The gate admits no other token during the
+    /// call, and other calls block, so `act` should be short. It must not use the gate. This method
+    /// does not wait for permits: use either this method or [`enter`](Gate::enter), not both.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: nothing was done.
+    /// [`Stale`]: `act` was not called.
     pub fn act<T>(&self, token: Epoch, act: impl FnOnce() -> T) -> Result<T, Stale> {
         let mut state = self.state();
         state.admit(token)?;
@@ -98,12 +98,13 @@ impl Gate {
     /// Admits the token, and waits until all permits of lower tokens are dropped. Act while the
     /// returned permit lives.
     ///
-    /// From the call on the gate refuses lower tokens, also if the future is dropped before it is
-    /// ready. It waits as long as they hold their permits, so limit the time spent inside.
+    /// From the first poll on, the gate refuses lower tokens, even if the future is dropped before
+    /// it is ready. The future waits until their permits are dropped, so limit the time that work
+    /// holds a permit.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: at once, or because a greater token arrived while this one waited.
+    /// [`Stale`]: a greater token was admitted before the call, or while this one waited.
     pub async fn enter(&self, token: Epoch) -> Result<GatePermit, Stale> {
         loop {
             let left = self.0.left.notified();
@@ -121,14 +122,14 @@ impl Gate {
         }
     }
 
-    /// Returns the greatest token seen; `None` if there was none.
+    /// Returns the greatest token seen; `None` if the gate has seen none.
     #[must_use]
     pub fn newest(&self) -> Option<Epoch> {
         self.state().newest
     }
 
     fn state(&self) -> MutexGuard<'_, Permits> {
-        // An act may panic, but the state is whole before it begins.
+        // `act` may panic, but the state is consistent before it is called.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -146,7 +147,7 @@ impl Permits {
 }
 
 impl GatePermit {
-    /// Returns the token that was admitted.
+    /// Returns the admitted token.
     #[must_use]
     pub fn token(&self) -> Epoch {
         self.token
@@ -169,7 +170,7 @@ impl Drop for GatePermit {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Also from within an act, which holds the lock: then the state is left out.
+        // `act` holds the lock and may print the gate: then the state is left out.
         let mut gate = f.debug_struct("Gate");
         if let Ok(state) = self.0.state.try_lock() {
             gate.field("newest", &state.newest);
@@ -208,23 +209,23 @@ mod tests {
         assert_eq!(words, "the token 4 is refused: epoch 5 has been seen");
     }
 
-    /// `{gate:?}` inside an act waited for the lock that the act holds.
+    /// `{gate:?}` inside `act` waited for the lock that `act` holds.
     #[test]
-    fn regression_a_gate_can_be_shown_within_an_act() {
+    fn regression_a_gate_can_be_printed_within_act() {
         let gate = Gate::new();
         let shown = gate.act(e(2), || format!("{gate:?}")).unwrap();
         assert_eq!(shown, "Gate { .. }");
         assert_eq!(format!("{gate:?}"), "Gate { newest: Some(Epoch(2)), .. }");
     }
 
-    /// Admission alone is a check before a write; what it cannot do, `act` and `enter` can.
+    /// Admission alone is a check before a write. `act` and `enter` join the two.
     #[test]
     fn a_request_paused_between_admission_and_its_write_writes_late() {
         let (gate, written) = (Gate::new(), Cell::new(0));
         gate.admit(e(1)).unwrap();
         gate.act(e(2), || written.set(2)).unwrap();
         written.set(1);
-        assert_eq!(written.get(), 1, "the zombie has overwritten the newer");
+        assert_eq!(written.get(), 1, "the paused request has overwritten the newer one");
         assert!(gate.act(e(1), || written.set(1)).is_err());
     }
 
@@ -234,16 +235,16 @@ mod tests {
         let old = gate.enter(e(1)).await.unwrap();
         let beside = gate.enter(e(1)).await.unwrap();
         let mut new = Box::pin(gate.enter(e(2)));
-        assert!((&mut new).now_or_never().is_none(), "two are inside");
-        assert!(gate.enter(e(1)).await.is_err(), "refused from then on");
+        assert!((&mut new).now_or_never().is_none(), "two older permits are alive");
+        assert!(gate.enter(e(1)).await.is_err(), "older tokens are refused from then on");
         drop(old);
-        assert!((&mut new).now_or_never().is_none(), "one is inside");
+        assert!((&mut new).now_or_never().is_none(), "one older permit is alive");
         drop(beside);
         assert_eq!(new.await.unwrap().token(), e(2));
     }
 
     #[tokio::test]
-    async fn who_waits_is_refused_once_a_greater_token_came() {
+    async fn a_waiting_token_is_refused_after_a_greater_one() {
         let gate = Gate::new();
         let old = gate.enter(e(1)).await.unwrap();
         let mut second = Box::pin(gate.enter(e(2)));

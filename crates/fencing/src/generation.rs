@@ -11,16 +11,16 @@ use tenure::{Epoch, Error, ErrorKind, Process};
 
 use super::calls::Calls;
 
-/// A folder of objects with one generation an epoch, each under keys of its own. Clones are the same
-/// folder.
+/// A folder of objects with a generation for each epoch. Each generation has its own keys. Clones
+/// share the folder.
 ///
-/// **What it guarantees.** A former leader writes, even with plain PUTs, where nobody reads any
-/// more: readers use the [`newest`](Generations::newest) generation.
+/// **Guarantees.** A former leader writes, even with plain PUTs, only where no reader reads
+/// any more: readers use the [`newest`](Generations::newest) generation.
 ///
-/// **What it does not.** The old leader's writes succeed; it does not learn that it no longer
-/// leads, and its objects must be deleted some day. A generation counts as the newest from its
-/// first object on: let a last object tell readers that it is complete. The new leader must copy
-/// what it needs of the previous generation, and may miss what the old leader writes later.
+/// **Limits.** The writes of the old leader succeed. It does not learn that it lost the
+/// leadership, and its objects must be deleted later. A generation counts as the newest after its
+/// first object: let a last object mark it as complete for readers. The new leader must copy the
+/// data that it needs from the previous generation, and may miss later writes of the old leader.
 ///
 /// # Examples
 ///
@@ -34,10 +34,10 @@ use super::calls::Calls;
 /// let store = Arc::new(MemoryStore::new());
 /// let orders = Generations::new(store.clone(), "orders")?;
 /// store.create(&(orders.key(new) + "part-1"), "new".into()).await?;
-/// // The old leader was paused, and writes where nobody reads any more:
+/// // The old leader was paused, and writes where no reader reads any more:
 /// store.create(&(orders.key(old) + "part-1"), "late".into()).await?;
 ///
-/// let newest = orders.newest().await?.expect("somebody has written");
+/// let newest = orders.newest().await?.expect("both leaders have written");
 /// assert_eq!(orders.key(newest), "orders/epoch-0000000002/");
 /// # Ok(())
 /// # }
@@ -45,52 +45,52 @@ use super::calls::Calls;
 #[derive(Debug, Clone)]
 pub struct Generations {
     calls: Calls,
-    /// What the keys of all generations start with.
+    /// The common prefix of the keys of all generations.
     prefix: Arc<str>,
 }
 
 impl Generations {
-    /// Creates the generations under this prefix; `app/data` and `app/data/` are the same. Sends
-    /// nothing.
+    /// Creates the generations under this prefix. `app/data` and `app/data/` are the same prefix.
+    /// Sends nothing.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the prefix cannot be one.
+    /// [`ErrorKind::InvalidInput`] if the prefix is not valid.
     pub fn new(store: Arc<dyn Store>, prefix: impl AsRef<str>) -> Result<Generations, Error> {
         let prefix = format!("{}epoch-", folder(prefix.as_ref())?).into();
         Ok(Generations { calls: Calls::new(store), prefix })
     }
 
-    /// Sets how long a single request may take: default 30 s.
+    /// Sets the time limit of a single request. Default: 30 s.
     #[must_use]
     pub fn request_timeout(mut self, request_timeout: Duration) -> Generations {
         self.calls.request_timeout = request_timeout;
         self
     }
 
-    /// Sets where the clock comes from: default [`Process::system`].
+    /// Sets the source of the clock. Default: [`Process::system`].
     #[must_use]
     pub fn process(mut self, process: Process) -> Generations {
         self.calls.process = process;
         self
     }
 
-    /// Returns where the writer of this epoch keeps its objects: `<prefix>/epoch-%010d/`. Append
-    /// their names. No request.
+    /// Returns the key prefix of this epoch's objects: `<prefix>/epoch-%010d/`. Append the names of
+    /// the objects. No request.
     #[must_use]
     pub fn key(&self, epoch: Epoch) -> String {
         format!("{}{:010}/", self.prefix, epoch.get())
     }
 
-    /// Returns the greatest epoch that has objects at its [`key`](Generations::key); `None` if
-    /// there is none. 1 LIST where there are few objects; tens at a million. A failed request is
-    /// not retried.
+    /// Returns the greatest epoch that has objects at its [`key`](Generations::key); `None` if no
+    /// epoch has any. 1 LIST in a small folder; tens at a million objects. A failed request is not
+    /// retried.
     ///
     /// # Errors
     ///
     /// - [`ErrorKind::Unavailable`], [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: a
     ///   listing failed.
-    /// - [`ErrorKind::UnsafeStore`]: the listing is out of order.
+    /// - [`ErrorKind::UnsafeStore`]: the listing is not in order.
     pub async fn newest(&self) -> Result<Option<Epoch>, Error> {
         require_timers()?;
         let prefix: &str = &self.prefix;
@@ -114,7 +114,7 @@ impl Generations {
     }
 }
 
-/// After all objects of an epoch: `0` is the character after the slash.
+/// Returns the key after all objects of an epoch: `0` is the character after the slash.
 fn start(prefix: &str, after: &After) -> String {
     match after {
         After::Number(number) => format!("{prefix}{number:010}0"),

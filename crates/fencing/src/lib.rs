@@ -1,19 +1,20 @@
-//! Guards for the writes of a leader: they refuse the tokens of former leaders.
+//! Guards for the writes of a leader. They refuse the tokens of former leaders.
 //!
-//! A leader may be paused between its check and its write, and write after another was elected. No
-//! election can prevent that; the resource must. The guards, by resource:
+//! A leader may be paused between its check and its write, and write after another leader was
+//! elected. An election cannot prevent that; the resource must. The guards, by resource:
 //!
 //! | resource | guard |
 //! | --- | --- |
-//! | a service that receives tokens | [`Gate`], in memory; [`DurableGate`], which outlives it |
+//! | a service that receives tokens | [`Gate`], in memory; [`DurableGate`], across restarts |
 //! | one object on a store | [`FencedObject`] |
 //! | a log or a manifest on a store | [`FencedLog`] |
 //! | many objects on a store | [`Generations`]: keys that contain the epoch |
 //!
-//! Each works with any [`Epoch`](tenure::Epoch), not only with one of a live [`Leadership`](tenure::Leadership).
-//! The writers take the lease as well ([`Token`]), and then no call outlasts it. Each guard
-//! requires of the store what elections require. A refused token is a [`Stale`] value, and
-//! final: no later call with that token succeeds, so its holder must stop.
+//! Each guard accepts any [`Epoch`](tenure::Epoch), not only the one of a live
+//! [`Leadership`](tenure::Leadership). The writers also accept the lease ([`Token`]), and then no
+//! call outlasts it. Each guard requires the same promises of the store as an election. A refused
+//! token is a [`Stale`] value. It is final: no later call with that token succeeds, so its holder
+//! must stop.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -34,13 +35,13 @@
 //! # }
 //! ```
 //!
-//! An epoch belongs to one grant, so to one process. Each type documents what happens if several
-//! tasks write under one epoch.
+//! An epoch belongs to one grant, and so to one process. The documentation of each type describes
+//! the case of several tasks that write under one epoch.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-// Clocks move between two looks, so the difference of two of their readings has no sign.
+// The clock may move in either direction between two readings, so their difference has no sign.
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
 mod calls;

@@ -1,4 +1,4 @@
-//! Counts for a durable gate of this process.
+//! Metrics of the durable gates of this process.
 
 use metrics::{SharedString, Unit, counter, describe_counter};
 
@@ -19,14 +19,15 @@ impl GateMeter {
         let text = "Tokens that a durable gate has checked";
         describe_counter!("tenure_gate_checks_total", Unit::Count, text);
         let meter = GateMeter { gate: place(store, key).into() };
-        // From the start at 0: a counter that appears with its first event has no increase.
+        // Registers all outcomes at 0: a counter that appears with its first event shows no
+        // increase.
         for outcome in GATE_CHECKS {
             meter.count(outcome, 0);
         }
         meter
     }
 
-    /// A token was checked, with this outcome.
+    /// Counts one check with this outcome.
     pub(crate) fn checked(&self, outcome: &'static str) {
         self.count(outcome, 1);
     }

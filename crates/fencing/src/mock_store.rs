@@ -1,4 +1,4 @@
-//! A store that gives the answers of a test.
+//! A store with answers that the test chooses.
 
 use async_trait::async_trait;
 use bytes::Bytes;

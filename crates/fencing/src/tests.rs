@@ -1,4 +1,4 @@
-//! What a store answers once, and cannot be ordered from a whole one.
+//! Tests with single answers that a store without faults does not give.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,9 +24,9 @@ fn done(etag: &str) -> PutOutcome {
     PutOutcome::Done { etag: Some(ETag::new(etag.to_owned())) }
 }
 
-/// Something on the way sends the PUT twice: its success is answered by a refusal.
+/// A proxy sends the PUT twice: the successful write is answered with a refusal.
 #[tokio::test]
-async fn an_own_refused_write_is_recognised() {
+async fn a_refused_write_with_its_own_nonce_succeeds() {
     let stored = Arc::new(Mutex::new(Bytes::new()));
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
@@ -50,9 +50,9 @@ async fn an_own_refused_write_is_recognised() {
     assert_eq!(writer.body().unwrap(), "one");
 }
 
-/// The log's: a refused create that is its own.
+/// The same for the log: the refused create finds its own object.
 #[tokio::test]
-async fn an_own_refused_append_is_recognised() {
+async fn a_refused_append_with_its_own_nonce_succeeds() {
     let stored = Arc::new(Mutex::new(Bytes::new()));
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
@@ -88,9 +88,9 @@ async fn a_store_that_lists_out_of_order_is_refused() {
     assert!(!error.may_have_happened());
 }
 
-/// What is asked of the store where the gate knows enough.
+/// A gate with enough knowledge sends no request.
 #[tokio::test]
-async fn a_gate_that_knows_a_greater_token_asks_nobody() {
+async fn a_gate_that_knows_a_greater_token_sends_no_request() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
     store.expect_get().times(1).returning(|_, _, _| Ok(GetOutcome::NotFound));
@@ -103,7 +103,7 @@ async fn a_gate_that_knows_a_greater_token_asks_nobody() {
 }
 
 #[tokio::test]
-async fn a_failure_that_does_not_pass_is_told_at_once() {
+async fn a_permanent_failure_is_returned_immediately() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
     let denied = || StoreError::new(StoreErrorKind::AccessDenied, Determinacy::Determinate, "403");
@@ -122,7 +122,7 @@ async fn a_failure_that_does_not_pass_is_told_at_once() {
     assert_eq!(error.to_string(), "raising the gate g in a store: 403");
 }
 
-/// A store may answer a conditional GET with the whole object all the same.
+/// A store may answer a conditional GET with the whole object anyway.
 #[tokio::test]
 async fn a_gate_may_be_read_again_but_never_falls() {
     let mut store = MockStore::new();
@@ -142,7 +142,7 @@ async fn a_gate_may_be_read_again_but_never_falls() {
 }
 
 #[test]
-fn a_gate_tells_the_greatest_token_that_it_admitted() {
+fn a_gate_returns_the_greatest_admitted_token() {
     let gate = Gate::new();
     assert_eq!(gate.newest(), None);
     let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
@@ -151,7 +151,7 @@ fn a_gate_tells_the_greatest_token_that_it_admitted() {
     assert_eq!(gate.newest(), Some(new));
 }
 
-/// A reset, and only a reset, lowers a gate for those that know the greater token.
+/// Only a reset lowers a gate for instances that know the greater token.
 #[tokio::test]
 async fn a_gate_that_was_reset_is_believed() {
     let store = Arc::new(tenure::store::MemoryStore::new());
@@ -165,7 +165,7 @@ async fn a_gate_that_was_reset_is_believed() {
     for gate in [one, other, gate()] {
         gate.admit(new).await.unwrap();
         assert_eq!(gate.admit(old).await.unwrap_err().stale().unwrap().newest, new);
-        // Again, now that it has seen the reset.
+        // The second round: the gate has seen the reset.
         gate.admit(wrong).await.unwrap();
         gate.inspect().await.unwrap().reset(new).await.unwrap();
     }
@@ -176,7 +176,7 @@ async fn a_gate_that_was_reset_is_believed() {
 }
 
 #[tokio::test]
-async fn a_gate_that_is_gone_can_be_reset() {
+async fn a_gate_with_a_deleted_object_can_be_reset() {
     use tenure::store::Store as _;
     let store = Arc::new(tenure::store::MemoryStore::new());
     let gate = DurableGate::new(store.clone(), "g");
@@ -225,11 +225,11 @@ fn an_error_names_its_source() {
     assert_eq!(source, Some(&stale));
     let error = tenure::Error::new(tenure::ErrorKind::Unavailable, "503");
     let failed = FencingError::Failed(error);
-    assert_eq!(failed.source().expect("the store's error").to_string(), "503");
+    assert_eq!(failed.source().expect("the error of the store").to_string(), "503");
     assert!(FencingError::Trimmed { oldest: 3 }.source().is_none());
 }
 
-/// A running instance took the new object for one that had gone back: `UnsafeStore` for ever.
+/// A running instance always returned `UnsafeStore`: it mistook the new object for an old version.
 #[tokio::test(start_paused = true)]
 async fn regression_a_gate_that_is_reset_after_its_object_was_deleted_is_believed() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -238,14 +238,14 @@ async fn regression_a_gate_that_is_reset_after_its_object_was_deleted_is_believe
     let running = gate();
     running.admit(epoch(5)).await.expect("admitted");
     gate().inspect().await.expect("read").reset(epoch(6)).await.expect("reset");
-    running.admit(epoch(999)).await.expect("a wrong token");
+    running.admit(epoch(999)).await.expect("a wrong token is admitted");
     store.delete(vec!["g".to_owned()]).await.expect("deleted");
     gate().inspect().await.expect("read").reset(epoch(7)).await.expect("reset");
     running.admit(epoch(7)).await.expect("believed");
-    running.admit(epoch(8)).await.expect("and goes on");
+    running.admit(epoch(8)).await.expect("real tokens are admitted again");
 }
 
-/// What a store says of a deletion, which deletes nothing: the trim was Ok, and no later one
+/// The store reported a deletion and deleted nothing: the trim returned `Ok`, and no later trim
 /// deleted those entries.
 #[tokio::test(start_paused = true)]
 async fn regression_a_trim_does_not_believe_a_false_deletion() {
@@ -286,7 +286,8 @@ async fn regression_a_trim_does_not_believe_a_false_deletion() {
                 .collect())
         });
         let lied = FencedLog::new(Arc::new(liar), "log").expect("a prefix");
-        let FencingError::Failed(error) = lied.trim(9).await.expect_err("nothing was deleted")
+        let FencingError::Failed(error) =
+            lied.trim(9).await.expect_err("the store deleted nothing")
         else {
             panic!("a failure")
         };

@@ -8,12 +8,12 @@ use tenure::{Epoch, Loss, Term};
 #[cfg(doc)]
 use crate::error::FencingError;
 
-/// A fencing token, and the lease with which it was granted, if the caller has one.
+/// A fencing token, and the lease of its grant, if the caller has one.
 ///
-/// With a lease, each call of the writer ends at the latest once less than a quarter of the
-/// validity is left, with [`FencingError::LeaseEnding`], however long the store takes to answer.
-/// With an [`Epoch`] alone, as a service has it that only receives tokens, a call on a store that
-/// does not answer ends after its last attempt: by default after some 3 min.
+/// With a lease, each call of the writer ends with [`FencingError::LeaseEnding`] as soon as less
+/// than a quarter of the validity is left, even if the store does not answer. A service that only
+/// receives tokens has an [`Epoch`] alone. Its call on a store that does not answer ends after the
+/// last attempt: by default after some 3 min.
 ///
 /// # Examples
 ///
@@ -47,8 +47,8 @@ impl Token {
         self.epoch
     }
 
-    /// Runs a call until it returns, or until the lease is at risk or over: then the error is the
-    /// loss, if there is one.
+    /// Runs a call until it returns, or until the lease is at risk or has ended. In this case the
+    /// error is the loss, if any.
     pub(super) async fn bound<T>(&self, call: impl Future<Output = T>) -> Result<T, Option<Loss>> {
         let Some(term) = &self.term else { return Ok(call.await) };
         tokio::select! {

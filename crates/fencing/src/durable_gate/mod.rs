@@ -20,24 +20,26 @@ mod reset;
 pub use reset::GateState;
 
 /// A [`Gate`](super::Gate) that keeps the greatest token in an object on a store, for services that
-/// are restarted, or that have several instances. Clones share what they know.
+/// restart, or that have several instances. Clones share the gate.
 ///
-/// The object is raised with `If-Match` before the greater token is admitted, and never lowered.
+/// The gate raises the object with `If-Match` before it admits a greater token, and never lowers
+/// it.
 ///
-/// **What it guarantees.** A token is admitted only if the object shows, at some time during the
-/// call, none that is greater. So once any instance has admitted a token, no instance admits a
-/// lower one in a call that begins later.
+/// **Guarantees.** The gate admits a token only if the object shows no greater token at some
+/// moment during the call. So after any instance has admitted a token, no instance admits a lower
+/// one in a call that begins later.
 ///
-/// **What it does not.** The admission and the action are two steps, as with
+/// **Limits.** The admission and the action are two steps, as with
 /// [`Gate::admit`](super::Gate::admit): the service may be paused between them. Within one instance
-/// [`Gate::enter`](super::Gate::enter) makes them one; call it after this gate. With
-/// [`sole_instance`](DurableGate::sole_instance) it does not know what other instances have seen.
+/// [`Gate::enter`](super::Gate::enter) joins them; call it after this gate. With
+/// [`sole_instance`](DurableGate::sole_instance) the gate does not see the tokens of other
+/// instances.
 ///
-/// **Authenticate first.** The gate believes every token: one request with a token that nobody was
-/// granted makes it refuse all leaders, also after a restart. Admit tokens of authenticated senders
-/// alone, and compare those above [`newest`](DurableGate::newest) with
-/// [`Election::newest_epoch`](tenure::Election::newest_epoch). [`GateState`] says how to repair a
-/// gate that has seen a wrong token.
+/// **Authenticate first.** The gate believes every token: one request with a token that was never
+/// granted makes it refuse all leaders, also after a restart. Admit only tokens of authenticated
+/// senders, and compare tokens above [`newest`](DurableGate::newest) with
+/// [`Election::newest_epoch`](tenure::Election::newest_epoch). [`GateState`] describes the repair
+/// of a gate that has admitted a wrong token.
 ///
 /// # Examples
 ///
@@ -61,10 +63,10 @@ pub use reset::GateState;
 /// ```
 #[derive(Debug, Clone)]
 pub struct DurableGate {
-    // The object, and the requests for it.
+    // The object and its requests.
     calls: Calls,
     key: Arc<str>,
-    /// Whether no other process uses the gate.
+    /// True if no other process uses the gate.
     sole: bool,
 
     // The state that all clones share.
@@ -72,7 +74,7 @@ pub struct DurableGate {
     meter: GateMeter,
 }
 
-/// The object, as it was seen last.
+/// The last seen version of the object.
 #[derive(Debug, Clone)]
 struct Seen {
     newest: Epoch,
@@ -80,14 +82,15 @@ struct Seen {
     etag: ETag,
 }
 
-/// Two bodies of one gate are equal only if both numbers are. `resets` only grows, and so does
-/// `newest` between two resets, so no ETag comes back.
+/// Two bodies of one gate are equal only if both numbers are equal. `resets` only grows, and
+/// `newest` only grows between two resets, so an ETag never comes back.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GateLine {
     tenure_gate: u64,
     newest: Epoch,
-    /// Greater after each reset: its time, in milliseconds since 1970, or one more than before.
+    /// Number that each reset raises: the time of the reset in milliseconds since 1970, or the
+    /// previous number plus one.
     #[serde(default, skip_serializing_if = "is_zero")]
     resets: u64,
 }
@@ -102,7 +105,7 @@ impl Line for GateLine {
 }
 
 impl Seen {
-    /// What only grows.
+    /// The pair of numbers that only grows.
     fn order(&self) -> (u64, Epoch) {
         (self.resets, self.newest)
     }
@@ -116,42 +119,42 @@ impl DurableGate {
         DurableGate { calls: Calls::new(store), key, sole: false, seen: Arc::default(), meter }
     }
 
-    /// The caller asserts that only one process uses this gate at any time: the gate then admits a
-    /// token that it has seen without a request. A restart must not overlap with the previous
-    /// process.
+    /// Declares that only one process uses this gate at any time. The gate then admits a known
+    /// token without a request. A restarted process must not overlap with the previous one.
     #[must_use]
     pub fn sole_instance(mut self) -> DurableGate {
         self.sole = true;
         self
     }
 
-    /// Sets how long a single request may take: default 30 s.
+    /// Sets the time limit of a single request. Default: 30 s.
     #[must_use]
     pub fn request_timeout(mut self, request_timeout: Duration) -> DurableGate {
         self.calls.request_timeout = request_timeout;
         self
     }
 
-    /// Sets where clock and random numbers come from: default [`Process::system`].
+    /// Sets the source of the clock and of random numbers. Default: [`Process::system`].
     #[must_use]
     pub fn process(mut self, process: Process) -> DurableGate {
         self.calls.process = process;
         self
     }
 
-    /// Admits the token if it is not lower than the greatest seen, and remembers it.
+    /// Admits the token if it is not lower than the greatest seen, and stores it.
     ///
-    /// Costs 1 GET for a token up to the greatest that this process has seen (nothing with
+    /// Costs 1 GET for a token up to the greatest that this process has seen (no request with
     /// [`sole_instance`](DurableGate::sole_instance)), and 1 GET and 1 PUT for a greater one (1 PUT
-    /// if it has seen the object).
+    /// if this process has seen the object).
     ///
     /// # Errors
     ///
-    /// - [`FencingError::Stale`]: refuse the request, and tell its sender to stop.
-    /// - [`FencingError::Failed`]: the store failed, several times; the token was not admitted.
-    ///   [`ErrorKind::CorruptRecord`]: an object of another kind is at this key.
-    ///   [`ErrorKind::NewestDeleted`]: the object is gone: [`reset`](GateState::reset) it to the
-    ///   greatest token ever handed out. A failure is also logged as a warning and counted in
+    /// - [`FencingError::Stale`]: the token is lower. Refuse the request, and ask its sender to
+    ///   stop.
+    /// - [`FencingError::Failed`]: the store failed at every attempt. The token was not admitted.
+    ///   [`ErrorKind::CorruptRecord`]: the key has an object of another kind.
+    ///   [`ErrorKind::NewestDeleted`]: the object was deleted; [`reset`](GateState::reset) it to
+    ///   the greatest token ever granted. The gate logs each failure as a warning and counts it in
     ///   `tenure_gate_checks_total`.
     pub async fn admit(&self, token: Epoch) -> Result<(), FencingError> {
         require_timers()?;
@@ -200,7 +203,7 @@ impl DurableGate {
             }
             look = true;
         }
-        let last = attempts.last_or("other instances raise it all the time");
+        let last = attempts.last_or("other instances raise it constantly");
         Err(self.failed(last, &attempts))
     }
 
@@ -208,7 +211,7 @@ impl DurableGate {
     ///
     /// # Errors
     ///
-    /// Those of [`admit`](DurableGate::admit), except the refusal.
+    /// The errors of [`admit`](DurableGate::admit), except [`FencingError::Stale`].
     pub async fn newest(&self) -> Result<Option<Epoch>, Error> {
         require_timers()?;
         let seen = self.look().await?.map_err(|error| self.reading(error))?;
@@ -247,7 +250,8 @@ impl DurableGate {
         }
     }
 
-    /// Reads the object, if there is one; nothing if it still has this ETag.
+    /// Reads the object. The inner `None` means that it does not exist, the outer `None` that it
+    /// still has this ETag.
     async fn find(
         &self,
         unless: Option<ETag>,
@@ -295,7 +299,7 @@ impl DurableGate {
     }
 }
 
-/// Whether the same call may succeed later without a repair.
+/// Returns true if the same call may succeed later without a repair.
 pub(super) fn may_pass(error: &FencingError) -> bool {
     matches!(error, FencingError::Failed(error) if error.kind() == ErrorKind::Unavailable)
 }
@@ -304,7 +308,7 @@ fn stale(token: Epoch, seen: Option<&Seen>) -> Result<(), FencingError> {
     match seen {
         Some(seen) if token < seen.newest => {
             let stale = Stale { offered: token, newest: seen.newest };
-            // What the object shows now is greater, whatever this call has done to it.
+            // The object shows a greater token now, with any effect of this call.
             Err(FencingError::Stale { stale, determinacy: Determinacy::Determinate })
         }
         _ => Ok(()),

@@ -1,4 +1,4 @@
-//! Resetting the gate: an operator's repair.
+//! The reset of a gate, which repairs it.
 
 use tenure::seam::fencing::require_timers;
 use tenure::store::StoreError;
@@ -6,10 +6,10 @@ use tenure::store::StoreError;
 use super::{DurableGate, Epoch, Error, ErrorKind, GateLine, Seen, envelope};
 use crate::calls::{Attempts, Swap};
 
-/// What the object of a [`DurableGate`] showed: the start of a repair.
+/// The state of a [`DurableGate`]'s object, for the repair of the gate by an operator.
 ///
-/// A gate that has seen a token that nobody was granted refuses all leaders, and one whose object
-/// was deleted admits no token in the instances that knew it. Repair both in this order:
+/// A gate that has admitted a token that was never granted refuses all leaders. If the object was
+/// deleted, the instances that knew it admit no token. Repair both in this order:
 ///
 /// 1. Block the sender of the wrong token.
 /// 2. [`inspect`](DurableGate::inspect) the gate.
@@ -17,7 +17,7 @@ use crate::calls::{Attempts, Swap};
 ///    [`Election::newest_epoch`](tenure::Election::newest_epoch).
 /// 4. [`reset`](GateState::reset) the gate to that token.
 ///
-/// The order matters: each real token that the gate has admitted by step 2 was granted by step 3.
+/// The order matters: a real token that the gate has admitted by step 2 was granted before step 3.
 #[derive(Debug, Clone)]
 pub struct GateState {
     gate: DurableGate,
@@ -25,12 +25,12 @@ pub struct GateState {
 }
 
 impl DurableGate {
-    /// Reads the object, to [`reset`](GateState::reset) the gate from what it shows. 1 GET.
+    /// Reads the object, as the first step of a [`reset`](GateState::reset). 1 GET.
     ///
     /// # Errors
     ///
-    /// Those of [`newest`](DurableGate::newest), but an object that is gone or was lowered is no
-    /// error here.
+    /// The errors of [`newest`](DurableGate::newest). An object that was deleted or lowered is not
+    /// an error here.
     pub async fn inspect(&self) -> Result<GateState, Error> {
         require_timers()?;
         let failed = |error| self.reading(error);
@@ -38,7 +38,7 @@ impl DurableGate {
         Ok(GateState { gate: self.clone(), seen: found.flatten() })
     }
 
-    /// Above all counts that are known: that of the object, and those of an object that is gone.
+    /// Returns a number above every known one: in the object, and in an object that was deleted.
     fn next_reset(&self, seen: Option<&Seen>) -> Result<u64, Error> {
         let known = self.seen().map_or(0, |seen| seen.resets);
         let known = known.max(seen.map_or(0, |seen| seen.resets));
@@ -54,35 +54,37 @@ impl DurableGate {
 }
 
 impl GateState {
-    /// The greatest token that the object showed; `None` if there was none.
+    /// Returns the greatest token that the object showed; `None` if the object did not exist.
     #[must_use]
     pub fn newest(&self) -> Option<Epoch> {
         self.seen.as_ref().map(|seen| seen.newest)
     }
 
-    /// Sets the greatest token seen, also to a lower one, and returns the one that the gate shows
-    /// then. 1 PUT; 1 GET more if the PUT is refused or its answer is lost.
+    /// Sets the greatest token seen, which may be lower than before, and returns the token that the
+    /// gate then shows. 1 PUT; 1 GET more if the PUT is refused or its answer is lost.
     ///
-    /// `newest` must be at least the greatest token that a real leader was granted: lower ones are
-    /// refused again from then on.
+    /// `newest` must be at least the greatest token that a real leader was granted: the gate
+    /// refuses lower tokens from then on.
     ///
-    /// The reset takes effect only while the object is as it was inspected. So it lowers no token
-    /// that was admitted after another reset, and none that it did not show. It succeeds without a
-    /// change if the gate was reset since, by this call or by another operator: the token
-    /// returned is then what that reset and later leaders have left. Calling it again does no harm.
+    /// The reset takes effect only while the object has the inspected version. So it never lowers a
+    /// token that was admitted after another reset, or a token that it did not show. If the gate
+    /// was reset since the inspection, by this call or by another operator, the call succeeds
+    /// without a change. It then returns the token that the gate shows after that reset and later
+    /// admissions. Calling it again does no harm.
     ///
-    /// After `Ok` running instances admit real tokens again, from the next one that they check.
-    /// Restart instances with [`sole_instance`](DurableGate::sole_instance), and those that have
-    /// a [`Gate`](crate::Gate), such as behind a `FenceLayer`: their memory still has the
-    /// wrong token. Restart all of them if the object was deleted after an earlier reset and this
-    /// clock is behind the one of that reset.
+    /// After `Ok` running instances admit real tokens again, from the next check on. Restart
+    /// instances with [`sole_instance`](DurableGate::sole_instance), and instances with a
+    /// [`Gate`](crate::Gate), for example behind a `FenceLayer`: their memory still has the wrong
+    /// token. Restart all of them if the object was deleted after an earlier reset and this clock
+    /// is behind the clock of that reset.
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::Unavailable`]: the object changed since without a reset, and is left as it
-    ///   is: inspect it again. Or the store failed, several times: call it again. If
-    ///   [`may_have_happened`](Error::may_have_happened), the gate may have been reset.
-    /// - Those of [`inspect`](DurableGate::inspect).
+    /// - [`ErrorKind::Unavailable`]: the object changed since the inspection without a reset, and
+    ///   this call left it unchanged; inspect it again. Or the store failed at every attempt; call
+    ///   it again. If [`may_have_happened`](Error::may_have_happened), the reset may have taken
+    ///   effect.
+    /// - The errors of [`inspect`](DurableGate::inspect).
     pub async fn reset(&self, newest: Epoch) -> Result<Epoch, Error> {
         require_timers()?;
         let gate = &self.gate;
@@ -104,11 +106,13 @@ impl GateState {
                 return Ok(newest);
             }
         }
-        let last = attempts.last_or("the store refuses for no reason");
+        let last =
+            attempts.last_or("the store refuses the write although the object did not change");
         Err(gate.resetting(last, &attempts))
     }
 
-    /// The token that the gate shows if it was reset since; `None` if it is as it was inspected.
+    /// Returns the token that the gate shows if it was reset since the inspection; `None` if it has
+    /// the inspected version.
     fn reset_since(
         &self,
         found: Option<Seen>,
@@ -118,7 +122,7 @@ impl GateState {
         if found.as_ref().map(|found| &found.etag) == etag {
             return Ok(None);
         }
-        // Behind what this process knows, it is no reset that running instances believe.
+        // Running instances believe a reset only if its order is above the one that they know.
         let known = self.gate.seen().map(|known| known.order());
         let reset = |found: &Seen| found.resets > count && Some(found.order()) >= known;
         if let Some(found) = found.clone().filter(reset) {

@@ -1,4 +1,4 @@
-//! Tokens over HTTP: a layer that sends them, and one that refuses stale ones (feature `tower`).
+//! Tokens over HTTP: a layer sends them, and another refuses stale ones (feature `tower`).
 //!
 //! ```
 //! use tenure_fencing::Gate;
@@ -14,20 +14,20 @@
 //!
 //! **Authentication comes before the layer.** A token is a claim of its sender, and the gate keeps
 //! the greatest: one request with `Fencing-Token: 9999999999` makes it refuse every real leader
-//! from then on. So let only authenticated senders reach the layer, and have it
-//! [verify](FenceLayer::verify) new tokens where the service can reach the election's store.
+//! from then on. So let only authenticated senders reach the layer. Where the service can reach the
+//! election's store, the layer should also [verify](FenceLayer::verify) new tokens.
 //!
-//! The header is `Fencing-Token: 7`, a decimal number; the name can be chosen on both sides. A
-//! refusal is a `application/problem+json` body (RFC 9457):
+//! The header is `Fencing-Token: 7`, a decimal number. Both sides can choose another name. The body
+//! of a refusal is `application/problem+json` (RFC 9457):
 //!
-//! | status | when |
+//! | status | condition |
 //! | --- | --- |
-//! | 412 | the token is stale: `offered` and `newest` tell both; [`Stale::from_problem`] reads them |
-//! | 428 | there is no token |
-//! | 403 | the token is above the [ceiling](FenceLayer::ceiling), or was granted to nobody |
+//! | 412 | the token is stale: the body has `offered` and `newest`, see [`Stale::from_problem`] |
+//! | 428 | the request has no token |
+//! | 403 | the token is above the [ceiling](FenceLayer::ceiling), or was never granted |
 //! | 400 | the header is not an epoch, or occurs more than once |
-//! | 503 | the store of the gate or of the election fails: nothing was done; retry after `Retry-After` |
-//! | 500 | the [`DurableGate`] is broken, see the service's log: nothing was done, a retry fails too |
+//! | 503 | the store of the gate or of the election fails: no effect; retry after `Retry-After` |
+//! | 500 | the [`DurableGate`] is broken, see the service's log: no effect, and a retry fails too |
 //! | 500 | the service's runtime is shutting down: the request may have taken effect |
 
 use std::sync::Arc;
@@ -47,13 +47,13 @@ use service::{FenceService, TokenService};
 mod problem;
 mod service;
 
-const IMPLAUSIBLE: &str = "a fencing token that nobody was granted is refused";
+const IMPLAUSIBLE: &str = "a fencing token that was never granted is refused";
 
 /// Sends the token with every request.
 ///
-/// It does not check whether the lease still runs: refusing a stale token is the task of the
-/// service. Create one layer for each leadership. A request whose extensions hold an [`Epoch`] is
-/// sent with that instead of the layer's token.
+/// The layer does not check whether the lease is still valid: the service refuses stale tokens.
+/// Create one layer for each leadership. If the extensions of a request hold an [`Epoch`], the
+/// layer sends that epoch instead.
 ///
 /// # Examples
 ///
@@ -84,30 +84,33 @@ pub struct TokenLayer {
 
 /// Admits requests by their token. Put it around the routes that write.
 ///
-/// A request is inside the gate from its admission until its response is made, and a request with a
-/// greater token waits until all with lower ones have left ([`Gate::enter`]). So once a newer
-/// leader's request was admitted, no request of an older leader takes effect any more in this
+/// A request is inside the gate from its admission until its response is ready. A request with a
+/// greater token waits until all requests with lower tokens have left ([`Gate::enter`]). So after
+/// the request of a newer leader was admitted, no request of an older leader takes effect in this
 /// process.
 ///
 /// **A client that disconnects.** HTTP servers such as hyper drop the handler when its client
-/// disconnects, while a call of that handler to its backend may be under way. So an admitted
-/// request runs in a task of its own, which holds the permit: it runs to its end although nobody
-/// waits for the response. A request whose client disconnects before the admission has no effect. A
-/// panic of the inner service continues in the caller.
+/// disconnects, even while the handler calls its backend. So an admitted request runs in a separate
+/// task, which holds the permit. The task runs to its end even if the caller no longer waits for
+/// the response. If the client disconnects before the admission, the request has no effect. A panic
+/// of the inner service continues in the caller.
 ///
-/// The task needs a tokio runtime, without which the future panics, and `Send + 'static` of the
-/// inner service, its future, its response and its error. It has the caller's [`tracing`] span, but
-/// not its task-local values.
+/// The task needs a Tokio runtime; without one the future panics. The inner service, its future,
+/// its response and its error must be `Send + 'static`. The task has the caller's [`tracing`] span,
+/// but not its task-local values.
 ///
-/// **What it does not guarantee.** Work that a handler spawns or defers, and the writing of a
-/// streamed body, is not inside. Neither is a call to a backend that the handler no longer waits
-/// for, such as after a timeout: the handler returns, and the backend may still apply the call. A
-/// timeout layer around this layer ends the wait for the response and not the work; one within it
-/// ends the work. A service that restarts forgets unless it has a
-/// [`durable`](FenceLayer::durable) gate; and several instances behind one address are several
-/// gates: with a durable gate the check is common, but between one instance's check and its write
-/// another may write. There the resource behind them must keep the token itself: handlers find it
-/// as an [`Epoch`] in the request's extensions.
+/// **Limits.** These steps are outside the gate:
+///
+/// - Work that a handler spawns or defers, and the writing of a streamed body.
+/// - A call to a backend that the handler abandons, for example after a timeout: the handler
+///   returns, and the backend may still apply the call. A timeout layer around this layer ends the
+///   wait for the response and not the work; one within it ends the work.
+///
+/// A service that restarts forgets its token unless it has a [`durable`](FenceLayer::durable) gate.
+/// Several instances behind one address have several gates. A durable gate gives them a common
+/// check, but between the check and the write of one instance another instance may write. In this
+/// case the resource behind them must keep the token: handlers find it as an [`Epoch`] in the
+/// extensions of the request.
 ///
 /// # Examples
 ///
@@ -127,7 +130,7 @@ pub struct TokenLayer {
 /// let send = |token| TokenLayer::new(token).layer(service.clone()).oneshot(Request::new(()));
 /// assert_eq!(send(new).await?.body(), "written");
 ///
-/// let refused = send(old).await?; // which the former leader sent before it was paused
+/// let refused = send(old).await?; // the former leader sent it before it was paused
 /// assert_eq!(refused.status(), 412);
 /// assert_eq!(Stale::from_problem(refused.body().as_bytes()), Some(Stale::new(old, new)));
 /// # Ok(())
@@ -143,7 +146,7 @@ pub struct FenceLayer {
 }
 
 impl TokenLayer {
-    /// The header's name where no other is chosen, here and in [`FenceLayer`]: `Fencing-Token`.
+    /// The default name of the header, here and in [`FenceLayer`]: `Fencing-Token`.
     pub const HEADER: HeaderName = HeaderName::from_static("fencing-token");
 
     /// Creates a layer that sends this token, as `Fencing-Token`.
@@ -152,7 +155,7 @@ impl TokenLayer {
         TokenLayer { token, header: Self::HEADER }
     }
 
-    /// Sends another header in place of `Fencing-Token`.
+    /// Sends this header instead of `Fencing-Token`.
     #[must_use]
     pub fn header(mut self, name: HeaderName) -> TokenLayer {
         self.header = name;
@@ -170,20 +173,20 @@ impl<S> Layer<S> for TokenLayer {
 
 impl FenceLayer {
     /// Creates a layer that admits requests by their `Fencing-Token`, with this gate. All services
-    /// made by one layer share the gate.
+    /// of one layer share the gate.
     #[must_use]
     pub fn new(gate: Gate) -> FenceLayer {
         let (durable, election) = (None, None);
         FenceLayer { gate, durable, election, ceiling: Epoch::MAX, header: TokenLayer::HEADER }
     }
 
-    /// Verifies each token above the greatest that the gate has seen: it is refused with 403 if it
-    /// is above [`Election::newest_epoch`], so no sender can make the gate refuse the real leaders.
-    /// One LIST for each such request; one GET on a single object. If the store does not answer, no
-    /// such request is admitted.
+    /// Verifies each token above the greatest that the gate has seen. The layer refuses a token
+    /// above [`Election::newest_epoch`] with 403, so no sender can make the gate refuse the real
+    /// leaders. Costs 1 LIST for each such request; 1 GET on a single object. While the store does
+    /// not answer, the layer admits no such request.
     ///
-    /// The election must be the one whose epochs are the tokens. The service needs no candidate of
-    /// its own, and only the permission to list (on a single object, to read).
+    /// The tokens must be epochs of this election. The service needs no candidate, and only the
+    /// permission to list (on a single object, to read).
     #[must_use]
     pub fn verify(mut self, election: Election) -> FenceLayer {
         self.election = Some(election);
@@ -191,8 +194,8 @@ impl FenceLayer {
     }
 
     /// Refuses tokens above this one with 403: a bound where the service cannot reach the
-    /// election's store. It must be above all epochs that the election will reach while the service
-    /// runs. Default: [`Epoch::MAX`], so none.
+    /// election's store. It must be above all epochs that the election reaches while the service
+    /// runs. Default: [`Epoch::MAX`], which refuses no token.
     #[must_use]
     pub fn ceiling(mut self, ceiling: Epoch) -> FenceLayer {
         self.ceiling = ceiling;
@@ -221,19 +224,19 @@ impl FenceLayer {
         let newest = newest.map_or(0, Epoch::get);
         tracing::warn!(token = token.get(), newest, "{IMPLAUSIBLE}");
         Err(Problem::implausible(format!(
-            "nobody was granted the token {token}: the newest epoch is {newest}"
+            "the token {token} was never granted: the newest epoch is {newest}"
         )))
     }
 
-    /// Asks this gate first, so that a service that restarts does not forget. For its costs, see
-    /// [`DurableGate::admit`].
+    /// Checks each token with this gate first, so that a restarted service does not forget. For the
+    /// costs, see [`DurableGate::admit`].
     #[must_use]
     pub fn durable(mut self, gate: DurableGate) -> FenceLayer {
         self.durable = Some(gate);
         self
     }
 
-    /// Reads another header in place of `Fencing-Token`.
+    /// Reads this header instead of `Fencing-Token`.
     #[must_use]
     pub fn header(mut self, name: HeaderName) -> FenceLayer {
         self.header = name;

@@ -1,4 +1,4 @@
-//! What is answered in place of the service: problem documents (RFC 9457).
+//! Refusals of a request: problem documents (RFC 9457).
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
@@ -12,10 +12,10 @@ use crate::error::{FencingError, Stale};
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 impl Stale {
-    /// The refusal that the body of a response with status 412 tells of; `None` if the body is no
-    /// such problem of a [`FenceLayer`](super::FenceLayer).
+    /// Reads the refusal from the body of a response with status 412. Returns `None` if the body is
+    /// not a refusal of a stale token by a [`FenceLayer`](super::FenceLayer).
     ///
-    /// It is final: stop, and campaign anew.
+    /// The refusal is final: stop, and campaign again.
     #[must_use]
     pub fn from_problem(body: &[u8]) -> Option<Stale> {
         let problem: Problem = serde_json::from_slice(body).ok()?;
@@ -26,7 +26,7 @@ impl Stale {
 
 const STALE: &str = "urn:tenure:stale-fencing-token";
 
-/// RFC 9457.
+/// A problem document of RFC 9457.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Problem {
     #[serde(rename = "type")]
@@ -66,7 +66,7 @@ impl Problem {
 
     pub(super) fn bad_token(name: &HeaderName) -> Problem {
         let max = Epoch::MAX;
-        let detail = format!("{name} must be there once, as a decimal number of 1 to {max}");
+        let detail = format!("{name} must occur once, as a decimal number of 1 to {max}");
         let status = StatusCode::BAD_REQUEST;
         Problem::new(status, "urn:tenure:bad-fencing-token", "No epoch", detail)
     }
@@ -79,18 +79,19 @@ impl Problem {
     pub(super) fn of(error: &FencingError) -> Problem {
         match error.stale() {
             Some(stale) => Problem::stale(stale),
-            // What the store says is for the service's own log, where the gate has written it.
+            // The error of the store goes only to the log of the service, where the gate has
+            // written it.
             None if may_pass(error) => Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "urn:tenure:gate-unavailable",
-                "The gate cannot be asked",
-                "whether the token is stale is unknown; nothing was done",
+                "The gate cannot be checked",
+                "the token could not be checked; the request had no effect",
             ),
             None => Problem::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "urn:tenure:gate-failed",
                 "The gate is broken",
-                "whether the token is stale is unknown; nothing was done, and retrying does not help",
+                "the token could not be checked; the request had no effect; a retry does not help",
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! The services that the layers make. Callers reach them as the layers' `Service`.
+//! The services that the layers create. Callers name them as the `Service` of a layer.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -42,7 +42,7 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> S::Future {
         let token = request.extensions().get().copied().unwrap_or(self.layer.token);
-        // Replaces what is there: two tokens would be refused.
+        // Replaces a header of the caller: the service refuses two tokens.
         request.headers_mut().insert(self.layer.header.clone(), HeaderValue::from(token.get()));
         self.inner.call(request)
     }
@@ -66,7 +66,7 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let layer = Arc::clone(&self.layer);
-        // The one that was polled ready is the one to be called.
+        // The call must go to the instance that was polled ready.
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         async move {
@@ -87,8 +87,8 @@ where
                 Err(stale) => return Ok(Problem::stale(stale).response()),
             };
             request.extensions_mut().insert(token);
-            // Nothing is awaited between the admission and the spawn, so a caller that drops this
-            // future has either not been admitted or has left a task that runs to its end.
+            // There is no await point between the admission and the spawn. So a caller that drops
+            // this future either was not admitted, or leaves a task that runs to its end.
             let task = async move {
                 let response = inner.call(request).await;
                 drop(pass);
@@ -98,7 +98,7 @@ where
                 Ok(response) => response,
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    // Nobody else aborts the task.
+                    // Only a runtime that shuts down aborts the task.
                     Err(_) => Ok(Problem::shutting_down().response()),
                 },
             }
@@ -112,7 +112,7 @@ pub(super) fn token(headers: &HeaderMap, name: &HeaderName) -> Result<Epoch, Pro
     let Some(value) = values.next() else {
         return Err(Problem::no_token(name));
     };
-    // Digits alone: the number's own parser takes a sign.
+    // Only digits: the parser of the number accepts a sign.
     let digits = value.to_str().ok().filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
     match digits.and_then(|digits| digits.parse().ok()).filter(|_| values.next().is_none()) {
         Some(token) => Ok(token),

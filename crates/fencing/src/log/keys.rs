@@ -1,4 +1,4 @@
-//! The keys of the log's objects, and what a listing of them says.
+//! The keys of the log's objects, and the numbers in a listing.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl LogKeys {
     fn parse(&self, key: &str) -> Option<NonZeroU64> {
         let digits = key.strip_prefix(&*self.0)?;
         let exact = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-        // Twenty digits may be more than 64 bits: foreign.
+        // A number of twenty digits may exceed 64 bits: then the key is foreign.
         if exact { digits.parse().ok() } else { None }
     }
 

@@ -14,15 +14,15 @@ pub(super) struct LogLine {
     tenure_log: u64,
     epoch: Epoch,
     nonce: Nonce,
-    /// The number of the writer's claim; of a claim, that of the claim before.
+    /// The number of the writer's claim. In a claim: the number of the previous claim.
     claim: u64,
     /// In a claim: the number of the newest entry before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claims_after: Option<u64>,
-    /// In a claim: how many fences lie directly below it, if any do.
+    /// In a claim: number of fences directly below it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fences: Option<u64>,
-    /// In a fence: up to where no number was free.
+    /// In a fence: the greatest number below which no number was free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fence_after: Option<u64>,
 }
@@ -44,7 +44,7 @@ impl LogLine {
         LogLine { tenure_log, epoch, nonce, claim, claims_after, fences, fence_after }
     }
 
-    /// `None` if it cannot be that of this number.
+    /// Returns the header, or `None` if an object of this number cannot have this line.
     pub(super) fn header(&self, number: u64) -> Option<Header> {
         let LogLine { epoch, nonce, claim, .. } = *self;
         let (kind, possible) = match (self.claims_after, self.fences, self.fence_after) {

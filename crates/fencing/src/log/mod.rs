@@ -1,4 +1,4 @@
-//! A log of numbered objects, each carrying its writer's epoch.
+//! A log of numbered objects that carry the epoch of their writer.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -25,29 +25,29 @@ mod writer;
 
 pub use writer::LogWriter;
 
-/// A log on a store that only the newest leader can append to: numbered objects, each created with
-/// `If-None-Match` and carrying its writer's epoch, as SlateDB's manifests are. Clones are the same
-/// log.
+/// A log on a store that only the newest leader can append to. Each object has a number, is created
+/// with `If-None-Match`, and carries the epoch of its writer, like the manifests of SlateDB. Clones
+/// share the log.
 ///
-/// **What it guarantees.**
-/// - Once [`open`](FencedLog::open) has returned, no writer of an older epoch, nor an earlier
-///   writer of the same epoch, appends anything more, however long it was paused and whatever was
-///   trimmed meanwhile. Epochs never decrease along the log.
+/// **Guarantees.**
+/// - After [`open`](FencedLog::open) has returned, no older writer appends. An older writer has an
+///   older epoch, or is an earlier writer of the same epoch. This holds for any pause of that
+///   writer and any trim during the pause. Epochs never decrease along the log.
 /// - An append that returned `Ok` is in the log at its number. No entry of another writer lies
-///   between it and the newest entry that its writer knew of.
-/// - A reader sees each number either as it was first written or not at all.
+///   between it and the newest entry that its writer knew.
+/// - A reader sees each number with its first object or not at all.
 ///
-/// **What it does not.** What a reader sees may be old by the time it uses it. Trimming needs no
+/// **Limits.** The data of a reader may be outdated when it uses them. Trimming needs no
 /// token: the caller must know that no leader, present or future, needs those entries. If objects
 /// are deleted by other means, a paused writer may write them again: use [`trim`](FencedLog::trim),
 /// and no lifecycle rules.
 ///
-/// **What it looks like.** `<prefix>/%020d`, from 1 on without gaps: a line of JSON, then the body
-/// as it is. A writer's first object is its claim, which is not an entry, so entries' numbers have
-/// gaps. Where an older writer was busy, fences lie below the claim; they are not entries, either.
-/// `<prefix>/trim` says what was trimmed. Claims and the fences below them are never deleted, one
-/// object of 150 bytes for each call of `open` and for each fence: the one after its last entry
-/// stops a paused writer that continues.
+/// **The objects.** The keys are `<prefix>/%020d`, from 1 on without gaps. An object is a line of
+/// JSON followed by the body. The first object of a writer is its claim. A claim is not an entry,
+/// so the numbers of the entries have gaps. Where an older writer was busy, fences lie below the
+/// claim. Fences are not entries. `<prefix>/trim` records the trimmed numbers. Claims and the
+/// fences below them are never deleted: the object after its last entry stops a paused writer that
+/// continues. They cost one object of 150 bytes for each call of `open` and for each fence.
 ///
 /// # Examples
 ///
@@ -59,7 +59,7 @@ pub use writer::LogWriter;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
 /// let log = FencedLog::new(Arc::new(MemoryStore::new()), "orders/manifest")?;
-/// let mut writer = log.open(old).await?; // claims it: older epochs append no more
+/// let mut writer = log.open(old).await?; // claims it: older epochs cannot append any more
 /// let number = writer.append("a.sst").await?;
 ///
 /// log.open(new).await?;
@@ -73,7 +73,7 @@ pub use writer::LogWriter;
 pub struct FencedLog {
     calls: Calls,
     keys: LogKeys,
-    /// The greatest number seen, where the next search starts; 0 if none.
+    /// The greatest number seen, where the next search starts; 0 if no number was seen.
     known: Arc<AtomicU64>,
 }
 
@@ -81,11 +81,11 @@ pub struct FencedLog {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogEntry {
-    /// Its place in the log.
+    /// Number of the entry in the log.
     pub number: u64,
-    /// The epoch of its writer.
+    /// Epoch of the writer.
     pub epoch: Epoch,
-    /// What was appended.
+    /// Appended bytes.
     pub body: Bytes,
 }
 
@@ -96,31 +96,32 @@ impl LogEntry {
     }
 }
 
-/// An object of the log, as it was read.
+/// An object of the log.
 struct Read {
     header: Header,
     body: Bytes,
 }
 
 impl FencedLog {
-    /// Creates the log under this prefix; `app/log` and `app/log/` are the same. Sends nothing.
+    /// Creates the log under this prefix. `app/log` and `app/log/` are the same prefix. Sends
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the prefix cannot be one.
+    /// [`ErrorKind::InvalidInput`] if the prefix is not valid.
     pub fn new(store: Arc<dyn Store>, prefix: impl AsRef<str>) -> Result<FencedLog, Error> {
         let keys = LogKeys(folder(prefix.as_ref())?.into());
         Ok(FencedLog { calls: Calls::new(store), keys, known: Arc::default() })
     }
 
-    /// Sets how long a single request may take: default 30 s.
+    /// Sets the time limit of a single request. Default: 30 s.
     #[must_use]
     pub fn request_timeout(mut self, request_timeout: Duration) -> FencedLog {
         self.calls.request_timeout = request_timeout;
         self
     }
 
-    /// Sets where clock and random numbers come from: default [`Process::system`].
+    /// Sets the source of the clock and of random numbers. Default: [`Process::system`].
     #[must_use]
     pub fn process(mut self, process: Process) -> FencedLog {
         self.calls.process = process;
@@ -135,7 +136,7 @@ impl FencedLog {
         self.known.fetch_max(number, Ordering::Relaxed);
     }
 
-    /// One page, in order.
+    /// Lists one page, in order.
     async fn page(&self, after: &After) -> Result<(Vec<NonZeroU64>, Option<After>), StoreError> {
         let start = self.keys.start(after);
         let page = self.calls.list(&self.keys.0, &start).await?;
@@ -157,12 +158,12 @@ impl FencedLog {
         Ok(Listing { epochs: ends, rest })
     }
 
-    /// The number of the newest object.
+    /// Finds the number of the newest object.
     async fn end(&self) -> Result<Option<NonZeroU64>, Error> {
         let mut search = Search::new(self.known());
         let mut failures = 0;
         loop {
-            let failed = |error| self.failure("looking for its end", error);
+            let failed = |error| self.failure("searching for the end", error);
             let list = || async { Ok(self.list(search.next_page()).await) };
             let page = self.calls.patiently(&mut failures, failed, list).await?;
             match search.handle(page) {
@@ -176,22 +177,22 @@ impl FencedLog {
         }
     }
 
-    /// The object of this number; `None` if it is not there.
+    /// Reads the object of this number; `None` if it does not exist.
     async fn object(&self, number: u64) -> Result<Option<Read>, Error> {
         let failed = |error| self.failure("reading", error);
         self.calls.patiently(&mut 0, failed, || self.read(number)).await
     }
 
-    /// The newest entry or claim of the log that ends here, and its number. `Err`: the object of
-    /// this number is missing; trimmed meanwhile, unless it was deleted by other means.
+    /// Returns the newest entry or claim of the log that ends here, and its number. `Err`: the
+    /// object of this number does not exist; it was trimmed meanwhile or deleted by other means.
     ///
-    /// 1 GET; with fences at the end, of a writer that is opening the log or has failed to, one for
-    /// each number that they have fenced off.
+    /// 1 GET. If fences are at the end, 1 GET more for each number that they have fenced off. Such
+    /// fences belong to a writer that is opening the log or has failed to open it.
     async fn below_fences(&self, end: NonZeroU64) -> Result<Result<(u64, Read), u64>, Error> {
         let (mut number, mut base) = (end.get(), end.get());
         loop {
             match self.object(number).await? {
-                // A fence refers to those below its base once more.
+                // The base of this fence refers to the fences below it.
                 Some(Read { header: Header { kind: Kind::Fence { base: next }, .. }, .. }) => {
                     base = if number <= base { next } else { base };
                 }
@@ -204,7 +205,7 @@ impl FencedLog {
         }
     }
 
-    /// The same, once; the outer error says what is wrong with the object.
+    /// Makes one attempt of [`object`](Self::object). The outer error is about the content.
     async fn read(&self, number: u64) -> Result<Result<Option<Read>, StoreError>, Error> {
         let key = self.keys.numbered(number);
         let object = match self.calls.get(&key, None).await {
@@ -232,13 +233,14 @@ impl FencedLog {
         self.calls.error(ErrorKind::NewestDeleted, &why)
     }
 
-    /// What is not the log's doing: too many others at work, or a store that contradicts itself.
+    /// An error for a log that never settles: other writers are too busy, or the store contradicts
+    /// itself.
     fn restless(&self, doing: &str) -> Error {
-        let why = format!("{doing} the log {}: it changed each time it was looked at", self.keys.0);
+        let why = format!("{doing} the log {}: it changed during each attempt", self.keys.0);
         self.calls.error(ErrorKind::Unavailable, &why)
     }
 
-    /// Why this number is missing, after several attempts in which it should have been there.
+    /// The error for a number that is missing after several attempts.
     async fn missing(&self, doing: &str, number: u64) -> Error {
         match self.marker_patiently().await {
             Ok(marker) if marker.floor > number => self.restless(doing),

@@ -1,7 +1,7 @@
 //! Reading the log: its newest entry, and its entries in order.
 //!
-//! What lies below the trim marker's floor may have been deleted and filled anew, so the marker is
-//! read after each batch of objects, and nothing below it is shown.
+//! A number below the floor of the trim marker may have been deleted and created again. So a reader
+//! reads the marker after each batch of objects, and returns no object below the floor.
 
 use std::collections::VecDeque;
 
@@ -17,30 +17,30 @@ use crate::protocol::Kind;
 #[cfg(doc)]
 use tenure::ErrorKind;
 
-/// Objects between two looks at the marker.
+/// Number of objects between two reads of the marker.
 const BATCH: usize = 32;
-/// Objects asked for at once.
+/// Number of concurrent reads.
 const AT_ONCE: usize = 8;
 
 impl FencedLog {
-    /// Reads the newest entry; `None` if there is none. For readers: it needs no token.
+    /// Reads the newest entry; `None` if the log has no entry. For readers: it needs no token.
     ///
-    /// 1 LIST and 2 GET, 3 if the newest writer has not appended yet; some 25 LIST more at a
-    /// million objects, unless this value has seen the end before. While a writer opens the log
-    /// next to a busy older one, or after it failed to, 1 GET more for each number that it has
-    /// fenced off.
+    /// 1 LIST and 2 GET; 3 GET if the newest writer has not appended. On a log of a million objects
+    /// some 25 LIST more, unless this value has seen the end before. 1 GET more for each number
+    /// that a writer has fenced off because it opens the log during the appends of a busy older
+    /// writer, or failed to open it.
     ///
     /// # Errors
     ///
-    /// [`FencingError::Failed`]: a request failed, several times. [`ErrorKind::CorruptRecord`]: an
-    /// object is none of the log's, or one is missing that was not trimmed.
+    /// [`FencingError::Failed`]: a request failed at every attempt. [`ErrorKind::CorruptRecord`]:
+    /// an object does not belong to the log, or one is missing that was not trimmed.
     pub async fn latest(&self) -> Result<Option<LogEntry>, FencingError> {
         require_timers()?;
         let mut missing = None;
         let mut attempts = Attempts::default();
         while attempts.another(&self.calls).await {
             let Some(end) = self.end().await? else { return Ok(None) };
-            // Trimmed since it was listed: there is a newer one.
+            // It was trimmed since it was listed: the log has a newer one.
             let (end, newest) = match self.below_fences(end).await? {
                 Ok(newest) => newest,
                 Err(number) => {
@@ -60,7 +60,8 @@ impl FencedLog {
                     }
                 },
             };
-            // Read after the objects: only then does it say that they were never trimmed.
+            // The marker is read after the objects: only then does it show that they were not
+            // trimmed.
             if self.marker_patiently().await?.floor > number.max(1) {
                 missing = None;
                 continue;
@@ -70,7 +71,8 @@ impl FencedLog {
         Err(self.no_newest("reading", missing).await.into())
     }
 
-    /// The newest entry was not found, several times; this number was missing the last time.
+    /// The error for a newest entry that no attempt has found. `missing` is the number that was
+    /// missing last.
     pub(super) async fn no_newest(&self, doing: &str, missing: Option<u64>) -> Error {
         match missing {
             Some(number) => self.missing(doing, number).await,
@@ -79,7 +81,7 @@ impl FencedLog {
     }
 
     /// Reads the entries from this number on, in order, up to the present end of the log. To follow
-    /// the log, read again from the number after the last one.
+    /// the log, read again from the number after the last entry.
     ///
     /// 1 LIST for every 1,000 objects, 1 GET for each, and 1 GET for every 32.
     ///
@@ -87,9 +89,10 @@ impl FencedLog {
     ///
     /// The stream ends with the first error.
     ///
-    /// - [`FencingError::Trimmed`]: entries from this number on were trimmed, before or meanwhile.
-    /// - [`FencingError::Failed`]: a request failed, several times, or an object is none of the
-    ///   log's, or one is missing that was not trimmed.
+    /// - [`FencingError::Trimmed`]: entries from this number on were trimmed, before or during the
+    ///   read.
+    /// - [`FencingError::Failed`]: a request failed at every attempt, an object does not belong to
+    ///   the log, or an object is missing that was not trimmed.
     pub fn read_from(
         &self,
         number: u64,
@@ -109,13 +112,12 @@ impl FencedLog {
         Box::pin(batches.try_flatten())
     }
 
-    /// Returns the number of the oldest entry that may be left: 1 if nothing was ever trimmed. 1
-    /// GET.
+    /// Returns a number at or below the oldest entry: 1 if the log was never trimmed. 1 GET.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unavailable`](tenure::ErrorKind::Unavailable) and the like: the request failed,
-    /// several times.
+    /// [`ErrorKind::Unavailable`](tenure::ErrorKind::Unavailable) and the like: the request failed
+    /// at every attempt.
     pub async fn oldest(&self) -> Result<u64, Error> {
         require_timers()?;
         Ok(self.marker_patiently().await?.floor.max(1))
@@ -128,18 +130,18 @@ impl Read {
     }
 }
 
-/// Where a stream of entries stands.
+/// The position of a stream of entries.
 struct Reading {
     log: FencedLog,
     /// The next number. The log has no gaps below its newest entry.
     next: u64,
-    /// Where the next page starts; `None` after the last.
+    /// Start of the next page; `None` after the last page.
     list: Option<After>,
     listed: VecDeque<u64>,
 }
 
 impl Reading {
-    /// The entries of some objects; `None` at the end. A batch may be empty.
+    /// Returns the entries of the next objects; `None` at the end. A batch may be empty.
     async fn batch(&mut self) -> Result<Option<Vec<LogEntry>>, FencingError> {
         if self.listed.is_empty() {
             let Some(after) = self.list.take() else { return Ok(None) };
@@ -182,15 +184,15 @@ impl Reading {
         Ok(())
     }
 
-    /// The next number is missing and this one is there: the log ends before it, if nothing but
-    /// fences of a writer that opens the log lies above.
+    /// Checks that the log ends before the next number, which is missing while `above` exists. This
+    /// is so if only fences of a writer that opens the log lie above.
     async fn require_end(&self, above: u64) -> Result<(), FencingError> {
         let fenced = self.log.object(above).await?.is_some_and(|it| it.header.is_fence());
         let newest = match self.log.end().await? {
             Some(end) => self.log.below_fences(end).await?.ok().map(|(newest, _)| newest),
             None => None,
         };
-        // Below the newest entry nothing is missing that was not trimmed.
+        // Below the newest entry only trimmed objects are missing.
         let is_end = newest.is_some_and(|newest| newest < self.next);
         let whole = is_end || self.log.object(self.next).await?.is_some();
         self.require_untrimmed(self.next).await?;

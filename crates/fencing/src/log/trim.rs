@@ -1,4 +1,4 @@
-//! Trimming the log, and the marker that says how far it went.
+//! The trim of the log, and the marker that records its progress.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,21 +29,21 @@ impl Line for TrimLine {
 
 impl FencedLog {
     /// Deletes the entries before this number, and returns the number of the oldest entry that may
-    /// be left. The newest entry stays, and so do all claims and the fences below them: 1 small
-    /// object for each call of [`open`](FencedLog::open), and a few more next to a busy writer.
+    /// remain. The newest entry stays. All claims and the fences below them stay: 1 small object
+    /// for each call of [`open`](FencedLog::open), and a few more if an older writer was busy.
     ///
-    /// Trimming needs no token. Any number of callers may trim at once, and each may be killed at
-    /// any point: the next one deletes what is left.
+    /// Trimming needs no token. Any number of callers may trim concurrently, and each may be killed
+    /// at any point: the next trim deletes the rest.
     ///
-    /// 1 GET, what [`latest`](FencedLog::latest) costs, 1 GET for each claim since the last trim,
+    /// 1 GET, the cost of [`latest`](FencedLog::latest), 1 GET for each claim since the last trim,
     /// 2 PUT, 2 LIST and 1 DELETE for every 1,000 entries.
     ///
     /// # Errors
     ///
-    /// [`FencingError::Failed`]: a request failed, several times, or the store did not delete some
-    /// entries, or still lists one after it was deleted. Readers may nevertheless find them
-    /// trimmed. Trim again. [`ErrorKind::CorruptRecord`]: an object is none of the log's, or one is
-    /// missing that was not trimmed.
+    /// [`FencingError::Failed`]: a request failed at every attempt, the store did not delete some
+    /// entries, or it still lists one after its deletion. Readers may nevertheless find the entries
+    /// trimmed. Trim again. [`ErrorKind::CorruptRecord`]: an object does not belong to the log, or
+    /// one is missing that was not trimmed.
     pub async fn trim(&self, before: u64) -> Result<u64, FencingError> {
         require_timers()?;
         let Some(mut sweep) = self.sweep(before).await? else { return Ok(self.oldest().await?) };
@@ -53,7 +53,7 @@ impl FencedLog {
                 return Err(self.gone_within(claim).into());
             }
         }
-        // Before the first deletion: from here on nobody reads below.
+        // The marker is raised before the first deletion: from here on no reader reads below it.
         self.mark(|marker| marker.raised(sweep.cut())).await?;
         if !sweep.is_empty() {
             self.delete(&sweep).await?;
@@ -66,7 +66,7 @@ impl FencedLog {
         let mut missing = None;
         let mut attempts = Attempts::default();
         while attempts.another(&self.calls).await {
-            // Read before the end, or it may say more than the end's chain of claims leads to.
+            // Read before the end: a later marker may be above the claims that the end leads to.
             let marker = self.marker_patiently().await?;
             let Some(end) = self.end().await? else { return Ok(None) };
             missing = match self.below_fences(end).await? {
@@ -80,7 +80,8 @@ impl FencedLog {
         Err(self.no_newest("trimming", missing).await.into())
     }
 
-    /// Deletes, and lists once more: what is left then was not deleted, whatever the store said.
+    /// Deletes the objects and lists them again. An object that is still listed was not deleted,
+    /// even if the store reported its deletion.
     async fn delete(&self, sweep: &Sweep) -> Result<(), Error> {
         let start = After::Number(sweep.from().saturating_sub(1));
         let mut next = Some(start.clone());
@@ -111,7 +112,7 @@ impl FencedLog {
         self.calls.error(ErrorKind::Unavailable, why).maybe()
     }
 
-    /// What the trim deletes on the page after this, and where the next page starts.
+    /// Returns the numbers to delete on the page after this key, and the start of the next page.
     async fn doomed(
         &self,
         sweep: &Sweep,
@@ -124,7 +125,7 @@ impl FencedLog {
         Ok((keys, rest.filter(|_| !past)))
     }
 
-    /// The marker, and its ETag if there is one.
+    /// Reads the marker, and its ETag if it exists.
     pub(super) async fn marker(&self) -> Result<Result<(Floor, Option<ETag>), StoreError>, Error> {
         let key = self.keys.marker();
         match self.calls.get(&key, None).await {
@@ -132,7 +133,10 @@ impl FencedLog {
                 let (line, rest) = envelope::unwrap::<TrimLine>(&key, &object.body)?;
                 let TrimLine { floor, swept, .. } = line;
                 if !rest.is_empty() || swept > floor {
-                    return Err(envelope::corrupt::<TrimLine>(&key, "its numbers make no sense"));
+                    return Err(envelope::corrupt::<TrimLine>(
+                        &key,
+                        "its numbers contradict each other",
+                    ));
                 }
                 Ok(Ok((Floor { floor, swept }, Some(object.etag))))
             }
@@ -147,7 +151,7 @@ impl FencedLog {
         Ok(self.calls.patiently(&mut 0, failed, || self.marker()).await?.0)
     }
 
-    /// Raises the marker. It never goes back, so a lost answer is read back by its numbers.
+    /// Raises the marker. It is never lowered, so the numbers show the effect of a lost answer.
     async fn mark(&self, raise: impl Fn(Floor) -> Floor) -> Result<(), Error> {
         let raising = |error| self.failure("raising its trim marker", error).maybe();
         let mut attempts = Attempts::default();
@@ -165,13 +169,13 @@ impl FencedLog {
                 return Ok(());
             }
         }
-        Err(raising(attempts.last_or("others raise it all the time")))
+        Err(raising(attempts.last_or("other trims raise it constantly")))
     }
 
-    /// A number that must be there, and is not, or not as it was.
+    /// The error for an object that must exist, and is missing or has changed.
     pub(super) fn gone_within(&self, number: u64) -> Error {
         let key = self.keys.numbered(number);
-        let why = format!("{key} is missing or not what it was, and was not trimmed");
+        let why = format!("{key} is missing or has changed, and was not trimmed");
         self.calls.error(ErrorKind::CorruptRecord, &why)
     }
 }

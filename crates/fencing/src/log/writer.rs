@@ -1,4 +1,4 @@
-//! Opening the log and appending to it: sends the state machine's requests to the store.
+//! Opens the log and appends to it: sends the requests of the state machine to the store.
 
 use bytes::Bytes;
 
@@ -13,7 +13,7 @@ use crate::error::{FencingError, Stale};
 use crate::protocol::{Ended, Kind, LogAnswer, LogRequest, Writer};
 use crate::token::Token;
 
-/// Appends to a [`FencedLog`] under one epoch. It is not cloned: share it behind a lock.
+/// Appends to a [`FencedLog`] under one epoch. A writer cannot be cloned: share it behind a lock.
 ///
 /// # Examples
 ///
@@ -29,7 +29,7 @@ use crate::token::Token;
 /// former.append("a.sst").await?;
 ///
 /// let mut writer = log.open(new).await?;
-/// let last = writer.latest().await?.unwrap(); // the last that `former` will ever have appended
+/// let last = writer.latest().await?.unwrap(); // no later entry of `former` can exist
 /// let manifest = format!("{},b.sst", str::from_utf8(&last.body).unwrap());
 /// writer.append(manifest).await?;
 /// assert!(former.append("a.sst,c.sst").await.unwrap_err().stale().is_some());
@@ -44,32 +44,32 @@ pub struct LogWriter {
     machine: Writer,
     /// The body of the append under way.
     body: Bytes,
-    /// Whether an object may have been written by an attempt that did not clearly fail.
+    /// True if an attempt that did not clearly fail may have written an object.
     unknown: bool,
 }
 
 impl FencedLog {
-    /// Claims the log for this token: older writers append no more.
+    /// Claims the log for this token. Older writers cannot append any more.
     ///
-    /// 2 LIST, 1 GET and 1 PUT where the log has fewer than 1,000 objects or this value has seen
-    /// its end; some 25 LIST more at a million. Beside an older writer that appends meanwhile the
-    /// number of requests is bounded by its pace: 18 in all where it sends as many requests as this
-    /// one, 38 where it sends four times as many (docs/protocol.md section 8).
+    /// 2 LIST, 1 GET and 1 PUT if the log has fewer than 1,000 objects or this value has seen its
+    /// end; some 25 LIST more at a million objects. While an older writer appends, its pace bounds
+    /// the number of requests: 18 in all if it sends as many requests as this writer, 38 if it
+    /// sends four times as many (docs/protocol.md section 8).
     ///
-    /// Dropping the future is safe; the claim may still be made. If it created a fence because of a
-    /// busy older writer, that request may also arrive late, and end the writer of the next `open`
-    /// with [`Replaced`](FencingError::Replaced): open the log again.
+    /// Dropping the future is safe; the claim may still take effect. If this call created a fence
+    /// because of a busy older writer, that request may also arrive late. It then ends the writer
+    /// of the next `open` with [`Replaced`](FencingError::Replaced): open the log again.
     ///
     /// # Errors
     ///
     /// - [`FencingError::Stale`]: a greater epoch has claimed the log.
-    /// - [`FencingError::LeaseEnding`]: the lease of the token is at risk or over.
-    /// - [`FencingError::Failed`]: a request failed, several times; the claim may have been made,
-    ///   which stops older writers but does no other harm. Open it again.
-    ///   [`ErrorKind::CorruptRecord`]: an object under a number is none of the log's, or one is
-    ///   missing that was not trimmed. [`ErrorKind::NewestDeleted`]: somebody has deleted the end
-    ///   of the log.
-    ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
+    /// - [`FencingError::LeaseEnding`]: the lease of the token is at risk or has ended.
+    /// - [`FencingError::Failed`]: a request failed at every attempt. The claim may have taken
+    ///   effect, which stops older writers but does no other harm. Open the log again.
+    ///   [`ErrorKind::CorruptRecord`]: an object under a number does not belong to the log, or one
+    ///   is missing that was not trimmed. [`ErrorKind::NewestDeleted`]: the end of the log was
+    ///   deleted. [`ErrorKind::NoRuntime`]: nothing was sent; call it in a Tokio runtime with
+    ///   timers.
     pub async fn open(&self, token: impl Into<Token>) -> Result<LogWriter, FencingError> {
         require_timers()?;
         let token = token.into();
@@ -82,32 +82,32 @@ impl FencedLog {
 }
 
 impl LogWriter {
-    /// Returns the token under which it appends.
+    /// Returns the token of this writer.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.machine.epoch()
     }
 
-    /// Returns the number of the newest entry that this writer appended or found; `None` if there
-    /// is none, or while the outcome of an append is unknown. No request.
+    /// Returns the number of the newest entry that this writer appended or found. `None` if the log
+    /// has no entry, or while the effect of an append is unknown. No request.
     #[must_use]
     pub fn last(&self) -> Option<u64> {
         self.machine.standing().map(|standing| standing.last).filter(|last| *last > 0)
     }
 
     /// Reads the newest entry that this writer appended or found. 1 GET. Right after
-    /// [`open`](FencedLog::open) it is the last entry of all older writers; later, a newer writer
+    /// [`open`](FencedLog::open) it is the last entry of all older writers. Later a newer writer
     /// may have appended.
     ///
     /// # Errors
     ///
     /// [`FencingError::Failed`], [`FencingError::LeaseEnding`], and the errors of
-    /// [`settle`](LogWriter::settle), which it calls first.
+    /// [`settle`](LogWriter::settle), which this method calls first.
     pub async fn latest(&mut self) -> Result<Option<LogEntry>, FencingError> {
         self.settle().await?;
         let Some(number) = self.last() else { return Ok(None) };
         let read = async {
-            // Gone only if a newer writer has appended; what is then filled anew is a claim.
+            // Only the append of a newer writer removes it; its number then only takes a claim.
             match self.log.object(number).await? {
                 Some(read) if read.header.kind == Kind::Entry => {
                     Ok(Some(LogEntry { number, epoch: read.header.epoch, body: read.body }))
@@ -118,23 +118,24 @@ impl LogWriter {
         self.token.bound(read).await.unwrap_or_else(|loss| Err(FencingError::ending(loss, false)))
     }
 
-    /// Appends an entry, and returns its number. 1 PUT; if its answer is lost, 1 GET to read back,
-    /// then further attempts, a few in all. 1 PUT and 2 GET more for each fence of a lower epoch
-    /// that it meets.
+    /// Appends an entry, and returns its number. 1 PUT. If the answer of the PUT is lost, 1 GET to
+    /// read it back, then a few further attempts. 1 PUT and 2 GET more for each fence of a lower
+    /// epoch that the writer meets.
     ///
-    /// Dropping the future leaves the outcome open, like an error with
+    /// After the future is dropped the effect is unknown, as after an error with
     /// [`may_have_happened`](FencingError::may_have_happened).
     ///
     /// # Errors
     ///
     /// - [`FencingError::Stale`], [`FencingError::Replaced`]: another writer has claimed the log.
     ///   Stop. 2 GET.
-    /// - [`FencingError::LeaseEnding`]: the lease of the writer's token is at risk or over. Stop.
-    /// - [`FencingError::Failed`]: a request failed, several times. Unless
-    ///   [`may_have_happened`](FencingError::may_have_happened) nothing was appended. If it may
+    /// - [`FencingError::LeaseEnding`]: the lease of the writer's token is at risk or has ended.
+    ///   Stop.
+    /// - [`FencingError::Failed`]: a request failed at every attempt. Unless
+    ///   [`may_have_happened`](FencingError::may_have_happened), nothing was appended. If it may
     ///   have, the next call *finishes this append first*: call [`settle`](LogWriter::settle) to
-    ///   learn its number, and do not append the same once more.
-    ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
+    ///   learn its number, and do not append the same body again. [`ErrorKind::NoRuntime`]: nothing
+    ///   was sent; call it in a Tokio runtime with timers.
     pub async fn append(&mut self, body: impl Into<Bytes>) -> Result<u64, FencingError> {
         self.settle().await?;
         self.body = body.into();
@@ -143,12 +144,12 @@ impl LogWriter {
         self.finish().await
     }
 
-    /// Finishes an append whose outcome was left open, and returns its number; `None` if there is
-    /// no such append.
+    /// Finishes an append with an unknown effect, and returns its number; `None` if the effect of
+    /// each append is known.
     ///
     /// # Errors
     ///
-    /// Those of [`append`](LogWriter::append).
+    /// The errors of [`append`](LogWriter::append).
     pub async fn settle(&mut self) -> Result<Option<u64>, FencingError> {
         require_timers()?;
         if self.machine.standing().is_some() { Ok(None) } else { self.finish().await.map(Some) }
@@ -169,14 +170,15 @@ impl LogWriter {
         }
     }
 
-    /// The same as [`drive_on`](LogWriter::drive_on), at most until the lease is at risk.
+    /// Calls [`drive_on`](LogWriter::drive_on), at most until the lease is at risk.
     async fn drive(&mut self, doing: &str) -> Result<u64, FencingError> {
         let token = self.token.clone();
         let outcome = token.bound(self.drive_on(doing)).await;
         outcome.unwrap_or_else(|loss| Err(FencingError::ending(loss, self.unknown)))
     }
 
-    /// Until the machine stands, ends, or a request has failed too often: the newest entry.
+    /// Sends requests until the machine has a position or has ended, or until too many requests
+    /// have failed. Returns the number of the newest entry.
     async fn drive_on(&mut self, doing: &str) -> Result<u64, FencingError> {
         let (mut failures, mut refused) = (0, false);
         while let Some(request) = self.machine.request() {
@@ -205,8 +207,9 @@ impl LogWriter {
             refused = answer == LogAnswer::Refused;
             self.machine.handle(answer, self.log.calls.nonce());
             let Some(number) = missing else { continue };
-            // Trimmed since it was listed or refused a create; or it was deleted by other means, or
-            // reads of the store lag behind, and this would have no end.
+            // The object was trimmed since it was listed or since it refused a create. If it was
+            // deleted by other means, or if reads of the store lag behind, this repeats: so it is
+            // bounded.
             let again = matches!(self.machine.request(), Some(LogRequest::List(_)));
             if after_refusal || again {
                 if failures + 1 == ATTEMPTS {
@@ -225,7 +228,7 @@ impl LogWriter {
             return Err(self.ended(ended));
         }
         let standing = self.machine.standing();
-        let standing = standing.expect("a machine that asks nothing has ended or stands");
+        let standing = standing.expect("a machine without a request has ended or has a position");
         self.unknown = false;
         self.log.saw(standing.next - 1);
         Ok(standing.last)
@@ -235,7 +238,7 @@ impl LogWriter {
         if self.unknown { error.maybe().into() } else { error.into() }
     }
 
-    /// The outer error is about what was read, and another attempt would end the same way.
+    /// Sends one request. The outer error is about the content; another attempt would fail too.
     async fn perform(
         &mut self,
         request: LogRequest,
@@ -257,7 +260,7 @@ impl LogWriter {
                 .map(|(marker, _)| LogAnswer::Floor(marker.floor)),
             LogRequest::Create { number, header } => {
                 let bytes = envelope::wrap(&LogLine::of(&header), &self.body);
-                // If this future is dropped now, the object may still be written.
+                // If the caller drops this future now, the object may still be written.
                 self.unknown = true;
                 match log.calls.put(&log.keys.numbered(number), bytes, None).await {
                     Written::Done(_) => Ok(LogAnswer::Created),
@@ -296,7 +299,7 @@ impl LogWriter {
 }
 
 fn lags_behind() -> StoreError {
-    let why = "reads say again and again that an object is missing which has refused a create; do \
-               reads of this store lag behind its writes?";
+    let why = "an object that refused a create was missing in each read; do reads of this store \
+           lag behind its writes?";
     StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }

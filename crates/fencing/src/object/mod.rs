@@ -23,27 +23,27 @@ mod writer;
 
 pub use writer::ObjectWriter;
 
-/// One object on a store that only the newest leader can write. Clones are the same object.
+/// One object on a store that only the newest leader can write. Clones share the object.
 ///
-/// **What it guarantees.** [`open`](FencedObject::open) claims the object: it writes the present
-/// body once more, under its own epoch. From then on no write of an older writer takes effect,
-/// whatever that writer has checked before and however late its request arrives. What `open` has
-/// read is all that older writers will ever have written. Each write depends on the writer's
-/// previous one: a writer never overwrites what it has not seen.
+/// **Guarantees.** [`open`](FencedObject::open) claims the object: it writes the present body
+/// again, under the new epoch. From then on no write of an older writer takes effect, even if that
+/// writer checked before, and however late its request arrives. The body that `open` has read
+/// includes all writes of older writers. Each write depends on the writer's previous write: a
+/// writer never overwrites an unseen body.
 ///
-/// Of several writers of one epoch the one that opened last can write; the others get
+/// If an epoch has several writers, only the last one that opened can write; the others get
 /// [`FencingError::Replaced`].
 ///
-/// **What it does not.** What a reader has read may be old by the time it uses it. The object is
+/// **Limits.** The data of a reader may be outdated when it uses them. The object is
 /// protected from old leaders, not from writes or deletions by other means. An object of another
 /// kind at the key is refused and left unchanged.
 ///
-/// **What it looks like.** One line of JSON,
-/// `{"tenure_object":1,"epoch":7,"nonce":"…", "written":true}`, then the body as it is, of any size
-/// that fits into memory and the store takes in one request. The line is in the body, not in the
-/// object's metadata: `If-Match` compares ETags, and on S3 those do not change with the metadata,
-/// so a claim there would stop nobody. `<key>.reservation` exists once a busy older writer has
-/// delayed an `open`: one line with the greatest epoch that was delayed. Deleting it does no harm.
+/// **The object.** One line of JSON, `{"tenure_object":1,"epoch":7,"nonce":"…", "written":true}`,
+/// then the body. The body must fit into memory and into one request of the store. The line is in
+/// the body, not in the object's metadata: `If-Match` compares ETags, and on S3 these do not change
+/// with the metadata, so a claim there would not stop a writer. `<key>.reservation` exists after a
+/// busy older writer has delayed an `open`: one line with the greatest delayed epoch. Deleting it
+/// does no harm.
 ///
 /// # Examples
 ///
@@ -55,7 +55,7 @@ pub use writer::ObjectWriter;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
 /// let object = FencedObject::new(Arc::new(MemoryStore::new()), "orders/state.json");
-/// let mut writer = object.open(old).await?; // claims it: older epochs write no more
+/// let mut writer = object.open(old).await?; // claims it: older epochs cannot write any more
 /// writer.write("one").await?;
 ///
 /// let successor = object.open(new).await?;
@@ -72,13 +72,13 @@ pub struct FencedObject {
     operations: Arc<Operations>,
 }
 
-/// What a [`FencedObject`] holds.
+/// The contents of a [`FencedObject`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contents {
-    /// The epoch that claimed it last, which is the greatest that has.
+    /// Epoch of the last claim, which is the greatest one.
     pub epoch: Epoch,
-    /// What was written last; `None` if it was claimed but never written.
+    /// Last written body; `None` if the object was claimed but never written.
     pub body: Option<Bytes>,
 }
 
@@ -104,16 +104,16 @@ impl Line for ObjectLine {
     const WHAT: &'static str = "a fenced object";
 }
 
-/// What came of one try to claim the object.
+/// The result of one attempt to claim the object.
 enum Claim {
     Made(ObjectWriter),
-    /// Somebody wrote between the read and the write.
+    /// Another writer wrote between the read and the write.
     Refused,
-    /// It failed, which may pass; perhaps the claim was made.
+    /// A transient failure; the claim may have taken effect.
     Failed,
 }
 
-/// The object as it was found.
+/// An object that was read.
 struct Found {
     line: ObjectLine,
     body: Bytes,
@@ -133,52 +133,53 @@ impl FencedObject {
         FencedObject { calls: Calls::new(store), key: key.into().into(), operations }
     }
 
-    /// Sets how long a single request may take: default 30 s. More for large bodies.
+    /// Sets the time limit of a single request. Default: 30 s. Large bodies need more.
     #[must_use]
     pub fn request_timeout(mut self, request_timeout: Duration) -> FencedObject {
         self.calls.request_timeout = request_timeout;
         self
     }
 
-    /// Sets where clock and random numbers come from: default [`Process::system`].
+    /// Sets the source of the clock and of random numbers. Default: [`Process::system`].
     #[must_use]
     pub fn process(mut self, process: Process) -> FencedObject {
         self.calls.process = process;
         self
     }
 
-    /// Reads the contents; `None` if it was never opened. For readers: it needs no token. 1 GET.
+    /// Reads the contents; `None` if the object was never opened. For readers: it needs no token. 1
+    /// GET.
     ///
     /// # Errors
     ///
     /// - [`ErrorKind::Unavailable`], [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: the
     ///   request failed; this call does not retry it.
-    /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: there is another object at this
-    ///   key, or one of a later version.
+    /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: the key has an object of
+    ///   another kind, or of a later version.
     pub async fn read(&self) -> Result<Option<Contents>, Error> {
         require_timers()?;
         let found = self.find().await?.map_err(|error| self.failure("reading", error))?;
         Ok(found.map(|found| Contents::new(found.line.epoch, found.body())))
     }
 
-    /// Claims the object for this token: older writers write no more. 1 GET and 1 PUT of the whole
-    /// body, and 1 GET more where this epoch has opened it before.
+    /// Claims the object for this token. Older writers cannot write any more. 1 GET and 1 PUT of
+    /// the whole body, and 1 GET more if this epoch has opened it before.
     ///
     /// A busy older writer may write between the two each time. After two such refusals `open`
-    /// writes a reservation beside the object (1 GET, 1 PUT), which each writer reads at its next
-    /// 16th write or at its next opening, and stops. So it takes at most 16 more tries for each
+    /// writes a reservation object (1 GET, 1 PUT). Each older writer reads it at its next 16th
+    /// write or at its next opening, and stops. So `open` makes at most 16 more attempts for each
     /// older writer.
     ///
-    /// Dropping the future is safe; the claim may still be made.
+    /// Dropping the future is safe; the claim may still take effect.
     ///
     /// # Errors
     ///
     /// - [`FencingError::Stale`]: a greater epoch has claimed or reserved it. Nothing was written.
-    /// - [`FencingError::LeaseEnding`]: the lease of the token is at risk or over.
-    /// - [`FencingError::Failed`]: those of [`read`](FencedObject::read), after several attempts;
-    ///   [`ErrorKind::Unavailable`] also after 64 refusals, if others keep writing and do not
-    ///   respect the reservation. The object may have been claimed: open it again.
-    ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
+    /// - [`FencingError::LeaseEnding`]: the lease of the token is at risk or has ended.
+    /// - [`FencingError::Failed`]: the errors of [`read`](FencedObject::read), after several
+    ///   attempts. [`ErrorKind::Unavailable`] also after 64 refusals, if other writers keep writing
+    ///   and ignore the reservation. The claim may have taken effect: open the object again.
+    ///   [`ErrorKind::NoRuntime`]: nothing was sent; call it in a Tokio runtime with timers.
     pub async fn open(&self, token: impl Into<Token>) -> Result<ObjectWriter, FencingError> {
         require_timers()?;
         let token = token.into();
@@ -209,7 +210,7 @@ impl FencedObject {
         }
     }
 
-    /// One try: GET and PUT.
+    /// Makes one attempt: GET and PUT.
     async fn claim(
         &self,
         under: &Token,
@@ -250,7 +251,7 @@ impl FencedObject {
         ObjectWriter::new(self.clone(), token.clone(), etag, body)
     }
 
-    /// The object as it is. The outer error says what is wrong with it.
+    /// Reads the object. The outer error is about the content.
     async fn find(&self) -> Result<Result<Option<Found>, StoreError>, Error> {
         let object = match self.calls.get(&self.key, None).await {
             Ok(GetOutcome::Found(object)) => object,
@@ -282,6 +283,6 @@ fn line_and_body(epoch: Epoch, nonce: Nonce, body: Option<&[u8]>) -> Bytes {
 
 fn busy() -> StoreError {
     use tenure::store::StoreErrorKind;
-    let why = "others write it all the time, or the store refuses for no reason";
+    let why = "other writers write it constantly, or the store refuses without a reason";
     StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }

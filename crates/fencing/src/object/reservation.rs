@@ -1,8 +1,9 @@
-//! What a writer leaves beside the object when older ones are faster: they read it, and stop.
+//! The reservation: a writer that is slower than older ones asks them to stop.
 //!
-//! A claim takes a GET and a PUT, a write one PUT, so a busy older writer would change the object
-//! between the two each time. The reservation is read by all, at each 16th write, and at each
-//! opening that finds the object with its own epoch already: a writer that opens it for each write.
+//! A claim takes a GET and a PUT, and a write takes one PUT. So a busy older writer would change
+//! the object between the two each time. Every writer reads the reservation at each 16th write. It
+//! also reads it at each opening that finds its epoch in the object, for programs that open the
+//! object before every write.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,13 +18,13 @@ use crate::calls::Attempts;
 use crate::envelope::{self, Line};
 use crate::error::{FencingError, Stale};
 
-/// Of so many writes of one [`FencedObject`] and its clones, one reads the reservation.
+/// Number of writes of one [`FencedObject`] and its clones for each read of the reservation.
 pub(super) const CHECK_EVERY: u32 = 16;
-/// After this many refused tries `open` writes the reservation.
+/// Number of refused attempts after which `open` writes the reservation.
 pub(super) const RESERVE_AFTER: u32 = 2;
-/// So many tries may be refused. Each refusal is a write of somebody else, and an older writer
-/// makes at most `CHECK_EVERY` of them before it reads the reservation: this is enough for three of
-/// them.
+/// Number of refused attempts after which `open` fails. Each refusal is a write of another writer,
+/// and an older writer makes at most `CHECK_EVERY` of them before it reads the reservation. So this
+/// is enough for three older writers.
 pub(super) const REFUSALS: u32 = 4 * CHECK_EVERY;
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -45,13 +46,13 @@ pub(super) struct Operations(AtomicU32);
 
 impl Operations {
     fn next_checks(&self) -> bool {
-        // Wraps around, which 16 divides.
+        // The counter wraps around at a multiple of 16.
         self.0.fetch_add(1, Ordering::Relaxed) % CHECK_EVERY == CHECK_EVERY - 1
     }
 }
 
 impl FencedObject {
-    /// Before each write. 1 GET at each 16th, else nothing.
+    /// Runs before each write. 1 GET at each 16th write, else no request.
     pub(super) async fn require_unreserved_at_times(
         &self,
         token: Epoch,
@@ -59,8 +60,8 @@ impl FencedObject {
         if self.operations.next_checks() { self.require_unreserved(token).await } else { Ok(()) }
     }
 
-    /// 1 GET. A reservation that cannot be read refuses nobody: it is there for progress, not for
-    /// safety.
+    /// Reads the reservation. 1 GET. An unreadable reservation refuses no writer: it serves
+    /// progress, not safety.
     pub(super) async fn require_unreserved(&self, token: Epoch) -> Result<(), FencingError> {
         match self.reservation().await {
             Ok(Some((newest, _))) if newest > token => Err(reserved(token, newest)),

@@ -1,4 +1,4 @@
-//! Writing the object: each write is based on the last.
+//! Writes the object. Each write depends on the last.
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ use crate::calls::{Attempts, Swap};
 use crate::error::{FencingError, Stale};
 use crate::token::Token;
 
-/// Writes a [`FencedObject`] under one epoch. It is not cloned: share it behind a lock.
+/// Writes a [`FencedObject`] under one epoch. A writer cannot be cloned: share it behind a lock.
 ///
 /// # Examples
 ///
@@ -26,7 +26,7 @@ use crate::token::Token;
 /// let mut former = counter.open(old).await?;
 /// former.write("41").await?;
 ///
-/// let mut writer = counter.open(new).await?; // has read what `former` will ever have written
+/// let mut writer = counter.open(new).await?; // `former` cannot write any more
 /// let count: u32 = std::str::from_utf8(writer.body().unwrap()).unwrap().parse().unwrap();
 /// writer.write((count + 1).to_string()).await?; // so no increment is lost
 /// assert!(former.write("0").await.unwrap_err().stale().is_some());
@@ -38,20 +38,20 @@ use crate::token::Token;
 pub struct ObjectWriter {
     object: FencedObject,
     token: Token,
-    /// Of what this writer has written last.
+    /// The ETag of the last write of this writer.
     etag: ETag,
     body: Option<Bytes>,
-    /// Nonces of own writes that may have taken effect since.
+    /// Nonces of later writes of this writer that may have taken effect.
     sent: Vec<Nonce>,
-    /// Once a greater epoch was seen.
+    /// The greater epoch, if one was seen.
     stale: Option<Epoch>,
 }
 
-/// What reading back after a write says of it.
+/// The result of reading back after a write.
 enum ReadBack {
-    /// It is there.
+    /// The object has the write.
     Written,
-    /// It is not there, but may still come.
+    /// The object does not have the write, which may still take effect.
     NotYet,
 }
 
@@ -65,39 +65,41 @@ impl ObjectWriter {
         ObjectWriter { object, token, etag, body, sent: Vec::new(), stale: None }
     }
 
-    /// Returns the token under which it writes.
+    /// Returns the token of this writer.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.token.epoch()
     }
 
-    /// Returns the body as this writer last wrote or read it; `None` if none was ever written. No
-    /// request.
+    /// Returns the body that this writer wrote or read last; `None` if the object was never
+    /// written. No request.
     #[must_use]
     pub fn body(&self) -> Option<&Bytes> {
         self.body.as_ref()
     }
 
-    /// Writes the object. 1 PUT, and 1 GET more at each 16th write; if the PUT's answer is lost, 1
-    /// GET to read back, then further attempts, a few in all.
+    /// Writes the object. 1 PUT, and 1 GET more at each 16th write. If the answer of the PUT is
+    /// lost, 1 GET to read it back, then a few further attempts.
     ///
     /// Dropping the future is safe; the write may still take effect until the next one has.
     ///
     /// # Errors
     ///
-    /// - [`FencingError::Stale`], [`FencingError::Replaced`]: another writer has claimed it. Stop.
-    /// - [`FencingError::LeaseEnding`]: the lease of the writer's token is at risk or over. Stop.
-    /// - [`FencingError::Failed`]: the store failed, several times. Unless
+    /// - [`FencingError::Stale`], [`FencingError::Replaced`]: another writer has claimed the
+    ///   object. Stop.
+    /// - [`FencingError::LeaseEnding`]: the lease of the writer's token is at risk or has ended.
+    ///   Stop.
+    /// - [`FencingError::Failed`]: the store failed at every attempt. Unless
     ///   [`may_have_happened`](FencingError::may_have_happened), nothing was written. Call it
     ///   again, with the same or another body: an earlier write can no longer take effect after a
-    ///   later one. [`ErrorKind::NewestDeleted`]: the object is gone, and with it the guard.
-    ///   [`ErrorKind::UnsafeStore`]: it has gone back to an older epoch.
-    ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
+    ///   later one. [`ErrorKind::NewestDeleted`]: the object was deleted, and with it the guard.
+    ///   [`ErrorKind::UnsafeStore`]: the object went back to an older epoch.
+    ///   [`ErrorKind::NoRuntime`]: nothing was sent; call it in a Tokio runtime with timers.
     pub async fn write(&mut self, body: impl Into<Bytes>) -> Result<(), FencingError> {
         require_timers()?;
         let token = self.token.clone();
         let written = token.bound(self.write_on(body.into())).await;
-        // A nonce is noted before the write that has it is sent.
+        // A nonce is recorded before its write is sent.
         written.unwrap_or_else(|loss| Err(FencingError::ending(loss, !self.sent.is_empty())))
     }
 
@@ -124,7 +126,7 @@ impl ObjectWriter {
                     ReadBack::Written => return Ok(()),
                     ReadBack::NotYet => {}
                 },
-                // A refusal that cannot be looked into leaves everything open.
+                // If the read after a refusal fails, the effect is unknown.
                 Ok(None) => attempts.unknown = true,
                 Err(error) => return Err(self.give_up(nonce, error, true)),
             }
@@ -133,7 +135,7 @@ impl ObjectWriter {
         Err(self.give_up(nonce, last, attempts.unknown))
     }
 
-    /// Neither the object nor a reservation has shown a greater epoch.
+    /// Checks that the object and the reservation show no greater epoch.
     async fn require_newest(&mut self) -> Result<(), FencingError> {
         if let Some(newest) = self.stale {
             let stale = Stale { offered: self.epoch(), newest };
@@ -149,7 +151,7 @@ impl ObjectWriter {
     fn adopt(&mut self, etag: ETag, body: Option<Bytes>) {
         self.etag = etag;
         self.body = body;
-        // Their condition was the ETag before, which never comes back.
+        // Their condition was the previous ETag, which never comes back.
         self.sent.clear();
     }
 
@@ -161,7 +163,7 @@ impl ObjectWriter {
     ) -> Result<ReadBack, FencingError> {
         let key = self.object.key.clone();
         let Some(found) = found else {
-            let why = format!("{key} is gone: somebody has deleted it, and with it the guard");
+            let why = format!("{key} was deleted by other means, and with it the guard");
             return Err(self.object.calls.error(ErrorKind::NewestDeleted, &why).maybe().into());
         };
         if found.etag == self.etag {
@@ -173,14 +175,14 @@ impl ObjectWriter {
             return Err(FencingError::Stale { stale, determinacy });
         }
         if newest < self.epoch() {
-            let why = format!("{key} was epoch {}'s, and now is epoch {newest}'s", self.epoch());
+            let why = format!("{key} went back from epoch {} to epoch {newest}", self.epoch());
             return Err(self.object.calls.error(ErrorKind::UnsafeStore, &why).maybe().into());
         }
         let own = found.line.nonce;
         if !self.sent.contains(&own) {
             return Err(FencingError::Replaced { epoch: self.epoch(), determinacy });
         }
-        // This write, or an earlier one whose answer was lost.
+        // The nonce belongs to this write, or to an earlier one with a lost answer.
         let etag = found.etag.clone();
         self.adopt(etag, found.body());
         if own == nonce {

@@ -1,4 +1,4 @@
-//! An object on its way to the store.
+//! An object that a writer is creating.
 
 use super::message::Header;
 

@@ -8,12 +8,12 @@ use tenure::seam::fencing::{After, Listing, Nonce};
 /// The header of an object of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// The epoch of its writer.
+    /// Epoch of its writer.
     pub epoch: Epoch,
-    /// The nonce of this object.
+    /// Nonce of this object.
     pub nonce: Nonce,
-    /// The number of its writer's claim; of a claim, that of the claim before. 0: there is none. Of
-    /// a fence: 0.
+    /// Number of the claim of its writer. In a claim: number of the previous claim, or 0. In a
+    /// fence: 0.
     pub claim: u64,
     pub kind: Kind,
 }
@@ -24,20 +24,21 @@ pub enum Kind {
     Entry,
     /// The first object of a writer.
     Claim {
-        /// The number of the newest entry before it; 0 before the first entry.
+        /// Number of the newest entry before it; 0 before the first entry.
         last: u64,
-        /// How many fences lie directly below it.
+        /// Number of fences directly below it.
         fences: u64,
     },
-    /// Refuses the writers of lower epochs, and is no entry.
+    /// An object that refuses the writers of lower epochs. It is not an entry.
     Fence {
-        /// Up to here no number was free when it was created. At least 1.
+        /// The greatest number below the first one that was free when the fence was created. At
+        /// least 1.
         base: u64,
     },
 }
 
 impl Header {
-    /// The newest entry up to here, where this is the header of `number`. A fence knows of none: 0.
+    /// Returns the newest entry up to `number`, the number of this header. For a fence, 0.
     pub fn last_entry(&self, number: u64) -> u64 {
         match self.kind {
             Kind::Entry => number,
@@ -46,7 +47,7 @@ impl Header {
         }
     }
 
-    /// The newest claim up to here. A fence knows of none: 0.
+    /// Returns the newest claim up to `number`, the number of this header. For a fence, 0.
     pub fn last_claim(&self, number: u64) -> u64 {
         match self.kind {
             Kind::Entry => self.claim,
@@ -69,7 +70,7 @@ pub enum LogRequest {
         number: u64,
         header: Header,
     },
-    /// The trim marker's floor; 0 if nothing was ever trimmed.
+    /// The floor of the trim marker; 0 if the log was never trimmed.
     Floor,
 }
 
@@ -81,22 +82,22 @@ pub enum LogAnswer {
     Missing,
     Created,
     Refused,
-    /// A create that may have taken effect, or may yet.
+    /// The effect of the create is unknown: it may take effect later.
     Unknown,
     Floor(u64),
 }
 
-/// The reason why a writer has ended. An end is final.
+/// The reason why a writer has ended. It is final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ended {
-    /// A greater epoch has claimed the log. `maybe`: the append under way may be in the log.
+    /// A greater epoch has claimed the log. `maybe`: the pending append may be in the log.
     Stale { newest: Epoch, maybe: bool },
     /// A later writer of the same epoch has claimed it.
     Replaced { maybe: bool },
-    /// This number was seen, and no number from it on is there.
+    /// This number was seen, and the log has no object from it on.
     Gone(u64),
-    /// A lower epoch wrote this number after a greater one: somebody deletes, or the store does not
-    /// keep its promises.
+    /// A lower epoch wrote this number after a greater one: objects were deleted by other means, or
+    /// the store broke a promise.
     WentBack { number: u64, epoch: Epoch },
     /// The last number is taken.
     Full,
@@ -105,10 +106,10 @@ pub enum Ended {
 /// The position of a writer that has opened the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Standing {
-    /// The number of its claim.
+    /// Number of its claim.
     pub claim: u64,
-    /// The number of the newest entry; 0 in an empty log.
+    /// Number of the newest entry; 0 in an empty log.
     pub last: u64,
-    /// The number of the next append.
+    /// Number of the next append.
     pub next: u64,
 }

@@ -1,27 +1,28 @@
-//! The writer of a fenced log, and what a trim may delete.
+//! The writer of a fenced log, and the numbers that a trim may delete.
 //!
-//! The log is a row of objects numbered from 1 on, each created only where there is none. A writer
-//! begins with a *claim*: an object of its own at the end of the row, which it then *confirms* with
-//! a listing. From there on it knows each number before its next, so it creates one object an
-//! append. A writer that is outrun by a busy older one first creates *fences* ahead of it (`open`).
-//! Four rules make that safe beside trims:
+//! The log is a sequence of objects numbered from 1 on. Each is created on the condition that it
+//! does not exist. A writer begins with a *claim*: an object at the end of the sequence, which it
+//! then *confirms* with a listing. From then on it knows the number of each append, so an append
+//! creates one object. A writer that is slower than a busy older one first creates *fences* ahead
+//! of it (`open`). Four rules make that safe during trims:
 //!
-//! 1. *Claims are never deleted, nor are the fences directly below a claim, nor the newest object.*
-//!    The next writer goes on from a writer's last object with fences, if any, and then a claim. So
-//!    what a superseded writer finds at its next number is one of these, however long it was paused
-//!    and however much was trimmed meanwhile.
-//! 2. *A claim or a fence ahead counts only once a listing after it shows nothing greater.* It may
-//!    have filled a number that was trimmed; then something greater exists, as the newest is never
-//!    deleted.
-//! 3. *While the fate of an append is unknown, nothing else is sent to its number.* So whether it
-//!    was written once, or once more after a trim, it is in the log at this number.
-//! 4. *A writer passes fences of lower epochs.* They are of a writer that was about to open the log
-//!    when the greater epoch claimed it, and that is refused when it walks down. Fences that were
-//!    passed lie between entries of one writer, so nobody is refused by them and a trim deletes them.
+//! 1. *A trim never deletes claims, the fences directly below a claim, or the newest object.* The
+//!    next writer continues after a writer's last object with fences, if any, and then a claim. So
+//!    a superseded writer finds one of these at its next number, for any pause and any number of
+//!    trims.
+//! 2. *A claim or a fence ahead counts only after a listing that shows no greater number.* It may
+//!    have filled a trimmed number. In this case a greater number exists, as the newest object is
+//!    never deleted.
+//! 3. *While the effect of an append is unknown, the writer sends no other object to its number.*
+//!    So the append is in the log at this number, whether it was written once, or again after a
+//!    trim.
+//! 4. *A writer passes fences of lower epochs.* The writer of such a fence was about to open the
+//!    log when the greater epoch claimed it, and is refused when it walks down. Passed fences lie
+//!    between entries of one writer. They refuse no writer, so a trim deletes them.
 //!
-//! An object below the trim marker's *floor* may be a ghost: created anew where another was
-//! deleted. The floor is raised before anything is deleted, so an object is none if the floor, read
-//! after it, does not lie above it.
+//! An object below the *floor* of the trim marker may be a ghost: created again at a deleted
+//! number. A trim raises the floor before it deletes. So an object at or above a floor that was
+//! read after the object is not a ghost.
 
 use std::num::NonZeroU64;
 
@@ -38,13 +39,14 @@ pub use message::{Ended, Header, Kind, LogAnswer, LogRequest, Standing};
 use open::Walk;
 pub use trim::{Floor, Sweep};
 
-/// One writer, from its claim to the claim of the next.
+/// A writer, from its claim to the claim of the next writer.
 ///
 /// # Contract
 ///
 /// The driver repeats three steps until [`request`](Writer::request) returns `None`:
 ///
-/// 1. [`request`](Writer::request) returns the next request. It stays the same until it is answered.
+/// 1. [`request`](Writer::request) returns the next request. It stays the same until it is
+///    answered.
 /// 2. The driver sends it. After a failure without an effect it sends the same request again. A
 ///    create with an unknown effect is answered with [`LogAnswer::Unknown`].
 /// 3. [`handle`](Writer::handle) takes the answer, with a nonce that was never used. It ignores an
@@ -57,8 +59,8 @@ pub use trim::{Floor, Sweep};
 /// | [`LogRequest::Create`] | [`LogAnswer::Created`], [`LogAnswer::Refused`], [`LogAnswer::Unknown`] |
 /// | [`LogRequest::Floor`] | [`LogAnswer::Floor`] |
 ///
-/// Then the writer has [ended](Writer::ended), or it has a [position](Writer::standing) and takes an
-/// [`append`](Writer::append). Only [`withdraw`](Writer::withdraw) gives up an append.
+/// Then the writer has [ended](Writer::ended), or it has a [position](Writer::standing) and takes
+/// an [`append`](Writer::append). Only [`withdraw`](Writer::withdraw) gives up an append.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Writer {
     epoch: Epoch,
@@ -70,7 +72,7 @@ pub struct Writer {
     standing: Option<Standing>,
 
     // The work.
-    /// Number of times that other writers were faster while this one opened the log.
+    /// Number of times that another writer was faster while this one opened the log.
     outrun: u32,
     state: State,
 }
@@ -87,14 +89,14 @@ enum State {
     },
     Create(Draft),
     ReadBack(Draft),
-    /// A claim, or a fence ahead: is it the end?
+    /// Checks that a claim or a fence ahead is the end.
     Confirm {
         claim: Draft,
         beyond: SuccessorSearch,
     },
     Fill(Walk),
     ReadBelow(Walk),
-    /// Another object lies where the append was to be: is it the first that ever lay there?
+    /// Reads the floor, which shows whether the object that refused the append was the first there.
     AskFloor {
         append: Draft,
         found: Header,
@@ -103,16 +105,16 @@ enum State {
     Ended(Ended),
 }
 
-/// Why the end of the log is looked for.
+/// The reason for a search for the end of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Why {
     Claim,
-    /// The writer was superseded: by whom?
+    /// The writer was superseded, and the end names its successor.
     Verdict,
 }
 
 impl Writer {
-    /// A writer of this epoch that will claim the log. `known`: a number seen there.
+    /// Creates a writer of this epoch that will claim the log. `known` is a number seen in the log.
     pub fn new(epoch: Epoch, known: Option<NonZeroU64>) -> Writer {
         let state = State::Find { search: Search::new(known), why: Why::Claim };
         Writer { epoch, known, standing: None, outrun: 0, state }
@@ -122,7 +124,7 @@ impl Writer {
         self.epoch
     }
 
-    /// What to ask next; `None` once there is nothing under way.
+    /// Returns the pending request; `None` if the writer waits for an append or has ended.
     pub fn request(&self) -> Option<LogRequest> {
         Some(match &self.state {
             State::Find { search, .. } => LogRequest::List(search.next_page().clone()),
@@ -142,7 +144,7 @@ impl Writer {
         })
     }
 
-    /// Where it stands, if it has claimed the log and no append is under way.
+    /// Returns the position, if the writer has claimed the log and no append is pending.
     pub fn standing(&self) -> Option<Standing> {
         self.standing.filter(|_| self.state == State::Open)
     }
@@ -154,8 +156,8 @@ impl Writer {
         }
     }
 
-    /// Begins an append under this fresh nonce, at the number that [`Standing::next`] says. False,
-    /// and nothing begins, where the writer does not stand.
+    /// Begins an append under this fresh nonce, at the number [`Standing::next`]. Returns false and
+    /// does nothing if the writer has no position.
     pub fn append(&mut self, nonce: Nonce) -> bool {
         let Some(Standing { claim, next, .. }) = self.standing() else { return false };
         let header = Header { epoch: self.epoch, nonce, claim, kind: Kind::Entry };
@@ -163,18 +165,18 @@ impl Writer {
         true
     }
 
-    /// Takes back the append under way. Only where none of its attempts can have taken effect or
-    /// may yet: another append will be sent to its number.
+    /// Withdraws the pending append. The caller must know that no attempt has taken effect or can
+    /// take effect later, because the next append uses the same number.
     pub fn withdraw(&mut self) {
         if matches!(self.state, State::Create(_)) && self.standing.is_some() {
             self.state = State::Open;
         }
     }
 
-    /// Takes the answer to [`Writer::request`], which stays the same until there is one: a request
-    /// that failed is sent again. `fresh` is a nonce that was never used.
+    /// Handles the answer to [`Writer::request`]. The request does not change until its answer:
+    /// after a failure the driver sends it again. `fresh` is a nonce that was never used.
     pub fn handle(&mut self, answer: LogAnswer, fresh: Nonce) {
-        // Left in place by every answer that changes nothing.
+        // An answer that changes nothing leaves this state.
         let state = self.state.clone();
         self.state = match (state, answer) {
             (State::Find { search, why }, LogAnswer::Listed(page)) => {
@@ -183,14 +185,14 @@ impl Writer {
             (State::ReadEnd { end, why }, LogAnswer::Found(header)) => {
                 self.read_end(end, why, header, fresh)
             }
-            // Trimmed since it was listed.
+            // The object was trimmed since it was listed.
             (State::ReadEnd { why, .. }, LogAnswer::Missing) => self.find(why),
             (State::Create(draft), LogAnswer::Created) => self.created(draft),
             (State::Create(draft), LogAnswer::Refused | LogAnswer::Unknown) => {
                 State::ReadBack(draft)
             }
             (State::ReadBack(draft), LogAnswer::Found(header)) => self.read_back(draft, header),
-            // It may have been written and trimmed since; but then as this very object.
+            // The object may have been written and trimmed since; if so, it was this same object.
             (State::ReadBack(draft), LogAnswer::Missing) => State::Create(draft),
             (State::Confirm { claim, mut beyond }, LogAnswer::Listed(page)) => {
                 match beyond.handle(page) {
@@ -214,7 +216,7 @@ impl Writer {
         };
     }
 
-    /// The object on its way is where it was to be.
+    /// The pending object exists at its number.
     fn created(&mut self, draft: Draft) -> State {
         self.known = self.known.max(NonZeroU64::new(draft.number));
         match draft.header.kind {
@@ -251,9 +253,9 @@ impl Writer {
         }
     }
 
-    /// Another object lies at the number of the append; the floor was read after it.
+    /// Another object lies at the number of the append. The floor was read after that object.
     fn fenced(&mut self, append: Draft, found: Header, floor: u64) -> State {
-        // Nothing was ever deleted there, so the append never was there nor will be.
+        // This number was never trimmed, so the append was never there and will never be.
         let first = floor <= append.number;
         if first && found.is_fence() && found.epoch < self.epoch {
             return self.pass(append);
@@ -269,7 +271,7 @@ impl Writer {
         })
     }
 
-    /// Goes on after the fence of a writer that was too late.
+    /// Continues after the fence of a writer that was too late.
     fn pass(&mut self, append: Draft) -> State {
         let next = append.number.checked_add(1);
         let (Some(number), Some(standing)) = (next, &mut self.standing) else {

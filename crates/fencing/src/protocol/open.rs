@@ -1,13 +1,14 @@
-//! How a writer opens the log: it claims the end, and fences it off ahead if another writer is
+//! The opening of a log: the writer claims the end, and creates fences ahead if another writer is
 //! faster.
 //!
-//! A claim takes a LIST, a GET and a create at the number after the end, one after the other. A
-//! busy writer of an older epoch appends meanwhile, so the create is refused. After such a refusal
-//! the new writer creates a *fence* some numbers ahead: 2, and twice as many after each refusal. An
-//! append of the older writer goes to consecutive numbers, so it finds the fence and is refused for
-//! good. The new writer confirms the fence like a claim, *walks* down from it, and creates a fence
-//! at each number that is still free. The walk ends at the newest entry or claim: there the older
-//! epochs end. Nothing is free from there up to the fence, so the number after it is the claim's.
+//! A claim takes a LIST, a GET and a create at the number after the end, in this order. During
+//! these requests a busy writer of an older epoch appends, so the create is refused. After such a
+//! refusal the new writer creates a *fence* some numbers ahead: 2, and twice as many after each
+//! refusal. The older writer appends at consecutive numbers, so it meets the fence and is refused
+//! for good. The new writer confirms the fence like a claim, *walks* down from it, and creates a
+//! fence at each free number. The walk ends at the newest entry or claim, the last object of the
+//! older epochs. No number from there up to the fence is free, so the claim takes the number after
+//! the fence.
 
 use std::num::NonZeroU64;
 
@@ -18,17 +19,17 @@ use super::draft::Draft;
 use super::message::{Ended, Header, Kind, LogAnswer};
 use super::{State, Why, Writer};
 
-/// A way down from a fence to the newest entry or claim below it.
+/// The walk down from a fence to the newest entry or claim below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Walk {
     why: Why,
-    /// The end of the log, a fence.
+    /// Number of the fence at the end of the log.
     top: u64,
-    /// Where it is now, at `base` or above.
+    /// Current number, at `base` or above.
     number: u64,
-    /// The number below which nothing was free when the fence was created.
+    /// Number below which no number was free when the fence was created.
     base: u64,
-    /// Of the fence that is created where the number is free.
+    /// Nonce of the fence that is created if the number is free.
     nonce: Nonce,
 }
 
@@ -37,7 +38,7 @@ impl Walk {
         self.number
     }
 
-    /// The fence to be created where it is now.
+    /// Returns the fence to create at the current number.
     pub(super) fn draft(&self, epoch: Epoch) -> Draft {
         let kind = Kind::Fence { base: self.base };
         let header = Header { epoch, nonce: self.nonce, claim: 0, kind };
@@ -50,7 +51,7 @@ impl Writer {
         State::Find { search: Search::new(self.known), why }
     }
 
-    /// Another object lies where the claim or the fence was to be, or the end has moved on.
+    /// Another object lies at the number of the claim or the fence, or the end has moved.
     pub(super) fn outrun(&mut self) -> State {
         self.outrun = self.outrun.saturating_add(1);
         self.find(Why::Claim)
@@ -94,10 +95,10 @@ impl Writer {
         }
     }
 
-    /// Where to fence off the log that ends here, if a claim was refused before.
+    /// Returns the number of the fence if a claim was refused before. The log ends at `end`.
     fn ahead(&self, end: u64) -> Option<u64> {
         let window = 1_u64.checked_shl(self.outrun).filter(|window| *window > 1)?;
-        // The number after the fence is the claim's.
+        // The claim takes the number after the fence.
         end.checked_add(window).filter(|number| *number < u64::MAX)
     }
 
@@ -111,7 +112,7 @@ impl Writer {
         })
     }
 
-    /// The claim after `top`, where `below` is the newest entry or claim, with fences in between.
+    /// Creates the claim after `top`. `below` is the newest entry or claim, with fences in between.
     fn claim_after(&self, top: u64, number: u64, below: Option<Header>, fresh: Nonce) -> State {
         let Some(next) = top.checked_add(1) else { return State::Ended(Ended::Full) };
         let last = below.map_or(0, |below| below.last_entry(number));
@@ -121,7 +122,7 @@ impl Writer {
         State::Create(Draft { number: next, header })
     }
 
-    /// From the fence that is the end of the log.
+    /// Begins the walk from the fence at the end of the log.
     pub(super) fn walk_from(&self, top: u64, base: u64, fresh: Nonce) -> State {
         self.step_down(Walk { why: Why::Claim, top, number: top, base, nonce: fresh }, fresh)
     }
@@ -148,10 +149,10 @@ impl Writer {
         let above_base = walk.number > walk.base;
         let Some(found) = found else {
             return match walk.why {
-                // It may be created yet; but then as this very fence.
+                // The create may still take effect; if so, it creates this same fence.
                 Why::Claim if above_base => State::Fill(walk),
                 Why::Verdict if above_base => self.step_down(walk, fresh),
-                // Trimmed: the log goes on above.
+                // It was trimmed: the log continues above.
                 why => self.find(why),
             };
         };

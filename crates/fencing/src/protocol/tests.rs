@@ -39,7 +39,7 @@ fn open() -> Writer {
     writer
 }
 
-/// A writer whose append at 5 was refused, with this at its place, and this floor.
+/// A writer after this object refused its append at 5, under this floor.
 fn refused(found: Header, floor: u64) -> Writer {
     let mut writer = open();
     assert!(writer.append(nonce(21)));
@@ -53,7 +53,7 @@ fn refused(found: Header, floor: u64) -> Writer {
 }
 
 #[test]
-fn a_claim_that_is_not_the_end_is_made_anew() {
+fn a_claim_below_the_end_is_made_again() {
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(None), nonce(20));
     writer.handle(LogAnswer::Created, nonce(0));
@@ -75,7 +75,7 @@ fn creates(writer: &Writer) -> (u64, Header) {
     (number, header)
 }
 
-/// A writer of epoch 2 whose claim at 4 was refused, and that has created a fence at 6 + 2.
+/// A writer of epoch 2 that created a fence at 6 + 2 after its claim at 4 was refused.
 fn fenced_off() -> Writer {
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(Some((1, 3))), nonce(0));
@@ -91,17 +91,17 @@ fn fenced_off() -> Writer {
 }
 
 #[test]
-fn a_writer_that_was_outrun_fences_off_ahead_and_walks_down() {
+fn an_outrun_writer_creates_a_fence_ahead_and_walks_down() {
     let mut writer = fenced_off();
     writer.handle(listed(None), nonce(22));
     assert_eq!(creates(&writer), (7, fence(2, 22, 6)));
     writer.handle(LogAnswer::Unknown, nonce(0));
     assert_eq!(writer.request(), Some(LogRequest::Read(7)));
     writer.handle(LogAnswer::Missing, nonce(0));
-    assert_eq!(creates(&writer), (7, fence(2, 22, 6)), "the very same");
+    assert_eq!(creates(&writer), (7, fence(2, 22, 6)), "the same fence");
     writer.handle(LogAnswer::Refused, nonce(0));
     writer.handle(LogAnswer::Found(fence(2, 22, 6)), nonce(0));
-    assert_eq!(writer.request(), Some(LogRequest::Read(6)), "nothing was free there");
+    assert_eq!(writer.request(), Some(LogRequest::Read(6)), "no number below was free");
     writer.handle(LogAnswer::Found(entry(1, 4, 1)), nonce(23));
     let kind = Kind::Claim { last: 6, fences: 2 };
     assert_eq!(creates(&writer), (9, Header { epoch: e(2), nonce: nonce(23), claim: 1, kind }));
@@ -111,7 +111,7 @@ fn a_writer_that_was_outrun_fences_off_ahead_and_walks_down() {
 }
 
 #[test]
-fn a_walk_ends_at_a_greater_epoch_and_begins_anew_where_the_log_was_trimmed() {
+fn a_walk_ends_at_a_greater_epoch_and_restarts_after_a_trim() {
     let mut writer = fenced_off();
     writer.handle(listed(None), nonce(22));
     writer.handle(LogAnswer::Refused, nonce(0));
@@ -122,13 +122,13 @@ fn a_walk_ends_at_a_greater_epoch_and_begins_anew_where_the_log_was_trimmed() {
     assert_eq!(other.request(), Some(LogRequest::Read(6)));
     other.handle(LogAnswer::Missing, nonce(0));
     assert_eq!(other.request(), Some(LogRequest::List(After::Number(7))));
-    // A fence that is not the end: others went past it, so the next is farther ahead.
+    // Other writers passed this fence, so it is not the end, and the next one is farther ahead.
     let mut outrun = fenced_off();
     outrun.handle(listed(Some((9, 12))), nonce(0));
     outrun.handle(listed(Some((12, 12))), nonce(0));
     outrun.handle(LogAnswer::Found(entry(1, 9, 1)), nonce(24));
     assert_eq!(creates(&outrun), (16, fence(2, 24, 12)));
-    // On the way down each fence has a nonce of its own, and none is created twice.
+    // On the way down each fence has a separate nonce, and none is created twice.
     outrun.handle(LogAnswer::Created, nonce(0));
     outrun.handle(listed(None), nonce(25));
     assert_eq!(creates(&outrun), (15, fence(2, 25, 12)));
@@ -137,7 +137,7 @@ fn a_walk_ends_at_a_greater_epoch_and_begins_anew_where_the_log_was_trimmed() {
 }
 
 #[test]
-fn a_walk_fills_what_another_fence_below_has_left_free() {
+fn a_walk_fills_the_gaps_below_another_fence() {
     let mut writer = fenced_off();
     writer.handle(listed(None), nonce(22));
     writer.handle(LogAnswer::Created, nonce(23));
@@ -153,7 +153,7 @@ fn a_walk_fills_what_another_fence_below_has_left_free() {
 }
 
 #[test]
-fn a_writer_passes_the_fence_of_a_lower_epoch_alone() {
+fn a_writer_passes_only_fences_of_lower_epochs() {
     let late = fence(1, 19, 3);
     let mut writer = refused(late, 5);
     assert_eq!(creates(&writer), (6, entry(2, 21, 4)));
@@ -163,7 +163,7 @@ fn a_writer_passes_the_fence_of_a_lower_epoch_alone() {
     assert_eq!(replaced, Some(Ended::Replaced { maybe: false }));
     let stale = refused(fence(3, 30, 3), 5).ended();
     assert_eq!(stale, Some(Ended::Stale { newest: e(3), maybe: false }));
-    // Trimmed meanwhile: the newest below the fences at the end tells by whom.
+    // Trimmed meanwhile: the newest object below the fences at the end names the successor.
     let mut writer = refused(late, 6);
     writer.handle(listed(Some((5, 9))), nonce(0));
     writer.handle(LogAnswer::Found(fence(1, 18, 6)), nonce(0));
@@ -172,7 +172,7 @@ fn a_writer_passes_the_fence_of_a_lower_epoch_alone() {
     let mut trimmed = writer.clone();
     writer.handle(LogAnswer::Found(entry(3, 31, 6)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: true }));
-    // The fence's base is gone as well: the log goes on above.
+    // The base of the fence was trimmed as well: the log continues above.
     trimmed.handle(LogAnswer::Missing, nonce(0));
     assert_eq!(trimmed.request(), Some(LogRequest::Read(6)));
     trimmed.handle(LogAnswer::Missing, nonce(0));
@@ -202,7 +202,7 @@ fn the_floor_says_whether_a_refusal_is_certain() {
     assert_eq!(ended(same, 5), Some(Ended::Replaced { maybe: false }));
     let older = claim(1, 19, 4, 3);
     assert_eq!(ended(older, 0), Some(Ended::WentBack { number: 5, epoch: e(1) }));
-    // Above the own number a trim went on: a ghost may lie there, and the end tells.
+    // A trim went above the number of the append: a ghost may lie there, and the end decides.
     let mut writer = refused(older, 6);
     assert_eq!(writer.request(), Some(LogRequest::List(After::Number(4))));
     writer.handle(listed(Some((5, 9))), nonce(0));
@@ -210,9 +210,9 @@ fn the_floor_says_whether_a_refusal_is_certain() {
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: true }));
 }
 
-/// The append may have been written and trimmed, so the end of the log alone says who has it.
+/// The append may have been written and trimmed, so only the end of the log names its writer.
 #[test]
-fn the_end_of_the_log_says_who_superseded_a_writer_in_doubt() {
+fn the_end_names_the_successor_of_an_uncertain_writer() {
     let ended = |end: Header| {
         let mut writer = refused(claim(1, 19, 4, 3), 6);
         writer.handle(listed(Some((5, 9))), nonce(0));
@@ -224,17 +224,17 @@ fn the_end_of_the_log_says_who_superseded_a_writer_in_doubt() {
 }
 
 #[test]
-fn only_an_append_that_was_not_answered_is_withdrawn() {
+fn only_an_unanswered_append_is_withdrawn() {
     let mut writer = open();
     assert!(writer.append(nonce(21)));
     writer.withdraw();
     assert_eq!(writer.standing(), Some(Standing { claim: 4, last: 3, next: 5 }));
-    // An attempt may have taken effect: it is looked for.
+    // An attempt may have taken effect: the writer reads it back.
     assert!(writer.append(nonce(22)));
     writer.handle(LogAnswer::Unknown, nonce(0));
     writer.withdraw();
     assert_eq!(writer.request(), Some(LogRequest::Read(5)));
-    // A claim is no append.
+    // A claim cannot be withdrawn.
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(None), nonce(20));
     writer.withdraw();
@@ -242,7 +242,7 @@ fn only_an_append_that_was_not_answered_is_withdrawn() {
 }
 
 #[test]
-fn what_was_seen_and_is_gone_ends_the_writer() {
+fn a_vanished_number_ends_the_writer() {
     let mut writer = Writer::new(e(2), NonZeroU64::new(7));
     writer.handle(listed(Some((7, 7))), nonce(0));
     writer.handle(LogAnswer::Missing, nonce(0));
@@ -256,7 +256,7 @@ fn the_last_number_is_not_passed() {
     writer.handle(listed(Some((u64::MAX, u64::MAX))), nonce(0));
     writer.handle(LogAnswer::Found(entry(1, 1, 1)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Full));
-    // A claim has no room after a fence at the last number.
+    // After a fence at the last number there is no room for a claim.
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(Some((1, u64::MAX - 3))), nonce(0));
     writer.handle(LogAnswer::Found(entry(1, 1, 1)), nonce(20));
@@ -274,16 +274,16 @@ fn a_trim_keeps_claims_and_the_newest_entry() {
     let mut sweep = Sweep::new(100, 12, &claim(3, 1, 8, 11), marker).unwrap();
     assert_eq!((sweep.from(), sweep.cut()), (4, 11));
     assert_eq!(sweep.next_claim(), Some(12));
-    assert!(!sweep.deletes(5), "not before the claims are known");
+    assert!(!sweep.deletes(5), "the claims are unknown");
     assert!(sweep.handle_claim(&claim(3, 1, 8, 11)));
     assert!(sweep.handle_claim(&claim(2, 1, 2, 7)));
-    assert_eq!(sweep.next_claim(), None, "2 was swept past before");
+    assert_eq!(sweep.next_claim(), None, "an earlier trim deleted up to 2");
     let deleted: Vec<u64> = (0..20).filter(|number| sweep.deletes(*number)).collect();
     assert_eq!(deleted, [4, 5, 6, 7, 9, 10]);
     assert_eq!(marker.raised(11).swept(11), Floor { floor: 11, swept: 11 });
     assert_eq!(marker.raised(1).swept(1), marker, "never lowered");
 
-    // All below was deleted before: nothing is read, nothing is deleted.
+    // An earlier trim deleted all: this one reads and deletes nothing.
     let swept = Floor { floor: 6, swept: 6 };
     let sweep = Sweep::new(6, 12, &entry(3, 1, 8), swept).unwrap();
     assert!(sweep.is_empty());
@@ -308,7 +308,7 @@ fn a_trim_keeps_the_fences_below_a_claim() {
 }
 
 #[test]
-fn a_trim_whose_chain_may_miss_claims_does_not_begin() {
+fn a_trim_with_an_incomplete_chain_of_claims_does_not_begin() {
     let marker = Floor { floor: 13, swept: 4 };
     assert_eq!(Sweep::new(100, 12, &claim(3, 1, 8, 11), marker), None);
     let mut sweep = Sweep::new(9, 12, &entry(3, 1, 8), Floor::default()).unwrap();

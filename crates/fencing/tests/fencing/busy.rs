@@ -1,4 +1,4 @@
-//! A writer of an older epoch that goes on as fast as it can, while a newer one opens.
+//! A busy writer of an older epoch that never pauses, while a newer one opens.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::*;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{millis, timed, wait, within};
 
-/// A way to the store on which each request takes this long, one half each way.
+/// A store on which each request takes this long, one half each way.
 fn way(memory: &Arc<MemoryStore>, request: Duration) -> FaultStore {
     let back = FaultStore::new(Arc::clone(memory) as Arc<dyn Store>);
     back.always(Fault::AnswerLate(request / 2));
@@ -15,7 +15,7 @@ fn way(memory: &Arc<MemoryStore>, request: Duration) -> FaultStore {
     way
 }
 
-/// Appends until it is refused, with this pause in between: the numbers of its entries.
+/// Appends with this pause until an append is refused. Returns the numbers of the entries.
 async fn append_for_ever(log: FencedLog, pause: Duration) -> (Vec<u64>, FencingError) {
     let mut writer = log.open(e(1)).await.unwrap();
     let mut numbers = Vec::new();
@@ -37,11 +37,11 @@ async fn opens_beside(request: Duration, pause: Duration, most: usize) {
     let own = way(&memory, millis(20));
     let log = log_of(&(Arc::new(own.clone()) as Arc<dyn Store>));
     let writer = within(secs(600), log.open(e(2))).await;
-    let mut writer = writer.expect("it opens the log").unwrap();
+    let mut writer = writer.expect("the opening ends").unwrap();
     let requests = own.take_calls().len();
     assert!(requests <= most, "{requests} requests");
 
-    // Where the older epoch ends: all that it appended and nothing more.
+    // The older epoch ends here: the log has all its appends and nothing more.
     wait(secs(1)).await;
     let before = all(&log, 1).await;
     let (numbers, error) = zombie.await.unwrap();
@@ -51,7 +51,7 @@ async fn opens_beside(request: Duration, pause: Duration, most: usize) {
     assert_eq!(writer.last(), numbers.last().copied());
     assert_eq!(writer.latest().await.unwrap().unwrap().epoch, e(1));
 
-    // The log goes on, and is trimmed, as ever.
+    // The log can still be appended to and trimmed.
     let first = writer.append("mine").await.unwrap();
     let last = writer.append("mine").await.unwrap();
     assert_eq!(log.trim(last).await.unwrap(), last);
@@ -63,25 +63,25 @@ async fn opens_beside(request: Duration, pause: Duration, most: usize) {
     assert_eq!(next.append("next").await.unwrap(), last + 2);
 }
 
-/// `open` took two requests where the older writer's append took one: it had not returned after 600
-/// s and 20,000 appends.
+/// `open` took two requests and the older writer's append only one: after 600 s and 20,000 appends
+/// it had not returned.
 #[tokio::test(start_paused = true)]
-async fn regression_a_busy_writer_does_not_keep_its_successor_out_of_the_log() {
+async fn regression_a_busy_writer_does_not_delay_the_opening_of_a_log_forever() {
     opens_beside(millis(20), millis(10), 25).await;
     opens_beside(millis(20), Duration::ZERO, 30).await;
-    // Twenty appends for each request of the successor.
+    // The older writer appends twenty times during each request of the successor.
     opens_beside(millis(1), Duration::ZERO, 300).await;
 }
 
-/// A process that ends while it opens leaves fences behind, with free numbers below.
+/// A process that ends during an opening leaves fences, with free numbers below.
 #[tokio::test(start_paused = true)]
-async fn fences_that_are_left_behind_stop_nobody_else() {
+async fn fences_of_a_killed_process_stop_no_other_writer() {
     for killed_after in (0..600).step_by(10) {
         let memory = Arc::new(MemoryStore::new());
         let log = || log_of(&(Arc::new(way(&memory, millis(20))) as Arc<dyn Store>));
         let zombie = tokio::spawn(append_for_ever(log(), millis(10)));
         wait(secs(1)).await;
-        // Dropped at any time.
+        // The opening is dropped at any time.
         let _ = within(millis(killed_after), log().open(e(2))).await;
         let now = all(&log(), 1).await;
         assert!(log().latest().await.unwrap().unwrap().number >= now.last().unwrap().0);
@@ -99,9 +99,9 @@ async fn fences_that_are_left_behind_stop_nobody_else() {
     }
 }
 
-/// What lies below a fence is the end of the log only if nothing but fences lies above.
+/// The log ends below a fence only if all objects above are fences.
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_was_deleted_by_other_means_is_no_end_before_a_fence() {
+async fn a_deleted_entry_below_a_fence_is_not_the_end() {
     let memory = Arc::new(MemoryStore::new());
     let store = Arc::clone(&memory) as Arc<dyn Store>;
     let zombie = log_of(&(Arc::new(way(&memory, millis(20))) as Arc<dyn Store>));
@@ -119,8 +119,8 @@ async fn an_entry_that_was_deleted_by_other_means_is_no_end_before_a_fence() {
     assert!(error.to_string().contains("was not trimmed"), "{error}");
 }
 
-/// A log with an entry at 3, another at 2 and a claim at 1, and a fence at 5 and one at 9 with free
-/// numbers below, of writers that ended while they opened it.
+/// A log with a claim at 1, entries at 2 and 3, and fences at 5 and 9 with free numbers below. The
+/// writers of the fences ended while they opened it.
 async fn log_with_fences_left(memory: &MemoryStore) {
     let line = |epoch: u64, number: u64, rest: &str| {
         format!("{{\"tenure_log\":1,\"epoch\":{epoch},\"nonce\":\"{number:032x}\",{rest}}}\n")
@@ -137,7 +137,7 @@ async fn log_with_fences_left(memory: &MemoryStore) {
     }
 }
 
-/// The format on the store: fences, and where no number below them was free.
+/// The format on the store: a fence records the number below which no number was free.
 #[tokio::test(start_paused = true)]
 async fn the_newest_entry_is_found_below_the_fences_of_several_writers() {
     let memory = Arc::new(MemoryStore::new());
@@ -157,10 +157,10 @@ async fn the_newest_entry_is_found_below_the_fences_of_several_writers() {
     assert_eq!(entries.iter().map(|it| it.0).collect::<Vec<_>>(), [3, 11]);
 }
 
-/// The newest entry is never trimmed. What lies below one that is gone is not the newest, and the
-/// log does not end there: a reader took the fences above for the end, and returned no error.
+/// The newest entry is never trimmed, so the log does not end below a deleted newest entry. A
+/// reader took the fences above for the end, and returned no error.
 #[tokio::test(start_paused = true)]
-async fn regression_a_newest_entry_that_was_deleted_below_fences_is_an_error() {
+async fn regression_a_deleted_newest_entry_below_fences_is_an_error() {
     let memory = Arc::new(MemoryStore::new());
     log_with_fences_left(&memory).await;
     memory.delete(vec![format!("log/{:020}", 3)]).await.unwrap();
@@ -178,14 +178,15 @@ fn failed<T: std::fmt::Debug>(
     (took, outcome.unwrap_err())
 }
 
-/// 15,000 requests without a pause, and no end; `latest` and `trim` did not pause, either.
+/// The opening sent 15,000 requests without a pause and did not end. `latest` and `trim` did not
+/// pause, either.
 #[tokio::test(start_paused = true)]
 async fn regression_a_missing_newest_entry_ends_an_opening_after_a_few_requests() {
     let memory = Arc::new(MemoryStore::new());
     log_with_fences_left(&memory).await;
     memory.delete(vec![format!("log/{:020}", 3)]).await.unwrap();
     let faults = FaultStore::new(Arc::clone(&memory) as Arc<dyn Store>);
-    // Ends the test where the calls would not.
+    // This fault ends the test if the calls do not end.
     faults.on(Call::List).skip(100).always().fault(Fault::Denied);
     let log = || log_of(&(Arc::new(faults.clone()) as Arc<dyn Store>));
     for what in ["open", "latest", "trim"] {
@@ -203,7 +204,7 @@ async fn regression_a_missing_newest_entry_ends_an_opening_after_a_few_requests(
     }
 }
 
-/// Writes until it is refused, with this pause in between: how often.
+/// Writes with this pause until a write is refused. Returns the number of writes.
 async fn write_for_ever(object: FencedObject, epoch: u64, pause: Duration) -> (u64, FencingError) {
     let mut writer = object.open(e(epoch)).await.unwrap();
     for written in 0.. {
@@ -217,9 +218,9 @@ async fn write_for_ever(object: FencedObject, epoch: u64, pause: Duration) -> (u
     unreachable!("it writes until it is refused")
 }
 
-/// A claim takes two requests where the older writer's write takes one: 426 openings failed.
+/// A claim took two requests and the older writer's write only one: 426 openings failed.
 #[tokio::test(start_paused = true)]
-async fn regression_a_busy_writer_does_not_keep_its_successor_out_of_an_object() {
+async fn regression_a_busy_writer_does_not_delay_the_opening_of_an_object_forever() {
     for (request, pause) in [(20, 10), (20, 0), (1, 0)] {
         let memory = Arc::new(MemoryStore::new());
         let object = |request| {
@@ -236,7 +237,7 @@ async fn regression_a_busy_writer_does_not_keep_its_successor_out_of_an_object()
         assert_eq!(error.stale(), Some(Stale::new(e(1), e(2))), "{error}");
         assert!(!error.may_have_happened(), "{error}");
         let last = (written - 1).to_string();
-        assert_eq!(writer.body().unwrap(), last.as_bytes(), "all that it wrote");
+        assert_eq!(writer.body().unwrap(), last.as_bytes(), "the last write of the older writer");
         for _ in 0..40 {
             writer.write("mine").await.unwrap();
         }
@@ -244,10 +245,10 @@ async fn regression_a_busy_writer_does_not_keep_its_successor_out_of_an_object()
     }
 }
 
-/// As docs/fencing.md shows it: opened anew for each write, by a value of its own. 1,227 updates
-/// were accepted while five openings of the successor failed.
+/// The usage in docs/fencing.md: a new `FencedObject` opens the object for each write. The store
+/// took 1,227 updates while five openings of the successor failed.
 #[tokio::test(start_paused = true)]
-async fn regression_a_writer_that_opens_the_object_for_each_write_stops_as_well() {
+async fn regression_a_writer_that_opens_the_object_for_each_write_stops() {
     for request in [20, 10, 2] {
         let memory = Arc::new(MemoryStore::new());
         let zombie = way(&memory, millis(request));
@@ -276,9 +277,9 @@ async fn regression_a_writer_that_opens_the_object_for_each_write_stops_as_well(
     }
 }
 
-/// Without the right to read or write it the object works as before.
+/// Without the permission to read or write the reservation the object works.
 #[tokio::test(start_paused = true)]
-async fn a_reservation_that_cannot_be_had_harms_nobody() {
+async fn an_unavailable_reservation_does_no_harm() {
     let memory = Arc::new(MemoryStore::new());
     let faults = FaultStore::new(Arc::clone(&memory) as Arc<dyn Store>);
     faults.on(Call::Get).key("reservation").always().fault(Fault::Denied);
@@ -290,11 +291,11 @@ async fn a_reservation_that_cannot_be_had_harms_nobody() {
     faults.on(Call::Replace).times(3).fault(Fault::Refuse);
     object.open(e(2)).await.unwrap();
     refused(writer.write("two").await, 1, 2);
-    // A store that refuses each claim: an error in the end.
+    // If the store refuses each claim, the opening ends with an error.
     faults.on(Call::Replace).always().fault(Fault::Refuse);
     let opened = within(secs(600), object.open(e(3))).await;
     let error = opened.expect("it ends").unwrap_err();
-    assert!(error.to_string().contains("others write it all the time"), "{error}");
+    assert!(error.to_string().contains("other writers write it constantly"), "{error}");
 }
 
 async fn object_at(memory: &MemoryStore, key: &str) -> String {
@@ -304,15 +305,15 @@ async fn object_at(memory: &MemoryStore, key: &str) -> String {
     }
 }
 
-/// Lower epochs respect it, the same one leaves it, and a greater one replaces it.
+/// Lower epochs respect a reservation, the same epoch keeps it, and a greater one replaces it.
 #[tokio::test(start_paused = true)]
-async fn a_reservation_stands_until_a_greater_epoch_reserves() {
+async fn a_reservation_holds_until_a_greater_epoch_reserves() {
     const KEY: &str = "o.reservation";
     let memory = Arc::new(MemoryStore::new());
     let faults = FaultStore::new(Arc::clone(&memory) as Arc<dyn Store>);
     let object = object_of(&(Arc::new(faults.clone()) as Arc<dyn Store>));
     object.open(e(1)).await.unwrap();
-    // It reserves, and never gets to claim.
+    // This opening reserves the object, and its claims fail.
     faults.on(Call::Replace).always().fault(Fault::Refuse);
     let opened = within(secs(600), object.open(e(3))).await;
     opened.expect("it ends").unwrap_err();
@@ -324,14 +325,14 @@ async fn a_reservation_stands_until_a_greater_epoch_reserves() {
     let of_three = object_at(&memory, KEY).await;
     faults.on(Call::Replace).times(2).fault(Fault::Refuse);
     object.open(e(3)).await.unwrap();
-    assert_eq!(object_at(&memory, KEY).await, of_three, "left as it is");
+    assert_eq!(object_at(&memory, KEY).await, of_three, "the reservation was left unchanged");
     faults.on(Call::Replace).times(2).fault(Fault::Refuse);
     object.open(e(4)).await.unwrap();
     assert!(object_at(&memory, KEY).await.contains("\"epoch\":4"));
 }
 
-/// Six attempts, and between them 50, 100, 200, 400 and 800 ms, of which half is drawn. Beside
-/// those 50 and 100 ms before the second and third claim.
+/// The pauses between the six attempts are 50, 100, 200, 400 and 800 ms. One half of each is
+/// random. The second and third claim add pauses of 50 and 100 ms.
 #[tokio::test(start_paused = true)]
 async fn the_pauses_between_attempts_to_reserve_double() {
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! A service over HTTP whose clients give up.
+//! A service over HTTP with clients that disconnect.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,12 +18,12 @@ use tower::{Layer as _, ServiceExt as _, service_fn};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{secs, wait};
 
-/// What handlers call: a process of its own, so a call that nobody waits for is applied all the
-/// same.
+/// The backend that handlers call. Its calls run in separate tasks, so the backend also applies a
+/// call that the handler has abandoned.
 #[derive(Clone, Default)]
 struct Backend {
     applied: Arc<Mutex<Vec<u64>>>,
-    /// The call of token 1 is held until this is sent.
+    /// The call of token 1 waits until this is sent.
     held: Arc<Mutex<Option<oneshot::Receiver<()>>>>,
 }
 
@@ -32,7 +32,7 @@ impl Backend {
         let call = async move {
             let held = self.held.lock().unwrap().take().filter(|_| token == Epoch::FIRST);
             if let Some(held) = held {
-                held.await.expect("the test lets it go");
+                held.await.expect("the test sends the signal");
             }
             self.applied.lock().unwrap().push(token.get());
         };
@@ -61,15 +61,15 @@ async fn send(connection: &mut DuplexStream, token: u64) {
     connection.write_all(request.as_bytes()).await.unwrap();
 }
 
-/// Until all tasks wait: time is paused, so it advances only then.
+/// Waits until all tasks wait: paused time advances only then.
 async fn settle() {
     wait(secs(1)).await;
 }
 
-/// hyper drops the handler of a client that has gone, and the permit went with it while the
-/// handler's call was under way: the older write was applied after the newer one.
+/// hyper drops the handler of a client that has disconnected. The permit was dropped with it during
+/// the handler's call, so the older write was applied after the newer one.
 #[tokio::test(start_paused = true)]
-async fn regression_a_client_that_gives_up_lets_no_older_write_land_after_a_newer_one() {
+async fn regression_an_older_write_of_a_lost_client_lands_before_a_newer_one() {
     let (go, held) = oneshot::channel();
     let backend = Backend { held: Arc::new(Mutex::new(Some(held))), ..Backend::default() };
     let calls = backend.clone();
@@ -79,7 +79,7 @@ async fn regression_a_client_that_gives_up_lets_no_older_write_land_after_a_newe
     let mut old = connect(&service);
     send(&mut old, 1).await;
     settle().await;
-    assert!(backend.held.lock().unwrap().is_none(), "the call is under way");
+    assert!(backend.held.lock().unwrap().is_none(), "the call has begun");
     drop(old);
     settle().await;
 
@@ -101,22 +101,22 @@ async fn status(layer: &FenceLayer, token: u64) -> StatusCode {
     layer.layer(inner).oneshot(request).await.unwrap().status()
 }
 
-/// One request with a token that nobody was granted made the gate refuse every real leader.
+/// One request with a token that was never granted made the gate refuse every real leader.
 #[tokio::test(start_paused = true)]
-async fn regression_a_token_that_nobody_was_granted_poisons_no_gate() {
+async fn regression_a_token_that_was_never_granted_is_not_admitted() {
     for (layout, call) in [(Layout::EpochFiles, Call::List), (Layout::SingleObject, Call::Get)] {
         let store = FaultStore::new(Arc::new(MemoryStore::new()));
         let election = Election::builder(Arc::new(store.clone()), "app").layout(layout);
         let election = election.process(super::process()).build().unwrap();
         let layer = FenceLayer::new(Gate::new()).verify(election.clone());
-        assert_eq!(status(&layer, 1).await, StatusCode::FORBIDDEN, "nobody leads yet");
+        assert_eq!(status(&layer, 1).await, StatusCode::FORBIDDEN, "no epoch was granted");
         let leadership = election.campaign().await.unwrap();
         assert_eq!(leadership.epoch(), Epoch::FIRST);
         store.take_calls();
         for _ in 0..3 {
             assert_eq!(status(&layer, 1).await, StatusCode::OK);
         }
-        assert_eq!(store.take_calls(), [call], "once for each greater token");
+        assert_eq!(store.take_calls(), [call], "one request for each greater token");
         assert_eq!(status(&layer, 9_999_999_999).await, StatusCode::FORBIDDEN);
         assert_eq!(store.take_calls(), [call]);
         store.on(call).always().fault(Fault::FailBefore);

@@ -1,4 +1,5 @@
-//! Lost answers, refusals for no reason, stores that fail: read back, or told as what is known.
+//! Lost answers, refusals without a reason, and stores that fail. The guards read back the effect
+//! or report it as unknown.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ fn faulty() -> (FaultStore, Arc<dyn Store>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_opening_that_was_not_answered_is_found_and_not_written_again() {
+async fn an_unanswered_opening_is_read_back_and_not_repeated() {
     let (faults, store) = faulty();
     faults.on(Call::Create).fault(Fault::FailAfter);
     object_of(&store).open(e(1)).await.unwrap();
@@ -21,7 +22,7 @@ async fn an_opening_that_was_not_answered_is_found_and_not_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_fault_of_any_kind_is_survived() {
+async fn a_writer_survives_one_fault_of_any_kind() {
     for fault in WRITE_FAULTS {
         for call in [Call::Create, Call::Replace, Call::Get, Call::List] {
             let (faults, store) = faulty();
@@ -52,7 +53,7 @@ async fn one_fault_of_any_kind_is_survived() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_fault_of_any_kind_does_not_spoil_a_gate() {
+async fn a_gate_survives_one_fault_of_any_kind() {
     for fault in WRITE_FAULTS {
         for call in [Call::Create, Call::Replace, Call::Get] {
             let (faults, store) = faulty();
@@ -68,7 +69,8 @@ async fn one_fault_of_any_kind_does_not_spoil_a_gate() {
     }
 }
 
-/// What each guard sends, with this fault of that request from then on: how long it takes to fail.
+/// Makes each call of a guard with this fault of one of its requests. Returns the times until the
+/// calls fail.
 async fn times_of_failures(fault: Fault) -> Vec<(&'static str, Duration)> {
     let (faults, store) = faulty();
     let (gate, object, log) = (gate_of(&store), object_of(&store), log_of(&store));
@@ -104,7 +106,8 @@ async fn times_of_failures(fault: Fault) -> Vec<(&'static str, Duration)> {
     times
 }
 
-/// Six attempts, and between them 50, 100, 200, 400 and 800 ms, of which half is drawn.
+/// The pauses between the six attempts are 50, 100, 200, 400 and 800 ms. One half of each is
+/// random.
 #[tokio::test(start_paused = true)]
 async fn the_pauses_between_attempts_double() {
     for _ in 0..5 {
@@ -115,14 +118,14 @@ async fn the_pauses_between_attempts_double() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waiting_does_not_cure_is_told_at_once() {
+async fn a_permanent_failure_is_returned_immediately() {
     for (what, took) in times_of_failures(Fault::Denied).await {
         assert_eq!(took, Duration::ZERO, "{what}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_write_that_cannot_be_looked_into_may_have_happened() {
+async fn a_refused_write_with_a_failed_read_back_may_have_happened() {
     for fault in [Fault::FailBefore, Fault::Denied] {
         let (faults, store) = faulty();
         let mut writer = object_of(&store).open(e(1)).await.unwrap();
@@ -134,9 +137,9 @@ async fn a_refused_write_that_cannot_be_looked_into_may_have_happened() {
     }
 }
 
-/// A write that failed for certain does not make the writer forget an earlier one in doubt.
+/// A write that failed with no effect does not make the writer forget an earlier unknown one.
 #[tokio::test(start_paused = true)]
-async fn a_write_in_doubt_is_recognised_after_one_that_failed() {
+async fn an_unknown_write_is_recognised_after_a_failed_one() {
     let (faults, store) = faulty();
     let mut writer = object_of(&store).open(e(1)).await.unwrap();
     faults.on(Call::Replace).always().fault(Fault::Late(secs(100)));
@@ -165,7 +168,7 @@ async fn an_object_that_goes_back_to_an_older_epoch_is_an_unsafe_store() {
 }
 
 #[tokio::test]
-async fn a_trim_marker_that_makes_no_sense_is_told() {
+async fn a_contradictory_trim_marker_is_an_error() {
     let (faults, store) = faulty();
     let log = log_of(&store);
     let mut writer = log.open(e(1)).await.unwrap();
@@ -180,7 +183,7 @@ async fn a_trim_marker_that_makes_no_sense_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_of_unknown_fate_may_come_before_the_next_but_not_after_it() {
+async fn an_unknown_write_may_land_before_the_next_one_but_not_after_it() {
     let (faults, store) = faulty();
     let object = object_of(&store);
     let mut writer = object.open(e(1)).await.unwrap();
@@ -188,7 +191,7 @@ async fn a_write_of_unknown_fate_may_come_before_the_next_but_not_after_it() {
     let error = writer.write("one").await.unwrap_err();
     assert!(error.may_have_happened(), "{error}");
     faults.heal();
-    // The first has taken effect by now, unanswered: it is this writer's own.
+    // The first write has taken effect without an answer: it belongs to this writer.
     wait(secs(200)).await;
     assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "one");
     writer.write("two").await.unwrap();
@@ -202,7 +205,7 @@ async fn a_write_of_unknown_fate_may_come_before_the_next_but_not_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_append_of_unknown_fate_is_finished_before_the_next() {
+async fn an_unknown_append_is_finished_before_the_next() {
     let (faults, store) = faulty();
     let log = log_of(&store);
     let mut writer = log.open(e(1)).await.unwrap();
@@ -224,7 +227,7 @@ async fn an_append_of_unknown_fate_is_finished_before_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_append_that_clearly_failed_is_forgotten() {
+async fn an_append_without_an_effect_is_forgotten() {
     let (faults, store) = faulty();
     let log = log_of(&store);
     let mut writer = log.open(e(1)).await.unwrap();
@@ -260,9 +263,9 @@ async fn a_dropped_call_leaves_the_writer_usable() {
     assert_eq!(writer.append("next").await.unwrap(), 4);
 }
 
-/// Killed between raising the floor and deleting: the next trim deletes what was left.
+/// The first trim is killed after it raised the floor. The next trim deletes the rest.
 #[tokio::test(start_paused = true)]
-async fn a_trim_that_was_killed_is_finished_by_the_next() {
+async fn a_killed_trim_is_finished_by_the_next_one() {
     let (faults, store) = faulty();
     let log = log_of(&store);
     let mut writer = log.open(e(1)).await.unwrap();
@@ -271,16 +274,17 @@ async fn a_trim_that_was_killed_is_finished_by_the_next() {
     }
     faults.on(Call::Delete).fault(Fault::Denied);
     assert!(log.trim(4).await.is_err());
-    assert_eq!(log.oldest().await.unwrap(), 4, "nobody reads below any more");
+    assert_eq!(log.oldest().await.unwrap(), 4, "no reader reads below the floor");
     log.trim(1).await.unwrap();
     let page = faults.inner().list("log/", "", 99).await.unwrap();
     let keys: Vec<_> = page.entries.iter().map(|entry| &entry.key[entry.key.len() - 3..]).collect();
     assert_eq!(keys, ["001", "004", "005", "006", "rim"], "the claim, the rest, the marker");
 }
 
-/// An opened log whose end is deleted by hand, and an object: told, and never begun again.
+/// The end of an open log and an open object are deleted by other means. The writers report it and
+/// do not start again.
 #[tokio::test]
-async fn what_was_deleted_by_hand_is_told() {
+async fn deletions_by_other_means_are_errors() {
     let (faults, store) = faulty();
     let log = log_of(&store);
     log.open(e(1)).await.unwrap().append("x").await.unwrap();

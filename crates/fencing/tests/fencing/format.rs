@@ -1,4 +1,4 @@
-//! What the guards leave on the store, byte by byte: programs of other versions read it.
+//! The bytes of the objects on the store, which programs of other versions read.
 
 use super::*;
 
@@ -9,7 +9,7 @@ async fn at(memory: &MemoryStore, key: &str) -> String {
     }
 }
 
-/// With the random part replaced.
+/// The object's bytes with the random part replaced.
 async fn without_nonce(memory: &MemoryStore, key: &str) -> String {
     let body = at(memory, key).await;
     let (before, rest) = body.split_once("\"nonce\":\"").unwrap();
@@ -19,7 +19,7 @@ async fn without_nonce(memory: &MemoryStore, key: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_used_is_not_written() {
+async fn unused_fields_are_not_written() {
     let memory = Arc::new(MemoryStore::new());
     let store = Arc::clone(&memory) as Arc<dyn Store>;
     let mut writer = log_of(&store).open(e(2)).await.unwrap();
@@ -33,14 +33,14 @@ async fn what_is_not_used_is_not_written() {
         without_nonce(&memory, &entry).await,
         "{\"tenure_log\":1,\"epoch\":2,\"nonce\":N,\"claim\":1}\nx"
     );
-    // An older version refuses a gate that names resets: it has none.
+    // An older version refuses a gate with a number of resets, so the line omits it.
     gate_of(&store).admit(e(2)).await.unwrap();
     assert_eq!(at(&memory, "g").await, "{\"tenure_gate\":1,\"newest\":2}\n");
 }
 
-/// The number of a writer's entry has become another's claim: it is no entry.
+/// The number of a writer's entry was trimmed and then claimed by another writer.
 #[tokio::test(start_paused = true)]
-async fn a_claim_in_place_of_the_newest_entry_is_not_returned_as_one() {
+async fn a_claim_in_place_of_the_newest_entry_is_not_an_entry() {
     let memory = Arc::new(MemoryStore::new());
     let log = log_of(&(Arc::clone(&memory) as Arc<dyn Store>));
     let mut older = log.open(e(1)).await.unwrap();
@@ -48,7 +48,7 @@ async fn a_claim_in_place_of_the_newest_entry_is_not_returned_as_one() {
     let claim = at(&memory, &format!("log/{:020}", 1)).await;
     let newest = log.open(e(2)).await.unwrap().append("new").await.unwrap();
     log.trim(newest).await.unwrap();
-    // A create that was long under way.
+    // A delayed create arrives.
     memory.create(&format!("log/{number:020}"), claim.into()).await.unwrap();
     let latest = older.latest().await.unwrap().unwrap();
     assert_eq!((latest.number, latest.epoch), (newest, e(2)));

@@ -1,4 +1,4 @@
-//! Writers that were given the lease end with it, however long the store takes.
+//! The calls of writers with a lease end before it, even if the store does not answer.
 
 use futures::future::BoxFuture;
 use tenure::Loss;
@@ -10,7 +10,7 @@ use tenure_testkit::world::{VALIDITY, World};
 
 use super::*;
 
-/// A log and an object. Faults of their store do not reach the election.
+/// A log and an object. The faults of their store do not affect the election.
 struct Guards {
     faults: FaultStore,
     log: FencedLog,
@@ -49,7 +49,7 @@ impl Guards {
     }
 }
 
-/// Each returns while a quarter of the lease is left, give or take the looks at the clock.
+/// Checks that each call returns while about a quarter of the lease is left.
 async fn end_before_the_lease(guards: &Guards, token: Token, loss: fn(&Option<Loss>) -> bool) {
     let (mut log, mut object) = guards.writers(token.clone()).await;
     guards.faults.always(Fault::Hang);
@@ -65,7 +65,7 @@ async fn end_before_the_lease(guards: &Guards, token: Token, loss: fn(&Option<Lo
         let lists_first = call == "open a log";
         assert_eq!(error.may_have_happened(), !lists_first, "{call}: a PUT may still arrive");
     }
-    assert!(log.last().is_none(), "the append is settled by the next call");
+    assert!(log.last().is_none(), "the next call settles the append");
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,8 +75,8 @@ async fn regression_calls_on_a_store_that_hangs_end_before_the_lease() {
     let guards = Guards::new(&world.clock);
     world.store.always(Fault::Hang);
     end_before_the_lease(&guards, Token::from(&leadership), Option::is_none).await;
-    assert!(leadership.check().is_ok(), "the lease still runs");
-    // Nothing is sent once the lease has ended.
+    assert!(leadership.check().is_ok(), "the lease is still valid");
+    // No request is sent after the lease has ended.
     wait(VALIDITY).await;
     guards.faults.heal();
     guards.faults.take_calls();
@@ -86,7 +86,7 @@ async fn regression_calls_on_a_store_that_hangs_end_before_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_under_a_lease_that_is_renewed_go_on_until_their_last_attempt() {
+async fn calls_under_a_renewed_lease_continue_until_their_last_attempt() {
     let world = World::new();
     let leadership = world.leader("a").await;
     let guards = Guards::new(&world.clock);
@@ -99,7 +99,7 @@ async fn calls_under_a_lease_that_is_renewed_go_on_until_their_last_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_works_again_once_a_lease_at_risk_is_extended() {
+async fn a_writer_works_again_after_its_lease_is_extended() {
     let world = World::new();
     let leadership = world.leader("a").await;
     let guards = Guards::new(&world.clock);
@@ -138,7 +138,7 @@ async fn regression_calls_under_a_partition_end_before_the_session() {
     let guards = Guards::new(&clock);
     faults.always(Fault::Hang);
     end_before_the_lease(&guards, Token::from(&partition), Option::is_none).await;
-    assert!(partition.check().is_ok(), "the session still runs");
+    assert!(partition.check().is_ok(), "the session is still valid");
 }
 
 #[tokio::test(start_paused = true)]

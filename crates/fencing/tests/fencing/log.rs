@@ -1,5 +1,5 @@
-//! What a log costs, how it is read page by page, and any number of writers, trims and readers at
-//! once on a store that loses, delays and repeats.
+//! The costs of a log, its pages, and the work of many concurrent writers, trims and readers on a
+//! store that loses, delays and repeats requests.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::time::{millis, wait};
 
 #[tokio::test(start_paused = true)]
-async fn what_each_step_costs() {
+async fn the_costs_of_each_step() {
     let faults = FaultStore::new(Arc::new(MemoryStore::new()));
     let store: Arc<dyn Store> = Arc::new(faults.clone());
     let costs = |expected: &[Call]| assert_eq!(faults.take_calls(), expected);
@@ -71,7 +71,7 @@ async fn what_each_step_costs() {
     costs(&[]);
 }
 
-/// A log of so many entries, of which only the last was ever written.
+/// A log of this number of entries. Only the last entry exists.
 #[derive(Debug)]
 struct Long {
     entries: u64,
@@ -118,7 +118,7 @@ async fn the_end_of_a_million_entries_is_found_in_tens_of_requests() {
         assert_eq!(log.latest().await.unwrap().unwrap().number, entries);
         let cold = requests();
         log.latest().await.unwrap();
-        assert_eq!(requests(), 3, "once the end was seen");
+        assert_eq!(requests(), 3, "after the end was seen");
         let opened = FencedLog::new(Arc::clone(&store) as Arc<dyn Store>, "log").unwrap();
         opened.open(e(2)).await.unwrap();
         let open = requests();
@@ -149,7 +149,8 @@ async fn long_logs_are_read_page_by_page() {
     assert_eq!(left, 1 + 11 + 1, "the claim, the rest, the marker");
 }
 
-/// Loses, delays and repeats by a seed, and keeps the history: what lay first at each number.
+/// A store that loses, delays and repeats requests, drawn from a seed. It records the first object
+/// at each number.
 #[derive(Debug)]
 struct Chaos {
     inner: Arc<MemoryStore>,
@@ -163,7 +164,7 @@ impl Chaos {
     }
 
     async fn pause(&self) {
-        // Now and then a request or its sender is held up for long.
+        // Some requests, or their senders, are delayed for a long time.
         let long = self.draw(12) == 0;
         wait(millis(self.draw(if long { 3_000 } else { 30 }))).await;
     }
@@ -213,7 +214,7 @@ impl Layer for Chaos {
 
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         if self.draw(8) == 0 {
-            // Once more, later; or later alone.
+            // A copy arrives later, or the request arrives only later.
             let (inner, first) = (Arc::clone(&self.inner), Arc::clone(&self.first));
             let (key, body, delay) = (key.to_owned(), body.clone(), self.draw(4_000));
             tokio::spawn(async move {
@@ -221,7 +222,7 @@ impl Layer for Chaos {
                 Chaos::created(&inner, &first, &key, body).await
             });
             if self.draw(2) == 0 {
-                let why = "lost, or not";
+                let why = "the request or its answer was lost";
                 return Err(StoreError::new(
                     StoreErrorKind::Transient,
                     Determinacy::Indeterminate,
@@ -242,7 +243,7 @@ impl Layer for Chaos {
     }
 
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
-        // One after the other, as a store may.
+        // A store may delete the keys one after the other.
         for key in &keys {
             self.pause().await;
             self.inner.delete(vec![key.clone()]).await?;
@@ -251,7 +252,7 @@ impl Layer for Chaos {
     }
 }
 
-/// One process: opens, appends, trims, reads, and opens again under a greater epoch.
+/// One process: it opens the log, appends, trims, reads, and opens it again under a greater epoch.
 async fn lives(store: Arc<dyn Store>, epochs: Vec<u64>, acked: Arc<Mutex<Vec<LogEntry>>>) {
     let log = log_of(&store);
     for epoch in epochs {
@@ -314,8 +315,8 @@ async fn round(seed: u64) -> (usize, u64, usize) {
             Some((number, (epoch, bytes.slice(end + 1..), fence)))
         })
         .collect();
-    // A writer that has opened the log passes the fences of those that were too late, and some may
-    // lie ahead of the end.
+    // A writer with an open log passes the fences of writers that were too late. Some fences may
+    // lie above the end.
     let log: Vec<_> = there.iter().filter(|(_, (.., fence))| !fence).collect();
     let end = log.last().map_or(0, |(number, _)| **number);
     assert!((1..=end).all(|number| there.contains_key(&number)), "seed {seed}: gaps");
@@ -330,7 +331,7 @@ async fn round(seed: u64) -> (usize, u64, usize) {
     (acked.len(), marker.oldest().await.unwrap(), fences)
 }
 
-/// `SEEDS` says how many; a failure names its seed.
+/// `SEEDS` sets the number of seeds; a failure names its seed.
 #[tokio::test(start_paused = true)]
 async fn writers_trims_and_readers_in_chaos() {
     let seeds = std::env::var("SEEDS").map_or(60, |seeds| seeds.parse().expect("a number"));

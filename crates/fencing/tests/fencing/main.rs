@@ -24,7 +24,7 @@ fn e(number: u64) -> Epoch {
     Epoch::new(number).unwrap()
 }
 
-/// A process on tokio's time, with nonces of its own.
+/// A process with tokio's clock and a separate sequence of nonces.
 fn process() -> Process {
     static SEEDS: AtomicU64 = AtomicU64::new(1);
     tenure_testkit::time::process(&TestClock::new(), SEEDS.fetch_add(1, Ordering::Relaxed))
@@ -43,7 +43,7 @@ fn gate_of(store: &Arc<dyn Store>) -> DurableGate {
     DurableGate::new(Arc::clone(store), "g").process(process()).request_timeout(secs(50))
 }
 
-/// That a greater epoch is the reason, and that nothing was written.
+/// Asserts that a greater epoch is the reason and that nothing was written.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(outcome: Result<T, FencingError>, offered: u64, newest: u64) {
     let error = outcome.unwrap_err();
@@ -85,7 +85,7 @@ async fn object(store: Arc<dyn Store>) {
     new.write("new").await.unwrap();
     refused(old.write("zombie").await, 1, 2);
     refused(object.open(e(1)).await, 1, 2);
-    // The same bytes as before, so the same ETag where that is made of the bytes alone.
+    // The same bytes as before, so the same ETag on a store that computes it from the bytes alone.
     new.write("old").await.unwrap();
     refused(old.write("zombie").await, 1, 2);
 
@@ -142,7 +142,7 @@ async fn gate(store: Arc<dyn Store>) {
     gate.admit(e(2)).await.unwrap();
     gate.admit(e(4)).await.unwrap();
     refused(gate.admit(e(3)).await, 3, 4);
-    // Restarted, and beside another instance.
+    // After a restart, together with another instance.
     let other = DurableGate::new(Arc::clone(&store), "fenced/gate");
     refused(other.admit(e(3)).await, 3, 4);
     other.admit(e(5)).await.unwrap();
@@ -178,9 +178,9 @@ fn the_keys_of_a_generation_lie_under_the_prefix() {
     }
 }
 
-/// The objects of a generation are passed over with one request, however many they are.
+/// One request skips all objects of a generation.
 #[tokio::test]
-async fn the_newest_generation_is_found_behind_pages_of_an_older_one() {
+async fn the_newest_generation_is_found_after_pages_of_an_older_one() {
     use tenure_testkit::fault_store::FaultStore;
 
     let faults = FaultStore::new(Arc::new(MemoryStore::new()));
@@ -190,7 +190,7 @@ async fn the_newest_generation_is_found_behind_pages_of_an_older_one() {
         create(format!("{}{number:04}", generations.key(e(1)))).await;
     }
     create(generations.key(e(2)) + "a").await;
-    // The folder of an epoch, as some tools make it, is no object of it.
+    // Some tools create an object for the folder of an epoch. It does not belong to the epoch.
     create(generations.key(e(3))).await;
     faults.take_calls();
     assert_eq!(generations.newest().await.unwrap(), Some(e(2)));
@@ -218,16 +218,16 @@ async fn on_s3_over_http() {
     every_guard(Arc::new(server.store(BUCKET))).await;
 }
 
-/// What is no object of ours is refused and left as it is.
+/// The guards refuse an object of another kind and leave it unchanged.
 #[tokio::test]
-async fn foreign_objects_are_left_as_they_are() {
+async fn foreign_objects_are_left_unchanged() {
     let store = Arc::new(MemoryStore::new());
     for key in ["object", "gate", "log/00000000000000000001", "log2/trim"] {
         store.create(key, "{\"mine\":1}\n".into()).await.unwrap();
     }
     let shared = || Arc::clone(&store) as Arc<dyn Store>;
     let corrupt = |error: FencingError| {
-        assert!(error.to_string().contains("left as it is"), "{error}");
+        assert!(error.to_string().contains("left unchanged"), "{error}");
         assert!(!error.may_have_happened(), "{error}");
     };
     corrupt(FencedObject::new(shared(), "object").open(e(1)).await.unwrap_err());

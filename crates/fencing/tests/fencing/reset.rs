@@ -1,4 +1,4 @@
-//! Repairs of a gate that has seen a wrong token, or whose object was deleted.
+//! Repairs of a gate that has seen a wrong token or lost its object.
 
 use super::*;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
@@ -7,7 +7,7 @@ use tenure_testkit::write_faults::{WRITE_FAULTS, WriteCourse};
 
 const WRONG: u64 = 999;
 
-/// A gate that has admitted 7 and then a wrong token; through the second store operators ask.
+/// A gate that has admitted 7 and then a wrong token. Operators use the returned store.
 async fn poisoned() -> (DurableGate, FaultStore) {
     let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let service = gate_of(&memory);
@@ -20,9 +20,9 @@ fn operator(faults: &FaultStore) -> DurableGate {
     gate_of(&(Arc::new(faults.clone()) as Arc<dyn Store>))
 }
 
-/// A leader of the past was admitted again: the call wrote 7 over the 8 of a new leader.
+/// A former leader was admitted again: the retry wrote 7 over the 8 of a new leader.
 #[tokio::test(start_paused = true)]
-async fn regression_a_reset_whose_answer_is_lost_is_not_repeated() {
+async fn regression_a_reset_with_a_lost_answer_is_not_repeated() {
     let applied = |fault: &Fault| WriteCourse::of(*fault).applied.is_some();
     for fault in WRITE_FAULTS.into_iter().filter(applied).chain([Fault::Late(secs(60))]) {
         let (service, faults) = poisoned().await;
@@ -40,7 +40,7 @@ async fn regression_a_reset_whose_answer_is_lost_is_not_repeated() {
     }
 }
 
-/// The same, of two operators.
+/// The same with two operators.
 #[tokio::test(start_paused = true)]
 async fn regression_two_operators_reset_a_gate_once() {
     let (service, faults) = poisoned().await;
@@ -51,14 +51,14 @@ async fn regression_two_operators_reset_a_gate_once() {
     service.admit(e(8)).await.unwrap();
     assert_eq!(slow.reset(e(7)).await.unwrap(), e(8));
     refused(service.admit(e(7)).await, 7, 8);
-    // Also where the wrong token was sent once more: the reset before has let 8 in.
+    // Even if the wrong token was sent again: the first reset has admitted 8.
     service.admit(e(WRONG)).await.unwrap();
     assert_eq!(slow.reset(e(7)).await.unwrap(), e(WRONG));
 }
 
-/// Ok, and nothing written: the running instance refused every token for good.
+/// The reset returned `Ok` without a write: the running instance still refused every token.
 #[tokio::test(start_paused = true)]
-async fn regression_a_reset_to_what_the_object_shows_is_believed() {
+async fn regression_a_reset_to_the_same_token_is_believed() {
     let (service, faults) = poisoned().await;
     faults.inner().delete(vec!["g".to_owned()]).await.unwrap();
     operator(&faults).admit(e(7)).await.unwrap();
@@ -69,7 +69,7 @@ async fn regression_a_reset_to_what_the_object_shows_is_believed() {
     service.admit(e(8)).await.unwrap();
 }
 
-/// Ok, but the very gate that was reset took its object for one that had gone back.
+/// The reset returned `Ok`, but the same gate then mistook its object for an old version.
 #[tokio::test(start_paused = true)]
 async fn regression_a_gate_believes_its_own_reset_after_the_clock_was_set_back() {
     let clock = TestClock::new();
@@ -89,7 +89,7 @@ async fn regression_a_gate_believes_its_own_reset_after_the_clock_was_set_back()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_that_changed_since_it_was_inspected_is_left_as_it_is() {
+async fn a_gate_that_changed_since_the_inspection_is_left_unchanged() {
     let (service, faults) = poisoned().await;
     let shown = operator(&faults).inspect().await.unwrap();
     service.admit(e(WRONG + 1)).await.unwrap();

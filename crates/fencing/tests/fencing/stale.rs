@@ -1,4 +1,4 @@
-//! A store that refuses a create and whose reads lag behind.
+//! A store that refuses a create while its reads lag behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,7 +42,7 @@ impl Layer for Stale {
     }
 }
 
-/// It asked 10,000 times in no time, and would have gone on.
+/// The log sent 10,000 requests without a pause, and did not end.
 #[tokio::test(start_paused = true)]
 async fn regression_reads_that_lag_behind_end_in_an_error() {
     let store = Arc::new(Layered(Stale { inner: MemoryStore::new(), calls: AtomicUsize::new(0) }));
@@ -51,7 +51,7 @@ async fn regression_reads_that_lag_behind_end_in_an_error() {
     let opened = opened.expect("it ends");
     // Six attempts, as after failures.
     assert!(took >= millis(775) && took < millis(1_550 + 5), "{took:?}");
-    let Err(FencingError::Failed(error)) = opened else { panic!("nothing can be known") };
+    let Err(FencingError::Failed(error)) = opened else { panic!("the opening must fail") };
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("lag behind"), "{error}");
     let calls = store.0.calls.load(Ordering::SeqCst);

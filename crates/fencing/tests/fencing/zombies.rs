@@ -1,4 +1,4 @@
-//! Writers that are paused between their check and their write, each beside a broken variant that
+//! Writers that are paused between their check and their write. Each test has a broken variant that
 //! shows the harm.
 
 use async_trait::async_trait;
@@ -13,13 +13,13 @@ use tenure_testkit::time::wait;
 
 fn faulty() -> (FaultStore, Arc<dyn Store>, Arc<dyn Store>) {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
-    // What others use is the store underneath, without faults.
+    // Others use the inner store, which has no faults.
     (store.clone(), Arc::new(store.clone()), Arc::clone(store.inner()))
 }
 
-/// The zombie's PUT is on its way when its successor opens the object.
+/// The PUT of the zombie is in flight when its successor opens the object.
 #[tokio::test(start_paused = true)]
-async fn a_write_under_way_when_the_successor_claims_is_refused() {
+async fn a_write_in_flight_during_the_successors_claim_is_refused() {
     let (faults, slow, fast) = faulty();
     let mut old = object_of(&slow).open(e(1)).await.unwrap();
     old.write("one").await.unwrap();
@@ -33,9 +33,9 @@ async fn a_write_under_way_when_the_successor_claims_is_refused() {
     assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "one");
 }
 
-/// Later still: the zombie was told nothing, and its write comes after the successor's.
+/// The zombie received no answer, and its write arrives after the write of the successor.
 #[tokio::test(start_paused = true)]
-async fn a_write_that_comes_after_its_writer_gave_up_is_refused() {
+async fn a_write_that_arrives_after_its_writer_gave_up_is_refused() {
     let (faults, slow, fast) = faulty();
     let mut old = object_of(&slow).open(e(1)).await.unwrap();
     faults.on(Call::Replace).always().fault(Fault::Late(secs(60)));
@@ -48,7 +48,7 @@ async fn a_write_that_comes_after_its_writer_gave_up_is_refused() {
     assert!(old.write("zombie").await.unwrap_err().stale().is_some());
 }
 
-/// Metadata as S3 has it: the first line does not count for the ETag.
+/// A store with metadata as on S3: the ETag does not cover the first line.
 #[derive(Debug)]
 struct LineIsMetadata(MemoryStore, std::sync::Mutex<std::collections::HashMap<String, Bytes>>);
 
@@ -91,24 +91,24 @@ impl Layer for LineIsMetadata {
     }
 }
 
-/// Why the epoch is not in the object's metadata: a claim would not change the ETag, and the
-/// zombie's `If-Match` would hold.
+/// The reason why the epoch is not in the object's metadata: a claim would not change the ETag, and
+/// the `If-Match` of the zombie would succeed.
 #[tokio::test]
-async fn broken_epoch_in_metadata_that_the_etag_does_not_cover() {
+async fn broken_epoch_in_metadata_outside_the_etag() {
     let store = LineIsMetadata(MemoryStore::new(), Default::default());
     let store: Arc<dyn Store> = Arc::new(Layered(store));
     let object = object_of(&store);
     let mut old = object.open(e(1)).await.unwrap();
     old.write("one").await.unwrap();
     object.open(e(2)).await.unwrap();
-    old.write("zombie").await.expect("nobody refuses it");
+    old.write("zombie").await.expect("the store does not refuse it");
     assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "zombie");
 }
 
-/// The hazard of a trimmed log: the paused writer's number is free again. But not that of the claim
-/// that followed its last entry.
+/// The hazard of a trimmed log: the number of the paused writer is free again. But the claim after
+/// its last entry is never deleted.
 #[tokio::test]
-async fn a_writer_paused_before_an_append_is_refused_however_much_was_trimmed() {
+async fn a_writer_paused_before_an_append_is_refused_after_any_trim() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let log = log_of(&store);
     let mut old = log.open(e(1)).await.unwrap();
@@ -120,16 +120,16 @@ async fn a_writer_paused_before_an_append_is_refused_however_much_was_trimmed() 
     let mut newer = log.open(e(3)).await.unwrap();
     newer.append("b").await.unwrap();
     log.trim(u64::MAX).await.unwrap();
-    // After a trim beyond its number a writer is not told whether an attempt came before it.
+    // After a trim above its number a writer cannot know whether an earlier attempt succeeded.
     let stale = |error: FencingError| error.stale().map(|stale| (stale.offered, stale.newest));
     assert_eq!(stale(old.append("zombie").await.unwrap_err()), Some((e(1), e(2))));
     assert_eq!(stale(new.append("zombie").await.unwrap_err()), Some((e(2), e(3))));
     assert_eq!(log.latest().await.unwrap().unwrap().body, "b");
 }
 
-/// The same hazard, with a trim that deletes claims, too.
+/// The same hazard, with a trim that also deletes claims.
 #[tokio::test]
-async fn broken_trim_that_deletes_claims_lets_a_zombie_believe() {
+async fn broken_trim_of_claims_lets_a_zombie_append() {
     let store = Arc::new(MemoryStore::new());
     let log = log_of(&(Arc::clone(&store) as Arc<dyn Store>));
     let mut old = log.open(e(1)).await.unwrap();
@@ -138,15 +138,16 @@ async fn broken_trim_that_deletes_claims_lets_a_zombie_believe() {
     new.append("b").await.unwrap();
     log.trim(4).await.unwrap();
     store.delete(vec!["log/00000000000000000002".to_owned()]).await.unwrap();
-    assert_eq!(old.append("zombie").await.unwrap(), 2, "a lie");
-    // Readers are not fooled even so.
+    assert_eq!(old.append("zombie").await.unwrap(), 2, "the append is not in the log");
+    // Readers still see the correct log.
     assert_eq!(all(&log, 4).await, [(4, 2, "b".to_owned())]);
     assert!(log.read_from(2).try_collect::<Vec<_>>().await.is_err());
 }
 
-/// Paused between finding the end and claiming it; meanwhile the number was used and trimmed.
+/// The writer pauses between its search for the end and its claim. Meanwhile the number was used
+/// and trimmed.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_fills_a_trimmed_number_is_not_believed() {
+async fn a_claim_at_a_trimmed_number_is_not_believed() {
     for (token, expected) in [(2, Some((2, 3))), (4, None)] {
         let (faults, slow, fast) = faulty();
         let log = log_of(&fast);
@@ -161,14 +162,14 @@ async fn a_claim_that_fills_a_trimmed_number_is_not_believed() {
         assert_eq!(third.append("c").await.unwrap(), 5);
         assert_eq!(third.append("d").await.unwrap(), 6);
         log.trim(6).await.unwrap();
-        // The claim lands at 3, which was trimmed.
+        // The claim arrives at 3, which was trimmed.
         let opened = zombie.await.unwrap();
         match expected {
             Some((offered, newest)) => refused(opened, offered, newest),
             None => assert_eq!(opened.unwrap().append("e").await.unwrap(), 8, "a claim at 7"),
         }
         let there = faults.inner().get("log/00000000000000000003", None, 999).await.unwrap();
-        assert!(matches!(there, GetOutcome::Found(_)), "the ghost is there");
+        assert!(matches!(there, GetOutcome::Found(_)), "the ghost exists");
         let latest = log.latest().await.unwrap().unwrap();
         assert_eq!(latest.number, if token == 4 { 8 } else { 6 });
         let error = log.read_from(3).try_collect::<Vec<_>>().await.unwrap_err();
@@ -176,8 +177,8 @@ async fn a_claim_that_fills_a_trimmed_number_is_not_believed() {
     }
 }
 
-/// A reader that found the end before a trim, and reads it after a ghost has filled it: a claim
-/// that says that there are no entries.
+/// The reader finds the end before a trim, and reads it after a ghost has filled it. The ghost is a
+/// claim of an empty log.
 #[tokio::test(start_paused = true)]
 async fn a_reader_paused_before_its_read_does_not_see_a_ghost() {
     let (faults, slow, fast) = faulty();
@@ -199,12 +200,12 @@ async fn a_reader_paused_before_its_read_does_not_see_a_ghost() {
     let ghost = faults.inner().get("log/00000000000000000002", None, 999).await.unwrap();
     assert!(matches!(ghost, GetOutcome::Found(_)), "{ghost:?}");
     let latest = reader.await.unwrap().unwrap().unwrap();
-    assert_eq!((latest.number, latest.epoch), (4, e(3)), "not what the ghost says");
+    assert_eq!((latest.number, latest.epoch), (4, e(3)), "the ghost is ignored");
 }
 
-/// The instance is paused between reading the gate and raising it.
+/// The instance pauses between the read of the gate and its raise.
 #[tokio::test(start_paused = true)]
-async fn a_raise_under_way_does_not_lower_the_gate() {
+async fn a_raise_in_flight_does_not_lower_the_gate() {
     let (faults, slow, fast) = faulty();
     let (gate, other) = (gate_of(&slow), gate_of(&fast));
     gate.admit(e(1)).await.unwrap();
@@ -217,7 +218,7 @@ async fn a_raise_under_way_does_not_lower_the_gate() {
     assert_eq!(gate.newest().await.unwrap(), Some(e(3)));
 }
 
-/// What is said of `sole_instance`: the second instance knows nothing of the first.
+/// A broken promise of `sole_instance`: the second instance does not see the tokens of the first.
 #[tokio::test]
 async fn broken_promise_of_being_the_sole_instance() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -226,13 +227,14 @@ async fn broken_promise_of_being_the_sole_instance() {
     sole.admit(e(1)).await.unwrap();
     strict.admit(e(1)).await.unwrap();
     gate_of(&store).admit(e(2)).await.unwrap();
-    sole.admit(e(1)).await.expect("it was told that it need not ask");
+    sole.admit(e(1)).await.expect("a sole instance does not read the object");
     refused(strict.admit(e(1)).await, 1, 2);
 }
 
-/// Admitted, and paused before it acts: with a pass the newer waits for it, and acts after it.
+/// The request pauses after its admission. With a permit, the newer request waits and acts after
+/// it.
 #[tokio::test(start_paused = true)]
-async fn a_request_paused_inside_the_gate_does_not_act_after_a_newer() {
+async fn a_paused_request_inside_the_gate_acts_before_a_newer_one() {
     let gate = Gate::new();
     let acts = Arc::new(std::sync::Mutex::new(Vec::new()));
     let request = |token: u64, pause: u64| {

@@ -1,4 +1,4 @@
-//! The layer with a durable gate behind it.
+//! Tests of the layer with a durable gate.
 
 use tenure::store::MemoryStore;
 
@@ -21,7 +21,7 @@ async fn a_durable_gate_outlives_the_service() {
     assert_eq!(resource.written(), [5]);
 }
 
-/// Its answer with a durable gate on this store, which lets nothing in, and what was logged.
+/// The response of a layer with a broken durable gate on this store, and the log.
 async fn put_past_broken(store: Arc<dyn tenure::store::Store>) -> (Response<String>, String) {
     let resource = Resource::default();
     let layer = FenceLayer::new(Gate::new()).durable(DurableGate::new(store, "gates/board"));
@@ -30,9 +30,9 @@ async fn put_past_broken(store: Arc<dyn tenure::store::Store>) -> (Response<Stri
     answered
 }
 
-/// It was 503 with `Retry-After: 1` for ever, and nothing was logged.
+/// The response was always 503 with `Retry-After: 1`, and the log had no entry.
 #[tokio::test]
-async fn regression_a_broken_durable_gate_is_logged_and_no_retry_is_suggested() {
+async fn regression_a_broken_durable_gate_is_logged_and_suggests_no_retry() {
     let store = MemoryStore::new();
     store.create("gates/board", bytes::Bytes::from_static(b"not a gate")).await.unwrap();
     let (answer, logged) = put_past_broken(Arc::new(store)).await;
@@ -44,7 +44,7 @@ async fn regression_a_broken_durable_gate_is_logged_and_no_retry_is_suggested() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_durable_gate_whose_store_fails_is_logged_and_suggests_a_retry() {
+async fn a_failing_store_of_a_durable_gate_is_logged_and_suggests_a_retry() {
     use tenure::store::{Determinacy, StoreError, StoreErrorKind};
     let mut store = crate::mock_store::MockStore::new();
     store.expect_describe().return_const("a store".to_owned());

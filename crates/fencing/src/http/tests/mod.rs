@@ -22,7 +22,7 @@ fn e(number: u64) -> Epoch {
     Epoch::new(number).unwrap()
 }
 
-/// What the resource has taken, in order.
+/// The tokens of the writes that the resource has taken, in order.
 #[derive(Clone, Default)]
 struct Resource(Arc<Mutex<Vec<u64>>>);
 
@@ -35,7 +35,7 @@ impl Resource {
         self.0.lock().unwrap().clone()
     }
 
-    /// A service that writes its token at once.
+    /// A service that writes its token immediately.
     fn service(
         &self,
     ) -> impl Service<Request<()>, Response = Response<String>, Error = Infallible, Future: Send>
@@ -46,7 +46,7 @@ impl Resource {
         service_fn(move |request: Request<()>| {
             let resource = resource.clone();
             async move {
-                resource.write(*request.extensions().get().expect("the fence has put it there"));
+                resource.write(*request.extensions().get().expect("the fence inserts the epoch"));
                 Ok(Response::new("done".to_owned()))
             }
         })
@@ -92,7 +92,7 @@ async fn a_stale_token_is_answered_with_412_and_both_tokens() {
 }
 
 #[tokio::test]
-async fn what_is_no_token_never_reaches_the_service() {
+async fn an_invalid_token_never_reaches_the_service() {
     let (layer, resource) = (FenceLayer::new(Gate::new()), Resource::default());
     let missing = put(&layer, &resource, &[]).await;
     assert_eq!(missing.status(), StatusCode::PRECONDITION_REQUIRED);
@@ -107,8 +107,8 @@ async fn what_is_no_token_never_reaches_the_service() {
     assert!(resource.written().is_empty());
 }
 
-/// The first request is held between its admission and its write until `go`; then one with a
-/// greater token comes. What the resource has taken in the end.
+/// Pauses the first request between its admission and its write, until `go`; then sends one with a
+/// greater token. Returns the final writes of the resource.
 async fn zombie<S>(fence: impl Fn(Held) -> S) -> Vec<u64>
 where
     S: Service<Request<()>, Response = Response<String>, Error = Infallible, Future: Send>,
@@ -128,7 +128,7 @@ where
     resource.written()
 }
 
-/// Its first call waits before it writes.
+/// A service that delays its first call before the write.
 #[derive(Clone)]
 struct Held {
     resource: Resource,
@@ -159,12 +159,12 @@ impl Service<Request<()>> for Held {
 }
 
 #[tokio::test]
-async fn a_request_paused_between_admission_and_its_write_writes_before_the_newer() {
+async fn a_paused_admitted_request_writes_before_the_newer_one() {
     let layer = FenceLayer::new(Gate::new());
     assert_eq!(zombie(|held| layer.layer(held)).await, [1, 2]);
 }
 
-/// Admits, and lets go before the write: what the fence would be without its pass.
+/// A fence that drops the permit before the write.
 #[derive(Clone)]
 struct Careless {
     gate: Gate,
@@ -189,15 +189,15 @@ impl Service<Request<()>> for Careless {
 }
 
 #[tokio::test]
-async fn broken_fence_that_lets_go_before_the_write() {
+async fn broken_fence_that_drops_the_permit_before_the_write() {
     let gate = Gate::new();
     let written = zombie(|inner| Careless { gate: gate.clone(), inner }).await;
-    assert_eq!(written, [2, 1], "the zombie has written last, and the check has seen it");
+    assert_eq!(written, [2, 1], "the old request wrote last, and the check has seen it");
 }
 
-/// A client that has gone takes the caller's future with it, not what was admitted.
+/// A client that disconnects drops the caller's future, but not the admitted request.
 #[tokio::test]
-async fn a_request_whose_caller_is_gone_is_finished_before_the_newer() {
+async fn an_admitted_request_of_a_lost_caller_ends_before_the_newer_one() {
     let (layer, resource) = (FenceLayer::new(Gate::new()), Resource::default());
     let (go, held) = oneshot::channel();
     let held = Held { resource: resource.clone(), until: Arc::new(Mutex::new(Some(held))) };
@@ -206,22 +206,22 @@ async fn a_request_whose_caller_is_gone_is_finished_before_the_newer() {
     drop(old);
     let new = tokio::spawn(layer.layer(held).oneshot(with(&["2"])));
     settle().await;
-    assert!(resource.written().is_empty(), "the newer waits");
+    assert!(resource.written().is_empty(), "the newer request waits");
     go.send(()).unwrap();
     new.await.unwrap().unwrap();
     assert_eq!(resource.written(), [1, 2]);
 }
 
-/// Until all tasks wait, each of which takes a few turns of the one thread at most.
+/// Yields until all tasks wait. Each takes at most a few turns of the only thread.
 async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Who goes while others are inside was not admitted, and does nothing later.
+/// A caller that leaves while others are inside was not admitted, and has no effect later.
 #[tokio::test]
-async fn a_request_whose_caller_goes_before_its_admission_does_nothing() {
+async fn a_caller_lost_before_its_admission_has_no_effect() {
     let gate = Gate::new();
     let (layer, resource) = (FenceLayer::new(gate.clone()), Resource::default());
     let before = gate.enter(e(1)).await.unwrap();
@@ -236,7 +236,7 @@ async fn a_request_whose_caller_goes_before_its_admission_does_nothing() {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_service_is_the_callers_and_leaves_the_gate() {
+async fn a_panic_of_the_service_reaches_the_caller_and_leaves_the_gate() {
     let layer = FenceLayer::new(Gate::new());
     let panics = service_fn(|_: Request<()>| async {
         if true {
@@ -252,9 +252,9 @@ async fn a_panic_of_the_service_is_the_callers_and_leaves_the_gate() {
     assert_eq!(resource.written(), [2]);
 }
 
-/// A runtime that ends aborts the task, whose caller may live on another.
+/// A runtime that ends aborts the task. The caller may run on another runtime.
 #[test]
-fn a_runtime_that_ends_answers_that_the_request_may_have_taken_effect() {
+fn a_runtime_shutdown_answers_with_an_unknown_effect() {
     let layer = FenceLayer::new(Gate::new());
     let (_go, held) = oneshot::channel();
     let held = Held { resource: Resource::default(), until: Arc::new(Mutex::new(Some(held))) };
@@ -262,12 +262,12 @@ fn a_runtime_that_ends_answers_that_the_request_may_have_taken_effect() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async { assert!((&mut call).now_or_never().is_none()) });
     drop(runtime);
-    let answer = call.now_or_never().expect("the task is gone").unwrap();
+    let answer = call.now_or_never().expect("the task was aborted").unwrap();
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert!(!answer.headers().contains_key(RETRY_AFTER));
 }
 
-/// What a client sends, seen by the service.
+/// The headers that the service receives from a client.
 async fn sent(layer: TokenLayer, request: Request<()>) -> HeaderMap {
     let show =
         service_fn(
@@ -287,7 +287,7 @@ async fn the_client_sends_its_token_once() {
 }
 
 #[tokio::test]
-async fn the_header_has_the_name_that_was_chosen() {
+async fn the_header_has_the_chosen_name() {
     let name = HeaderName::from_static("x-epoch");
     let headers = sent(TokenLayer::new(e(7)).header(name.clone()), with(&[])).await;
     assert_eq!(headers["x-epoch"], "7");
@@ -302,7 +302,7 @@ async fn the_header_has_the_name_that_was_chosen() {
 }
 
 #[test]
-fn a_body_that_is_none_of_ours_tells_of_no_stale_token() {
+fn a_foreign_body_is_not_a_stale_token() {
     for body in [
         "",
         "{}",
@@ -314,7 +314,7 @@ fn a_body_that_is_none_of_ours_tells_of_no_stale_token() {
     }
 }
 
-/// Tower's callers wait for a service to be ready; a layer must not say so for a busy one.
+/// Callers of tower wait for a service to be ready, so a layer must not report a busy one as ready.
 #[test]
 fn a_layer_is_ready_once_its_service_is() {
     #[derive(Clone)]
