@@ -1,11 +1,11 @@
-//! The S3 server that a script under `scripts/` started, and that the environment speaks of.
+//! The S3 server that a script under `scripts/` started. Environment variables describe it.
 //!
-//! | variable | what it says |
+//! | variable | meaning |
 //! | --- | --- |
-//! | `AWS_ENDPOINT_URL` | where the server is |
-//! | `TENURE_TEST_S3_ENDPOINTS` | all its gateways, with commas, if there are more |
-//! | `TENURE_TEST_S3_BUCKET` | a bucket of it |
-//! | `TENURE_TEST_S3_QUIRKS` | `unquoted-etags`, `missing-is-refused`, with commas |
+//! | `AWS_ENDPOINT_URL` | URL of the server |
+//! | `TENURE_TEST_S3_ENDPOINTS` | URLs of all gateways, separated by commas, if there are several |
+//! | `TENURE_TEST_S3_BUCKET` | name of a bucket |
+//! | `TENURE_TEST_S3_QUIRKS` | `unquoted-etags`, `missing-is-refused`, separated by commas |
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,11 +23,11 @@ use super::conformance::Capabilities;
 use super::http_shell::aws::own_http_client;
 use super::s3_server;
 
-/// Longer than a cluster needs to notice that a part of it has gone.
+/// Longer than a cluster needs to detect the loss of a member.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn var(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| panic!("{name} is set by the scripts of servers"))
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: start the server by a script under scripts/"))
 }
 
 pub fn quirk(name: &str) -> bool {
@@ -39,7 +39,7 @@ pub fn bucket() -> String {
     var("TENURE_TEST_S3_BUCKET")
 }
 
-/// A part of the bucket that nobody else uses.
+/// Returns a prefix of the bucket that no other test uses.
 pub fn prefix(name: &str) -> String {
     let unique = fastrand::u128(..);
     format!("{name}-{unique:032x}/")
@@ -51,20 +51,20 @@ pub fn endpoints() -> Vec<String> {
     all.split(',').map(str::to_owned).collect()
 }
 
-/// A client with connections of its own: tests of one server run at once, and a connection ends
-/// with the runtime of the test that made it.
+/// Returns a client with its own connections. Tests of one server run concurrently, and a
+/// connection ends with the runtime of the test that created it.
 pub fn client(endpoint: &str) -> aws_sdk_s3::Client {
     let (key, secret) = (var("AWS_ACCESS_KEY_ID"), var("AWS_SECRET_ACCESS_KEY"));
     let config = s3_server::config(endpoint, &key, &secret).http_client(own_http_client());
     aws_sdk_s3::Client::from_conf(config.build())
 }
 
-/// The store without any setting for its quirks.
+/// Returns a store without any setting for the server's quirks.
 pub fn plain_store() -> Arc<dyn Store> {
     Arc::new(S3Store::new(client(&endpoints()[0]), bucket()))
 }
 
-/// The server's store, over all its gateways, and how it may differ.
+/// Returns the server's store over all its gateways, and its capabilities.
 pub fn server() -> (Arc<dyn Store>, Capabilities) {
     let gateway = |endpoint: &String| {
         let store = S3Store::new(client(endpoint), bucket());
@@ -76,8 +76,8 @@ pub fn server() -> (Arc<dyn Store>, Capabilities) {
     (Arc::new(store), Capabilities { missing_is_refused, ..Capabilities::default() })
 }
 
-/// One bucket behind several gateways. Each call goes to the next of them, and to another if that
-/// one cannot be reached.
+/// One bucket behind several gateways. Each call uses the next gateway, and tries another one if
+/// that gateway is unreachable.
 #[derive(Debug)]
 struct Gateways {
     gateways: Vec<S3Store>,
@@ -103,7 +103,7 @@ impl Gateways {
                 answer => return answer,
             }
         }
-        Err(last.expect("there is a gateway"))
+        Err(last.expect("there is at least one gateway"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! A store around another one that fails on demand, and that records each call.
+//! A wrapper of a store that fails on demand and records each call.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -10,7 +10,7 @@
 //! let store = FaultStore::new(Arc::new(MemoryStore::new()));
 //! store.on(Call::Create).key("lock-").fault(Fault::FailAfter);
 //!
-//! // It takes effect, but the caller cannot know.
+//! // The write takes effect, but the error does not say so.
 //! store.create("app/lock-0000000001.json", "{}".into()).await.unwrap_err();
 //! assert_eq!(store.inner().list("app/", "", 10).await.unwrap().entries.len(), 1);
 //! assert_eq!(store.take_calls(), [Call::Create]);
@@ -43,18 +43,18 @@ pub enum Call {
     Delete,
 }
 
-/// What goes wrong with a call. Waits are by Tokio's time.
+/// A fault of a call. Delays are in Tokio's time.
 ///
-/// A fault that makes no sense for a call, such as a weak ETag for a listing, leaves the call as it
-/// is.
+/// A fault that does not apply to a call, such as a weak ETag for a listing, does not change the
+/// call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Has no effect, and fails with a transient error that says so.
+    /// Has no effect, and fails with a transient error that reports this.
     FailBefore,
-    /// Takes effect, and fails with a transient error that does not say so.
+    /// Takes effect, and fails with a transient error that leaves the outcome open.
     FailAfter,
-    /// Has no effect, and fails as with status 409, a concurrent write. The error does not say that
-    /// nothing happened.
+    /// Has no effect, and fails as with status 409, a concurrent write. The error leaves the
+    /// outcome open.
     Conflict,
     /// Has no effect and never returns.
     Hang,
@@ -64,7 +64,7 @@ pub enum Fault {
     Slow(Duration),
     /// Takes effect, waits this long, and returns.
     AnswerLate(Duration),
-    /// A write fails with a transient error at once, and takes effect this much later.
+    /// A write immediately fails with a transient error, and takes effect after this delay.
     Late(Duration),
     /// Fails with [`StoreErrorKind::AccessDenied`].
     Denied,
@@ -80,19 +80,19 @@ pub enum Fault {
     Swallow,
     /// A read returns a weak ETag (`W/"…"`), as behind a proxy that compresses.
     WeakEtag,
-    /// A read finds nothing, although the object exists.
+    /// A read returns that the object does not exist, although it does.
     Hidden,
     /// A deletion has no effect, and returns success.
     Claim,
-    /// A write whose condition holds is refused, and has no effect.
+    /// A write is refused and has no effect, although its condition is true.
     Refuse,
-    /// A write takes effect although its condition does not hold.
+    /// A write takes effect, although its condition is false.
     IgnoreCondition,
-    /// A listing starts from the beginning, whatever `after` says.
+    /// A listing ignores `after` and starts from the beginning.
     IgnoreAfter,
-    /// A page of a listing is in descending order.
+    /// The keys of a listing's page are in descending order.
     Reverse,
-    /// A page of a listing has at most so many keys.
+    /// Maximum number of keys in a page of a listing.
     Pages(usize),
 }
 
@@ -111,7 +111,7 @@ struct Orders {
     log: Vec<(Call, String)>,
 }
 
-/// A [`Store`] that passes each call on to another one, unless a fault was ordered for it. The
+/// A [`Store`] that passes each call to another store, unless a fault is ordered for the call. The
 /// [module](self) has an example. Clones share the objects, the faults and the record of calls.
 #[derive(Debug, Clone)]
 pub struct FaultStore {
@@ -119,27 +119,27 @@ pub struct FaultStore {
     shared: Arc<Mutex<Orders>>,
 }
 
-/// A fault that is being described; [`fault`](Order::fault) orders it.
-#[must_use = "without a call of `fault` nothing is ordered"]
+/// The description of a fault. [`fault`](Order::fault) orders it.
+#[must_use = "call `fault` to order the fault"]
 pub struct Order<'a> {
     store: &'a FaultStore,
     rule: OrderedFault,
 }
 
 impl FaultStore {
-    /// A store over this one, without faults.
+    /// Wraps a store, without faults.
     pub fn new(inner: Arc<dyn Store>) -> FaultStore {
         FaultStore { inner, shared: Arc::default() }
     }
 
-    /// The store underneath, for calls that meet no fault and are not recorded.
+    /// Returns the wrapped store. Calls of it meet no fault and are not recorded.
     pub fn inner(&self) -> &Arc<dyn Store> {
         &self.inner
     }
 
-    /// Begins the order of a fault for calls of this kind: for the next one, unless
-    /// [`times`](Order::times) or [`always`](Order::always) says otherwise. A call meets the oldest
-    /// fault that fits.
+    /// Begins the order of a fault for calls of this kind. The fault applies to one call, unless
+    /// [`times`](Order::times) or [`always`](Order::always) changes this. A call meets the oldest
+    /// fault that matches it.
     pub fn on(&self, call: Call) -> Order<'_> {
         let fault = Fault::FailBefore;
         Order {
@@ -154,18 +154,19 @@ impl FaultStore {
         self.shared.lock().unwrap().rules.push(rule);
     }
 
-    /// Removes all faults. Calls that are under way, or hang, are not affected.
+    /// Removes all faults. Calls in progress are not affected.
     pub fn heal(&self) {
         self.shared.lock().unwrap().rules.clear();
     }
 
-    /// The calls since this was last called: the kind of each, and its key. Of a listing it is the
-    /// key after which it starts, of a deletion all keys with commas between them.
+    /// Returns and clears the record of calls: the kind and the key of each call. The key of a
+    /// listing is the key after which it starts. The key of a deletion is the list of all keys,
+    /// separated by commas.
     pub fn take_log(&self) -> Vec<(Call, String)> {
         std::mem::take(&mut self.shared.lock().unwrap().log)
     }
 
-    /// The same without the keys.
+    /// Returns and clears the record of calls, without the keys.
     pub fn take_calls(&self) -> Vec<Call> {
         self.take_log().into_iter().map(|(call, _)| call).collect()
     }
@@ -210,25 +211,25 @@ impl FaultStore {
 }
 
 impl Order<'_> {
-    /// Only calls whose key contains this.
+    /// Limits the fault to calls whose key contains this text.
     pub fn key(mut self, part: &'static str) -> Self {
         self.rule.key = part;
         self
     }
 
-    /// Not the first so many calls that fit.
+    /// Skips this number of matching calls.
     pub fn skip(mut self, calls: usize) -> Self {
         self.rule.skip = calls;
         self
     }
 
-    /// So many calls that fit, in place of one.
+    /// Sets the number of matching calls that meet the fault. The default is 1.
     pub fn times(mut self, calls: usize) -> Self {
         self.rule.times = calls;
         self
     }
 
-    /// All calls that fit, until [`heal`](FaultStore::heal).
+    /// Applies the fault to all matching calls, until [`heal`](FaultStore::heal).
     pub fn always(self) -> Self {
         self.times(usize::MAX)
     }
@@ -243,7 +244,7 @@ impl Order<'_> {
 struct Put {
     key: String,
     body: Bytes,
-    /// `None`: create.
+    /// `None` for a create.
     etag: Option<ETag>,
 }
 
@@ -260,11 +261,11 @@ impl Put {
     }
 }
 
-/// Writes an object unconditionally, which a [`Store`] has no call for. Returns its ETag.
+/// Writes an object unconditionally, which [`Store`] does not offer. Returns its ETag.
 ///
 /// # Panics
 ///
-/// If the store fails, or answers a write without an ETag.
+/// Panics if the store fails, or answers a write without an ETag.
 pub async fn overwrite(store: &dyn Store, key: &str, body: Bytes) -> ETag {
     loop {
         let outcome = match store.get(key, None, usize::MAX).await.expect("read") {

@@ -1,7 +1,8 @@
-//! The faults of the doubles of S3, Cloud Storage and DynamoDB: for which requests, and how often.
+//! The faults of the doubles of S3, Cloud Storage and DynamoDB.
 //!
-//! The server's `fault` returns an [`Arming`], which says for which requests. Not every fault is
-//! one of every server: a server panics at a request that meets one that it does not have.
+//! The method `fault` of a server returns an [`Arming`], which selects the requests. Each server
+//! supports some of the faults. A server panics when a request meets a fault that it does not
+//! support.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -23,14 +24,14 @@ pub enum Op {
     Put,
     /// A deletion of one object or of several.
     Delete,
-    /// Requests that create or ask for a bucket.
+    /// A creation or a look-up of a bucket.
     Bucket,
 }
 
-/// A fault that a request meets.
+/// A fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerFault {
-    /// Not applied; answered with this status and this code.
+    /// Has no effect. The answer has this status and this code.
     Answer(u16, &'static str),
     /// 403.
     AccessDenied,
@@ -52,23 +53,24 @@ pub enum ServerFault {
     CutAfter,
     /// The connection is closed after half of the answer's body.
     TruncatedBody,
-    /// Not applied; 200 with a web page.
+    /// Has no effect. The answer is 200 with a web page.
     Html,
-    /// Not applied; 200 with a line of text.
+    /// Has no effect. The answer is 200 with a line of text.
     Text,
-    /// Takes effect at once, but is answered this much later.
+    /// Takes effect immediately. The answer comes after this delay.
     AnswerLate(Duration),
-    /// Answered with 500 at once, and takes effect this much later.
+    /// The answer is an immediate 500. The request takes effect after this delay.
     ApplyLate(Duration),
-    /// Takes effect and is answered, and takes effect once more this much later.
+    /// Takes effect with an immediate answer, and takes effect again after this delay.
     ApplyAgain(Duration),
-    /// Waits for `release` of the server, and only then takes effect, even if the client has gone.
+    /// Waits for `release` of the server, and then takes effect, even if the client has
+    /// disconnected.
     Hold,
-    /// Takes effect, and is answered without an ETag.
+    /// Takes effect. The answer has no ETag.
     NoEtag,
-    /// Not applied; 200 with an `<Error>` in the body.
+    /// Has no effect. The answer is 200 with an `<Error>` in the body.
     ErrorBody,
-    /// Applied; 200 with an `<Error>` in the body.
+    /// Takes effect. The answer is 200 with an `<Error>` in the body.
     ErrorBodyAfter,
 }
 
@@ -85,12 +87,13 @@ struct ArmedFault {
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     rules: Arc<Mutex<Vec<ArmedFault>>>,
-    /// How many requests met each kind of fault.
+    /// Number of requests that met each kind of fault.
     met: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
-/// A fault that is armed at the end of the statement that describes it: for every request, unless
-/// narrowed down, and until `clear_faults` of the server.
+/// The description of a fault. The fault is armed when this value is dropped, at the end of the
+/// statement. It applies to every request that the description matches, until `clear_faults` of the
+/// server.
 ///
 /// ```
 /// use tenure_testkit::faults::{ServerFault, Faults, Op};
@@ -98,9 +101,9 @@ pub struct Faults {
 /// let faults = Faults::default();
 /// faults.arm(ServerFault::SlowDown).on(Op::Put).key_contains("lock-").after(1).times(1);
 /// assert!(faults.meet(Op::Get, "app/lock-1").is_none());
-/// assert!(faults.meet(Op::Put, "app/lock-1").is_none(), "the first passes");
+/// assert!(faults.meet(Op::Put, "app/lock-1").is_none(), "the first request passes");
 /// assert!(faults.meet(Op::Put, "app/lock-1").is_some());
-/// assert!(faults.meet(Op::Put, "app/lock-1").is_none(), "it is used up");
+/// assert!(faults.meet(Op::Put, "app/lock-1").is_none(), "the fault is used up");
 /// ```
 pub struct Arming {
     faults: Faults,
@@ -108,7 +111,7 @@ pub struct Arming {
 }
 
 impl Op {
-    /// The kind of a path-style request.
+    /// Returns the kind of a path-style request.
     pub fn of(request: &Parts) -> Op {
         let has = |name: &str| {
             let parts = request.uri.query().unwrap_or("").split('&');
@@ -140,7 +143,7 @@ impl Faults {
         self.rules().clear();
     }
 
-    /// The fault that this request meets, if any: the oldest that fits and is not used up.
+    /// Returns the oldest fault that matches this request and is not used up, if any.
     pub fn meet(&self, op: Op, key: &str) -> Option<ServerFault> {
         let mut rules = self.rules();
         let fits = |rule: &&mut ArmedFault| {
@@ -160,7 +163,7 @@ impl Faults {
         None
     }
 
-    /// How many requests met each kind of fault, by its name.
+    /// Returns the number of requests that met each kind of fault, by its name.
     pub fn met(&self) -> BTreeMap<String, usize> {
         self.met.lock().expect("no step under the lock panics").clone()
     }
@@ -177,22 +180,22 @@ impl Faults {
 }
 
 impl Arming {
-    /// Only requests of this kind.
+    /// Limits the fault to requests of this kind.
     pub fn on(self, op: Op) -> Arming {
         self.with(|rule| rule.op = Some(op))
     }
 
-    /// Only requests whose key, or prefix in a listing, contains this.
+    /// Limits the fault to requests whose key, or prefix in a listing, contains this text.
     pub fn key_contains(self, part: &str) -> Arming {
         self.with(|rule| rule.key = Some(part.to_owned()))
     }
 
-    /// Only after so many requests that fit.
+    /// Skips this number of matching requests.
     pub fn after(self, requests: usize) -> Arming {
         self.with(|rule| rule.skip = requests)
     }
 
-    /// Only so many times.
+    /// Limits the number of requests that meet the fault.
     pub fn times(self, times: usize) -> Arming {
         self.with(|rule| rule.left = Some(times))
     }

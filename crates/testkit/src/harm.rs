@@ -1,11 +1,12 @@
-//! Kills parts of the Ceph cluster that `scripts/servers/ceph.sh` started, and that starts them again.
+//! Kills parts of the Ceph cluster that `scripts/servers/ceph.sh` started. The script starts them
+//! again.
 
 use std::path::PathBuf;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// In turn, so that an OSD and a gateway are never both away for long.
+/// OSDs and gateways alternate, so that an OSD and a gateway are never both down for long.
 pub const PARTS: [&str; 5] = ["osd.1", "gateway.0", "osd.2", "gateway.1", "osd.0"];
 
 const FOLDER: &str = "TENURE_TEST_PIDS";
@@ -16,7 +17,7 @@ pub struct Harm {
 }
 
 impl Harm {
-    /// Whether the server is such a cluster.
+    /// Returns whether the server is such a cluster.
     pub fn is_possible() -> bool {
         std::env::var_os(FOLDER).is_some()
     }
@@ -26,14 +27,14 @@ impl Harm {
         Harm { folder: folder.into(), turn: 0 }
     }
 
-    /// Kills the next part at once, and says which one it was.
+    /// Kills the next part immediately, and returns its name.
     pub fn kill_the_next(&mut self) -> &'static str {
         let part = PARTS[self.turn % PARTS.len()];
         self.turn += 1;
         let file = self.folder.join(format!("{part}.pid"));
         let pid = std::fs::read_to_string(file).expect("a file with the number of a process");
         let pid = pid.trim().parse().expect("a number");
-        // A part that has just ended by itself is as good as killed.
+        // The part may have ended already. The effect is the same.
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         part
     }

@@ -1,4 +1,4 @@
-//! What the servers share: a port, a thread with a runtime, connections, and what they note of
+//! The common part of the servers: a port, a thread with a runtime, connections, and the record of
 //! requests.
 
 use std::io;
@@ -24,8 +24,8 @@ use crate::closed_port::ClosedPort;
 pub type Answer = Response<BoxBody<Bytes, io::Error>>;
 type Respond = dyn Fn(Parts, Bytes) -> BoxFuture<'static, io::Result<Answer>> + Send + Sync;
 
-/// A server on a free port of the loopback interface. It stops when dropped, and every connection
-/// and late request with it: connections are refused from then on.
+/// A server on a free port of the loopback interface. Dropping it ends every connection and late
+/// request, and connections are refused from then on.
 pub struct Shell {
     address: SocketAddr,
     line: Arc<Line>,
@@ -33,9 +33,9 @@ pub struct Shell {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The way to the server.
+/// The state that the server's thread shares with its handle.
 struct Line {
-    /// An error closes the connection without an answer.
+    /// Answers a request. An error closes the connection without an answer.
     respond: Box<Respond>,
     /// Whether connections are cut and refused.
     away: watch::Sender<bool>,
@@ -60,7 +60,7 @@ impl Shell {
         Shell { address, line, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Returns `http://127.0.0.1:PORT`.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -83,8 +83,8 @@ impl Drop for Shell {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // A process that another thread starts holds the listening socket, too, until its program
-        // runs. Until then a connection is made, and cut.
+        // A process that another thread starts can inherit the listening socket and keeps it open
+        // until its program runs. Until then a connection is accepted and cut.
         for _ in 0..100_000 {
             if TcpStream::connect(self.address).is_err() {
                 return;
@@ -117,7 +117,7 @@ async fn accept(listener: TcpListener, line: &Arc<Line>) {
                 accepted = bound.accept() => {
                     let Ok((stream, _)) = accepted else { continue };
                     line.connections.fetch_add(1, Ordering::Relaxed);
-                    // An answer is sent at once, whatever the client has acknowledged.
+                    // Sends answers without a delay for acknowledgements.
                     let _ = stream.set_nodelay(true);
                     connections.spawn(serve(stream, Arc::clone(line)));
                 }
@@ -125,7 +125,7 @@ async fn accept(listener: TcpListener, line: &Arc<Line>) {
                 _ = away.wait_for(|away| *away) => break,
             }
         }
-        // Requests that have arrived still take effect, on tasks of their own.
+        // Requests that have arrived run on separate tasks and still take effect.
         drop((bound, connections));
         let closed = ClosedPort::after_listener(address);
         let _ = away.wait_for(|away| !*away).await;
@@ -136,18 +136,18 @@ async fn accept(listener: TcpListener, line: &Arc<Line>) {
 async fn serve(stream: tokio::net::TcpStream, line: Arc<Line>) {
     let service = service_fn(|request| respond(Arc::clone(&line), request));
     let connection = hyper::server::conn::http1::Builder::new();
-    // An error is a client that went away or a fault that closes the connection.
+    // An error means that the client disconnected, or that a fault closes the connection.
     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn respond(line: Arc<Line>, request: Request<Incoming>) -> io::Result<Answer> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-    // On its own task a request takes effect even if the client goes away meanwhile.
+    // A separate task lets the request take effect even if the client disconnects.
     tokio::spawn((line.respond)(parts, body)).await.map_err(io::Error::other)?
 }
 
-/// The requests that came in, the newest last.
+/// The requests of a server, oldest first.
 pub struct Log<T>(Mutex<Vec<T>>);
 
 impl<T> Default for Log<T> {
@@ -162,11 +162,11 @@ impl<T> Log<T> {
     }
 }
 
-/// Where requests are held until they are let go.
+/// A gate at which requests wait for their release.
 #[cfg(any(feature = "s3", feature = "gcs"))]
 #[derive(Default)]
 pub struct Gate {
-    /// Raised by each release.
+    /// Incremented by each release.
     released: watch::Sender<u64>,
     held: watch::Sender<usize>,
 }
@@ -180,19 +180,19 @@ impl Gate {
         self.held.send_modify(|held| *held -= 1);
     }
 
-    /// Lets go of the requests that are held now.
+    /// Releases the requests that wait now.
     pub fn release(&self) {
         self.released.send_modify(|count| *count += 1);
     }
 
-    /// Waits until so many requests are held at once.
+    /// Waits until this number of requests waits here.
     pub async fn until_held(&self, requests: usize) {
         let mut held = self.held.subscribe();
         held.wait_for(|held| *held >= requests).await.expect("this gate owns the sender");
     }
 }
 
-/// An answer with this body.
+/// Returns an answer with this body.
 #[cfg(any(feature = "s3", feature = "dynamodb"))]
 pub fn answer(status: u16, kind: &'static str, body: impl Into<Bytes>) -> Answer {
     use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
@@ -206,7 +206,7 @@ pub fn boxed(answer: Response<Bytes>) -> Answer {
     answer.map(|body| Full::new(body).map_err(|never| match never {}).boxed())
 }
 
-/// What closes the connection.
+/// Returns the error that closes the connection.
 pub fn cut() -> io::Error {
     io::Error::other("cut on purpose")
 }
@@ -219,7 +219,7 @@ pub async fn pause(delay: std::time::Duration) {
 
 #[cfg(any(feature = "s3", feature = "dynamodb"))]
 pub mod aws {
-    //! What the doubles of AWS's services share besides.
+    //! The common part of the doubles of AWS's services.
 
     use std::sync::OnceLock;
 
@@ -234,20 +234,21 @@ pub mod aws {
     pub const REGION: &str = "us-east-1";
     pub const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 
-    /// One HTTP client for all tests of a process, without a proxy.
+    /// Returns the HTTP client that all tests of a process share. It uses no proxy.
     pub fn http_client() -> SharedHttpClient {
         static CLIENT: OnceLock<SharedHttpClient> = OnceLock::new();
         CLIENT.get_or_init(own_http_client).clone()
     }
 
-    /// An HTTP client that shares no connection, for tests of one server: a connection ends with
-    /// the runtime of the test that made it.
+    /// Returns an HTTP client with its own connections, for tests of one server. A connection ends
+    /// with the runtime of the test that created it.
     pub fn own_http_client() -> SharedHttpClient {
         let provider = Provider::Rustls(CryptoMode::Ring);
         aws_smithy_http_client::Builder::new().tls_provider(provider).build_https()
     }
 
-    /// What another process needs in its environment, and nothing from this user's files.
+    /// Returns the environment variables for another process that uses the server. They also keep
+    /// the process from reading the configuration files of this user.
     pub fn env(endpoint: (&'static str, String)) -> Vec<(&'static str, String)> {
         let others = [
             ("AWS_REGION", REGION),

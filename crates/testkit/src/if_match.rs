@@ -1,10 +1,13 @@
-//! A node written straight from the post "Leader election with S3 and If-Match" (2025): one object
-//! with the two fields `expires_at` and `token`, GET and conditional PUT, and the node's own wall
-//! clock to say whether the lock has expired.
+//! A node that follows the post "Leader election with S3 and If-Match" (2025) literally. The lock
+//! is one object with the fields `expires_at` and `token`. The node uses GET and conditional PUT,
+//! and decides by its own wall clock whether the lock has expired.
 //!
-//! What the post leaves to its readers: the token, "starting at zero"; the release, which sets
-//! `expires_at` to zero and keeps the token; and that fields it does not know are ignored (its
-//! dataclass would refuse them). A lock is extended as it is acquired, without raising the token.
+//! The post leaves these points open, and the node fills them in:
+//!
+//! - The token starts at zero.
+//! - A release sets `expires_at` to zero and keeps the token.
+//! - A renewal works like an acquisition, but does not increment the token.
+//! - Unknown fields are ignored. The post's dataclass would refuse them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tenure::Clock;
 use tenure::store::{ETag, GetOutcome, PutOutcome, Store};
 
-/// The JSON blob of the post.
+/// The JSON object of the post.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LockData {
     pub expires_at: f64,
@@ -57,12 +60,12 @@ impl IfMatchNode {
         self.put(data, existing.map(|(_, etag)| etag)).await
     }
 
-    /// Whether the node believes that it holds the lock.
+    /// Returns whether the node believes that it holds the lock.
     pub fn believes(&self, held: &Held) -> bool {
         self.timestamp() <= held.data.expires_at
     }
 
-    /// A new `expires_at` under the same token.
+    /// Writes a new `expires_at` with the same token.
     pub async fn renew(&self, held: Held) -> Option<Held> {
         let expires_at = self.timestamp() + self.expires_in.as_secs_f64();
         self.put(LockData { expires_at, ..held.data }, Some(held.etag)).await

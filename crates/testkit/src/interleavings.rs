@@ -1,4 +1,4 @@
-//! Every interleaving of a few tasks, under a scheduler of shuttle's.
+//! Runs a few tasks in every interleaving, with a scheduler of shuttle.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -6,20 +6,21 @@ use std::time::Duration;
 use shuttle::scheduler::{DfsScheduler, Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, Runner};
 
-/// More than this are not every interleaving of a few tasks.
+/// Limit of the number of interleavings. A test that exceeds it has too many tasks.
 const MOST: usize = 50_000;
 
-/// Lets any other task go on. Not shuttle's `yield_now`, which also wakes the task that calls it.
+/// Lets other tasks run. Shuttle's `yield_now` would also wake the calling task.
 pub fn others_may_run() {
     shuttle::thread::sleep(Duration::ZERO);
 }
 
 pub fn spawn(task: impl Future<Output = ()> + Send + 'static) {
-    // Dropped, its handle would leave the task behind, unfinished.
+    // Dropping the handle would abandon the unfinished task.
     std::mem::forget(shuttle::future::spawn(task));
 }
 
-/// Every choice but those at the start: all tasks are spawned before the first of them runs.
+/// Explores every choice except those at the start: all tasks are spawned before the first one
+/// runs.
 struct AllSpawnedFirst(DfsScheduler);
 
 impl Scheduler for AllSpawnedFirst {
@@ -43,8 +44,8 @@ impl Scheduler for AllSpawnedFirst {
     }
 }
 
-/// Runs the tasks that `start` [spawns](spawn) in every order in which they can go on. Returns how
-/// many orders there are, or the message of the first panic: a deadlock is one.
+/// Runs the tasks that `start` [spawns](spawn) in every possible order. Returns the number of
+/// orders, or the message of the first panic. A deadlock causes a panic.
 pub fn every_interleaving(
     start: impl Fn() + Send + Sync + 'static,
 ) -> Result<usize, String> {

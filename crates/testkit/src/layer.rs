@@ -1,4 +1,4 @@
-//! Stores that change some calls of another store and pass on the rest.
+//! Stores that change some calls of another store and pass on the other calls.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use tenure::store::{Capabilities, ETag, GetOutcome, Page, PutOutcome, Store, Sto
 
 use super::fault_store::Call;
 
-/// What a [`Layered`] store does with each call: by default it passes the call on.
+/// The behaviour of a [`Layered`] store. By default it passes each call to the wrapped store.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -43,21 +43,21 @@ use super::fault_store::Call;
 /// ```
 #[async_trait]
 pub trait Layer: fmt::Debug + Send + Sync + 'static {
-    /// The store underneath.
+    /// Returns the wrapped store.
     fn inner(&self) -> &dyn Store;
 
-    /// Comes before each call, whatever the layer then does with it. By default nothing.
+    /// Runs before each call. The default does nothing.
     async fn before(&self, call: Call) {
         let _ = call;
     }
 
-    /// [`Store::list`]
+    /// Implements [`Store::list`].
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         self.inner().list(prefix, after, limit).await
     }
 
-    /// [`Store::list_last`]. By default not offered, so that a layer that changes `list` alone is
-    /// not bypassed.
+    /// Implements [`Store::list_last`]. The default offers no such call, so that a layer that
+    /// changes only `list` is not bypassed.
     async fn list_last(
         &self,
         prefix: &str,
@@ -68,7 +68,7 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// [`Store::get`]
+    /// Implements [`Store::get`].
     async fn get(
         &self,
         key: &str,
@@ -78,33 +78,33 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
         self.inner().get(key, unless, max_len).await
     }
 
-    /// [`Store::create`]
+    /// Implements [`Store::create`].
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         self.inner().create(key, body).await
     }
 
-    /// [`Store::replace`]
+    /// Implements [`Store::replace`].
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
         self.inner().replace(key, body, etag).await
     }
 
-    /// [`Store::delete`]
+    /// Implements [`Store::delete`].
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.inner().delete(keys).await
     }
 
-    /// [`Store::describe`]
+    /// Implements [`Store::describe`].
     fn describe(&self) -> String {
         self.inner().describe()
     }
 
-    /// [`Store::capabilities`]
+    /// Implements [`Store::capabilities`].
     fn capabilities(&self) -> Capabilities {
         self.inner().capabilities()
     }
 }
 
-/// The [`Store`] that a [`Layer`] and the store underneath make together.
+/// The [`Store`] that results from a [`Layer`] and the store that it wraps.
 #[derive(Debug, Clone)]
 pub struct Layered<L>(pub L);
 

@@ -1,20 +1,20 @@
-//! Tests for authors of stores, and for programs that are built on [`tenure`].
+//! Tests for authors of stores, and for programs that use [`tenure`].
 //!
 //! - [`conformance`]: one suite that every [`Store`](tenure::Store) must pass, from plain reads to
-//!   races. Run it on your own store before an election relies on it.
-//! - [`fault_store`]: a store around another one that fails on demand and records each call.
-//! - [`layer`]: a store around another one that changes some calls and passes on the rest.
+//!   races. Run it on a new store before an election relies on the store.
+//! - [`fault_store`]: a wrapper of a store that fails on demand and records each call.
+//! - [`layer`]: a wrapper of a store that changes some calls and passes on the other calls.
 //! - [`time`]: clocks over Tokio's paused time, and seeded random numbers. An election of minutes
 //!   takes no time, and the same seed gives the same run.
 //! - With the features `s3`, `gcs` and `dynamodb`, the modules `s3_server`, `gcs_server` and
-//!   `dynamo_server`: servers that behave as these services do, over real HTTP on a free port of the
-//!   loopback interface, and that fail on demand.
+//!   `dynamo_server`: servers that behave as these services do and that fail on demand. They serve
+//!   HTTP on a free port of the loopback interface.
 //!
-//! **Not for** production: everything here panics when something is not as a test expects it.
+//! **Not for** production: everything here panics when a test's expectation fails.
 //!
-//! # A store of your own
+//! # Test a new store
 //!
-//! One dev-dependency, `tenure-testkit`, and one test:
+//! Add the dev-dependency `tenure-testkit` and one test:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -33,7 +33,7 @@
 //! }
 //! ```
 //!
-//! # A program that must survive a failing store
+//! # Test a program with a failing store
 //!
 //! ```
 //! use std::sync::Arc;
@@ -54,7 +54,7 @@
 //!     let clock = TestClock::new();
 //!     let election = Election::builder(Arc::new(store.clone()), "app").process(process(&clock, 1));
 //!     let leadership = election.build().unwrap().campaign().await.unwrap();
-//!     store.on(Call::Replace).times(2).fault(Fault::FailAfter); // two renewals without an answer
+//!     store.on(Call::Replace).times(2).fault(Fault::FailAfter); // two answers are lost
 //!     wait(Duration::from_secs(60)).await; // two validities, in no time
 //!     assert!(leadership.check().is_ok());
 //! }
@@ -83,7 +83,7 @@ pub mod time;
 #[cfg(test)]
 pub mod type_names;
 
-/// Used only by tenure's own tests. Its API is not stable, so it may lack docs.
+/// Only tenure's own tests use this. The API is not stable, so docs may be missing.
 macro_rules! internal {
     ($($(#[$condition:meta])* $module:ident),* $(,)?) => {$(
         $(#[$condition])*

@@ -14,7 +14,7 @@ impl Write for LogBuffer {
     }
 }
 
-/// The result of this, and what is logged meanwhile on this thread, from DEBUG on, as lines.
+/// Returns the result of `work`, and the lines that this thread logs during it, from level DEBUG.
 pub async fn logged<T>(work: impl Future<Output = T>) -> (T, String) {
     let log = LogBuffer::default();
     let writer = log.clone();
@@ -24,8 +24,8 @@ pub async fn logged<T>(work: impl Future<Output = T>) -> (T, String) {
         .without_time()
         .with_writer(move || writer.clone())
         .finish();
-    // With one subscriber alone, an event that another thread is the first to reach would be taken
-    // for one that nobody ever wants.
+    // A second subscriber is necessary. With only one, `tracing` disables an event forever if a
+    // thread without a subscriber reaches it first.
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let _guard = tracing::subscriber::set_default(subscriber);
     let outcome = work.await;

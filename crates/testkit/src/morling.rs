@@ -1,9 +1,10 @@
-//! A node written straight from Gunnar Morling's post "Leader Election With S3 Conditional Writes":
-//! LIST, GET and conditional PUT, a lock file with his two fields, an unconditional touch to extend
-//! the lease. It seals nothing, and its own clock tells it how old a file is.
+//! A node that follows Gunnar Morling's post "Leader Election With S3 Conditional Writes"
+//! literally. It uses LIST, GET and conditional PUT, a lock file with two fields, and an
+//! unconditional touch to extend the lease. It seals no epoch. It compares the date of a file with
+//! its own clock.
 //!
-//! Where the post leaves a choice: it waits for a whole second beyond the validity, as the store's
-//! dates have whole seconds, and so its clock should be about the store's.
+//! The post leaves one point open. The store's dates have whole seconds, so the node waits one
+//! second longer than the validity. Its clock should agree with the store's clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tenure::{Clock, Moment};
 
 use super::fault_store::overwrite;
 
-/// What the dates of the store may be off.
+/// Maximum error of the store's dates.
 const ROUNDING: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -31,12 +32,12 @@ pub struct MorlingNode {
 pub struct Lock {
     pub epoch: u64,
     key: String,
-    /// Before the last write was sent.
+    /// Time before the last write was sent.
     written: Moment,
 }
 
 impl MorlingNode {
-    /// Steps 1 to 7 of the post, once.
+    /// Runs steps 1 to 7 of the post.
     pub async fn try_lock(&self) -> Option<Lock> {
         let epoch = match self.latest().await {
             None => 1,
@@ -51,7 +52,7 @@ impl MorlingNode {
         }
     }
 
-    /// "List all lock files", and take the one with the highest epoch.
+    /// Returns the highest epoch: "List all lock files".
     async fn latest(&self) -> Option<u64> {
         let (lock, mut after, mut latest) = (format!("{}lock-", self.prefix), String::new(), None);
         loop {
@@ -72,19 +73,19 @@ impl MorlingNode {
         let GetOutcome::Found(file) = found else { return false };
         let json: Value = serde_json::from_slice(&file.body).expect("a lock file");
         let validity = json["validity_ms"].as_u64().map(Duration::from_millis);
-        let modified = file.last_modified.expect("S3 gives one").timestamp_millis();
+        let modified = file.last_modified.expect("S3 returns a date").timestamp_millis();
         let age = i128::from(self.clock.now().wall.as_millis() as u64) - i128::from(modified);
         let valid_for = validity.map(|validity| (validity + ROUNDING).as_millis() as i128);
         json["expired"] == true || valid_for.is_some_and(|valid_for| age > valid_for)
     }
 
-    /// Whether the lock is still valid, by this node's own clock.
+    /// Returns whether the lock is still valid, by this node's clock.
     pub fn is_valid(&self, lock: &Lock) -> bool {
         self.clock.now().boot < lock.written.boot + self.validity
     }
 
-    /// "Touching the file in order to extend the lease": the same body, unconditionally, but only
-    /// while the lock is valid.
+    /// Extends the lease by writing the same body unconditionally, if the lock is still valid:
+    /// "Touching the file in order to extend the lease".
     pub async fn touch(&self, lock: &mut Lock) -> bool {
         if !self.is_valid(lock) {
             return false;

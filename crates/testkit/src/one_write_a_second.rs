@@ -1,4 +1,4 @@
-//! A store that allows each key one write a second, as R2 and Cloud Storage do.
+//! A store that allows one write per second of each key, as R2 and Cloud Storage do.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::layer::Layer;
 
-/// Answers 429 to a second write of one key within a second of Tokio's time. A write that its
-/// condition refuses counts, too.
+/// Answers 429 to a second write of a key within one second of Tokio's time. A write whose
+/// condition is false counts, too.
 #[derive(Debug)]
 pub struct OneWriteASecond {
     inner: Arc<dyn Store>,
@@ -20,7 +20,7 @@ pub struct OneWriteASecond {
 }
 
 impl OneWriteASecond {
-    /// The same objects as in this store.
+    /// Wraps a store.
     pub fn new(inner: Arc<dyn Store>) -> OneWriteASecond {
         OneWriteASecond { inner, written: Mutex::default() }
     }

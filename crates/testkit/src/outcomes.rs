@@ -1,4 +1,4 @@
-//! What a store has answered, and what its errors must say and must not.
+//! Assertions about the answers and errors of a store.
 
 use std::fmt::Debug;
 
@@ -6,10 +6,11 @@ use tenure::store::{
     Determinacy, ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind,
 };
 
-/// The secret of the one user that the doubles of AWS's services know; no error may show it.
+/// Secret of the only user that the doubles of AWS's services know. No error may contain it.
 pub const SECRET_KEY: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 
-/// The error, if it is of this kind, says this much of what happened, and has these words in it.
+/// Returns the error. Panics unless it has this kind and this determinacy, and contains these
+/// words.
 #[track_caller]
 pub fn expect<T: Debug>(
     result: Result<T, StoreError>,

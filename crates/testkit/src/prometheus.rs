@@ -1,4 +1,4 @@
-//! What Prometheus reads, read again.
+//! Parses the text format that Prometheus scrapes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,26 +7,26 @@ pub type Labels = BTreeMap<String, String>;
 /// One scrape.
 #[derive(Debug, Default)]
 pub struct Scrape {
-    /// By metric.
+    /// Type of each metric.
     pub types: BTreeMap<String, String>,
-    /// The metrics that say what they mean.
+    /// Metrics that have a help text.
     pub helped: BTreeSet<String>,
-    /// As they stand in the text, so a histogram has three kinds of them.
+    /// Samples in the order of the text. A histogram has three kinds of samples.
     pub samples: Vec<(String, Labels, f64)>,
 }
 
 impl Scrape {
-    /// Panics at a line that is not of the text format.
+    /// Parses a text. Panics at a line that does not follow the text format.
     pub fn parse(text: &str) -> Scrape {
         let mut scrape = Scrape::default();
         for line in text.lines().filter(|line| !line.is_empty()) {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = rest.split_once(' ').expect("a name and a type");
                 let before = scrape.types.insert(name.to_owned(), kind.to_owned());
-                assert_eq!(before, None, "{name} is told once");
+                assert_eq!(before, None, "{name} has two TYPE lines");
             } else if let Some(rest) = line.strip_prefix("# HELP ") {
                 let (name, help) = rest.split_once(' ').expect("a name and words");
-                assert!(!help.is_empty(), "{name} says nothing");
+                assert!(!help.is_empty(), "{name} has an empty help text");
                 scrape.helped.insert(name.to_owned());
             } else {
                 assert!(!line.starts_with('#'), "{line}");
@@ -36,7 +36,7 @@ impl Scrape {
         scrape
     }
 
-    /// The one sample with these labels, among others.
+    /// Returns the only sample with these labels. It can have further labels.
     pub fn get(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let all = self.all(name, labels);
         assert!(all.len() <= 1, "{name} {labels:?}: {all:?}");
@@ -47,7 +47,7 @@ impl Scrape {
         self.get(name, labels).unwrap_or_else(|| panic!("no {name} {labels:?}"))
     }
 
-    /// Over all other labels.
+    /// Returns the sum of the samples with these labels.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.all(name, labels).iter().sum()
     }
@@ -58,7 +58,7 @@ impl Scrape {
         found.map(|(_, _, value)| *value).collect()
     }
 
-    /// The metric that a sample belongs to.
+    /// Returns the metric of a sample.
     pub fn metric_of<'a>(&self, sample: &'a str) -> &'a str {
         let ends = ["_bucket", "_sum", "_count"];
         let base = ends.iter().find_map(|end| sample.strip_suffix(end));
@@ -66,7 +66,7 @@ impl Scrape {
     }
 }
 
-/// `name{label="value",…} 1.5`
+/// Parses `name{label="value",…} 1.5`.
 fn sample(line: &str) -> (String, Labels, f64) {
     let (head, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
     let value = value.parse().unwrap_or_else(|_| panic!("{line}"));
@@ -77,7 +77,7 @@ fn sample(line: &str) -> (String, Labels, f64) {
     let mut labels = Labels::new();
     while !rest.is_empty() {
         let (label, after) = rest.split_once("=\"").unwrap_or_else(|| panic!("{line}"));
-        // No value here has a quote or a backslash.
+        // Label values in these tests contain no quote and no backslash.
         let (value, after) = after.split_once('"').unwrap_or_else(|| panic!("{line}"));
         labels.insert(label.to_owned(), value.to_owned());
         rest = after.strip_prefix(',').unwrap_or(after);

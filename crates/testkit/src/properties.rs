@@ -2,13 +2,14 @@
 
 use proptest::prelude::*;
 
-/// The number of cases: this one, or `PROPTEST_CASES` if that is greater.
+/// Returns the configuration with this number of cases, or with `PROPTEST_CASES` if that is
+/// greater.
 pub fn cases(least: u32) -> ProptestConfig {
     let config = ProptestConfig::default();
     ProptestConfig { cases: config.cases.max(least), ..config }
 }
 
-/// Numbers of epochs of any size. Small ones and the ends of the range are frequent.
+/// Generates epoch numbers of any size. Small numbers and both ends of the range are frequent.
 pub fn any_epoch_number() -> impl Strategy<Value = u64> {
     let last = tenure::Epoch::MAX.get();
     prop_oneof![

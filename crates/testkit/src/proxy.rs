@@ -1,10 +1,10 @@
-//! An HTTP proxy that answers every request itself, the same way, and remembers their first lines.
+//! An HTTP proxy that gives every request the same answer and records the request lines.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// It serves until the process ends.
+/// A proxy that serves until the process ends.
 pub struct Proxy {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
@@ -22,7 +22,7 @@ impl Proxy {
         let for_thread = Arc::clone(&seen);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                // A client that breaks off has sent no request.
+                // An error means that the client disconnected before it sent a request.
                 let _ = stream.and_then(|stream| serve(stream, &answer, &for_thread));
             }
         });
@@ -33,14 +33,14 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// The method and the URL of each request.
+    /// Returns the method and the URL of each request.
     pub fn requests(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
 }
 
-/// Reads one request, and notes its first line before the answer: a client that has the answer
-/// finds it noted.
+/// Reads one request and records its first line before the answer. So a client that has the answer
+/// finds its request in the record.
 fn serve(stream: TcpStream, answer: &str, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut head = Vec::new();

@@ -1,10 +1,11 @@
-//! Whether a renderer that knows no style sheets draws an SVG as it is meant.
+//! Checks an SVG for renderers that support no style sheets.
 
 use roxmltree::{Document, Node};
 
 const SHAPES: [&str; 7] = ["rect", "path", "circle", "line", "polyline", "polygon", "text"];
 
-/// What such a renderer would draw wrong: a shape or a text without a colour of its own.
+/// Returns the elements that such a renderer would draw wrongly: shapes and texts that set no
+/// colour.
 pub fn without_styles(svg: &str) -> Vec<String> {
     let document = match Document::parse(svg) {
         Ok(document) => document,
@@ -12,7 +13,7 @@ pub fn without_styles(svg: &str) -> Vec<String> {
     };
     let mut wrong = Vec::new();
     if svg.contains("var(") {
-        wrong.push("it rests on custom properties".to_owned());
+        wrong.push("uses custom properties".to_owned());
     }
     for node in document.descendants().filter(|node| SHAPES.contains(&node.tag_name().name())) {
         if let Some(why) = unpainted(&document, &node) {
@@ -25,7 +26,7 @@ pub fn without_styles(svg: &str) -> Vec<String> {
 
 fn unpainted(document: &Document<'_>, node: &Node<'_, '_>) -> Option<String> {
     let (fill, stroke) = (node.attribute("fill"), node.attribute("stroke"));
-    // Without a fill it is black.
+    // Without a fill the element is black.
     let Some(fill) = fill else { return Some("no fill".to_owned()) };
     let text = node.tag_name().name() == "text";
     for paint in [Some(fill), stroke].into_iter().flatten() {
@@ -35,7 +36,7 @@ fn unpainted(document: &Document<'_>, node: &Node<'_, '_>) -> Option<String> {
     }
     let shows = |paint: Option<&str>| paint.is_some_and(|paint| paint != "none");
     match (shows(Some(fill)), shows(stroke)) {
-        (false, _) if text => Some("a text without a fill".to_owned()),
+        (false, _) if text => Some("text without a fill".to_owned()),
         (false, false) => Some("neither fill nor stroke".to_owned()),
         _ => None,
     }

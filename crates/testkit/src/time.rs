@@ -1,5 +1,5 @@
-//! Clocks over Tokio's paused time, and seeded random numbers: waiting costs nothing, no test
-//! depends on how fast the machine is, and the same seed gives the same run.
+//! Clocks over Tokio's paused time, and seeded random numbers. Waiting takes no real time, no test
+//! depends on the speed of the machine, and the same seed gives the same run.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -16,10 +16,10 @@
 //! async fn a_dead_leader_is_succeeded() {
 //!     let (store, clock) = (Arc::new(MemoryStore::new()), TestClock::new());
 //!     let node = |seed| Election::builder(store.clone(), "app").process(process(&clock, seed)).build();
-//!     drop(node(1).unwrap().campaign().await.unwrap()); // as if its process had died
+//!     drop(node(1).unwrap().campaign().await.unwrap()); // as if the process had died
 //!     let (took, successor) = timed(node(2).unwrap().campaign()).await;
 //!     assert_eq!(successor.unwrap().epoch().get(), 2);
-//!     assert!(took > secs(30) && took < secs(40)); // and no second has passed
+//!     assert!(took > secs(30) && took < secs(40)); // in less than a second of real time
 //! }
 //! ```
 #![allow(clippy::disallowed_methods, reason = "this is where tests read and wait for paused time")]
@@ -30,32 +30,32 @@ use std::time::Duration;
 use tenure::{Clock, Moment, Process};
 use tokio::time::Instant;
 
-/// 2026-11-20T00:00:00Z, where every wall clock starts.
+/// 2026-11-20T00:00:00Z, the start of every wall clock.
 const EPOCH: Duration = Duration::from_secs(1_795_132_800);
-/// How long every machine has been up when its test starts.
+/// Uptime of every machine at the start of its test.
 const UP: Duration = Duration::from_secs(1_000);
 
 /// The clocks of one machine, which run with Tokio's time. Clones are the same machine.
 ///
-/// Every machine starts on 2026-11-20 at midnight, after 1,000 s of uptime. With `start_paused`
-/// nothing moves but by waiting, or by `tokio::time::advance`.
+/// Every machine starts on 2026-11-20 at midnight, after 1,000 s of uptime. With `start_paused`,
+/// only waits and `tokio::time::advance` move the clocks.
 #[derive(Debug, Clone)]
 pub struct TestClock(Arc<Mutex<Clocks>>);
 
 #[derive(Debug)]
 struct Clocks {
     start: Instant,
-    /// What suspensions and jumps have added to each clock.
+    /// Total of all suspensions, which the boot clock includes.
     boot: Duration,
     wall_millis: i64,
-    /// By how much the machine's oscillator runs fast.
+    /// Rate error of the machine's oscillator. It is never slow.
     fast_ppm: u32,
-    /// By how much a clock daemon makes the boot and the wall clock run faster still.
+    /// Additional rate of the boot and the wall clock by a clock daemon.
     slewed_ppm: i32,
 }
 
 impl TestClock {
-    /// A machine that starts now, by Tokio's time. Its clocks are exact.
+    /// Creates a machine that starts now, in Tokio's time. Its clocks are exact.
     pub fn new() -> TestClock {
         let start = Instant::now();
         TestClock(Arc::new(Mutex::new(Clocks {
@@ -67,29 +67,31 @@ impl TestClock {
         })))
     }
 
-    /// The same, with an oscillator that runs fast by so many parts in a million.
+    /// Creates a machine with an oscillator that is fast by `ppm` parts per million.
     pub fn fast(ppm: u32) -> TestClock {
         let clock = TestClock::new();
         clock.0.lock().unwrap().fast_ppm = ppm;
         clock
     }
 
-    /// A machine whose clock daemon slews the boot and the wall clock: they run faster than the
-    /// oscillator by so many parts in a million, or slower if it is negative.
+    /// Creates a machine whose clock daemon slews the boot and the wall clock. They are faster than
+    /// the oscillator by `ppm` parts per million, or slower if it is negative.
     pub fn slewed(ppm: i32) -> TestClock {
         let clock = TestClock::new();
         clock.0.lock().unwrap().slewed_ppm = ppm;
         clock
     }
 
-    /// Suspends the machine for this long: no timer runs, and its clocks go on.
+    /// Suspends the machine for this duration. Timers stop, and the boot and the wall clock
+    /// continue.
     pub fn suspend(&self, slept: Duration) {
         self.0.lock().unwrap().boot += slept;
         self.set_wall_by(slept.as_millis() as i64);
     }
 
-    /// Moves the wall clock alone forward by so many milliseconds, or back if it is negative: as
-    /// somebody sets it, or as a virtual machine shows that its host has paused it.
+    /// Moves only the wall clock forward by this number of milliseconds, or back if it is negative.
+    /// An administrator who sets the clock has this effect. So does a host that has paused a
+    /// virtual machine.
     pub fn set_wall_by(&self, millis: i64) {
         self.0.lock().unwrap().wall_millis += millis;
     }
@@ -106,7 +108,7 @@ impl Clock for TestClock {
         let clocks = self.0.lock().unwrap();
         let passed = clocks.start.elapsed();
         let at_rate = |of: Duration, ppm: i64| {
-            // Most clocks are exact, and are read at every step of a simulated hour.
+            // Most clocks are exact, and a simulated hour reads them at every step.
             if ppm == 0 {
                 return of;
             }
@@ -121,33 +123,33 @@ impl Clock for TestClock {
     }
 }
 
-/// A process on this machine, with random numbers from this seed: what
-/// [`ElectionBuilder::process`](tenure::ElectionBuilder::process) takes.
+/// Creates a process on this machine, with random numbers from this seed, for
+/// [`ElectionBuilder::process`](tenure::ElectionBuilder::process).
 pub fn process(clock: &TestClock, seed: u64) -> Process {
     Process::system().with_clock(Arc::new(clock.clone())).with_seed(seed)
 }
 
-/// So many milliseconds.
+/// Returns a duration of this number of milliseconds.
 pub const fn millis(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// So many seconds.
+/// Returns a duration of this number of seconds.
 pub const fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// Waits this long by Tokio's time.
+/// Waits for this duration of Tokio's time.
 pub async fn wait(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// Returns what the future returns, or `None` after this long by Tokio's time.
+/// Returns the output of the future, or `None` after this duration of Tokio's time.
 pub async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     tokio::time::timeout(limit, future).await.ok()
 }
 
-/// Returns how long the future takes by Tokio's time, and what it returns.
+/// Returns the duration of the future in Tokio's time, and its output.
 pub async fn timed<F: Future>(future: F) -> (Duration, F::Output) {
     let start = Instant::now();
     let output = future.await;

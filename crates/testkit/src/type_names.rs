@@ -1,5 +1,5 @@
-//! A type's name says what it is without its module, so no two public types share one: the compiler
-//! refuses the second re-export of a name.
+//! Checks that no two public types of this crate share a name. A type's name must be clear without
+//! its module. The compiler refuses the second re-export of a name.
 
 #![deny(ambiguous_glob_reexports)]
 
@@ -36,6 +36,6 @@ pub use crate::time::*;
 pub use crate::world::*;
 pub use crate::write_faults::*;
 
-// Servers have constants and functions of one name: those are used with their module.
+// Servers share names of constants and functions. Users name these with their module.
 #[cfg(feature = "s3")]
 pub use crate::s3_server::{ACCESS_KEY, BUCKET, config};

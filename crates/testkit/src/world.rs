@@ -12,13 +12,14 @@ use tenure::{CampaignOutcome, Election, ElectionBuilder, Leader, Leadership};
 use super::fault_store::{FaultStore, overwrite};
 use super::time::{TestClock, process, secs};
 
-/// How long leases last here. So renewals come every 3.3 s, polls every 1.7 s, and a request may
-/// take 2 s.
+/// Validity of leases in these tests. Renewals come every 3.3 s and polls every 1.7 s. A request
+/// may take 2 s.
 pub const VALIDITY: Duration = Duration::from_secs(10);
-/// A dead leader is succeeded within its validity, the drift, a tenth of jitter and some retries.
+/// Maximum time until a dead leader is succeeded: the validity, the drift, 10 % jitter and some
+/// retries.
 pub const TAKEOVER: Duration = Duration::from_millis(12_500);
 
-/// Everything about one election under the prefix `app`.
+/// The objects and clocks of one election under the prefix `app`.
 pub struct World {
     pub store: FaultStore,
     pub clock: TestClock,
@@ -32,18 +33,18 @@ impl World {
         World { store: FaultStore::new(Arc::new(memory)), clock, seed: AtomicU64::new(1) }
     }
 
-    /// A candidate in a process of its own, on the machine whose clock the store shares. The check
-    /// of the store is off, so that requests can be counted.
+    /// Returns the builder of a candidate in a separate process, on the machine whose clock the
+    /// store uses. It skips the check of the store, so that tests can count requests.
     pub fn node(&self, name: &str) -> ElectionBuilder {
         self.node_on(&self.clock, name)
     }
 
-    /// The same on a machine with its own clock.
+    /// Returns the builder of a candidate on a machine with its own clock.
     pub fn node_on(&self, clock: &TestClock, name: &str) -> ElectionBuilder {
         self.node_behind(&self.store, clock, name)
     }
 
-    /// Another way to the same objects, with its own faults.
+    /// Returns another store with the same objects and its own faults.
     pub fn another_way(&self) -> FaultStore {
         FaultStore::new(Arc::clone(self.store.inner()))
     }
@@ -62,17 +63,17 @@ impl World {
             .process(process(clock, seed))
     }
 
-    /// A leader with the default settings.
+    /// Elects a leader with the default settings.
     pub async fn leader(&self, name: &str) -> Leadership {
         elect(&self.node(name).build().unwrap()).await
     }
 
-    /// A plain PUT of `app/<name>`, past all faults.
+    /// Writes `app/<name>` unconditionally, without faults.
     pub async fn put(&self, name: &str, body: impl Into<Vec<u8>>) {
         overwrite(&**self.store.inner(), &format!("app/{name}"), body.into().into()).await;
     }
 
-    /// The record of an epoch, past all faults; null if there is none.
+    /// Returns the record of an epoch without faults, or null if the epoch does not exist.
     pub async fn record(&self, epoch: u64) -> Value {
         match self.store.inner().get(&key(epoch), None, usize::MAX).await.unwrap() {
             GetOutcome::Found(object) => serde_json::from_slice(&object.body).unwrap(),
@@ -80,7 +81,7 @@ impl World {
         }
     }
 
-    /// Writes into the record of an epoch.
+    /// Changes fields in the record of an epoch.
     pub async fn edit(&self, epoch: u64, changes: Value) {
         let mut record = self.record(epoch).await;
         for (field, value) in changes.as_object().unwrap() {
@@ -89,7 +90,7 @@ impl World {
         self.put(&name(epoch), record.to_string()).await;
     }
 
-    /// Seals an epoch as somebody else would.
+    /// Seals an epoch as another process would.
     pub async fn seal(&self, epoch: u64, ended: &str) {
         let heartbeat = self.record(epoch).await["heartbeat"].as_u64().unwrap_or(0) + 1;
         let seal =
@@ -101,14 +102,14 @@ impl World {
         self.store.inner().delete(vec![format!("app/{name}")]).await.unwrap();
     }
 
-    /// The epochs that exist, past all faults.
+    /// Returns the existing epochs, without faults.
     pub async fn epochs(&self) -> Vec<u64> {
         let page = self.store.inner().list("app/lock-", "", 1_000).await.unwrap();
         let number = |key: &str| key.strip_prefix("app/lock-")?.strip_suffix(".json")?.parse().ok();
         page.entries.iter().filter_map(|entry| number(&entry.key)).collect()
     }
 
-    /// Creates what must not exist yet.
+    /// Creates an object. Panics if it exists.
     pub async fn create(&self, name: &str, body: impl Into<Vec<u8>>) {
         let body = body.into().into();
         let outcome = self.store.inner().create(&format!("app/{name}"), body).await.unwrap();
@@ -130,7 +131,7 @@ pub fn key(epoch: u64) -> String {
     format!("app/{}", name(epoch))
 }
 
-/// Campaigns, and fails if that takes longer than minutes.
+/// Campaigns. Panics after five minutes.
 pub async fn elect(election: &Election) -> Leadership {
     let campaign = super::time::within(secs(300), election.campaign());
     campaign.await.expect("elected within five minutes").expect("elected")
@@ -146,7 +147,7 @@ pub fn held(attempt: CampaignOutcome) -> Leader {
     leader
 }
 
-/// What the stream has ready, without waiting.
+/// Returns the items that are ready in the stream, without waiting.
 pub async fn ready<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> Vec<T> {
     let mut all = Vec::new();
     while let Some(Some(item)) = futures::FutureExt::now_or_never(stream.next()) {

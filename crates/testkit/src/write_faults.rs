@@ -1,5 +1,5 @@
-//! The list of the faults of a write. Tests of elections, groups, fencing and operators, and both
-//! simulations, go through all of it.
+//! The list of the faults of a write. Tests of elections, groups, fencing and operators use all of
+//! it, and so do both simulations.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tenure::store::{Determinacy, PutOutcome, StoreError, StoreErrorKind};
 use crate::fault_store::Fault;
 use crate::time::{millis, secs};
 
-/// Each fault of one write at a store that keeps its promises. The write takes effect now, later, or
-/// never. The answer is lost, late, an error, a refusal, or a success without an ETag.
+/// Each fault of one write on a store that keeps its guarantees. The write takes effect now, later,
+/// or never. The answer is lost, late, an error, a refusal, or a success without an ETag.
 pub const WRITE_FAULTS: [Fault; 11] = [
     Fault::FailBefore,
     Fault::FailAfter,
@@ -28,26 +28,29 @@ pub const WRITE_FAULTS: [Fault; 11] = [
 /// The effect and the answer of a write that meets a fault of the list, for simulated stores.
 #[derive(Debug, Clone)]
 pub struct WriteCourse {
-    /// When the write takes effect, after its arrival; `None`: never.
+    /// Delay between the arrival of the write and its effect. `None` means that the write has no
+    /// effect.
     pub applied: Option<Duration>,
     pub answer: WriteAnswer,
 }
 
 #[derive(Debug, Clone)]
 pub enum WriteAnswer {
-    /// After the write has taken effect.
+    /// The true outcome, after the write takes effect.
     True,
-    /// The same, with no ETag.
+    /// The true outcome, without an ETag.
     WithoutEtag,
-    /// At the arrival of the write, before it takes effect.
+    /// An answer at the arrival of the write, before it takes effect.
     AtOnce(Result<PutOutcome, StoreError>),
     Never,
 }
 
 impl WriteCourse {
+    /// Returns the course of a write that meets this fault.
+    ///
     /// # Panics
     ///
-    /// If the fault is not one of the list.
+    /// Panics if the fault is not in the list.
     pub fn of(fault: Fault) -> WriteCourse {
         let (now, maybe) = (Some(Duration::ZERO), Determinacy::Indeterminate);
         let failed = |determinacy, why: &str| {
@@ -80,7 +83,7 @@ mod tests {
     use crate::fault_store::{Call, FaultStore};
     use crate::time::{wait, within};
 
-    /// A simulated store and [`FaultStore`] answer alike, and keep as much.
+    /// A simulated store and [`FaultStore`] give the same answers and keep the same objects.
     #[tokio::test(start_paused = true)]
     async fn simulated_and_real_faults_of_a_write_agree() {
         for fault in WRITE_FAULTS {

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use tenure::{Moment, Process};
 use tokio::signal::unix::{self, SignalKind};
 
-/// Far longer than anything here takes, even on a busy machine.
+/// Deadline of every poll. It exceeds the duration of each step here, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn now() -> Moment {
@@ -43,19 +43,19 @@ pub fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
-/// The state letter of a process, such as S or Z; nothing if there is no such process.
+/// Returns the state letter of a process, such as S or Z, or `None` if the process does not exist.
 pub fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, a parenthesis included.
+    // The name in parentheses can contain any character, even a parenthesis.
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Whether the process can still do anything.
+/// Returns whether the process exists and is not a zombie.
 pub fn runs(pid: u32) -> bool {
     !matches!(state(pid), None | Some('Z' | 'X'))
 }
 
-/// The number that a process wrote into a file, once it has.
+/// Waits until a process has written a number into the file, and returns the number.
 pub fn number_in(path: &Path) -> u32 {
     let mut number = None;
     eventually("a process has written its number", || {
@@ -63,39 +63,39 @@ pub fn number_in(path: &Path) -> u32 {
         number = text.strip_suffix('\n').and_then(|text| text.parse().ok());
         number.is_some()
     });
-    number.expect("the poll ends once there is a number")
+    number.expect("the poll ends with a number")
 }
 
-/// Runs `wait`, which waits for this child; kills the child if that takes too long.
+/// Runs `wait`, which waits for this child. Kills the child after [`PATIENCE`].
 pub fn with_deadline<T>(child: u32, wait: impl FnOnce() -> T) -> T {
     let child = Pid::from_raw(i32::try_from(child).expect("a small number"));
     let (done, is_done) = mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
         if is_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
             eprintln!("gave up waiting for the process {child}");
-            // Not reaped yet, as `wait` still waits for it.
+            // `wait` has not reaped the child, so its number is still valid.
             let _ = kill(child, Signal::SIGKILL);
         }
     });
     let outcome = wait();
     drop(done);
-    watch.join().expect("it does not panic");
+    watch.join().expect("the thread does not panic");
     outcome
 }
 
-/// The output of a child that is to end.
+/// Returns the output of a child, and waits for its end.
 pub fn output(child: Child) -> Output {
-    with_deadline(child.id(), || child.wait_with_output()).expect("it is a child")
+    with_deadline(child.id(), || child.wait_with_output()).expect("this process started the child")
 }
 
-/// The status of a child that is to end.
+/// Returns the status of a child, and waits for its end.
 pub fn ended(child: &mut Child) -> ExitStatus {
-    with_deadline(child.id(), || child.wait()).expect("it is a child")
+    with_deadline(child.id(), || child.wait()).expect("this process started the child")
 }
 
-/// From now on children start with the default disposition of the signals that ask processes to
-/// end. A shell makes its background jobs ignore SIGINT and SIGQUIT, and `nohup` SIGHUP, and that
-/// is inherited; a signal with a handler is not.
+/// Sets the default disposition of the termination signals for all later children. A shell makes
+/// its background jobs ignore SIGINT and SIGQUIT, and `nohup` ignores SIGHUP. Children inherit an
+/// ignored signal, but not a handler.
 pub fn default_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

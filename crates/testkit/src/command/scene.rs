@@ -1,4 +1,4 @@
-//! Real `tenure run` processes that contend for one directory, and what their commands write.
+//! Real `tenure run` processes that contend for one directory, and the output of their commands.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt as _;
@@ -11,13 +11,13 @@ use tempfile::TempDir;
 
 use super::{default_signals, eventually, runs, state};
 
-/// A directory with a store in it, and the files of the commands beside it.
+/// A directory that contains a store and the files of the commands.
 pub struct Scene {
     dir: TempDir,
     tenure: &'static str,
 }
 
-/// One `tenure run`. Killed in the end, and its command with it.
+/// A running `tenure run`. Dropping it kills the process and its command.
 pub struct Candidate {
     child: Child,
     log: PathBuf,
@@ -25,7 +25,8 @@ pub struct Candidate {
 }
 
 impl Scene {
-    /// `tenure`: the path of the command, which Cargo tells only the tests of its package.
+    /// Creates a scene. `tenure` is the path of the command, which Cargo gives only to the tests of
+    /// its package.
     pub fn new(tenure: &'static str) -> Scene {
         Scene { dir: tempfile::tempdir().expect("a directory"), tenure }
     }
@@ -38,13 +39,13 @@ impl Scene {
         format!("file://{}", self.path("store").display())
     }
 
-    /// `tenure run` of this scene's election, without a command. The validity is 10 s unless the
-    /// options say otherwise: longer than a loaded machine keeps a renewal waiting.
+    /// Returns a `tenure run` of this scene's election, without a command. The validity is 10 s
+    /// unless the options set it. This is longer than a renewal takes on a loaded machine.
     pub fn run(&self, name: &str, options: &[&str]) -> Command {
         self.verb(&["run"], name, options)
     }
 
-    /// The same with `tenure group run`.
+    /// Returns a `tenure group run` with the same settings.
     pub fn group_run(&self, name: &str, options: &[&str]) -> Command {
         self.verb(&["group", "run"], name, options)
     }
@@ -59,7 +60,7 @@ impl Scene {
         command
     }
 
-    /// What every process of the scene gets.
+    /// Sets the working directory, the environment and stdin that every process of the scene has.
     pub fn surround(&self, command: &mut Command) {
         command.stdin(Stdio::null()).current_dir(self.dir.path()).env_remove("RUST_LOG");
     }
@@ -71,7 +72,7 @@ impl Scene {
         self.start_as_it_is(name, command)
     }
 
-    /// With the command's own stdout and stderr.
+    /// Starts a candidate with the stdout and stderr of the given command.
     pub fn start_as_it_is(&self, name: &str, mut command: Command) -> Candidate {
         let log = self.path(&format!("{name}.log"));
         default_signals();
@@ -79,15 +80,15 @@ impl Scene {
         Candidate { child, log, ended: None }
     }
 
-    /// A candidate whose command is a shell script; `$0` in it is `sh`. It works in the scene's
-    /// directory.
+    /// Starts a candidate whose command is a shell script in the scene's directory. `$0` in the
+    /// script is `sh`.
     pub fn script(&self, name: &str, options: &[&str], script: &str) -> Candidate {
         let mut command = self.run(name, options);
         command.args(["--", "sh", "-c", script]);
         self.start(name, command)
     }
 
-    /// What `tenure status --json` says.
+    /// Returns the output of `tenure status --json`.
     pub fn status(&self) -> serde_json::Value {
         let mut command = Command::new(self.tenure);
         command.args(["status", "--json", "--store", &self.url()]);
@@ -101,7 +102,7 @@ impl Scene {
         eventually(&format!("{name} is written"), || {
             fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'))
         });
-        fs::read_to_string(path).expect("it is there")
+        fs::read_to_string(path).expect("the file exists")
     }
 
     pub fn number(&self, name: &str) -> u32 {
@@ -119,14 +120,15 @@ impl Candidate {
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill(pid(self.child.id()), signal).expect("it lives, or waits to be reaped");
+        kill(pid(self.child.id()), signal).expect("the process is alive or a zombie");
     }
 
-    /// Stops it while it holds no lock of the directory, where it would stop all others as well.
+    /// Stops the process at a moment when it holds no lock of the directory. A stopped owner of a
+    /// lock would block all others.
     pub fn stop(&self) {
-        eventually("it is stopped without a lock", || {
+        eventually("the process is stopped without a lock", || {
             self.signal(Signal::SIGSTOP);
-            eventually("it is stopped", || state(self.id()) == Some('T'));
+            eventually("the process is stopped", || state(self.id()) == Some('T'));
             let is_free = !holds_a_lock(self.id());
             if !is_free {
                 self.signal(Signal::SIGCONT);
@@ -139,23 +141,23 @@ impl Candidate {
         self.look().is_none()
     }
 
-    /// The exit code, once it has ended; 128 + n after signal n.
+    /// Waits until the process has ended, and returns its exit code, or 128 + n after signal n.
     pub fn code(&mut self) -> i32 {
         eventually("a candidate has ended", || self.look().is_some());
-        let status = self.look().expect("the poll ends once it has");
+        let status = self.look().expect("the poll ends with a status");
         status.code().unwrap_or_else(|| 128 + status.signal().expect("a code or a signal"))
     }
 
-    /// What it and its command said, on stdout and stderr.
+    /// Returns the output of the process and its command, on stdout and stderr.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     pub fn says(&self, what: &str) {
-        eventually(&format!("a candidate says {what:?}"), || self.said().contains(what));
+        eventually(&format!("a candidate prints {what:?}"), || self.said().contains(what));
     }
 
-    /// The guard of its group.
+    /// Returns the process number of the guard of this candidate.
     pub fn guard(&self) -> u32 {
         let mut guard = None;
         eventually("a candidate has a guard", || {
@@ -163,10 +165,10 @@ impl Candidate {
             guard = standby.next().and_then(guard_of);
             guard.is_some()
         });
-        guard.expect("the poll ends once there is one")
+        guard.expect("the poll ends with a guard")
     }
 
-    /// The parent of the guard.
+    /// Returns the process number of the guard's parent.
     pub fn standby(&self) -> u32 {
         self.guard();
         standbys(self.id()).next().expect("a guard has a standby")
@@ -174,7 +176,7 @@ impl Candidate {
 
     fn look(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
-            self.ended = self.child.try_wait().expect("it is a child");
+            self.ended = self.child.try_wait().expect("this process started the child");
         }
         self.ended
     }
@@ -185,7 +187,7 @@ impl Drop for Candidate {
         let guards: Vec<u32> = standbys(self.id()).collect();
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // It ends only when nothing of the command is left.
+        // The guard ends after all processes of the command.
         eventually("the processes of a candidate are gone", || !guards.iter().any(|g| runs(*g)));
         if std::thread::panicking() {
             eprintln!("--- {}\n{}", self.log.display(), self.said());
@@ -203,24 +205,24 @@ fn holds_a_lock(process: u32) -> bool {
     locks.lines().any(|line| line.contains(" FLOCK ") && line.split(' ').any(|it| it == process))
 }
 
-/// Those of the guards of this `tenure`.
+/// Returns the parents of the guards of this `tenure` process.
 pub fn standbys(tenure: u32) -> impl Iterator<Item = u32> {
     let is_standby = |line: &[u8]| line.starts_with(b"tenure\0__standby\0");
     children(tenure).filter(move |(_, line)| is_standby(line)).map(|(number, _)| number)
 }
 
-/// Kills them, none of them with time to act on the death of another.
+/// Kills both processes. Stops both first, so that neither can react to the death of the other.
 pub fn kill_at_once(processes: [u32; 2]) {
     for process in processes {
         kill(pid(process), Signal::SIGSTOP).expect("it lives");
-        eventually("it is stopped", || state(process) == Some('T'));
+        eventually("the process is stopped", || state(process) == Some('T'));
     }
     for process in processes {
-        kill(pid(process), Signal::SIGKILL).expect("it is stopped");
+        kill(pid(process), Signal::SIGKILL).expect("the process is stopped");
     }
 }
 
-/// The guard of this standby.
+/// Returns the guard that this standby started.
 pub fn guard_of(standby: u32) -> Option<u32> {
     let is_guard = |line: &[u8]| line.starts_with(b"tenure\0__guard\0");
     children(standby).find(|(_, line)| is_guard(line)).map(|(number, _)| number)

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 /// An item: its attributes by name, each with its type, such as `{"S": "text"}`.
 pub type Item = Map<String, Value>;
 
-/// One term of an expression, its placeholders replaced.
+/// One term of an expression. Its placeholders are replaced.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Term {
     NotExists(String),
@@ -15,7 +15,7 @@ pub enum Term {
 }
 
 impl Term {
-    /// Whether an item, or nothing, satisfies it.
+    /// Returns whether the term is true for an item, or for a missing item.
     pub fn holds(&self, item: Option<&Item>) -> bool {
         let attribute = |name: &str| item.and_then(|item| item.get(name));
         match self {
@@ -33,12 +33,12 @@ impl Term {
     }
 }
 
-/// The string in an attribute of type S.
+/// Returns the string in an attribute of type S.
 pub fn text(value: &Value) -> Option<&str> {
     value.get("S")?.as_str()
 }
 
-/// The expressions of a request, and which of its placeholders they have used.
+/// The expressions of a request, and the placeholders that they have used.
 pub struct Expressions<'a> {
     names: Option<&'a Item>,
     values: Option<&'a Item>,
@@ -55,17 +55,17 @@ impl<'a> Expressions<'a> {
         }
     }
 
-    /// The terms of a condition, or what is wrong with it.
+    /// Returns the terms of a condition, or a description of the error.
     pub fn terms(&mut self, expression: &str) -> Result<Vec<Term>, String> {
         expression.split(" AND ").map(|term| self.term(term.trim())).collect()
     }
 
-    /// The names of a projection.
+    /// Returns the attribute names of a projection.
     pub fn projection(&mut self, expression: &str) -> Result<Vec<String>, String> {
         expression.split(',').map(|name| self.name(name.trim())).collect()
     }
 
-    /// Refuses placeholders that no expression has used, as DynamoDB does.
+    /// Refuses a request with placeholders that no expression uses, as DynamoDB does.
     pub fn all_used(self) -> Result<(), String> {
         let given = [self.names, self.values].into_iter().flatten().flat_map(Map::keys);
         match given.into_iter().find(|name| !self.used.contains(name)) {

@@ -1,8 +1,8 @@
-//! A double of DynamoDB: in this process, over real HTTP on a free port of the loopback interface,
-//! with exact conditions, and with faults on demand. It knows the part of the API that
-//! [`DynamoStore`] uses, and refuses the rest.
+//! A double of DynamoDB with exact conditions and with faults on demand. It runs in this process
+//! and serves HTTP on a free port of the loopback interface. It supports the part of the API that
+//! [`DynamoStore`] uses, and refuses other requests.
 //!
-//! Reads that do not ask for consistency are answered as of before the last write.
+//! An eventually consistent read returns the state before the last write.
 //!
 //! ```
 //! use tenure::store::Store as _;
@@ -38,9 +38,9 @@ pub use self::tables::{DynamoQuirks, Table};
 use self::tables::{DynamoRefusal, Tables};
 pub use super::http_shell::aws::own_http_client;
 
-/// The table that is there from the start.
+/// Name of the table that exists from the start.
 pub const TABLE: &str = "tenure-test";
-/// The one access key that the server knows.
+/// The only access key that the server accepts.
 pub const ACCESS_KEY: &str = aws::ACCESS_KEY;
 pub use super::faults::ServerFault;
 pub use super::outcomes::SECRET_KEY;
@@ -48,16 +48,16 @@ pub use super::outcomes::SECRET_KEY;
 /// A request that the server received.
 #[derive(Clone, Debug)]
 pub struct DynamoRequest {
-    /// Such as `PutItem`.
+    /// Name of the operation, such as `PutItem`.
     pub operation: String,
-    /// The body.
+    /// Body of the request.
     pub request: Value,
 }
 
 /// The server. The [module](self) has an example.
 ///
-/// It has a thread and a runtime of its own, so it also serves other processes and blocking tests.
-/// It stops when dropped.
+/// The server runs on its own thread and runtime, so it also serves other processes and blocking
+/// tests. Dropping it stops it.
 pub struct DynamoServer {
     shell: Shell,
     shared: Arc<DynamoShared>,
@@ -72,19 +72,19 @@ struct DynamoShared {
 #[derive(Default)]
 struct DynamoState {
     tables: Tables,
-    /// What goes wrong with which operation.
+    /// Faults, each with the operation that meets it.
     faults: Vec<(ServerFault, &'static str)>,
 }
 
 impl DynamoServer {
-    /// A server with the table [`TABLE`], as the store makes it.
+    /// Starts a server with the table [`TABLE`], with the schema that the store creates.
     pub fn start() -> DynamoServer {
         let server = DynamoServer::start_empty();
         server.create_table(TABLE, &[("prefix", "HASH", "S"), ("name", "RANGE", "S")]);
         server
     }
 
-    /// A server without a table.
+    /// Starts a server without a table.
     pub fn start_empty() -> DynamoServer {
         let shared = Arc::new(DynamoShared::default());
         let for_shell = Arc::clone(&shared);
@@ -92,31 +92,32 @@ impl DynamoServer {
         DynamoServer { shell: Shell::start(respond), shared }
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Returns `http://127.0.0.1:PORT`.
     pub fn endpoint(&self) -> String {
         self.shell.endpoint()
     }
 
-    /// A client with the SDK's retries on (and hardly a wait between them).
+    /// Returns a client with the SDK's retries enabled. The retries wait 1 ms or little more.
     pub fn client(&self) -> Client {
         Client::from_conf(config(&self.endpoint()).build())
     }
 
-    /// A store over [`DynamoServer::client`].
+    /// Returns a store over [`DynamoServer::client`].
     pub fn store(&self) -> DynamoStore {
         DynamoStore::new(self.client(), TABLE)
     }
 
-    /// What another process needs in its environment, and nothing from this user's files.
+    /// Returns the environment variables for another process that uses this server. They also keep
+    /// the process from reading the configuration files of this user.
     pub fn env(&self) -> Vec<(&'static str, String)> {
         aws::env(("AWS_ENDPOINT_URL_DYNAMODB", self.endpoint()))
     }
 
-    /// Makes a table with these keys: the name, the role (`HASH` or `RANGE`) and the type of each.
+    /// Creates a table with these keys. Each key has a name, a role (`HASH` or `RANGE`) and a type.
     ///
     /// # Panics
     ///
-    /// If DynamoDB would refuse it.
+    /// Panics if DynamoDB would refuse the table.
     pub fn create_table(&self, table: &str, keys: &[(&str, &str, &str)]) {
         let schema: Vec<_> = keys
             .iter()
@@ -133,7 +134,7 @@ impl DynamoServer {
         self.state().tables.carry_out("CreateTable", &request).expect("a table can be made");
     }
 
-    /// From now on every request of this kind, such as `PutItem`, meets the fault.
+    /// Applies the fault to every later request of this operation, such as `PutItem`.
     pub fn fault(&self, fault: ServerFault, operation: &'static str) {
         self.state().faults.push((fault, operation));
     }
@@ -143,43 +144,43 @@ impl DynamoServer {
         self.state().faults.clear();
     }
 
-    /// Changes how the server differs from DynamoDB.
+    /// Changes the differences between the server and DynamoDB.
     pub fn quirks(&self, change: impl FnOnce(&mut DynamoQuirks)) {
         change(&mut self.state().tables.quirks);
     }
 
-    /// All requests of this kind up to now, refused ones included.
+    /// Returns all requests of this operation, in order, including refused ones.
     pub fn requests(&self, operation: &str) -> Vec<Value> {
         let seen = self.shared.seen.lock();
         let of_kind = seen.iter().filter(|seen| seen.operation == operation);
         of_kind.map(|seen| seen.request.clone()).collect()
     }
 
-    /// How many requests of this kind came in.
+    /// Returns the number of requests of this operation.
     pub fn count(&self, operation: &str) -> usize {
         self.requests(operation).len()
     }
 
-    /// All requests, by their kinds, in order.
+    /// Returns the operations of all requests, in order.
     pub fn operations(&self) -> Vec<String> {
         self.shared.seen.lock().iter().map(|seen| seen.operation.clone()).collect()
     }
 
-    /// Forgets the requests up to now.
+    /// Forgets all requests so far.
     pub fn forget_requests(&self) {
         self.shared.seen.lock().clear();
     }
 
-    /// Looks into the table [`TABLE`] behind the API, or changes it.
+    /// Reads or changes the table [`TABLE`] without a request.
     ///
     /// # Panics
     ///
-    /// If there is no such table.
+    /// Panics if the table does not exist.
     pub fn in_table<T>(&self, look: impl FnOnce(&mut Table) -> T) -> T {
-        look(self.state().tables.tables.get_mut(TABLE).expect("the table is there"))
+        look(self.state().tables.tables.get_mut(TABLE).expect("the table exists"))
     }
 
-    /// The item at this place.
+    /// Returns the item with this key.
     pub fn item(&self, prefix: &str, name: &str) -> Option<Item> {
         self.in_table(|table| {
             let at = |key: &(String, String)| (key.0.as_str(), key.1.as_str()) == (prefix, name);
@@ -187,7 +188,7 @@ impl DynamoServer {
         })
     }
 
-    /// All keys as the store has them, in order.
+    /// Returns all keys in order, in the form of the store.
     pub fn keys(&self) -> Vec<String> {
         self.in_table(|table| table.items().map(|((p, s), _)| format!("{p}/{s}")).collect())
     }
@@ -207,7 +208,7 @@ impl DynamoShared {
     }
 }
 
-/// The settings of a client for any endpoint, with [`ACCESS_KEY`] and [`SECRET_KEY`].
+/// Returns the settings of a client for any endpoint, with [`ACCESS_KEY`] and [`SECRET_KEY`].
 pub fn config(endpoint: &str) -> aws_sdk_dynamodb::config::Builder {
     let retries = RetryConfig::standard().with_initial_backoff(Duration::from_millis(1));
     aws_sdk_dynamodb::Config::builder()

@@ -1,4 +1,4 @@
-//! The HTTP side.
+//! The HTTP side of the server.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{ACCESS_KEY, DynamoRefusal, DynamoRequest, DynamoShared, ServerFault};
 use crate::http_shell::{Answer, answer, cut};
 
-/// An error closes the connection without an answer.
+/// Answers one request. An error closes the connection without an answer.
 pub async fn respond(shared: Arc<DynamoShared>, parts: Parts, body: Bytes) -> io::Result<Answer> {
     let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let target = header("x-amz-target").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The tables behind the API, and what each operation does with them. Every request is one step
+//! The tables behind the API, and the effect of each operation on them. Each request is one step
 //! under one lock.
 
 use std::collections::BTreeMap;
@@ -7,32 +7,32 @@ use serde_json::{Map, Value, json};
 
 use super::expressions::{Expressions, Item, Term, text};
 
-/// How the server differs from DynamoDB.
+/// Differences between the server and DynamoDB.
 #[derive(Clone, Debug, Default)]
 pub struct DynamoQuirks {
-    /// A refused condition does not show the item, as in older emulators.
+    /// A refused condition does not return the item, as in older emulators.
     pub hides_old_items: bool,
-    /// Pages of at most so many items.
+    /// Maximum number of items in a page.
     pub page_cap: Option<usize>,
-    /// So many `DescribeTable` see a new table being made.
+    /// Number of `DescribeTable` requests that report a new table as `CREATING`.
     pub slow_tables: usize,
-    /// Keys with this in them are always left out of a `BatchWriteItem`.
+    /// A `BatchWriteItem` leaves keys that contain this text unprocessed.
     pub undeletable: Option<String>,
-    /// Tables are copied to another region after a while.
+    /// Tables have a replica in another region.
     pub global: bool,
 }
 
-/// A table: its two keys, and its items by them.
+/// A table: the names of its two keys, and its items.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// The name of the partition key.
+    /// Name of the partition key.
     pub partition: String,
-    /// The name of the sort key, if there is one.
+    /// Name of the sort key, or `None` if the table has none.
     pub sort: Option<String>,
     schema: Value,
     creating: usize,
     items: BTreeMap<Key, Item>,
-    /// As it was before the last write: what a read that is not consistent may show.
+    /// Items before the last write. An eventually consistent read returns them.
     before: BTreeMap<Key, Item>,
 }
 
@@ -44,7 +44,7 @@ pub struct Tables {
     pub quirks: DynamoQuirks,
 }
 
-/// An answer that is no success: a code, words, and the item of a refused condition.
+/// An error answer: a code, a message, and the item of a refused condition.
 #[derive(Debug)]
 pub struct DynamoRefusal {
     pub code: &'static str,
@@ -184,7 +184,7 @@ impl Tables {
             for (key, request) in keys.iter().zip(requests) {
                 if undeletable.as_ref().is_some_and(|part| key.1.contains(part)) {
                     let left = left.entry(name.clone()).or_insert_with(|| json!([]));
-                    left.as_array_mut().expect("made as an array").push(request);
+                    left.as_array_mut().expect("created as an array").push(request);
                     continue;
                 }
                 table.write(|items| items.remove(key));
@@ -223,7 +223,7 @@ impl Tables {
 }
 
 impl Table {
-    /// A table as `CreateTable` describes it.
+    /// Creates the table that a `CreateTable` request describes.
     fn of(schema: Value) -> Result<Table, DynamoRefusal> {
         let keys = schema["KeySchema"].as_array().cloned().unwrap_or_default();
         let key = |role: &str| {
@@ -278,7 +278,7 @@ impl Table {
         }
     }
 
-    /// The key in the `Key` of a request, which has nothing else in it.
+    /// Returns the key in the `Key` of a request. Refuses other attributes.
     fn key(&self, key: &Value) -> Result<Key, DynamoRefusal> {
         let key = key.as_object().ok_or_else(|| invalid("no key"))?;
         if key.len() != 1 + usize::from(self.sort.is_some()) {
@@ -305,12 +305,12 @@ impl Table {
         key
     }
 
-    /// All items, in order.
+    /// Returns all items in key order.
     pub fn items(&self) -> impl Iterator<Item = (&Key, &Item)> {
         self.items.iter()
     }
 
-    /// Writes an item behind the API.
+    /// Writes an item without a request.
     pub fn put_raw(&mut self, item: Item) {
         let key = self.key_in(&item).expect("the item has the keys of the table");
         self.write(|items| items.insert(key, item));
@@ -325,7 +325,7 @@ fn project(item: &Item, shown: Option<&Vec<String>>) -> Item {
         .collect()
 }
 
-/// Names and values, roughly as DynamoDB counts them.
+/// Returns the size of the names and values, approximately as DynamoDB counts it.
 fn size(item: &Item) -> usize {
     let value = |value: &Value| match value.as_object().and_then(|value| value.values().next()) {
         Some(Value::String(text)) => text.len(),

@@ -1,6 +1,6 @@
-//! A double of Google Cloud Storage, of the part of its XML API that object_store's client uses: in
-//! this process, over real HTTP on a free port of the loopback interface, with exact generation
-//! semantics, and with faults on demand.
+//! A double of Google Cloud Storage with exact generations and with faults on demand. It runs in
+//! this process and serves HTTP on a free port of the loopback interface. It supports the part of
+//! the XML API that the client of object_store uses.
 //!
 //! ```
 //! use tenure::store::Store as _;
@@ -36,26 +36,26 @@ use super::faults::Faults;
 pub use super::faults::{Arming, Op, ServerFault};
 use super::http_shell::{Answer, Gate, Log, Shell, boxed, cut, pause};
 
-/// The bucket that is there from the start.
+/// Name of the bucket that exists from the start.
 pub const BUCKET: &str = "tenure-test";
-/// The bearer token of the one account.
+/// The only bearer token that the server accepts.
 pub const TOKEN: &str = "ya29.of-the-test";
 
 /// A request that the server received.
 #[derive(Clone, Debug)]
 pub struct GcsRequest {
-    /// Its kind.
+    /// Kind of the request.
     pub op: Op,
-    /// The key, or the prefix of a listing; decoded.
+    /// The key, or the prefix of a listing, decoded.
     pub key: String,
-    /// Its headers.
+    /// Headers of the request.
     pub headers: HeaderMap,
 }
 
 /// The server. The [module](self) has an example.
 ///
-/// It has a thread and a runtime of its own, so it also serves other processes and blocking tests.
-/// It stops when dropped.
+/// The server runs on its own thread and runtime, so it also serves other processes and blocking
+/// tests. Dropping it stops it.
 pub struct GcsServer {
     shell: Shell,
     shared: Arc<GcsShared>,
@@ -70,7 +70,7 @@ struct GcsShared {
 }
 
 impl GcsServer {
-    /// A server with the empty bucket [`BUCKET`].
+    /// Starts a server with the empty bucket [`BUCKET`].
     pub fn start() -> GcsServer {
         let shared = Arc::new(GcsShared::default());
         let for_shell = Arc::clone(&shared);
@@ -78,12 +78,12 @@ impl GcsServer {
         GcsServer { shell: Shell::start(respond), shared }
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Returns `http://127.0.0.1:PORT`.
     pub fn endpoint(&self) -> String {
         self.shell.endpoint()
     }
 
-    /// What another process needs in its environment.
+    /// Returns the environment variables for another process that uses this server.
     pub fn env(&self) -> Vec<(&'static str, String)> {
         vec![
             ("GOOGLE_BASE_URL", self.endpoint()),
@@ -92,7 +92,7 @@ impl GcsServer {
         ]
     }
 
-    /// The settings of a client of this server.
+    /// Returns the settings of a client of this server.
     pub fn builder(&self) -> GoogleCloudStorageBuilder {
         GoogleCloudStorageBuilder::new()
             .with_bucket_name(BUCKET)
@@ -100,7 +100,7 @@ impl GcsServer {
             .with_config(GoogleConfigKey::BearerToken, TOKEN)
     }
 
-    /// A store over the bucket.
+    /// Returns a store over the bucket.
     pub fn store(&self) -> AnyObjectStore {
         AnyObjectStore::gcs(self.builder()).expect("the settings are right")
     }
@@ -115,47 +115,47 @@ impl GcsServer {
         self.shared.faults.clear();
     }
 
-    /// Changes how the server differs from what elections need.
+    /// Changes the differences between the server and Cloud Storage.
     pub fn quirks(&self, change: impl FnOnce(&mut GcsQuirks)) {
         change(&mut self.state().quirks);
     }
 
-    /// Lets go of the requests that met [`ServerFault::Hold`] up to now.
+    /// Releases the requests that [`ServerFault::Hold`] holds.
     pub fn release(&self) {
         self.shared.gate.release();
     }
 
-    /// Waits until so many requests are held at once.
+    /// Waits until this number of requests is held.
     pub async fn until_held(&self, requests: usize) {
         self.shared.gate.until_held(requests).await;
     }
 
-    /// All requests up to now, refused ones included.
+    /// Returns all requests so far, including refused ones.
     pub fn requests(&self) -> Vec<GcsRequest> {
         self.shared.seen.lock().clone()
     }
 
-    /// Forgets the requests up to now.
+    /// Forgets all requests so far.
     pub fn forget_requests(&self) {
         self.shared.seen.lock().clear();
     }
 
-    /// Writes an object behind the API, without a precondition.
+    /// Writes an object without a request or a precondition.
     pub fn put_raw(&self, key: &str, body: impl Into<Bytes>) {
         self.state().write(key, body.into(), None);
     }
 
-    /// Removes an object behind the API.
+    /// Removes an object without a request.
     pub fn remove_raw(&self, key: &str) {
         self.state().objects.remove(key);
     }
 
-    /// The object at a key.
+    /// Returns the object with this key.
     pub fn object(&self, key: &str) -> Option<GcsObject> {
         self.state().objects.get(key).cloned()
     }
 
-    /// All keys, in order.
+    /// Returns all keys in order.
     pub fn keys(&self) -> Vec<String> {
         self.state().objects.keys().cloned().collect()
     }
@@ -171,7 +171,7 @@ impl GcsShared {
     }
 }
 
-/// An error closes the connection without an answer.
+/// Answers one request. An error closes the connection without an answer.
 async fn respond(shared: Arc<GcsShared>, parts: Parts, body: Bytes) -> io::Result<Answer> {
     let op = Op::of(&parts);
     let key = match op {
@@ -241,7 +241,7 @@ async fn with_fault(
     })
 }
 
-/// What Cloud Storage does with the request.
+/// Applies the request as Cloud Storage does.
 fn apply(shared: &GcsShared, parts: &Parts, body: Bytes) -> Outcome {
     let token = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     if token.and_then(|value| value.strip_prefix("Bearer ")) != Some(TOKEN) {
@@ -257,11 +257,11 @@ fn apply(shared: &GcsShared, parts: &Parts, body: Bytes) -> Outcome {
         (Op::Put, _) => state.put(&key, body, &parts.headers),
         (Op::Get | Op::Head, _) => state.get(&key, &parts.headers),
         (Op::Delete, &Method::DELETE) if !key.is_empty() => state.delete(&key, &parts.headers),
-        _ => Err((405, "MethodNotAllowed", "this server knows no such request")),
+        _ => Err((405, "MethodNotAllowed", "this server does not support the request")),
     }
 }
 
-/// The bucket and the key, decoded.
+/// Returns the decoded bucket and key.
 fn place(parts: &Parts) -> (String, String) {
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let path = parts.uri.path().trim_start_matches('/');

@@ -1,5 +1,5 @@
-//! A bucket in memory under one lock, with the semantics of Cloud Storage's XML API: what its
-//! documentation says of generations, preconditions, listings and caches.
+//! A bucket in memory under one lock. It follows the documentation of Cloud Storage's XML API on
+//! generations, preconditions, listings and caches.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,30 +13,30 @@ use http::{HeaderMap, HeaderName, Response};
 use md5::Digest as _;
 use tenure::Process;
 
-/// An object, as the server keeps it.
+/// A stored object.
 #[derive(Clone, Debug)]
 pub struct GcsObject {
-    /// What was written.
+    /// Body of the object.
     pub body: Bytes,
-    /// Grows with every write, in the whole bucket.
+    /// Generation of the object. It grows with every write in the bucket.
     pub generation: u64,
-    /// MD5 of the body, in quotes: the same body has the same tag, whatever its generation.
+    /// MD5 of the body, in quotes. Equal bodies have equal tags, even with different generations.
     pub etag: String,
-    /// When it was written.
+    /// Time of the last write.
     pub last_modified: SystemTime,
-    /// The header of the write.
+    /// `Cache-Control` of the write.
     pub cache_control: Option<String>,
 }
 
-/// Where the bucket differs from what elections need.
+/// Differences between the bucket and Cloud Storage.
 #[derive(Clone, Debug, Default)]
 pub struct GcsQuirks {
     /// Unsafe: preconditions are ignored.
     pub ignore_preconditions: bool,
-    /// Everybody may read the bucket, so reads of an object come from a cache for as long as its
-    /// `Cache-Control` allows; without any that is an hour.
+    /// The bucket is public, so reads of an object come from a cache for the duration in its
+    /// `Cache-Control`. Without this header the duration is one hour.
     pub public: bool,
-    /// No page holds more keys than this.
+    /// Maximum number of keys in a page.
     pub page_cap: Option<usize>,
 }
 
@@ -45,11 +45,11 @@ pub struct GcsState {
     pub objects: BTreeMap<String, GcsObject>,
     pub quirks: GcsQuirks,
     generation: u64,
-    /// What a cache in front of a public bucket has seen.
+    /// Contents of the cache in front of a public bucket.
     cached: BTreeMap<String, GcsObject>,
 }
 
-/// An answer that is no success: its status, its code and what it says.
+/// An error answer: its status, its code and its message.
 pub type GcsRefusal = (u16, &'static str, &'static str);
 pub type Outcome = Result<Response<Bytes>, GcsRefusal>;
 
@@ -58,7 +58,8 @@ const REFUSED: GcsRefusal =
 const MISSING: GcsRefusal = (404, "NoSuchKey", "The specified key does not exist.");
 const NOT_MODIFIED: GcsRefusal = (304, "", "");
 const GENERATION_MATCH: &str = "x-goog-if-generation-match";
-/// Preconditions of the API that no client here uses: not to be ignored by mistake.
+/// Preconditions of the API that no client here uses. The server refuses them, so that none is
+/// ignored by mistake.
 const OTHERS: [&str; 3] = [
     "x-goog-if-metageneration-match",
     "x-goog-if-generation-not-match",
@@ -73,11 +74,11 @@ impl GcsState {
         Ok(described(&stored, Bytes::new()))
     }
 
-    /// Writes without a precondition.
+    /// Writes an object without a precondition.
     pub fn write(&mut self, key: &str, body: Bytes, cache_control: Option<String>) -> GcsObject {
         let now = Process::system().now().wall;
         let micros = u64::try_from(now.as_micros()).expect("this is not the year 500,000");
-        // Of Google's, too, only the order means anything.
+        // Only the order of Google's generations has a meaning, too.
         self.generation = micros.max(self.generation + 1);
         let stored = GcsObject {
             etag: etag(&body),
@@ -111,7 +112,7 @@ impl GcsState {
         Ok(answer)
     }
 
-    /// What a reader sees: in a public bucket perhaps what a cache still has.
+    /// Returns the object that a reader sees. In a public bucket it can come from the cache.
     fn readable(&mut self, key: &str) -> Option<GcsObject> {
         let stored = self.objects.get(key).cloned();
         if !self.quirks.public {
@@ -128,10 +129,10 @@ impl GcsState {
         Some(stored)
     }
 
-    /// The precondition, if there is one: 0 is "there is no such object".
+    /// Checks the precondition, if there is one. Generation 0 means that the object must not exist.
     fn check(&self, key: &str, headers: &HeaderMap) -> Result<(), GcsRefusal> {
         if OTHERS.iter().any(|name| headers.contains_key(*name)) {
-            return Err((501, "NotImplemented", "this server knows no such precondition"));
+            return Err((501, "NotImplemented", "this server does not support the precondition"));
         }
         let Some(wanted) = header(headers, HeaderName::from_static(GENERATION_MATCH)) else {
             return Ok(());
@@ -189,7 +190,7 @@ impl GcsState {
     }
 }
 
-/// An answer about an object.
+/// Returns an answer with the headers of an object.
 fn described(stored: &GcsObject, body: Bytes) -> Response<Bytes> {
     let whole = stored.last_modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let whole = SystemTime::UNIX_EPOCH + Duration::from_secs(whole.as_secs());
@@ -209,7 +210,7 @@ pub fn http_date(time: SystemTime) -> String {
     date.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
-/// A value of the query, decoded.
+/// Returns a decoded value of the query.
 pub fn query(parts: &Parts, name: &str) -> Option<String> {
     let query = parts.uri.query().unwrap_or_default();
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -217,7 +218,7 @@ pub fn query(parts: &Parts, name: &str) -> Option<String> {
     values.next()
 }
 
-/// Takes back the encoding of a form, in which a space is a plus.
+/// Decodes the encoding of a form, in which a space is a plus.
 fn decoded(text: &str) -> String {
     percent_encoding::percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }

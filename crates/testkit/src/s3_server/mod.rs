@@ -1,5 +1,5 @@
-//! A double of S3: in this process, over real HTTP on a free port of the loopback interface, with
-//! signatures verified, and with faults on demand.
+//! A double of S3 that verifies signatures and fails on demand. It runs in this process and serves
+//! HTTP on a free port of the loopback interface.
 //!
 //! ```
 //! use tenure::store::Store as _;
@@ -40,35 +40,35 @@ use super::faults::Faults;
 pub use super::faults::{Arming, Op, ServerFault};
 use super::http_shell::{Gate, Log, Shell, aws};
 
-/// The bucket that is there from the start, and that the calls behind the API use.
+/// Name of the bucket that exists from the start. The functions that bypass the API use it.
 pub const BUCKET: &str = "tenure-test";
-/// The region of all buckets.
+/// Region of all buckets.
 pub const REGION: &str = aws::REGION;
-/// The access key of the user that is there from the start.
+/// Access key of the user that exists from the start.
 pub const ACCESS_KEY: &str = aws::ACCESS_KEY;
 pub use super::outcomes::SECRET_KEY;
 
 /// A request that the server received.
 #[derive(Clone, Debug)]
 pub struct S3Request {
-    /// Its kind.
+    /// Kind of the request.
     pub op: Op,
-    /// The key, or the prefix of a listing; decoded.
+    /// The key, or the prefix of a listing, decoded.
     pub key: String,
-    /// The keys in the body of a deletion of several.
+    /// Keys in the body of a deletion of several keys.
     pub deletes: Vec<String>,
-    /// Its path and query.
+    /// Path and query of the request.
     pub uri: Uri,
-    /// Its headers.
+    /// Headers of the request.
     pub headers: HeaderMap,
-    /// Whether the object was there.
+    /// Whether the object existed when the request arrived.
     pub exists: bool,
 }
 
 /// The server. The [module](self) has an example.
 ///
-/// It has a thread and a runtime of its own, so it also serves other processes, blocking tests and
-/// tests on paused time. It stops when dropped.
+/// The server runs on its own thread and runtime, so it also serves other processes, blocking tests
+/// and tests on paused time. Dropping it stops it.
 pub struct S3Server {
     shell: Shell,
     shared: Arc<S3Shared>,
@@ -81,13 +81,13 @@ struct S3Shared {
     users: Users,
     seen: Log<S3Request>,
     gate: Gate,
-    /// How long the next request takes, before it takes effect.
+    /// Returns the delay of the next request before it takes effect.
     latency: Mutex<Option<Latency>>,
 }
 
 type Latency = Box<dyn FnMut() -> Duration + Send>;
 
-/// Who may sign, and what each may do.
+/// The users, with the rights of each.
 #[derive(Clone, Default)]
 struct Users(Arc<Mutex<BTreeMap<String, User>>>);
 
@@ -97,12 +97,12 @@ struct User {
 }
 
 impl S3Server {
-    /// A server with the bucket [`BUCKET`], and one user, who may do everything.
+    /// Starts a server with the bucket [`BUCKET`] and one user with all rights.
     pub async fn start() -> S3Server {
         S3Server::start_blocking()
     }
 
-    /// The same, outside of a runtime.
+    /// Starts the same server outside of a runtime.
     pub fn start_blocking() -> S3Server {
         let storage = Storage::default();
         storage.lock().buckets.insert(BUCKET.to_owned(), BTreeMap::new());
@@ -110,7 +110,8 @@ impl S3Server {
         users.add(ACCESS_KEY, SECRET_KEY, |_| true);
         let mut service = S3ServiceBuilder::new(storage.clone());
         service.set_auth(users.clone());
-        // The SDK signs by the server's clock once it has seen a `Date`, and that may be skewed.
+        // The SDK signs by the server's clock after it has seen a `Date`, and this clock may be
+        // skewed.
         let mut config = S3Config::default();
         config.presigned_url_max_skew_time_secs = u32::MAX;
         service.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
@@ -128,28 +129,29 @@ impl S3Server {
         S3Server { shell: Shell::start(respond), shared }
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Returns `http://127.0.0.1:PORT`.
     pub fn endpoint(&self) -> String {
         self.shell.endpoint()
     }
 
-    /// A client that addresses buckets in the path, with the SDK's retries on (and hardly a wait
-    /// between them).
+    /// Returns a client that addresses buckets in the path, with the SDK's retries enabled. The
+    /// retries wait 1 ms or little more.
     pub fn client(&self) -> Client {
         self.client_as(ACCESS_KEY, SECRET_KEY)
     }
 
-    /// The same with other credentials.
+    /// Returns such a client with other credentials.
     pub fn client_as(&self, access_key: &str, secret_key: &str) -> Client {
         Client::from_conf(config(&self.endpoint(), access_key, secret_key).build())
     }
 
-    /// A store over [`S3Server::client`].
+    /// Returns a store over [`S3Server::client`].
     pub fn store(&self, bucket: &str) -> S3Store {
         S3Store::new(self.client(), bucket)
     }
 
-    /// What another process needs in its environment, and nothing from this user's files.
+    /// Returns the environment variables for another process that uses this server. They also keep
+    /// the process from reading the configuration files of this user.
     pub fn env(&self) -> Vec<(&'static str, String)> {
         aws::env(("AWS_ENDPOINT_URL", self.endpoint()))
     }
@@ -159,7 +161,7 @@ impl S3Server {
         self.shared.faults.arm(fault)
     }
 
-    /// How many requests met each kind of fault, by its name.
+    /// Returns the number of requests that met each kind of fault, by its name.
     pub fn faults_met(&self) -> BTreeMap<String, usize> {
         self.shared.faults.met()
     }
@@ -169,35 +171,35 @@ impl S3Server {
         self.shared.faults.clear();
     }
 
-    /// Cuts all connections and refuses new ones, as while a server restarts, or takes them again.
-    /// What is stored stays.
+    /// Cuts all connections and refuses new ones, as during a restart of a server, or accepts
+    /// connections again. The stored objects stay.
     pub fn go_away(&self, away: bool) {
         self.shell.go_away(away);
     }
 
-    /// From now on every request waits for so long before it takes effect, faults or not.
+    /// Delays every later request before it takes effect. The delay is independent of faults.
     pub fn latency(&self, latency: impl FnMut() -> Duration + Send + 'static) {
         *self.shared.latency.lock().expect("no step under the lock panics") =
             Some(Box::new(latency));
     }
 
-    /// How many connections have been opened.
+    /// Returns the number of connections that clients have opened.
     pub fn connections(&self) -> usize {
         self.shell.connections()
     }
 
-    /// Changes how the server differs from S3.
+    /// Changes the differences between the server and S3.
     pub fn quirks(&self, change: impl FnOnce(&mut S3Quirks)) {
         change(&mut self.shared.storage.lock().quirks);
     }
 
-    /// Adds a user, who is denied these kinds of requests.
+    /// Adds a user who may send all requests except these kinds.
     pub fn add_user(&self, access_key: &str, secret_key: &str, denied: &[Op]) {
         let denied = denied.to_vec();
         self.add_user_with(access_key, secret_key, move |seen| !denied.contains(&seen.op));
     }
 
-    /// Adds a user, or replaces one, who may do what this says.
+    /// Adds or replaces a user with the given rights.
     pub fn add_user_with(
         &self,
         access_key: &str,
@@ -207,62 +209,62 @@ impl S3Server {
         self.shared.users.add(access_key, secret_key, allows);
     }
 
-    /// Lets go of the requests that met [`ServerFault::Hold`] up to now.
+    /// Releases the requests that [`ServerFault::Hold`] holds.
     pub fn release(&self) {
         self.shared.gate.release();
     }
 
-    /// Waits until so many requests are held at once.
+    /// Waits until this number of requests is held.
     pub async fn until_held(&self, requests: usize) {
         self.shared.gate.until_held(requests).await;
     }
 
-    /// All requests up to now, refused ones included.
+    /// Returns all requests so far, including refused ones.
     pub fn requests(&self) -> Vec<S3Request> {
         self.shared.seen.lock().clone()
     }
 
-    /// How many requests of this kind came in.
+    /// Returns the number of requests of this kind.
     pub fn count(&self, op: Op) -> usize {
         self.shared.seen.lock().iter().filter(|seen| seen.op == op).count()
     }
 
-    /// The last request of this kind.
+    /// Returns the last request of this kind.
     ///
     /// # Panics
     ///
-    /// If there was none.
+    /// Panics if there is no such request.
     pub fn last(&self, op: Op) -> S3Request {
         let seen = self.shared.seen.lock().iter().rfind(|seen| seen.op == op).cloned();
         seen.expect("there was such a request")
     }
 
-    /// Forgets the requests up to now.
+    /// Forgets all requests so far.
     pub fn forget_requests(&self) {
         self.shared.seen.lock().clear();
     }
 
-    /// Makes an empty bucket, unless it exists.
+    /// Creates an empty bucket, unless it exists.
     pub fn create_bucket(&self, bucket: &str) {
         self.shared.storage.lock().buckets.entry(bucket.to_owned()).or_default();
     }
 
-    /// Writes an object behind the API.
+    /// Writes an object without a request.
     pub fn put_raw(&self, key: &str, body: impl Into<Bytes>) {
         self.shared.storage.lock().write(BUCKET, key, body.into()).expect("the bucket exists");
     }
 
-    /// Removes an object behind the API.
+    /// Removes an object without a request.
     pub fn remove_raw(&self, key: &str) {
         self.in_bucket(|objects| objects.remove(key));
     }
 
-    /// The object at a key.
+    /// Returns the object with this key.
     pub fn object(&self, key: &str) -> Option<S3Object> {
         self.in_bucket(|objects| objects.get(key).cloned())
     }
 
-    /// All keys, in order.
+    /// Returns all keys in order.
     pub fn keys(&self) -> Vec<String> {
         self.in_bucket(|objects| objects.keys().cloned().collect())
     }
@@ -272,7 +274,7 @@ impl S3Server {
     }
 }
 
-/// The settings of a client for any endpoint that wants the bucket in the path.
+/// Returns the settings of a client for any endpoint. The client addresses buckets in the path.
 pub fn config(endpoint: &str, access_key: &str, secret_key: &str) -> aws_sdk_s3::config::Builder {
     let retries = RetryConfig::standard().with_initial_backoff(Duration::from_millis(1));
     aws_sdk_s3::Config::builder()
@@ -303,7 +305,7 @@ impl Users {
         self.lock().insert(access_key.to_owned(), user);
     }
 
-    /// Whether the user that signed the request is denied it.
+    /// Returns whether the user that signed the request may not send it.
     fn denies(&self, seen: &S3Request) -> bool {
         let authorization = seen.headers.get("authorization").and_then(|it| it.to_str().ok());
         let authorization = authorization.unwrap_or_default();
@@ -313,7 +315,8 @@ impl Users {
         user.is_some_and(|user| !(user.allows)(seen))
     }
 
-    /// Whether its session token says that it has ended: `until-SECONDS…`, since the Unix epoch.
+    /// Returns whether the session token has expired. The token has the form `until-SECONDS…`, in
+    /// seconds since the Unix epoch.
     fn expired(seen: &S3Request) -> bool {
         let token = seen.headers.get("x-amz-security-token").and_then(|it| it.to_str().ok());
         let until = token.and_then(|token| token.strip_prefix("until-"));
@@ -331,7 +334,7 @@ impl S3Auth for Users {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
         match self.lock().get(access_key) {
             Some(user) => Ok(SecretKey::from(user.secret.clone())),
-            None => Err(s3_error!(InvalidAccessKeyId, "there is no such access key")),
+            None => Err(s3_error!(InvalidAccessKeyId, "the access key does not exist")),
         }
     }
 }

@@ -16,18 +16,18 @@ use tenure::Process;
 /// The account that owns every bucket.
 pub const OWNER: &str = "111122223333";
 
-/// An object, as the server keeps it.
+/// A stored object.
 #[derive(Clone, Debug)]
 pub struct S3Object {
-    /// What was written.
+    /// Body of the object.
     pub body: Bytes,
-    /// With its quotes.
+    /// ETag of the object, with its quotes.
     pub etag: String,
-    /// Whole seconds, as on S3.
+    /// Time of the last write, in whole seconds as on S3.
     pub last_modified: SystemTime,
 }
 
-/// Where the server differs from S3.
+/// Differences between the server and S3.
 #[derive(Clone, Debug, Default)]
 pub struct S3Quirks {
     /// Ceph 16: ETags match only without their quotes, and `If-Match` on a missing key is 412.
@@ -40,30 +40,31 @@ pub struct S3Quirks {
     pub ignore_start_after: bool,
     /// Unsafe: listings come in descending order.
     pub descending: bool,
-    /// No page holds more keys than this, whatever the request says.
+    /// Maximum number of keys in a page. It overrides the request.
     pub page_cap: Option<usize>,
-    /// So many pages without any key come before the first real one of each listing.
+    /// Number of pages without keys before the first real page of each listing.
     pub empty_pages: usize,
-    /// Keys that contain this are not deleted, each with an `AccessDenied` of its own.
+    /// Keys that contain this text are not deleted. Each gets its own `AccessDenied`.
     pub undeletable: Option<String>,
-    /// Or with this code.
+    /// Error code for such keys, in place of `AccessDenied`.
     pub undeletable_because: Option<&'static str>,
     /// Deletions of several keys are refused without `Content-MD5`, which the SDK no longer sends.
     pub deletes_want_md5: bool,
     /// Object Lock with a default retention: writes are refused without a checksum.
     pub writes_want_checksums: bool,
-    /// The bucket encrypts with a key in KMS: an ETag is no hash of the body, and never the same.
+    /// The bucket encrypts with a key in KMS. An ETag is random and not a hash of the body.
     pub opaque_etags: bool,
-    /// KMS lets nobody use the key that the bucket encrypts with.
+    /// KMS denies the use of the bucket's key.
     pub key_denied: bool,
-    /// How far the server's clock is ahead, in seconds.
+    /// Difference of the server's clock from the machine's clock, in seconds. Positive values are
+    /// ahead.
     pub clock_skew: i64,
-    /// Unsafe: this long after a PUT's conditions were checked it is written, whatever came
-    /// between.
+    /// Unsafe: a PUT is written this long after the check of its conditions. Writes in between are
+    /// ignored.
     pub two_steps: Option<Duration>,
-    /// Unsafe: listings leave out this many of the keys that were written last.
+    /// Unsafe: number of the most recently written keys that listings omit.
     pub stale_listings: usize,
-    /// What the bucket answers to `?versioning` and `?lifecycle`, as XML.
+    /// Answers to `?versioning` and `?lifecycle`, as XML.
     pub settings: BTreeMap<&'static str, String>,
 }
 
@@ -71,14 +72,14 @@ pub struct S3Quirks {
 pub struct S3State {
     pub buckets: BTreeMap<String, BTreeMap<String, S3Object>>,
     pub quirks: S3Quirks,
-    /// The keys that were written, the last one last.
+    /// Keys in the order of their writes.
     written: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Storage(Arc<Mutex<S3State>>);
 
-/// What S3 leaves as it is with `encoding-type=url`; a space becomes a plus.
+/// Characters that S3 does not escape with `encoding-type=url`. A space becomes a plus.
 const KEY: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'*').remove(b'/').remove(b' ');
 
@@ -89,7 +90,7 @@ impl Storage {
 }
 
 impl S3State {
-    /// The server's clock, in whole seconds.
+    /// Returns the server's time, in whole seconds.
     pub fn now(&self) -> SystemTime {
         let now =
             Process::system().now().wall.as_secs().saturating_add_signed(self.quirks.clock_skew);
@@ -115,7 +116,7 @@ impl S3State {
         self.bucket(bucket)?.get(key).cloned().ok_or_else(missing)
     }
 
-    /// Whether a tag from a request's header is that of this object.
+    /// Returns whether a tag from a request header matches this object.
     fn matches(&self, stored: &S3Object, tag: &str) -> bool {
         let current =
             if self.quirks.unquoted_etags { stored.etag.trim_matches('"') } else { &stored.etag };
@@ -357,7 +358,7 @@ fn check_owner(expected: Option<&str>) -> S3Result<()> {
     }
 }
 
-/// The header as it was sent, since `s3s` does not tell a quoted tag from one without quotes.
+/// Returns the raw header, because `s3s` does not distinguish a quoted tag from an unquoted one.
 fn header(headers: &http::HeaderMap, name: &str) -> Option<String> {
     headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
