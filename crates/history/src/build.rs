@@ -1,4 +1,5 @@
-//! From objects to spans: what each record and the store's dates say of begin and end.
+//! Converts epoch objects to spans: the begin and the end of each epoch, by its record and the
+//! store's dates.
 
 use std::ops::RangeInclusive;
 
@@ -8,24 +9,25 @@ use super::{Dated, LeadershipSpan, TimeEstimate};
 use tenure::internals::Record;
 use tenure::{Epoch, EpochEnd};
 
-/// Longer names are cut: a foreign record may have one of 64 KiB, and thousands are kept.
+/// Longer names are cut. The record of a foreign peer can have a name of 64 KiB, and a history has
+/// thousands of records.
 const LONGEST_NAME: usize = 1_024;
 
-/// An epoch object, as it was read.
+/// An epoch object as the reader received it.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) epoch: Epoch,
-    /// By the store's clock.
+    /// Date of the last write, by the store's clock.
     pub(super) written: Option<Dated>,
     pub(super) body: Result<Record, String>,
 }
 
-/// The spans of objects in ascending order, the newest epoch among them as the last.
+/// Returns the spans of the objects in ascending order. The newest epoch must be the last object.
 pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<LeadershipSpan> {
     use EpochEnd::{Deposed, DeposedDead, Lapsed, Resigned, Restored};
     let mut spans: Vec<LeadershipSpan> = Vec::with_capacity(found.len());
     let newest = found.len().saturating_sub(1);
-    // The last seal before: nobody creates an epoch before the one below it is sealed.
+    // The seal of the epoch below. An epoch is created only after this seal.
     let mut sealed = None;
     for (number, found) in found.into_iter().enumerate() {
         let span = span(found, sealed, number == newest, now);
@@ -38,7 +40,7 @@ pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<LeadershipSpan
     spans
 }
 
-/// The epochs between those found, and those before the first: they have no object.
+/// Returns the epochs without an object, before the first and between the found ones.
 pub(super) fn holes(first: Option<Epoch>, found: &[Epoch]) -> Vec<RangeInclusive<Epoch>> {
     let between = |below: u64, above: Epoch| {
         let (first, last) = (Epoch::new(below + 1)?, Epoch::new(above.get().checked_sub(1)?)?);
@@ -85,7 +87,7 @@ fn span(
     };
     let times = Times::of(&record, written);
     span.end = end(&record, newest);
-    // Without a word of the leader's it may have begun at any time since the seal before.
+    // If the leader noted no begin, it may have begun at any time since the previous seal.
     let begin = times.elected.or(sealed).or(written_at);
     span.from = TimeEstimate::between(begin, sealed, times.latest_begin.or(written_by));
     span.until = until(&record, span.end, &times, &span.from);
@@ -107,11 +109,11 @@ fn span(
 fn end(record: &Record, newest: bool) -> Option<EpochEnd> {
     let by_itself = record.candidate.is_some() && record.candidate == record.sealed_by;
     match (record.expired, record.ended) {
-        // Also while it is held and not yet sealed.
+        // An epoch that is being restored is held and has no seal.
         (_, Some(EpochEnd::Restored)) => Some(EpochEnd::Restored),
         (false, _) if newest => None,
         (false, _) => Some(EpochEnd::Superseded),
-        // Its create and its seal are all that was ever written.
+        // The record was written twice: by its create and by its seal.
         (true, Some(EpochEnd::Lapsed))
             if record.forced_by.is_none() && by_itself && record.heartbeat <= 2 =>
         {
@@ -136,7 +138,7 @@ fn until(
     };
     let until = match end {
         Some(EpochEnd::Lapsed) => {
-            // No later than its seal, whatever the clocks say.
+            // The seal bounds the time, even if the clocks disagree.
             let no_later = |sign: DateTime<Utc>, seal: Option<DateTime<Utc>>| {
                 seal.map_or(sign, |seal| sign.min(seal))
             };
@@ -163,9 +165,9 @@ fn until(
     }
 }
 
-/// Times that the leader noted, by the store's clock.
+/// Times that the leader noted, corrected to the store's clock.
 struct Times {
-    /// The last that it noted came no later than the last write, whatever its clock says.
+    /// Upper bound of the begin: the last write minus the leadership by the leader's clock.
     latest_begin: Option<DateTime<Utc>>,
     elected: Option<DateTime<Utc>>,
     renewed: Option<Dated>,
@@ -173,9 +175,9 @@ struct Times {
 }
 
 impl Times {
-    /// If the leader wrote last, it noted when by its own clock, and the store by its: that is how
-    /// far the two clocks are apart, to the resolution of the store's date. Otherwise they are
-    /// taken to agree.
+    /// Corrects the leader's times. If the leader wrote last, its record and the store both date
+    /// that write. Their difference is the error of the leader's clock, up to the resolution of the
+    /// store's date. Otherwise this function assumes that the clocks agree.
     fn of(record: &Record, written: Option<Dated>) -> Times {
         let own = match record.expired {
             false => record.renewed_at.or(record.elected_at),
@@ -202,7 +204,7 @@ impl Times {
     }
 }
 
-/// Where nobody seals, an epoch ends with the begin of the next at the latest.
+/// Without seals, an epoch ends at the latest with the begin of the next epoch.
 fn superseded_at_the_latest(spans: &mut [LeadershipSpan]) {
     for number in 1..spans.len() {
         let next = spans[number].from;
@@ -213,7 +215,7 @@ fn superseded_at_the_latest(spans: &mut [LeadershipSpan]) {
         let latest = [span.until.latest, next.latest].into_iter().flatten().min();
         let at = [span.until.at, next.at].into_iter().flatten().min();
         span.until = TimeEstimate::between(at, span.until.earliest, latest);
-        // A last touch after the successor's begin is a zombie's.
+        // A write after the successor's begin comes from a deposed leader.
         if let (Some(at), Some(from)) = (span.until.at, span.from.at) {
             span.until.at = Some(at.max(from));
         }

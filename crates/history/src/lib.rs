@@ -1,5 +1,5 @@
-//! Who led when, how each epoch ended, and how long nobody led: read from the epoch objects that
-//! the compactor has left.
+//! Reads the history of an election: the leader of each epoch, its end, and the times without a
+//! leader. The source is the epoch objects that the compactor has kept.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -18,27 +18,26 @@
 //! # }
 //! ```
 //!
-//! The store keeps what was written last: when that was, by its own clock, and the record with the
-//! times that its writers noted, each by a clock of its own. So the end of a sealed epoch is known
-//! ([`TimeEstimate::is_exact`]), unless its leader died: then it led at least until its last
-//! renewal, and at most until its lease ended. Begins are estimated from the leader's own clock,
-//! and lie between the seal of the epoch before and the last write. A history is for people only:
-//! no election depends on it.
+//! The store keeps only the last write of each object: its date by the store's clock, and the
+//! record. The record contains times that its writers noted, each by the writer's clock. So the end
+//! of a sealed epoch is exact ([`TimeEstimate::is_exact`]), unless its leader died. A leader that
+//! died led at least until its last renewal, and at most until its lease ended. A begin is an
+//! estimate from the leader's clock. It lies between the previous seal and the last write. A
+//! history is for people only: no election depends on it.
 //!
-//! If the leader wrote last, the two times show the error of its clock, which is subtracted. If
-//! another process sealed the epoch, that error is unknown: the bounds then hold only if the
-//! leader's clock agreed with the store's. No bound holds for a clock that was stepped during the
-//! epoch.
+//! If the leader wrote last, the two times show the error of its clock, and the reader subtracts
+//! it. If another process sealed the epoch, this error is unknown, and the bounds hold only if the
+//! leader's clock agreed with the store's. If a clock was stepped during the epoch, no bound holds.
 //!
-//! Many stores date in whole seconds. Bounds include that: a store's date is the begin of the
-//! second, millisecond or other decimal part of a second in which the write happened. Coarser dates
-//! than whole seconds are not recognised.
+//! Many stores date writes in whole seconds. The bounds include this: a store's date is the begin
+//! of the second, millisecond or other decimal part of a second that contains the write. Dates that
+//! are coarser than whole seconds are not recognised.
 //!
 //! [`drawing`] draws such timelines.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-// Clocks move between two looks, so the difference of two of their readings has no sign.
+// Clocks move between two readings, so the difference of the readings can have either sign.
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
 mod build;
@@ -63,92 +62,97 @@ pub use totals::{Extent, Gap, Totals};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct History {
-    /// How the election is stored. A [single object](Layout::SingleObject) keeps no history: it
+    /// Layout of the election. A [single object](Layout::SingleObject) keeps no history, so it
     /// shows only one epoch.
     pub layout: Layout,
     /// The epochs that were read, in ascending order.
     pub spans: Vec<LeadershipSpan>,
-    /// Epochs that have no object, in ascending order: compacted away, or overwritten in a single
-    /// object. Gaps among the epochs that were left out do not show.
+    /// Epochs without an object, in ascending order. The compactor deleted them, or a single object
+    /// was overwritten. Gaps among the epochs that were left out are not included.
     pub holes: Vec<RangeInclusive<Epoch>>,
-    /// How many older epochs exist, but were not requested.
+    /// Number of older epochs that exist but were not requested.
     pub left_out: u64,
-    /// The store's clock at the end of the reading; this machine's clock if the store has none.
+    /// Time of the store's clock after the last request, or of this machine's clock if the store
+    /// has none.
     pub now: DateTime<Utc>,
-    /// By how much it may have been later than `now`: the resolution of that clock.
+    /// Resolution of that clock. The true time was later than `now` by less than this.
     pub now_within: Duration,
-    /// How many requests the reading took.
+    /// Number of requests of this reading.
     pub requests: u64,
 }
 
-/// One epoch, by its object.
+/// One epoch, read from its object.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LeadershipSpan {
-    /// The epoch.
+    /// Number of the epoch.
     pub epoch: Epoch,
-    /// Who held it; `None` in a record of a foreign peer, or one that cannot be read.
+    /// Name of the candidate that held it. `None` in the record of a foreign peer, or if the record
+    /// is unreadable.
     pub candidate: Option<String>,
-    /// When its leader began.
+    /// Time when its leader began.
     pub from: TimeEstimate,
-    /// When its leader ended. No [`at`](TimeEstimate::at) while it leads.
+    /// Time when its leader ended. [`at`](TimeEstimate::at) is `None` while it leads.
     pub until: TimeEstimate,
-    /// How it ended; `None` if it has not, or if it cannot be read.
+    /// Kind of the end. `None` if the epoch has not ended or is unreadable.
     pub end: Option<EpochEnd>,
-    /// Whether it is [held](LeadershipSpan::is_held), but its lease is over by the store's clock.
+    /// Whether the epoch is [held](LeadershipSpan::is_held), but its lease has expired by the
+    /// store's clock.
     pub lapsed: bool,
-    /// Who sealed it, if it is sealed and says so.
+    /// Name of the process that sealed it, if it is sealed and the record names the process.
     pub sealed_by: Option<String>,
-    /// The operator that asserted that its leader is dead, by name.
+    /// Name of the operator that asserted the death of its leader.
     pub forced_by: Option<String>,
-    /// The reason that an operator gave for its end.
+    /// Reason that an operator gave for its end.
     pub reason: Option<String>,
-    /// How long its lease lasts without a renewal; `None` if it never lapses or does not say.
+    /// Duration of the lease without a renewal. `None` if the lease never expires or the record
+    /// does not state it.
     pub validity: Option<Duration>,
-    /// The counter that every write raises.
+    /// Counter that every write increments.
     pub heartbeat: u64,
-    /// As recorded, by the leader's clock: when it created the epoch.
+    /// Recorded time of its creation, by the leader's clock.
     pub elected_at: Option<DateTime<Utc>>,
-    /// As recorded, by the leader's clock: when it last renewed.
+    /// Recorded time of the last renewal, by the leader's clock.
     pub renewed_at: Option<DateTime<Utc>>,
-    /// As recorded, by the clock of the process that sealed it.
+    /// Recorded time of the seal, by the clock of the process that sealed it.
     pub sealed_at: Option<DateTime<Utc>>,
-    /// When the object was last written, by the store's clock.
+    /// Time of the last write of the object, by the store's clock.
     pub written_at: Option<DateTime<Utc>>,
-    /// Why the object cannot be read; nothing else is known about such an epoch.
+    /// Reason why the object is unreadable. The other fields of such an epoch are unknown.
     pub unreadable: Option<String>,
 }
 
-/// A moment, and how well it is known. All three by the store's clock, as far as that is known.
+/// A moment with its uncertainty. All times are by the store's clock, as far as the reader knows
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct TimeEstimate {
-    /// The best guess.
+    /// Best estimate.
     pub at: Option<DateTime<Utc>>,
-    /// Not before this.
+    /// Lower bound.
     pub earliest: Option<DateTime<Utc>>,
-    /// Not after this.
+    /// Upper bound.
     pub latest: Option<DateTime<Utc>>,
-    /// The store dated this very moment.
+    /// Whether the store dated this moment.
     exact: bool,
 }
 
 impl TimeEstimate {
-    /// Whether the store dated this very moment: the bounds are then as far apart as the resolution
-    /// of its dates, a second on most stores.
+    /// Returns whether the store dated this moment. Then the bounds differ by the resolution of the
+    /// store's dates, which is one second on most stores.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// A date of the store's, or of a record's writer.
+    /// Creates an estimate from a date of the store, or of a record's writer.
     fn exactly(date: Option<Dated>) -> TimeEstimate {
         let (at, latest) = (date.map(|date| date.at), date.map(Dated::latest));
         TimeEstimate { at, earliest: at, latest, exact: at.is_some() }
     }
 
-    /// The best guess between its bounds, as far as there are any. Bounds that contradict each
-    /// other come from clocks that disagree, and are dropped.
+    /// Creates an estimate from its available bounds. Contradictory bounds come from clocks that
+    /// disagree, and are dropped.
     fn between(
         at: Option<DateTime<Utc>>,
         earliest: Option<DateTime<Utc>>,
@@ -161,7 +165,7 @@ impl TimeEstimate {
     }
 }
 
-/// A date that is cut to its resolution: the moment itself lies up to that much later.
+/// A date that is cut to its resolution. The true moment is later by less than the resolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dated {
     pub(crate) at: DateTime<Utc>,
@@ -169,8 +173,8 @@ pub(crate) struct Dated {
 }
 
 impl Dated {
-    /// A date of a store's, which is cut to whole seconds or to a decimal part of a second: at most
-    /// to the coarsest of these that the date shows.
+    /// Creates the date of a store. Stores cut dates to whole seconds or to a decimal part of a
+    /// second. The resolution is the coarsest of these that the date allows.
     pub(crate) fn by_a_store(at: DateTime<Utc>) -> Dated {
         let nanos = i64::from(at.timestamp_subsec_nanos());
         let mut unit = 1_000_000_000;
@@ -190,20 +194,20 @@ impl Dated {
 }
 
 impl LeadershipSpan {
-    /// The candidate's name, or a dash.
+    /// Returns the candidate's name, or a dash.
     #[must_use]
     pub fn name(&self) -> &str {
         self.candidate.as_deref().unwrap_or("-")
     }
 
-    /// Whether it has not ended: it is the newest, and not sealed.
+    /// Returns whether the epoch is the newest and not sealed.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.end.is_none() && self.unreadable.is_none()
     }
 
-    /// How long it led, by the best guesses; up to `now` if it still does. `None` if the begin is
-    /// not known, or if it most likely never led.
+    /// Returns the duration of the leadership by the best estimates, up to `now` if it still leads.
+    /// Returns `None` if the begin is unknown, or if it most likely never led.
     #[must_use]
     pub fn led(&self, now: DateTime<Utc>) -> Option<Duration> {
         if !self.is_of_a_leader() {
@@ -213,8 +217,8 @@ impl LeadershipSpan {
         Some((until - self.from.at?).to_std().unwrap_or_default())
     }
 
-    /// The least time it led, whatever the resolution of the store's dates. `None` as for
-    /// [`led`](LeadershipSpan::led).
+    /// Returns the minimum duration of the leadership. It accounts for the resolution of the
+    /// store's dates. Returns `None` in the cases of [`led`](LeadershipSpan::led).
     #[must_use]
     pub fn led_at_least(&self, history: &History) -> Option<Duration> {
         self.led(history.now)?;
@@ -223,8 +227,9 @@ impl LeadershipSpan {
         Some(led.and_then(|led| led.to_std().ok()).unwrap_or_default())
     }
 
-    /// The most time it led, whatever the resolution of the store's dates. `None` as for
-    /// [`led`](LeadershipSpan::led), and if it may have begun at any time.
+    /// Returns the maximum duration of the leadership. It accounts for the resolution of the
+    /// store's dates. Returns `None` in the cases of [`led`](LeadershipSpan::led), and if the
+    /// earliest begin is unknown.
     #[must_use]
     pub fn led_at_most(&self, history: &History) -> Option<Duration> {
         self.led(history.now)?;
@@ -233,7 +238,7 @@ impl LeadershipSpan {
         Some((until - self.from.earliest?).to_std().unwrap_or_default())
     }
 
-    /// Whether the epoch had a leader, as far as its object shows.
+    /// Returns whether the epoch had a leader, according to its object.
     fn is_of_a_leader(&self) -> bool {
         let led = !matches!(self.end, Some(EpochEnd::GivenUp | EpochEnd::Restored));
         led && self.unreadable.is_none()

@@ -1,4 +1,4 @@
-//! Whatever the resolution of the store's dates: the truth lies within the bounds.
+//! Property tests: the true times lie within the bounds, at any resolution of the store's dates.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
@@ -10,15 +10,15 @@ use super::*;
 
 const VALIDITY_MS: i64 = 10_000;
 
-/// How an epoch really ended; times in nanoseconds.
+/// The true end of an epoch. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 enum Really {
-    /// By a leader whose clock is ahead.
+    /// The leader resigned. Its clock is ahead by this amount.
     Resigned {
         ahead: i64,
     },
     Deposed,
-    /// Its leader died so long after its last renewal, and was sealed so long after that.
+    /// The leader died `after` this time since its last renewal, and was sealed later.
     Died {
         after: i64,
         sealed_after: i64,
@@ -27,16 +27,16 @@ enum Really {
 
 #[derive(Debug, Clone, Copy)]
 struct Epochs {
-    /// Since the seal before.
+    /// Time since the previous seal.
     idle: i64,
-    /// From its begin to its last renewal.
+    /// Time from the begin to the last renewal.
     renewing: i64,
-    /// From there to a resignation or deposition.
+    /// Time from the last renewal to a resignation or deposition.
     rest: i64,
     end: Really,
 }
 
-/// What really happened, in nanoseconds since the start.
+/// The true times of an epoch, in nanoseconds since the start.
 #[derive(Debug, Clone, Copy)]
 struct Truth {
     from: i64,
@@ -48,7 +48,7 @@ fn at(nanos: i64) -> DateTime<Utc> {
     start + TimeDelta::nanoseconds(nanos)
 }
 
-/// As a store with dates of this resolution has it.
+/// Returns the date that a store with this resolution gives.
 fn dated(nanos: i64, unit: i64) -> Dated {
     Dated::by_a_store(at(nanos / unit * unit))
 }
@@ -72,7 +72,7 @@ fn epoch() -> impl Strategy<Value = Epochs> {
         .prop_map(|(idle, renewing, rest, end)| Epochs { idle, renewing, rest, end })
 }
 
-/// The objects of these epochs, and what really happened.
+/// Returns the objects of these epochs, and their true times.
 fn objects(epochs: &[Epochs], unit: i64) -> (Vec<Found>, Vec<Truth>, i64) {
     let (mut found, mut truth, mut now) = (Vec::new(), Vec::new(), 0);
     for (number, Epochs { idle, renewing, rest, end }) in epochs.iter().copied().enumerate() {
@@ -100,7 +100,7 @@ fn objects(epochs: &[Epochs], unit: i64) -> (Vec<Found>, Vec<Truth>, i64) {
     (found, truth, now)
 }
 
-/// An epoch that is held until its lease ends.
+/// Returns an epoch that is held until its lease ends.
 fn held(number: u64, from: i64, renewed: i64, ahead: i64, unit: i64) -> (Found, Truth) {
     let body = json!({
         "expired": false, "validity_ms": VALIDITY_MS, "format": 1, "candidate": "a",
@@ -168,7 +168,7 @@ proptest! {
         let nobody: i64 = gaps.map(|gap| gap.max(0)).sum();
         let totals = history.totals();
         prop_assert!(bounds(totals.nobody, nobody), "{nobody}: {totals:#?}");
-        // Counted from the best guess of the first begin.
+        // The totals count from the best estimate of the first begin.
         let since = history.spans[0].from.at.expect("known") - at(0);
         let since = since.num_nanoseconds().expect("minutes").max(truth[0].from);
         let led = truth.iter().map(|one| one.until.min(now) - one.from.max(since));
@@ -177,8 +177,8 @@ proptest! {
     }
 }
 
-/// A leader was killed at :16.54, and its successor elected at :22.86, where dates have whole
-/// seconds: that nobody led for at most 5.8 s was said.
+/// A leader was killed at :16.54, and its successor was elected at :22.86. The store's dates have
+/// whole seconds. The history reported at most 5.8 s without a leader.
 #[test]
 fn regression_bounds_include_the_resolution_of_the_stores_dates() {
     let ms = |ms: i64| ms * 1_000_000;

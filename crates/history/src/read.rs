@@ -14,12 +14,12 @@ use tenure::{Epoch, Error, Layout, Store};
 use super::build::{Found, holes, spans};
 use super::{Dated, History};
 
-/// GETs on their way at once; each may bring 64 KiB.
+/// Maximum number of concurrent GETs. Each may return 64 KiB.
 const AT_ONCE: usize = 16;
 const DEFAULT_LIMIT: usize = 1_000;
 const MAX_LIMIT: usize = 100_000;
 
-/// Reads the [`History`] of one election. It needs to list and to read the prefix, and writes
+/// Reads the [`History`] of one election. It lists and reads the prefix, and writes
 /// nothing.
 ///
 /// ```
@@ -28,7 +28,7 @@ const MAX_LIMIT: usize = 100_000;
 /// # use tenure_history::Reader;
 /// # async fn example() -> Result<(), tenure::Error> {
 /// let history = Reader::new(Arc::new(MemoryStore::new()), "app")?.limit(100).read().await?;
-/// println!("nobody led for about {:?}", history.totals().nobody.about);
+/// println!("no leader for about {:?}", history.totals().nobody.about);
 /// # Ok(())
 /// # }
 /// ```
@@ -41,7 +41,7 @@ pub struct Reader {
     since: Option<Duration>,
 }
 
-/// The result of listing all epochs: the newest few, each with its age, and how many there are.
+/// The result of listing all epochs: the newest ones, each with its age, and the total number.
 #[derive(Default)]
 struct Listing {
     first: Option<Epoch>,
@@ -52,7 +52,7 @@ struct Listing {
 }
 
 impl Reader {
-    /// A reader of the election at `prefix`; `app` and `app/` are the same.
+    /// Creates a reader of the election at `prefix`. `app` and `app/` are equivalent.
     ///
     /// # Errors
     /// [`InvalidInput`](tenure::ErrorKind::InvalidInput) if the prefix is invalid.
@@ -61,30 +61,30 @@ impl Reader {
         Ok(Reader { objects, layout: Layout::default(), limit: DEFAULT_LIMIT, since: None })
     }
 
-    /// How the election is stored: by default in epoch files.
+    /// Sets the layout of the election. The default is epoch files.
     pub fn layout(mut self, layout: Layout) -> Reader {
         self.layout = layout;
         self
     }
 
-    /// How many of the newest epochs are read at most: 1 to 100,000, default 1,000. Each is
-    /// remembered, with some 300 bytes and its names.
+    /// Sets the maximum number of newest epochs to read: 1 to 100,000, default 1,000. Each takes
+    /// about 300 bytes of memory and its names.
     pub fn limit(mut self, limit: usize) -> Reader {
         self.limit = limit.clamp(1, MAX_LIMIT);
         self
     }
 
-    /// Leaves out epochs that were last written longer ago than this by the store's clock. The
-    /// newest is always read.
+    /// Omits epochs whose last write is older than this, by the store's clock. The newest epoch is
+    /// always read.
     pub fn since(mut self, since: Duration) -> Reader {
         self.since = Some(since);
         self
     }
 
-    /// Lists all epochs and reads the newest.
+    /// Lists all epochs and reads the newest ones.
     ///
-    /// Costs 1 LIST for every 1,000 keys listed (at least 1) and 1 GET for each epoch read; on a
-    /// [single object](Layout::SingleObject) 1 GET. At most 16 GETs are under way at once.
+    /// Costs 1 LIST for every 1,000 keys listed (at least 1) and 1 GET for each epoch read. A
+    /// [single object](Layout::SingleObject) costs 1 GET. At most 16 GETs run concurrently.
     ///
     /// # Errors
     /// - [`Unavailable`](tenure::ErrorKind::Unavailable): a request failed, or took over 30 s.
@@ -100,10 +100,11 @@ impl Reader {
         self.read_with(|_, _| {}).await
     }
 
-    /// As [`read`](Reader::read), but after each object reports how many of how many are read.
+    /// Reads the history like [`read`](Reader::read). Calls `told` after each object with the
+    /// number of objects read and the total number.
     ///
     /// # Errors
-    /// Those of [`read`](Reader::read).
+    /// Returns the errors of [`read`](Reader::read).
     pub async fn read_with(&self, told: impl FnMut(u64, u64)) -> Result<History, Error> {
         match self.layout {
             Layout::SingleObject => self.single().await,
@@ -159,7 +160,7 @@ impl Reader {
         }
     }
 
-    /// Reads an epoch object; `None` if it was compacted since it was listed.
+    /// Reads an epoch object. Returns `None` if the compactor deleted it after the listing.
     async fn object(
         &self,
         epoch: Epoch,
@@ -200,7 +201,7 @@ impl Reader {
     }
 }
 
-/// The store's clock, or this machine's where the store has none.
+/// Returns the time of the store's clock, or of this machine's clock if the store has none.
 fn now_by(served_at: Option<DateTime<Utc>>) -> Dated {
     served_at.map_or_else(|| Dated::exactly(wall_clock()), Dated::by_a_store)
 }

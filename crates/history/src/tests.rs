@@ -1,4 +1,4 @@
-//! Records and dates in, spans and gaps out.
+//! Tests of the spans and gaps that result from records and dates.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
@@ -23,8 +23,8 @@ fn secs(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// An epoch object: what was noted, by a clock that is this far ahead, and when it was last
-/// written.
+/// Creates an epoch object with these recorded times. The writer's clock is ahead by `ahead`
+/// seconds. `written` is the date of the last write.
 fn object(epoch: u64, written: f64, ahead: f64, change: Value) -> Found {
     let mut body = json!({
         "expired": false, "validity_ms": 30_000, "format": 1, "candidate": "a",
@@ -52,7 +52,7 @@ fn resigned(epoch: u64, from: f64, until: f64, ahead: f64) -> Found {
     object(epoch, until, ahead, times)
 }
 
-/// It died right after its last renewal, and was sealed after its lease.
+/// Creates an epoch whose leader died right after its last renewal. It was sealed after the lease.
 fn lapsed(epoch: u64, from: f64, renewed: f64, sealed: f64) -> Found {
     let times = json!({
         "elected_at": from, "renewed_at": renewed, "sealed_at": sealed,
@@ -85,7 +85,7 @@ fn a_resignation_is_dated_by_the_store() {
 }
 
 #[test]
-fn a_leader_whose_clock_is_wrong_is_put_right_by_the_store() {
+fn the_stores_date_corrects_a_wrong_clock() {
     for ahead in [-7_200.0, 7_200.0] {
         let history =
             history(vec![resigned(1, 0.0, 9.0, 0.0), resigned(2, 10.0, 50.0, ahead)], 60.0);
@@ -97,8 +97,8 @@ fn a_leader_whose_clock_is_wrong_is_put_right_by_the_store() {
 }
 
 #[test]
-fn a_begin_lies_between_the_seal_before_and_what_its_own_leader_needed() {
-    // By its own clock it led for 30 s until its last renewal, and the seal came at 85.
+fn a_begin_has_bounds_by_the_previous_seal_and_the_last_write() {
+    // By its own clock it led for 30 s until its last renewal. The seal came at 85.
     for (ahead, begin) in [(0.0, 12.0), (-500.0, 10.0), (500.0, 55.0)] {
         let times = json!({
             "elected_at": 12.0, "renewed_at": 42.0, "expired": true, "ended": "deposed",
@@ -113,7 +113,7 @@ fn a_begin_lies_between_the_seal_before_and_what_its_own_leader_needed() {
 }
 
 #[test]
-fn who_dies_led_until_its_last_renewal_at_least_and_its_lease_at_most() {
+fn a_dead_leader_led_until_its_last_renewal_or_its_lease_end() {
     let history = history(vec![lapsed(1, 0.0, 40.0, 72.0), held(2, 73.0, 80.0)], 90.0);
     let span = &history.spans[0];
     assert_eq!(when(&span.until), [Some(70.0), Some(40.0), Some(70.0)]);
@@ -121,13 +121,13 @@ fn who_dies_led_until_its_last_renewal_at_least_and_its_lease_at_most() {
     let length = gap.length;
     assert_eq!((length.about, length.at_least, length.at_most), (secs(3.0), secs(2.0), secs(33.0)));
     assert_eq!((gap.after, gap.before), (Epoch::FIRST, Epoch::new(2)));
-    // An operator vouched that it was dead: the lease had not ended.
+    // An operator asserted the death of the leader before the lease ended.
     let history = self::history(vec![lapsed(1, 0.0, 40.0, 45.0), held(2, 46.0, 80.0)], 90.0);
     assert_eq!(when(&history.spans[0].until), [Some(45.0), Some(40.0), Some(45.0)]);
 }
 
 #[test]
-fn who_leads_has_no_end_and_who_is_silent_may_have_lapsed() {
+fn a_held_epoch_has_no_end_and_may_have_lapsed() {
     let leads = history(vec![held(1, 0.0, 40.0)], 50.0);
     let span = &leads.spans[0];
     assert_eq!((span.is_held(), span.lapsed), (true, false));
@@ -146,7 +146,7 @@ fn who_leads_has_no_end_and_who_is_silent_may_have_lapsed() {
 }
 
 #[test]
-fn what_was_restored_was_led_by_nobody() {
+fn a_restored_epoch_has_no_leader() {
     let times = json!({
         "sealed_at": 20.0, "sealed_by": "operator", "expired": true, "ended": "restored",
     });
@@ -156,7 +156,7 @@ fn what_was_restored_was_led_by_nobody() {
 }
 
 #[test]
-fn what_was_given_up_neither_leads_nor_ends_a_gap() {
+fn an_abandoned_epoch_does_not_end_a_gap() {
     let times = json!({
         "elected_at": 12.0, "renewed_at": 12.0, "sealed_at": 13.0, "heartbeat": 2,
         "expired": true, "ended": "lapsed", "sealed_by": "a",
@@ -168,7 +168,7 @@ fn what_was_given_up_neither_leads_nor_ends_a_gap() {
     assert_eq!(history.spans[1].led(history.now), None);
     let gaps = history.gaps();
     assert_eq!((gaps.len(), gaps[0].length.about), (1, secs(10.0)));
-    // The same seal of an epoch that was renewed is that of a process that was restarted.
+    // The epoch of a restarted process has the same seal, but was renewed.
     let times = json!({
         "elected_at": 0.0, "renewed_at": 5.0, "sealed_at": 6.0, "heartbeat": 3,
         "expired": true, "ended": "lapsed", "sealed_by": "a",
@@ -178,7 +178,7 @@ fn what_was_given_up_neither_leads_nor_ends_a_gap() {
 }
 
 #[test]
-fn peers_that_do_not_seal_are_superseded_and_say_little() {
+fn peers_that_do_not_seal_are_superseded() {
     let foreign = |epoch, written| {
         let body = Record::parse(br#"{"validity_ms": 10000, "expired": false}"#);
         let body = body.map_err(|why| why.to_string());
@@ -194,7 +194,7 @@ fn peers_that_do_not_seal_are_superseded_and_say_little() {
     assert_eq!(when(&history.spans[0].until), [Some(12.0), Some(5.0), Some(12.0)]);
     assert_eq!(when(&history.spans[1].until), [Some(22.0), Some(12.0), Some(22.0)]);
     assert_eq!(history.spans[2].name(), "-");
-    // `{}` is no record of his, either.
+    // The object `{}` is not a valid record, either.
     let mut found = vec![foreign(1, 5.0), foreign(2, 12.0)];
     found[0].body = Record::parse(b"{}").map_err(|why| why.to_string());
     let history = self::history(found, 13.0);
@@ -205,7 +205,7 @@ fn peers_that_do_not_seal_are_superseded_and_say_little() {
 }
 
 #[test]
-fn holes_are_told_and_are_no_gaps() {
+fn holes_are_reported_and_are_not_gaps() {
     let found =
         vec![resigned(91, 0.0, 10.0, 0.0), resigned(95, 60.0, 70.0, 0.0), held(96, 71.0, 75.0)];
     let history = history(found, 80.0);
@@ -215,7 +215,7 @@ fn holes_are_told_and_are_no_gaps() {
     assert_eq!((totals.time, totals.unknown.about), (secs(80.0), secs(50.0)));
     assert_eq!((totals.nobody.about, totals.led.about), (secs(1.0), secs(29.0)));
     assert_eq!(totals.nobody_share(), Some(1.0 / 30.0));
-    // Nor is it known who led in an epoch that cannot be read.
+    // The leader of an unreadable epoch is unknown.
     let mut found = vec![resigned(1, 0.0, 10.0, 0.0), held(2, 11.0, 12.0), held(3, 20.0, 25.0)];
     found[1].body = Err("its body is empty".to_owned());
     let history = self::history(found, 30.0);
@@ -223,14 +223,14 @@ fn holes_are_told_and_are_no_gaps() {
 }
 
 #[test]
-fn nothing_is_known_of_nothing() {
+fn an_empty_history_has_no_totals() {
     let history = history(Vec::new(), 10.0);
     assert_eq!((history.totals(), history.gaps()), (Totals::default(), vec![]));
 }
 
-/// Records may say anything, as may the dates of a store.
+/// Records and stores can contain arbitrary times.
 #[test]
-fn no_times_are_too_wild() {
+fn arbitrary_times_do_not_panic() {
     let wild =
         ["1970-01-01T00:00:00Z", "+262142-12-31T23:59:59Z", "-262143-01-01T00:00:00Z", START];
     let pick = |number: usize| json!(wild[number % wild.len()]);

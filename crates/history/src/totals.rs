@@ -1,4 +1,4 @@
-//! How long nobody led.
+//! The times without a leader, and their totals.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use tenure::Epoch;
 
 use super::{History, LeadershipSpan};
 
-/// A duration, and how well it is known.
+/// A duration with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub struct Extent {
-    /// The best guess.
+    /// Best estimate.
     pub about: Duration,
-    /// No less than this.
+    /// Lower bound.
     pub at_least: Duration,
-    /// No more than this.
+    /// Upper bound.
     pub at_most: Duration,
 }
 
@@ -26,13 +26,13 @@ pub struct Extent {
 pub struct Gap {
     /// The last epoch that had a leader.
     pub after: Epoch,
-    /// The next that had; `None` if nobody has led since.
+    /// The next epoch that had a leader. `None` if no process has led since.
     pub before: Option<Epoch>,
-    /// Its begin, by the best guess.
+    /// Begin, by the best estimate.
     pub from: DateTime<Utc>,
-    /// Its end, by the best guess.
+    /// End, by the best estimate.
     pub until: DateTime<Utc>,
-    /// How long it is.
+    /// Length of the gap.
     pub length: Extent,
 }
 
@@ -40,13 +40,13 @@ pub struct Gap {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Totals {
-    /// From the first begin that is known until now, or until the last lease ends.
+    /// Time from the first known begin until now, or until the last lease ends.
     pub time: Duration,
-    /// How much of it had no leader.
+    /// Part of the time that had no leader.
     pub nobody: Extent,
-    /// How much of it is not known: epochs in it are compacted or cannot be read.
+    /// Part of the time whose leader is unknown, because epochs are compacted or unreadable.
     pub unknown: Extent,
-    /// How much of it had a leader: the rest.
+    /// Part of the time that had a leader.
     pub led: Extent,
     /// The longest time without a leader.
     pub longest_gap: Option<Gap>,
@@ -61,7 +61,8 @@ impl Extent {
 }
 
 impl Totals {
-    /// The fraction of the known time without a leader, 0 to 1; `None` if none is known.
+    /// Returns the fraction of the known time without a leader, 0 to 1. Returns `None` if no time
+    /// is known.
     #[must_use]
     pub fn nobody_share(&self) -> Option<f64> {
         let known = self.time.saturating_sub(self.unknown.about);
@@ -69,28 +70,29 @@ impl Totals {
     }
 }
 
-/// What lies between two leaders, and whether it is known that nobody led.
+/// The time between two leaders. `known` is false if another leader may have led in it.
 struct Between {
     gap: Gap,
     known: bool,
 }
 
 impl History {
-    /// The times without a leader, in ascending order. An epoch that was given up does not end one.
-    /// Where epochs are missing between two, nothing is known: see [`unknown`](History::unknown).
+    /// Returns the times without a leader, in ascending order. An epoch that its candidate
+    /// abandoned does not end a gap. If epochs are missing between two leaders, the time is
+    /// [`unknown`](History::unknown).
     #[must_use]
     pub fn gaps(&self) -> Vec<Gap> {
         self.between().into_iter().filter(|one| one.known).map(|one| one.gap).collect()
     }
 
-    /// The times of which nothing is known, in ascending order: epochs between two leaders are
-    /// missing, or cannot be read.
+    /// Returns the times whose leader is unknown, in ascending order. Epochs between two leaders
+    /// are missing or unreadable.
     #[must_use]
     pub fn unknown(&self) -> Vec<Gap> {
         self.between().into_iter().filter(|one| !one.known).map(|one| one.gap).collect()
     }
 
-    /// The totals over all epochs.
+    /// Returns the totals over all epochs.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
@@ -109,7 +111,7 @@ impl History {
                 totals.longest_gap = Some(gap);
             }
         }
-        // Counted from the best guess of the first begin, which may have been later.
+        // The time counts from the best estimate of the first begin, which may have been later.
         let begun_late = from_latest.map_or(Duration::ZERO, |latest| length(from, latest));
         let longest = totals.time.saturating_add(self.now_within);
         let rest = |time: Duration, nobody: Duration, unknown: Duration| {
@@ -127,7 +129,7 @@ impl History {
     fn between(&self) -> Vec<Between> {
         let mut between = Vec::new();
         let mut before: Option<&LeadershipSpan> = None;
-        // Since `before`, an epoch that cannot be read may have had a leader.
+        // An unreadable epoch after `before` may have had a leader.
         let mut unreadable = false;
         for span in &self.spans {
             unreadable |= span.unreadable.is_some();
@@ -151,7 +153,7 @@ impl History {
         self.holes.get(starts).is_some_and(|hole| *hole.start() < before)
     }
 
-    /// From the end of the last leader until now.
+    /// Returns the time from the end of the last leader until now.
     fn since(&self, last: &LeadershipSpan, known: bool) -> Option<Between> {
         let (from, earliest) = match last.until.at {
             Some(at) => (at.min(self.now), last.until.earliest.unwrap_or(at)),
@@ -180,7 +182,7 @@ fn between_two(before: &LeadershipSpan, next: &LeadershipSpan, known: bool) -> O
         at_least: length(before.until.latest.unwrap_or(from), next.from.earliest.unwrap_or(until)),
         at_most: length(before.until.earliest.unwrap_or(from), next.from.latest.unwrap_or(until)),
     };
-    // One that may be there, but is not by the best guess, counts in the bounds alone.
+    // A possible gap whose best estimate is empty counts only in the bounds.
     if length == Extent::default() {
         return None;
     }
@@ -188,7 +190,7 @@ fn between_two(before: &LeadershipSpan, next: &LeadershipSpan, known: bool) -> O
     Some(Between { gap: Gap { after, before, from, until: until.max(from), length }, known })
 }
 
-/// Of one that leads: not before this.
+/// Returns the earliest end of the lease of a held epoch.
 fn lease_end(span: &LeadershipSpan) -> Option<DateTime<Utc>> {
     let validity = TimeDelta::from_std(span.validity?).ok()?;
     span.until.earliest?.checked_add_signed(validity)

@@ -1,4 +1,4 @@
-//! The history that real elections leave: what is read back is what has happened.
+//! The history of real elections matches the events of the test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ async fn read(world: &World) -> History {
     reader(world).read().await.expect("a history")
 }
 
-/// The store's clock.
+/// Returns the time of the store's clock.
 fn now(world: &World) -> DateTime<Utc> {
     world.clock.now().time_of_day()
 }
 
-/// Requests take no time here.
+/// Asserts that the estimate is within 50 ms. Requests take no time in these tests.
 #[track_caller]
 fn near(told: Option<DateTime<Utc>>, truth: DateTime<Utc>) {
     let told = told.expect("a time");
@@ -36,7 +36,7 @@ fn ends(history: &History) -> Vec<(u64, &str, Option<EpochEnd>)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_happened_is_told() {
+async fn a_history_matches_the_election() {
     let world = World::new();
     let start = now(&world);
     let a = world.leader("a").await;
@@ -62,7 +62,7 @@ async fn what_has_happened_is_told() {
     assert!(first.until.is_exact());
     near(first.until.at, resigned);
     near(second.from.at, b_began);
-    // It had renewed not long before it died, and its lease ran on.
+    // The leader had renewed shortly before it died, and its lease continued.
     assert!(second.until.earliest <= Some(b_died) && second.until.latest >= Some(b_died));
     near(second.until.earliest.map(|sign| sign + VALIDITY), second.until.latest.unwrap());
     assert!(second.until.latest <= Some(c_began));
@@ -83,9 +83,9 @@ async fn what_has_happened_is_told() {
     assert_eq!(history.gaps().last().map(|gap| gap.before), Some(None));
 }
 
-/// Each leader's own clock may be anything.
+/// The clocks of the leaders are arbitrary.
 #[tokio::test(start_paused = true)]
-async fn clocks_that_are_wrong_are_put_right() {
+async fn wrong_clocks_are_corrected() {
     let world = World::new();
     let mut began = Vec::new();
     for hours in [-5_i64, 7, 0] {
@@ -107,7 +107,7 @@ async fn clocks_that_are_wrong_are_put_right() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deposition_and_a_seal_without_a_reason_are_told_apart() {
+async fn depositions_differ_from_seals_without_a_reason() {
     let world = World::new();
     let a = world.leader("a").await;
     wait(secs(30)).await;
@@ -123,10 +123,10 @@ async fn a_deposition_and_a_seal_without_a_reason_are_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_campaign_that_was_overtaken_leaves_an_epoch_that_was_given_up() {
+async fn an_overtaken_campaign_leaves_an_abandoned_epoch() {
     let world = World::new();
     world.leader("a").await.resign().await.unwrap();
-    // Between its create and its confirmation somebody else goes ahead by two.
+    // Another process creates two epochs between this candidate's create and its confirmation.
     world.store.on(Call::List).skip(1).fault(Fault::Slow(secs(1)));
     let node = world.node("slow").build().unwrap();
     let campaign = tokio::spawn(async move { node.campaign().await.map(|l| l.epoch()) });
@@ -149,7 +149,7 @@ async fn a_campaign_that_was_overtaken_leaves_an_epoch_that_was_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_compactor_has_deleted_is_a_hole_at_the_begin() {
+async fn compacted_epochs_are_a_hole_at_the_begin() {
     let world = World::new();
     for _ in 0..12 {
         let leadership = world.leader("a").await;
@@ -166,7 +166,7 @@ async fn what_the_compactor_has_deleted_is_a_hole_at_the_begin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_of_the_post_and_bad_bytes_are_shown() {
+async fn foreign_and_unreadable_records_are_shown() {
     let world = World::new();
     let store = Arc::clone(world.store.inner());
     let node = MorlingNode {
@@ -175,7 +175,7 @@ async fn a_peer_of_the_post_and_bad_bytes_are_shown() {
         validity: VALIDITY,
         clock: Arc::new(world.clock.clone()),
     };
-    node.try_lock().await.expect("it is the first");
+    node.try_lock().await.expect("the first attempt wins");
     let a = world.leader("a").await;
     a.resign().await.unwrap();
     for (epoch, body) in [(3, "{}"), (4, ""), (5, "\u{1}"), (6, r#"{"format":7,"expired":true}"#)] {
@@ -191,11 +191,11 @@ async fn a_peer_of_the_post_and_bad_bytes_are_shown() {
     let why = |epoch: usize| history.spans[epoch - 1].unreadable.clone().unwrap();
     assert_eq!(why(4), "its body is empty");
     assert!(why(6).contains("format 7") && why(7).contains("100000 bytes"));
-    assert!(history.spans[6].written_at.is_some(), "the listing tells it");
+    assert!(history.spans[6].written_at.is_some(), "the listing contains the date");
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_costs_a_list_a_page_and_a_get_an_epoch() {
+async fn a_reading_costs_one_list_per_page_and_one_get_per_epoch() {
     let world = World::new();
     for epoch in 1..=2_500 {
         let body = r#"{"expired":true,"ended":"resigned"}"#;
@@ -214,16 +214,16 @@ async fn it_costs_a_list_a_page_and_a_get_an_epoch() {
     assert_eq!((history.requests, history.left_out), (103, 2_400));
     assert_eq!(history.spans[0].epoch.get(), 2_401);
     assert_eq!(told, (1..=100).map(|read| (read, 100)).collect::<Vec<_>>());
-    // The last 200 were written within the last three minutes.
+    // The last 200 epochs were written within the last three minutes.
     let history = reader.clone().limit(5_000).since(secs(150)).read().await.unwrap();
     assert_eq!((history.spans.len(), history.left_out), (200, 2_300));
-    // The newest is always read.
+    // The newest epoch is always read.
     let history = reader.since(secs(1)).read().await.unwrap();
     assert_eq!((history.spans.len(), history.left_out), (1, 2_499));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_epoch_that_is_compacted_meanwhile_is_a_hole() {
+async fn an_epoch_compacted_during_the_reading_is_a_hole() {
     let world = World::new();
     for _ in 0..3 {
         world.leader("a").await.resign().await.unwrap();
@@ -239,7 +239,7 @@ async fn an_epoch_that_is_compacted_meanwhile_is_a_hole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_object_tells_of_one_epoch() {
+async fn a_single_object_shows_one_epoch() {
     let world = World::new();
     let single = || reader(&world).layout(Layout::SingleObject);
     assert_eq!(single().read().await.unwrap().spans, []);
@@ -260,7 +260,7 @@ async fn a_single_object_tells_of_one_epoch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_is_an_error_and_hangs_nobody() {
+async fn a_failing_store_returns_an_error() {
     let world = World::new();
     world.leader("a").await.resign().await.unwrap();
     for call in [Call::List, Call::Get] {

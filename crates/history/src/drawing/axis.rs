@@ -1,4 +1,4 @@
-//! The axis of time: where it lies on the page, and ticks that people would have chosen.
+//! The time axis: its place on the page, and its ticks.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
-/// In milliseconds. Whatever is longer goes by ten years, twice that, and so on.
+/// Lengths of steps, in milliseconds. Longer steps are multiples of ten years by powers of two.
 const STEPS: [u64; 35] = [
     MILLI,
     2,
@@ -50,12 +50,12 @@ const STEPS: [u64; 35] = [
     YEAR,
     5 * YEAR,
 ];
-/// Nine million years; a part of what fits, so that steps can be added.
+/// Nine million years. It is a fraction of the range of `u64`, so that steps can be added.
 const LAST: u64 = u64::MAX / 64;
-/// No two ticks are nearer than this, in pixels.
+/// Minimum distance of two ticks, in pixels.
 const TICK_ROOM: f64 = 84.0;
 
-/// From times to pixels.
+/// Maps times to pixels.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis {
     from: Duration,
@@ -65,7 +65,7 @@ pub(super) struct Axis {
     right: f64,
 }
 
-/// A tick: where, what it says, and what stands below that.
+/// A tick: its place, its text, and the text below it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
     pub(super) x: f64,
@@ -79,7 +79,7 @@ impl Axis {
         origin: Option<DateTime<Utc>>,
         (left, right): (f64, f64),
     ) -> Axis {
-        // A moment alone has no length to divide, and what is past the end of time no ticks.
+        // An empty range has no length to divide, and times past the end of time have no ticks.
         let from = from.min(Duration::from_millis(LAST));
         let until = until.min(Duration::from_millis(LAST)).max(from + Duration::from_millis(10));
         Axis { from, until, origin, left, right }
@@ -95,7 +95,7 @@ impl Axis {
         let most = ((self.right - self.left) / TICK_ROOM).max(1.0) as u64;
         let length = millis(self.until.saturating_sub(self.from));
         let step = step(length, most);
-        // Whole steps of the time of day, not of the origin.
+        // Steps align with the time of day and not with the origin.
         let shift =
             self.origin.map_or(0, |origin| origin.timestamp_millis().rem_euclid(step as i64));
         let first = (millis(self.from) + shift.unsigned_abs()).div_ceil(step) * step;
@@ -129,7 +129,7 @@ impl Axis {
     }
 }
 
-/// The least of the steps that gives no more than so many ticks.
+/// Returns the shortest step that gives at most `most` ticks.
 fn step(length: u64, most: u64) -> u64 {
     let fits = |step: &u64| length / step <= most;
     STEPS.into_iter().find(fits).unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! The times at which nobody, or more than one, led.
+//! Finds the times with no leader, or with more than one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
     let edges: Vec<Duration> = edges.into_iter().collect();
     let mut by_begin: Vec<&Interval> = solid().collect();
     by_begin.sort_by_key(|interval| interval.from);
-    // By their places in that order, and by their ends.
+    // The active intervals, by their position in that order, and their ends.
     let (mut next, mut leading, mut ends) = (0, BTreeSet::new(), BTreeSet::new());
     let mut bands: Vec<(BandKind, Duration, Duration, String)> = Vec::new();
     for two in edges.windows(2) {
@@ -40,15 +40,15 @@ pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
     let band = |(kind, from, until, who): (BandKind, Duration, Duration, String)| {
         let length = short(until.saturating_sub(from));
         let tip = match kind {
-            BandKind::Several => format!("{who} lead at once for {length}"),
-            _ => format!("nobody leads for {length}"),
+            BandKind::Several => format!("{who} lead at the same time for {length}"),
+            _ => format!("no leader for {length}"),
         };
         Band { kind, from, until, tip }
     };
     bands.into_iter().map(band).collect()
 }
 
-/// More are counted, not named.
+/// Maximum number of names in a tooltip. Further leaders are only counted.
 const NAMED: usize = 5;
 
 fn who<'a>(leading: impl Iterator<Item = &'a Interval>, count: usize) -> String {

@@ -1,29 +1,29 @@
-//! What is too narrow to be seen alone is drawn together.
+//! Combines intervals that are too narrow to be drawn separately.
 
-/// A stretch of pixels in one lane, made of one interval or of several.
+/// A stretch of pixels in one lane that represents one or several intervals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Block {
     pub(super) from: f64,
     pub(super) until: f64,
-    /// Which of the lane's intervals: the first, and how many that follow each other.
+    /// Position of the first interval in the lane, and the number of consecutive intervals.
     pub(super) first: usize,
     pub(super) count: usize,
-    /// How much of it they fill, together.
+    /// Total width of the intervals.
     filled: f64,
 }
 
-/// Of those that are drawn together no more than this, so that one sees where there are many.
+/// Maximum width of a combined block, so that dense stretches remain visible.
 const BIN: f64 = 12.0;
 
-/// Narrower than this, in pixels, an interval may be drawn with its neighbours.
+/// Maximum width of an interval that may be combined with its neighbours, in pixels.
 const NARROW: f64 = 5.0;
-/// And if no more than this lies between.
+/// Maximum distance between combined intervals, in pixels.
 const NEAR: f64 = 4.0;
 
-/// More in one lane are drawn together however wide they are: they lie on top of each other.
+/// With more intervals in one lane, all are combined, because wide ones would overlap.
 const MOST: usize = 300;
 
-/// The blocks of stretches in ascending order.
+/// Returns the blocks of stretches in ascending order.
 pub(super) fn blocks(stretches: impl IntoIterator<Item = (f64, f64)>) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     for (number, (from, until)) in stretches.into_iter().enumerate() {
@@ -42,7 +42,7 @@ pub(super) fn blocks(stretches: impl IntoIterator<Item = (f64, f64)>) -> Vec<Blo
     if blocks.len() > MOST { binned(blocks) } else { blocks }
 }
 
-/// One block for those that begin near each other.
+/// Combines blocks that begin in the same bin.
 fn binned(blocks: Vec<Block>) -> Vec<Block> {
     let mut bins: Vec<Block> = Vec::new();
     for block in blocks {
@@ -59,7 +59,7 @@ fn binned(blocks: Vec<Block>) -> Vec<Block> {
 }
 
 impl Block {
-    /// Which part of it is filled, 0 to 1: the height of its bar.
+    /// Returns the filled share of the block, 0 to 1. It determines the height of the bar.
     pub(super) fn share(&self) -> f64 {
         if self.count == 1 || self.until <= self.from {
             return 1.0;

@@ -1,4 +1,4 @@
-//! Who gets which lane.
+//! Assigns intervals to lanes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,18 +7,18 @@ use super::{Interval, Subject};
 
 /// More lanes cannot be distinguished.
 const MOST: usize = 50;
-/// More rows make no page that anybody reads.
+/// Pages with more rows are too long to read.
 const MOST_OWNED: usize = 1_000;
 
-/// A lane: its name, and what lies in it, in the order of time.
+/// A lane: its name and its intervals, in the order of time.
 #[derive(Debug)]
 pub(super) struct Lane<'a> {
     pub(super) name: String,
     pub(super) intervals: Vec<&'a Interval>,
 }
 
-/// A lane for each name, in the order of their first interval; the names that led least share the
-/// last.
+/// Returns a lane for each name, in the order of the first interval. If there are too many names,
+/// those with the least time share the last lane.
 pub(super) fn lanes(intervals: &[Interval], subject: Subject) -> Vec<Lane<'_>> {
     let mut sorted: Vec<&Interval> = intervals.iter().collect();
     if subject == Subject::Leaders {

@@ -1,9 +1,9 @@
-//! Draws who led when, as an SVG for light and dark pages: a lane per candidate, an interval per
-//! epoch, how each ended, and the times at which nobody or more than one led; or who owned each of
-//! many things, such as partitions ([`Subject::Owners`]).
+//! Draws a timeline of leaders as an SVG for light and dark pages. Each candidate has a lane, and
+//! each epoch is an interval whose end has a mark. Bands show the times with no leader, or with
+//! more than one. With [`Subject::Owners`] it draws the owners of many things, such as partitions.
 //!
-//! Pure: values in, text out, and the same text for the same values. `tenure history`, the example
-//! `failover` and the failures of the project's simulation are drawn with it.
+//! The functions are pure: the same values give the same text. `tenure history`, the example
+//! `failover` and the failures of the project's simulation use them.
 //!
 //! ```
 //! use std::time::Duration;
@@ -14,7 +14,7 @@
 //! drawing.intervals.push(Interval::new("anna", "1", at(0), at(4), Mark::Crashed));
 //! drawing.intervals.push(Interval::new("ben", "2", at(6), at(9), Mark::Resigned));
 //! drawing.find_bands();
-//! assert_eq!(drawing.bands.len(), 1); // nobody led from 4 s to 6 s
+//! assert_eq!(drawing.bands.len(), 1); // no leader from 4 s to 6 s
 //! assert!(drawing.svg().starts_with("<svg "));
 //! ```
 
@@ -34,28 +34,29 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-/// What is to be drawn. All times are counted from one moment, its origin.
+/// The content of a drawing. All times are durations since one moment, the origin.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Drawing {
-    /// What its lanes are, and what it says of them.
+    /// Meaning of the lanes.
     pub subject: Subject,
     /// The heading.
     pub title: String,
-    /// A line below the heading; may be empty.
+    /// Line below the heading. It may be empty.
     pub subtitle: String,
-    /// The time of day of the origin: ticks then show times of day. `None`: they count from it.
+    /// Time of day of the origin. If it is set, ticks show times of day. Otherwise they show the
+    /// time since the origin.
     pub origin: Option<DateTime<Utc>>,
-    /// In any order. Lanes appear in the order of their first interval: in time, or with
-    /// [`Subject::Owners`] in this list.
+    /// Intervals in any order. Lanes appear in the order of the first interval: by time, or by the
+    /// position in this list with [`Subject::Owners`].
     pub intervals: Vec<Interval>,
-    /// In any order.
+    /// Bands in any order.
     pub bands: Vec<Band>,
-    /// In any order.
+    /// Notes in any order.
     pub notes: Vec<Note>,
 }
 
-/// What the lanes of a drawing are.
+/// The meaning of the lanes of a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum Subject {
@@ -63,58 +64,59 @@ pub enum Subject {
     #[default]
     Leaders,
     /// A lane for each thing that has one owner at a time, such as a partition. The label of an
-    /// interval is its owner, which has one colour in all lanes. There are eight; further owners
-    /// share them, and are told apart by their labels and tooltips.
+    /// interval is its owner, which has the same colour in all lanes. There are eight colours.
+    /// Further owners reuse them and are distinguished by their labels and tooltips.
     Owners,
 }
 
-/// One epoch in the lane of its leader, or one ownership in the lane of what is owned.
+/// One epoch in the lane of its leader, or one ownership in the lane of the owned thing.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Interval {
-    /// The name of the lane: text of others, which is escaped and cut here.
+    /// Name of the lane. It may be untrusted text: the drawing escapes and cuts it.
     pub lane: String,
-    /// What the interval is called, such as the number of its epoch.
+    /// Label of the interval, such as the number of its epoch.
     pub label: String,
-    /// When it led, for certain or almost: solid.
+    /// Begin of the certain or almost certain part, which is solid.
     pub from: Duration,
-    /// The end of that.
+    /// End of the solid part.
     pub until: Duration,
-    /// It may have led from here on: hatched. At or before `from`.
+    /// Begin of the possible part, which is hatched. At or before `from`.
     pub perhaps_from: Duration,
-    /// It may have led until here. At or after `until`.
+    /// End of the possible part. At or after `until`.
     pub perhaps_until: Duration,
-    /// How it ended.
+    /// Kind of the end.
     pub end: Mark,
     /// The tooltip.
     pub tip: String,
 }
 
-/// How an interval ended. Each has a shape of its own, so that none depends on its colour alone.
+/// The end of an interval. Each kind has its own shape, so that the drawing is readable without
+/// colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Mark {
-    /// It has not.
+    /// The interval has not ended.
     GoesOn,
     /// The leader resigned.
     Resigned,
-    /// The lease ran out, and another candidate sealed the epoch.
+    /// The lease expired, and another candidate sealed the epoch.
     Lapsed,
     /// An operator deposed the leader.
     Deposed,
-    /// The leader lost it.
+    /// The leader lost the epoch.
     Lost,
     /// The leader crashed.
     Crashed,
     /// A greater epoch was created without a seal of this one.
     Superseded,
-    /// Its own candidate sealed it before it was of use.
+    /// Its own candidate sealed the epoch before it led.
     GivenUp,
-    /// Nobody led it: an operator restored the election above it.
+    /// The epoch had no leader, because an operator restored the election above it.
     Restored,
-    /// It passed to another owner, or to none, as the lane itself shows: without a shape.
+    /// The ownership moved to another owner, or ended. The lane shows this without a mark.
     Moved,
-    /// It is not known.
+    /// The end is unknown.
     Unknown,
 }
 
@@ -122,52 +124,53 @@ pub enum Mark {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Band {
-    /// What it says.
+    /// Kind of the period.
     pub kind: BandKind,
-    /// Its begin.
+    /// Begin of the period.
     pub from: Duration,
-    /// Its end.
+    /// End of the period.
     pub until: Duration,
     /// The tooltip.
     pub tip: String,
 }
 
-/// What a band says.
+/// The kind of a band.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum BandKind {
-    /// Nobody led.
+    /// No candidate led.
     Nobody,
-    /// More than one led.
+    /// More than one candidate led.
     Several,
-    /// It is not known who led.
+    /// The leader is unknown.
     Unknown,
 }
 
-/// A moment with a name: a line across all lanes.
+/// A moment with a name, drawn as a line across all lanes.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Note {
-    /// When.
+    /// Time of the moment.
     pub at: Duration,
-    /// A few words.
+    /// Text of a few words.
     pub text: String,
 }
 
 impl Drawing {
-    /// A drawing of nothing yet, under this heading.
+    /// Creates an empty drawing with this heading.
     pub fn new(title: impl Into<String>) -> Drawing {
         Drawing { title: title.into(), ..Drawing::default() }
     }
 
-    /// Adds a band for each period between the first and the last moment of the solid intervals in
-    /// which nobody, or more than one candidate, led.
+    /// Adds a band for each period in which no candidate, or more than one, led. It covers the time
+    /// from the first to the last moment of the solid intervals.
     pub fn find_bands(&mut self) {
         self.bands.extend(bands::found(&self.intervals));
     }
 
-    /// The drawing as an SVG of 1,000 pixels in width, whose height grows with the lanes: at most
-    /// 50, or 1,000 of [`Subject::Owners`]; the others share one. What is too narrow to be seen is drawn together and counted.
+    /// Returns the drawing as an SVG that is 1,000 pixels wide. The height grows with the number of
+    /// lanes: at most 50, or 1,000 with [`Subject::Owners`]. Further names share the last lane.
+    /// Intervals that are too narrow are combined and counted.
     #[must_use]
     pub fn svg(&self) -> String {
         render::svg(self)
@@ -183,7 +186,7 @@ impl Band {
 }
 
 impl Note {
-    /// A line at this moment.
+    /// Creates a note at this moment.
     pub fn new(at: Duration, text: impl Into<String>) -> Note {
         Note { at, text: text.into() }
     }
@@ -203,7 +206,7 @@ impl Interval {
         Interval { lane, label, from, until, perhaps_from: from, perhaps_until: until, end, tip }
     }
 
-    /// The same, with a tooltip.
+    /// Sets the tooltip.
     #[must_use]
     pub fn tip(mut self, tip: impl Into<String>) -> Interval {
         self.tip = tip.into();
@@ -212,7 +215,7 @@ impl Interval {
 }
 
 impl Mark {
-    /// What the legend calls it.
+    /// Returns the name of the mark in the legend.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -232,7 +235,7 @@ impl Mark {
 }
 
 impl BandKind {
-    /// What its lane is called.
+    /// Returns the name of the band in the legend.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

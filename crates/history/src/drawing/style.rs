@@ -1,17 +1,17 @@
 //! Colours for light and dark, and the shapes of the marks.
 //!
-//! Everything that is drawn carries its light colours as attributes, which every renderer knows. A
-//! style sheet changes them for dark pages alone, in colours written out: many renderers know
+//! Each shape has its light colours as attributes, which every renderer supports. A style sheet
+//! changes them only for dark pages. It contains literal colours, because many renderers support
 //! neither media queries nor custom properties.
 
 use super::{BandKind, Mark};
 
-/// How many owners have a colour of their own.
+/// Number of owner colours.
 pub(super) const COLOURS: usize = 8;
 
-/// The colours are Okabe and Ito's, which people tell apart whatever colours they see; on dark
-/// pages their lighter ones. Every rule is bound to the class of the drawing, as it may stand
-/// inside a page.
+/// The colours are the palette of Okabe and Ito for colour-blind readers. Dark pages
+/// use the lighter ones. Every rule is bound to the class of the drawing, because the SVG may be
+/// part of a page.
 pub(super) const DARK: &str = "@media (prefers-color-scheme:dark){\
 .tenure .bg{fill:#0d1117}\
 .tenure .v,.tenure .h{fill:#e6edf3}\
@@ -33,7 +33,7 @@ pub(super) const DARK: &str = "@media (prefers-color-scheme:dark){\
 .tenure .hl{stroke:#56b4e9}\
 .tenure .hu{stroke:#7d8590}}";
 
-/// Of the owners, for dark pages, where labels are dark.
+/// Owner colours for dark pages, where labels are dark.
 pub(super) const DARK_OWNERS: &str = "@media (prefers-color-scheme:dark){\
 .tenure .c0{fill:#56b4e9}\
 .tenure .c1{fill:#f0883e}\
@@ -44,7 +44,7 @@ pub(super) const DARK_OWNERS: &str = "@media (prefers-color-scheme:dark){\
 .tenure .c6{fill:#c3cad3}\
 .tenure .c7{fill:#ff8a80}}";
 
-/// Dark enough for white labels.
+/// Owner colours for light pages, dark enough for white labels.
 const OWNERS: [&str; COLOURS] = [
     "class=\"c0\" fill=\"#0072b2\"",
     "class=\"c1\" fill=\"#b34e00\"",
@@ -56,7 +56,7 @@ const OWNERS: [&str; COLOURS] = [
     "class=\"c7\" fill=\"#b3261e\"",
 ];
 
-/// Of the owner of this number.
+/// Returns the colour of the owner with this number.
 pub(super) fn owner(number: usize) -> &'static str {
     OWNERS[number % COLOURS]
 }
@@ -95,11 +95,11 @@ stroke-width=\"2.4\" d=\"M0 0V5\"/></pattern>\
 patternTransform=\"rotate(-45)\"><path class=\"hu\" fill=\"none\" stroke=\"#818b98\" \
 stroke-width=\"1.6\" d=\"M0 0V6\"/></pattern></defs>";
 
-/// The shape of a mark around a point, at a size of 1 some 12 pixels wide.
+/// Returns the shape of a mark around a point. At size 1 it is about 12 pixels wide.
 pub(super) fn shape(mark: Mark, x: f64, y: f64, size: f64) -> String {
     let at = format!("transform=\"translate({x:.1} {y:.1}) scale({size})\"");
     let path = |paint: &str, d: &str| format!("<path {paint} {at} d=\"{d}\"/>");
-    // Lines alone are lost on a bar of their own colour, so they have a halo.
+    // A halo makes lines visible on a bar of the same colour.
     let lines = |d: &str| path(HALO, d) + &path(LINES, d);
     match mark {
         Mark::GoesOn => path(SOLID, "M-3 -6L6 0L-3 6Z"),

@@ -1,4 +1,4 @@
-//! What is drawn, read back by a strict parser of XML.
+//! Tests parse the drawing with a strict XML parser.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn number(node: &Node<'_, '_>, name: &str) -> Option<f64> {
     node.attribute(name)?.parse().ok()
 }
 
-/// Whatever is drawn lies on the page, and says no `NaN`.
+/// Parses the SVG, and checks that everything lies on the page and that no number is `NaN`.
 #[track_caller]
 fn parsed(svg: &str) -> Document<'_> {
     let document = Document::parse(svg).unwrap_or_else(|error| panic!("{error}:\n{svg}"));
@@ -51,7 +51,7 @@ fn parsed(svg: &str) -> Document<'_> {
     document
 }
 
-/// So many epochs over so many lanes, each led for 4 s of 5.
+/// Creates a drawing with many epochs. Each is led for 4 s of 5 s.
 fn many(lanes: usize, epochs: usize) -> Drawing {
     let mut drawing = Drawing::new("Many");
     for epoch in 0..epochs {
@@ -65,7 +65,7 @@ fn many(lanes: usize, epochs: usize) -> Drawing {
 }
 
 #[test]
-fn any_number_of_lanes_and_epochs_is_xml_of_a_bounded_size() {
+fn large_drawings_have_a_bounded_size() {
     for lanes in [1, 3, 50, 51, 700] {
         for epochs in [0, 1, 5, 2_000, 20_000] {
             let drawing = many(lanes, epochs);
@@ -77,9 +77,9 @@ fn any_number_of_lanes_and_epochs_is_xml_of_a_bounded_size() {
     }
 }
 
-/// 4,000 of them made tooltips of 268 MB, and 100,000 an SVG of 20 MB.
+/// 4,000 epochs made tooltips of 268 MB, and 100,000 epochs an SVG of 20 MB.
 #[test]
-fn regression_any_number_of_overlapping_epochs_is_of_a_bounded_size() {
+fn regression_overlapping_epochs_have_a_bounded_size() {
     for (lanes, epochs) in [(1, 4_000), (1, 100_000), (50, 100_000)] {
         let mut drawing = Drawing::new("Overlapping");
         for epoch in 0..epochs {
@@ -98,7 +98,7 @@ fn regression_any_number_of_overlapping_epochs_is_of_a_bounded_size() {
 }
 
 #[test]
-fn many_short_epochs_are_drawn_together_and_counted() {
+fn many_short_epochs_are_combined_and_counted() {
     let svg = many(1, 2_000).svg();
     let svg = parsed(&svg);
     let told = titles(&svg);
@@ -107,7 +107,7 @@ fn many_short_epochs_are_drawn_together_and_counted() {
         counts.map(|(count, _)| count.parse::<usize>().expect("a number")).sum()
     };
     assert_eq!((sum(" epochs, "), sum(" times, ")), (2_000, 1_999));
-    // Between long ones, too, and none is lost.
+    // Short epochs between long ones are combined, too, and none is lost.
     let mut drawing = Drawing::new("");
     let mut from = secs(0);
     for (number, length) in [1_000, 1, 1, 1, 1_000].into_iter().enumerate() {
@@ -125,7 +125,7 @@ fn many_short_epochs_are_drawn_together_and_counted() {
 }
 
 #[test]
-fn more_lanes_than_can_be_told_apart_share_the_last() {
+fn excess_lanes_share_the_last_one() {
     let svg = many(60, 600).svg();
     let svg = parsed(&svg);
     let titles = titles(&svg);
@@ -136,7 +136,7 @@ fn more_lanes_than_can_be_told_apart_share_the_last() {
 }
 
 #[test]
-fn names_are_escaped_cut_and_keep_their_direction() {
+fn names_are_escaped_and_cut() {
     let long = "x".repeat(300);
     let names = [
         "<script>alert(1)</script>",
@@ -172,7 +172,7 @@ fn names_are_escaped_cut_and_keep_their_direction() {
 }
 
 #[test]
-fn every_end_has_a_shape_of_its_own_and_a_word_in_the_legend() {
+fn every_mark_has_its_own_shape_and_legend_entry() {
     let mut shapes: Vec<String> =
         MARKS.iter().map(|mark| style::shape(*mark, 0.0, 0.0, 1.0)).collect();
     shapes.sort();
@@ -187,7 +187,7 @@ fn every_end_has_a_shape_of_its_own_and_a_word_in_the_legend() {
 }
 
 #[test]
-fn nobody_and_several_are_found() {
+fn bands_show_times_with_no_leader_and_with_several() {
     let interval = |lane: &str, label: &str, from, until| {
         Interval::new(lane, label, secs(from), secs(until), Mark::Lost)
     };
@@ -203,14 +203,19 @@ fn nobody_and_several_are_found() {
     assert_eq!(
         told,
         [
-            (BandKind::Several, secs(4), secs(5), "a (epoch 1), b (epoch 2) lead at once for 1s"),
-            (BandKind::Nobody, secs(9), secs(12), "nobody leads for 3s"),
+            (
+                BandKind::Several,
+                secs(4),
+                secs(5),
+                "a (epoch 1), b (epoch 2) lead at the same time for 1s"
+            ),
+            (BandKind::Nobody, secs(9), secs(12), "no leader for 3s"),
         ]
     );
 }
 
 #[test]
-fn what_is_in_doubt_is_hatched() {
+fn uncertain_times_are_hatched() {
     let mut interval = Interval::new("a", "1", secs(0), secs(5), Mark::Lapsed);
     interval.perhaps_until = secs(9);
     let mut drawing = Drawing::new("");
@@ -222,7 +227,7 @@ fn what_is_in_doubt_is_hatched() {
 }
 
 #[test]
-fn times_at_the_ends_of_time_are_drawn() {
+fn extreme_times_are_drawn() {
     let mut drawing = Drawing::new("");
     drawing.origin = Some(DateTime::<Utc>::MAX_UTC);
     drawing.intervals.push(Interval::new("a", "1", secs(0), Duration::MAX, Mark::Lapsed));
@@ -234,7 +239,7 @@ fn times_at_the_ends_of_time_are_drawn() {
     parsed(&drawing.svg());
 }
 
-/// All that can be drawn.
+/// Returns a drawing with all elements.
 fn everything() -> Drawing {
     let mut drawing = many(3, MARKS.len());
     drawing.subtitle = "all of it".to_owned();
@@ -247,21 +252,23 @@ fn everything() -> Drawing {
     drawing
 }
 
-/// librsvg, Inkscape and most previewers drew black shapes: all colours were custom properties.
+/// librsvg, Inkscape and most previewers drew black shapes, because all colours were custom
+/// properties.
 #[test]
 fn regression_every_shape_has_its_colours_without_styles() {
     for drawing in [everything(), many(1, 2_000), Drawing::new("nothing")] {
         let wrong = svg::without_styles(&drawing.svg());
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
-    // The check itself.
+    // The check detects such an SVG.
     let var = "<svg xmlns='http://www.w3.org/2000/svg'><rect fill='var(--a)'/><text>a</text></svg>";
     assert_eq!(svg::without_styles(var).len(), 3);
 }
 
-/// A class whose light colours are attributes has a rule with dark ones for the same properties.
+/// Each class with light colours as attributes has a rule with dark colours for the same
+/// properties.
 #[test]
-fn dark_changes_every_colour() {
+fn dark_pages_change_every_colour() {
     let svg = everything().svg();
     let document = parsed(&svg);
     for node in document.descendants().filter(|node| !node.has_tag_name("svg")) {
@@ -279,7 +286,7 @@ fn dark_changes_every_colour() {
     }
 }
 
-/// 40 characters, as many as a table shows, ran out of the picture where they were wide.
+/// Wide names of 40 characters, the limit of a table, exceeded the picture.
 #[test]
 fn regression_a_long_name_stays_inside_the_picture() {
     for name in
@@ -304,7 +311,7 @@ fn regression_a_long_name_stays_inside_the_picture() {
     }
 }
 
-/// So many rows, each with two owners of so many.
+/// Creates rows with two owners each.
 fn owned(rows: usize, owners: usize) -> Drawing {
     let mut drawing = Drawing::new("Owned");
     drawing.subject = Subject::Owners;
@@ -325,17 +332,17 @@ fn fills(svg: &Document<'_>, class: &str) -> usize {
 }
 
 #[test]
-fn owners_have_a_colour_in_all_rows_and_a_name_in_the_legend() {
+fn owners_have_one_colour_and_a_legend_entry() {
     let svg = owned(3, 2).svg();
     assert_eq!(svg::without_styles(&svg), [""; 0]);
     let document = parsed(&svg);
-    // Three rows with a bar of each, and the legend.
+    // Three rows have a bar of each owner, and the legend has one.
     assert_eq!([fills(&document, "c0"), fills(&document, "c1")], [4, 4]);
     assert_eq!(fills(&document, "i"), 0, "no colour of leaders");
     let words: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();
     assert!(words.contains(&"owned still") && !words.contains(&"leads on"), "{words:?}");
     assert!(!words.contains(&"moved"), "{words:?}");
-    // In the order given, not in that of time.
+    // Rows follow the order of the list and not the order of time.
     let mut late = owned(2, 2);
     late.intervals.reverse();
     let svg = late.svg();
@@ -346,7 +353,7 @@ fn owners_have_a_colour_in_all_rows_and_a_name_in_the_legend() {
 }
 
 #[test]
-fn any_number_of_rows_and_owners_is_drawn() {
+fn many_rows_and_owners_are_drawn() {
     for (rows, owners) in [(0, 1), (1, 1), (50, 9), (1_000, 30), (1_200, 1_200)] {
         let svg = owned(rows, owners).svg();
         assert_eq!(svg::without_styles(&svg), [""; 0]);
@@ -362,7 +369,7 @@ fn any_number_of_rows_and_owners_is_drawn() {
 }
 
 #[test]
-fn short_ownerships_are_drawn_together_and_say_whose_they_are() {
+fn combined_ownerships_list_their_owners() {
     let mut drawing = Drawing::new("Restless");
     drawing.subject = Subject::Owners;
     for turn in 0..2_000_u64 {

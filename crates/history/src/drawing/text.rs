@@ -1,10 +1,10 @@
-//! Text of others in a drawing: cut, escaped, and kept from reordering what stands around it.
+//! Untrusted text in a drawing: cut, escaped, and without control over the direction of other text.
 
 use std::time::Duration;
 
 use tenure::internals::plain;
 
-/// Plain text, escaped for XML's content and attributes.
+/// Returns the text without control characters, escaped for XML content and attributes.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in plain(text).chars() {
@@ -20,7 +20,7 @@ pub(super) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// As much of it as fits into so many pixels in a font of this size, with an ellipsis for the rest.
+/// Returns the text, cut to this width in pixels at this font size, with an ellipsis.
 pub(super) fn cut(text: &str, room: f64, size: f64) -> String {
     let text = plain(text);
     if pixels(&text, size) <= room {
@@ -39,8 +39,8 @@ pub(super) fn cut(text: &str, room: f64, size: f64) -> String {
     kept
 }
 
-/// How wide it is in a font of this size, in pixels: no font is known here, so as in DejaVu Sans,
-/// which is wider than most.
+/// Returns the width of the text in pixels at this font size. The font of the reader is unknown, so
+/// this uses DejaVu Sans, which is wider than most fonts.
 pub(super) fn pixels(text: &str, size: f64) -> f64 {
     text.chars().map(ems).sum::<f64>() * size
 }
@@ -52,13 +52,13 @@ fn ems(character: char) -> f64 {
         'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' | '—' => 1.03,
         'A'..='Z' | '+' | '<' | '=' | '>' | '~' | '#' | '&' => 0.84,
         '\u{20}'..='\u{7e}' => 0.65,
-        // From Hangul and CJK on, most are as wide as high.
+        // From Hangul and CJK on, most characters are square.
         '\u{1100}'..='\u{115f}' | '\u{2e80}'.. => 1.0,
         _ => 0.86,
     }
 }
 
-/// A duration in the two greatest units that it has, such as `1m 10s`.
+/// Formats a duration in its two greatest units, such as `1m 10s`.
 pub fn short(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     let two = |big: u64, unit: &str, small: u64, part: &str| match small {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hostile_names_are_shown_not_obeyed() {
+    fn control_characters_in_names_are_escaped() {
         assert_eq!(
             escaped("<script>&\"'\u{202e}\0\u{1b}"),
             "&lt;script&gt;&amp;&quot;&#39;\\u{202e}\\u{0}\\u{1b}"
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_by_their_width() {
+    fn long_names_are_cut_to_a_width() {
         let room = pixels("worker-7…", 12.0);
         assert_eq!(cut("worker-7", room, 12.0), "worker-7");
         assert_eq!(cut("worker-700000", room, 12.0), "worker-7…");

@@ -1,14 +1,14 @@
-//! What the signs of a drawing mean.
+//! The legend of a drawing.
 
 use super::*;
 
 const LINE: f64 = 22.0;
-/// More owners than this are only counted: the legend would be longer than the drawing.
+/// Maximum number of owners in the legend. Further owners are only counted.
 const NAMED_OWNERS: usize = 24;
-/// Of an owner's name, in pixels.
+/// Maximum width of an owner's name, in pixels.
 const LONGEST_OWNER: f64 = 160.0;
 
-/// Signs and their names, from left to right and then line by line.
+/// Places signs and their names from left to right, line by line.
 struct Legend {
     x: f64,
     y: f64,
@@ -42,7 +42,7 @@ fn bar(paint: &'static str) -> impl Fn(f64, f64) -> String {
 }
 
 impl Page<'_> {
-    /// The signs that there are. With the height of the page.
+    /// Returns the legend of the signs that occur, and the height of the page.
     pub(super) fn legend(&self, top: f64) -> (String, f64) {
         let intervals = &self.drawing.intervals;
         let marks: BTreeSet<Mark> = intervals.iter().map(|interval| interval.end).collect();
@@ -58,7 +58,7 @@ impl Page<'_> {
         }
         if self.dense() {
             let paint = if leads { LEADS } else { MUTED };
-            let many = "many short ones: as high as their share of the time";
+            let many = "many short intervals: the height is their share of the time";
             legend.item(bar_of(paint, 4.0), many);
         }
         for mark in marks.into_iter().filter(|mark| *mark != Mark::Moved) {
@@ -84,7 +84,7 @@ impl Page<'_> {
         }
     }
 
-    /// Whether anything is drawn together.
+    /// Returns whether the drawing has combined intervals.
     fn dense(&self) -> bool {
         let stretch = |i: &&Interval| (self.axis.x(i.perhaps_from), self.axis.x(i.perhaps_until));
         let mut lanes = self.lanes.iter();

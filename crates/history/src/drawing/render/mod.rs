@@ -1,4 +1,4 @@
-//! From lanes and blocks to the text of the SVG.
+//! Converts lanes and blocks to the text of the SVG.
 
 mod legend;
 
@@ -18,27 +18,27 @@ use super::{Band, BandKind, Drawing, Interval, Mark, Subject};
 
 const WIDTH: f64 = 1_000.0;
 const EDGE: f64 = 16.0;
-/// Of the text of most elements, in pixels.
+/// Font size of most elements, in pixels.
 const SMALL: f64 = 12.0;
 const LARGE: f64 = 16.0;
-/// Pixels; longer names are cut.
+/// Maximum width of a name, in pixels. Longer names are cut.
 const LONGEST_NAME: f64 = 200.0;
-/// Two marks nearer than this would hide each other.
+/// Minimum distance of two marks. Nearer marks would hide each other.
 const MARK_ROOM: f64 = 12.0;
 const AXIS_HEIGHT: f64 = 40.0;
-/// Between a lane's edge and its bars.
+/// Distance between the edge of a lane and its bars.
 const PAD: f64 = 5.0;
 
 pub(super) fn svg(drawing: &Drawing) -> String {
     Page::new(drawing).svg()
 }
 
-/// Where everything lies.
+/// The layout of the page.
 struct Page<'a> {
     drawing: &'a Drawing,
     lanes: Vec<Lane<'a>>,
     kinds: Vec<BandKind>,
-    /// The owners by name, numbered as they first appear. Empty where the lanes are candidates.
+    /// Number of each owner by name, in the order of appearance. Empty if the lanes are candidates.
     owners: BTreeMap<&'a str, usize>,
     axis: Axis,
     left: f64,
@@ -159,7 +159,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The bands, faintly, behind all lanes.
+    /// Draws the bands faintly behind all lanes.
     fn tints(&mut self) {
         let (top, height) = (self.top, self.lanes.len() as f64 * self.lane_height);
         for band in &self.drawing.bands {
@@ -197,7 +197,7 @@ impl<'a> Page<'a> {
                 several => self.together(row, block, several),
             }
         }
-        // Marks lie on top of all bars of their lane.
+        // Marks are drawn after all bars of their lane, so that they lie on top.
         let y = self.row(row) + self.lane_height / 2.0;
         let size = match self.lane_height {
             ..19.0 => 0.6,
@@ -210,7 +210,7 @@ impl<'a> Page<'a> {
             if interval.end == Mark::Moved {
                 continue;
             }
-            // A mark as wide as the bar would hide it, so it stands behind.
+            // A mark would hide a bar of its own width, so the mark follows the bar.
             let (length, end) = (block.until - block.from, self.axis.x(interval.perhaps_until));
             let x = if length > 0.0 && length < MARK_ROOM { end + 6.0 * size } else { end };
             if x >= free_from {
@@ -220,12 +220,12 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The colour of an interval.
+    /// Returns the colour of an interval.
     fn paint(&self, interval: &Interval) -> &'static str {
         self.owners.get(&*interval.label).map_or(LEADS, |number| owner(*number))
     }
 
-    /// Where the bars of a lane begin, and how high they are.
+    /// Returns the upper edge and the height of the bars of a lane.
     fn bar(&self, row: usize) -> (f64, f64) {
         let pad = if self.lane_height < 19.0 { PAD / 2.0 } else { PAD };
         (self.row(row) + pad, self.lane_height - 2.0 * pad)
@@ -251,14 +251,14 @@ impl<'a> Page<'a> {
                 "<rect {PERHAPS} x=\"{first:.1}\" y=\"{y}\" width=\"{wide:.1}\" height=\"{height}\"/>"
             ));
         }
-        // Of a moment alone the mark is all that there is to see.
+        // An interval without a length shows only its mark.
         if interval.until > interval.from {
             self.put(format_args!(
                 "<rect {paint} x=\"{from:.1}\" y=\"{y}\" width=\"{width:.1}\" \
                  height=\"{height}\" rx=\"2\"/>"
             ));
         }
-        // The mark at the end takes some of the room.
+        // The mark at the end needs some of the width.
         if width > pixels(&interval.label, SMALL) + 18.0 {
             let (x, y) = (from + 8.0, y + height / 2.0 + 4.0);
             self.put(format_args!("<text {LABEL} x=\"{x:.1}\" y=\"{y}\">{label}</text>"));
@@ -266,7 +266,7 @@ impl<'a> Page<'a> {
         self.put(format_args!("</g>"));
     }
 
-    /// Many short intervals as one bar, which says what it is made of.
+    /// Draws many short intervals as one bar. Its tooltip lists their kinds.
     fn together(&mut self, row: usize, block: &Block, several: &[&Interval]) {
         let (y, height) = self.bar(row);
         let (x, width) = (block.from, (block.until - block.from).max(2.0));
@@ -277,7 +277,7 @@ impl<'a> Page<'a> {
             Subject::Owners => (owned(several), MUTED),
         };
         let tip = escaped(&tip);
-        // Lower than a single epoch, and the lower the more of the time is not theirs.
+        // The bar is lower than the bar of a single epoch. The height shows the share of the time.
         let tall = (height * block.share()).max(2.0).min(height - 3.0);
         let y = y + height - tall;
         self.put(format_args!(
@@ -328,7 +328,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// The number of each owner, in the order in which they first appear.
+/// Returns the number of each owner, in the order of appearance.
 fn owners(drawing: &Drawing) -> BTreeMap<&str, usize> {
     let mut owners = BTreeMap::new();
     if drawing.subject == Subject::Owners {
@@ -340,7 +340,7 @@ fn owners(drawing: &Drawing) -> BTreeMap<&str, usize> {
     owners
 }
 
-/// How several epochs ended.
+/// Describes the ends of several epochs.
 fn ends(several: &[&Interval]) -> String {
     let ends: BTreeSet<Mark> = several.iter().map(|interval| interval.end).collect();
     let ends = ends.into_iter().map(|end| {
@@ -352,10 +352,10 @@ fn ends(several: &[&Interval]) -> String {
     format!("{} epochs, {first} to {last}: {ends}", several.len())
 }
 
-/// More owners are counted, not named.
+/// Maximum number of owners in a tooltip. Further owners are only counted.
 const NAMED: usize = 5;
 
-/// Who owned in turn.
+/// Lists the owners of several intervals.
 fn owned(several: &[&Interval]) -> String {
     let owners: BTreeSet<&str> = several.iter().map(|interval| &*interval.label).collect();
     let named = owners.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
@@ -366,7 +366,7 @@ fn owned(several: &[&Interval]) -> String {
     format!("owned {} times, by {named}{more}", several.len())
 }
 
-/// From the first to the last moment of anything.
+/// Returns the range from the first to the last moment of the drawing.
 fn range(drawing: &Drawing) -> (Duration, Duration) {
     let intervals = drawing.intervals.iter().flat_map(|i| [i.perhaps_from, i.perhaps_until]);
     let bands = drawing.bands.iter().flat_map(|band| [band.from, band.until]);
