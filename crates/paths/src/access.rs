@@ -1,15 +1,16 @@
-//! What one call locks: folders to read and folders to write.
+//! The locks of one call: folders to read and folders to write.
 
 use std::collections::BTreeMap;
 
 use super::mode::Mode;
 use super::path::Path;
 
-/// What an operation reads and writes: the argument of [`PathLocks::lock`](super::PathLocks::lock).
+/// The paths that an operation reads and writes: the argument of
+/// [`PathLocks::lock`](super::PathLocks::lock).
 ///
-/// A path stands for its whole folder, with all that is or could be below it. A path may be named
-/// several times, for reading and for writing: what an operation writes it may also read. Name all
-/// that an operation needs in one `Access`.
+/// A path represents its whole folder, with everything that is or could be below it. A path can be
+/// added several times, for reading and for writing. An operation may also read the paths that it
+/// writes. Put all paths of an operation into one `Access`.
 ///
 /// # Examples
 ///
@@ -26,33 +27,32 @@ use super::path::Path;
 /// # }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[must_use = "an access is only locked by `PathLocks::lock`"]
+#[must_use = "pass it to `PathLocks::lock`"]
 pub struct Access {
-    /// The paths named, each in its strongest mode, and their ancestors.
+    /// The named paths, each in its strongest mode, and their ancestors.
     modes: BTreeMap<Path, Mode>,
 }
 
-/// The locks of one call, ancestors first, then by component.
+/// The locks of one call. Ancestors come first, then paths by component.
 pub(super) type Modes = Box<[(Path, Mode)]>;
 
 impl Access {
-    /// Creates an access to nothing; add paths to it.
+    /// Creates an access without paths.
     pub fn new() -> Access {
         Access::default()
     }
 
-    /// Adds these folders for reading.
+    /// Adds folders for reading.
     pub fn read<P: Into<Path>>(self, paths: impl IntoIterator<Item = P>) -> Access {
         self.with(paths, Mode::Read, Mode::ReadAncestor)
     }
 
-    /// Adds these folders for writing: to create, change or delete something in them.
+    /// Adds folders for writing: to create, change or delete objects in them.
     pub fn write<P: Into<Path>>(self, paths: impl IntoIterator<Item = P>) -> Access {
         self.with(paths, Mode::Write, Mode::WriteAncestor)
     }
 
-    /// Creates an access to read all of a folder as it is at one moment. A GET of one object needs
-    /// no lock.
+    /// Creates an access to read a whole folder at one moment. A GET of one object needs no lock.
     pub fn to_read(folder: &Path) -> Access {
         Access::new().read([folder])
     }
@@ -67,12 +67,12 @@ impl Access {
         Access::new().write([folder])
     }
 
-    /// Creates an access to copy a folder: reads `from`, writes `to`.
+    /// Creates an access to copy a folder. It reads `from` and writes `to`.
     pub fn to_copy(from: &Path, to: &Path) -> Access {
         Access::new().read([from]).write([to])
     }
 
-    /// Creates an access to rename a folder: writes both.
+    /// Creates an access to rename a folder. It writes both paths.
     pub fn to_rename(from: &Path, to: &Path) -> Access {
         Access::new().write([from, to])
     }

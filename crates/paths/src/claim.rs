@@ -1,7 +1,9 @@
-//! The async shell around the table: a claim waits until it is granted, and leaves when dropped.
+//! The async layer around the table. A claim waits until the table grants it, and leaves the table
+//! when it is dropped.
 //!
-//! The table grants; a wakeup only says so. So a wakeup that comes late, or to a task that has
-//! given up, loses nothing: that task's claim leaves the table, and that grants the next.
+//! The table grants claims, and a wakeup only reports this. A wakeup may come late, or to a task
+//! that has given up. No grant is lost then: the claim of that task leaves the table, and the table
+//! grants the next one.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -14,30 +16,31 @@ use super::table::{Table, Ticket};
 #[derive(Debug, Default)]
 pub(crate) struct ClaimState {
     pub(super) table: Table,
-    /// Of the calls that wait and have been polled.
+    /// Wakers of the waiting calls that have been polled.
     wakers: BTreeMap<Ticket, Waker>,
 }
 
-/// The mutex around the state. The tests that try every interleaving bring another one.
+/// The mutex around the state. The tests of all interleavings use another one.
 pub(super) trait Cell: Send + Sync + 'static {
-    /// Does this in a critical section. It must not run foreign code, so wakers are called, and
-    /// dropped, outside: to drop one may end a task, and so drop its guards.
+    /// Runs `act` in a critical section. `act` must not run foreign code. Wakers are therefore
+    /// called and dropped outside: dropping a waker can end a task, and so drop its guards.
     fn with<T>(&self, act: impl FnOnce(&mut ClaimState) -> T) -> T;
 }
 
 impl Cell for Mutex<ClaimState> {
     fn with<T>(&self, act: impl FnOnce(&mut ClaimState) -> T) -> T {
-        // No critical section panics between two changes, so the state is whole after a panic, too.
+        // No critical section panics between two changes, so the state is consistent even after a
+        // panic.
         act(&mut self.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// A call that has entered the table. Dropping it takes it out, whether it was granted or not.
+/// A call that has entered the table. Dropping it removes the call, granted or not.
 pub(super) struct Claim<C: Cell = Mutex<ClaimState>> {
     cell: Arc<C>,
     ticket: Ticket,
     modes: Modes,
-    /// Nothing was in the way when it entered.
+    /// Whether no other call was in the way when this one entered.
     at_once: bool,
 }
 
@@ -50,7 +53,7 @@ impl<C: Cell> Claim<C> {
         Claim { cell: Arc::clone(cell), ticket, modes, at_once }
     }
 
-    /// Enters only if that grants it at once.
+    /// Enters the table only if the call is granted immediately.
     pub(super) fn try_enter(cell: &Arc<C>, modes: Modes) -> Option<Claim<C>> {
         let ticket =
             cell.with(|state| state.table.is_free(&modes).then(|| state.table.enter(&modes)))?;
@@ -61,7 +64,7 @@ impl<C: Cell> Claim<C> {
         &self.modes
     }
 
-    /// Waits until all locks are held. Dropping this future leaves the claim in its place.
+    /// Waits until all locks are held. Dropping this future keeps the claim in the queue.
     pub(super) async fn granted(&self) {
         if !self.at_once {
             poll_fn(|context| self.poll_granted(context)).await;
@@ -89,7 +92,7 @@ impl ClaimState {
 
 #[cfg(test)]
 impl<C: Cell> Claim<C> {
-    /// Broken: leaves the table, and wakes none of the calls that this grants.
+    /// Broken: leaves the table without waking the calls that this grants.
     pub(super) fn leave_silently(self) {
         let claim = std::mem::ManuallyDrop::new(self);
         claim.cell.with(|state| state.table.leave(claim.ticket, &claim.modes));
@@ -101,7 +104,7 @@ impl<C: Cell> Drop for Claim<C> {
         let (_dropped_outside, wakers) = self.cell.with(|state| {
             let own = state.wakers.remove(&self.ticket);
             let granted = state.table.leave(self.ticket, &self.modes);
-            // Those that were not polled yet see it when they are.
+            // Calls without a waker see the grant at their first poll.
             let wakers = granted.iter().filter_map(|ticket| state.wakers.remove(ticket));
             (own, wakers.collect::<Vec<_>>())
         });

@@ -1,20 +1,22 @@
-//! Reader/writer locks on pseudo-folders, so that renames, copies, deletions and reads of whole
-//! folders on an object store do not interleave.
+//! Reader/writer locks on pseudo-folders. Renames, copies, deletions and reads of whole folders on
+//! an object store do not interleave if they hold these locks.
 //!
-//! # What they do not do
+//! # Limits
 //!
-//! They exclude the tasks of **one process** from each other. Between processes only leadership
-//! excludes, or the ownership of a partition: let only the leader or the owner write, and create its
-//! locks with [`PathLocks::under`]. They do not undo half a rename if the process dies in the middle
-//! of it. They are advisory: they lock nothing in the store, and stop no code that does not take
-//! them.
+//! - The locks exclude the tasks of **one process** from each other. Only leadership, or the
+//!   ownership of a partition, excludes other processes. So let only the leader or the owner write,
+//!   and create its locks with [`PathLocks::under`].
+//! - The locks undo no partial rename if the process dies during it.
+//! - The locks are advisory. They lock nothing in the store, and do not stop code that takes no
+//!   locks.
 //!
-//! # What they do
+//! # Guarantees
 //!
-//! Any two operations run at the same time, unless one writes in the lineage (the path itself, its
-//! ancestors, its descendants) of what the other reads or writes. The idea and the modes are those
-//! of Michal Charemza's *S3 path/pseudo-folder locking*; docs/path-locks.md describes them, the
-//! arguments, and the differences.
+//! Two operations run at the same time unless they conflict. They conflict if one writes in the
+//! lineage of a path that the other reads or writes. The lineage of a path consists of the path
+//! itself, its ancestors and its descendants. The idea and the modes come from Michal Charemza's
+//! *S3 path/pseudo-folder locking*. docs/path-locks.md describes them, the arguments, and the
+//! differences.
 //!
 //! ```
 //! use tenure_paths::{Access, Path, PathLocks};
@@ -25,8 +27,8 @@
 //! let (draft, album) = (Path::new("/draft")?, Path::new("/albums/may")?);
 //!
 //! let guard = locks.lock(Access::to_rename(&draft, &album)).await?;
-//! // Copy each object, then delete each. Meanwhile nobody who asks for a lock reads either folder,
-//! // nor `/albums`; but `/albums/june` can be read, or written.
+//! Copy each object, then delete each. Meanwhile no other task can lock either folder or `/albums`
+//! for reading, but a task can lock `/albums/june`.
 //! assert!(locks.try_lock(Access::to_read(&Path::root()))?.is_none());
 //! assert!(locks.try_lock(Access::to_write(&Path::new("/albums/june")?))?.is_some());
 //! drop(guard);
@@ -34,18 +36,18 @@
 //! # }
 //! ```
 //!
-//! **Fair.** A call waits only for conflicting calls that came before it, never for one that came
-//! after. So readers cannot starve a writer, nor writers a reader.
+//! **Fair.** A call waits only for conflicting calls that came before it. So readers cannot starve
+//! a writer, and writers cannot starve a reader.
 //!
-//! **No deadlock**, for the same reason, as long as no task that holds a guard waits for another: a
-//! task that locks `/a` and then `/a/b` waits for itself. Name all paths in one [`Access`], or use
-//! [`try_lock`](PathLocks::try_lock) for the second.
+//! **No deadlock**, as long as no task waits for a lock while it holds a guard. For example, a task
+//! that locks `/a` and then `/a/b` waits for itself. Put all paths into one [`Access`], or use
+//! [`try_lock`](PathLocks::try_lock) for the second lock.
 //!
-//! **Cost.** No request. One lock operation for each named path and for each of their ancestors,
-//! counted once (keys on S3 have at most 512 components), however many locks are held and however
-//! many objects are below: a hash lookup, and a search among the calls that wait at that path, if
-//! any. A lock exists as long as a call holds it or waits for it: 200 bytes or so, and the text of
-//! a path.
+//! **Cost.** The locks send no requests. A call makes one lock operation for each named path and
+//! each distinct ancestor. Keys on S3 have at most 512 components. A lock operation is a hash
+//! lookup, and a search among the calls that wait at this path. Its cost does not depend on the
+//! number of other locks, or on the number of objects. A lock exists while a call holds it or waits
+//! for it. It takes about 200 bytes and the text of a path.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -71,9 +73,9 @@ use claim::{Cell as _, Claim, ClaimState};
 
 type LockTable = Mutex<ClaimState>;
 
-/// Reader/writer locks on paths. Clones share the locks: give one to each task.
+/// Reader/writer locks on paths. Clones share the locks: give one clone to each task.
 ///
-/// The [crate] documents their promises and cost.
+/// The [crate] documents the guarantees and the cost.
 ///
 /// # Examples
 ///
@@ -90,7 +92,7 @@ type LockTable = Mutex<ClaimState>;
 /// let deleting = locks.lock(Access::to_delete(&album)).await?;
 /// let upload = Access::to_write(&album.join("1.jpg")?);
 /// assert!(locks.clone().try_lock(upload.clone())?.is_none()); // in another task
-/// drop(deleting); // once the last object is deleted
+/// drop(deleting); // after the last object is deleted
 /// assert!(locks.try_lock(upload.clone())?.is_some());
 ///
 /// leadership.resign().await?;
@@ -106,8 +108,8 @@ pub struct PathLocks {
 
 /// Holds the locks of one call until it is dropped.
 ///
-/// In a long operation call [`check`](PathGuard::check) before each write, and send the
-/// [`token`](PathGuard::token) with it. Dropping the guard never blocks and never panics.
+/// In a long operation, call [`check`](PathGuard::check) before each write, and send the
+/// [`token`](PathGuard::token) with the write. Dropping the guard never blocks and never panics.
 ///
 /// # Examples
 ///
@@ -146,33 +148,34 @@ impl PathLocks {
         PathLocks { table: Arc::default(), term: None }
     }
 
-    /// Returns the locks of this leadership, or of this ownership of a partition: all calls with
-    /// it, and all clones, share them. They can outlive it, and then fail. Waiting for one needs a
-    /// Tokio runtime with timers, as it checks the lease every second.
+    /// Returns the locks of this leadership, or of this ownership of a partition. All calls with
+    /// the same leadership and all clones share the locks. The locks can outlive the leadership,
+    /// and then every call fails. `lock` needs a Tokio runtime with timers, because it checks the
+    /// lease every second.
     ///
-    /// The next leadership has other locks, all free. So before the process campaigns again its
-    /// tasks should have ended, as they have after [`Leadership::run`](tenure::Leadership::run).
-    /// Only its `check`, or the guarded resource that refuses its token, stops a task that is left
-    /// over. The same holds for the next ownership of a partition.
+    /// The next leadership has other locks, and all of them are free. So all tasks of this
+    /// leadership should end before the process campaigns again. They have ended after
+    /// [`Leadership::run`](tenure::Leadership::run). A remaining task is stopped only by its own
+    /// `check`, or by a guarded resource that refuses its token. The same is true of the next
+    /// ownership of a partition.
     ///
-    /// The locks of a partition fail once it is released or taken ([`Resigned`](Loss::Resigned),
-    /// [`Superseded`](Loss::Superseded)), or the session of the member ends. A revocation alone
-    /// ends nothing: the work has its locks until it stops. Other partitions have other locks, so
-    /// no path may belong to two partitions.
+    /// The locks of a partition fail when it is released or taken ([`Resigned`](Loss::Resigned),
+    /// [`Superseded`](Loss::Superseded)), or when the session of the member ends. A revocation
+    /// alone ends no lock: the work keeps its locks until it stops. Different partitions have
+    /// different locks, so a path must belong to only one partition.
     #[must_use]
     pub fn under(term: &impl Term) -> PathLocks {
         PathLocks { table: term.shared().get(), term: Some(term.handle()) }
     }
 
-    /// Waits until no other call reads what this one writes, nor writes what this one reads or
-    /// writes, then locks it.
+    /// Waits until no conflicting call holds a lock, and locks the paths.
     ///
-    /// The call takes its place in the queue when first polled. Cancel-safe: dropping the future
-    /// gives up the place. No request.
+    /// The call enters the queue when it is first polled. Cancel-safe: dropping the future removes
+    /// the call from the queue. No request.
     ///
     /// # Errors
-    /// The reason of the loss, as soon as the leadership or the partition is lost, also while
-    /// waiting: stop the work. None without either.
+    /// Returns the reason of the loss when the leadership or the partition is lost, even while it
+    /// waits. Stop the work then. Locks without a leadership and a partition never fail.
     pub async fn lock(&self, access: Access) -> Result<PathGuard, Loss> {
         self.check()?;
         let claim = Claim::enter(&self.table, access.into_modes());
@@ -184,25 +187,25 @@ impl PathLocks {
                 loss = term.lost() => return Err(loss),
             },
         }
-        // It may have been lost while this task did not run.
+        // The leadership may have been lost while this task did not run.
         self.check()?;
         Ok(PathGuard { claim, term: self.term.clone() })
     }
 
-    /// Locks it if no earlier call that conflicts holds it or waits for it; otherwise returns
+    /// Locks the paths if no earlier conflicting call holds a lock or waits. Otherwise returns
     /// `None` and changes nothing. No request.
     ///
     /// # Errors
-    /// The reason of the loss, once the leadership or the partition is lost: stop the work. None
-    /// without either.
+    /// Returns the reason of the loss when the leadership or the partition is lost. Stop the work
+    /// then. Locks without a leadership and a partition never fail.
     pub fn try_lock(&self, access: Access) -> Result<Option<PathGuard>, Loss> {
         self.check()?;
         let claim = Claim::try_enter(&self.table, access.into_modes());
         Ok(claim.map(|claim| PathGuard { claim, term: self.term.clone() }))
     }
 
-    /// Returns how many paths have a lock in memory, ancestors included: 0 when no call holds one
-    /// or waits.
+    /// Returns the number of paths that have a lock in memory, including ancestors. It is 0 when no
+    /// call holds a lock or waits.
     #[must_use]
     pub fn locked_paths(&self) -> usize {
         self.table.with(|state| state.table.locked_paths())
@@ -214,17 +217,18 @@ impl PathLocks {
 }
 
 impl PathGuard {
-    /// Checks that the leadership or the ownership under which this was locked still lasts. Always
-    /// succeeds without either. No request.
+    /// Checks that the leadership or the ownership of this guard still lasts. Always succeeds
+    /// without a leadership and a partition. No request.
     ///
     /// # Errors
-    /// The reason of the loss: stop, as another process may be at work on the same folders.
+    /// Returns the reason of the loss. Stop the work, because another process may work on the same
+    /// folders.
     pub fn check(&self) -> Result<(), Loss> {
         check(self.term.as_ref())
     }
 
-    /// Returns the fencing token under which this was locked, as long as `check` succeeds; `None`
-    /// without a leadership or a partition. Send it with each write. No request.
+    /// Returns the fencing token of this guard while `check` succeeds. Returns `None` without a
+    /// leadership and a partition. Send the token with each write. No request.
     #[must_use]
     pub fn token(&self) -> Option<Epoch> {
         self.term.as_ref().and_then(|term| term.check().ok())

@@ -1,19 +1,19 @@
-//! The modes in which a call locks a path, and which of them go together.
+//! The modes of locks, and the compatibility of modes.
 
-/// What a call locks a path for.
+/// The mode in which a call locks a path.
 ///
-/// Four are the seed of this module; the fifth is two of them at once. They are those of Gray,
-/// Lorie, Putzolu and Traiger (*Granularity of Locks and Degrees of Consistency in a Shared Data
-/// Base*, 1976), in this order: IS, S, IX, SIX, X.
+/// Four modes come from the seed of this module. The fifth combines two of them. In this order they
+/// are IS, S, IX, SIX and X of Gray, Lorie, Putzolu and Traiger (*Granularity of Locks and Degrees
+/// of Consistency in a Shared Data Base*, 1976).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Mode {
-    /// Something below is read.
+    /// A folder below is read.
     ReadAncestor,
     /// The folder is read.
     Read,
-    /// Something below is written.
+    /// A folder below is written.
     WriteAncestor,
-    /// The folder is read, and something below it is written.
+    /// The folder is read, and a folder below is written.
     ReadAndWriteAncestor,
     /// The folder is written.
     Write,
@@ -39,7 +39,7 @@ impl Mode {
         }
     }
 
-    /// Returns the mode that excludes whatever either of them excludes, and nothing more.
+    /// Returns the weakest mode that excludes everything that either mode excludes.
     pub(super) fn and(self, other: Mode) -> Mode {
         let (weaker, stronger) = (self.min(other), self.max(other));
         match (weaker, stronger) {

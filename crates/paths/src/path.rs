@@ -1,4 +1,4 @@
-//! A path: a validated name of a pseudo-folder.
+//! Paths: validated names of pseudo-folders.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use tenure::{Error, ErrorKind};
 
-/// The path of a pseudo-folder: `/`, `/a`, `/a/b`.
+/// The path of a pseudo-folder, such as `/`, `/a` or `/a/b`.
 ///
-/// It starts with a slash, does not end with one, and no component is empty, `.` or `..`, so that
-/// each folder has one path. It has at most [`MAX_KEY_BYTES`](Path::MAX_KEY_BYTES). There are no
-/// other rules for components. As `/a/b` and `/a/b/c` may both be keys of objects, every path is a
-/// folder too: it stands for the object at [`key`](Path::key) and for all objects below.
+/// A path starts with a slash and does not end with one, except the root `/`. No component is
+/// empty, `.` or `..`, so each folder has exactly one path. Its key has at most
+/// [`MAX_KEY_BYTES`](Path::MAX_KEY_BYTES). Components have no other restrictions. Both `/a/b` and
+/// `/a/b/c` may be keys of objects, so every path is also a folder. A path represents the object at
+/// [`key`](Path::key) and all objects below.
 ///
-/// Paths are ordered ancestors first, then by component: `/a`, `/a/b`, `/a!`. Cloning one, and
-/// taking its [`parent`](Path::parent), allocates nothing.
+/// Paths are ordered by component, with ancestors first: `/a`, `/a/b`, `/a!`.
+/// [`parent`](Path::parent) and `clone` do not allocate.
 ///
 /// # Examples
 ///
@@ -30,24 +31,24 @@ use tenure::{Error, ErrorKind};
 /// ```
 #[derive(Clone)]
 pub struct Path {
-    /// This path, and perhaps more below it: ancestors share the text of the path they came from.
+    /// Text that begins with this path. Ancestors share the text of a path below them.
     text: Arc<str>,
     len: usize,
 }
 
 impl Path {
-    /// The most bytes of a [`key`](Path::key), as on S3. A lock costs time and memory for each
-    /// component, so this bounds both.
+    /// Maximum length of a [`key`](Path::key) in bytes, as on S3. A lock costs time and memory for
+    /// each component, so this bounds both.
     pub const MAX_KEY_BYTES: usize = 1_024;
 
-    /// Parses a path. Nothing is corrected silently, as two spellings of a folder would be two
+    /// Parses a path. It corrects nothing silently, because two spellings of a folder would be two
     /// locks.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`], with what is wrong with the text.
+    /// Returns [`ErrorKind::InvalidInput`] with a description of the error in the text.
     pub fn new(text: &str) -> Result<Path, Error> {
         let Some(key) = text.strip_prefix('/') else {
-            return invalid(format!("a path starts with a slash, and {text:?} does not"));
+            return invalid(format!("a path must start with a slash, got {text:?}"));
         };
         check_length(key)?;
         if !key.is_empty() {
@@ -62,40 +63,41 @@ impl Path {
         Path { text: text.into(), len: text.len() }
     }
 
-    /// Returns `/`, the folder of everything.
+    /// Returns `/`, the folder of all objects.
     #[must_use]
     pub fn root() -> Path {
         Path::of("/")
     }
 
-    /// Returns the path as text, with the slash in front.
+    /// Returns the path as text, with the leading slash.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text[..self.len]
     }
 
-    /// Returns the same without the slash in front: the key of the object at this path. The objects
-    /// below have this and a slash as their prefix; the root's is empty.
+    /// Returns the path without the leading slash: the key of the object at this path. The keys of
+    /// the objects below start with this key and a slash. The key of the root is empty.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.as_str()[1..]
     }
 
-    /// Returns the folder that this path lies in; `None` for the root.
+    /// Returns the parent folder, or `None` for the root.
     #[must_use]
     pub fn parent(&self) -> Option<Path> {
         let slash = self.key().rfind('/').map_or(0, |slash| slash + 1);
-        // The root's slash is the whole of it.
+        // The root consists only of the slash.
         (self.len > 1).then(|| Path { text: Arc::clone(&self.text), len: slash.max(1) })
     }
 
-    /// Returns the path of this component inside this folder.
+    /// Returns the path of this component in this folder.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] if it is empty, `.` or `..`, or has a slash.
+    /// Returns [`ErrorKind::InvalidInput`] if the component is empty, `.` or `..`, or contains a
+    /// slash.
     pub fn join(&self, component: &str) -> Result<Path, Error> {
         if component.contains('/') {
-            let why = "has a slash, so it is not one component of a path";
+            let why = "contains a slash, so it is more than one component of a path";
             return invalid(format!("{component:?} {why}"));
         }
         let slash = if self.len > 1 { "/" } else { "" };
@@ -105,7 +107,7 @@ impl Path {
         Ok(Path::of(&text))
     }
 
-    /// The folders above, the nearest first.
+    /// Returns the folders above this path, the nearest first.
     pub(super) fn ancestors(&self) -> impl Iterator<Item = Path> {
         std::iter::successors(self.parent(), Path::parent)
     }
@@ -118,9 +120,7 @@ fn invalid<T>(why: String) -> Result<T, Error> {
 fn check_length(key: &str) -> Result<(), Error> {
     let (most, length) = (Path::MAX_KEY_BYTES, key.len());
     if length > most {
-        return invalid(format!(
-            "a key has at most {most} bytes, as on S3, and this one has {length}"
-        ));
+        return invalid(format!("a key must have at most {most} bytes, as on S3, got {length}"));
     }
     Ok(())
 }
@@ -128,7 +128,7 @@ fn check_length(key: &str) -> Result<(), Error> {
 fn check(component: &str, text: &str) -> Result<(), Error> {
     match component {
         "" => invalid(format!(
-            "{text:?} has an empty component; a path has no slash at its end, nor two in a row"
+            "{text:?} has an empty component: remove slashes at the end and double slashes"
         )),
         "." | ".." => invalid(format!("{text:?} has a component that is `.` or `..`")),
         _ => Ok(()),
@@ -137,7 +137,7 @@ fn check(component: &str, text: &str) -> Result<(), Error> {
 
 impl Ord for Path {
     fn cmp(&self, other: &Path) -> Ordering {
-        // A slash sorts below all else: that compares by component.
+        // A slash ranks below all other bytes, so this compares by component.
         let (mine, others) = (self.as_str().as_bytes(), other.as_str().as_bytes());
         let rank = |byte: &u8| if *byte == b'/' { 0 } else { u16::from(*byte) + 1 };
         match mine.iter().map(rank).zip(others.iter().map(rank)).find(|(a, b)| a != b) {
@@ -212,7 +212,7 @@ mod tests {
     use tenure_testkit::properties::cases;
 
     #[test]
-    fn what_is_a_path() {
+    fn valid_and_invalid_paths() {
         for text in ["/", "/a", "/a/b", "/a b/ä", "/...", "/.a", "/a\0", "/~"] {
             assert_eq!(Path::new(text).unwrap().as_str(), text);
         }
@@ -222,27 +222,27 @@ mod tests {
             error.to_string()
         };
         for text in ["", "a", "a/b", " /a", "s3://b/a"] {
-            assert_eq!(why(text), format!("a path starts with a slash, and {text:?} does not"));
+            assert_eq!(why(text), format!("a path must start with a slash, got {text:?}"));
         }
         for text in ["//", "/a/", "//a", "/a//b"] {
-            let empty = "has an empty component; a path has no slash at its end, nor two in a row";
+            let empty = "has an empty component: remove slashes at the end and double slashes";
             assert_eq!(why(text), format!("{text:?} {empty}"));
         }
         for text in ["/.", "/..", "/a/../b", "/a/./b", "/a/..", "/./"] {
             assert_eq!(why(text), format!("{text:?} has a component that is `.` or `..`"));
         }
         let joined = Path::root().join("a/b").unwrap_err().to_string();
-        assert_eq!(joined, "\"a/b\" has a slash, so it is not one component of a path");
+        assert_eq!(joined, "\"a/b\" contains a slash, so it is more than one component of a path");
     }
 
-    /// 40 KB took 1.4 s and 100 KB 9 s, while all other locks waited.
+    /// A path of 40 KB took 1.4 s and one of 100 KB 9 s, and all other locks waited.
     #[test]
-    fn regression_a_path_has_at_most_as_many_bytes_as_a_key_on_s3() {
+    fn regression_paths_have_a_maximum_length() {
         let longest = Path::new(&"/a".repeat(Path::MAX_KEY_BYTES / 2)).unwrap();
         assert_eq!(longest.key().len(), 1_023);
         assert_eq!(longest.ancestors().count(), 512);
         let is_longer = |path: Result<Path, Error>, bytes| {
-            let why = format!("a key has at most 1024 bytes, as on S3, and this one has {bytes}");
+            let why = format!("a key must have at most 1024 bytes, as on S3, got {bytes}");
             assert_eq!(path.unwrap_err().to_string(), why);
         };
         is_longer(longest.join("b"), 1_025);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn ancestors_come_first_then_the_order_of_components() {
+    fn paths_are_ordered_by_component() {
         let mut paths = ["/b", "/a!", "/a/b", "/", "/a", "/a/b/c", "/a!/a", "/ab", "/a/\0"]
             .map(|text| Path::new(text).unwrap());
         paths.sort();

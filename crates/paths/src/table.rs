@@ -1,8 +1,8 @@
-//! Who has locked what, and who waits: a pure value, without async.
+//! The table of locks and waiting calls: a pure value, without async.
 //!
-//! A call enters the queues of all its paths in one step and gets a [`Ticket`]. At each path it is
-//! admitted once its mode goes together with the modes of all that entered before it and have not
-//! left; admitted everywhere, it is granted. So it waits for earlier tickets alone.
+//! A call enters the queues of all its paths in one step and gets a [`Ticket`]. A path admits the
+//! call when its mode is compatible with the modes of all earlier calls that have not left. The
+//! call is granted when all its paths have admitted it. So a call waits only for earlier tickets.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,31 +10,31 @@ use super::access::Modes;
 use super::mode::Mode;
 use super::path::Path;
 
-/// A call's place in the order of arrival.
+/// Position of a call in the order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Ticket(u64);
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
     locks: HashMap<Path, Lock>,
-    /// At how many paths each call that is not granted still waits.
+    /// Number of paths that have not admitted each waiting call.
     waiting: BTreeMap<Ticket, usize>,
     entered: u64,
 }
 
-/// One path that somebody holds or waits for.
+/// One path that calls hold or wait for.
 #[derive(Debug, Default)]
 struct Lock {
-    /// How many have been admitted, by mode.
+    /// Number of admitted calls, by mode.
     held: [usize; Mode::ALL.len()],
-    /// Who waits, by mode: one queue that is split, so that only the heads need be looked at.
+    /// Waiting calls, by mode. The split queue makes it sufficient to look at the heads.
     queues: [BTreeSet<Ticket>; Mode::ALL.len()],
 }
 
 impl Table {
-    /// A call arrives.
+    /// Adds a call, and returns its ticket.
     pub(super) fn enter(&mut self, modes: &Modes) -> Ticket {
-        // At a call a nanosecond they last for 584 years.
+        // At one call per nanosecond the numbers last for 584 years.
         let ticket = Ticket(self.entered);
         self.entered += 1;
         let mut waits = 0;
@@ -53,7 +53,7 @@ impl Table {
         ticket
     }
 
-    /// Whether a call that arrived now would be granted at once.
+    /// Returns whether a call that arrived now would be granted immediately.
     pub(super) fn is_free(&self, modes: &Modes) -> bool {
         let next = Ticket(self.entered);
         modes
@@ -61,12 +61,12 @@ impl Table {
             .all(|(path, mode)| self.locks.get(path).is_none_or(|lock| lock.admits(*mode, next)))
     }
 
-    /// Whether a call that has entered, and not left, holds all its locks.
+    /// Returns whether a call in the table holds all its locks.
     pub(super) fn is_granted(&self, ticket: Ticket) -> bool {
         !self.waiting.contains_key(&ticket)
     }
 
-    /// A call ends, or gives up waiting. Returns those that are granted through that.
+    /// Removes a call that ends or gives up. Returns the calls that this grants.
     pub(super) fn leave(&mut self, ticket: Ticket, modes: &Modes) -> Vec<Ticket> {
         self.waiting.remove(&ticket);
         let mut granted = Vec::new();
@@ -92,12 +92,12 @@ impl Table {
         granted
     }
 
-    /// How many paths have a lock in memory.
+    /// Returns the number of paths that have a lock in memory.
     pub(super) fn locked_paths(&self) -> usize {
         self.locks.len()
     }
 
-    /// Gives memory back, seldom enough to cost nothing: after half of what it kept has gone.
+    /// Returns memory after the table has become half empty. This is rare enough to have no cost.
     fn shrink(&mut self) {
         const ALWAYS_KEPT: usize = 64;
         if self.locks.capacity() > ALWAYS_KEPT.max(self.locks.len() * 8) {
@@ -107,7 +107,7 @@ impl Table {
 }
 
 impl Lock {
-    /// Whether nobody who holds this path, or has waited for it since before, keeps this call out.
+    /// Returns whether no holder of this path, and no earlier waiting call, excludes this call.
     fn admits(&self, mode: Mode, ticket: Ticket) -> bool {
         #[cfg(test)]
         tests::LOOKS.with(|looks| looks.set(looks.get() + 1));
@@ -144,7 +144,7 @@ mod tests {
     use crate::access::Access;
 
     thread_local! {
-        /// How often a lock was looked at.
+        /// Number of accesses to a lock.
         pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn room_for_many_locks_is_given_back() {
+    fn memory_of_many_locks_is_returned() {
         let mut table = Table::default();
         let calls: Vec<_> = (0..10_000).map(fresh).map(|m| (table.enter(&m), m)).collect();
         assert_eq!((table.locked_paths(), table.waiting.len()), (30_001, 0));
@@ -162,14 +162,14 @@ mod tests {
             table.leave(*ticket, modes);
             let needed = if left == 0 { 0 } else { 3 * left + 1 };
             assert_eq!(table.locked_paths(), needed);
-            // A table grows in powers of two, and is seven eighths full at most.
+            // A table grows in powers of two and is at most seven eighths full.
             assert!(table.locks.capacity() <= 64.max(needed * 8), "{}", table.locks.capacity());
         }
     }
 
-    /// The seed's constant time: locking and unlocking take as many looks beside any other locks.
+    /// The seed requires constant time. The number of accesses does not depend on other locks.
     #[test]
-    fn a_call_looks_at_as_many_locks_however_many_there_are() {
+    fn a_call_accesses_a_constant_number_of_locks() {
         let mut table = Table::default();
         let mut looks = |others: std::ops::Range<usize>| {
             for number in others {
@@ -181,11 +181,11 @@ mod tests {
             table.leave(ticket, &modes);
             LOOKS.get() - before
         };
-        // One for each of the four components.
+        // One access for each of the four components.
         assert_eq!([looks(0..0), looks(0..10), looks(10..1_000), looks(1_000..30_000)], [4; 4]);
     }
 
-    /// Nobody else's lock is looked at: neither those of others, nor those below.
+    /// A call accesses only its own locks, and no locks of other paths or below.
     #[test]
     fn a_call_has_one_lock_for_each_component() {
         let mut table = Table::default();
@@ -194,7 +194,7 @@ mod tests {
         }
         assert_eq!(table.locked_paths(), 301);
         let root = Access::to_read(&Path::root()).into_modes();
-        assert!(!table.is_free(&root), "it is known from the root's own lock");
+        assert!(!table.is_free(&root), "the root's own lock shows this");
         assert_eq!((root.len(), fresh(0).len()), (1, 4));
         table.enter(&root);
         assert_eq!((table.locked_paths(), table.waiting.len()), (301, 1));

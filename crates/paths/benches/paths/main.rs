@@ -1,10 +1,10 @@
-//! Path locks beside the simpler schemes of their seed: what a mixed workload gets done, and what a
-//! lock costs that nobody contends for.
+//! Compares path locks with the simpler schemes of the seed: the throughput of a mixed workload,
+//! and the cost of an uncontended lock.
 //!
 //! ```text
 //! cargo bench -p tenure-paths
 //! ```
-#![allow(clippy::disallowed_methods, reason = "sleeps stand for requests")]
+#![allow(clippy::disallowed_methods, reason = "sleeps represent requests")]
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,15 +19,15 @@ use tokio::runtime::Builder;
 
 mod schemes;
 
-/// Tasks of the process, each with one operation after the other.
+/// Number of tasks. Each runs one operation after the other.
 const TASKS: usize = 64;
-/// How long an operation holds its locks: some requests to a store.
+/// Duration for which an operation holds its locks. It corresponds to some requests to a store.
 const HOLD: Duration = Duration::from_millis(5);
-/// Folders at the top, and in each of them.
+/// Number of folders at the top, and in each of these folders.
 const WIDTH: usize = 8;
 
-/// Of 20 operations 16 read a folder, 2 write one, 1 copies and 1 renames. Of 100 folders 90 are
-/// two levels down, 9 one level, 1 is the root.
+/// Returns a random operation. Of 20 operations, 16 read a folder, 2 write one, 1 copies and 1
+/// renames. Of 100 folders, 90 are two levels deep, 9 are one level deep, and 1 is the root.
 fn operation(rng: &mut fastrand::Rng) -> Operation {
     let (one, other) = (folder(rng), folder(rng));
     match rng.u8(..20) {
@@ -48,7 +48,7 @@ fn folder(rng: &mut fastrand::Rng) -> Path {
     Path::new(&text).expect("a path")
 }
 
-/// How long it takes until each task has had so many operations.
+/// Returns the time until each task has completed this number of operations.
 async fn workload(scheme: Scheme, rounds: u64) -> Duration {
     let start = Process::system().now().boot;
     let tasks: Vec<_> = (0..TASKS as u64)
@@ -69,7 +69,7 @@ async fn workload(scheme: Scheme, rounds: u64) -> Duration {
     Process::system().now().boot - start
 }
 
-/// Operations a second by scheme, of all that was measured.
+/// Operations per second by scheme, over all measurements.
 #[derive(Default)]
 struct Throughput(RefCell<BTreeMap<&'static str, (u64, Duration)>>);
 
@@ -128,7 +128,7 @@ fn alone(c: &mut Criterion) {
             b.to_async(&runtime).iter(|| async { scheme.lock(black_box(&rename)).await });
         });
     }
-    // However many others are held.
+    // The cost does not depend on the number of other locks.
     let locks = tenure_paths::PathLocks::new();
     let held: Vec<_> = (0..100_000)
         .filter_map(|number| {

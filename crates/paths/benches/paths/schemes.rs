@@ -1,4 +1,4 @@
-//! The simpler schemes of the seed, to compare with: each locks more than the rule asks for.
+//! The simpler schemes of the seed, for a comparison. Each locks more than the rule requires.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -6,29 +6,29 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tenure_paths::{Access, Path, PathGuard, PathLocks};
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-/// What an operation reads and writes.
+/// The paths that an operation reads and writes.
 #[derive(Debug, Clone)]
 pub struct Operation {
     pub reads: Vec<Path>,
     pub writes: Vec<Path>,
 }
 
-/// A way to lock paths. Clones share the locks.
+/// A scheme for locking paths. Clones share the locks.
 #[derive(Clone)]
 pub enum Scheme {
     /// One mutex: 0 out of 4.
     GlobalMutex(Arc<tokio::sync::Mutex<()>>),
     /// One reader/writer lock: 2 out of 4.
     GlobalRwLock(Arc<RwLock<()>>),
-    /// A reader/writer lock for each path: ancestors are locked for reading, what is named for
-    /// writing, read or not. 3 out of 4.
+    /// A reader/writer lock for each path: 3 out of 4. Ancestors are locked for reading. The named
+    /// paths are locked for writing, even if the operation only reads them.
     AncestorRwLock(Arc<Ancestors>),
-    /// What tenure has: 4 out of 4.
+    /// The scheme of tenure: 4 out of 4.
     PathLocks(PathLocks),
 }
 
-/// What keeps the locks of one operation.
-#[expect(dead_code, reason = "dropped in the end")]
+/// Keeps the locks of one operation.
+#[expect(dead_code, reason = "kept until it is dropped")]
 pub enum Guard {
     GlobalMutex(OwnedMutexGuard<()>),
     Read(OwnedRwLockReadGuard<()>),
@@ -57,13 +57,15 @@ impl Scheme {
             Scheme::AncestorRwLock(ancestors) => ancestors.lock(operation).await,
             Scheme::PathLocks(locks) => {
                 let access = Access::new().read(&operation.reads).write(&operation.writes);
-                Guard::PathLocks(locks.lock(access).await.expect("there is no leadership to lose"))
+                Guard::PathLocks(
+                    locks.lock(access).await.expect("locks without a leadership cannot fail"),
+                )
             }
         }
     }
 }
 
-/// Locks by path, each kept as long as somebody uses it.
+/// Locks by path. A lock exists while an operation uses it.
 #[derive(Default)]
 pub struct Ancestors(Mutex<HashMap<Path, Weak<RwLock<()>>>>);
 
@@ -94,7 +96,7 @@ impl Ancestors {
         if let Some(lock) = locks.get(path).and_then(Weak::upgrade) {
             return lock;
         }
-        // Now and then those that nobody uses are cleared away.
+        // Unused locks are removed from time to time.
         if locks.len() == locks.capacity() {
             locks.retain(|_, lock| lock.strong_count() > 0);
         }

@@ -1,5 +1,5 @@
-//! The async shell as it ships, under a scheduler of shuttle's: every interleaving of a few tasks.
-//! Each time nobody overlaps with whom it must not, everybody ends, and nothing is left.
+//! Runs the async layer under a scheduler of shuttle, in every interleaving of a few tasks. The
+//! tests assert that conflicting tasks never overlap, that all tasks end, and that no lock remains.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,12 +10,13 @@ use super::super::claim::{Cell, Claim, ClaimState};
 use super::*;
 use tenure_testkit::interleavings::{every_interleaving, others_may_run, spawn};
 
-/// Before each critical section shuttle may let any other task go on. Within one it need not: the
-/// state is touched nowhere else, so who waits for the mutex could as well have come later.
+/// Shuttle may run another task before each critical section. It need not do so within one: only
+/// critical sections access the state, so a task that waits for the mutex could also have arrived
+/// later.
 #[derive(Default)]
 struct ShuttleCell {
     state: Mutex<ClaimState>,
-    /// The next critical section comes first in its task, whose start others may have preceded.
+    /// Whether the next critical section is the first one of its task.
     comes_first: AtomicBool,
 }
 
@@ -28,35 +29,36 @@ impl Cell for ShuttleCell {
     }
 }
 
-/// What a task does with its operation.
+/// The behaviour of a task with its operation.
 #[derive(Debug, Clone, Copy)]
 enum Does {
-    /// Locks, works, unlocks.
+    /// Locks, works and unlocks.
     Works,
-    /// Works if it can lock at once.
+    /// Works if it can lock immediately.
     Tries,
-    /// Enters, and drops its claim before it has been polled.
+    /// Enters, and drops its claim before the first poll.
     Leaves,
-    /// Enters, is polled once, and drops its claim whether it was granted or not.
+    /// Enters, is polled once, and drops its claim, granted or not.
     GivesUp,
-    /// Broken: does not ask.
+    /// Broken: works without a lock.
     Intrudes,
-    /// Broken: gives up, but stays where it waited.
+    /// Broken: gives up, but stays in the queue.
     Stays,
-    /// Broken: leaves without waking anybody.
+    /// Broken: leaves without waking other calls.
     LeavesSilently,
-    /// As in the seed: one path after the other, in the order of the paths.
+    /// Locks one path after the other, in the order of the paths, as in the seed.
     OneByOne,
-    /// Broken: one path after the other, the last first.
+    /// Broken: locks one path after the other, in reverse order.
     OneByOneBackwards,
 }
 
 #[derive(Clone)]
 struct World {
     cell: Arc<ShuttleCell>,
-    /// How many have not ended.
+    /// Number of tasks that have not ended.
     left: Arc<AtomicUsize>,
-    /// Who works now. Not shuttle's, so nothing comes between the lines that use it.
+    /// Operations of the tasks that work now. The mutex is not shuttle's, so no task runs between
+    /// the lines that use it.
     at_work: Arc<Mutex<Vec<Operation>>>,
     most_at_work: Arc<AtomicUsize>,
 }
@@ -124,8 +126,8 @@ impl World {
 }
 
 impl World {
-    /// The last one puts out the light. No task waits for another's end, as that would only add
-    /// interleavings.
+    /// The last task checks that the table is empty. Tasks do not wait for the end of others,
+    /// because this would only add interleavings.
     fn end(&self) {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
             let left = self.cell.state.with(|state| (state.table.locked_paths(), state.sleepers()));
@@ -134,14 +136,14 @@ impl World {
     }
 }
 
-/// How many interleavings there are, and how many tasks worked at once in some of them.
+/// The number of interleavings, and the maximum number of tasks that worked at the same time.
 #[derive(Debug, PartialEq)]
 struct Explored {
     interleavings: usize,
     most_at_work: usize,
 }
 
-/// Runs the tasks in every order in which their critical sections can come.
+/// Runs the tasks in every possible order of their critical sections.
 fn explore(tasks: &[(Does, Operation)]) -> Result<Explored, String> {
     let most_at_work = Arc::new(AtomicUsize::new(0));
     let (tasks, most) = (tasks.to_vec(), Arc::clone(&most_at_work));
@@ -162,7 +164,7 @@ fn explore(tasks: &[(Does, Operation)]) -> Result<Explored, String> {
     });
     explored.map(|interleavings| {
         let most_at_work = most_at_work.load(Ordering::Relaxed);
-        println!("{interleavings} interleavings, at most {most_at_work} at work");
+        println!("{interleavings} interleavings, at most {most_at_work} tasks at the same time");
         Explored { interleavings, most_at_work }
     })
 }
@@ -178,7 +180,7 @@ fn writes(path: &str) -> Operation {
 use Does::{GivesUp, Leaves, Tries, Works};
 
 #[test]
-fn two_that_conflict_and_two_that_do_not() {
+fn conflicting_tasks_do_not_overlap() {
     let run = |one, other| explore(&[(Works, one), (Works, other)]).unwrap().most_at_work;
     assert_eq!(run(writes("/a"), reads("/a/b")), 1);
     assert_eq!(run(Operation::of(&["/a"], &["/a/b"]), writes("/a/c")), 1);
@@ -187,7 +189,7 @@ fn two_that_conflict_and_two_that_do_not() {
 }
 
 #[test]
-fn three_at_work() {
+fn three_tasks_run_in_every_order() {
     let rename = Operation::of(&[], &["/a/b", "/d"]);
     let tasks = [(Works, rename), (Works, reads("/a")), (Works, writes("/d"))];
     assert_eq!(explore(&tasks).unwrap().most_at_work, 2);
@@ -196,7 +198,7 @@ fn three_at_work() {
 }
 
 #[test]
-fn one_that_gives_up_between_two() {
+fn a_task_gives_up_between_two_others() {
     for gives_up in [GivesUp, Leaves] {
         let tasks = [(Works, reads("/a")), (gives_up, writes("/a")), (Works, reads("/a/b"))];
         assert_eq!(explore(&tasks).unwrap().most_at_work, 2);
@@ -206,14 +208,14 @@ fn one_that_gives_up_between_two() {
 }
 
 #[test]
-fn one_that_tries() {
+fn a_task_tries_to_lock() {
     let tasks = [(Works, writes("/a")), (Tries, reads("/")), (Works, reads("/a"))];
     assert_eq!(explore(&tasks).unwrap().most_at_work, 2);
 }
 
-/// The argument of the seed: whoever takes one path after the other, all in one order, ends.
+/// The argument of the seed: tasks that lock one path after the other, all in one order, end.
 #[test]
-fn one_path_at_a_time_in_the_order_of_paths_ends_too() {
+fn locking_in_the_order_of_paths_has_no_deadlock() {
     let one = Operation::of(&[], &["/a", "/d"]);
     let explored = explore(&[(Does::OneByOne, one.clone()), (Does::OneByOne, one)]).unwrap();
     assert_eq!(explored.most_at_work, 1);
@@ -228,20 +230,20 @@ fn broken_order_of_the_paths() {
 }
 
 #[test]
-fn broken_a_task_that_does_not_ask() {
+fn broken_a_task_works_without_a_lock() {
     let why = explore(&[(Works, writes("/a")), (Does::Intrudes, reads("/"))]).unwrap_err();
     assert!(why.contains("overlap"), "{why}");
 }
 
 #[test]
-fn broken_one_that_gives_up_and_stays() {
+fn broken_a_task_gives_up_and_stays() {
     let tasks = [(Works, reads("/a")), (Does::Stays, writes("/a")), (Works, reads("/a/b"))];
     let why = explore(&tasks).unwrap_err();
     assert!(why.contains("deadlock") || why.contains("locks and wakers are left"), "{why}");
 }
 
 #[test]
-fn broken_one_that_wakes_nobody() {
+fn broken_a_task_leaves_without_waking_others() {
     let why = explore(&[(Does::LeavesSilently, reads("/a")), (Works, writes("/a"))]).unwrap_err();
     assert!(why.contains("deadlock"), "{why}");
 }

@@ -1,4 +1,4 @@
-//! The locks against the rule in its own words, which knows no modes, no queues and no ancestors.
+//! Tests the locks against the plain rule, which has no modes, queues and ancestors.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ mod interleavings;
 mod order;
 mod rules;
 
-/// What an operation reads and writes, and nothing else.
+/// The paths that an operation reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Operation {
     reads: BTreeSet<Path>,
@@ -24,7 +24,7 @@ impl Operation {
         Operation { reads: paths(reads), writes: paths(writes) }
     }
 
-    /// The rule: one writes in the lineage of what the other reads or writes.
+    /// The rule: one operation writes in the lineage of a path that the other reads or writes.
     fn conflicts_with(&self, other: &Operation) -> bool {
         let writes_into = |one: &Operation, other: &Operation| {
             let touched: Vec<_> = other.reads.iter().chain(&other.writes).collect();
@@ -46,7 +46,7 @@ fn path(text: &str) -> Path {
     Path::new(text).unwrap()
 }
 
-/// Whether one of them is the other, or lies below it.
+/// Returns whether one path is the other, or lies below it.
 fn lineage(one: &Path, other: &Path) -> bool {
     let above = |folder: &Path, path: &Path| {
         let rest = path.key().strip_prefix(folder.key());
@@ -55,10 +55,10 @@ fn lineage(one: &Path, other: &Path) -> bool {
     above(one, other) || above(other, one)
 }
 
-/// A root, a child, two grandchildren (siblings), one below, and strangers.
+/// A root, a child, two grandchildren that are siblings, a path below them, and unrelated paths.
 const TREE: [&str; 7] = ["/", "/a", "/a/b", "/a/b/c", "/a/c", "/a!", "/d"];
 
-/// The modes of the seed: what is read above a write is not locked as read.
+/// The modes of the seed. A path that is read above a written one is not locked as read.
 fn modes_of_the_seed(operation: &Operation) -> Modes {
     let ancestors = |paths: &BTreeSet<Path>| -> BTreeSet<Path> {
         paths.iter().flat_map(Path::ancestors).collect()

@@ -1,5 +1,5 @@
-//! The table against the rule of arrival: a call is granted if and only if nobody who came before
-//! it, and has not left, conflicts with it.
+//! Tests the table against the rule of arrival: a call is granted if and only if no earlier call
+//! that is still in the table conflicts with it.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use proptest::prelude::*;
 use super::*;
 use tenure_testkit::properties::cases;
 
-/// What is judged: the table, or a broken one.
+/// The subject of a test: the real table, or a broken one.
 trait Subject {
     fn enter(&mut self, name: usize, operation: &Operation);
-    /// True if it would have entered and been granted at once.
+    /// Returns whether the call would have entered and been granted immediately.
     fn is_free(&self, operation: &Operation) -> bool;
     fn leave(&mut self, name: usize);
     fn is_granted(&self, name: usize) -> bool;
     fn is_empty(&self) -> bool;
 }
 
-/// The table as it ships, perhaps with other modes.
+/// The real table, optionally with other modes.
 struct Shipped {
     table: Table,
     calls: BTreeMap<usize, (Ticket, Modes)>,
     modes: fn(&Operation) -> Modes,
-    /// Those that were not granted when they entered, and that the table has not named since.
+    /// Calls that were not granted when they entered, and that the table has not returned since.
     unheard: BTreeSet<Ticket>,
 }
 
@@ -52,14 +52,17 @@ impl Subject for Shipped {
     }
 
     fn leave(&mut self, name: usize) {
-        let (ticket, modes) = self.calls.remove(&name).expect("it has entered");
+        let (ticket, modes) = self.calls.remove(&name).expect("the call has entered");
         self.unheard.remove(&ticket);
         for granted in self.table.leave(ticket, &modes) {
-            assert!(self.unheard.remove(&granted), "told once, and only while it waits");
+            assert!(
+                self.unheard.remove(&granted),
+                "a grant is returned once, and only for a waiting call"
+            );
         }
     }
 
-    /// As the table says, and as it has told those who wait.
+    /// Returns the grant according to the table and to the grants that it has returned.
     fn is_granted(&self, name: usize) -> bool {
         let ticket = self.calls[&name].0;
         assert_eq!(self.table.is_granted(ticket), !self.unheard.contains(&ticket));
@@ -71,10 +74,10 @@ impl Subject for Shipped {
     }
 }
 
-/// The rule, which also tells what is wrong with a subject.
+/// The rule. It also describes the errors of a subject.
 #[derive(Default)]
 struct Naive {
-    /// In the order of arrival.
+    /// Calls in the order of arrival.
     calls: Vec<(usize, Operation)>,
 }
 
@@ -92,7 +95,7 @@ impl Naive {
             }
         }
         match self.calls.is_empty() && !subject.is_empty() {
-            true => Err("locks are left that nobody holds".to_owned()),
+            true => Err("locks remain that no call holds".to_owned()),
             false => Ok(()),
         }
     }
@@ -105,11 +108,11 @@ fn amiss(granted: bool) -> &'static str {
 #[derive(Debug, Clone)]
 enum Deed {
     Enters(Operation),
-    /// One of those that have entered, granted or not.
+    /// One of the calls in the table leaves, granted or not.
     Leaves(prop::sample::Index),
 }
 
-/// Plays a story, and lets all leave at the end.
+/// Plays a story, and removes all calls at the end.
 fn play(story: &[Deed], subject: &mut dyn Subject) -> Result<(), String> {
     let (mut naive, mut names) = (Naive::default(), 0..);
     for deed in story {
@@ -119,7 +122,7 @@ fn play(story: &[Deed], subject: &mut dyn Subject) -> Result<(), String> {
                 if subject.is_free(operation) != free {
                     return Err(format!("{}: {operation:?}", amiss(!free)));
                 }
-                let name = names.next().expect("there are names enough");
+                let name = names.next().expect("there are enough names");
                 subject.enter(name, operation);
                 naive.calls.push((name, operation.clone()));
             }
@@ -164,7 +167,7 @@ proptest! {
     }
 }
 
-/// Three calls that each name one path, in every order of arriving and leaving.
+/// Three calls with one path each, in every order of arrival and departure.
 #[test]
 fn every_order_of_three_calls() {
     let ones: Vec<Operation> = TREE[..4]
@@ -201,7 +204,7 @@ fn triples(of: usize) -> impl Iterator<Item = [usize; 3]> {
     (0..of).flat_map(move |a| (0..of).flat_map(move |b| (0..of).map(move |c| [a, b, c])))
 }
 
-/// All orders in which three names each come twice.
+/// Returns all orders in which three names each come twice.
 fn every_order(order: &mut Vec<usize>, act: &mut dyn FnMut(&[usize])) {
     if order.len() == 6 {
         return act(order);
@@ -215,7 +218,7 @@ fn every_order(order: &mut Vec<usize>, act: &mut dyn FnMut(&[usize])) {
     }
 }
 
-/// A call that gives up while it waits is not taken out.
+/// Does not remove a call that gives up while it waits.
 struct ForgetsWhoGivesUp(Shipped);
 
 impl Subject for ForgetsWhoGivesUp {
@@ -242,7 +245,7 @@ impl Subject for ForgetsWhoGivesUp {
     }
 }
 
-/// Grants whoever goes together with those that were granted, whoever else waits.
+/// Grants every call that is compatible with the granted calls, and ignores waiting calls.
 #[derive(Default)]
 struct Unfair {
     granted: BTreeMap<usize, Operation>,
@@ -284,7 +287,7 @@ impl Subject for Unfair {
     }
 }
 
-/// The story's first failure among so many, by proptest's own generator.
+/// Returns the first failure among the stories of proptest's generator.
 #[track_caller]
 fn caught<S: Subject>(subject: impl Fn() -> S) -> String {
     use proptest::test_runner::{Config, TestError, TestRunner};
@@ -304,15 +307,15 @@ fn broken_modes_of_the_seed() {
 }
 
 #[test]
-fn broken_a_waiter_that_gives_up_and_stays() {
+fn broken_a_waiter_gives_up_and_stays() {
     let why = caught(|| ForgetsWhoGivesUp(Shipped::new()));
-    assert!(why.contains("granted too late") || why.contains("locks are left"), "{why}");
+    assert!(why.contains("granted too late") || why.contains("locks remain"), "{why}");
 }
 
 #[test]
 fn broken_unfair_readers_overtake_a_writer() {
     assert!(caught(Unfair::default).contains("granted too early"));
-    // A writer of the root that never gets its turn, as one reader after the other comes.
+    // A writer of the root never gets its turn, because new readers overtake it.
     let mut unfair = Unfair::default();
     let mut fair = Shipped::new();
     let (read, write) = (Operation::of(&["/a"], &[]), Operation::of(&[], &["/"]));

@@ -1,4 +1,5 @@
-//! The modes lock out what the rule forbids, and nothing else. Each of them, made wrong, is caught.
+//! The modes exclude exactly the operations that the rule forbids. Each error in the modes is
+//! detected.
 
 use std::cell::OnceCell;
 
@@ -6,7 +7,7 @@ use super::*;
 
 type Compatible = fn(Mode, Mode) -> bool;
 
-/// All operations that name up to two paths of the tree for each purpose.
+/// Returns all operations with up to two paths of the tree for reading and for writing.
 fn operations() -> Vec<Operation> {
     let mut sets: Vec<Vec<&str>> = vec![vec![]];
     for (at, first) in TREE.iter().enumerate() {
@@ -17,7 +18,7 @@ fn operations() -> Vec<Operation> {
     pairs.map(|(reads, writes)| Operation::of(reads, writes)).collect()
 }
 
-/// Two operations on which the modes and the rule differ.
+/// Two operations for which the modes and the rule differ.
 #[derive(Debug)]
 struct Wrong {
     rule: bool,
@@ -25,12 +26,12 @@ struct Wrong {
     operations: [Operation; 2],
 }
 
-/// Compares what the modes say of every two operations with what the rule says.
+/// Compares the modes with the rule for every two operations.
 fn judge(
     modes: impl Fn(&Operation) -> Modes,
     is_compatible: impl Fn(Mode, Mode) -> bool,
 ) -> Result<usize, Box<Wrong>> {
-    // Worked out once for all variants.
+    // Computed once for all variants.
     thread_local! { static ALL: OnceCell<Vec<(Operation, Vec<bool>)>> = const { OnceCell::new() } }
     ALL.with(|all| {
         let all = all.get_or_init(|| {
@@ -52,7 +53,7 @@ fn judge(
     })
 }
 
-/// Whether two calls keep each other out at some path. Both are sorted.
+/// Returns whether two calls exclude each other at some path. Both are sorted.
 fn meet(one: &Modes, other: &Modes, is_compatible: impl Fn(Mode, Mode) -> bool) -> bool {
     one.iter().any(|(path, mode)| {
         let found = other.binary_search_by(|(other, _)| other.cmp(path));
@@ -61,17 +62,17 @@ fn meet(one: &Modes, other: &Modes, is_compatible: impl Fn(Mode, Mode) -> bool) 
 }
 
 #[test]
-fn any_two_operations_go_together_unless_one_writes_in_the_others_lineage() {
+fn operations_conflict_if_one_writes_in_the_others_lineage() {
     let pairs = judge(Operation::modes, Mode::is_compatible).unwrap();
     assert_eq!(pairs, 841 * 841);
 }
 
-/// In the seed, what is read above a write is locked as write-ancestor alone. That lets another
-/// write in: here into /a, which is being read.
+/// The seed locks a path that is read above a write as write-ancestor only. This admits another
+/// write into /a, which is being read.
 #[test]
-fn broken_rule_of_the_seed_for_a_read_above_a_write() {
+fn broken_seed_rule_for_a_read_above_a_write() {
     let wrong = judge(modes_of_the_seed, Mode::is_compatible).unwrap_err();
-    assert!(wrong.rule, "it lets in too much, not too little: {wrong:?}");
+    assert!(wrong.rule, "the modes admit too much: {wrong:?}");
     let (copy, write) = (Operation::of(&["/a"], &["/a/b"]), Operation::of(&[], &["/a/c"]));
     assert!(copy.conflicts_with(&write));
     let seed = [&copy, &write].map(modes_of_the_seed);
@@ -79,9 +80,9 @@ fn broken_rule_of_the_seed_for_a_read_above_a_write() {
     assert!(meet(&copy.modes(), &write.modes(), Mode::is_compatible));
 }
 
-/// Where nothing is read above a write, the modes are the seed's.
+/// If no path is read above a write, the modes are the seed's.
 #[test]
-fn otherwise_the_modes_are_those_of_the_seed() {
+fn other_modes_equal_the_seeds_modes() {
     let mut differ = 0;
     for operation in operations() {
         let above: BTreeSet<Path> = operation.writes.iter().flat_map(Path::ancestors).collect();
@@ -114,9 +115,9 @@ fn the_table_of_modes() {
     }
 }
 
-/// Both at once keep out what one of them keeps out, and no more.
+/// The combination of two modes excludes exactly the modes that one of them excludes.
 #[test]
-fn a_mode_and_another() {
+fn a_combined_mode_excludes_the_modes_of_both() {
     for (one, other) in pairs_of_modes() {
         for third in Mode::ALL {
             let both = one.is_compatible(third) && other.is_compatible(third);
@@ -131,7 +132,7 @@ fn pairs_of_modes() -> impl Iterator<Item = (Mode, Mode)> {
 }
 
 #[test]
-fn broken_each_entry_of_the_table() {
+fn broken_compatibility_entries() {
     let mut broken = 0;
     for (one, other) in pairs_of_modes().filter(|(one, other)| one <= other) {
         let flipped = |a: Mode, b: Mode| {
@@ -139,7 +140,7 @@ fn broken_each_entry_of_the_table() {
             a.is_compatible(b) != here
         };
         let wrong = judge(Operation::modes, flipped).unwrap_err();
-        // Too much is let in, or too little.
+        // The table admits too much or too little.
         assert_eq!(wrong.rule, !one.is_compatible(other), "{one:?} {other:?}: {wrong:?}");
         broken += 1;
     }
@@ -152,7 +153,7 @@ fn broken_modes_of_a_call() {
     let changes: [(&str, Change); 6] = [
         ("no read-ancestors", |(_, mode)| (*mode != Mode::ReadAncestor).then_some(*mode)),
         ("no write-ancestors", |(_, mode)| (*mode != Mode::WriteAncestor).then_some(*mode)),
-        ("the root is left out", |(path, mode)| (path.key() != "").then_some(*mode)),
+        ("the root is omitted", |(path, mode)| (path.key() != "").then_some(*mode)),
         ("read-ancestor for write-ancestor", |(_, mode)| match mode {
             Mode::WriteAncestor => Some(Mode::ReadAncestor),
             mode => Some(*mode),
@@ -174,7 +175,7 @@ fn broken_modes_of_a_call() {
         };
         assert!(judge(modes, Mode::is_compatible).is_err(), "{name}");
     }
-    // The seed's simpler schemes are safe, but let in less.
+    // The simpler schemes of the seed are safe, but admit fewer operations.
     let ancestors_read_targets_write: Compatible = |a, b| a < Mode::Write && b < Mode::Write;
     let all_write = |operation: &Operation| -> Modes {
         let modes = operation.modes();
@@ -189,7 +190,8 @@ fn broken_modes_of_a_call() {
     assert!(!judge(all_write, ancestors_read_targets_write).unwrap_err().rule);
 }
 
-/// One lock operation for each path named and for each ancestor, in the documented order.
+/// A call makes one lock operation for each named path and for each ancestor, in the documented
+/// order.
 #[test]
 fn each_path_is_locked_once_ancestors_first() {
     for operation in operations() {

@@ -1,4 +1,4 @@
-//! Path locks as their users have them: who waits for whom, giving up, the leadership, stress.
+//! Tests of path locks as users see them: conflicts, cancellation, leadership and stress.
 
 mod memory;
 
@@ -33,7 +33,7 @@ impl Act {
     }
 }
 
-/// The seed's table of compatibility, 4 out of 4: for the same path and each kind of relation.
+/// The compatibility table of the seed, 4 out of 4: for the same path and each kind of relation.
 #[test]
 fn the_table_of_operations() {
     use Act::{Read, Write};
@@ -50,7 +50,7 @@ fn the_table_of_operations() {
             for (one, two) in [(Write, Read), (Write, Write), (Read, Write), (Read, Read)] {
                 let together = !in_lineage || (one, two) == (Read, Read);
                 let locks = PathLocks::new();
-                let guard = locks.try_lock(one.of(held)).unwrap().expect("nobody holds anything");
+                let guard = locks.try_lock(one.of(held)).unwrap().expect("no call holds a lock");
                 let tried = locks.try_lock(two.of(other)).unwrap();
                 assert_eq!(
                     tried.is_some(),
@@ -69,7 +69,8 @@ fn the_table_of_operations() {
     }
 }
 
-/// The seed's example: a copy of /a/b to /a/b', and all that it should keep out and let in.
+/// The example of the seed: a copy of /a/b to /a/b', with all operations that it excludes and
+/// admits.
 #[test]
 fn a_copy() {
     let locks = PathLocks::new();
@@ -90,7 +91,7 @@ fn a_copy() {
     assert_eq!(locks.locked_paths(), 0);
 }
 
-/// In the seed's own rule the read of /a would not keep the other writer out.
+/// The seed's rule for the read of /a would admit the other writer.
 #[test]
 fn a_read_above_a_write_in_one_call() {
     let locks = PathLocks::new();
@@ -98,30 +99,30 @@ fn a_read_above_a_write_in_one_call() {
     let access = Access::new().read([path("/a")]).write([path("/a/b")]);
     let guard = locks.try_lock(access.clone()).unwrap().unwrap();
     assert!(!free(Act::Write.of("/a/c")) && !free(Act::Read.of("/a/b")) && !free(access));
-    assert!(free(Act::Read.of("/a/c")) && free(Act::Write.of("/d")), "and nobody else");
+    assert!(free(Act::Read.of("/a/c")) && free(Act::Write.of("/d")), "no other call is excluded");
     drop(guard);
-    // Named for both, a path is written.
+    // A path that is named for both purposes is written.
     let access = Access::new().write([path("/a")]).read([path("/a"), path("/a/b")]);
     let guard = locks.try_lock(access).unwrap().unwrap();
     assert!(!free(Act::Read.of("/a/b")) && free(Act::Read.of("/d")));
     drop(guard);
-    assert!(locks.try_lock(Access::new()).unwrap().is_some(), "nothing is always free");
+    assert!(locks.try_lock(Access::new()).unwrap().is_some(), "an empty access is always free");
     assert_eq!(locks.locked_paths(), 0);
 }
 
-/// A call waits for those before it, and nobody who comes after is let past it.
+/// A call waits only for earlier calls, and no later call overtakes it.
 #[test]
-fn neither_readers_nor_writers_starve_the_other() {
+fn readers_and_writers_do_not_starve() {
     for (stream, starved) in [(Act::Read, Act::Write), (Act::Write, Act::Read)] {
         let locks = PathLocks::new();
         let mut held = Box::pin(locks.lock(stream.of("/a"))).now_or_never().unwrap().unwrap();
         let mut waiter = pin!(locks.lock(starved.of("/a/b")));
         assert!(waiter.as_mut().now_or_never().is_none());
-        // One after the other comes before the one before it has gone.
+        // Each call arrives before the previous one has left.
         let mut next = Box::pin(locks.lock(stream.of("/a")));
-        assert!(next.as_mut().now_or_never().is_none(), "behind the one that waits");
-        assert!(locks.try_lock(stream.of("/a")).unwrap().is_none(), "no way past by trying");
-        assert!(locks.try_lock(stream.of("/c")).unwrap().is_some(), "others are not held up");
+        assert!(next.as_mut().now_or_never().is_none(), "it queues behind the waiting call");
+        assert!(locks.try_lock(stream.of("/a")).unwrap().is_none(), "trying does not overtake");
+        assert!(locks.try_lock(stream.of("/c")).unwrap().is_some(), "unrelated paths are free");
         drop(held);
         held = waiter.now_or_never().expect("its turn").unwrap();
         assert!(next.as_mut().now_or_never().is_none());
@@ -132,18 +133,18 @@ fn neither_readers_nor_writers_starve_the_other() {
 }
 
 #[test]
-fn whoever_gives_up_leaves_no_trace() {
+fn a_cancelled_call_leaves_no_trace() {
     let locks = PathLocks::new();
     let held = locks.try_lock(Act::Read.of("/a")).unwrap();
-    // Never polled, polled once, and granted but not polled since.
+    // Futures that were never polled, polled once, or granted and not polled since.
     drop(locks.lock(Act::Write.of("/a")));
     assert_eq!(locks.locked_paths(), 2);
     let mut writer = Box::pin(locks.lock(Act::Write.of("/a")));
     let mut reader = Box::pin(locks.lock(Act::Read.of("/a/b")));
     assert!(writer.as_mut().now_or_never().is_none());
-    assert!(reader.as_mut().now_or_never().is_none(), "it waits behind the writer");
+    assert!(reader.as_mut().now_or_never().is_none(), "the reader waits behind the writer");
     drop(writer);
-    let reader = reader.now_or_never().expect("nobody is in its way any more");
+    let reader = reader.now_or_never().expect("no earlier call remains");
     drop((reader, held));
 
     let held = locks.try_lock(Act::Write.of("/")).unwrap();
@@ -152,13 +153,13 @@ fn whoever_gives_up_leaves_no_trace() {
     assert!(granted.as_mut().now_or_never().is_none());
     assert!(behind.as_mut().now_or_never().is_none());
     drop(held);
-    assert!(behind.as_mut().now_or_never().is_none(), "the other has it, though it does not know");
+    assert!(behind.as_mut().now_or_never().is_none(), "the other call is granted, but not polled");
     drop(granted);
     assert!(behind.now_or_never().is_some());
     assert_eq!(locks.locked_paths(), 0);
 }
 
-/// A waker that is dropped may end a task, and so drop its guards.
+/// Dropping a waker can end a task, and so drop its guards.
 #[test]
 fn a_waker_may_own_a_guard() {
     struct Owner(#[expect(dead_code, reason = "dropped")] Option<tenure_paths::PathGuard>);
@@ -179,13 +180,16 @@ fn a_waker_may_own_a_guard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_under_one_leadership_share_their_locks() {
+async fn one_leadership_has_one_set_of_locks() {
     let world = World::new();
     let lead = world.leader("a").await;
     let (one, other) = (PathLocks::under(&lead), PathLocks::under(&lead));
     let guard = one.lock(Act::Write.of("/a")).await.unwrap();
     assert!(other.try_lock(Act::Read.of("/")).unwrap().is_none());
-    assert!(PathLocks::new().try_lock(Act::Read.of("/")).unwrap().is_some(), "a world apart");
+    assert!(
+        PathLocks::new().try_lock(Act::Read.of("/")).unwrap().is_some(),
+        "these locks are independent"
+    );
     assert_eq!(guard.token(), Some(lead.epoch()));
     assert!(guard.check().is_ok());
     assert_eq!(format!("{one:?}"), "PathLocks { epoch: Some(Epoch(1)), locked_paths: 2 }");
@@ -194,15 +198,15 @@ async fn all_under_one_leadership_share_their_locks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_leadership_locks_nothing_and_says_why() {
+async fn a_lost_leadership_fails_with_its_reason() {
     let world = World::new();
     let lead = world.leader("a").await;
     let locks = PathLocks::under(&lead);
     let guard = locks.lock(Act::Write.of("/a")).await.unwrap();
     let waiters = join_all((0..3).map(|_| locks.lock(Act::Read.of("/a"))));
     world.store.on(Call::Replace).always().fault(Fault::Hang);
-    // They learn it as soon as the lease ends, although the guard is still held.
-    let waited = within(secs(11), waiters).await.expect("told at the end of the lease");
+    // Waiting calls fail when the lease ends, although the guard is still held.
+    let waited = within(secs(11), waiters).await.expect("failed at the end of the lease");
     assert!(waited.iter().all(|lock| matches!(lock, Err(Loss::LeaseEnded { .. }))), "{waited:?}");
     assert!(matches!(guard.check(), Err(Loss::LeaseEnded { .. })));
     assert_eq!(guard.token(), None, "no token at or after the end of the lease");
@@ -213,7 +217,7 @@ async fn a_lost_leadership_locks_nothing_and_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_may_end_while_a_call_that_was_granted_does_not_run() {
+async fn the_lease_ends_before_a_granted_call_runs() {
     let world = World::new();
     let lead = world.leader("a").await;
     let locks = PathLocks::under(&lead);
@@ -227,7 +231,7 @@ async fn the_lease_may_end_while_a_call_that_was_granted_does_not_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_locks_outlive_the_leadership_and_the_next_has_others() {
+async fn the_next_leadership_has_other_locks() {
     let world = World::new();
     let lead = world.leader("a").await;
     let locks = PathLocks::under(&lead);
@@ -240,7 +244,7 @@ async fn the_locks_outlive_the_leadership_and_the_next_has_others() {
     assert_eq!(guard.token().unwrap().get(), 2);
 }
 
-/// Who works now, by the rule and not by the locks.
+/// The operations that work now, according to the rule and not to the locks.
 #[derive(Clone, Default)]
 struct Ledger(Arc<Mutex<Entries>>);
 
@@ -279,7 +283,7 @@ fn lineage(one: &str, other: &str) -> bool {
     one == "/" || other == "/" || below(one, other) || below(other, one)
 }
 
-/// Returns how many worked at once at most, and how many overlapped with one they must not.
+/// Returns the maximum number of operations at the same time, and the number of forbidden overlaps.
 async fn stress(locks: Option<PathLocks>, tasks: usize, rounds: usize) -> (usize, usize) {
     let ledger = Ledger::default();
     let tasks = (0..tasks).map(|who| {
@@ -291,7 +295,7 @@ async fn stress(locks: Option<PathLocks>, tasks: usize, rounds: usize) -> (usize
                 let paths =
                     |set: &BTreeSet<String>| set.iter().map(|p| path(p)).collect::<Vec<_>>();
                 let access = Access::new().read(paths(&reads)).write(paths(&writes));
-                // One in five gives up at once, or after a while.
+                // One in five gives up immediately or after some polls.
                 let patience = if rng.u8(..5) == 0 { rng.usize(..4) } else { usize::MAX };
                 let guard = match &locks {
                     Some(locks) => match patiently(patience, locks.lock(access)).await {
@@ -315,7 +319,7 @@ async fn stress(locks: Option<PathLocks>, tasks: usize, rounds: usize) -> (usize
     (entries.most, entries.overlaps)
 }
 
-/// The future's output, unless it is pending so many times.
+/// Returns the output of the future, or `None` if it is still pending after this number of polls.
 async fn patiently<F: Future>(times: usize, future: F) -> Option<F::Output> {
     let (mut left, mut future) = (times, pin!(future));
     std::future::poll_fn(|context| match future.as_mut().poll(context) {
@@ -332,7 +336,7 @@ async fn patiently<F: Future>(times: usize, future: F) -> Option<F::Output> {
     .await
 }
 
-/// None, one or two, mostly deep.
+/// Returns up to two paths, most of them deep.
 fn some_paths(rng: &mut fastrand::Rng) -> BTreeSet<String> {
     let one = |rng: &mut fastrand::Rng| {
         let depth = [0, 1, 2, 2, 3, 3, 3, 3, 3, 3][rng.usize(..10)];
@@ -348,7 +352,7 @@ async fn stress_without_overlap() {
     let run = stress(Some(locks.clone()), 32, 1_000);
     let (most, overlaps) = within(secs(300), run).await.expect("no deadlock, no lost wakeup");
     assert_eq!(overlaps, 0);
-    assert!(most > 2, "they do work at once: {most}");
+    assert!(most > 2, "operations run at the same time: {most}");
     assert_eq!(locks.locked_paths(), 0);
 }
 
@@ -359,7 +363,7 @@ async fn broken_stress_without_locks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_can_be_sent_to_another_task() {
+async fn a_guard_can_move_to_another_task() {
     let locks = PathLocks::new();
     let guard = locks.lock(Act::Write.of("/a")).await.unwrap();
     let task = tokio::spawn(async move {

@@ -1,9 +1,9 @@
-//! Lock/unlock cycles on fresh paths, with the allocations of their thread counted to the byte.
+//! Counts the bytes that lock/unlock cycles on new paths allocate in their thread.
 
 use futures::executor::block_on;
 use tenure_paths::{Access, Path, PathLocks};
 
-/// Each cycle locks a path that was never locked before, while a waiter for it comes and goes.
+/// Runs cycles. Each locks a new path, while another call waits for it and gives up.
 fn cycles(locks: &PathLocks, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let folder = Path::new(&format!("/a/folder-{number}/with a name of some length")).unwrap();
@@ -17,12 +17,12 @@ fn cycles(locks: &PathLocks, numbers: std::ops::Range<u32>) {
 }
 
 #[test]
-fn a_hundred_thousand_cycles_on_fresh_paths_end_with_the_memory_they_began_with() {
+fn many_cycles_on_new_paths_free_all_memory() {
     let locks = PathLocks::new();
     cycles(&locks, 0..10_000);
     let counted = allocation_counter::measure(|| cycles(&locks, 10_000..110_000));
     assert_eq!(locks.locked_paths(), 0);
     println!("{counted:?}");
     assert!(counted.count_total > 100_000, "the cycles allocate");
-    assert_eq!((counted.count_current, counted.bytes_current), (0, 0), "nothing is left");
+    assert_eq!((counted.count_current, counted.bytes_current), (0, 0), "all memory is freed");
 }
