@@ -1,255 +1,190 @@
-//! The examples, as a newcomer runs them: they end well, show what they promise, and leave nothing.
+//! The examples, as a newcomer runs them, on a directory.
 #![cfg(unix)]
 
-use std::path::PathBuf;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use assert_cmd::Command;
+use assert_cmd::assert::OutputAssertExt as _;
+use tenure::Process;
 
 #[cfg(feature = "s3")]
 mod quick_start;
 
-/// Each takes some seconds, and several times that on a busy machine.
+/// A bound for one example on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
-fn failover() {
-    shows_failover(&on_disk("failover"));
-}
-
-#[test]
-fn failover_is_drawn() {
+fn compact_job_keeps_young_epochs() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("failover.svg");
-    let mut command = Command::new(built("failover"));
-    command.arg("--svg").arg(&file);
-    shows_failover(&run(command));
-    let svg = std::fs::read_to_string(file).unwrap();
-    let document = roxmltree::Document::parse(&svg).expect("XML");
-    let texts: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
-    for told in ["anna", "ben", "cleo", "crashed", "resigned", "nobody leads"] {
-        assert!(texts.contains(&told), "{told} is not in {texts:?}");
+    let url = file_url(folder.path(), "job");
+    done("manifest_writer", &[&url]);
+    let leader = format!("{url}/database/leader");
+    assert!(done("compact_job", &[&leader, "--dry-run"]).contains("would delete 0 of 1"));
+    assert!(done("compact_job", &[&leader]).contains("deleted 0 of 1"));
+    let usage = Command::new(built("compact_job")).assert().failure();
+    assert!(String::from_utf8_lossy(&usage.get_output().stderr).contains("usage: compact_job"));
+}
+
+#[test]
+fn manifest_writer_continues_from_the_newest_manifest() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = file_url(folder.path(), "database");
+    assert!(done("manifest_writer", &[&url]).ends_with(": 3 files\n"));
+    assert!(done("manifest_writer", &[&url]).ends_with(": 6 files\n"));
+}
+
+#[test]
+fn fenced_sqlite_adds_to_the_ledger() {
+    let folder = tempfile::tempdir().unwrap();
+    let (url, ledger) = (file_url(folder.path(), "ledger"), folder.path().join("ledger.db"));
+    let arguments = [url.as_str(), ledger.to_str().unwrap()];
+    assert_eq!(done("fenced_sqlite", &arguments), "the balance is 1500\n");
+    assert_eq!(done("fenced_sqlite", &arguments), "the balance is 3000\n");
+}
+
+#[test]
+fn stream_processor_continues_at_the_committed_offset() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = file_url(folder.path(), "bucket");
+    let mut offset = 0;
+    for _ in 0..2 {
+        let mut worker = Program::start("stream_processor", &[&url]);
+        let before = shortest_log(folder.path());
+        // The claim of a writer and an entry.
+        worker.until("it commits to all logs", || shortest_log(folder.path()) >= before + 2);
+        worker.interrupt();
+        let released = worker.rest();
+        let mut lines = released.lines();
+        let line = lines.find_map(|line| line.strip_prefix("partition 7 released at offset "));
+        let at: u64 = line.expect("the worker releases the partition").parse().unwrap();
+        assert!(at > offset, "{at} is not after {offset}");
+        offset = at;
     }
-    let errors = Command::new(built("failover")).arg("--svg").timeout(PATIENCE).assert().failure();
-    assert_shows(&String::from_utf8_lossy(&errors.get_output().stderr), &["--svg takes a file"]);
+}
+
+/// Number of objects in the shortest of the twelve logs.
+fn shortest_log(folder: &Path) -> usize {
+    let log = |partition| folder.join(format!("bucket/orders/log-{partition}"));
+    let objects = |partition| log(partition).read_dir().map_or(0, Iterator::count);
+    (0..12).map(objects).min().unwrap()
 }
 
 #[test]
-fn stream_processor() {
-    shows_stream_processor(&on_disk("stream_processor"));
+fn leader_task_resigns_on_sigint() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut service = Program::start("leader_task", &[&file_url(folder.path(), "reports")]);
+    let address = service.line_after("serving on ");
+    service.line_after("report with token 1");
+    assert!(http(&address, "GET /leader HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 200 OK"));
+    service.interrupt();
+    service.rest();
+    let epoch = folder.path().join("reports/lock-0000000001.json");
+    assert!(std::fs::read_to_string(epoch).unwrap().contains("resigned"));
 }
 
 #[test]
-fn partition_router() {
-    shows_partition_router(&on_disk("partition_router"));
+fn fenced_api_refuses_an_older_token() {
+    let mut service = Program::start("fenced_api", &["127.0.0.1:0"]);
+    let address = service.line_after("serving on ");
+    let put = |token: u64| {
+        let head = "PUT /board HTTP/1.0\r\nContent-Type: text/plain\r\nContent-Length: 4";
+        http(&address, &format!("{head}\r\nFencing-Token: {token}\r\n\r\ntext"))
+    };
+    assert!(put(2).starts_with("HTTP/1.0 200 OK"));
+    assert!(put(1).starts_with("HTTP/1.0 412 "));
+    assert!(http(&address, "GET /board HTTP/1.0\r\n\r\n").ends_with("epoch 2: text"));
 }
 
-#[test]
-fn manifest_writer() {
-    shows_manifest_writer(&on_disk("manifest_writer"));
+fn file_url(folder: &Path, prefix: &str) -> String {
+    format!("file://{}/{prefix}", folder.display())
 }
 
-#[test]
-fn compact_job() {
-    shows_compact_job(&on_disk("compact_job"));
+/// The output of an example that ends.
+fn done(name: &str, arguments: &[&str]) -> String {
+    let done = assert_cmd::Command::new(built(name)).args(arguments).timeout(PATIENCE).assert();
+    String::from_utf8(done.success().get_output().stdout.clone()).unwrap()
 }
 
-#[test]
-fn fenced_sqlite() {
-    let shown = on_disk("fenced_sqlite");
-    assert_shows(&shown, &["PAUSED", "food: REFUSED, epoch 2 was here", "The balance is 800"]);
+fn http(address: &str, request: &str) -> String {
+    let mut connection = TcpStream::connect(address).unwrap();
+    connection.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    answer
 }
 
-#[test]
-fn fenced_api() {
-    let shown = on_disk("fenced_api");
-    assert_shows(&shown, &["PAUSED", "412, the token 1 is refused", "epoch 2: ben's first"]);
+/// An example that runs until SIGINT. Killed when dropped.
+struct Program {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
 }
 
-#[test]
-fn traced() {
-    shows_traced(&on_disk("traced"));
-}
-
-#[test]
-fn rename_folder() {
-    shows_rename_folder(&on_disk("rename_folder"));
-}
-
-#[test]
-fn an_address_that_is_none_is_refused_with_an_example_of_one() {
-    let output = Command::new(built("failover")).arg("bucket").timeout(PATIENCE).assert().failure();
-    let errors = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
-    assert_shows(&errors, &["bucket: it has no scheme", "s3://BUCKET/PREFIX"]);
-}
-
-#[cfg(feature = "s3")]
-mod s3 {
-    use super::*;
-    use tenure_testkit::s3_server::{BUCKET, S3Server};
-
-    #[test]
-    fn failover() {
-        shows_failover(&on_s3("failover"));
-    }
-
-    #[test]
-    fn stream_processor() {
-        shows_stream_processor(&on_s3("stream_processor"));
-    }
-
-    #[test]
-    fn partition_router() {
-        shows_partition_router(&on_s3("partition_router"));
-    }
-
-    #[test]
-    fn manifest_writer() {
-        shows_manifest_writer(&on_s3("manifest_writer"));
-    }
-
-    #[test]
-    fn compact_job() {
-        shows_compact_job(&on_s3("compact_job"));
-    }
-
-    #[test]
-    fn rename_folder() {
-        shows_rename_folder(&on_s3("rename_folder"));
-    }
-
-    #[test]
-    fn traced() {
-        shows_traced(&on_s3("traced"));
-    }
-
-    fn on_s3(name: &str) -> String {
-        let server = S3Server::start_blocking();
+impl Program {
+    fn start(name: &str, arguments: &[&str]) -> Program {
         let mut command = Command::new(built(name));
-        command.arg(format!("s3://{BUCKET}/some/prefix")).envs(server.env());
-        let shown = run(command);
-        let below = format!("some/prefix/{name}-");
-        assert!(server.keys().iter().any(|key| key.starts_with(&below)), "{:?}", server.keys());
-        shown
+        command.args(arguments);
+        Program::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Program {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the example starts");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        Program { child, stdout }
+    }
+
+    /// Waits for a line that begins with this, and returns its rest.
+    fn line_after(&mut self, start: &str) -> String {
+        let mut line = String::new();
+        while self.stdout.read_line(&mut line).unwrap() > 0 {
+            if let Some(rest) = line.trim_end().strip_prefix(start) {
+                return rest.to_owned();
+            }
+            line.clear();
+        }
+        panic!("the example ended before it printed {start:?}");
+    }
+
+    /// Waits until this holds. The example must not end before.
+    fn until(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
+        let end = Process::system().now().boot + PATIENCE;
+        while !holds() {
+            let ended = self.child.try_wait().expect("the child can be waited for");
+            assert!(ended.is_none(), "it ended ({ended:?}) while waiting until {what}");
+            assert!(Process::system().now().boot < end, "not within {PATIENCE:?}: {what}");
+            pause();
+        }
+    }
+
+    fn interrupt(&self) {
+        let pid = self.child.id().to_string();
+        Command::new("kill").args(["-INT", &pid]).assert().success();
+    }
+
+    /// Waits for success, and returns the rest of the output.
+    fn rest(&mut self) -> String {
+        let mut output = String::new();
+        self.stdout.read_to_string(&mut output).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{output}");
+        output
     }
 }
 
-fn shows_failover(shown: &str) {
-    assert_shows(shown, &["LEADS epoch 1", "follows ", "CRASHES", "RESIGNS", "LEADS epoch 3"]);
-    assert_eq!(shown.matches(" s  resigned ").count(), 2, "{shown}");
-    assert_eq!(shown.matches(" s  crashed ").count(), 1, "{shown}");
-}
-
-fn shows_stream_processor(shown: &str) {
-    let at = |words: &str| shown.find(words).unwrap_or_else(|| panic!("{words:?}: {shown}"));
-    let (joins, killed) = (at("cleo      joins"), at("anna      is KILLED"));
-    let shared = at("the partitions are shared by anna, ben, cleo");
-    assert!(joins < shared && shared < killed, "{shown}");
-    // What moves to the one that joins is given up by its owners.
-    assert!(shown[joins..shared].contains("is REVOKED, at offset"), "{shown}");
-    let after = &shown[killed..];
-    assert_shows(after, &["the partitions are shared by ben, cleo", "anna      late commit of "]);
-    let late: Vec<_> = after.lines().filter(|line| line.contains("late commit of")).collect();
-    assert!(late.iter().all(|line| line.contains(": REFUSED, token ")), "{late:?}");
-    assert_shows(after, &["ben       has left", "cleo      has left"]);
-    assert_shows(after, &["records counted once: no gap, no overlap, no token went back"]);
-}
-
-fn shows_partition_router(shown: &str) {
-    let steps = [
-        "router    has answers from anna, ben\n",
-        "cleo      joins",
-        "router    has answers from anna, ben, cleo\n",
-        "anna      is KILLED",
-        "router    has answers from ben, cleo\n",
-        "ben       leaves",
-        "router    has answers from cleo\n",
-    ];
-    let rest = steps.iter().try_fold(shown, |rest, step| Some(rest.split_once(step)?.1));
-    let rest = rest.unwrap_or_else(|| panic!("{steps:?} is not what this shows:\n{shown}"));
-    let count = |what: &str| -> u64 {
-        let line = rest.lines().find(|line| line.ends_with(what));
-        let line = line.unwrap_or_else(|| panic!("{what:?} is missing in:\n{shown}"));
-        line.split_whitespace().next().and_then(|count| count.parse().ok()).expect("a number")
-    };
-    assert!(count("requests were answered") > 0, "{shown}");
-    assert_eq!(count("were answered by a member that was not the owner"), 0, "{shown}");
-    // The router was wrong after the join and after the kill.
-    assert!(count("did not own the partition any more") > 0, "{shown}");
-    assert!(count("tries reached no member") > 0, "{shown}");
-}
-
-fn shows_manifest_writer(shown: &str) {
-    assert_shows(shown, &["PAUSED", "manifest 4, with a1.sst a2.sst a3.sst"]);
-    assert_shows(shown, &["adds a4.sst: REFUSED, the token 1 is refused: epoch 2 has been seen"]);
-    assert_shows(shown, &["6      2  a1.sst a2.sst a3.sst b1.sst"]);
-}
-
-fn shows_compact_job(shown: &str) {
-    assert_shows(shown, &["would delete 1991 of 2001", "deleted 1991 of 2001"]);
-    assert_shows(shown, &["deleted 0 of 10", "leads epoch 2002"]);
-}
-
-fn shows_traced(shown: &str) {
-    let lines: Vec<_> = shown.lines().collect();
-    // The trace that went over HTTP, and the one that all spans have.
-    let sent =
-        lines.iter().find_map(|line| line.split_once("traceparent: Some(\"00-")).expect("one").1;
-    let (sent, _) = sent.split_once('-').expect("a trace and a span");
-    let all = shown.split_once("One trace, ").expect("only one").1;
-    assert!(sent.len() == 32 && all.starts_with(sent), "{shown}");
-    let depth = |name: &str| {
-        let line = lines.iter().find(|line| line.trim_start().starts_with(name));
-        let line = line.unwrap_or_else(|| panic!("{name:?} is missing in:\n{shown}"));
-        line.len() - line.trim_start().len()
-    };
-    for (name, spaces) in [
-        ("job", 0),
-        ("campaign  epoch=1  outcome=elected", 2),
-        ("request  op=create  epoch=1  outcome=done", 4),
-        ("leadership  epoch=1  outcome=resigned", 2),
-        ("renewal  epoch=1  outcome=renewed", 4),
-        ("request  op=renew  epoch=1  outcome=done", 6),
-        ("request  op=seal  epoch=1  outcome=done", 4),
-        ("write", 2),
-        ("put board  epoch=1", 4),
-    ] {
-        assert_eq!(depth(name), spaces, "{name}:\n{shown}");
+impl Drop for Program {
+    fn drop(&mut self) {
+        // The example may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
-fn shows_rename_folder(shown: &str) {
-    assert_shows(shown, &["renamed /album/draft to /album/final, without a lock"]);
-    assert_shows(shown, &["renamed /album/final to /album/draft, locked, with token 1"]);
-    let torn = |locks: &str| -> usize {
-        let line = shown.lines().find(|line| line.trim_start().starts_with(locks));
-        let columns: Vec<_> = line.expect("a line for it").split_whitespace().collect();
-        columns[3].parse().expect("a number")
-    };
-    assert!(torn("without ") > 0 && torn("with ") == 0, "{shown}");
-}
-
-#[track_caller]
-fn assert_shows(shown: &str, words: &[&str]) {
-    for word in words {
-        assert!(shown.contains(word), "{word:?} is missing in:\n{shown}");
-    }
-}
-
-fn on_disk(name: &str) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(built(name));
-    command.env("TMPDIR", folder.path());
-    let shown = run(command);
-    let left: Vec<_> = folder.path().read_dir().unwrap().collect();
-    assert!(left.is_empty(), "{name} has left {left:?}");
-    shown
-}
-
-fn run(mut command: Command) -> String {
-    let done = command.timeout(PATIENCE).assert().success();
-    String::from_utf8(done.get_output().stdout.clone()).unwrap()
+#[allow(clippy::disallowed_methods, reason = "between two polls of a child")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(20));
 }
 
 /// The example's program, up to date. `cargo test` alone does not see to that: with `--test` it

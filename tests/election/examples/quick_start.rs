@@ -1,11 +1,8 @@
 //! The program of the quick start, through a store that does not answer for most of a validity.
 
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
-use tenure::Process;
-
-use super::{PATIENCE, built};
+use super::{Program, built};
 use tenure_testkit::s3_server::{Op, S3Request, S3Server, ServerFault};
 
 /// Where the example differs from the page: the page's words first.
@@ -16,35 +13,6 @@ const DIFFERENCES: &[(&str, &str)] = &[
         r#"{ tokio::time::sleep(std::time::Duration::from_millis(50)).await; b"a batch".to_vec() }"#,
     ),
 ];
-
-/// Killed when dropped.
-struct Program(Child);
-
-impl Program {
-    /// Waits until this holds; the program must not end before.
-    fn until(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
-        let end = Process::system().now().boot + PATIENCE;
-        while !holds() {
-            let ended = self.0.try_wait().expect("a child can be asked");
-            assert!(ended.is_none(), "it ended ({ended:?}) while waiting until {what}");
-            assert!(Process::system().now().boot < end, "not within {PATIENCE:?}: {what}");
-            pause();
-        }
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[allow(clippy::disallowed_methods, reason = "between two looks at a child")]
-fn pause() {
-    std::thread::sleep(Duration::from_millis(20));
-}
 
 #[test]
 fn it_is_the_program_of_the_page() {
@@ -77,8 +45,8 @@ fn regression_it_campaigns_again_after_a_hiccup_of_the_store() {
         server.requests().iter().filter(|seen| put(seen)).count()
     };
     let mut command = Command::new(built("quick_start"));
-    let child = command.envs(server.env()).stdin(Stdio::null()).spawn().expect("it starts");
-    let mut program = Program(child);
+    command.envs(server.env());
+    let mut program = Program::spawn(command);
     program.until("it appends to the log", || written("orders/log/") > 3);
     // From here on no renewal is answered. The first comes after a third of the validity. Three
     // requests have a fifteenth of it, and the next ones a fifth: the lease is at risk by the fifth.
