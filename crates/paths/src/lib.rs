@@ -27,8 +27,8 @@
 //! let (draft, album) = (Path::new("/draft")?, Path::new("/albums/may")?);
 //!
 //! let guard = locks.lock(Access::to_rename(&draft, &album)).await?;
-//! Copy each object, then delete each. Meanwhile no other task can lock either folder or `/albums`
-//! for reading, but a task can lock `/albums/june`.
+//! // Copy each object, then delete each. Meanwhile no other task can lock either folder or
+//! // `/albums` for reading, but a task can lock `/albums/june`.
 //! assert!(locks.try_lock(Access::to_read(&Path::root()))?.is_none());
 //! assert!(locks.try_lock(Access::to_write(&Path::new("/albums/june")?))?.is_some());
 //! drop(guard);
