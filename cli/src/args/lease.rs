@@ -1,4 +1,4 @@
-//! The settings of an election that a candidate takes, whatever verb it campaigns for.
+//! The lease flags of `run`, `group run` and `serve`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,58 +17,80 @@ use super::data_file;
 use crate::exit::{self, Failure};
 use crate::process::margins::Margins;
 
+/// The flags of a lease: of a leadership, or of the session of a group's member.
 #[derive(Debug, Clone, clap::Args)]
-pub struct SettingsArgs {
-    /// The name of this candidate, for people; need not be unique, unless clients of `serve` compare
-    /// it with their own [default: HOSTNAME-PID]
+pub struct LeaseArgs {
+    /// The name of this process in the election or the group. For an election it need not be unique,
+    /// unless clients of `serve` compare it with their own. Partitions are pinned to it and kept for
+    /// it: give each member one that outlasts its restart [default: HOSTNAME-PID]
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
     /// Length of the lease: how long others wait for a dead machine at most. At least 2s with the
-    /// default grace of `run`, and 750ms with `serve`; at most 24h
+    /// default grace of `run` and `group run`, and 750ms with `serve`; at most 24h, and 1h in a
+    /// group
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
     pub validity: Duration,
-    /// How often the leader renews the lease, one request each: at most the validity less two
-    /// request timeouts [default: a third of the validity]
+    /// How often the lease is renewed, one request each: at most the validity less two request
+    /// timeouts [default: a third of the validity]
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     pub renew: Option<Duration>,
-    /// How often to look at the current leader while waiting, at most the validity, or `lapse`: only
-    /// when its lease would lapse, so that a resignation is seen late [default: a sixth of the
-    /// validity]
+    /// How often to look at the current leader while waiting, or for a change of the assignment: at
+    /// most the validity. For an election also `lapse`: only when the leader's lease would lapse, so
+    /// that a resignation is seen late [default: a sixth of the validity]
     #[arg(long, value_name = "DURATION")]
     pub poll: Option<Poll>,
-    /// While the same leader leads, look less and less often, down to once in so long: at most the
-    /// validity. A lapse and a resignation are seen that much later
-    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
-    pub poll_backoff: Option<Duration>,
     /// How long a request may take in all [default, and at most: a fifth of the validity]
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     pub request_timeout: Option<Duration>,
-    /// An extra wait of at most 24h before taking over from a leader that did not resign, for what CMD writes to
-    /// if that cannot refuse low epochs. All candidates must give the same
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
-    pub takeover_delay: Duration,
-    /// The priority: how much longer than others to wait before taking over, at most 24h. Those with 0s lead
-    /// when they can; for others it should be longer than the poll interval
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
-    pub priority_delay: Duration,
-    /// By how much the clocks of two machines may run apart at most, 0 to 0.5: 0.01 is 1 in 100
+    /// The greatest difference in speed between the clocks of two machines, 0 to 0.5: 0.01 is 1 in
+    /// 100
     #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
     pub clock_drift_max: f64,
-    /// Take over at once if the store's own dates show that the lease ended longer ago than this,
-    /// at least 2s and at most 24h: longer than the store's clocks differ by, and 1s
-    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY))]
-    pub store_clock_margin: Option<Duration>,
-    /// Let a renewal count only after a LIST has shown no greater epoch: for stores behind proxies
-    /// that resend PUTs. One LIST more for each renewal
-    #[arg(long)]
-    pub verify_renewals: bool,
-    /// Do not check, before the first campaign, that the store honours conditions: 5 requests less
+    /// Do not check at the start that the store honours conditions: 5 requests less
     #[arg(long)]
     pub no_check: bool,
     /// The machine is never paused from outside, so a wall clock that is set forward does not end
     /// the lease
     #[arg(long)]
     pub machine_never_paused: bool,
+}
+
+/// The flags of an election.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ElectionArgs {
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+    /// While the same leader leads, the polls become less frequent, down to one per this duration:
+    /// at most the validity. A lapse and a resignation are seen that much later
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    pub poll_backoff: Option<Duration>,
+    /// An extra wait of at most 24h before taking over from a leader that did not resign, for a
+    /// resource that cannot refuse low epochs. All candidates must give the same
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub takeover_delay: Duration,
+    /// The priority: how much longer than others to wait before taking over, at most 24h. A candidate
+    /// with 0s leads when it can; for others it should be longer than the poll interval
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub priority_delay: Duration,
+    /// Take over immediately if the store's own dates show that the lease ended longer ago than
+    /// this, at least 2s and at most 24h: longer than the difference between the store's clocks, and
+    /// 1s
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY))]
+    pub store_clock_margin: Option<Duration>,
+    /// Let a renewal count only after a LIST has shown no greater epoch: for stores behind proxies
+    /// that resend PUTs. One LIST more for each renewal
+    #[arg(long)]
+    pub verify_renewals: bool,
+}
+
+/// The grace of CMD, for `run` and `group run`.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct GraceArg {
+    /// Time between SIGTERM and SIGKILL when the lease is at risk or a partition is to move: at most
+    /// what a renewal, its retry and the time to kill leave of the validity, 6.5s of 30s [default: a
+    /// sixth of the validity]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub grace: Option<Duration>,
 }
 
 /// When a waiting candidate looks at the leader.
@@ -130,8 +152,8 @@ impl OwnArgs {
     }
 }
 
-impl SettingsArgs {
-    /// The name of this candidate.
+impl LeaseArgs {
+    /// Returns the name of this process in the election or the group.
     pub fn name(&self) -> String {
         self.name.clone().unwrap_or_else(default_name)
     }
@@ -144,54 +166,60 @@ impl SettingsArgs {
         self.request_timeout.unwrap_or(self.validity / 5)
     }
 
-    pub fn poll(&self) -> Poll {
-        self.poll.unwrap_or(Poll::Every(self.validity / 6))
-    }
-
-    /// How often to look while something is waited for.
+    /// Returns the interval of the polls while this process waits for something.
     pub fn look_every(&self) -> Duration {
-        match self.poll() {
-            Poll::Every(interval) => interval,
-            Poll::AtLapse => self.validity / 6,
+        match self.poll {
+            Some(Poll::Every(interval)) => interval,
+            Some(Poll::AtLapse) | None => self.validity / 6,
         }
     }
 
-    /// The longest regular pause between two requests: of a leader or of a candidate that waits.
+    /// Returns the longest regular pause between two requests.
     pub fn longest_pause(&self) -> Duration {
-        let waiting = match (self.poll(), self.poll_backoff) {
-            (Poll::AtLapse, _) => self.validity.mul_f64(1.0 + self.clock_drift_max.clamp(0.0, 0.5)),
-            (Poll::Every(interval), longest) => interval.max(longest.unwrap_or_default()),
+        let waiting = match self.poll {
+            Some(Poll::AtLapse) => {
+                self.validity.mul_f64(1.0 + self.clock_drift_max.clamp(0.0, 0.5))
+            }
+            Some(Poll::Every(_)) | None => self.look_every(),
         };
         waiting.max(self.renew_interval())
     }
 
-    /// When CMD gets SIGTERM and SIGKILL before the end of a lease.
-    pub fn margins(&self, grace: Option<Duration>) -> Result<Margins, Failure> {
-        Margins::with(self.validity, self.renew_interval(), self.request_timeout(), grace)
+    /// Returns when CMD gets SIGTERM and SIGKILL before the end of a lease.
+    pub fn margins(&self, grace: GraceArg) -> Result<Margins, Failure> {
+        Margins::with(self.validity, self.renew_interval(), self.request_timeout(), grace.grace)
             .map_err(|no_room| Failure::new(exit::USAGE, no_room))
     }
+}
 
-    /// An election of these settings, whose `build` refuses those that do not fit together.
-    pub fn election(
+impl ElectionArgs {
+    /// Returns the longest regular pause between two requests of a leader or a candidate.
+    pub fn longest_pause(&self) -> Duration {
+        self.lease.longest_pause().max(self.poll_backoff.unwrap_or_default())
+    }
+
+    /// Returns an election with these settings. `build` refuses settings that do not fit together.
+    pub fn builder(
         &self,
         layout: LayoutArg,
         name: &str,
         store: Arc<dyn Store>,
         prefix: &str,
     ) -> ElectionBuilder {
+        let lease = &self.lease;
         let mut builder = Election::builder(store, prefix)
             .layout(layout.into())
             .name(name)
-            .validity(self.validity)
-            .renew_interval(self.renew_interval())
-            .request_timeout(self.request_timeout())
+            .validity(lease.validity)
+            .renew_interval(lease.renew_interval())
+            .request_timeout(lease.request_timeout())
             .takeover_delay(self.takeover_delay)
             .priority_delay(self.priority_delay)
-            .clock_drift_max(self.clock_drift_max)
+            .clock_drift_max(lease.clock_drift_max)
             .verify_renewals(self.verify_renewals)
-            .check_store(!self.no_check)
-            .machine_is_never_paused(self.machine_never_paused);
-        match self.poll {
+            .check_store(!lease.no_check)
+            .machine_is_never_paused(lease.machine_never_paused);
+        match lease.poll {
             Some(Poll::Every(interval)) => builder = builder.poll_interval(interval),
             Some(Poll::AtLapse) => builder = builder.poll_interval(None),
             None => {}

@@ -3,6 +3,8 @@
 pub mod common;
 pub mod data_file;
 pub mod lease;
+pub mod member;
+pub mod partitions;
 pub mod variables;
 
 use clap::{Parser, Subcommand};
@@ -168,8 +170,11 @@ mod tests {
         else {
             panic!("a plain run parses");
         };
-        assert_eq!(run.settings.validity, Duration::from_secs(30));
-        assert_eq!((run.settings.poll, run.grace, run.settings.name), (None, None, None));
+        assert_eq!(run.election.lease.validity, Duration::from_secs(30));
+        assert_eq!(
+            (run.election.lease.poll, run.grace.grace, run.election.lease.name),
+            (None, None, None)
+        );
         assert!(!run.forever);
         assert_eq!(run.command, ["echo", "--forever"]);
     }

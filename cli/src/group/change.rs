@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use tenure_groups::{Group, GroupSnapshot, PartitionSnapshot};
 
-use super::names::Names;
 use super::status::{restored_above, unfinished};
 use super::view::PartitionStatus;
 use super::{BarArgs, GroupStoreArg, MarkArgs, PinArgs, ResizeArgs, builder};
+use crate::args::partitions::Names;
 use crate::election::operator::unknown;
 use crate::exit::{self, Failure};
 use crate::output::print::{plain, print, print_json};

@@ -3,7 +3,6 @@
 mod change;
 mod depose;
 mod history;
-mod names;
 mod restore;
 mod run;
 mod status;
@@ -19,12 +18,11 @@ use tenure_groups::{Group, GroupBuilder};
 
 use super::exit::Failure;
 use crate::args::common::{EXIT_CODES, duration, name, positive_duration};
+use crate::args::partitions::{Names, partitions};
 use crate::http::metrics::MetricsArg;
 use crate::process::exec::command as exec_command;
 use crate::store::open::{IfMissing, Opened, open};
 use crate::store::url::StoreUrl;
-pub use names::{Names, parse as parse_names};
-pub use run::LONGEST_KEPT;
 use run::{AFTER_GROUP_RUN, GroupRunArgs};
 use status::AFTER_GROUP_STATUS;
 pub use status::GroupStatus;
@@ -131,7 +129,7 @@ struct ResizeArgs {
     at: GroupStoreArg,
     /// All partitions that the group is to have: ranges such as 0..64, which leaves out 64, and
     /// names, separated by commas
-    #[arg(long, value_name = "NAMES", value_parser = names::parse)]
+    #[arg(long, value_name = "NAMES", value_parser = partitions)]
     partitions: Names,
 }
 
@@ -140,7 +138,7 @@ struct MarkArgs {
     #[command(flatten)]
     at: GroupStoreArg,
     /// Partitions: ranges such as 0..64, which leaves out 64, and names, separated by commas
-    #[arg(value_name = "NAMES", value_parser = names::parse)]
+    #[arg(value_name = "NAMES", value_parser = partitions)]
     names: Names,
 }
 
@@ -218,7 +216,7 @@ struct GroupRestoreArgs {
     wait: Duration,
     /// The partitions of the group, if no assignment is left: ranges such as 0..64, which leaves out
     /// 64, and names, separated by commas
-    #[arg(long, value_name = "NAMES", value_parser = names::parse)]
+    #[arg(long, value_name = "NAMES", value_parser = partitions)]
     partitions: Option<Names>,
     /// The name of the operator, for people [default: HOSTNAME-PID]
     #[arg(long, value_name = "NAME", value_parser = name)]

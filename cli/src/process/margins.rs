@@ -21,6 +21,7 @@ pub struct Margins {
 impl Margins {
     /// The margins for leases of this length; without a `grace`, a sixth of it. Refused if they
     /// leave no room for a renewal and its retry before the group gets SIGTERM.
+    #[cfg(test)]
     pub fn new(validity: Duration, grace: Option<Duration>) -> Result<Margins, String> {
         Margins::with(validity, validity / 3, validity / 5, grace)
     }

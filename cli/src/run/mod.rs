@@ -19,8 +19,8 @@ use tracing::{Instrument as _, error_span, info, warn};
 use super::cron::{CronArgs, OncePer, Place, wall};
 use super::exit::{self, Failure};
 use super::http::Sites;
-use crate::args::common::{StoreArg, after_help, duration, name};
-use crate::args::lease::{OwnArgs, SettingsArgs};
+use crate::args::common::{StoreArg, after_help, name};
+use crate::args::lease::{ElectionArgs, GraceArg, OwnArgs};
 use crate::http::health::{CandidatePhase, ElectionHealth, HealthArg, recent};
 use crate::http::metrics::MetricsArg;
 use crate::output::logs::Throttle;
@@ -39,13 +39,11 @@ pub struct RunArgs {
     #[command(flatten)]
     pub store: StoreArg,
     #[command(flatten)]
-    pub settings: SettingsArgs,
+    pub election: ElectionArgs,
     #[command(flatten)]
     pub own: OwnArgs,
-    /// Time between SIGTERM and SIGKILL when the lease is at risk: at most what a renewal, its retry
-    /// and the time to kill leave of the validity, 6.5s of 30s [default: a sixth of the validity]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub grace: Option<Duration>,
+    #[command(flatten)]
+    pub grace: GraceArg,
     /// Run as a service: campaign again when the lease was lost, instead of exiting with 75, and
     /// retry without an end after all errors that may pass, such as denied access. Exit codes of
     /// CMD are not passed on
@@ -142,10 +140,11 @@ impl RunArgs {
 }
 
 pub async fn run(args: RunArgs) -> Result<u8, Failure> {
-    let name = args.settings.name();
+    let lease = &args.election.lease;
+    let name = lease.name();
     // All logs name the candidate.
     let span = error_span!("run", store = %args.store.store, candidate = name);
-    let margins = args.settings.margins(args.grace)?;
+    let margins = lease.margins(args.grace)?;
     let data = args.own.first_data()?;
     args.cron.rules()?;
     // A directory is made when it is opened, so the settings are checked beforehand.
@@ -158,7 +157,7 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let program = args.command.first().expect("clap requires a CMD");
     look_up(program, std::env::var_os("PATH").as_deref())?;
     args.hooks.prepare()?;
-    let recent = recent(args.settings.longest_pause(), args.settings.request_timeout());
+    let recent = recent(args.election.longest_pause(), lease.request_timeout());
     let health = Arc::new(ElectionHealth::new(&name, recent, margins));
     health.of(run_as(&args, &name, data, margins, &health)).instrument(span).await
 }
@@ -216,8 +215,8 @@ fn job(
         data_file: args.own.data_file.clone(),
         hooks: args.hooks.clone(),
         layout: args.store.layout,
-        validity: args.settings.validity,
-        request_timeout: args.settings.request_timeout(),
+        validity: args.election.lease.validity,
+        request_timeout: args.election.lease.request_timeout(),
     })
 }
 
@@ -230,7 +229,7 @@ async fn lead_until_done(
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let [(_, name), (_, store)] = &job.cmd.environment;
-    let poll = args.settings.look_every();
+    let poll = args.election.lease.look_every();
     loop {
         info!(outcome = "campaigning", "campaigning as {} in {}", plain(name), plain(store));
         let elected = match args.cron.once {
@@ -330,7 +329,7 @@ fn election(
     store: Arc<dyn Store>,
     prefix: &str,
 ) -> ElectionBuilder {
-    let builder = args.settings.election(args.store.layout, name, store, prefix);
+    let builder = args.election.builder(args.store.layout, name, store, prefix);
     let builder = builder.retry_denied(args.patience());
     builder.name_is_unique(args.own.unique_name).data(data)
 }

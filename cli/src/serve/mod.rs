@@ -9,7 +9,7 @@ mod campaign;
 mod candidacy;
 mod events;
 mod groups;
-mod lease_args;
+mod lease;
 mod named;
 mod probes;
 mod refusal;
@@ -43,7 +43,7 @@ use app_health::{AppHealth, AppHealthArgs};
 use campaign::Campaigner;
 use candidacy::Candidacy;
 use groups::{GroupsArgs, Shared};
-use lease_args::LeaseArgs;
+use lease::ServeLeaseArgs;
 use named::{Named, named, open_all, refuse_twice};
 use probes::probes;
 
@@ -59,7 +59,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
     layout: LayoutArg,
     #[command(flatten)]
-    lease: LeaseArgs,
+    lease: ServeLeaseArgs,
     #[command(flatten)]
     listen: ListenArgs,
     #[command(flatten)]
@@ -105,7 +105,7 @@ const LAST_REPLIES: Duration = Duration::from_millis(200);
 
 pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     let usage = |why| Failure::new(exit::USAGE, why);
-    let name = args.lease.settings.name();
+    let name = args.lease.election.lease.name();
     let margin = check(&args, &name)?;
     let app = Arc::new(AppHealth::new(&args.app).map_err(usage)?);
     let access = Access::new(&args.listen)?;
@@ -114,8 +114,8 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     let pulse = Arc::new(Pulse::new(&clock));
     let mut sites = Sites::default();
     if let Some(address) = args.health_addr {
-        let settings = &args.lease.settings;
-        let recent = recent(settings.longest_pause(), settings.request_timeout());
+        let election = &args.lease.election;
+        let recent = recent(election.longest_pause(), election.lease.request_timeout());
         sites.add(address, "health", probes(&api, &pulse, recent));
     }
     args.metrics.add_to(&mut sites)?;
@@ -172,7 +172,7 @@ fn check(args: &ServeArgs, name: &str) -> Result<Duration, Failure> {
         // A directory is made when it is opened, so the settings are checked beforehand.
         build(args, name, Arc::new(MemoryStore::new()), prefix(&named.url))?;
     }
-    args.groups.check(&args.lease, name)?;
+    args.groups.check(&args.lease.election.lease, name)?;
     Ok(margin)
 }
 
@@ -190,7 +190,7 @@ fn start(
         let (candidacy, orders) = Candidacy::new(
             &named.name,
             election,
-            args.lease.settings.validity,
+            args.lease.election.lease.validity,
             shared.margin,
             Process::system(),
         );
@@ -221,7 +221,7 @@ fn build(
     store: Arc<dyn Store>,
     prefix: &str,
 ) -> Result<Election, Failure> {
-    Ok(args.lease.settings.election(args.layout, name, store, prefix).build()?)
+    Ok(args.lease.election.builder(args.layout, name, store, prefix).build()?)
 }
 
 /// Dropping it ends the API.

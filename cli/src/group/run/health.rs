@@ -11,7 +11,7 @@ use tenure::{Clock, Epoch, Process};
 use tenure_groups::{Group, Partition};
 
 use super::Running;
-use crate::http::health::{Pulse, answered_lately, denied, recent};
+use crate::http::health::{Pulse, answered_lately, denied};
 use crate::http::{self, Reply, Routes, Sites};
 use crate::output::print::plain;
 use crate::process::lock::lock;
@@ -71,10 +71,10 @@ struct OwnedView {
 }
 
 impl GroupHealth {
-    pub fn new(member: &str, validity: Duration, poll: Option<Duration>) -> GroupHealth {
+    /// `recent` is the greatest age of the store's last answer.
+    pub fn new(member: &str, recent: Duration) -> GroupHealth {
         let clock: Arc<dyn Clock> = Arc::new(Process::system());
-        let longest_pause = poll.unwrap_or_default().max(validity / 3);
-        let (recent, pulse) = (recent(longest_pause, validity / 5), Pulse::new(&clock));
+        let pulse = Pulse::new(&clock);
         GroupHealth { member: member.to_owned(), recent, pulse, state: Mutex::default() }
     }
 

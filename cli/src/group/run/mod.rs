@@ -11,15 +11,16 @@ use std::time::Duration;
 
 use humantime::format_duration;
 use nix::sys::signal::Signal;
-use serde_json::Value;
 use tenure::store::{MemoryStore, Store};
-use tenure_groups::{Group, GroupBuilder, GroupSnapshot};
+use tenure_groups::{Group, GroupSnapshot};
 use tracing::{Instrument as _, error_span, info};
 
-use super::names::{self, Names};
-use crate::args::common::{default_name, duration, json, name, positive_duration};
+use crate::args::lease::{GraceArg, LeaseArgs};
+use crate::args::member::MemberArgs;
+use crate::args::partitions::{Names, partitions};
 use crate::exit::{self, Failure};
 use crate::http::Sites;
+use crate::http::health::recent;
 use crate::http::metrics::MetricsArg;
 use crate::output::print::{millis, plain};
 use crate::process::cmd::{Cmd, look_up};
@@ -41,48 +42,14 @@ pub struct GroupRunArgs {
     /// The partitions that the group is created with: ranges such as 0..64, which leaves out 64,
     /// and names, separated by commas. All members give the same; a group that exists keeps its
     /// own, and `group resize` changes them
-    #[arg(long, value_name = "NAMES", value_parser = names::parse)]
+    #[arg(long, value_name = "NAMES", value_parser = partitions)]
     partitions: Names,
-    /// The name of this member, to which partitions are pinned and for which they are kept. Give
-    /// each process one that outlasts its restart [default: HOSTNAME-PID]
-    #[arg(long, value_name = "NAME", value_parser = name)]
-    name: Option<String>,
-    /// No two living processes have this name: a process that starts ends the session of its
-    /// predecessor at once, and gets back what that owned. If that was killed, it first waits for
-    /// the end of its CMDs, which still have their grace: give the same --grace
-    #[arg(long, requires = "name")]
-    unique_name: bool,
-    /// At the end, keep what this member owns for its name for so long, at most 1h: a restart under
-    /// that name moves no partition
-    #[arg(long, value_name = "DURATION", value_parser = positive_duration, requires = "name")]
-    leave_for: Option<Duration>,
-    /// What this member says of itself, any JSON, such as its address; `group status` and routers
-    /// see it
-    #[arg(long, value_name = "JSON", value_parser = json)]
-    data: Option<Value>,
-    /// How many shares of the partitions this member takes
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    weight: u32,
-    /// Length of the session: how long the partitions of a dead member are without an owner at
-    /// most. At least 2s with the default grace; at most 1h
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
-    validity: Duration,
-    /// How often to look for a change: at most the validity [default: a sixth of the validity]
-    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
-    poll: Option<Duration>,
-    /// How long the member that plans gathers members that join, so that a rollout is one rebalance:
-    /// at most 1h
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
-    rebalance_delay: Duration,
-    /// Time between SIGTERM and SIGKILL when a partition is to move or the session is at risk: at
-    /// most what a renewal, its retry and the time to kill leave of the validity, 6.5s of 30s
-    /// [default: a sixth of the validity]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    grace: Option<Duration>,
-    /// The machine is never paused from outside, so a wall clock that is set forward does not end
-    /// the session
-    #[arg(long)]
-    machine_never_paused: bool,
+    #[command(flatten)]
+    lease: LeaseArgs,
+    #[command(flatten)]
+    member: MemberArgs,
+    #[command(flatten)]
+    grace: GraceArg,
     #[command(flatten)]
     health: GroupHealthArg,
     #[command(flatten)]
@@ -130,28 +97,19 @@ Exit codes:
  129  ended by SIGHUP while the store was opened, or while a predecessor's CMDs were waited for, 130
       by SIGINT, 131 by SIGQUIT, 143 by SIGTERM";
 
-/// As long as the library keeps partitions.
-pub const LONGEST_KEPT: Duration = Duration::from_secs(3600);
-
 pub async fn run(args: GroupRunArgs) -> Result<u8, Failure> {
-    let name = args.name.clone().unwrap_or_else(default_name);
+    let name = args.lease.name();
     // All logs name the member.
     let span = error_span!("group", store = %args.store, member = name);
-    let margins = Margins::new(args.validity, args.grace)
-        .map_err(|no_room| Failure::new(exit::USAGE, no_room))?;
-    if let Some(delay) = args.leave_for.filter(|delay| *delay > LONGEST_KEPT) {
-        let why = format!(
-            "--leave-for {} is too long: at most {}",
-            format_duration(delay),
-            format_duration(LONGEST_KEPT)
-        );
-        return Err(Failure::new(exit::USAGE, why));
-    }
+    let margins = args.lease.margins(args.grace)?;
     // A directory is made when it is opened, so the settings are checked beforehand.
-    group(&args, &name, Arc::new(MemoryStore::new()), prefix(&args.store)).build()?;
+    group(&args, &name, Arc::new(MemoryStore::new()), prefix(&args.store))?;
     let program = args.command.first().expect("clap requires a CMD");
     look_up(program, std::env::var_os("PATH").as_deref())?;
-    let health = Arc::new(GroupHealth::new(&name, args.validity, args.poll));
+    let health = Arc::new(GroupHealth::new(
+        &name,
+        recent(args.lease.longest_pause(), args.lease.request_timeout()),
+    ));
     health.pulse.of(run_as(&args, &name, margins, &health)).instrument(span).await
 }
 
@@ -173,8 +131,8 @@ async fn run_as(
         signal = signals.next() => return Ok(signals::exit_code(signal)),
         opened = patiently(None, || open(url, IfMissing::Create)) => opened?,
     };
-    let group = group(args, name, store, &prefix).build()?;
-    if args.unique_name {
+    let group = group(args, name, store, &prefix)?;
+    if args.member.name_is_unique() {
         tokio::select! {
             biased;
             signal = signals.next() => return Ok(signals::exit_code(signal)),
@@ -195,7 +153,7 @@ async fn run_as(
                     leaving = true;
                     health.leave();
                     info!(outcome = "leaving", "{signal}: leaving; each CMD gets SIGTERM");
-                    leave(&group, args.leave_for);
+                    leave(&group, args.member.leave_for());
                 }
                 // Of one that runs, the partition would be owned before it is gone.
                 signal if health.is_idle() => return Ok(signals::exit_code(signal)),
@@ -247,21 +205,14 @@ fn leave(group: &Group, keep: Option<Duration>) {
     }
 }
 
-fn group(args: &GroupRunArgs, name: &str, store: Arc<dyn Store>, prefix: &str) -> GroupBuilder {
-    let builder = Group::builder(store, prefix)
-        .name(name)
-        .name_is_unique(args.unique_name)
-        .partitions(&args.partitions.0)
-        .data(args.data.clone().unwrap_or_default())
-        .weight(args.weight)
-        .validity(args.validity)
-        .rebalance_delay(args.rebalance_delay)
-        .machine_is_never_paused(args.machine_never_paused)
-        .retry_denied(None);
-    match args.poll {
-        Some(poll) => builder.poll_interval(poll),
-        None => builder,
-    }
+fn group(
+    args: &GroupRunArgs,
+    name: &str,
+    store: Arc<dyn Store>,
+    prefix: &str,
+) -> Result<Group, Failure> {
+    let builder = args.member.builder(&args.lease, &args.partitions, name, store, prefix)?;
+    Ok(builder.retry_denied(None).build()?)
 }
 
 /// What runs, by the number of the partition.

@@ -12,7 +12,7 @@ use super::events;
 use super::member::{GroupOrder, Leave, Member};
 use super::refusals::{NO_GROUP, NO_TOKEN};
 use super::view::{AssignmentView, GroupView, GroupViews, PartitionTokenView};
-use crate::group::LONGEST_KEPT;
+use crate::args::member::LONGEST_KEPT;
 use crate::http::{Answer, HttpRequest, Reply};
 use crate::output::print::millis;
 use crate::serve::body::{LONGEST_PAUSE, millis_of, only, optional, within};

@@ -117,7 +117,7 @@ async fn is_sealed(world: &World, session: &str) -> bool {
     let key = format!("app/members/{session}/lock.json");
     let found = world.store.inner().get(&key, None, usize::MAX).await.expect("the store works");
     let GetOutcome::Found(object) = found else { panic!("{found:?}") };
-    let record: Value = serde_json::from_slice(&object.body).expect("a record");
+    let record: serde_json::Value = serde_json::from_slice(&object.body).expect("a record");
     !record["ended"].is_null()
 }
 

@@ -122,6 +122,8 @@ fn regression_durations_that_make_no_sense_are_refused_with_the_numbers() {
         (health, "--app-health-deadline", "25h", "1day"),
         (group, "--grace", "100d", "validity of 30s"),
         (group, "--validity", "61m", "3600s"),
+        (group, "--renew", "29s", "validity of 30s"),
+        (group, "--poll", "lapse", "--poll lapse is for elections"),
         (group, "--rebalance-delay", "61m", "3600s"),
         (&["compact", "--store", store], "--min-age", "36526d", "36525"),
         (&["compact", "--store", store], "--every", "366d", "365"),

@@ -78,8 +78,8 @@ fn what_is_for_groups_needs_one_and_fits_together() {
     let refused_group = |options: &[&str], words: &[&str]| {
         refused_group(&[&["--partitions", "0..4"], options].concat(), words);
     };
-    refused_group(&["--unique-name"], &["--unique-name needs --name"]);
-    refused_group(&["--leave-for", "1m"], &["--leave-for needs --name"]);
+    refused_group(&["--unique-name"], &["--name <NAME>"]);
+    refused_group(&["--leave-for", "1m"], &["--name <NAME>"]);
     refused_group(&["--leave-for", "61m", "--name", "a"], &["1h 1m", "at most 1h"]);
     refused_group(&["--weight", "0"], &["weight of 0", "at least 1"]);
     refused_group(&["--rebalance-delay", "2h"], &["7200s", "3600s"]);

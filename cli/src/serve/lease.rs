@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::args::common::{DAY, duration_up_to};
-use crate::args::lease::SettingsArgs;
+use crate::args::lease::ElectionArgs;
 use crate::output::print::in_ms;
 
 #[derive(Debug, Clone, clap::Args)]
-pub struct LeaseArgs {
+pub struct ServeLeaseArgs {
     #[command(flatten)]
-    pub settings: SettingsArgs,
+    pub election: ElectionArgs,
     /// How long the application has at SIGTERM until the leaderships and the sessions are resigned,
     /// at most 24h [default: a sixth of the validity]
     #[arg(long, value_name = "DURATION", value_parser = duration_up_to(DAY))]
@@ -18,23 +18,23 @@ pub struct LeaseArgs {
 
 const SHORTEST_MARGIN: Duration = Duration::from_millis(200);
 
-impl LeaseArgs {
+impl ServeLeaseArgs {
     pub fn grace(&self) -> Duration {
-        self.grace.unwrap_or(self.settings.validity / 6)
+        self.grace.unwrap_or(self.election.lease.validity / 6)
     }
 
     /// Others look within this time, unless they look less often than this candidate.
     pub fn defer_for(&self) -> Duration {
-        self.settings.look_every().saturating_mul(2)
+        self.election.lease.look_every().saturating_mul(2)
     }
 
     /// How long before the end of a lease its leadership is given up, so that the application hears
     /// of it in time. Refused if that leaves no room for a renewal and its retry.
     pub fn margin(&self) -> Result<Duration, String> {
-        let validity = self.settings.validity;
+        let validity = self.election.lease.validity;
         let margin = SHORTEST_MARGIN.max(validity / 20);
         let (renew_interval, request_timeout) =
-            (self.settings.renew_interval(), self.settings.request_timeout());
+            (self.election.lease.renew_interval(), self.election.lease.request_timeout());
         let total =
             renew_interval.saturating_add(request_timeout.saturating_mul(2)).saturating_add(margin);
         if total <= validity {
@@ -61,7 +61,7 @@ mod tests {
     #[derive(clap::Parser)]
     struct LeaseLine {
         #[command(flatten)]
-        lease: LeaseArgs,
+        lease: ServeLeaseArgs,
     }
 
     fn margin(validity_ms: u64) -> Result<Duration, String> {

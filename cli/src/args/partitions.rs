@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::args::common::trimmed;
+use super::common::trimmed;
 
 /// As many as a group can have.
 const MAX_NAMES: u64 = 100_000;
@@ -12,7 +12,7 @@ pub struct Names(pub Vec<String>);
 
 /// Reads names and ranges, separated by commas: `0..64`, `a,b`, `0..=3,9`. Refuses a name that
 /// contains `..` or begins or ends with white space: it is a range with a typing error.
-pub fn parse(text: &str) -> Result<Names, String> {
+pub fn partitions(text: &str) -> Result<Names, String> {
     let mut names = Vec::new();
     for part in text.split(',') {
         trimmed(part).map_err(|why| format!("{part:?}: {why}"))?;
@@ -55,18 +55,18 @@ mod tests {
 
     #[test]
     fn ranges_and_names_are_separated_by_commas() {
-        let names = |text| parse(text).map(|Names(names)| names.join(" "));
+        let names = |text| partitions(text).map(|Names(names)| names.join(" "));
         assert_eq!(names("0..4").as_deref(), Ok("0 1 2 3"));
         assert_eq!(names("8..10,orders,a.b,1.").as_deref(), Ok("8 9 orders a.b 1."));
         for wrong in ["", "a,", ",a", "4..4", "4..3", "0..100001", "0..18446744073709551615"] {
-            assert!(parse(wrong).is_err(), "{wrong:?}");
+            assert!(partitions(wrong).is_err(), "{wrong:?}");
         }
     }
 
     /// Each of these was one partition of that name.
     #[test]
     fn regression_a_range_with_a_typing_error_is_no_name() {
-        let names = |text| parse(text).map(|Names(names)| names.join(" "));
+        let names = |text| partitions(text).map(|Names(names)| names.join(" "));
         assert_eq!(names("0..=3").as_deref(), Ok("0 1 2 3"));
         assert_eq!(names("7..=7,9").as_deref(), Ok("7 9"));
         for wrong in [
@@ -89,11 +89,11 @@ mod tests {
             "a..b",
             "0..=18446744073709551615",
         ] {
-            let why = parse(wrong).expect_err(wrong);
+            let why = partitions(wrong).expect_err(wrong);
             assert!(why.contains(wrong), "{wrong:?}: {why}");
         }
         for wrong in [" orders", "orders ", "a, b", "a,\tb"] {
-            let why = parse(wrong).expect_err(wrong);
+            let why = partitions(wrong).expect_err(wrong);
             assert!(why.contains("white space"), "{wrong:?}: {why}");
         }
     }
