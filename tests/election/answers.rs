@@ -1,4 +1,4 @@
-//! What elections make of odd answers of a store: weak ETags, and deletions that are claimed.
+//! Elections on a store with unusual answers: weak ETags, and deletions that did not happen.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tenure_testkit::time::{secs, wait, within};
 use tenure_testkit::world::{TAKEOVER, World, elect};
 
 #[test]
-fn a_weak_tag_is_the_strong_one_that_it_names() {
+fn a_weak_tag_equals_its_strong_tag() {
     assert_eq!(ETag::new("W/\"abc\""), ETag::new("\"abc\""));
-    assert_eq!(ETag::new("W/abc").as_str(), "W/abc", "a tag without quotes is taken as it is");
+    assert_eq!(ETag::new("W/abc").as_str(), "W/abc", "a tag without quotes is not changed");
 }
 
-/// A renewal of unknown fate was read back with a weak tag, and no later renewal matched that.
+/// A renewal with an unknown effect was read back with a weak tag, and no later renewal matched it.
 #[tokio::test(start_paused = true)]
-async fn regression_a_leader_goes_on_where_reads_have_weak_tags() {
+async fn regression_a_leader_renews_on_a_store_with_weak_tags_in_reads() {
     let world = World::new();
     let lead = world.leader("a").await;
     world.store.on(Call::Get).always().fault(Fault::WeakEtag);
@@ -28,13 +28,13 @@ async fn regression_a_leader_goes_on_where_reads_have_weak_tags() {
     }
 }
 
-/// Its follower sealed with the weak tag that it had read, and was refused for ever.
+/// The follower sealed with the weak tag that it had read, and the store always refused.
 #[tokio::test(start_paused = true)]
-async fn regression_a_dead_leader_is_succeeded_where_reads_have_weak_tags() {
+async fn regression_a_dead_leader_is_succeeded_on_a_store_with_weak_tags_in_reads() {
     let world = World::new();
     let lead = world.leader("a").await;
     let election = world.node("b").build().unwrap();
-    // From the middle of its life on.
+    // The follower starts in the middle of the leader's life.
     let follower = tokio::spawn(async move { elect(&election).await });
     wait(secs(30)).await;
     world.store.on(Call::Get).always().fault(Fault::WeakEtag);
@@ -44,10 +44,10 @@ async fn regression_a_dead_leader_is_succeeded_where_reads_have_weak_tags() {
     assert_eq!(next.epoch().get(), 2);
 }
 
-/// A store says that it has deleted what it has not. Elections go on above, and the next run of the
-/// compactor lists what is left.
+/// The store reports deletions that it has not made. Elections continue above, and the next run of
+/// the compactor lists the remaining objects.
 #[tokio::test(start_paused = true)]
-async fn nothing_rests_on_deletions_that_are_only_claimed() {
+async fn false_deletions_do_no_harm() {
     let world = World::new();
     for _ in 0..4 {
         world.leader("a").await.resign().await.unwrap();
@@ -60,9 +60,9 @@ async fn nothing_rests_on_deletions_that_are_only_claimed() {
     world.store.on(Call::Delete).times(1).fault(Fault::Claim);
     let claimed = compactor.run_once().await.unwrap();
     assert_eq!(world.epochs().await, [1, 2, 3, 4]);
-    assert_eq!(world.leader("b").await.epoch().get(), 5, "numbers go on");
+    assert_eq!(world.leader("b").await.epoch().get(), 5, "the epochs continue");
     let again = compactor.run_once().await.unwrap();
     assert!(again.deleted >= claimed.deleted, "{again:?} after {claimed:?}");
     assert_eq!(*world.epochs().await.last().unwrap(), 5);
-    assert!(world.epochs().await.len() < 5, "what was only claimed is deleted");
+    assert!(world.epochs().await.len() < 5, "the next run deletes the objects");
 }

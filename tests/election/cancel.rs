@@ -1,4 +1,5 @@
-//! A campaign can be dropped at any await: what it leaves blocks nobody longer than a lease.
+//! A campaign can be dropped at any await point: its leftovers block no candidate longer than a
+//! lease.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,7 +9,7 @@ use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, timed, wait};
 use tenure_testkit::world::{TAKEOVER, World, elect};
 
-/// Polls a future so many times, then stops: ready with `None`.
+/// Polls a future this number of times, then stops: ready with `None`.
 struct Polls<F> {
     future: Pin<Box<F>>,
     left: usize,
@@ -24,7 +25,7 @@ impl<F: Future> Future for Polls<F> {
         self.left -= 1;
         match self.future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            // So that the last one returns as well.
+            // The last poll must also return.
             Poll::Pending if self.left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
@@ -35,7 +36,7 @@ fn polls<F: Future>(future: F, left: usize) -> Polls<F> {
     Polls { future: Box::pin(future), left }
 }
 
-/// Every request is a poll of its own: one before its effect, one after it.
+/// Each request takes two polls: one before its effect, one after it.
 fn slow(world: &World) {
     for call in [Call::List, Call::Get, Call::Create, Call::Replace] {
         world.store.on(call).always().fault(Fault::Slow(millis(1)));
@@ -83,20 +84,20 @@ async fn a_campaign_can_be_dropped_after_any_number_of_polls() {
         let mut polled = 1;
         while !dropped_after(polled, start).await {
             polled += 1;
-            assert!(polled < 200, "{start:?}: the campaign has an end");
+            assert!(polled < 200, "{start:?}: the campaign does not end");
         }
-        assert!(polled > 3, "{start:?}: it was dropped somewhere in between");
+        assert!(polled > 3, "{start:?}: no drop in the middle of the campaign");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn single_attempts_can_be_dropped_too_and_the_lapse_goes_on() {
+async fn dropped_single_attempts_do_not_delay_the_lapse() {
     for polled in 1..8 {
         let world = World::new();
         drop(world.leader("x").await);
         slow(&world);
         let election = world.node("a").build().unwrap();
-        // Seen from the first answer on, in attempts none of which is finished.
+        // The first answer shows the leader, and no attempt finishes.
         elected_after(&election, polled).await;
     }
 }
@@ -110,13 +111,13 @@ async fn elected_after(election: &tenure::Election, polled: usize) {
         }
         wait(millis(500)).await;
     }
-    // Too few polls for a whole campaign, which is no reason to be stuck.
+    // These polls are too few for a whole campaign, but the election must still succeed.
     elect(election).await.resign().await.unwrap();
 }
 
-/// The loser of a `select!` in a loop is dropped again and again; it must still get there.
+/// The loser of a `select!` in a loop is dropped repeatedly; the campaign must still succeed.
 #[tokio::test(start_paused = true)]
-async fn a_campaign_in_a_select_loop_is_elected_in_the_end() {
+async fn a_campaign_in_a_select_loop_is_elected() {
     let world = World::new();
     drop(world.leader("x").await);
     let election = world.node("a").build().unwrap();
@@ -130,5 +131,5 @@ async fn a_campaign_in_a_select_loop_is_elected_in_the_end() {
     })
     .await;
     assert_eq!(lead.epoch().get(), 2);
-    assert!(took < TAKEOVER, "what was seen is kept: {took:?}");
+    assert!(took < TAKEOVER, "a dropped campaign keeps its observations: {took:?}");
 }

@@ -1,4 +1,4 @@
-//! Access that is denied for a while: only wrong settings end what waits.
+//! Access that is denied for a while: only wrong settings end a waiting call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ const PASSING: [(Fault, ErrorKind); 2] =
 const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A rotation of keys, a new policy: 3 s of 403 ended every candidate that waited.
+/// During a rotation of keys or a new policy, 3 s of 403 ended every waiting candidate.
 #[tokio::test(start_paused = true)]
 async fn regression_a_standby_outlasts_three_seconds_of_denials() {
     for layout in LAYOUTS {
@@ -42,9 +42,9 @@ async fn regression_a_standby_outlasts_three_seconds_of_denials() {
     }
 }
 
-/// Each request of a campaign, and the check of the store before it.
+/// Each request of a campaign, and of the check of the store before it.
 #[tokio::test(start_paused = true)]
-async fn a_service_outlasts_denials_of_each_request_without_an_end() {
+async fn a_service_survives_denials_of_each_request() {
     for layout in LAYOUTS {
         for (fault, kind) in PASSING {
             for call in [Call::List, Call::Get, Call::Create, Call::Replace] {
@@ -68,7 +68,7 @@ async fn a_service_outlasts_denials_of_each_request_without_an_end() {
                 world.store.heal();
                 let (took, elected) = timed(campaign).await;
                 assert!(elected.unwrap().epoch().get() >= 3, "{layout:?} {call:?}");
-                // A check that has failed pauses for 1.1 s before each of its writes.
+                // After a failure, a check pauses for 1.1 s before each of its writes.
                 assert!(took < TAKEOVER + secs(10), "{took:?} {layout:?} {call:?}");
                 assert!(service.last_failure().is_none());
             }
@@ -77,7 +77,7 @@ async fn a_service_outlasts_denials_of_each_request_without_an_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_campaign_retries_denials_for_as_long_as_it_is_set() {
+async fn a_campaign_retries_denials_for_the_configured_time() {
     for (fault, kind) in PASSING {
         for (during, longest) in
             [(Some(secs(0)), secs(0)), (Some(secs(60)), secs(65)), (None, HOUR)]
@@ -100,10 +100,10 @@ async fn a_campaign_retries_denials_for_as_long_as_it_is_set() {
     }
 }
 
-/// A denial that never passes must not seem to pass because another request of the same look is
-/// answered: without a permission to read, the listing succeeds each time.
+/// Other requests of the same poll must not hide a permanent denial: without a permission to read,
+/// the listing succeeds each time.
 #[tokio::test(start_paused = true)]
-async fn the_time_of_denials_counts_although_other_requests_are_answered() {
+async fn denials_count_even_if_other_requests_succeed() {
     for layout in LAYOUTS {
         for call in [Call::Get, Call::Create, Call::Replace] {
             if layout == Layout::SingleObject && call == Call::Create {
@@ -115,7 +115,7 @@ async fn the_time_of_denials_counts_although_other_requests_are_answered() {
             world.store.on(call).always().fault(Fault::Denied);
             let node = world.node("b").layout(layout).build().unwrap();
             let ended = within(secs(60), node.campaign()).await;
-            let error = ended.expect("no longer than a takeover and 10 s").unwrap_err();
+            let error = ended.expect("it ends after a takeover and 10 s at most").unwrap_err();
             assert_eq!(error.kind(), ErrorKind::AccessDenied, "{layout:?} {call:?}");
         }
     }
@@ -136,9 +136,9 @@ async fn single_attempts_do_not_retry_denials() {
     }
 }
 
-/// The setting is about what waits: a lease neither ends earlier nor lasts longer for it.
+/// The setting affects only waiting calls, not the duration of a lease.
 #[tokio::test(start_paused = true)]
-async fn a_lease_ends_at_the_same_time_whether_denials_are_retried_or_not() {
+async fn retries_of_denials_do_not_change_the_end_of_a_lease() {
     for layout in LAYOUTS {
         let mut ends = Vec::new();
         for during in [Some(secs(0)), Some(secs(10)), None] {
@@ -155,10 +155,10 @@ async fn a_lease_ends_at_the_same_time_whether_denials_are_retried_or_not() {
     }
 }
 
-/// A confirmation that was denied goes on with the epoch that was created, as long as its lease
-/// lasts; after that the epoch is given up.
+/// After a denied confirmation the candidate continues with its epoch while the lease is valid.
+/// Then it abandons the epoch.
 #[tokio::test(start_paused = true)]
-async fn a_denied_confirmation_neither_grants_late_nor_blocks_the_next_epoch() {
+async fn a_denied_confirmation_grants_nothing_late_and_blocks_no_epoch() {
     for denied in [secs(3), secs(30)] {
         let world = World::new();
         let service = world.node("a").retry_denied(None).build().unwrap();
@@ -176,13 +176,13 @@ async fn a_denied_confirmation_neither_grants_late_nor_blocks_the_next_epoch() {
 async fn told(
     seen: &mut (impl futures::Stream<Item = Result<Observation, tenure::Error>> + Unpin),
 ) -> Observation {
-    within(secs(120), seen.next()).await.expect("an item in time").expect("no end").unwrap()
+    within(secs(120), seen.next()).await.expect("an item within 120 s").expect("no end").unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_an_observer_outlasts_denials_and_says_that_it_does_not_know() {
+async fn regression_an_observer_survives_denials_and_reports_unknown() {
     for layout in LAYOUTS {
-        // A proxy in between answers that a request is not supported.
+        // A proxy answers that a request is not supported.
         let unfit = (Fault::Unsupported, ErrorKind::UnsafeStore);
         for (fault, kind) in PASSING.into_iter().chain([unfit]) {
             let world = World::new();
@@ -199,7 +199,7 @@ async fn regression_an_observer_outlasts_denials_and_says_that_it_does_not_know(
             assert!(took <= VALIDITY + secs(3), "{took:?}");
             assert!(within(HOUR, seen.next()).await.is_none());
             assert_eq!(observer.last_failure().map(|error| error.kind()), Some(kind));
-            // Denials alone are events of an observer.
+            // Only denials are events of an observer.
             assert!(fault == Fault::Unsupported || !ready(&mut events).await.is_empty());
             way.heal();
             let (took, leads) = timed(told(&mut seen)).await;
@@ -210,9 +210,9 @@ async fn regression_an_observer_outlasts_denials_and_says_that_it_does_not_know(
     }
 }
 
-/// As with all other failures: a denied look at the lapse shows no absence of renewals.
+/// As with all other failures: a denied poll at the lapse does not show a missing renewal.
 #[tokio::test(start_paused = true)]
-async fn a_follower_that_polls_at_the_lapse_alone_does_not_take_a_denial_for_a_look() {
+async fn a_denied_poll_at_the_lapse_is_not_an_observation() {
     let world = World::new();
     let leader = world.leader("a").await;
     let way = world.another_way();
@@ -228,7 +228,7 @@ async fn a_follower_that_polls_at_the_lapse_alone_does_not_take_a_denial_for_a_l
     campaign.abort();
 }
 
-/// Panics in each request, as an SDK does where the system has no thread left.
+/// Panics in each request, like an SDK on a system without a free thread.
 #[derive(Debug)]
 struct Panicking(FaultStore, AtomicBool);
 
@@ -248,7 +248,7 @@ impl Layer for Panicking {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_a_request_that_panics_is_a_failed_request() {
+async fn regression_a_panicking_request_is_a_failed_request() {
     for layout in LAYOUTS {
         let world = World::new();
         let store = Arc::new(Layered(Panicking(world.another_way(), AtomicBool::new(false))));
@@ -273,16 +273,16 @@ async fn regression_a_request_that_panics_is_a_failed_request() {
         wait(VALIDITY).await;
         assert!(leader.check().is_ok(), "one renewal failed, and others came in time");
         leader.resign().await.unwrap();
-        let next = within(TAKEOVER, standby).await.expect("it goes on").unwrap().unwrap();
+        let next = within(TAKEOVER, standby).await.expect("it continues").unwrap().unwrap();
         assert_eq!(next.epoch().get(), 2);
         panics(true);
         assert!(matches!(next.lost().await, Loss::LeaseEnded { .. }));
     }
 }
 
-/// What stands between a candidate and the store may answer 400 for a while.
+/// A proxy between a candidate and the store may answer 400 for a while.
 #[tokio::test(start_paused = true)]
-async fn regression_settings_that_have_worked_are_not_wrong_later() {
+async fn regression_settings_that_worked_are_not_rejected_later() {
     for layout in LAYOUTS {
         let world = World::new();
         let leader = elect(&world.node("a").layout(layout).build().unwrap()).await;
@@ -293,9 +293,9 @@ async fn regression_settings_that_have_worked_are_not_wrong_later() {
         assert!(matches!(leader.lost().await, Loss::LeaseEnded { .. }));
         let new = world.node("c").layout(layout).retry_denied(None).build().unwrap();
         let error = new.campaign().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidInput, "they have never worked");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "the settings never worked");
         world.store.heal();
-        let next = within(TAKEOVER, campaign).await.expect("it goes on").unwrap().unwrap();
+        let next = within(TAKEOVER, campaign).await.expect("it continues").unwrap().unwrap();
         assert_eq!(next.epoch().get(), 2);
     }
 }

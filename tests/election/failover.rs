@@ -1,13 +1,13 @@
-//! The duration of a failover, as `docs/tuning.md` gives it.
+//! The duration of a failover, as documented in `docs/tuning.md`.
 
 use std::time::Duration;
 
 use tenure_testkit::time::{secs, timed, wait};
 use tenure_testkit::world::{World, elect};
 
-/// A leader that dies at any moment between two renewals, before followers of many seeds.
+/// A leader dies at any moment between two renewals, with followers of many seeds.
 #[tokio::test(start_paused = true)]
-async fn a_failover_takes_the_documented_time_at_worst_and_on_average() {
+async fn a_failover_takes_the_documented_worst_and_average_time() {
     let validity = 30.0;
     let (worst, mean) = (validity * (1.01 + 1.0 / 6.0), validity * (1.01 - 1.0 / 12.0));
     let mut took = Vec::new();
@@ -16,7 +16,7 @@ async fn a_failover_takes_the_documented_time_at_worst_and_on_average() {
         let node = |name| world.node(name).validity(secs(30)).build();
         let leads = elect(&node("a").expect("it fits")).await;
         let follower = node("b").expect("it fits");
-        // The follower polls and the leader renews, at all distances from each other and the death.
+        // The polls, the renewals and the death are at all distances from each other.
         wait(Duration::from_millis(700) * (dies % 7)).await;
         let follows = tokio::spawn(async move { elect(&follower).await });
         wait(secs(30) + Duration::from_millis(200) * dies).await;

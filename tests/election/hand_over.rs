@@ -1,5 +1,5 @@
-//! Who goes first, and how soon: a named successor, priorities, a look that is asked for, polls at
-//! the lapse alone, and renewals that do not wait for a slow answer.
+//! The order and the speed of a succession: a named successor, priorities, requested polls, polls
+//! only at the lapse, and renewals that do not wait for a slow answer.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn follow(election: &Election) -> JoinHandle<(Duration, Leadership)> {
     tokio::spawn(async move { timed(elect(&election)).await })
 }
 
-/// Which of two followers is elected after this, and how long after.
+/// Returns the follower that is elected first after this, and the time that it takes.
 async fn first_of(
     b: JoinHandle<(Duration, Leadership)>,
     c: JoinHandle<(Duration, Leadership)>,
@@ -59,7 +59,7 @@ async fn a_named_successor_goes_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_successor_that_does_not_exist_is_waited_for_one_poll() {
+async fn a_missing_successor_is_awaited_for_one_poll() {
     for layout in LAYOUTS {
         let world = World::new();
         let node = |name| world.node(name).layout(layout).build().unwrap();
@@ -77,7 +77,7 @@ async fn a_successor_that_does_not_exist_is_waited_for_one_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_named_another_stands_back_as_well() {
+async fn a_leader_that_named_a_successor_waits_as_well() {
     let world = World::new();
     let election = world.node("a").build().unwrap();
     let a = elect(&election).await;
@@ -87,12 +87,12 @@ async fn who_named_another_stands_back_as_well() {
     assert_eq!(world.record(1).await["successor"], "c");
     let again = follow(&election);
     assert_eq!(first_of(again, c).await.candidate(), "c");
-    // It is of that seal alone.
+    // The name belongs to that seal only.
     assert!(world.record(2).await.get("successor").is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_nobody_can_have_is_refused_before_anything_is_sent() {
+async fn an_invalid_name_is_refused_before_any_request() {
     let world = World::new();
     let a = world.leader("a").await;
     world.store.take_log();
@@ -102,7 +102,7 @@ async fn a_name_that_nobody_can_have_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_attempt_leaves_a_sealed_epoch_to_the_one_that_was_named() {
+async fn a_single_attempt_leaves_a_sealed_epoch_to_the_named_successor() {
     let world = World::new();
     let a = world.leader("a").await;
     let b = world.node("b").build().unwrap();
@@ -141,17 +141,17 @@ async fn a_higher_priority_goes_first_and_a_lower_one_only_waits_longer() {
         let low = node("low").priority_delay(delay).build().unwrap();
         let (took, low) = timed(elect(&low)).await;
         assert_eq!(low.epoch().get(), 2);
-        // Once: not for the lapse and again for the own seal.
+        // The delay applies once: not for the lapse and again for the own seal.
         let most = VALIDITY.mul_f64(1.01 + 0.1) + delay + millis(100);
         assert!(took > VALIDITY + delay && took < most, "{took:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_is_asked_for_comes_at_once() {
+async fn a_requested_poll_happens_immediately() {
     for layout in LAYOUTS {
         let world = World::new();
-        // Nobody looks by itself before the lapse.
+        // No candidate polls before the lapse.
         let node = |name| world.node(name).layout(layout).poll_interval(None).build().unwrap();
         let a = elect(&node("a")).await;
         let (b, observer) = (node("b"), node("observer"));
@@ -179,7 +179,7 @@ async fn a_look_that_is_asked_for_comes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_calls_for_a_look_are_one_look() {
+async fn many_requested_polls_are_one_poll() {
     let world = World::new();
     let _a = world.leader("a").await;
     let b = world.node("b").build().unwrap();
@@ -193,8 +193,8 @@ async fn many_calls_for_a_look_are_one_look() {
     assert_eq!(world.store.take_calls(), [Call::Get]);
 }
 
-/// A leader behind a way of its own to the store, and one who looks at the lapse alone. The log and
-/// the faults of the world's store are the follower's.
+/// A leader with a separate connection to the store, and a follower that polls only at the lapse.
+/// The log and the faults of the world's store belong to the follower.
 async fn followed_at_the_lapse(
     layout: Layout,
 ) -> (World, Leadership, JoinHandle<(Duration, Leadership)>) {
@@ -210,7 +210,7 @@ async fn followed_at_the_lapse(
 }
 
 #[tokio::test(start_paused = true)]
-async fn polls_at_the_lapse_alone_cost_a_get_a_validity_and_follow_as_soon() {
+async fn polls_only_at_the_lapse_cost_one_get_per_validity() {
     for layout in LAYOUTS {
         let (world, a, follow) = followed_at_the_lapse(layout).await;
         wait(VALIDITY * 20).await;
@@ -220,19 +220,19 @@ async fn polls_at_the_lapse_alone_cost_a_get_a_validity_and_follow_as_soon() {
         drop(a);
         let (took, (_, b)) = timed(async { follow.await.unwrap() }).await;
         assert_eq!(b.epoch().get(), 2);
-        // Its last look may have been just before the last renewal.
+        // The last poll may have been just before the last renewal.
         assert!(took < TAKEOVER + VALIDITY, "{took:?}");
         let calls = world.store.take_calls();
         let writes = calls.iter().filter(|call| matches!(call, Call::Create | Call::Replace));
         let needed = if layout == Layout::EpochFiles { 2 } else { 1 };
-        assert_eq!(writes.count(), needed, "no write was in vain: {calls:?}");
+        assert_eq!(writes.count(), needed, "every write was needed: {calls:?}");
     }
 }
 
-/// A look that is not answered was taken for one that shows no sign of life. The leader was safe,
-/// as the seal's condition was refused.
+/// A poll without an answer was taken for a poll that shows no renewal. The leader was safe,
+/// because the condition of the seal was refused.
 #[tokio::test(start_paused = true)]
-async fn regression_a_look_at_the_lapse_that_fails_shows_nothing() {
+async fn regression_a_failed_poll_at_the_lapse_is_not_an_observation() {
     for layout in LAYOUTS {
         for fault in [Fault::FailBefore, Fault::Hang] {
             let (world, a, _follow) = followed_at_the_lapse(layout).await;
@@ -243,14 +243,14 @@ async fn regression_a_look_at_the_lapse_that_fails_shows_nothing() {
                 calls.iter().all(|call| *call == Call::Get),
                 "{layout:?}, {fault:?}: {calls:?}"
             );
-            assert!((7..12).contains(&calls.len()), "three in vain, one a validity: {calls:?}");
+            assert!((7..12).contains(&calls.len()), "three fail, one per validity: {calls:?}");
             assert!(a.check().is_ok());
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_observer_that_polls_at_the_lapse_alone_sees_a_death() {
+async fn an_observer_that_polls_only_at_the_lapse_sees_a_death() {
     let world = World::new();
     let a = world.leader("a").await;
     let observer = world.node("o").poll_interval(None).build().unwrap();
@@ -263,7 +263,7 @@ async fn an_observer_that_polls_at_the_lapse_alone_sees_a_death() {
     assert!(took < VALIDITY * 2 + secs(1), "{took:?}");
 }
 
-/// Whether a lease survives this number of requests in a row without an answer.
+/// Returns whether a lease survives this number of consecutive requests without an answer.
 async fn survives(unanswered: usize) -> bool {
     let world = World::new();
     let a = world.leader("a").await;
@@ -274,13 +274,13 @@ async fn survives(unanswered: usize) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_at_stake_does_not_wait_for_slow_answers() {
-    assert!(survives(4).await, "three of them have a third of the timeout");
+async fn a_lease_at_risk_does_not_wait_for_slow_answers() {
+    assert!(survives(4).await, "each of the first three has a third of the timeout");
     assert!(!survives(6).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_has_become_slow_still_gets_to_answer() {
+async fn a_slower_store_still_gets_time_to_answer() {
     let world = World::new();
     let a = world.leader("a").await;
     wait(VALIDITY / 3 * 30 + secs(1)).await;
@@ -290,9 +290,9 @@ async fn a_store_that_has_become_slow_still_gets_to_answer() {
     assert!(a.check().is_ok());
 }
 
-/// Looking again does not end the head start of the one that was named.
+/// A requested poll does not end the head start of the named successor.
 #[tokio::test(start_paused = true)]
-async fn a_look_that_is_asked_for_does_not_shorten_the_head_start() {
+async fn a_requested_poll_does_not_shorten_the_head_start() {
     for layout in LAYOUTS {
         let world = World::new();
         let a = elect(&world.node("a").layout(layout).build().unwrap()).await;

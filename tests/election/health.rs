@@ -1,4 +1,4 @@
-//! What a health check asks the library: does the lease run, and does the store answer?
+//! The questions of a health check: is the lease valid, and does the store answer?
 
 use futures::StreamExt as _;
 use tenure::Loss;
@@ -7,7 +7,7 @@ use tenure_testkit::time::{millis, secs, wait};
 use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect};
 
 #[tokio::test(start_paused = true)]
-async fn a_view_of_the_lease_sees_renewals_and_the_end() {
+async fn a_lease_shows_renewals_and_its_end() {
     let world = World::new();
     let lead = world.leader("a").await;
     let lease = lead.lease();
@@ -22,9 +22,9 @@ async fn a_view_of_the_lease_sees_renewals_and_the_end() {
     assert!(lease.remaining().is_zero());
 }
 
-/// At its end, with nobody who looks: the driver's timers stand still while the machine sleeps.
+/// At the end of the lease no task runs: the timers of the driver stop while the machine sleeps.
 #[tokio::test(start_paused = true)]
-async fn a_view_of_the_lease_ends_with_it_on_either_clock() {
+async fn a_lease_ends_on_either_clock() {
     let world = World::new();
     for suspended in [true, false] {
         let lead = world.leader("a").await;
@@ -41,7 +41,7 @@ async fn a_view_of_the_lease_ends_with_it_on_either_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_view_of_the_lease_does_not_keep_the_leadership() {
+async fn a_lease_value_does_not_keep_the_leadership() {
     let world = World::new();
     let lead = world.leader("a").await;
     let lease = lead.lease();
@@ -51,7 +51,7 @@ async fn a_view_of_the_lease_does_not_keep_the_leadership() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_knows_how_long_ago_the_store_answered() {
+async fn a_leader_reports_the_time_since_the_last_answer() {
     let world = World::new();
     let election = world.node("a").build().unwrap();
     assert_eq!(election.since_last_answer(), None);
@@ -73,7 +73,7 @@ async fn a_leader_knows_how_long_ago_the_store_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_knows_how_long_ago_the_store_answered() {
+async fn a_follower_reports_the_time_since_the_last_answer() {
     let world = World::new();
     let lead = world.leader("a").await;
     let election = world.node("b").build().unwrap();
@@ -84,7 +84,7 @@ async fn a_follower_knows_how_long_ago_the_store_answered() {
     for _ in 0..20 {
         wait(millis(333)).await;
         let since = election.since_last_answer().unwrap();
-        assert!(since <= secs(2), "a poll comes every 1.7 s, not after {since:?}");
+        assert!(since <= secs(2), "polls are 1.7 s apart, the last answer is {since:?} old");
     }
     world.store.always(Fault::FailBefore);
     wait(secs(5)).await;
@@ -93,9 +93,9 @@ async fn a_follower_knows_how_long_ago_the_store_answered() {
     drop(lead);
 }
 
-/// What is known without a request: who held the newest epoch, and whether its lease may still run.
+/// Known without a request: the holder of the newest epoch, and whether its lease may be valid.
 #[tokio::test(start_paused = true)]
-async fn what_was_last_seen_lapses_by_itself() {
+async fn the_last_seen_leader_lapses_without_a_poll() {
     let world = World::new();
     let follower = world.node("b").build().unwrap();
     assert_eq!(follower.last_seen(), None);
@@ -103,18 +103,18 @@ async fn what_was_last_seen_lapses_by_itself() {
     lead.proclaim("here").await.unwrap();
     let mut changes = follower.observe();
     changes.next().await.unwrap().unwrap();
-    let seen = follower.last_seen().expect("it has looked");
+    let seen = follower.last_seen().expect("the follower has polled");
     assert_eq!((seen.leader.name(), seen.leader.epoch.get()), ("a", 1));
     assert!(seen.is_held() && seen.leader.data == "here", "{seen:?}");
     assert!(seen.lapses_in.is_some_and(|left| left >= VALIDITY && left < VALIDITY + secs(1)));
-    // Nobody asks the store meanwhile, so for all that is known the leader may be dead.
+    // The follower does not poll meanwhile, so the leader may be dead.
     wait(VALIDITY + secs(1)).await;
-    let seen = follower.last_seen().expect("it stays what was last seen");
+    let seen = follower.last_seen().expect("the last observation is kept");
     assert!(!seen.is_held() && !seen.sealed, "{seen:?}");
     lead.resign().await.unwrap();
     changes.next().await.unwrap().unwrap();
     assert!(follower.last_seen().is_some_and(|seen| seen.sealed && !seen.is_held()));
     let lead = elect(&follower).await;
-    assert_eq!(follower.last_seen(), None, "it knows of its own epoch, which is newer");
+    assert_eq!(follower.last_seen(), None, "its own epoch is newer");
     assert_eq!(lead.epoch().get(), 2);
 }

@@ -1,4 +1,4 @@
-//! A store that lists an epoch, or refuses to create it, and does not find it.
+//! A store that lists an epoch or refuses to create it, but does not return it in a read.
 
 use tenure::{CampaignEvent, ErrorKind, Observation};
 use tenure_testkit::fault_store::{Call, Fault};
@@ -17,7 +17,7 @@ async fn resigned() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_a_single_look_at_a_listed_epoch_that_is_not_found_ends_with_a_reason() {
+async fn regression_a_single_attempt_on_a_hidden_epoch_ends_with_a_reason() {
     let world = resigned().await;
     let election = world.node("b").build().unwrap();
     let error = within(secs(60), election.snapshot()).await.expect("it ends").unwrap_err();
@@ -32,14 +32,14 @@ async fn regression_a_single_look_at_a_listed_epoch_that_is_not_found_ends_with_
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_a_campaign_reports_a_listed_epoch_that_is_not_found_and_goes_on() {
+async fn regression_a_campaign_reports_a_hidden_epoch_and_continues() {
     let world = resigned().await;
     let election = world.node("b").build().unwrap();
     let mut events = Box::pin(election.events());
     world.store.take_calls();
-    assert!(within(secs(300), election.campaign()).await.is_none(), "nobody is elected");
+    assert!(within(secs(300), election.campaign()).await.is_none(), "no candidate is elected");
     let calls = world.store.take_calls().len();
-    assert!(calls < 600, "{calls} requests in five minutes of polls each 1.7 s");
+    assert!(calls < 600, "{calls} requests in five minutes with polls every 1.7 s");
     let told = ready(&mut events).await.into_iter().any(|event| match event {
         CampaignEvent::StoreFailed(error) => error.to_string().contains(WORDS[0]),
         _ => false,
@@ -50,7 +50,7 @@ async fn regression_a_campaign_reports_a_listed_epoch_that_is_not_found_and_goes
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_an_observer_of_a_listed_epoch_that_is_not_found_says_unknown() {
+async fn regression_an_observer_of_a_hidden_epoch_reports_unknown() {
     let world = resigned().await;
     let mut seen = world.node("o").build().unwrap().observe();
     let (took, told) = timed(within(secs(60), seen.next())).await;
@@ -61,9 +61,9 @@ async fn regression_an_observer_of_a_listed_epoch_that_is_not_found_says_unknown
     assert_eq!(told.expect("an item").unwrap(), Observation::NoLeader);
 }
 
-/// The index of the store knows the key for writes alone.
+/// The store uses the index entry of the key only for writes.
 #[tokio::test(start_paused = true)]
-async fn an_epoch_that_is_refused_and_never_shown_is_reported() {
+async fn a_refused_epoch_that_is_never_listed_is_reported() {
     let world = World::new();
     world.store.on(Call::Create).key("lock-").always().fault(Fault::Refuse);
     let election = world.node("b").build().unwrap();
@@ -72,9 +72,9 @@ async fn an_epoch_that_is_refused_and_never_shown_is_reported() {
     assert!(error.to_string().contains(WORDS[0]), "{error}");
 }
 
-/// An inconsistency that passes within three looks is nobody's business.
+/// An inconsistency that ends within three polls is not reported.
 #[tokio::test(start_paused = true)]
-async fn an_epoch_that_is_found_at_the_third_look_is_not_reported() {
+async fn an_epoch_that_is_found_at_the_third_poll_is_not_reported() {
     let world = World::new();
     world.leader("a").await.resign().await.unwrap();
     world.store.on(Call::Get).key("lock-").times(2).fault(Fault::Hidden);

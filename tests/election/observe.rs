@@ -1,4 +1,4 @@
-//! Observers, and single looks: who leads, nobody, or unknown.
+//! Observers and snapshots: the leader, a vacant election, or an unknown state.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ async fn next(
     seen: &mut (impl Stream<Item = Result<Observation, Error>> + Unpin),
 ) -> (Duration, String) {
     let (took, item) = timed(within(secs(600), seen.next())).await;
-    let item = item.expect("something within ten minutes").expect("the stream goes on");
+    let item = item.expect("an item within ten minutes").expect("the stream continues");
     (took, words(&item.expect("no error")))
 }
 
@@ -24,7 +24,7 @@ fn words(observation: &Observation) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_observer_tells_of_every_change() {
+async fn an_observer_reports_every_change() {
     let world = World::new();
     let mut seen = world.node("o").build().unwrap().observe();
     assert_eq!(next(&mut seen).await.1, "NoLeader");
@@ -32,7 +32,7 @@ async fn an_observer_tells_of_every_change() {
     let (took, told) = next(&mut seen).await;
     assert_eq!(told, "a 1");
     assert!(took < secs(2), "within a poll: {took:?}");
-    assert!(within(VALIDITY * 3, seen.next()).await.is_none(), "renewals are no change");
+    assert!(within(VALIDITY * 3, seen.next()).await.is_none(), "renewals are not a change");
     a.proclaim("here").await.unwrap();
     let Some(Ok(Observation::Leader(leader))) = seen.next().await else { panic!() };
     assert_eq!(leader.data, "here");
@@ -42,9 +42,10 @@ async fn an_observer_tells_of_every_change() {
     assert_eq!(next(&mut seen).await.1, "b 2");
 }
 
-/// An observer read the seal, said that nobody leads, and looked for the next epoch one poll later.
+/// An observer read the seal, reported a vacant election, and searched for the next epoch one poll
+/// later.
 #[tokio::test(start_paused = true)]
-async fn regression_the_next_epoch_is_looked_for_before_nobody_is_reported() {
+async fn regression_the_next_epoch_is_searched_before_vacancy_is_reported() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
         let world = World::new();
         let a = world.node("a").layout(layout).build().unwrap();
@@ -52,7 +53,7 @@ async fn regression_the_next_epoch_is_looked_for_before_nobody_is_reported() {
         let observer = world.node("o").layout(layout).poll_interval(secs(5)).build().unwrap();
         let mut seen = observer.observe();
         assert_eq!(next(&mut seen).await.1, "a 1");
-        // Somebody leads by the time of the next poll.
+        // A successor leads before the next poll.
         a.resign().await.unwrap();
         let _b = elect(&world.node("b").layout(layout).build().unwrap()).await;
         assert_eq!(next(&mut seen).await.1, "b 2", "{layout:?}");
@@ -60,7 +61,7 @@ async fn regression_the_next_epoch_is_looked_for_before_nobody_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_a_successor_is_seen_soon_after_the_end_was_reported() {
+async fn regression_a_successor_is_seen_soon_after_the_reported_end() {
     let world = World::new();
     let a = world.leader("a").await;
     let observer = world.node("o").poll_interval(secs(5)).build().unwrap();
@@ -76,7 +77,7 @@ async fn regression_a_successor_is_seen_soon_after_the_end_was_reported() {
     let (took, told) = next(&mut seen).await;
     assert_eq!(told, "b 2");
     assert!(took < millis(1_500), "{took:?}");
-    // Where nobody takes over, polls are as rare as ever.
+    // Polls return to their usual interval if no successor is elected.
     drop(seen);
     drop(_b);
     wait(secs(60)).await;
@@ -89,7 +90,7 @@ async fn regression_a_successor_is_seen_soon_after_the_end_was_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_leader_is_nobody_after_its_lapse() {
+async fn a_dead_leader_is_reported_vacant_after_its_lapse() {
     let world = World::new();
     let a = world.leader("a").await;
     let mut seen = world.node("o").build().unwrap().observe();
@@ -98,7 +99,7 @@ async fn a_dead_leader_is_nobody_after_its_lapse() {
     let (took, told) = next(&mut seen).await;
     assert_eq!(told, "NoLeader");
     assert!(took >= secs(10) && took < millis(10_300), "{took:?}");
-    // It had only been silent.
+    // The leader had only been silent.
     world.edit(1, serde_json::json!({ "heartbeat": 99 })).await;
     assert_eq!(next(&mut seen).await.1, "a 1");
     assert_eq!(next(&mut seen).await.1, "NoLeader");
@@ -107,7 +108,7 @@ async fn a_dead_leader_is_nobody_after_its_lapse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_observer_keeps_the_last_leader_while_polls_fail_and_then_says_unknown() {
+async fn an_observer_keeps_the_leader_while_polls_fail_and_then_reports_unknown() {
     for fault in [Fault::FailBefore, Fault::Hang] {
         let world = World::new();
         let a = world.leader("a").await;
@@ -129,16 +130,16 @@ async fn an_observer_keeps_the_last_leader_while_polls_fail_and_then_says_unknow
         drop(a);
         wait(VALIDITY * 2).await;
         way.heal();
-        // It is seen to have renewed since, so it gets its validity.
+        // The leader has renewed since, so it has a full validity again.
         assert_eq!(next(&mut seen).await.1, "a 1");
         assert_eq!(next(&mut seen).await.1, "NoLeader");
     }
 }
 
-/// Its machine slept, or nobody asked the stream for long: a lapse by the clock alone is
-/// no reason to call a leader dead that renews all the time.
+/// After a suspension or a long time without a poll of the stream, the clock alone shows a lapse.
+/// The leader may have renewed meanwhile, so the observer must poll first.
 #[tokio::test(start_paused = true)]
-async fn regression_an_observer_that_slept_looks_before_it_calls_a_leader_dead() {
+async fn regression_an_observer_polls_after_a_pause_before_it_reports_a_death() {
     let world = World::new();
     let _a = world.leader("a").await;
     let mut seen = world.node("o").build().unwrap().observe();
@@ -148,9 +149,9 @@ async fn regression_an_observer_that_slept_looks_before_it_calls_a_leader_dead()
     assert!(told.is_none(), "{told:?}");
 }
 
-/// How long a silence may be, the last leader's validity says, and not the observer's own.
+/// The validity of the last leader bounds the silence, not the setting of the observer.
 #[tokio::test(start_paused = true)]
-async fn while_the_store_is_silent_a_leader_is_told_of_until_its_lapse() {
+async fn a_leader_is_reported_until_its_lapse_while_the_store_is_silent() {
     let world = World::new();
     let long = world.node("a").validity(secs(60)).build().unwrap();
     let _a = elect(&long).await;
@@ -168,11 +169,11 @@ async fn while_the_store_is_silent_a_leader_is_told_of_until_its_lapse() {
     assert_eq!(next(&mut seen).await.1, "- 1");
     world.store.always(Fault::FailBefore);
     let told = within(VALIDITY * 10, seen.next()).await;
-    assert!(told.is_none(), "a leader that says no validity never lapses: {told:?}");
+    assert!(told.is_none(), "a leader without a validity never lapses: {told:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_outage_is_no_news() {
+async fn a_short_outage_is_not_reported() {
     let world = World::new();
     let _a = world.leader("a").await;
     let way = world.another_way();
@@ -187,7 +188,7 @@ async fn a_short_outage_is_no_news() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_from_the_start_and_after_nobody() {
+async fn unknown_from_the_start_and_after_vacancy() {
     let world = World::new();
     world.store.always(Fault::FailBefore);
     let mut seen = world.node("o").build().unwrap().observe();
@@ -213,13 +214,13 @@ async fn an_observer_follows_peers_that_do_not_seal() {
     world.put(&name(1), body).await;
     let (took, told) = next(&mut seen).await;
     assert_eq!(told, "NoLeader");
-    assert!(took > secs(9), "the touch was a sign of life: {took:?}");
+    assert!(took > secs(9), "the touch counts as a renewal: {took:?}");
     world.put(&name(2), body).await;
     assert_eq!(next(&mut seen).await.1, "- 2");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_waiting_does_not_mend_is_the_last_item() {
+async fn a_permanent_error_is_the_last_item() {
     for (fault, kind) in
         [(Fault::Denied, ErrorKind::AccessDenied), (Fault::NoSuchStore, ErrorKind::NoSuchStore)]
     {
@@ -252,19 +253,19 @@ async fn an_observer_writes_nothing_and_polls_at_its_interval() {
     assert!(within(secs(60), async { while seen.next().await.is_some() {} }).await.is_none());
     let calls = world.store.take_calls();
     assert!(calls.iter().all(|call| matches!(call, Call::List | Call::Get)), "{calls:?}");
-    // 36 polls; from the lapse on a LIST and a GET each.
+    // 36 polls; after the lapse a LIST and a GET each.
     assert!((60..=76).contains(&calls.len()), "{}", calls.len());
 }
 
 #[tokio::test(start_paused = true)]
-async fn polling_an_observer_now_and_then_loses_nothing() {
+async fn an_observer_that_is_polled_rarely_loses_no_change() {
     let world = World::new();
     let mut seen = world.node("o").build().unwrap().observe();
     assert_eq!(next(&mut seen).await.1, "NoLeader");
     let a = world.leader("a").await;
     let mut told = Vec::new();
     for _ in 0..100 {
-        // `next` is dropped again and again.
+        // `next` is dropped repeatedly.
         if let Some(item) = within(millis(50), seen.next()).await {
             told.push(words(&item.unwrap().unwrap()));
         }
@@ -309,7 +310,7 @@ async fn a_snapshot_shows_each_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_costs_a_list_and_a_get_and_fails_at_once() {
+async fn a_snapshot_costs_a_list_and_a_get_and_fails_immediately() {
     let world = World::new();
     let _a = world.leader("a").await;
     let o = world.node("o").build().unwrap();

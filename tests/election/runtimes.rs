@@ -1,4 +1,4 @@
-//! A call outside of a Tokio runtime with timers sends nothing and says what it needs.
+//! A call outside of a Tokio runtime with timers sends nothing and names the required runtime.
 
 use std::future::{pending, ready};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tenure_history::Reader;
 
 use tenure_testkit::fault_store::FaultStore;
 
-/// What a call in a runtime with timers has left behind.
+/// The values that calls in a runtime with timers returned.
 struct Opened {
     log: LogWriter,
     object: ObjectWriter,
@@ -98,7 +98,7 @@ fn election() -> (Arc<MemoryStore>, Election) {
     (store, election)
 }
 
-/// The runtime that has opened everything stands still while `block_on` runs the calls.
+/// The runtime of the opened values does not run while `block_on` runs the calls.
 fn refused_everywhere(why: &str, run: impl FnOnce(&Arc<dyn Store>, &mut Opened) -> Vec<Error>) {
     let whole = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let faults = FaultStore::new(Arc::new(MemoryStore::new()));
@@ -110,7 +110,7 @@ fn refused_everywhere(why: &str, run: impl FnOnce(&Arc<dyn Store>, &mut Opened) 
         assert!(error.to_string().contains(why), "{error}");
         assert!(!error.may_have_happened(), "{error}");
     }
-    assert_eq!(faults.take_calls(), [], "nothing is sent");
+    assert_eq!(faults.take_calls(), [], "a request was sent");
 }
 
 #[test]

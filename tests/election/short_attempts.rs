@@ -1,5 +1,5 @@
-//! Renewals that are given up early for others: the number of requests that this takes, and that it
-//! loses no lease on a store that answers within the timeout.
+//! Renewals that are abandoned early for new attempts: the number of requests, and the lease, which
+//! is never lost on a store that answers within the timeout.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,27 +15,27 @@ use tenure_testkit::time::{TestClock, millis, process, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 use tokio::time::Instant;
 
-/// The most requests that a leader gives up early until its lease is extended.
+/// The greatest number of requests that a leader abandons early until its lease is extended.
 const GIVEN_UP: usize = 3;
 
-/// Answers each kind of request after a time of its own. What was sent takes effect halfway, also
-/// if the caller has given it up.
+/// A store with a duration for each kind of request. A sent request takes effect after half of it,
+/// even if the caller has abandoned it.
 #[derive(Debug, Clone)]
 struct SlowStore {
     inner: MemoryStore,
     times: Arc<Mutex<Times>>,
 }
 
-/// How long a request takes that is sent so many milliseconds after the change.
+/// The durations of requests, by the time since the change.
 #[derive(Debug, Clone)]
 struct Times {
     changed: Instant,
     put: Phases,
-    /// Of a LIST as well.
+    /// Also applies to a LIST.
     get: Phases,
 }
 
-/// From when on requests take how long, in milliseconds; ascending.
+/// Pairs of a start and the duration of requests from then on, in milliseconds; ascending.
 type Phases = Vec<(u64, u64)>;
 
 #[allow(clippy::disallowed_methods, reason = "paused time")]
@@ -47,7 +47,7 @@ impl Times {
     fn of(&self, phases: &Phases) -> Duration {
         let now = self.changed.elapsed().as_millis();
         let phase = phases.iter().rev().find(|(from, _)| u128::from(*from) <= now);
-        millis(phase.expect("one begins at once").1)
+        millis(phase.expect("the first phase begins at 0").1)
     }
 }
 
@@ -115,7 +115,7 @@ impl Layer for SlowStore {
     }
 }
 
-/// A leader that has renewed so often on a fast store, whose requests take these times from now on.
+/// A leader that has renewed this often on a fast store. Its later requests take these times.
 async fn leader_of_a_fast_store(
     layout: Layout,
     renewals: usize,
@@ -145,7 +145,7 @@ fn candidate(store: Arc<dyn Store>, clock: &TestClock) -> ElectionBuilder {
         .process(process(clock, 1))
 }
 
-/// What is sent from now on until the lease is extended.
+/// Returns the requests that are sent until the lease is extended.
 async fn until_renewed(lead: &Leadership, store: &FaultStore) -> Result<Vec<Call>, Loss> {
     let mut events = lead.events();
     loop {
@@ -157,12 +157,11 @@ async fn until_renewed(lead: &Leadership, store: &FaultStore) -> Result<Vec<Call
     }
 }
 
-/// Every attempt was given up after 50 ms, and every refusal made the leader as impatient as before:
-/// 77 PUT and 76 GET did not keep a lease that 4 PUT keep.
+/// Every attempt was abandoned after 50 ms, and a refusal did not raise this limit: 77 PUT and 76
+/// GET did not keep a lease that 4 PUT keep.
 #[tokio::test(start_paused = true)]
-async fn regression_a_store_that_became_slow_keeps_its_leader() {
-    // The one that is never answered, and in place of each that is given up a renewal and its
-    // read-back.
+async fn regression_a_leader_survives_a_store_that_became_slow() {
+    // One request that is never answered, and a renewal and its read-back for each abandoned one.
     let most = 3 + 2 * GIVEN_UP;
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
         for (put, get) in [(10, 60), (80, 200), (500, 300), (900, 900), (1_900, 1_900)] {
@@ -188,13 +187,13 @@ async fn a_request_that_hangs_costs_a_third_of_the_timeout() {
     store.on(Call::Replace).skip(1).fault(Fault::HangAfter);
     store.on(Call::Get).fault(Fault::Hang);
     let sent = until_renewed(&lead, &store).await.unwrap();
-    // Three hang. Each is followed by at most a renewal and its read-back.
+    // Three requests hang. At most a renewal and its read-back follow each.
     assert!(sent.len() <= 2 + 2 * GIVEN_UP, "{sent:?}");
-    // The timeout alone leaves less.
+    // After a wait for the timeout less would be left.
     assert!(lead.remaining() > VALIDITY / 2, "{:?}", lead.remaining());
 }
 
-/// Whether the leader of a fast store is kept once its requests take these times.
+/// Returns whether the leader of a fast store keeps its lease if its requests take these times.
 async fn is_kept(verify: bool, put: &Phases, get: &Phases) -> bool {
     let clock = TestClock::new();
     let store = SlowStore::fast(&clock);
@@ -206,8 +205,8 @@ async fn is_kept(verify: bool, put: &Phases, get: &Phases) -> bool {
     lead.check().is_ok()
 }
 
-/// With `verify_renewals` the LIST after a read-back was forgotten: a lease was lost on a store
-/// that answered everything within the timeout.
+/// With `verify_renewals` the count omitted the LIST after a read-back: the leader lost its lease
+/// on a store that answered each request within the timeout.
 #[tokio::test(start_paused = true)]
 async fn regression_short_attempts_lose_no_lease_on_a_store_that_answers_in_time() {
     let (put, get) = (vec![(0, 1_203)], vec![(0, 1_773)]);

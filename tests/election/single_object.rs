@@ -1,4 +1,4 @@
-//! Elections on a single object, through the front door.
+//! Elections on a single object, through the public API.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl World {
 
     async fn body(&self) -> Value {
         let GetOutcome::Found(object) = self.store.get(KEY, None, 1 << 16).await.unwrap() else {
-            panic!("there is no {KEY}");
+            panic!("{KEY} does not exist");
         };
         serde_json::from_slice(&object.body).unwrap()
     }
@@ -49,7 +49,7 @@ impl World {
     /// Overwrites the object with these fields changed, as an operator may.
     async fn edit(&self, change: impl FnOnce(&mut Value)) {
         let GetOutcome::Found(object) = self.store.get(KEY, None, 1 << 16).await.unwrap() else {
-            panic!("there is no {KEY}");
+            panic!("{KEY} does not exist");
         };
         let mut body: Value = serde_json::from_slice(&object.body).unwrap();
         change(&mut body);
@@ -97,7 +97,7 @@ async fn a_dead_leader_is_succeeded_after_its_validity_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wall_clocks_decide_nothing_among_candidates() {
+async fn wall_clocks_do_not_affect_candidates() {
     let world = World::new();
     let leader = world.election(1).campaign().await.unwrap();
     let ahead = TestClock::new();
@@ -111,7 +111,7 @@ async fn wall_clocks_decide_nothing_among_candidates() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deposed_leader_has_its_lease_and_is_told_why() {
+async fn a_deposed_leader_keeps_its_lease_and_learns_the_reason() {
     let world = World::new();
     let leader = world.election(1).campaign().await.unwrap();
     world
@@ -140,7 +140,7 @@ async fn a_superseded_leader_learns_of_it_at_its_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_object_is_never_token_one_again_for_those_who_remember() {
+async fn a_deleted_object_is_not_token_one_for_a_process_that_remembers() {
     let world = World::new();
     let election = world.election(1);
     election.campaign().await.unwrap().resign().await.unwrap();
@@ -150,13 +150,13 @@ async fn a_deleted_object_is_never_token_one_again_for_those_who_remember() {
     assert_eq!(error.kind(), ErrorKind::NewestDeleted);
     let text = error.to_string();
     assert!(text.contains("had the token 2 and is gone") && text.contains("above 2"), "{text}");
-    // Nor after somebody who does not remember began anew.
+    // The same after a process without this memory has started again.
     world.election(2).campaign().await.unwrap().resign().await.unwrap();
     assert_eq!(election.campaign().await.unwrap_err().kind(), ErrorKind::NewestDeleted);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_a_lock_is_an_error_that_names_it() {
+async fn an_object_of_another_kind_is_an_error_that_names_it() {
     let world = World::new();
     world.store.create(KEY, Bytes::from_static(br#"{"expires_at": 0}"#)).await.unwrap();
     let error = world.election(1).campaign().await.unwrap_err();
@@ -169,12 +169,12 @@ async fn the_takeover_delay_comes_after_the_lapse_and_not_after_a_release() {
     let world = World::new();
     let candidate = |seed| world.builder(seed).takeover_delay(secs(7)).build().unwrap();
     crash(candidate(1).campaign().await.unwrap()).await;
-    // Asked again and again, as an application may.
+    // Repeated, as an application may do.
     let election = candidate(2);
     let (took, next) = timed(async {
         loop {
             let (asked, attempt) = timed(election.try_campaign()).await;
-            assert!(asked < secs(2), "a single attempt waits for the delay: {asked:?}");
+            assert!(asked < secs(2), "a single attempt waited for the delay: {asked:?}");
             match attempt.unwrap() {
                 CampaignOutcome::Elected(leadership) => return leadership,
                 _ => wait(millis(100)).await,
@@ -190,7 +190,7 @@ async fn the_takeover_delay_comes_after_the_lapse_and_not_after_a_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_predecessor_with_a_unique_name_is_overwritten_at_once() {
+async fn a_predecessor_with_a_unique_name_is_overwritten_immediately() {
     let world = World::new();
     crash(world.builder(1).name("one").build().unwrap().campaign().await.unwrap()).await;
     let next = world.builder(2).name("one").name_is_unique(true).build().unwrap();
@@ -200,7 +200,7 @@ async fn a_predecessor_with_a_unique_name_is_overwritten_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observers_and_snapshots_see_who_leads() {
+async fn observers_and_snapshots_show_the_leader() {
     let world = World::new();
     let observing = world.election(3);
     let mut seen = observing.observe();
@@ -242,7 +242,7 @@ async fn a_candidate_of_the_other_layout_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_that_would_be_too_long_is_refused_before_anything_is_sent() {
+async fn a_record_that_would_be_too_long_is_refused_before_any_request() {
     let world = World::new();
     let refused = world.builder(1).data("x".repeat(48_800)).build().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput);

@@ -1,5 +1,5 @@
-//! Hours of candidates that die, resign, sleep and lose requests, from a seed: never two leaders at
-//! once, epochs that only grow, and always another leader in the end.
+//! Hours of candidates that die, resign, sleep and lose requests, from a seed. Two leaders never
+//! overlap, epochs only grow, and another leader always follows.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use tenure_testkit::write_faults::WRITE_FAULTS;
 
 const NODES: usize = 4;
 
-/// Who leads, as everybody knows only here.
+/// The leaders, which only this referee knows.
 #[derive(Default)]
 struct Referee {
     leading: BTreeMap<usize, Arc<Leadership>>,
@@ -21,10 +21,10 @@ struct Referee {
 }
 
 impl Referee {
-    /// At this very moment, by each one's own check (I8, I2).
+    /// The rules at this moment, by the check of each leader (I8, I2).
     fn look(&self, seed: u64) {
         let leaders: Vec<_> = self.leading.values().filter_map(|lead| lead.token()).collect();
-        assert!(leaders.len() < 2, "seed {seed}: {leaders:?} lead at once");
+        assert!(leaders.len() < 2, "seed {seed}: {leaders:?} lead together");
     }
 
     fn elected(&mut self, seed: u64, node: usize, lead: &Arc<Leadership>) {
@@ -64,16 +64,16 @@ impl Node {
             self.trouble();
             wait(millis(self.rng.u64(0..15_000))).await;
             referee.lock().unwrap().leading.remove(&self.number);
-            let lead = Arc::into_inner(lead).expect("the referee has let go of it");
+            let lead = Arc::into_inner(lead).expect("the referee has dropped its clone");
             if self.rng.bool() {
-                // An error says that it was lost before, which is no news.
+                // An error means that the leadership was lost before.
                 let _ = lead.resign().await;
             }
         }
         self.way.heal();
     }
 
-    /// Orders faults for the next requests of this node.
+    /// Sets faults for the next requests of this node.
     fn trouble(&mut self) {
         self.way.heal();
         let delays = [
@@ -84,7 +84,7 @@ impl Node {
         for _ in 0..self.rng.usize(0..4) {
             let call = [Call::List, Call::Get, Call::Create, Call::Replace][self.rng.usize(0..4)];
             let fault = faults[self.rng.usize(0..faults.len())];
-            // Those are for writes alone.
+            // These faults apply only to writes.
             let fault = match call {
                 Call::List | Call::Get if matches!(fault, Fault::Late(_)) => Fault::FailBefore,
                 _ => fault,
@@ -131,7 +131,7 @@ async fn run(seed: u64) -> usize {
     watch.abort();
     let Err(error) = watch.await;
     assert!(error.is_cancelled(), "seed {seed}: {error}");
-    // S1: whatever has happened, the next candidate is elected.
+    // S1: after any faults, the next candidate is elected.
     wait(VALIDITY * 5).await;
     let last = elect(&world.node("last").build().unwrap()).await;
     let granted = referee.lock().unwrap().granted.len();
@@ -140,11 +140,11 @@ async fn run(seed: u64) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn never_two_leaders_and_always_another() {
+async fn leaders_never_overlap_and_another_always_follows() {
     let seeds = std::env::var("TENURE_SOAK_SEEDS").ok().and_then(|n| n.parse().ok());
     let mut granted = 0;
     for seed in 0..seeds.unwrap_or(10) {
         granted += run(seed).await;
     }
-    assert!(granted > 100, "only {granted} were elected at all");
+    assert!(granted > 100, "only {granted} were elected");
 }

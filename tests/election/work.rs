@@ -1,4 +1,4 @@
-//! What an application does while it leads: proclaim, resign, run work.
+//! The calls of a leading application: proclaim, resign, run work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,14 +27,14 @@ async fn a_proclamation_is_seen_and_renews_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_much_data_is_refused_before_anything_is_sent() {
+async fn too_much_data_is_refused_before_any_request() {
     let world = World::new();
     let lead = world.leader("a").await;
     world.store.take_log();
     let error = lead.proclaim("x".repeat(49_000)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert_eq!(world.store.take_calls(), []);
-    // The most that is accepted is read back by everybody.
+    // Every reader accepts data of the greatest size.
     let most = (1..).map(|i| 49_000 - i * 16).find(|n| *n < 48_300).unwrap();
     lead.proclaim("x".repeat(most)).await.unwrap();
     let b = world.node("b").build().unwrap();
@@ -42,7 +42,7 @@ async fn too_much_data_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proclamation_that_landed_unheard_is_recognised() {
+async fn an_unanswered_proclamation_is_recognised() {
     for fault in WRITE_FAULTS {
         let world = World::new();
         let lead = world.leader("a").await;
@@ -54,10 +54,10 @@ async fn a_proclamation_that_landed_unheard_is_recognised() {
     }
 }
 
-/// The first lands unheard while the second waits: what is read back is the first, so the second is
-/// not proclaimed yet.
+/// The first proclamation takes effect without an answer while the second waits. The read-back
+/// shows the first one, so the second one is still pending.
 #[tokio::test(start_paused = true)]
-async fn a_proclamation_is_answered_only_once_its_own_data_landed() {
+async fn a_proclamation_is_answered_after_its_own_data_landed() {
     for fault in [Fault::FailAfter, Fault::HangAfter, Fault::Late(millis(5)), Fault::Conflict] {
         let world = World::new();
         let lead = world.leader("a").await;
@@ -92,7 +92,7 @@ async fn a_proclamation_fails_with_the_leadership() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_check_fails_from_the_call_of_resign_on() {
+async fn a_check_fails_after_the_call_of_resign() {
     let world = World::new();
     let lead = world.leader("a").await;
     let mut events = lead.events();
@@ -106,7 +106,7 @@ async fn a_check_fails_from_the_call_of_resign_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resignation_goes_on_through_faults_until_the_lease_ends() {
+async fn a_resignation_retries_until_the_lease_ends() {
     for fault in WRITE_FAULTS {
         let world = World::new();
         let lead = world.leader("a").await;
@@ -123,12 +123,12 @@ async fn a_resignation_goes_on_through_faults_until_the_lease_ends() {
     assert!(took > secs(9) && took <= VALIDITY, "{took:?}");
     world.store.take_log();
     wait(VALIDITY).await;
-    assert_eq!(world.store.take_calls(), [], "nothing after the end");
+    assert_eq!(world.store.take_calls(), [], "no request after the end");
 }
 
-/// A late renewal of its own gets in between: read, and sealed again.
+/// A late renewal of this leader arrives first: the resignation reads it and seals again.
 #[tokio::test(start_paused = true)]
-async fn a_resignation_is_not_undone_by_a_renewal_that_comes_late() {
+async fn a_late_renewal_does_not_undo_a_resignation() {
     for delay in [millis(1), millis(100), secs(1), secs(3), secs(20)] {
         let world = World::new();
         let lead = world.leader("a").await;
@@ -142,9 +142,9 @@ async fn a_resignation_is_not_undone_by_a_renewal_that_comes_late() {
     }
 }
 
-/// Nobody waits for it any more, but the work has ended.
+/// The caller was dropped, but the work has ended.
 #[tokio::test(start_paused = true)]
-async fn regression_a_resignation_goes_on_when_its_caller_has_gone() {
+async fn regression_a_resignation_continues_after_its_caller_was_dropped() {
     let world = World::new();
     let lead = world.leader("a").await;
     world.store.on(Call::Replace).times(3).fault(Fault::FailBefore);
@@ -154,7 +154,7 @@ async fn regression_a_resignation_goes_on_when_its_caller_has_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn resigning_what_is_lost_says_so() {
+async fn resigning_a_lost_leadership_is_an_error() {
     let world = World::new();
     let lead = world.leader("a").await;
     world.seal(1, "deposed").await;
@@ -164,7 +164,7 @@ async fn resigning_what_is_lost_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_gives_the_work_the_token_and_resigns_only_when_it_has_returned() {
+async fn run_gives_the_work_the_token_and_resigns_after_it_returned() {
     let world = World::new();
     let lead = world.leader("a").await;
     let at_work = Arc::new(AtomicBool::new(true));
@@ -173,7 +173,7 @@ async fn run_gives_the_work_the_token_and_resigns_only_when_it_has_returned() {
         let at_work = at_work.clone();
         async move {
             let next = elect(&other).await;
-            assert!(!at_work.load(Ordering::SeqCst), "elected while the work was running");
+            assert!(!at_work.load(Ordering::SeqCst), "a successor was elected during the work");
             next.epoch().get()
         }
     });
@@ -203,7 +203,7 @@ async fn run_cancels_the_work_before_the_lease_ends_and_reports_the_loss() {
             .run(|_, cancelled| async move {
                 cancelled.cancelled().await;
                 let left = end.saturating_sub(tenure::Clock::now(&clock).boot);
-                // It takes longer than there is left to end.
+                // The work takes longer than the rest of the lease.
                 wait(secs(4)).await;
                 left
             })
@@ -213,12 +213,12 @@ async fn run_cancels_the_work_before_the_lease_ends_and_reports_the_loss() {
         };
         assert!(left > millis(2_400) && left <= millis(2_500), "{left:?}");
         world.store.heal();
-        assert_eq!(world.record(1).await["expired"], false, "not resigned");
+        assert_eq!(world.record(1).await["expired"], false, "the epoch was resigned");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_resigns_when_the_work_ended_in_time_after_its_cancellation() {
+async fn run_resigns_if_the_work_ended_in_time_after_its_cancellation() {
     let world = World::new();
     let lead = world.leader("a").await;
     world.store.always(Fault::FailBefore);
@@ -239,13 +239,13 @@ async fn run_cancels_the_work_on_every_loss() {
     let world = World::new();
     let lead = world.leader("a").await;
     world.seal(1, "deposed").await;
-    // Also through the token that libraries take.
+    // The token for libraries works as well.
     let outcome = lead.run(|_, cancelled| cancelled.token().cancelled_owned()).await;
     assert!(matches!(outcome.loss(), Some(Loss::Sealed { .. })), "{outcome:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_dropped_lets_the_lease_lapse() {
+async fn a_dropped_run_lets_the_lease_lapse() {
     let world = World::new();
     let lead = world.leader("a").await;
     let run = lead.run(|_, _| std::future::pending::<()>());
@@ -264,7 +264,7 @@ async fn work_that_panics_lets_the_lease_lapse() {
     let run = tokio::spawn(lead.run(|_, _| async {
         wait(secs(1)).await;
         if true {
-            panic!("the work's own mistake");
+            panic!("a bug of the work");
         }
     }));
     assert!(run.await.unwrap_err().is_panic());
@@ -274,7 +274,7 @@ async fn work_that_panics_lets_the_lease_lapse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_renewals_go_on_while_work_is_cancelled_but_has_not_returned() {
+async fn renewals_continue_until_cancelled_work_returns() {
     let world = World::new();
     let lead = world.leader("a").await;
     let mut events = lead.events();
@@ -294,7 +294,7 @@ async fn the_renewals_go_on_while_work_is_cancelled_but_has_not_returned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_what_is_proclaimed_does_not_show_in_debug_output() {
+async fn regression_proclaimed_data_is_not_in_debug_output() {
     let world = World::new();
     let builder = world.node("a").data("hunter2");
     let election = world.node("a").data("hunter2").build().unwrap();

@@ -1,4 +1,4 @@
-//! How work is told to stop: by the driver, by the lease itself, and by a leadership that is gone.
+//! The cancellation of work: by the driver, by the lease, and by a leadership that was dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{millis, secs, timed, wait, within};
 use tenure_testkit::world::{VALIDITY, World, elect};
 
-/// How long work that never yields goes on at most before its test fails.
+/// Time limit for work that never yields.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Busy until this holds, and never yields: like the clients of SQLite or `std::fs`. Whether it
-/// held before the deadline.
+/// Spins without yielding until this holds, like the clients of SQLite or `std::fs`. Returns
+/// whether it held before the deadline.
 fn spin_until(mut holds: impl FnMut() -> bool) -> bool {
     let end = Process::system().now().boot + DEADLINE;
     while Process::system().now().boot < end {
@@ -26,7 +26,7 @@ fn spin_until(mut holds: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// 578 writes in 3 s were made beside the successor.
+/// The work made 578 writes in 3 s while its successor led.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_the_driver_cancels_work_that_never_yields() {
     for fault in [Fault::FailBefore, Fault::Hang] {
@@ -36,11 +36,11 @@ async fn regression_the_driver_cancels_work_that_never_yields() {
         let mut events = lead.events();
         let run = lead.run(async |_, cancelled| {
             store.always(fault);
-            // A plain token, which knows nothing of the lease: somebody else has to cancel it.
+            // A plain token does not know the lease: another task must cancel it.
             let token = cancelled.token();
             spin_until(|| token.is_cancelled()) && spin_until(|| cancelled.is_cancelled())
         });
-        // On a thread of its own, as the test's main task is.
+        // On a separate thread, because the test's main task also spins.
         let stopped = run.await.into_value();
         assert!(stopped, "{fault:?}: not cancelled within {DEADLINE:?}");
         // On a busy machine the lease may end before the driver sees the risk.
@@ -51,21 +51,21 @@ async fn regression_the_driver_cancels_work_that_never_yields() {
     }
 }
 
-/// Nothing else runs on such a runtime, so nobody else can notice.
+/// No other task runs on such a runtime, so only the work can notice.
 #[tokio::test(start_paused = true)]
-async fn regression_work_on_a_single_thread_is_stopped_by_the_lease_itself() {
+async fn regression_work_on_a_single_thread_is_cancelled_by_the_lease() {
     let world = World::new();
     let lead = world.leader("a").await;
     let (clock, lease) = (world.clock.clone(), lead.lease());
     let run = lead.run(async |_, cancelled| {
-        // Time passes, and no task runs.
+        // Time passes without any task.
         clock.suspend(millis(7_400));
         assert!(!cancelled.is_cancelled(), "more than a quarter is left");
         clock.suspend(millis(200));
         assert!(cancelled.is_cancelled() && lease.check().is_ok(), "at risk, not lost");
         assert!(cancelled.token().is_cancelled() && cancelled.clone().is_cancelled());
         cancelled.cancelled().await;
-        // The lease is renewed after all, which takes nothing back.
+        // The lease is renewed after all, but the cancellation is final.
         wait(secs(1)).await;
         assert!(lease.remaining() > VALIDITY / 2);
         assert!(cancelled.is_cancelled());
@@ -75,7 +75,7 @@ async fn regression_work_on_a_single_thread_is_stopped_by_the_lease_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_lease_is_seen_without_any_task_too() {
+async fn work_sees_the_end_of_the_lease_without_any_task() {
     let world = World::new();
     let lead = world.leader("a").await;
     let clock = world.clock.clone();
@@ -99,9 +99,9 @@ async fn waiting_for_the_cancellation_does_not_depend_on_the_driver() {
     assert!(took >= millis(7_500) && took < secs(8), "{took:?}");
 }
 
-/// The runtime of the driver exists and runs nothing: `resign` and `proclaim` waited for ever.
+/// The runtime of the driver exists and runs no task: `resign` and `proclaim` never returned.
 #[tokio::test(start_paused = true)]
-async fn regression_no_call_waits_longer_than_the_lease_for_a_driver_that_does_not_run() {
+async fn regression_calls_to_a_driver_that_does_not_run_end_with_the_lease() {
     let world = World::new();
     let process = tenure_testkit::time::process(&world.clock, 9).with_spawner(std::mem::forget);
     let election = world.node("a").process(process).build().unwrap();
@@ -115,7 +115,7 @@ async fn regression_no_call_waits_longer_than_the_lease_for_a_driver_that_does_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_under_a_lease_that_is_at_risk_already_is_cancelled_at_once() {
+async fn work_under_a_lease_at_risk_is_cancelled_immediately() {
     let world = World::new();
     let lead = world.leader("a").await;
     let mut events = lead.events();
@@ -128,9 +128,9 @@ async fn work_under_a_lease_that_is_at_risk_already_is_cancelled_at_once() {
     assert!(matches!(outcome, RunOutcome::Cancelled(true)), "{outcome:?}");
 }
 
-/// What a library cancels by its own token stops nothing else.
+/// A library that cancels its token cancels nothing else.
 #[tokio::test(start_paused = true)]
-async fn a_token_for_a_library_cancels_nothing_but_itself() {
+async fn a_library_cancels_only_its_own_token() {
     let world = World::new();
     let lead = world.leader("a").await;
     let outcome = lead
@@ -143,7 +143,7 @@ async fn a_token_for_a_library_cancels_nothing_but_itself() {
     assert!(matches!(outcome, RunOutcome::Completed(())), "{outcome:?}");
 }
 
-/// While a renewal hung the lease went on for up to a request's timeout.
+/// While a renewal hung, the lease was held for up to the timeout of a request.
 #[tokio::test(start_paused = true)]
 async fn regression_a_dropped_leadership_holds_no_lease_from_that_moment_on() {
     for resign_on_drop in [false, true] {
@@ -169,9 +169,9 @@ async fn regression_a_dropped_leadership_holds_no_lease_from_that_moment_on() {
     }
 }
 
-/// Dropping `run` drops the work first; what the work has spawned is told.
+/// Dropping `run` drops the work first. Tasks that the work has spawned are cancelled.
 #[tokio::test(start_paused = true)]
-async fn what_a_dropped_run_leaves_behind_is_told() {
+async fn tasks_of_a_dropped_run_are_cancelled() {
     let world = World::new();
     let lead = world.leader("a").await;
     let (sender, cancellation) = tokio::sync::oneshot::channel();

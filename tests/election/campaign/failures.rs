@@ -1,4 +1,4 @@
-//! Campaigns whose requests fail, and those in whose way the store changes.
+//! Campaigns with failing requests, and on stores that change during the campaign.
 
 use tenure::ErrorKind;
 use tenure::Loss;
@@ -8,7 +8,7 @@ use tenure_testkit::write_faults::WRITE_FAULTS;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn every_failing_request_of_a_campaign_is_waited_out_and_told() {
+async fn a_campaign_survives_and_reports_each_failing_request() {
     for call in [Call::List, Call::Get, Call::Create, Call::Replace] {
         for fault in WRITE_FAULTS {
             let world = World::new();
@@ -37,9 +37,9 @@ async fn every_failing_request_of_a_campaign_is_waited_out_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_own_create_is_recognised_behind_its_refusal() {
+async fn a_refused_create_finds_its_own_epoch() {
     let world = World::new();
-    // The first create takes effect unheard; the second is refused by the first.
+    // The first create takes effect without an answer, so the second one is refused.
     world.store.on(Call::Create).fault(Fault::FailAfter);
     let lead = world.leader("a").await;
     assert_eq!(lead.epoch().get(), 1);
@@ -49,14 +49,14 @@ async fn the_own_create_is_recognised_behind_its_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_of_hours_is_waited_out() {
+async fn a_campaign_survives_an_outage_of_hours() {
     let world = World::new();
     let election = world.node("a").build().unwrap();
     world.store.always(Fault::FailBefore);
     let mut campaign = Box::pin(election.campaign());
     assert!(within(secs(3 * 3_600), &mut campaign).await.is_none());
     let asked = world.store.take_calls().len();
-    // At least half a poll interval apart, once it has backed off.
+    // After the back-off, attempts are at least half a poll interval apart.
     assert!((6_000..14_000).contains(&asked), "{asked} requests");
     world.store.heal();
     let (took, lead) = timed(campaign).await;
@@ -65,7 +65,7 @@ async fn an_outage_of_hours_is_waited_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waiting_does_not_mend_ends_a_campaign() {
+async fn a_permanent_failure_ends_a_campaign() {
     for (fault, kind) in [
         (Fault::Denied, ErrorKind::AccessDenied),
         (Fault::NoSuchStore, ErrorKind::NoSuchStore),
@@ -93,9 +93,9 @@ async fn what_waiting_does_not_mend_ends_a_campaign() {
     }
 }
 
-/// Without a permission to list, S3 answers 403 for a missing key.
+/// S3 answers 403 for a missing key if the caller has no permission to list.
 #[tokio::test(start_paused = true)]
-async fn a_denied_read_of_an_epoch_that_was_superseded_is_no_error() {
+async fn a_denied_read_of_a_superseded_epoch_is_not_an_error() {
     let world = World::new();
     world.leader("a").await.resign().await.unwrap();
     let election = world.node("b").build().unwrap();
@@ -110,7 +110,7 @@ async fn a_denied_read_of_an_epoch_that_was_superseded_is_no_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_newest_epoch_is_an_error_and_never_a_new_first_epoch() {
+async fn a_deleted_newest_epoch_is_an_error_and_not_a_new_first_epoch() {
     let world = World::new();
     let a = world.leader("a").await;
     let b = world.node("b").build().unwrap();
@@ -124,13 +124,13 @@ async fn a_deleted_newest_epoch_is_an_error_and_never_a_new_first_epoch() {
     assert_eq!(b.leader().await.unwrap_err().kind(), ErrorKind::NewestDeleted);
     assert!(matches!(a.lost().await, Loss::Vanished));
     assert!(world.epochs().await.is_empty());
-    // Somebody restores it.
+    // An operator restores the object.
     world.put(&name(1), json!({ "expired": true, "ended": "resigned" }).to_string()).await;
     assert_eq!(elect(&b).await.epoch().get(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_sees_the_newest_deleted_under_its_eyes() {
+async fn a_follower_detects_the_deletion_of_the_newest_epoch() {
     let world = World::new();
     let _a = world.leader("a").await;
     let b = world.node("b").build().unwrap();
@@ -146,7 +146,8 @@ async fn a_paused_candidate_does_not_revive_a_compacted_epoch() {
     let world = World::new();
     world.leader("a").await.resign().await.unwrap();
     let b = world.node("b").build().unwrap();
-    // Its create of epoch 2 is on the way for a second; epochs 2 to 4 come and go, 2 is compacted.
+    // The create of epoch 2 takes a second. Meanwhile epochs 2 to 4 begin and end, and a compaction
+    // deletes epoch 2.
     world.store.on(Call::Create).fault(Fault::Slow(secs(1)));
     let campaign = tokio::spawn(async move { elect(&b).await });
     wait(millis(500)).await;
@@ -157,12 +158,12 @@ async fn a_paused_candidate_does_not_revive_a_compacted_epoch() {
     world.delete(&name(2)).await;
     let lead = campaign.await.unwrap();
     assert_eq!(lead.epoch().get(), 5);
-    assert_eq!(world.record(2).await["expired"], true, "it sealed what it had made");
+    assert_eq!(world.record(2).await["expired"], true, "the candidate sealed its own epoch");
 }
 
-/// A store that refuses every seal for no reason does not make a candidate spin.
+/// A candidate pauses between attempts on a store that refuses every seal without a reason.
 #[tokio::test(start_paused = true)]
-async fn regression_a_store_that_refuses_every_seal_is_not_hammered() {
+async fn regression_a_store_that_refuses_every_seal_gets_few_requests() {
     for unique in [false, true] {
         let world = World::new();
         drop(world.leader("a").await);
@@ -171,7 +172,7 @@ async fn regression_a_store_that_refuses_every_seal_is_not_hammered() {
         let campaign = within(secs(60), election.campaign());
         assert!(within(secs(70), campaign).await.expect("no spinning").is_none());
         let asked = world.store.take_calls().len();
-        // A pause before each, though not a growing one.
+        // Each attempt has a pause before it, of constant length.
         assert!(asked < 2_000, "{asked} requests in a minute");
         world.store.heal();
         assert_eq!(elect(&election).await.epoch().get(), 2);

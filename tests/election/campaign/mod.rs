@@ -1,4 +1,4 @@
-//! Campaigns: who is elected, after how long, through which faults, and when a campaign gives up.
+//! Campaigns: the elected candidate, the duration, the survived faults, and the end of a campaign.
 
 use futures::StreamExt as _;
 use serde_json::json;
@@ -42,9 +42,9 @@ async fn a_dead_leader_is_succeeded_within_its_validity() {
     }
 }
 
-/// The jitter after the lapse is up to a tenth of the leader's validity.
+/// The random delay after the lapse is up to a tenth of the leader's validity.
 #[tokio::test(start_paused = true)]
-async fn regression_polls_shorter_than_the_jitter_do_not_put_off_the_seal() {
+async fn regression_polls_shorter_than_the_jitter_do_not_delay_the_seal() {
     for _ in 0..10 {
         let world = World::new();
         drop(world.leader("a").await);
@@ -66,7 +66,7 @@ async fn a_resigned_epoch_is_succeeded_within_a_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deposed_epoch_is_succeeded_only_when_its_holder_must_have_stopped() {
+async fn a_deposed_epoch_is_succeeded_after_the_lease_of_its_holder() {
     let world = World::new();
     let way = world.another_way();
     let a = elect(&world.node_behind(&way, &world.clock, "a").build().unwrap()).await;
@@ -78,13 +78,13 @@ async fn a_deposed_epoch_is_succeeded_only_when_its_holder_must_have_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_a_renewal_that_was_not_seen_lengthens_the_wait_after_a_deposition() {
+async fn regression_an_unseen_renewal_lengthens_the_wait_after_a_deposition() {
     let world = World::new();
     let way = world.another_way();
     let a = elect(&world.node_behind(&way, &world.clock, "a").build().unwrap()).await;
     let b = world.node("b").poll_interval(VALIDITY).build().unwrap();
     let follow = tokio::spawn(async move { elect(&b).await });
-    // A renewal at 3.3 s, and b looks again at 10 s only.
+    // A renewal happens at 3.3 s, and b polls only at 10 s.
     wait(secs(4)).await;
     way.always(Fault::Hang);
     world.seal(1, "deposed").await;
@@ -94,7 +94,7 @@ async fn regression_a_renewal_that_was_not_seen_lengthens_the_wait_after_a_depos
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_leader_is_not_held_for_ever_by_single_attempts() {
+async fn single_attempts_succeed_a_dead_leader() {
     let world = World::new();
     drop(world.leader("a").await);
     let b = world.node("b").build().unwrap();
@@ -143,7 +143,7 @@ async fn many_candidates_and_one_leader_at_a_time() {
                 {
                     let mut leading = leading.lock().unwrap();
                     assert!(lead.epoch().get() > leading.0, "epochs grow");
-                    assert_eq!(leading.1, 0, "nobody else leads");
+                    assert_eq!(leading.1, 0, "no other candidate leads");
                     *leading = (lead.epoch().get(), 1);
                 }
                 wait(secs(1)).await;
@@ -159,14 +159,15 @@ async fn many_candidates_and_one_leader_at_a_time() {
     }
 }
 
-/// The confirming LIST stays away until the lease is over, so the epoch is given up.
+/// The LIST that confirms the grant hangs until the lease has ended, so the campaign abandons the
+/// epoch.
 #[tokio::test(start_paused = true)]
-async fn regression_a_campaign_goes_on_after_a_grant_without_a_lease() {
+async fn regression_a_campaign_continues_after_a_grant_without_a_lease() {
     for fault in [Fault::FailBefore, Fault::Hang, Fault::Slow(millis(1_900))] {
         let world = World::new();
         world.store.on(Call::List).skip(1).times(8).fault(fault);
         let election = world.node("a").build().unwrap();
-        let lead = within(VALIDITY * 5, election.campaign()).await.expect("it goes on").unwrap();
+        let lead = within(VALIDITY * 5, election.campaign()).await.expect("it continues").unwrap();
         assert!(lead.check().is_ok());
         assert!(lead.remaining() >= VALIDITY / 3);
     }
@@ -175,13 +176,13 @@ async fn regression_a_campaign_goes_on_after_a_grant_without_a_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_is_reported_with_a_third_of_the_lease_left() {
     let world = World::new();
-    // The create lands at once and is heard of only seven seconds later.
+    // The create takes effect immediately and is confirmed only seven seconds later.
     world.store.on(Call::List).skip(1).times(3).fault(Fault::Hang);
     let lead = world.leader("a").await;
     assert!(lead.remaining() >= VALIDITY / 3, "{:?}", lead.remaining());
     let calls = world.store.take_calls();
     let renewals = calls.iter().filter(|call| **call == Call::Replace).count();
-    assert_eq!((lead.epoch().get(), renewals), (1, 1), "renewed, not given up: {calls:?}");
+    assert_eq!((lead.epoch().get(), renewals), (1, 1), "renewed, not abandoned: {calls:?}");
     let suspended = world.node("b").build().unwrap();
     lead.resign().await.unwrap();
     world.store.on(Call::List).skip(1).fault(Fault::Slow(millis(1_500)));
@@ -193,10 +194,10 @@ async fn a_grant_is_reported_with_a_third_of_the_lease_left() {
     assert!(lead.remaining() >= VALIDITY / 3, "{:?}", lead.remaining());
 }
 
-/// Suspended before its confirmation, it has less than a third of the lease left, and no renewal
-/// works.
+/// The candidate is suspended before its confirmation. Less than a third of the lease is left, and
+/// no renewal succeeds.
 #[tokio::test(start_paused = true)]
-async fn before_a_grant_is_reported_no_pause_is_longer_than_a_tenth_of_the_lease() {
+async fn pauses_before_a_grant_are_at_most_a_tenth_of_the_lease() {
     let world = World::new();
     for _ in 0..10 {
         world.store.on(Call::List).skip(1).fault(Fault::FailBefore);
@@ -219,9 +220,9 @@ async fn before_a_grant_is_reported_no_pause_is_longer_than_a_tenth_of_the_lease
     }
 }
 
-/// Its lease has too little left, and the renewal finds the epoch sealed by an operator.
+/// Too little of the lease is left, and the renewal finds that an operator has sealed the epoch.
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_is_deposed_before_it_is_reported_is_none() {
+async fn a_deposed_epoch_is_not_granted() {
     let world = World::new();
     let way = world.another_way();
     way.on(Call::List).skip(1).times(3).fault(Fault::Hang);
@@ -233,16 +234,16 @@ async fn a_grant_that_is_deposed_before_it_is_reported_is_none() {
     let (took, lead) = timed(campaign).await;
     assert_eq!(lead.unwrap().epoch().get(), 2);
     assert_eq!(world.record(1).await["sealed_by"], "operator");
-    assert!(took < secs(5), "it waits for the end of a lease that is lost: {took:?}");
+    assert!(took < secs(5), "it waits for the end of a lost lease: {took:?}");
 }
 
-/// While the confirmation is on its way, another call of the same election sees a greater epoch,
-/// made by a peer that does not seal.
+/// During the confirmation, another call of the same election sees a greater epoch. A peer that
+/// does not seal has created it.
 #[tokio::test(start_paused = true)]
-async fn a_grant_below_what_the_election_has_seen_is_not_reported() {
+async fn a_grant_below_a_seen_epoch_is_not_reported() {
     let world = World::new();
     let election = world.node("a").build().unwrap();
-    // Listed before the peer's epoch was there, answered after.
+    // The listing happens before the peer's epoch exists; its answer arrives later.
     world.store.on(Call::List).skip(1).fault(Fault::AnswerLate(secs(1)));
     let campaign = {
         let election = election.clone();
@@ -251,11 +252,11 @@ async fn a_grant_below_what_the_election_has_seen_is_not_reported() {
     wait(millis(500)).await;
     world.put("lock-0000000002.json", r#"{"expired":false,"validity_ms":10000}"#).await;
     assert_eq!(election.leader().await.unwrap().unwrap().epoch.get(), 2);
-    assert_eq!(campaign.await.unwrap().epoch().get(), 3, "once the peer's epoch has lapsed");
+    assert_eq!(campaign.await.unwrap().epoch().get(), 3, "after the lapse of the peer's epoch");
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_new_leader_that_is_followed_is_told() {
+async fn a_follower_reports_each_new_leader() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
         let world = World::new();
         let election = world.node("a").layout(layout).poll_interval(secs(5)).build().unwrap();
@@ -279,10 +280,10 @@ async fn each_new_leader_that_is_followed_is_told() {
     }
 }
 
-/// The jitter before the seal is a tenth of the leader's validity, whatever the interval of the
-/// polls: frequent ones must not put the seal off again and again.
+/// The random delay before the seal is a tenth of the leader's validity, for any poll interval:
+/// frequent polls must not delay the seal repeatedly.
 #[tokio::test(start_paused = true)]
-async fn regression_frequent_polls_do_not_put_off_the_seal() {
+async fn regression_frequent_polls_do_not_delay_the_seal() {
     for seed in 0..10 {
         let world = World::new();
         let long = world.node("a").validity(secs(100)).build().unwrap();

@@ -1,4 +1,4 @@
-//! What each step costs, request by request (docs/protocol.md, sections 10 and 13).
+//! The cost of each step in requests (docs/protocol.md, sections 10 and 13).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ mock! {
     }
 }
 
-/// One request, by the end of its key. Of a GET also whether it is conditional.
+/// One request, by the end of its key. A GET also tells whether it is conditional.
 #[derive(Debug, Clone, Copy)]
 enum Want {
     List(&'static str),
@@ -59,13 +59,13 @@ const START: &str = "lock-0000000000.json";
 const FIRST: &str = "lock-0000000001.json";
 const SECOND: &str = "lock-0000000002.json";
 
-/// A store that answers these requests in this order from `memory`, and no others.
+/// A store that answers only these requests, in this order, from `memory`.
 fn scripted(memory: &MemoryStore, script: &[Want]) -> Arc<MockStore> {
     let mut mock = MockStore::new();
     let order = &mut Sequence::new();
     for want in script.iter().copied() {
         let memory = memory.clone();
-        let done = "a store in memory answers at once";
+        let done = "a store in memory answers immediately";
         match want {
             List(end) => {
                 mock.expect_list()
@@ -111,17 +111,17 @@ fn scripted(memory: &MemoryStore, script: &[Want]) -> Arc<MockStore> {
     Arc::new(mock)
 }
 
-/// Where the store can list from the end, the newest is found so, and a grant is confirmed by a
-/// listing from the start all the same.
+/// On a store that can list from the end, this finds the newest epoch. A grant is still confirmed
+/// by a listing from the start.
 #[tokio::test(start_paused = true)]
-async fn the_newest_is_found_from_the_end_and_a_grant_confirmed_from_the_start() {
+async fn a_search_lists_from_the_end_and_a_confirmation_from_the_start() {
     let world = World::new();
     for _ in 0..3 {
         world.leader().await.resign().await.unwrap();
     }
     let mut mock = MockStore::new();
     let order = &mut Sequence::new();
-    let done = "a store in memory answers at once";
+    let done = "a store in memory answers immediately";
     let memory = world.memory.clone();
     mock.expect_list_last().times(1).in_sequence(order).returning(move |prefix, after, limit| {
         assert!(after.ends_with(START) && limit < 10);
@@ -151,7 +151,7 @@ async fn the_newest_is_found_from_the_end_and_a_grant_confirmed_from_the_start()
     end(election.campaign().await.unwrap()).await;
 }
 
-/// A machine and a store in memory, and elections that must send exactly what they are told.
+/// A machine, a store in memory, and elections that must send exactly the scripted requests.
 struct World {
     memory: MemoryStore,
     clock: TestClock,
@@ -179,7 +179,7 @@ impl World {
             .process(self.process(seed))
     }
 
-    /// Somebody who leads, whatever that costs.
+    /// Elects a leader at any cost.
     async fn leader(&self) -> Leadership {
         let store = Arc::new(self.memory.clone());
         let election = Election::builder(store, "app").validity(secs(10)).check_store(false);
@@ -210,7 +210,7 @@ async fn a_campaign_on_a_sealed_epoch_cold_and_warm() {
         Create(SECOND),
         List(SECOND),
         Replace(SECOND),
-        // The next one starts at what this one knows.
+        // The next campaign starts at the known epoch.
         List(FIRST),
         Get(SECOND),
         Create("lock-0000000003.json"),
@@ -222,13 +222,13 @@ async fn a_campaign_on_a_sealed_epoch_cold_and_warm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_polls_and_has_just_seen_the_seal() {
+async fn a_follower_polls_and_sees_a_seal() {
     let world = World::new();
     let leader = world.leader().await;
     let script = [
         List(START),
         Get(FIRST),
-        // The first comes early, by a part of the interval.
+        // The first poll is early by a part of the interval.
         Poll(FIRST),
         Poll(FIRST),
         Poll(FIRST),
@@ -244,7 +244,7 @@ async fn a_follower_polls_and_has_just_seen_the_seal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_whose_timer_lapsed() {
+async fn a_follower_after_a_lapse() {
     let world = World::new();
     end(world.leader().await).await;
     let script = [
@@ -261,7 +261,7 @@ async fn a_follower_whose_timer_lapsed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_a_look_each_validity_and_a_resignation() {
+async fn renewals_with_a_search_each_validity_and_a_resignation() {
     let world = World::new();
     let script = [
         List(START),
@@ -273,7 +273,7 @@ async fn renewals_a_look_each_validity_and_a_resignation() {
         Get(SECOND),
         Replace(FIRST),
         Replace(FIRST),
-        // Proclaimed, then resigned.
+        // The proclamation, then the resignation.
         Replace(FIRST),
         Replace(FIRST),
     ];
@@ -330,7 +330,7 @@ async fn a_predecessors_epoch_is_sealed_in_the_first_campaign() {
 }
 
 impl World {
-    /// The name of who holds the newest epoch.
+    /// The name of the holder of the newest epoch.
     async fn name(&self) -> String {
         let election = Election::builder(Arc::new(self.memory.clone()), "app").build().unwrap();
         election.leader().await.unwrap().unwrap().name().to_owned()

@@ -37,7 +37,7 @@ async fn a_campaign_on_a_released_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_polls_and_has_just_seen_the_release() {
+async fn a_follower_polls_and_sees_a_release() {
     let world = World::new();
     let leader = world.single_leader().await;
     let script = [Get(LOCK), Poll(LOCK), Poll(LOCK), Poll(LOCK), Poll(LOCK), Replace(LOCK)];
@@ -49,7 +49,7 @@ async fn a_follower_polls_and_has_just_seen_the_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_whose_timer_lapsed_on_a_single_object() {
+async fn a_follower_after_a_lapse_on_a_single_object() {
     let world = World::new();
     end(world.single_leader().await).await;
     let script = [Get(LOCK), Poll(LOCK), Poll(LOCK), Poll(LOCK), Replace(LOCK)];
@@ -57,17 +57,17 @@ async fn a_follower_whose_timer_lapsed_on_a_single_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_and_a_resignation_and_nothing_to_look_at() {
+async fn renewals_and_a_resignation_without_a_search() {
     let world = World::new();
     let script = [
         Get(LOCK),
         Create(LOCK),
         Replace(LOCK),
         Replace(LOCK),
-        // After ten seconds, where epoch files have a look at the next epoch.
+        // After ten seconds, when the layout with epoch files searches for the next epoch.
         Replace(LOCK),
         Replace(LOCK),
-        // Proclaimed, then resigned.
+        // The proclamation, then the resignation.
         Replace(LOCK),
         Replace(LOCK),
     ];
@@ -78,7 +78,7 @@ async fn renewals_and_a_resignation_and_nothing_to_look_at() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_attempt_and_a_snapshot_are_one_look_each() {
+async fn a_single_attempt_and_a_snapshot_cost_one_read_each() {
     let world = World::new();
     let leader = world.single_leader().await;
     let election = world.single(1, &[Get(LOCK), Get(LOCK), Get(LOCK)]);

@@ -1,4 +1,4 @@
-//! The examples, as a newcomer runs them, on a directory.
+//! The examples on a directory, run as a newcomer runs them.
 #![cfg(unix)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -54,7 +54,7 @@ fn stream_processor_continues_at_the_committed_offset() {
     for _ in 0..2 {
         let mut worker = Program::start("stream_processor", &[&url]);
         let before = shortest_log(folder.path());
-        // The claim of a writer and an entry.
+        // The claim of a writer and one entry.
         worker.until("it commits to all logs", || shortest_log(folder.path()) >= before + 2);
         worker.interrupt();
         let released = worker.rest();
@@ -103,7 +103,7 @@ fn file_url(folder: &Path, prefix: &str) -> String {
     format!("file://{}/{prefix}", folder.display())
 }
 
-/// The output of an example that ends.
+/// Returns the output of an example that ends.
 fn done(name: &str, arguments: &[&str]) -> String {
     let done = assert_cmd::Command::new(built(name)).args(arguments).timeout(PATIENCE).assert();
     String::from_utf8(done.success().get_output().stdout.clone()).unwrap()
@@ -117,7 +117,7 @@ fn http(address: &str, request: &str) -> String {
     answer
 }
 
-/// An example that runs until SIGINT. Killed when dropped.
+/// An example that runs until SIGINT. It is killed on drop.
 struct Program {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -137,7 +137,7 @@ impl Program {
         Program { child, stdout }
     }
 
-    /// Waits for a line that begins with this, and returns its rest.
+    /// Waits for a line with this start, and returns the rest of the line.
     fn line_after(&mut self, start: &str) -> String {
         let mut line = String::new();
         while self.stdout.read_line(&mut line).unwrap() > 0 {
@@ -149,7 +149,7 @@ impl Program {
         panic!("the example ended before it printed {start:?}");
     }
 
-    /// Waits until this holds. The example must not end before.
+    /// Waits until this condition holds. The example must not end before.
     fn until(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
         let end = Process::system().now().boot + PATIENCE;
         while !holds() {
@@ -187,14 +187,14 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(20));
 }
 
-/// The example's program, up to date. `cargo test` alone does not see to that: with `--test` it
-/// builds no examples, and with `--all-targets` only their (empty) tests.
+/// Builds the example and returns its program. `cargo test` alone does not build it: with `--test`
+/// it builds no examples, and with `--all-targets` only their empty tests.
 fn built(name: &str) -> PathBuf {
     static EXAMPLES: LazyLock<PathBuf> = LazyLock::new(build);
     EXAMPLES.join(name)
 }
 
-/// Builds them as this program was built, so that Cargo finds most of the work done.
+/// Builds the examples with the settings of this program, so that Cargo reuses most of the work.
 fn build() -> PathBuf {
     let this = std::env::current_exe().unwrap();
     let folder = this.ancestors().nth(2).unwrap();
@@ -202,7 +202,8 @@ fn build() -> PathBuf {
         Some("debug") | None => "dev",
         Some(profile) => profile,
     };
-    // With another set of features it would work too, but build the library and all examples once more.
+    // Another set of features would work too, but it would build the library and all examples
+    // again.
     let features: &[&str] = match (cfg!(feature = "default"), cfg!(feature = "s3")) {
         (true, _) => &[],
         (false, true) => &["--no-default-features", "--features", "s3"],
@@ -210,7 +211,8 @@ fn build() -> PathBuf {
     };
     let mut cargo = Command::new(env!("CARGO"));
     for (name, _) in std::env::vars() {
-        // What Cargo tells this program of its package: `ring` is built again if it has changed.
+        // Cargo's variables of this package: the build of `ring` depends on them and would run
+        // again.
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
             cargo.env_remove(name);
         }

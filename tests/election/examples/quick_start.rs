@@ -1,11 +1,11 @@
-//! The program of the quick start, through a store that does not answer for most of a validity.
+//! The program of the quick start, on a store that does not answer for most of a validity.
 
 use std::process::Command;
 
 use super::{Program, built};
 use tenure_testkit::s3_server::{Op, S3Request, S3Server, ServerFault};
 
-/// Where the example differs from the page: the page's words first.
+/// Differences between the example and the page, with the words of the page first.
 const DIFFERENCES: &[(&str, &str)] = &[
     (r#".name("worker-7")"#, r#".name("worker-7").validity(std::time::Duration::from_secs(8))"#),
     (
@@ -15,7 +15,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn it_is_the_program_of_the_page() {
+fn the_example_is_the_program_of_the_page() {
     let read = |path: &str| {
         std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
     };
@@ -34,10 +34,10 @@ fn it_is_the_program_of_the_page() {
     assert_eq!(words(program), words(&expected), "change examples/quick_start.rs, too");
 }
 
-/// The work returned well once it was cancelled, so the program took itself for done and exited
-/// with 0.
+/// The work returned normally after its cancellation, so the program took it for completed and
+/// exited with 0.
 #[test]
-fn regression_it_campaigns_again_after_a_hiccup_of_the_store() {
+fn regression_the_example_campaigns_again_after_an_outage() {
     let server = S3Server::start_blocking();
     server.create_bucket("my-bucket");
     let written = |part: &str| {
@@ -48,13 +48,14 @@ fn regression_it_campaigns_again_after_a_hiccup_of_the_store() {
     command.envs(server.env());
     let mut program = Program::spawn(command);
     program.until("it appends to the log", || written("orders/log/") > 3);
-    // From here on no renewal is answered. The first comes after a third of the validity. Three
-    // requests have a fifteenth of it, and the next ones a fifth: the lease is at risk by the fifth.
+    // From here on no renewal is answered. The first one is sent after a third of the validity.
+    // Three requests have a fifteenth of it, and the next ones a fifth: at the fifth the lease is
+    // at risk.
     server.fault(ServerFault::Hold).on(Op::Put).key_contains("orders/leader/lock-0000000001");
     let held = || server.faults_met().get("Hold").copied().unwrap_or_default();
     program.until("five requests hang", || held() >= 5);
     server.clear_faults();
     program.until("it is elected again", || written("orders/leader/lock-0000000002") > 0);
     let appended = written("orders/log/");
-    program.until("it goes on with the log", || written("orders/log/") > appended + 3);
+    program.until("it continues with the log", || written("orders/log/") > appended + 3);
 }

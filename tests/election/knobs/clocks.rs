@@ -1,11 +1,11 @@
-//! The drift, and the intervals that all clocks keep.
+//! The drift, and the intervals that hold on all clocks.
 
 use tenure::ElectionBuilder;
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn the_drift_lengthens_what_an_observer_waits() {
+async fn the_drift_lengthens_the_wait_of_an_observer() {
     let world = World::new();
     for (drift, least) in [(0.0, secs(10)), (0.2, secs(12)), (0.5, secs(15))] {
         let other = world.node("a").build().unwrap();
@@ -17,9 +17,9 @@ async fn the_drift_lengthens_what_an_observer_waits() {
     }
 }
 
-/// The observer's clock is fast by as much as the drift allows, the leader cut off at any moment.
+/// The clock of the observer is fast by the allowed drift, and the leader is cut off at any moment.
 #[tokio::test(start_paused = true)]
-async fn within_the_drift_two_never_lead_at_once() {
+async fn two_leaders_never_overlap_within_the_drift() {
     for seed in 0..40 {
         let world = World::new();
         let way = world.another_way();
@@ -40,10 +40,10 @@ async fn within_the_drift_two_never_lead_at_once() {
     }
 }
 
-/// A clock daemon slews a follower's boot clock and a leader's: chrony by up to 83,333 ppm. Both
-/// believed in 46 of 60 elections as long as leases and timers went by that clock alone.
+/// A clock daemon slews the boot clocks of a follower and a leader: chrony by up to 83,333 ppm.
+/// While leases and timers used only that clock, two leaders overlapped in 46 of 60 elections.
 #[tokio::test(start_paused = true)]
-async fn regression_slewed_clocks_never_make_two_lead() {
+async fn regression_two_leaders_never_overlap_with_slewed_clocks() {
     const CHRONY: i32 = 83_333;
     for seed in 0..60 {
         let world = World::new();
@@ -67,10 +67,10 @@ async fn regression_slewed_clocks_never_make_two_lead() {
     }
 }
 
-/// A follower that polls as seldom as it may waits for nearly the whole lease by its boot clock
-/// alone, which is slewed; what it does then must wait for the other clocks.
+/// A follower with the longest poll interval waits for nearly the whole lease by its slewed boot
+/// clock. The next step must wait for the other clocks.
 #[tokio::test(start_paused = true)]
-async fn what_is_due_by_a_slewed_clock_waits_for_the_others() {
+async fn a_step_after_a_slewed_wait_waits_for_the_other_clocks() {
     const VALIDITY: Duration = Duration::from_secs(30);
     for seed in 0..40 {
         for deposed in [false, true] {
@@ -82,7 +82,7 @@ async fn what_is_due_by_a_slewed_clock_waits_for_the_others() {
             let election = follower.poll_interval(VALIDITY).build().unwrap();
             let follow = tokio::spawn(async move { elect(&election).await });
             wait(millis(12_000 + seed * 437)).await;
-            // Cut off, so it believes in its lease to its end.
+            // The leader is cut off, so it believes in its lease until the end.
             way.always(Fault::Hang);
             if deposed {
                 let operator = world.node("operator").build().unwrap();
@@ -94,9 +94,9 @@ async fn what_is_due_by_a_slewed_clock_waits_for_the_others() {
     }
 }
 
-/// Whichever of its clocks is behind; on a single object, too, where the delay follows the lapse.
+/// For any clock that is behind, and also on a single object, where the delay follows the lapse.
 #[tokio::test(start_paused = true)]
-async fn a_lapse_and_a_takeover_delay_are_kept_by_all_clocks() {
+async fn a_lapse_and_a_takeover_delay_hold_on_all_clocks() {
     const CHRONY: i32 = 83_333;
     for (layout, slewed, delay) in [
         (Layout::EpochFiles, CHRONY, 100),
@@ -133,7 +133,7 @@ async fn renewals_polls_and_leases_keep_their_intervals() {
     let calls = world.store.take_calls();
     let count = |wanted| calls.iter().filter(|call| **call == wanted).count();
     assert!((9..=10).contains(&count(Call::Replace)), "{calls:?}");
-    // 40 polls and one look at the next epoch.
+    // 40 polls and one search for the next epoch.
     assert!((40..=42).contains(&count(Call::Get)), "{calls:?}");
     task.abort();
 }

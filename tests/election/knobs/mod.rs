@@ -1,4 +1,4 @@
-//! Every setting of an election, by a test that fails when the setting does nothing.
+//! Each setting of an election has a test that fails if the setting has no effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, elected, held, rea
 mod clocks;
 
 #[tokio::test(start_paused = true)]
-async fn a_unique_name_takes_over_from_its_predecessor_at_once() {
+async fn a_unique_name_takes_over_from_its_predecessor_immediately() {
     let world = World::new();
     let before = world.leader("a").await;
     drop(before);
@@ -25,7 +25,7 @@ async fn a_unique_name_takes_over_from_its_predecessor_at_once() {
     assert_eq!(world.record(1).await["ended"], "lapsed");
 }
 
-/// A store under a name of its own.
+/// A store with a different name.
 #[derive(Debug)]
 struct Named(FaultStore, &'static str);
 
@@ -39,9 +39,9 @@ impl Layer for Named {
     }
 }
 
-/// By the names of their stores these are two elections, so each campaign is the first.
+/// The stores have different names, so these are two elections, and each campaign is the first.
 #[tokio::test(start_paused = true)]
-async fn a_unique_name_does_not_seal_an_epoch_of_its_own_process() {
+async fn a_unique_name_does_not_seal_an_epoch_of_the_same_process() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
         let world = World::new();
         let process = process(&TestClock::new(), 7);
@@ -57,7 +57,7 @@ async fn a_unique_name_does_not_seal_an_epoch_of_its_own_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_not_said_to_be_unique_takes_nothing_over() {
+async fn a_name_that_is_not_unique_takes_nothing_over() {
     let world = World::new();
     drop(world.leader("a").await);
     let election = world.node("a").build().unwrap();
@@ -81,14 +81,14 @@ async fn only_the_first_campaign_takes_over_by_name() {
     let election = world.node("a").name_is_unique(true).build().unwrap();
     held(election.try_campaign().await.unwrap());
     other.resign().await.unwrap();
-    // Somebody with the same name after all: by now it may be one that came later.
+    // Another candidate has the same name anyway: it may have started later.
     let twin = world.leader("a").await;
     assert_eq!(held(election.try_campaign().await.unwrap()).epoch, twin.epoch());
     assert!(twin.check().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nonce_of_this_process_is_no_predecessors() {
+async fn a_nonce_of_this_process_does_not_belong_to_a_predecessor() {
     let world = World::new();
     let process = process(&world.clock, 77);
     let first = world.node("a").process(process.clone()).build().unwrap();
@@ -105,7 +105,7 @@ async fn the_takeover_delay_comes_after_a_lapse_and_not_after_a_resignation() {
     let delay = secs(25);
     let election = world.node("b").takeover_delay(delay).build().unwrap();
     let (took, first) = timed(elect(&election)).await;
-    assert!(took < millis(10), "nobody led before: {took:?}");
+    assert!(took < millis(10), "no leader came before: {took:?}");
     first.resign().await.unwrap();
     let (took, second) = timed(elect(&election)).await;
     assert!(took < millis(10), "resigned: {took:?}");
@@ -129,7 +129,7 @@ async fn the_takeover_delay_counts_from_the_first_sight_of_a_peers_seal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_stores_dates_bury_a_leader_long_dead_beyond_the_margin_only() {
+async fn the_stores_dates_lapse_a_dead_leader_only_after_the_margin() {
     let world = World::new();
     drop(world.leader("a").await);
     wait(millis(12_000)).await;
@@ -144,9 +144,9 @@ async fn the_stores_dates_bury_a_leader_long_dead_beyond_the_margin_only() {
     assert_eq!(elected(margin.try_campaign().await.unwrap()).epoch().get(), 2);
 }
 
-/// The random delay of up to a tenth of its validity, here six minutes, had come first.
+/// The random delay of up to a tenth of the validity, here six minutes, was applied first.
 #[tokio::test(start_paused = true)]
-async fn a_leader_long_dead_by_the_stores_dates_is_succeeded_at_once() {
+async fn a_leader_long_dead_by_the_stores_dates_is_succeeded_immediately() {
     for seed in 0..8 {
         let world = World::new();
         for _ in 0..seed {
@@ -188,7 +188,7 @@ async fn a_verified_renewal_does_not_count_if_a_greater_epoch_shows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_cannot_be_verified_does_not_extend_the_lease() {
+async fn an_unverified_renewal_does_not_extend_the_lease() {
     let world = World::new();
     let election = world.node("a").verify_renewals(true).build().unwrap();
     let lead = elect(&election).await;
@@ -225,9 +225,9 @@ async fn a_leader_outlives_renewals_that_are_never_answered() {
     }
 }
 
-/// As the post on Cloud Storage has it, and with its bound.
+/// The back-off of the post on Cloud Storage, with its bound.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_backs_off_if_asked_up_to_a_bound() {
+async fn a_waiter_backs_off_up_to_a_bound_if_configured() {
     for (backoff, polls) in [(None, 200..=203), (Some(secs(8)), 7..=12)] {
         let world = World::new();
         let lead = world.leader("a").await;
@@ -250,7 +250,7 @@ async fn a_waiter_backs_off_if_asked_up_to_a_bound() {
     }
 }
 
-/// The next leader is looked at as often as the first one was.
+/// The next leader is polled as often as the first one was.
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_ends_the_back_off() {
     let world = World::new();
@@ -263,7 +263,7 @@ async fn a_new_leader_ends_the_back_off() {
     lead.resign().await.unwrap();
     let _next = world.leader("b").await;
     way.take_log();
-    // One interval until it sees her, and then from 200 ms on: 3 looks without the reset.
+    // One interval until the first sight, and then polls from 200 ms on: 3 polls without the reset.
     wait(secs(16)).await;
     let looks = way.take_calls().iter().filter(|call| **call == Call::Get).count();
     assert!((6..=14).contains(&looks), "{looks}");
@@ -281,7 +281,7 @@ async fn data_is_in_the_record_from_the_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_leadership_lapses_or_resigns_as_it_was_told() {
+async fn a_dropped_leadership_lapses_or_resigns_as_configured() {
     for (resign, ended) in [(false, json!(null)), (true, json!("resigned"))] {
         let world = World::new();
         let election = world.node("a").resign_on_drop(resign).build().unwrap();
@@ -299,7 +299,7 @@ async fn a_dropped_leadership_lapses_or_resigns_as_it_was_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drop_never_blocks_whatever_the_store_does() {
+async fn a_drop_never_blocks() {
     for resign in [false, true] {
         for fault in [Fault::Hang, Fault::FailBefore, Fault::Denied] {
             let world = World::new();
@@ -320,11 +320,11 @@ async fn a_drop_never_blocks_whatever_the_store_does() {
     }
 }
 
-/// Those who begin to follow at the same moment do not all seal at the same moment, whether the
-/// leader renewed meanwhile or not.
+/// Candidates that begin to follow at the same moment do not all seal at the same moment, with or
+/// without renewals of the leader meanwhile.
 #[tokio::test(start_paused = true)]
 async fn candidates_that_start_together_do_not_seal_together() {
-    // Polls less frequent than a tenth of the validity, and more frequent.
+    // Poll intervals longer and shorter than a tenth of the validity.
     for (poll, renews) in [VALIDITY / 6, VALIDITY / 50].map(|p| [(p, false), (p, true)]).concat() {
         let world = World::new();
         let leader = world.leader("a").await;
@@ -342,7 +342,7 @@ async fn candidates_that_start_together_do_not_seal_together() {
             let seals = calls.iter().filter(|call| **call == Call::Replace).count();
             (all, at_once) = (all + seals, at_once.max(seals));
         }
-        assert!(all > 0 && at_once <= 5, "{at_once} of {all} at once, {poll:?}, {renews}");
+        assert!(all > 0 && at_once <= 5, "{at_once} of {all} together, {poll:?}, {renews}");
         campaigns.iter().for_each(|campaign| campaign.abort());
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn either_clock_ends_the_lease_before_the_driver_has_noticed() {
+async fn either_clock_ends_the_lease_before_the_driver_runs() {
     for suspended in [true, false] {
         let world = World::new();
         let (lead, _, clock) = leader_behind(&world).await;
@@ -29,25 +29,25 @@ async fn a_wall_clock_set_back_lengthens_no_lease() {
     assert!(took <= VALIDITY, "{took:?}");
 }
 
-/// A step of the wall clock was told as "the process did not run for 13.0s".
+/// The reported reason of a step of the wall clock was "the process did not run for 13.0s".
 #[tokio::test(start_paused = true)]
-async fn regression_a_wall_clock_set_forward_is_told_as_that() {
+async fn regression_a_forward_step_of_the_wall_clock_is_the_reported_reason() {
     let world = World::new();
     let (lead, _, clock) = leader_behind(&world).await;
     wait(secs(2)).await;
     clock.set_wall_by(13_000);
     let Loss::WallClockAhead { by } = lead.check().unwrap_err() else { panic!("another reason") };
     assert_eq!(by, secs(13));
-    // Final, and so is its reason.
+    // The loss and its reason are final.
     clock.set_wall_by(-13_000);
     let loss = lead.lost().await;
     assert!(matches!(loss, Loss::WallClockAhead { by } if by == secs(13)), "{loss}");
     assert!(loss.to_string().contains("wall clock moved 13.0s ahead"), "{loss}");
 }
 
-/// Small steps shorten the lease until the next renewal, and no more.
+/// Small steps only shorten the lease until the next renewal.
 #[tokio::test(start_paused = true)]
-async fn small_steps_of_the_wall_clock_lose_nothing() {
+async fn small_steps_of_the_wall_clock_lose_no_lease() {
     let world = World::new();
     let (lead, _, clock) = leader_behind(&world).await;
     for _ in 0..20 {
@@ -65,14 +65,14 @@ async fn a_machine_that_is_never_paused_ignores_its_wall_clock() {
     world.clock.set_wall_by(3_600_000);
     assert!(lead.check().is_ok());
     wait(secs(60)).await;
-    assert!(lead.check().is_ok(), "it goes on");
-    assert_eq!(lead.ends_at().wall, Duration::MAX, "never by that clock");
+    assert!(lead.check().is_ok(), "the lease is valid");
+    assert_eq!(lead.ends_at().wall, Duration::MAX, "the wall clock never ends it");
     world.clock.suspend(VALIDITY);
     assert!(matches!(lead.check().unwrap_err(), Loss::Suspended { .. }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspension_is_told_as_one() {
+async fn a_suspension_is_the_reported_reason() {
     let world = World::new();
     let (lead, _, clock) = leader_behind(&world).await;
     wait(secs(2)).await;
@@ -82,10 +82,10 @@ async fn a_suspension_is_told_as_one() {
     assert!(gap >= secs(40) && gap < secs(42), "{gap:?}");
 }
 
-/// A suspension was over, and the store refused a dozen renewals in the time that was left: "the
-/// process did not run for 3.1s" was told, and nothing of the store.
+/// After a suspension the store refused a dozen renewals in the remaining time. The reason was "the
+/// process did not run for 3.1s", without the error of the store.
 #[tokio::test(start_paused = true)]
-async fn regression_a_store_that_fails_after_a_suspension_is_told() {
+async fn regression_a_failing_store_after_a_suspension_is_the_reported_reason() {
     for (fault, words) in [(Fault::FailBefore, "503"), (Fault::Hang, "no answer within 2s")] {
         let world = World::new();
         let (lead, way, clock) = leader_behind(&world).await;
@@ -95,7 +95,7 @@ async fn regression_a_store_that_fails_after_a_suspension_is_told() {
         let Loss::LeaseEnded { last_error: Some(error) } = &loss else { panic!("{loss}") };
         assert!(error.to_string().contains(words), "{fault:?}: {error}");
     }
-    // A failure before it does not count.
+    // A failure before the suspension does not count.
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     way.on(Call::Replace).fault(Fault::FailBefore);
@@ -103,7 +103,7 @@ async fn regression_a_store_that_fails_after_a_suspension_is_told() {
     clock.suspend(secs(40));
     let loss = lead.lost().await;
     assert!(matches!(loss, Loss::Suspended { gap } if gap >= secs(40)), "{loss}");
-    // With no time for a request after it, it was the suspension.
+    // Without time for a request after the suspension, the suspension is the reason.
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     way.always(Fault::Hang);
@@ -112,9 +112,9 @@ async fn regression_a_store_that_fails_after_a_suspension_is_told() {
     assert!(matches!(loss, Loss::Suspended { gap } if gap >= secs(9)), "{loss}");
 }
 
-/// A lease of 2 s is looked at five times a second, so a stop of 0.75 s is noticed as one.
+/// A lease of 2 s is checked five times a second, so a stop of 0.75 s is detected.
 #[tokio::test(start_paused = true)]
-async fn short_leases_are_looked_at_more_often() {
+async fn short_leases_are_checked_more_often() {
     let world = World::new();
     let (way, clock) = (world.another_way(), TestClock::new());
     let node = world.node_behind(&way, &clock, "a").validity(secs(2));
@@ -126,9 +126,9 @@ async fn short_leases_are_looked_at_more_often() {
     assert!(matches!(loss, Loss::Suspended { gap } if gap >= millis(750)), "{loss}");
 }
 
-/// The work looks first when a machine wakes up, before the driver has run.
+/// After a suspension the work checks the lease before the driver has run.
 #[tokio::test(start_paused = true)]
-async fn regression_a_suspension_found_by_a_check_is_told_as_one() {
+async fn regression_a_suspension_found_by_a_check_is_the_reported_reason() {
     let world = World::new();
     let (lead, _, clock) = leader_behind(&world).await;
     wait(secs(2)).await;
@@ -138,7 +138,7 @@ async fn regression_a_suspension_found_by_a_check_is_told_as_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_suspension_is_survived() {
+async fn a_lease_survives_a_short_suspension() {
     let world = World::new();
     let (lead, _, clock) = leader_behind(&world).await;
     for _ in 0..10 {

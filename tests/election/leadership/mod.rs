@@ -1,4 +1,4 @@
-//! A leadership: its token and its end, why it was lost, and what is told of it.
+//! A leadership: its token, its end, the reason of its loss, and its events.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tenure_testkit::world::{VALIDITY, World, elect, held, ready};
 
 mod clocks;
 
-/// A leader that reaches the objects of `world` on its own way.
+/// A leader that reaches the objects of `world` through a separate store.
 async fn leader_behind(world: &World) -> (Leadership, FaultStore, TestClock) {
     let (way, clock) = (world.another_way(), TestClock::new());
     let lead = elect(&world.node_behind(&way, &clock, "a").build().unwrap()).await;
@@ -18,10 +18,10 @@ async fn leader_behind(world: &World) -> (Leadership, FaultStore, TestClock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_ends_validity_after_the_last_renewal_was_sent() {
+async fn the_lease_ends_a_validity_after_the_last_renewal_was_sent() {
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
-    // The renewal at 3.3 s is answered after 0.6 s; the one after it never.
+    // The renewal at 3.3 s is answered after 0.6 s; the next one is never answered.
     way.on(Call::Replace).fault(Fault::Slow(millis(600)));
     way.on(Call::Replace).always().fault(Fault::Hang);
     let start = clock.now().boot;
@@ -36,9 +36,9 @@ async fn the_lease_ends_validity_after_the_last_renewal_was_sent() {
     assert!(took > millis(9_390) && took < millis(9_410), "{took:?}");
 }
 
-/// Read back after its retry was refused, two seconds later.
+/// The renewal is read back after its retry was refused, two seconds later.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_landed_unheard_counts_from_its_own_sending() {
+async fn an_unanswered_renewal_counts_from_the_time_it_was_sent() {
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     let start = clock.now().boot;
@@ -51,7 +51,7 @@ async fn a_renewal_that_landed_unheard_counts_from_its_own_sending() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn never_a_token_at_or_after_the_end() {
+async fn the_token_ends_with_the_lease() {
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     way.always(Fault::Hang);
@@ -71,7 +71,7 @@ async fn never_a_token_at_or_after_the_end() {
     assert!(lead.check().is_err() && lead.remaining().is_zero());
 }
 
-/// The check finds the end on a clock that then goes back, and the driver never saw it.
+/// The check finds the end on a clock that is then set back, and the driver never saw the end.
 #[tokio::test(start_paused = true)]
 async fn regression_a_loss_found_by_a_check_stops_the_renewals() {
     let world = World::new();
@@ -84,13 +84,14 @@ async fn regression_a_loss_found_by_a_check_stops_the_renewals() {
     way.take_log();
     wait(VALIDITY * 3).await;
     assert!(lead.check().is_err(), "final");
-    assert_eq!(way.take_calls(), [], "nothing is sent after the end");
+    assert_eq!(way.take_calls(), [], "no request is sent after the end");
     let told = ready(&mut events).await;
     assert!(matches!(told[..], [LeadershipEvent::Lost(_)]), "{told:?}");
     assert_eq!(elect(&world.node("b").build().unwrap()).await.epoch().get(), 2);
 }
 
-/// The answer and the end of the lease are seen in one look: the renewal would last for another 2 s.
+/// The driver sees the answer and the end of the lease in one step. The renewal would last for
+/// another 2 s.
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_the_end_of_the_lease_does_not_revive_it() {
     let world = World::new();
@@ -106,7 +107,7 @@ async fn an_answer_after_the_end_of_the_lease_does_not_revive_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreachable_store_is_told_with_its_last_error() {
+async fn the_loss_by_an_unreachable_store_has_its_last_error() {
     for (fault, words) in [
         (Fault::FailBefore, "503"),
         (Fault::Hang, "no answer"),
@@ -124,14 +125,14 @@ async fn an_unreachable_store_is_told_with_its_last_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_an_outage_found_by_a_check_is_told_with_its_error() {
+async fn regression_an_outage_found_by_a_check_has_the_error_of_the_store() {
     let world = World::new();
     let (lead, way, _) = leader_behind(&world).await;
     way.always(Fault::FailBefore);
     let end = lead.remaining();
     wait(end - millis(1)).await;
     assert!(lead.check().is_ok());
-    // To the end, in one poll with nobody else.
+    // The check loops until the end in one poll, so no other task runs.
     let loss = loop {
         match lead.check() {
             Ok(_) => tokio::task::yield_now().await,
@@ -143,7 +144,7 @@ async fn regression_an_outage_found_by_a_check_is_told_with_its_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seal_is_told_with_who_and_how() {
+async fn the_loss_by_a_seal_names_the_operator_and_the_reason() {
     for (word, ended) in [
         ("lapsed", EpochEnd::Lapsed),
         ("deposed", EpochEnd::Deposed),
@@ -170,7 +171,7 @@ async fn a_deleted_object_is_a_loss_and_is_not_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_this_leader_never_wrote_is_tampering() {
+async fn a_foreign_record_is_tampering() {
     let bodies = [
         String::new(),
         "not JSON".to_owned(),
@@ -187,9 +188,9 @@ async fn what_this_leader_never_wrote_is_tampering() {
         assert!(matches!(loss, Loss::Tampered), "{loss}: {body:.80}");
         wait(VALIDITY).await;
         let page = world.store.inner().list("app/lock-", "", 10).await.unwrap();
-        assert_eq!(page.entries[0].size, body.len() as u64, "left as it is");
+        assert_eq!(page.entries[0].size, body.len() as u64, "the object was left unchanged");
     }
-    // Its own nonce, but a heartbeat that it has not sent yet, or long ago.
+    // Its own nonce, with a heartbeat from long ago or from the future.
     for heartbeat in [0, 99] {
         let world = World::new();
         let lead = world.leader("a").await;
@@ -210,7 +211,7 @@ async fn a_peer_that_does_not_seal_is_noticed_within_a_validity() {
     assert!(took <= VALIDITY + secs(4), "{took:?}");
 }
 
-/// The epoch that superseded this process is not forgotten, should it vanish.
+/// The process remembers the epoch that superseded it, even if that epoch vanishes.
 #[tokio::test(start_paused = true)]
 async fn regression_the_epoch_that_superseded_a_leader_is_remembered() {
     let world = World::new();
@@ -224,7 +225,7 @@ async fn regression_the_epoch_that_superseded_a_leader_is_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_at_risk_is_told_once_and_so_is_its_recovery() {
+async fn a_lease_at_risk_and_its_recovery_are_reported_once() {
     let world = World::new();
     let (lead, way, _) = leader_behind(&world).await;
     let mut events = lead.events();
@@ -264,9 +265,9 @@ async fn regression_the_events_end_with_the_loss() {
     }
 }
 
-/// Whoever selects over a stream polls it again after its end.
+/// A `select!` over a stream polls it again after its end.
 #[tokio::test(start_paused = true)]
-async fn regression_a_stream_that_has_ended_can_be_polled_again() {
+async fn regression_an_ended_stream_can_be_polled_again() {
     let world = World::new();
     let lead = world.leader("a").await;
     let mut events = lead.events();
@@ -275,9 +276,9 @@ async fn regression_a_stream_that_has_ended_can_be_polled_again() {
     assert!(events.next().await.is_none());
 }
 
-/// A renewal that hangs must not keep the news back until its timeout.
+/// A renewal that hangs must not delay the event until its timeout.
 #[tokio::test(start_paused = true)]
-async fn regression_a_lease_at_risk_is_told_while_a_request_hangs() {
+async fn regression_a_lease_at_risk_is_reported_while_a_request_hangs() {
     for start in (0..20).map(|i| millis(5_000 + i * 125)) {
         let world = World::new();
         let (lead, way, _) = leader_behind(&world).await;
@@ -287,26 +288,26 @@ async fn regression_a_lease_at_risk_is_told_while_a_request_hangs() {
         way.heal();
         way.always(Fault::Hang);
         let Some(LeadershipEvent::AtRisk { remaining, .. }) = events.next().await else {
-            panic!("not at risk")
+            panic!("the lease is not at risk")
         };
-        assert!(remaining >= millis(2_400), "told with {remaining:?} left, {start:?}");
+        assert!(remaining >= millis(2_400), "reported with {remaining:?} left, {start:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_while_a_request_hangs_is_told_at_once() {
+async fn a_loss_while_a_request_hangs_is_reported_immediately() {
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     way.always(Fault::Hang);
     wait(millis(3_400)).await;
-    // The host pauses the machine while the renewal is under way; only the wall clock shows it.
+    // The host pauses the machine during the renewal; only the wall clock shows it.
     clock.set_wall_by(60_000);
     let (took, loss) = timed(lead.lost()).await;
     assert!(took <= secs(1), "{took:?}: {loss}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_can_wait_for_one_loss() {
+async fn several_tasks_can_wait_for_one_loss() {
     let world = World::new();
     let lead = std::sync::Arc::new(world.leader("a").await);
     let waiting: Vec<_> = (0..3)
@@ -317,7 +318,7 @@ async fn several_can_wait_for_one_loss() {
             })
         })
         .collect();
-    // Waiting can be given up.
+    // A wait can be dropped.
     assert!(within(secs(1), lead.lost()).await.is_none());
     world.seal(1, "deposed").await;
     for task in waiting {
@@ -326,7 +327,7 @@ async fn several_can_wait_for_one_loss() {
     assert!(matches!(lead.lost().await, Loss::Sealed { .. }), "and again");
 }
 
-/// A runtime that was shut down takes the driver with it; the lease still ends, and is seen to.
+/// A runtime that was shut down drops the driver. The lease still ends, and checks see the end.
 #[test]
 fn regression_a_loss_is_seen_without_the_driver() {
     let runtime = || {
@@ -346,7 +347,7 @@ fn regression_a_loss_is_seen_without_the_driver() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_is_told_who_leads() {
+async fn a_follower_reports_the_leader() {
     let world = World::new();
     let _lead = world.leader("a").await;
     let b = world.node("b").build().unwrap();

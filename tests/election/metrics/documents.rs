@@ -1,4 +1,5 @@
-//! docs/observability.md, deploy/grafana and deploy/prometheus, held to the code and to each other.
+//! Compares docs/observability.md, deploy/grafana and deploy/prometheus with the code and with each
+//! other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,10 +7,10 @@ use std::path::Path;
 
 use tenure_testkit::prometheus::Scrape;
 
-/// By label: the words it may have, or none where it may have any.
+/// The allowed values of each label; empty if any value is allowed.
 type Words = BTreeMap<String, BTreeSet<String>>;
 
-/// What is known of a metric.
+/// The properties of a metric.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Metric {
     kind: String,
@@ -35,9 +36,9 @@ fn documented() -> BTreeMap<String, Metric> {
         assert!(name.ends_with(ends) && !meaning.is_empty(), "{row}");
         assert_eq!(kind == "counter", name.ends_with("_total"), "{row}");
         let metric = Metric { kind: kind.to_owned(), labels: words(labels) };
-        assert!(metrics.insert(name.to_owned(), metric).is_none(), "{name} stands there twice");
+        assert!(metrics.insert(name.to_owned(), metric).is_none(), "{name} occurs twice");
     }
-    assert!(metrics.len() > 10, "the table has moved");
+    assert!(metrics.len() > 10, "the table is missing");
     metrics
 }
 
@@ -46,11 +47,11 @@ fn unit_of(unit: &str) -> &'static str {
         "seconds" => "_seconds",
         "ratio" => "_ratio",
         "" => "",
-        other => panic!("the unit {other}"),
+        other => panic!("unknown unit {other}"),
     }
 }
 
-/// `` `election`, `outcome`: done, refused ``
+/// Parses a cell such as `` `election`, `outcome`: done, refused ``.
 fn words(cell: &str) -> Words {
     let mut labels = Words::new();
     let mut parts = cell.split('`').skip(1);
@@ -79,7 +80,7 @@ fn told(scrapes: &[Scrape]) -> BTreeMap<String, Metric> {
             }
         }
     }
-    // Of these there are as many as there are elections and candidates.
+    // These labels have a value for each election and candidate.
     for label in metrics.values_mut().flat_map(|metric| metric.labels.iter_mut()) {
         if ["election", "candidate", "gate", "group", "member"].contains(&label.0.as_str()) {
             label.1.clear();
@@ -88,26 +89,26 @@ fn told(scrapes: &[Scrape]) -> BTreeMap<String, Metric> {
     metrics
 }
 
-/// Compares the told and the documented metrics of one package, down to the words of each label.
+/// Compares the recorded and the documented metrics of one package, including the label values.
 pub fn compare(scrapes: &[Scrape], of_the_package: impl Fn(&str) -> bool) {
     let (mut told, mut documented) = (told(scrapes), documented());
     told.retain(|name, _| of_the_package(name));
     documented.retain(|name, _| of_the_package(name));
     let names = |metrics: &BTreeMap<String, Metric>| metrics.keys().cloned().collect::<Vec<_>>();
-    assert_eq!(names(&told), names(&documented), "told, and documented");
+    assert_eq!(names(&told), names(&documented), "recorded, and documented");
     for (name, metric) in &told {
-        assert_eq!(metric, &documented[name], "{name}: told, and documented");
+        assert_eq!(metric, &documented[name], "{name}: recorded, and documented");
     }
 }
 
-/// The metrics that a text names, each as it stands there.
+/// Returns the metrics that a text names, as they occur there.
 fn named(text: &str) -> BTreeSet<String> {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c| !part(c));
     words.filter(|word| word.starts_with("tenure_")).map(str::to_owned).collect()
 }
 
-/// A metric of the command, which has the test of it.
+/// A metric of the command, which tests it.
 const OF_THE_COMMAND: &str = "tenure_period_last_completed_timestamp_seconds";
 
 fn names_only_what_there_is(path: &str) -> BTreeSet<String> {
@@ -121,10 +122,10 @@ fn names_only_what_there_is(path: &str) -> BTreeSet<String> {
             .filter(|base| documented.get(*base).is_some_and(|metric| metric.kind == "histogram"));
         let metric = base.unwrap_or(&name);
         let found = documented.get(metric);
-        let found = found.unwrap_or_else(|| panic!("{path} names {name}, which is no metric"));
+        let found = found.unwrap_or_else(|| panic!("{path} names {name}, which is not a metric"));
         assert!(
             base.is_some() || found.kind != "histogram",
-            "{path} names {name} without a part of the histogram"
+            "{path} names {name} without the suffix of a histogram"
         );
         used.insert(metric.to_owned());
     }
@@ -132,21 +133,21 @@ fn names_only_what_there_is(path: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_dashboard_names_metrics_that_there_are_and_shows_them_all() {
+fn the_dashboard_names_only_real_metrics_and_shows_all() {
     let shown = names_only_what_there_is("deploy/grafana/tenure.json");
     let all: BTreeSet<String> = documented().into_keys().collect();
-    assert_eq!(all.difference(&shown).collect::<Vec<_>>(), [""; 0], "not on the dashboard");
+    assert_eq!(all.difference(&shown).collect::<Vec<_>>(), [""; 0], "missing on the dashboard");
 }
 
 #[test]
-fn alerts_name_metrics_that_there_are() {
+fn alerts_name_only_real_metrics() {
     for path in ["deploy/prometheus/alerts.yaml", "deploy/prometheus/alerts_test.yaml"] {
         assert!(!names_only_what_there_is(path).is_empty());
     }
 }
 
 #[test]
-fn every_alert_is_documented_and_tried() {
+fn every_alert_is_documented_and_tested() {
     let alerts = |text: &str, before: &str| -> BTreeSet<String> {
         let all = text.match_indices(before).map(|(at, _)| &text[at + before.len()..]);
         let name =

@@ -1,5 +1,5 @@
-//! Metrics: each changes as its story says, and the documents, the dashboard and the alerts name
-//! those that there are.
+//! Metrics: the values of each metric after a story, and the metrics that the documents, the
+//! dashboard and the alerts name.
 
 mod documents;
 mod recorder;
@@ -18,7 +18,7 @@ macro_rules! tell {
             }
         )*
 
-        /// All stories, each told to a recorder of its own.
+        /// Runs each story with a separate recorder.
         async fn all() -> Vec<tenure_testkit::prometheus::Scrape> {
             let mut scrapes = Vec::new();
             $({
@@ -47,6 +47,6 @@ tell! {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_documented_metrics_and_labels_are_those_that_there_are() {
+async fn the_documented_metrics_and_labels_are_the_recorded_ones() {
     documents::compare(&all().await, |name| !name.starts_with("tenure_group_"));
 }

@@ -1,4 +1,4 @@
-//! A recorder for the thread of one test.
+//! A metrics recorder for one test.
 
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{
@@ -18,9 +18,9 @@ impl Recorder {
         let buckets = |builder: PrometheusBuilder, name: &str| {
             builder.set_buckets_for_metric(Matcher::Suffix(name.to_owned()), &[0.25, 0.5, 1.0, 8.0])
         };
-        let builder = buckets(PrometheusBuilder::new(), "_seconds").expect("there are buckets");
-        let recorder = buckets(builder, "_ratio").expect("there are buckets").build_recorder();
-        // For the life of the test program, as its guards must not outlive it.
+        let builder = buckets(PrometheusBuilder::new(), "_seconds").expect("the buckets are valid");
+        let recorder = buckets(builder, "_ratio").expect("the buckets are valid").build_recorder();
+        // The recorder lives until the test program ends, because its guards must not outlive it.
         let recorder = Box::leak(Box::new(recorder));
         Recorder { handle: recorder.handle(), recorder }
     }
@@ -34,7 +34,7 @@ impl Recorder {
     }
 }
 
-/// Every request of the store's log is counted once, and timed once.
+/// Asserts that every request in the store's log is counted once and timed once.
 pub fn counts_all(scrape: &Scrape, store: &FaultStore) {
     let calls = store.take_calls();
     for (kind, call) in [

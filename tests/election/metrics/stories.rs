@@ -1,4 +1,4 @@
-//! What a recorder is told: each number, after a story in which it is known.
+//! The metrics after a story with known numbers.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ fn requests(scrape: &Scrape, kind: &str, outcome: &str) -> f64 {
     scrape.value("tenure_requests_total", &[APP, ("kind", kind), ("outcome", outcome)])
 }
 
-/// A leader behind its own way to the store, on its own clock.
+/// A leader with a separate connection to the store and a separate clock.
 async fn leader_behind(world: &World) -> (Leadership, FaultStore, TestClock) {
     let (way, clock) = (world.another_way(), TestClock::new());
     let lead = elect(&world.node_behind(&way, &clock, "a").build().unwrap()).await;
     (lead, way, clock)
 }
 
-/// Elected, renewed five times, once after a 503, and resigned.
+/// A leader is elected, renews five times, once after a 503, and resigns.
 pub async fn a_good_leader(recorder: &Recorder) {
     let world = World::new();
     let lead = world.leader("a").await;
@@ -68,11 +68,11 @@ pub async fn a_good_leader(recorder: &Recorder) {
         (requests(&now, "replace", "done"), requests(&now, "replace", "failed")),
         (6.0, 1.0)
     );
-    assert_eq!(requests(&now, "get", "missing"), 1.0, "a look at the next epoch");
+    assert_eq!(requests(&now, "get", "missing"), 1.0, "the search for the next epoch");
     counts_all(&now, &world.store);
 }
 
-/// Deposed, and followed by one who has polled meanwhile.
+/// A leader is deposed. Its successor has polled meanwhile.
 pub async fn a_deposition(recorder: &Recorder) {
     let world = World::new();
     let a = world.leader("a").await;
@@ -94,7 +94,7 @@ pub async fn a_deposition(recorder: &Recorder) {
     assert_eq!(now.value("tenure_leader", &[APP]), 1.0);
     assert_eq!(now.value("tenure_epoch", &[APP]), 2.0);
     assert_eq!(now.sum("tenure_candidate_info", &[]), 2.0);
-    assert!(requests(&now, "replace", "refused") >= 1.0, "the renewal of the deposed");
+    assert!(requests(&now, "replace", "refused") >= 1.0, "the renewal of the deposed leader");
     assert!(requests(&now, "get", "not_modified") >= 1.0, "a poll");
     drop(b);
     wait(millis(1)).await;
@@ -104,7 +104,7 @@ pub async fn a_deposition(recorder: &Recorder) {
     counts_all(&now, &world.store);
 }
 
-/// A leader that reaches nobody any more.
+/// A leader without a reachable store.
 pub async fn a_store_that_hangs(recorder: &Recorder) {
     let world = World::new();
     let (lead, way, _) = leader_behind(&world).await;
@@ -117,14 +117,14 @@ pub async fn a_store_that_hangs(recorder: &Recorder) {
     assert_eq!(now.value("tenure_leader", &[APP]), 0.0);
     assert_eq!(now.value("tenure_lease_remaining_seconds", &[APP]), 0.0);
     let unknown = requests(&now, "replace", "unknown");
-    assert!(unknown >= 3.0, "each after 2 s: {unknown}");
+    assert!(unknown >= 3.0, "each ends after 2 s: {unknown}");
     assert_eq!(total(&now, "renewals", "outcome", "done"), 0.0);
     let took = now.sum("tenure_request_seconds_sum", &[("kind", "replace")]);
-    assert!(took > 5.0 && took < 7.0, "what hangs is timed until it is given up: {took}");
+    assert!(took > 5.0 && took < 7.0, "the times include requests that hang: {took}");
     counts_all(&now, &way);
 }
 
-/// Granted so late that it is renewed first, and sealed by somebody meanwhile.
+/// A late grant is renewed before it is reported, and an operator seals it meanwhile.
 pub async fn an_abandoned_grant(recorder: &Recorder) {
     let world = World::new();
     let election = world.node("a").build().unwrap();
@@ -136,11 +136,11 @@ pub async fn an_abandoned_grant(recorder: &Recorder) {
     let now = recorder.scrape();
     assert_eq!(total(&now, "elections", "outcome", "abandoned"), 1.0);
     assert_eq!(total(&now, "elections", "outcome", "elected"), 1.0);
-    assert_eq!(now.sum("tenure_losses_total", &[]), 0.0, "nobody was told that it led");
+    assert_eq!(now.sum("tenure_losses_total", &[]), 0.0, "no leadership was reported");
     assert_eq!(lead.epoch().get(), 2);
 }
 
-/// Campaigns that an error ends, in the check of the store and behind it.
+/// Errors end campaigns, in the check of the store and after it.
 pub async fn campaigns_that_fail(recorder: &Recorder) {
     for check in [true, false] {
         let world = World::new();
@@ -153,7 +153,7 @@ pub async fn campaigns_that_fail(recorder: &Recorder) {
     assert_eq!(now.sum("tenure_elections_total", &[]), 2.0);
 }
 
-/// Of an epoch that is learned by reading it, not by a listing or a create of one's own.
+/// A read shows the epoch, not a listing or a create of this process.
 pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
     let epoch = || recorder.scrape().value("tenure_epoch", &[APP]);
     let written = |more: Value| {
@@ -162,7 +162,7 @@ pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
         record.to_string()
     };
     let nonce = |digit: &str| json!({ "format": 1, "nonce": digit.repeat(32), "heartbeat": 1 });
-    // Lost to somebody who creates it between the sight of the seal and the own create.
+    // Another candidate creates the epoch between the sight of the seal and the own create.
     let world = World::new();
     world.put(&name(1), written(nonce("a"))).await;
     let b = world.node("b").build().unwrap();
@@ -183,7 +183,7 @@ pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
     assert_eq!(epoch(), 7.0);
 }
 
-/// An observer of an election that begins, ends, and cannot be reached.
+/// An observer of an election that begins, ends, and becomes unreachable.
 pub async fn an_observer(recorder: &Recorder) {
     let world = World::new();
     let way = world.another_way();
@@ -207,11 +207,11 @@ pub async fn an_observer(recorder: &Recorder) {
     assert_eq!(seen.next().await.unwrap().unwrap(), Observation::Unknown);
     assert_eq!(states(), [0.0, 0.0, 1.0]);
     drop(seen);
-    assert_eq!(states(), [0.0; 3], "who does not look sees nothing");
+    assert_eq!(states(), [0.0; 3], "a dropped observer reports no state");
     drop(lead);
 }
 
-/// A hundred epochs, of which ten stay; then more of them that are too young.
+/// Ten of a hundred epochs stay; then more epochs follow that are too young.
 pub async fn a_compaction(recorder: &Recorder) {
     let clock = TestClock::new();
     let store = FaultStore::new(Arc::new(MemoryStore::with_clock(Arc::new(clock.clone()))));
@@ -241,13 +241,13 @@ pub async fn a_compaction(recorder: &Recorder) {
     compactor.run_once().await.unwrap_err();
     let now = recorder.scrape();
     assert_eq!(total(&now, "compactions", "outcome", "error"), 1.0);
-    assert_eq!(now.value("tenure_epochs_backlog", &[APP]), 20.0, "it is not known anew");
+    assert_eq!(now.value("tenure_epochs_backlog", &[APP]), 20.0, "the backlog is kept");
     assert_eq!(requests(&now, "list", "failed"), 1.0);
     assert_eq!(requests(&now, "delete", "done"), 2.0);
     counts_all(&now, &store);
 }
 
-/// A compactor runs while a restore is unfinished, and again once it is finished.
+/// A compactor runs during an unfinished restore, and again after it.
 pub async fn regression_a_restore_that_stops_a_compaction_is_counted(recorder: &Recorder) {
     let clock = TestClock::new();
     let store = FaultStore::new(Arc::new(MemoryStore::with_clock(Arc::new(clock.clone()))));
@@ -276,13 +276,13 @@ pub async fn regression_a_restore_that_stops_a_compaction_is_counted(recorder: &
     assert_eq!((total(&now, "compactions", "outcome", "held"), unfinished(&now)), (1.0, 0.0));
 }
 
-/// A machine whose clock is 90 s ahead of the store's, and one that agrees with it.
+/// A machine with a clock 90 s ahead of the store's clock, and one with a correct clock.
 pub async fn a_skewed_clock(recorder: &Recorder) {
     let world = World::new();
     let skew = || recorder.scrape().value("tenure_store_clock_skew_seconds", &[APP]);
     let Ok(CampaignOutcome::Elected(lead)) = world.node("a").build().unwrap().try_campaign().await
     else {
-        panic!("nobody else campaigns");
+        panic!("no other candidate campaigns");
     };
     assert_eq!(skew(), 0.0);
     let clock = TestClock::new();
@@ -292,7 +292,7 @@ pub async fn a_skewed_clock(recorder: &Recorder) {
     drop(lead);
 }
 
-/// Its store works, fails, and then shows something else at its key.
+/// The store of the gate works, fails, and then has another object at its key.
 pub async fn a_durable_gate(recorder: &Recorder) {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     let process = tenure_testkit::time::process(&TestClock::new(), 1);

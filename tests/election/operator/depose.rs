@@ -11,11 +11,11 @@ use tenure_testkit::time::{millis, secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
-/// What must hold of a seal, given the record before: the checker of the broken variants, too.
+/// The rules for a seal, given the record before. The broken variants use them too.
 fn wrong_seal(before: &Value, after: &Value, ended: &str) -> Option<String> {
     let number = |record: &Value, field: &str| record[field].as_u64().unwrap_or(0);
     if !is_sealed(after) {
-        return Some("it is not sealed".to_owned());
+        return Some("the record is not sealed".to_owned());
     }
     if number(after, "heartbeat") != number(before, "heartbeat") + 1 {
         return Some(format!("its heartbeat is {}", after["heartbeat"]));
@@ -28,7 +28,7 @@ fn wrong_seal(before: &Value, after: &Value, ended: &str) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn seals_the_current_epoch_and_keeps_the_rest() {
+async fn depose_seals_the_current_epoch_and_keeps_the_rest() {
     for layout in LAYOUTS {
         for scene in [Scene::new(layout), Scene::in_a_directory(layout)] {
             let a = elect(&scene.node("a").data(json!({ "x": 1 })).build().unwrap()).await;
@@ -49,7 +49,7 @@ async fn seals_the_current_epoch_and_keeps_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_costs() {
+async fn the_costs_of_depose() {
     for (layout, calls) in [
         (Layout::EpochFiles, &[Call::List, Call::Get, Call::Replace][..]),
         (Layout::SingleObject, &[Call::Get, Call::Replace][..]),
@@ -107,7 +107,7 @@ async fn force_ends_the_wait_after_a_deposition() {
         let sealed = scene.record(1).await;
         let again = ann.depose(None).await.unwrap();
         assert!(matches!(again, Deposed::Already { ended: EpochEnd::Deposed, .. }), "{again:?}");
-        assert_eq!(scene.record(1).await, sealed, "left as it is");
+        assert_eq!(scene.record(1).await, sealed, "the record was left unchanged");
         let (took, _) = timed(async {
             ann.depose_dead(None).await.unwrap();
             assert_eq!(wrong_seal(&sealed, &scene.record(1).await, "lapsed"), None);
@@ -119,7 +119,7 @@ async fn force_ends_the_wait_after_a_deposition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sealed_or_missing_epoch_is_told_and_left_alone() {
+async fn a_sealed_or_missing_epoch_is_reported_and_left_unchanged() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let ann = scene.election("ann");
@@ -137,7 +137,7 @@ async fn a_sealed_or_missing_epoch_is_told_and_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_epoch_that_was_meant() {
+async fn only_the_given_epoch_is_deposed() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         scene.leader("a").await.resign().await.unwrap();
@@ -158,7 +158,7 @@ async fn only_the_epoch_that_was_meant() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_that_does_not_say_how_long_needs_force() {
+async fn a_record_without_a_validity_needs_force() {
     let nonce = "0123456789abcdef0123456789abcdef";
     let files = [
         r#"{"expired":false,"validity_ms":60000}"#.to_owned(),
@@ -187,7 +187,7 @@ async fn a_record_that_does_not_say_how_long_needs_force() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_later_format_is_left_alone_and_a_broken_single_object_has_no_token() {
+async fn a_later_format_is_left_unchanged_and_a_broken_single_object_has_no_token() {
     for (layout, body, kind) in [
         (LAYOUTS[0], r#"{"format":2}"#, ErrorKind::RecordTooNew),
         (LAYOUTS[1], r#"{"format":2}"#, ErrorKind::RecordTooNew),
@@ -208,9 +208,9 @@ async fn a_later_format_is_left_alone_and_a_broken_single_object_has_no_token() 
     }
 }
 
-/// Whatever goes wrong with the seal: what is said is what is there.
+/// The answer matches the record after any fault of the seal.
 #[tokio::test(start_paused = true)]
-async fn a_seal_whose_fate_is_unknown_is_read_back() {
+async fn a_seal_with_an_unknown_effect_is_read_back() {
     for layout in LAYOUTS {
         for fault in WRITE_FAULTS {
             for times in 1..=3 {
@@ -223,14 +223,14 @@ async fn a_seal_whose_fate_is_unknown_is_read_back() {
                 let told = scene.record(1).await;
                 assert_eq!(wrong_seal(&before, &told, "deposed"), None, "{fault:?}");
                 wait(secs(15)).await;
-                assert_eq!(scene.record(1).await, told, "{fault:?} came late");
+                assert_eq!(scene.record(1).await, told, "{fault:?} took effect later");
             }
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_stays_unknown_is_said_and_running_again_tells() {
+async fn an_unknown_effect_is_reported_and_a_second_run_finds_it() {
     for layout in LAYOUTS {
         for (fault, sealed) in [(Fault::Conflict, false), (Fault::HangAfter, true)] {
             let scene = Scene::new(layout);
@@ -238,7 +238,7 @@ async fn what_stays_unknown_is_said_and_running_again_tells() {
             let ann = scene.election("ann");
             scene.store.on(Call::Replace).always().fault(fault);
             if sealed {
-                // Nor can it be read back.
+                // The read-back fails as well.
                 scene.store.on(Call::Get).skip(1).always().fault(Fault::FailBefore);
             }
             let error = ann.depose(None).await.unwrap_err();
@@ -254,11 +254,11 @@ async fn what_stays_unknown_is_said_and_running_again_tells() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_certainly_failed_is_an_error_that_says_so() {
+async fn an_error_without_an_effect_says_so() {
     for layout in LAYOUTS {
         for (call, fault, kind) in [
             (Call::Replace, Fault::Denied, ErrorKind::AccessDenied),
-            // Turned away by the store, which says that nothing was written.
+            // The store refuses the request and states that nothing was written.
             (Call::Replace, Fault::FailBefore, ErrorKind::Unavailable),
             (Call::Get, Fault::Denied, ErrorKind::AccessDenied),
             (Call::Get, Fault::FailBefore, ErrorKind::Unavailable),
@@ -270,14 +270,14 @@ async fn what_certainly_failed_is_an_error_that_says_so() {
             assert_eq!(error.kind(), kind, "{error}");
             assert!(!error.may_have_happened() && !is_sealed(&scene.record(1).await), "{error}");
             if fault == Fault::FailBefore {
-                assert!(error.to_string().contains("503"), "it says what the store said: {error}");
+                assert!(error.to_string().contains("503"), "no cause: {error}");
             }
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_reads_is_tried_three_times() {
+async fn reads_are_tried_three_times() {
     for layout in LAYOUTS {
         for (call, failures) in
             [(Call::List, 2), (Call::List, 3), (Call::Get, 2), (Call::Get, 3), (Call::Get, 9)]
@@ -291,7 +291,7 @@ async fn what_only_reads_is_tried_three_times() {
             way.on(call).times(failures).fault(Fault::FailBefore);
             let operator = scene.behind(&way, "ann").build().unwrap();
             let (took, outcome) = timed(operator.depose(None)).await;
-            assert!(took >= millis(300), "the pauses do not grow: {took:?}");
+            assert!(took >= millis(300), "the pauses are too short: {took:?}");
             let asked = way.take_calls().iter().filter(|asked| **asked == call).count();
             let what = format!("{layout:?}, {call:?} fails {failures} times: {outcome:?}");
             if failures < 3 {
@@ -304,14 +304,14 @@ async fn what_only_reads_is_tried_three_times() {
             let _lead = scene.leader("a").await;
             scene.store.on(call).fault(Fault::Denied);
             let error = scene.election("ann").depose(None).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::AccessDenied, "not tried again");
+            assert_eq!(error.kind(), ErrorKind::AccessDenied, "the read was retried");
         }
     }
 }
 
-/// A renewal before the seal makes the store refuse it; the next is made of the newer record.
+/// The store refuses the seal after a renewal. The next seal is based on the newer record.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_race_is_tried_again_a_few_times() {
+async fn a_race_with_renewals_is_tried_a_few_times() {
     for layout in LAYOUTS {
         for (renewals, wins) in [(1, true), (4, true), (5, false), (50, false)] {
             let scene = Scene::new(layout);
@@ -342,9 +342,10 @@ async fn a_renewal_race_is_tried_again_a_few_times() {
     }
 }
 
-/// Without an epoch it means whoever led when it looked, not whoever was elected meanwhile.
+/// Without an epoch, depose means the leader of its first read, not a leader that was elected
+/// meanwhile.
 #[tokio::test(start_paused = true)]
-async fn a_successor_that_was_elected_meanwhile_is_spared() {
+async fn a_successor_elected_meanwhile_is_not_deposed() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let a = scene.leader("a").await;

@@ -1,5 +1,5 @@
-//! What operators and supervisors do: `depose`, `resign_dead` and `restore`, in both layouts, on several stores, through
-//! faults and races.
+//! The calls of operators and supervisors: `depose`, `resign_dead` and `restore`, in both layouts,
+//! on several stores, through faults and races.
 
 mod depose;
 mod resign_dead;

@@ -12,7 +12,7 @@ use tenure_testkit::time::{secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
-/// A leader that is cut off from the store without knowing it, as if it had been killed.
+/// A leader that is cut off from the store and does not notice, like a killed process.
 async fn dead_leader(scene: &Scene) -> ResignKey {
     let a = elect(&scene.node("a").data(json!({ "x": 1 })).build().unwrap()).await;
     let key = a.resign_key();
@@ -24,7 +24,7 @@ fn guard(scene: &Scene) -> Election {
     scene.election("a")
 }
 
-/// What must hold of the seal, given the record before.
+/// Checks a seal, given the record before.
 fn check_seal(before: &Value, after: &Value) {
     assert!(is_sealed(after), "{after}");
     let heartbeat = |record: &Value| record["heartbeat"].as_u64().unwrap();
@@ -56,7 +56,7 @@ async fn the_successor_does_not_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_successor_is_named() {
+async fn a_named_successor_goes_first_after_a_seal() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let key = dead_leader(&scene).await;
@@ -69,7 +69,7 @@ async fn a_successor_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_epoch_or_nonce_is_left_alone() {
+async fn another_epoch_or_nonce_is_left_unchanged() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let key = dead_leader(&scene).await;
@@ -78,13 +78,13 @@ async fn another_epoch_or_nonce_is_left_alone() {
         let guard = guard(&scene);
         assert_eq!(guard.resign_dead(other, None).await.unwrap(), Resigned::NotCurrent);
         assert_eq!(scene.record(1).await, before);
-        // The same nonce under another epoch, as after an accident.
+        // The same nonce under another epoch, by accident.
         let (_, nonce) =
             key.to_string().split_once('-').map(|(a, b)| (a.len(), b.to_owned())).unwrap();
         let other: ResignKey = format!("2-{nonce}").parse().unwrap();
         assert_eq!(guard.resign_dead(other, None).await.unwrap(), Resigned::NotCurrent);
         assert_eq!(scene.record(1).await, before);
-        // Succeeded: the epoch has ended, or the single object has another token.
+        // After a succession the epoch has ended, or the single object has another token.
         guard.resign_dead(key, None).await.unwrap();
         let _b = scene.leader("b").await;
         let expected = match layout {
@@ -97,7 +97,7 @@ async fn another_epoch_or_nonce_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_ended_in_another_way_is_left_alone() {
+async fn an_epoch_that_ended_in_another_way_is_left_unchanged() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let key = dead_leader(&scene).await;
@@ -112,7 +112,7 @@ async fn what_has_ended_in_another_way_is_left_alone() {
 
 /// The last renewal of the dead process arrives between the read and the seal.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_on_its_way_is_read_and_sealed() {
+async fn a_late_renewal_is_read_and_sealed() {
     for layout in LAYOUTS {
         let scene = Arc::new(Scene::new(layout));
         let key = dead_leader(&scene).await;
@@ -131,7 +131,7 @@ async fn a_renewal_on_its_way_is_read_and_sealed() {
     }
 }
 
-/// It is not dead after all: what it writes after the seal is refused.
+/// The process is alive after all: its write after the seal is refused.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_after_the_seal_is_refused() {
     for layout in LAYOUTS {
@@ -145,9 +145,9 @@ async fn a_renewal_after_the_seal_is_refused() {
     }
 }
 
-/// Renewed each time: its holder is alive.
+/// The holder renews each time, so it is alive.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_goes_on_renewing_is_left_alone() {
+async fn a_holder_that_keeps_renewing_is_left_unchanged() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let key = dead_leader(&scene).await;
@@ -158,7 +158,7 @@ async fn a_holder_that_goes_on_renewing_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seal_whose_fate_is_unknown_is_read_back() {
+async fn a_seal_by_a_supervisor_with_an_unknown_effect_is_read_back() {
     for layout in LAYOUTS {
         for fault in WRITE_FAULTS {
             for times in 1..=3 {
@@ -171,14 +171,14 @@ async fn a_seal_whose_fate_is_unknown_is_read_back() {
                 let told = scene.record(1).await;
                 check_seal(&before, &told);
                 wait(secs(15)).await;
-                assert_eq!(scene.record(1).await, told, "{fault:?} came late");
+                assert_eq!(scene.record(1).await, told, "{fault:?} took effect later");
             }
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_stays_unknown_is_an_error_that_says_so() {
+async fn an_unknown_effect_is_an_error_that_says_so() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let key = dead_leader(&scene).await;

@@ -1,4 +1,4 @@
-//! A store on which somebody else acts just before a certain request.
+//! A store on which another process acts just before a certain request.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ type Deed = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub struct Interposed {
     inner: Arc<dyn Store>,
-    /// How many requests to let pass, and what happens then.
+    /// Number of requests before the action, and the action.
     deed: Mutex<Option<(usize, Deed)>>,
 }
 
@@ -22,7 +22,7 @@ impl Interposed {
         Layered(Interposed { inner, deed: Mutex::new(Some((before, deed))) })
     }
 
-    /// Whether it never came to it.
+    /// True if the action did not happen.
     pub fn is_left(&self) -> bool {
         self.deed.lock().unwrap().is_some()
     }

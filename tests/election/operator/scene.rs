@@ -45,7 +45,7 @@ impl Scene {
         self.behind(&self.store, name)
     }
 
-    /// On another way to the same objects, with its own faults.
+    /// A candidate with another connection to the same objects, with separate faults.
     pub fn behind(&self, way: &FaultStore, name: &str) -> ElectionBuilder {
         let seed = name.bytes().fold(7, |seed, byte| seed * 31 + u64::from(byte));
         Election::builder(Arc::new(way.clone()), "app")
@@ -64,7 +64,7 @@ impl Scene {
         self.node(name).build().unwrap()
     }
 
-    /// A leader that is cut off from the store some time after it was elected.
+    /// A leader that is cut off from the store after this time.
     pub async fn cut_off_leader(&self, after: Duration) -> Leadership {
         let way = self.another_way();
         let leader = elect(&self.behind(&way, "a").build().unwrap()).await;
@@ -84,7 +84,7 @@ impl Scene {
         }
     }
 
-    /// The record of an epoch, past all faults; null if there is none.
+    /// The record of an epoch, read without faults; null if it does not exist.
     pub async fn record(&self, epoch: u64) -> Value {
         match self.store.inner().get(&self.key(epoch), None, 1 << 20).await.unwrap() {
             GetOutcome::Found(object) => serde_json::from_slice(&object.body).unwrap_or_default(),
@@ -103,7 +103,7 @@ impl Scene {
         self.put(epoch, record.to_string()).await;
     }
 
-    /// One renewal more, as if the holder had just written it.
+    /// Writes one more renewal in the name of the holder.
     pub async fn renew(&self, epoch: u64) {
         let next = |record: &mut Value| {
             record["heartbeat"] = json!(record["heartbeat"].as_u64().unwrap() + 1);
@@ -116,7 +116,7 @@ pub fn epoch(number: u64) -> Epoch {
     Epoch::new(number).unwrap()
 }
 
-/// Whether the record says that its epoch has ended.
+/// Returns whether the record shows that its epoch has ended.
 pub fn is_sealed(record: &Value) -> bool {
     record["expired"] == true || record["expires_at"] == 0.0
 }

@@ -1,4 +1,4 @@
-//! `ElectionBuilder::takeover_delay` after what an operator did.
+//! `ElectionBuilder::takeover_delay` after the calls of an operator.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use tenure_testkit::time::{millis, secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 
 const DELAY: Duration = Duration::from_secs(8);
-/// By how much a successor waits longer than for the lapse and the delay: the drift, its polls.
+/// Tolerance of the wait of a successor, for the drift and its polls.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// Asked again and again, as an application may.
+/// Repeats single attempts, as an application may.
 async fn try_again_and_again(election: &Election) -> Leadership {
     loop {
         match election.try_campaign().await.unwrap() {
@@ -23,7 +23,7 @@ async fn try_again_and_again(election: &Election) -> Leadership {
     }
 }
 
-/// With 8 s asked for the successor came a quarter of a second after the end of the old lease.
+/// With a delay of 8 s the successor came a quarter of a second after the end of the old lease.
 #[tokio::test(start_paused = true)]
 async fn regression_the_takeover_delay_counts_from_the_end_of_a_deposed_lease() {
     for layout in LAYOUTS {
@@ -36,7 +36,7 @@ async fn regression_the_takeover_delay_counts_from_the_end_of_a_deposed_lease() 
                 if tries { try_again_and_again(&next).await } else { elect(&next).await }
             });
             wait(secs(1)).await;
-            // It is cut off, so it believes in its lease to its end.
+            // The leader is cut off, so it believes in its lease until the end.
             way.always(Fault::Hang);
             let end = lead.ends_at().boot;
             let deposed = scene.election("ann").depose(None).await.unwrap();
@@ -49,7 +49,7 @@ async fn regression_the_takeover_delay_counts_from_the_end_of_a_deposed_lease() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_counts_from_the_first_sight_of_the_seal_if_nobody_is_waited_for() {
+async fn the_delay_counts_from_the_first_sight_of_a_seal_without_a_wait() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let _lead = scene.leader("a").await;
@@ -62,7 +62,7 @@ async fn it_counts_from_the_first_sight_of_the_seal_if_nobody_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_the_takeover_delay_counts_from_the_end_of_what_a_restored_epoch_waits_for() {
+async fn regression_the_takeover_delay_counts_from_the_end_of_a_restores_wait() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let restored = scene.election("ann").restore(epoch(41), VALIDITY).await.unwrap();

@@ -1,4 +1,4 @@
-//! Two operators who restore the same election to different epochs, and are killed on the way.
+//! Two operators restore the same election to different epochs, and are killed on the way.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex};
@@ -15,17 +15,17 @@ use tenure_testkit::world::{VALIDITY, elect};
 
 const NO_WAIT: Duration = Duration::ZERO;
 
-/// A leader that is cut off; only an operator knows of it, as its object is lost.
+/// A leader that is cut off. Its object is lost, so only an operator knows of it.
 async fn lost_leader(scene: &Scene) -> Leadership {
     let a = scene.cut_off_leader(Duration::ZERO).await;
     scene.store.inner().delete(vec![scene.key(a.epoch().get())]).await.unwrap();
     a
 }
 
-/// The restoring to the lower epoch listed before the other created its own, and its answer names
-/// that one.
+/// The lower restore lists before the other one creates its epoch. Its answer names the greater
+/// epoch.
 #[tokio::test(start_paused = true)]
-async fn regression_a_lower_restoring_is_told_of_the_greater_one() {
+async fn regression_a_lower_restore_reports_the_greater_one() {
     for dies in [false, true] {
         let scene = Scene::new(Layout::EpochFiles);
         let a = lost_leader(&scene).await;
@@ -42,7 +42,7 @@ async fn regression_a_lower_restoring_is_told_of_the_greater_one() {
         assert_eq!(greater.is_none(), dies);
         scene.store.heal();
         let told = lower.await.unwrap();
-        assert!(is_sealed(&scene.record(10).await), "nothing stays held without need");
+        assert!(is_sealed(&scene.record(10).await), "no epoch stays held without need");
         let number = if dies {
             assert_eq!(told, Restored::Held(epoch(20)));
             20
@@ -58,7 +58,7 @@ async fn regression_a_lower_restoring_is_told_of_the_greater_one() {
     }
 }
 
-/// A held epoch as a restoring that was killed leaves it.
+/// A held epoch that a killed restore left.
 fn held(above: u64) -> String {
     let held = json!({
         "expired": false, "nonce": format!("{above:032x}"), "heartbeat": 1, "ended": "restored",
@@ -67,9 +67,10 @@ fn held(above: u64) -> String {
     held.to_string()
 }
 
-/// Both named the lower one, or said that counting goes on already, while nobody was elected.
+/// Both answers named the lower epoch, or reported a finished restore, while no candidate was
+/// elected.
 #[tokio::test(start_paused = true)]
-async fn regression_the_newest_held_epoch_is_the_one_to_finish() {
+async fn regression_the_newest_held_epoch_must_be_finished() {
     let scene = Scene::new(Layout::EpochFiles);
     scene.put(10, held(0)).await;
     scene.put(20, held(0)).await;
@@ -85,8 +86,8 @@ async fn regression_the_newest_held_epoch_is_the_one_to_finish() {
     assert_eq!(elect(&scene.election("b")).await.epoch(), epoch(21));
 }
 
-/// What was killed had deposed a leader that believes longer than the held epoch said, and the
-/// object of that leader is gone when another goes on.
+/// The killed restore had deposed a leader with a longer lease than the wait of the held epoch. The
+/// object of that leader is missing when another restore continues.
 #[tokio::test(start_paused = true)]
 async fn regression_a_longer_wait_is_written_before_the_first_seal() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -98,7 +99,7 @@ async fn regression_a_longer_wait_is_written_before_the_first_seal() {
     scene.store.on(Call::Replace).key("0001").fault(Fault::HangAfter);
     let killed = within(millis(300), scene.election("ann").restore(epoch(41), NO_WAIT)).await;
     assert!(killed.is_none());
-    assert!(is_sealed(&scene.record(1).await), "she was deposed");
+    assert!(is_sealed(&scene.record(1).await), "the leader was not deposed");
     scene.store.heal();
     scene.store.delete(vec![scene.key(1)]).await.unwrap();
     let now = scene.election("ben").restore(epoch(41), NO_WAIT).await.unwrap();
@@ -107,13 +108,14 @@ async fn regression_a_longer_wait_is_written_before_the_first_seal() {
     assert!(a.check().is_err(), "both lead");
 }
 
-/// What one operator runs: the epoch, and the wait that is asked for.
+/// The arguments of one restore: the epoch, and the requested wait.
 type Run = (u64, Duration);
 
-/// One operator's whole run, or its first few requests, before each request of another's. An
-/// answer that successors wait is true, and what the answers name lets somebody lead in the end.
+/// A whole restore, or its first few requests, runs before each request of another one. If an
+/// answer promises that successors wait, they do. The remedies in the answers lead to an elected
+/// leader.
 #[tokio::test(start_paused = true)]
-async fn every_interleaving_keeps_the_wait_that_was_promised() {
+async fn every_interleaving_keeps_the_promised_wait() {
     let mut scenes = 0;
     for (outer, inner) in [
         ((10, VALIDITY), (20, NO_WAIT)),
@@ -142,13 +144,14 @@ fn operator(scene: &Scene, store: Arc<dyn Store>, seed: u64) -> Election {
     builder.process(process(&scene.clock, seed)).build().unwrap()
 }
 
-/// Whether it says that successors wait as long as was asked for.
+/// Returns whether the answer promises that successors wait for the requested time.
 fn promises((_, asked): Run, told: Option<&Restored>) -> bool {
     let sealed = matches!(told, Some(Restored::Sealed { .. } | Restored::Already(_)));
     asked > NO_WAIT && sealed
 }
 
-/// The inner run takes place before this request of the outer one. False if there is none.
+/// Runs the inner restore before this request of the outer one. Returns false without such a
+/// request.
 async fn interleave(
     outer: Run,
     inner: Run,
@@ -184,8 +187,8 @@ async fn interleave(
     let mut promised = promises(outer, Some(&outer_told)) || promises(inner, inner_told.as_ref());
     let mut b = within(secs(100), scene.election("b").campaign()).await;
     if b.is_none() {
-        // As the answers say: what was killed is run again.
-        assert!(kill.is_some(), "{place}: nobody is elected");
+        // The answers say so: a killed restore is run again.
+        assert!(kill.is_some(), "{place}: no candidate is elected");
         let held = match outer_told {
             Restored::Held(held) => held,
             _ => epoch(inner.0),
@@ -194,7 +197,7 @@ async fn interleave(
         promised |= promises((held.get(), VALIDITY), Some(&now));
         b = within(secs(100), scene.election("b").campaign()).await;
     }
-    let b = b.unwrap_or_else(|| panic!("{place}: nobody is elected")).unwrap();
+    let b = b.unwrap_or_else(|| panic!("{place}: no candidate is elected")).unwrap();
     assert!(b.epoch().get() > outer.0, "{place}: {b:?}");
     assert!(a.check().is_err() || (lost && !promised), "{place}: both lead");
     true

@@ -1,5 +1,5 @@
-//! A single object that cannot be read: only the operator knows its token and its holder's
-//! validity.
+//! A single object that cannot be read: only the operator knows its token and the validity of its
+//! holder.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tenure_testkit::fault_store::Call;
 use tenure_testkit::time::millis;
 use tenure_testkit::world::{VALIDITY, elect};
 
-/// It was overwritten without a wait, beside a living leader.
+/// The restore overwrote the object without a wait for its living leader.
 #[tokio::test(start_paused = true)]
 async fn regression_the_holder_of_an_unreadable_single_object_is_waited_for() {
     let too_long = " ".repeat(65 * 1024);
@@ -21,7 +21,7 @@ async fn regression_the_holder_of_an_unreadable_single_object_is_waited_for() {
         scene.store.take_calls();
         let ann = scene.election("ann");
         assert_eq!(ann.restore(epoch(41), Duration::ZERO).await.unwrap(), Restored::NeedsWait);
-        assert_eq!(scene.store.take_calls(), [Call::Get], "nothing was written");
+        assert_eq!(scene.store.take_calls(), [Call::Get], "no write was sent");
         let now = ann.restore(epoch(41), VALIDITY).await.unwrap();
         assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
         let b = elect(&scene.election("b")).await;
@@ -30,9 +30,9 @@ async fn regression_the_holder_of_an_unreadable_single_object_is_waited_for() {
     }
 }
 
-/// Once its holder is known to be dead, any wait does.
+/// After the death of the holder any wait is enough.
 #[tokio::test(start_paused = true)]
-async fn a_short_wait_is_enough_where_nobody_can_believe() {
+async fn a_short_wait_is_enough_after_the_death_of_the_holder() {
     let scene = Scene::new(Layout::SingleObject);
     scene.put(1, "no lock").await;
     let now = scene.election("ann").restore(epoch(41), millis(1)).await.unwrap();

@@ -1,5 +1,5 @@
-//! Names, keys, bodies and error messages that try to act on whatever shows them: none of it comes
-//! out of an event, a span or an error as it was written.
+//! Names, keys, bodies and error messages with control characters. Events, spans and errors show
+//! them only escaped.
 
 use std::error::Error as StdError;
 use std::fmt::{Debug, Display};
@@ -17,11 +17,11 @@ use tenure_testkit::world::{elected, held, name};
 
 use super::*;
 
-/// Forges a line, moves the cursor, turns the direction of writing, hides.
+/// Forges a line, moves the cursor, reverses the direction of writing, and hides characters.
 const EVIL: &str = "x\n2026 INFO elected: epoch 99\r\t\u{1b}[2J\u{9b}\u{85}\u{2028}\u{2029}\u{202e}\
                     \u{2066}\u{200f}\u{61c}\u{200b}\u{200d}\u{feff}\u{ad}\u{e0041}\0\u{7f}";
 
-/// A store whose every word is hostile.
+/// A store with hostile text in each answer.
 #[derive(Debug)]
 struct Hostile(Arc<dyn Store>);
 
@@ -70,7 +70,7 @@ impl Layer for Hostile {
     }
 }
 
-/// One election on such a store, and all that came of it.
+/// One election on such a store, and all its texts.
 struct Scene {
     world: World,
     shown: Vec<String>,
@@ -91,7 +91,7 @@ impl Scene {
         node.validity(VALIDITY).check_store(false).process(process).build().unwrap()
     }
 
-    /// Both forms, and those of the errors underneath.
+    /// Records both forms of this value and of its source errors.
     fn shows(&mut self, value: &(impl Debug + Display)) {
         self.shown.extend([format!("{value}"), format!("{value:?}")]);
     }
@@ -101,7 +101,7 @@ impl Scene {
         self.shown.extend(chain.flat_map(|error| [format!("{error}"), format!("{error:?}")]));
     }
 
-    /// The record of somebody who leads.
+    /// Writes the record of a leader.
     async fn hostile_leader(&self) {
         let record = json!({
             "expired": false, "validity_ms": 10_000, "format": 1, "candidate": EVIL,
@@ -155,7 +155,7 @@ impl Scene {
         let lead = elected(election.try_campaign().await.unwrap());
         self.world.store.always(Fault::FailAfter);
         wait(secs(11)).await;
-        self.fails(&lead.check().expect_err("nothing was renewed"));
+        self.fails(&lead.check().expect_err("no renewal succeeded"));
         self.fails(&election.leader().await.expect_err("the store fails"));
         self.world.store.heal();
         for fault in [Fault::Denied, Fault::NoSuchStore, Fault::Unsupported, Fault::Reverse] {
@@ -219,22 +219,22 @@ impl Scene {
             self.world.put(key, line.clone()).await;
         }
         let log = FencedLog::new(store.clone(), "app/log").unwrap();
-        self.fails(&log.open(token).await.expect_err("none of the log's"));
+        self.fails(&log.open(token).await.expect_err("the object does not belong to the log"));
         let object = FencedObject::new(store.clone(), "app/object");
-        self.fails(&object.open(token).await.expect_err("no such object"));
+        self.fails(&object.open(token).await.expect_err("the object is of another kind"));
         let gate = DurableGate::new(store, "app/gate");
         self.fails(&gate.admit(token).await.expect_err("no gate"));
     }
 }
 
-/// Whether this character could act on what shows it.
+/// Returns whether a display could act on this character.
 fn acts(character: char) -> bool {
     let quiet = character.is_alphanumeric() || matches!(character, ' '..='~' | '…' | '–');
     character.is_control() || (EVIL.contains(character) && !quiet)
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_nothing_hostile_comes_out_of_events_spans_and_errors() {
+async fn regression_control_characters_are_escaped_in_events_spans_and_errors() {
     let (capture, _guard) = Capture::start();
     let mut shown = Vec::new();
     macro_rules! play {
@@ -250,12 +250,12 @@ async fn regression_nothing_hostile_comes_out_of_events_spans_and_errors() {
     wait(millis(1)).await;
 
     let hostile = shown.iter().filter(|text| text.contains("epoch 99")).count();
-    assert!(hostile > 20, "only {hostile} texts show anything hostile");
+    assert!(hostile > 20, "only {hostile} texts contain hostile text");
     for event in ["another candidate leads", "deposed", "a request failed"] {
-        assert!(!capture.named(event).is_empty(), "nobody said {event:?}");
+        assert!(!capture.named(event).is_empty(), "the event {event:?} is missing");
     }
     let over = capture.all().into_iter().filter(|told| told.name.contains("is over: x\\n2026"));
-    assert_eq!(over.count(), 1, "who sealed it is said");
+    assert_eq!(over.count(), 1, "the event names the operator of the seal");
     let fields = capture.all().into_iter().flat_map(|told| told.fields.into_iter());
     shown.extend(fields.map(|(field, value)| format!("{field}={value}")));
     for text in shown {

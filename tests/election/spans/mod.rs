@@ -1,4 +1,4 @@
-//! What the library tells a `tracing` subscriber: which spans, below which, with which fields.
+//! The spans and events of the library: their parents and their fields.
 
 mod hostile;
 
@@ -17,23 +17,23 @@ use tracing::{Event, Instrument as _, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-/// A span, or an event, which is over at once.
+/// A span, or an event, which ends immediately.
 #[derive(Debug, Clone, Default)]
 struct Told {
     name: String,
     level: Option<Level>,
-    /// Of the span above it, its place in the list.
+    /// Index of the parent span in the list.
     parent: Option<usize>,
     follows: Option<usize>,
     fields: BTreeMap<&'static str, String>,
-    /// When it ended: how many had ended before.
+    /// Number of spans that had ended before its end.
     ended: Option<usize>,
 }
 
 #[derive(Clone, Default)]
 struct Capture(Arc<Mutex<Vec<Told>>>);
 
-/// The place of a span in the list.
+/// Index of a span in the list.
 struct Place(usize);
 
 impl Visit for Told {
@@ -47,11 +47,11 @@ impl Visit for Told {
 }
 
 impl Capture {
-    /// From now on, on this thread.
+    /// Captures the spans and events of this thread from now on.
     fn start() -> (Capture, impl Drop) {
         let capture = Capture::default();
-        // With one subscriber alone, what another thread is the first to reach would be taken for
-        // what nobody ever wants.
+        // With a single subscriber, tracing caches a call site that another thread reaches first as
+        // disabled for good.
         static OTHER: std::sync::OnceLock<tracing::Dispatch> = std::sync::OnceLock::new();
         OTHER.get_or_init(|| tracing::Dispatch::new(tracing_subscriber::registry()));
         let subscriber = tracing_subscriber::registry().with(capture.clone());
@@ -81,7 +81,7 @@ impl Capture {
         std::iter::successors(up(told), up).map(|told| told.name).collect()
     }
 
-    /// The calls of the store below spans of this name, as `op outcome`.
+    /// The store's calls below spans of this name, as `op outcome`.
     fn requests_below(&self, name: &str) -> Vec<String> {
         let requests = self.named("request").into_iter();
         let below = requests.filter(|told| self.above(told).iter().any(|above| above == name));
@@ -91,7 +91,7 @@ impl Capture {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Capture {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let span = context.span(id).expect("it is new");
+        let span = context.span(id).expect("the span is new");
         let parent = span.parent().map(|parent| parent.extensions().get::<Place>().unwrap().0);
         let (name, level) = (span.name().to_owned(), Some(*span.metadata().level()));
         let mut told = Told { name, level, parent, ..Told::default() };
@@ -156,7 +156,7 @@ async fn a_campaign_and_its_leadership_are_below_the_span_of_the_application() {
         (campaign.level, capture.above(&campaign)),
         (Some(Level::INFO), names("application"))
     );
-    assert!(campaign.ended.is_some(), "it is over with the election");
+    assert!(campaign.ended.is_some(), "it ends with the election");
     assert_eq!(capture.requests_below("campaign"), ["list listed", "create done", "list listed"]);
     assert_eq!(capture.above(&capture.one("elected")), names("campaign application"));
 
@@ -166,7 +166,7 @@ async fn a_campaign_and_its_leadership_are_below_the_span_of_the_application() {
     assert_eq!(renewal.level, Some(Level::DEBUG));
     assert_eq!(capture.above(&renewal), names("leadership application"));
     assert_eq!(capture.requests_below("renewal"), ["renew done"]);
-    assert!(renewal.ended.is_some(), "it is over with its last request");
+    assert!(renewal.ended.is_some(), "it ends with its last request");
 
     lead.resign().await.unwrap();
     wait(millis(1)).await;
@@ -181,11 +181,11 @@ async fn a_campaign_and_its_leadership_are_below_the_span_of_the_application() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_is_one_span_with_all_that_it_takes() {
+async fn a_renewal_is_one_span_with_all_its_requests() {
     let (capture, _guard) = Capture::start();
     let world = World::new();
     let lead = world.leader("a").await;
-    // Applied and unheard: the next attempt is refused, and read back.
+    // The renewal takes effect without an answer: the next attempt is refused, and read back.
     world.store.on(Call::Replace).fault(Fault::FailAfter);
     wait(secs(5)).await;
     assert!(lead.check().is_ok());
@@ -215,7 +215,7 @@ async fn a_loss_is_a_warning_and_the_outcome_of_its_spans() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_elects_nobody_says_so() {
+async fn an_attempt_without_an_election_has_its_outcome() {
     let (capture, _guard) = Capture::start();
     let world = World::new();
     let lead = world.leader("a").await;
@@ -223,7 +223,7 @@ async fn an_attempt_that_elects_nobody_says_so() {
     assert!(matches!(held, tenure::CampaignOutcome::Held(_)));
     world.store.always(Fault::Denied);
     let c = world.node("c").build().unwrap();
-    c.campaign().await.expect_err("it is denied");
+    c.campaign().await.expect_err("access is denied");
     let outcomes: Vec<_> =
         capture.named("campaign").iter().map(|told| told.fields["outcome"].clone()).collect();
     assert_eq!(outcomes, ["elected", "held", "failed"]);
@@ -258,7 +258,7 @@ async fn a_compaction_and_the_check_of_a_store_have_spans() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_that_is_proclaimed_is_told() {
+async fn proclaimed_data_is_not_in_spans_or_events() {
     let (capture, _guard) = Capture::start();
     let world = World::new();
     let election = world.node("a").data(json!("hush")).build().unwrap();

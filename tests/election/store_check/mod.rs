@@ -1,4 +1,4 @@
-//! The check of a store: what is unsafe is refused by name, what is safe passes, once.
+//! The check of a store: it names each unsafe behaviour, and a safe store passes once.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use tenure_testkit::write_faults::WRITE_FAULTS;
 
 mod places;
 
-/// The start of the keys of checks.
+/// The common prefix of the keys of checks.
 const CHECK: &str = ".tenure-check";
 
-/// An object at each key that a check may choose.
+/// Writes an object to each key that a check may choose.
 async fn put_checks(world: &World, body: &str) {
     for number in 0..256 {
         world.put(&format!("{CHECK}-{number:02x}"), body).await;
@@ -49,7 +49,7 @@ async fn each_unsafe_behaviour_is_named() {
             let error = election.try_campaign().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
         }
-        assert_eq!(world.epochs().await, [1, 2, 3], "nothing was created");
+        assert_eq!(world.epochs().await, [1, 2, 3], "no epoch was created");
     }
 }
 
@@ -65,7 +65,7 @@ async fn a_store_that_refuses_with_an_error_is_unsafe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_check_takes_five_requests_at_first_and_can_be_turned_off() {
+async fn the_first_check_takes_five_requests_and_can_be_disabled() {
     let world = World::new();
     let check = world.node("a").check_store(true).build().unwrap();
     elect(&check).await.resign().await.unwrap();
@@ -74,7 +74,7 @@ async fn the_check_takes_five_requests_at_first_and_can_be_turned_off() {
     assert_eq!(of_check, 5, "{log:?}");
     elect(&check).await.resign().await.unwrap();
     assert!(world.store.take_log().iter().all(|(_, key)| !key.contains(CHECK)), "only once");
-    // Another process finds the object there.
+    // Another process finds the object.
     let second = world.node("b").check_store(true).build().unwrap();
     elected(second.try_campaign().await.unwrap()).resign().await.unwrap();
     let log = world.store.take_log();
@@ -93,7 +93,7 @@ async fn two_elections_on_one_store_value_check_it_once() {
     let (one, two) = tokio::join!(elect(&one), elect(&two));
     let log = world.store.take_log();
     let of_check = |call| log.iter().filter(|(c, key)| *c == call && key.contains(CHECK)).count();
-    assert_eq!([Call::Create, Call::Replace].map(of_check), [2, 2], "the conditions once: {log:?}");
+    assert_eq!([Call::Create, Call::Replace].map(of_check), [2, 2], "conditions once: {log:?}");
     assert_eq!(of_check(Call::List), 2, "each prefix is listed: {log:?}");
     drop((one, two));
 }
@@ -102,7 +102,7 @@ async fn two_elections_on_one_store_value_check_it_once() {
 async fn concurrent_checks_of_many_processes_pass() {
     let world = World::new();
     for call in [Call::Create, Call::Get, Call::Replace, Call::List] {
-        // Slow enough to get into each other's way.
+        // The requests are slow enough to overlap.
         world.store.on(call).key(CHECK).times(20).fault(Fault::Slow(millis(20)));
     }
     let node = |i: u32| world.node(&format!("c{i}")).check_store(true).build().unwrap();
@@ -116,10 +116,10 @@ async fn concurrent_checks_of_many_processes_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_a_campaign_waits_through_failures_of_the_check() {
+async fn regression_a_campaign_survives_failures_of_the_check() {
     for call in [Call::Create, Call::Get, Call::Replace, Call::List] {
         for fault in WRITE_FAULTS {
-            // A store that answers so seven times in a row is unfit.
+            // A store that gives this answer seven times in a row is unfit.
             if [Fault::NoEtag, Fault::Swallow, Fault::Refuse].contains(&fault) {
                 continue;
             }
@@ -140,7 +140,7 @@ async fn regression_a_campaign_waits_through_failures_of_the_check() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_attempt_gives_up_on_an_unreachable_store() {
+async fn a_single_attempt_fails_on_an_unreachable_store() {
     let world = World::new();
     world.store.always(Fault::Hang);
     let election = world.node("a").check_store(true).build().unwrap();
@@ -152,7 +152,7 @@ async fn a_single_attempt_gives_up_on_an_unreachable_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waiting_does_not_mend_ends_the_check() {
+async fn a_permanent_failure_ends_the_check() {
     for (fault, kind) in
         [(Fault::Denied, ErrorKind::AccessDenied), (Fault::NoSuchStore, ErrorKind::NoSuchStore)]
     {
@@ -166,7 +166,7 @@ async fn what_waiting_does_not_mend_ends_the_check() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_lies_at_the_checks_key_does_not_matter() {
+async fn any_object_at_the_checks_key_is_accepted() {
     for body in [String::new(), "<html>".to_owned(), "x".repeat(1 << 20)] {
         let world = World::new();
         put_checks(&world, &body).await;
@@ -174,41 +174,41 @@ async fn whatever_lies_at_the_checks_key_does_not_matter() {
     }
 }
 
-/// "listing the epochs …: no answer within 6s (it may have taken effect)".
+/// The error was "listing the epochs …: no answer within 6s (it may have taken effect)".
 #[tokio::test(start_paused = true)]
-async fn regression_a_listing_without_an_answer_may_not_have_taken_effect() {
+async fn regression_a_listing_without_an_answer_has_no_effect() {
     for (check, call) in [(true, Call::List), (false, Call::List), (true, Call::Get)] {
         let world = World::new();
         world.create(&name(1), r#"{"expired":false,"validity_ms":2000}"#).await;
         put_checks(&world, "old").await;
         world.store.on(call).always().fault(Fault::Hang);
         let election = world.node("a").check_store(check).build().unwrap();
-        let error = election.try_campaign().await.expect_err("nothing is answered");
+        let error = election.try_campaign().await.expect_err("no request is answered");
         let text = error.to_string();
         assert!(text.contains("no answer within") && !text.contains("taken effect"), "{text}");
         assert!(!error.may_have_happened(), "{text}");
     }
 }
 
-/// It passed, and each renewal took three requests.
+/// The store passed the check, and each renewal took three requests.
 #[tokio::test(start_paused = true)]
-async fn regression_a_store_whose_writes_have_no_etag_is_unsafe() {
+async fn regression_a_store_without_etags_in_writes_is_unsafe() {
     let world = World::new();
     world.store.on(Call::Replace).always().fault(Fault::NoEtag);
     let election = world.node("a").check_store(true).build().unwrap();
     let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
     assert!(error.to_string().contains("without an ETag"), "{error}");
-    assert_eq!(world.epochs().await, [0; 0], "nothing was created");
-    // A proxy that drops a few is no reason.
+    assert_eq!(world.epochs().await, [0; 0], "no epoch was created");
+    // A proxy that drops a few ETags does not fail the check.
     world.store.heal();
     world.store.on(Call::Replace).times(2).fault(Fault::NoEtag);
     elect(&election).await.resign().await.unwrap();
 }
 
-/// What answers every write so and keeps none of them was campaigned on for ever.
+/// A campaign on a store that answers every write this way and keeps no write never ended.
 #[tokio::test(start_paused = true)]
-async fn regression_writes_that_vanish_without_an_etag_end_a_campaign() {
+async fn regression_lost_writes_without_an_etag_end_a_campaign() {
     let world = World::new();
     for call in [Call::Create, Call::Replace] {
         world.store.on(call).always().fault(Fault::Swallow);
@@ -222,9 +222,9 @@ async fn regression_writes_that_vanish_without_an_etag_end_a_campaign() {
     assert_eq!(writes, 5);
 }
 
-/// A proxy in between answers so. It ended the campaign, although the store had worked.
+/// A proxy gives this answer. It ended the campaign although the store had worked.
 #[tokio::test(start_paused = true)]
-async fn regression_answers_of_an_unfit_store_end_no_campaign_that_has_worked() {
+async fn regression_an_unfit_answer_ends_no_campaign_that_has_worked() {
     for fault in [Fault::Swallow, Fault::Unsupported] {
         let world = World::new();
         let election = world.node("a").build().unwrap();
@@ -243,9 +243,9 @@ async fn regression_answers_of_an_unfit_store_end_no_campaign_that_has_worked() 
     }
 }
 
-/// Its reads were answered, so no row of failures was ever three long: it tried 25 times a second.
+/// The reads were answered, so there were never three failures in a row: 25 attempts a second.
 #[tokio::test(start_paused = true)]
-async fn regression_an_attempt_ends_where_only_writes_fail() {
+async fn regression_an_attempt_ends_if_only_writes_fail() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
         for fault in [Fault::Swallow, Fault::Unsupported, Fault::FailBefore] {
             let world = World::new();
@@ -265,9 +265,9 @@ async fn regression_an_attempt_ends_where_only_writes_fail() {
     }
 }
 
-/// Reads show the renewals, so the lease is kept, at two requests more each.
+/// Reads show the renewals, so the lease is kept, at two more requests each.
 #[tokio::test(start_paused = true)]
-async fn a_leader_goes_on_where_writes_lose_their_etag() {
+async fn a_leader_survives_writes_without_an_etag() {
     let world = World::new();
     let lead = world.leader("a").await;
     world.store.on(Call::Replace).always().fault(Fault::NoEtag);
@@ -277,10 +277,10 @@ async fn a_leader_goes_on_where_writes_lose_their_etag() {
     lead.resign().await.unwrap();
 }
 
-/// A member was refused: "lock.json belongs to an election in the other layout: use
-/// Layout::SingleObject", a setting that a group does not have.
+/// The check refused a member: "lock.json belongs to an election in the other layout: use
+/// Layout::SingleObject". A group does not have this setting.
 #[tokio::test(start_paused = true)]
-async fn regression_a_group_may_have_the_prefix_of_an_election_in_any_layout() {
+async fn regression_a_group_may_share_the_prefix_of_an_election_in_any_layout() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
         let world = World::new();
         let lead = elect(&world.node("a").layout(layout).check_store(true).build().unwrap()).await;
@@ -289,7 +289,7 @@ async fn regression_a_group_may_have_the_prefix_of_an_election_in_any_layout() {
         let group = group.build().unwrap();
         let membership = within(secs(60), group.join()).await.expect("no waiting").unwrap();
         assert!(membership.lease().check().is_ok() && lead.check().is_ok(), "{layout:?}");
-        // The other way round.
+        // The reverse order.
         let second = world.node("c").layout(layout).check_store(true).build().unwrap();
         second.try_campaign().await.unwrap();
     }

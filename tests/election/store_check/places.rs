@@ -5,10 +5,10 @@ use tenure_testkit::one_write_a_second::OneWriteASecond;
 
 use super::*;
 
-/// Two candidates of different layouts do not see each other. The second election of a store value
-/// was not looked at.
+/// Two candidates of different layouts do not see each other. The check skipped the second election
+/// of a store value.
 #[tokio::test(start_paused = true)]
-async fn regression_each_election_of_a_store_value_looks_for_the_other_layout() {
+async fn regression_each_election_of_a_store_value_detects_the_other_layout() {
     let world = World::new();
     let store: Arc<dyn Store> = Arc::new(world.store.clone());
     let on = |prefix: &str| tenure::Election::builder(Arc::clone(&store), prefix);
@@ -29,7 +29,7 @@ async fn regression_each_election_of_a_store_value_looks_for_the_other_layout() 
 
 /// All candidates checked the store on one key: 24 of them took 37 s.
 #[tokio::test(start_paused = true)]
-async fn regression_candidates_start_together_where_a_key_takes_one_write_a_second() {
+async fn regression_candidates_start_together_on_a_store_with_one_write_a_second_per_key() {
     let world = World::new();
     let store = Arc::new(Layered(OneWriteASecond::new(Arc::new(world.another_way()))));
     let election = |seed: u64| {
@@ -46,7 +46,7 @@ async fn regression_candidates_start_together_where_a_key_takes_one_write_a_seco
     assert!(took < secs(15), "{took:?}");
 }
 
-/// Lists by the parts of keys between slashes, as a hierarchical namespace of Azure does.
+/// Lists keys by their parts between slashes, as a hierarchical namespace of Azure does.
 #[derive(Debug)]
 struct ByParts(FaultStore);
 

@@ -1,12 +1,12 @@
-//! Epochs that a restoring holds: kept, waited for, and finished by the next one.
+//! Epochs that a restore holds: candidates keep them and wait, and the next restore finishes them.
 
 use tenure::Compactor;
 
 use super::*;
 
-/// Killed in between it leaves an epoch that nobody succeeds, however long they watch it.
+/// A restore that is killed in between leaves an epoch that no follower succeeds.
 #[tokio::test(start_paused = true)]
-async fn what_was_interrupted_is_finished_by_running_it_again() {
+async fn an_interrupted_restore_is_finished_by_a_second_run() {
     let scene = Scene::new(Layout::EpochFiles);
     let rival = scene.leader("rival").await;
     scene.store.on(Call::Replace).key("41").always().fault(Fault::Hang);
@@ -17,7 +17,7 @@ async fn what_was_interrupted_is_finished_by_running_it_again() {
     let follow = tokio::spawn(async move { elect(&b).await });
     wait(secs(120)).await;
     assert!(!follow.is_finished());
-    assert!(rival.check().is_err(), "it was deposed before");
+    assert!(rival.check().is_err(), "the restore did not depose the rival");
     scene.store.heal();
     let now = restored(&scene.election("cy"), 41).await;
     assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
@@ -26,9 +26,9 @@ async fn what_was_interrupted_is_finished_by_running_it_again() {
     assert!(took >= VALIDITY && took < VALIDITY + secs(4), "{took:?}");
 }
 
-/// Peers that do not seal whom they supersede were elected while it was interrupted.
+/// During the interruption, peers that do not seal their predecessors were elected.
 #[tokio::test(start_paused = true)]
-async fn everybody_below_the_held_epoch_is_deposed_however_short_the_pages() {
+async fn all_leaders_below_the_held_epoch_are_deposed_with_short_pages() {
     let scene = Scene::new(Layout::EpochFiles);
     scene.store.on(Call::Replace).key("41").always().fault(Fault::Hang);
     let killed = within(secs(1), scene.election("ann").restore(epoch(41), NO_WAIT)).await;
@@ -47,8 +47,8 @@ async fn everybody_below_the_held_epoch_is_deposed_however_short_the_pages() {
     }
 }
 
-/// Renewals come every 4 h. The run that restores is killed once it holds epoch 41; the epoch of
-/// the leader below is older than `min_age`, and a compactor of an earlier version deletes it.
+/// Renewals are 4 h apart. The restore is killed after it holds epoch 41. The epoch of the leader
+/// below is older than `min_age`, and a compactor of an earlier version deletes it.
 #[tokio::test(start_paused = true)]
 async fn regression_an_epoch_below_a_held_one_is_kept_and_its_leader_waited_for() {
     const HOUR: Duration = secs(3_600);
@@ -77,9 +77,9 @@ async fn regression_an_epoch_below_a_held_one_is_kept_and_its_leader_waited_for(
     }
 }
 
-/// The remedy that the command named sealed the held epoch by force: two led for good.
+/// The remedy in the message sealed the held epoch by force: two leaders overlapped for good.
 #[tokio::test(start_paused = true)]
-async fn regression_a_held_epoch_is_not_deposed_and_a_higher_restoring_finishes_it() {
+async fn regression_a_held_epoch_is_not_deposed_and_a_higher_restore_finishes_it() {
     for force in [false, true] {
         let scene = Scene::new(Layout::EpochFiles);
         let a = scene.leader("a").await;
@@ -92,7 +92,7 @@ async fn regression_a_held_epoch_is_not_deposed_and_a_higher_restoring_finishes_
             assert_eq!(depose(&ben, force, only).await.unwrap(), Deposed::Held(epoch(10)));
         }
         assert!(!is_sealed(&scene.record(10).await), "nothing was written");
-        a.check().expect("nor was she deposed");
+        a.check().expect("the leader was not deposed");
         let now = restored(&ben, 20).await;
         assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
         assert!(is_sealed(&scene.record(10).await) && is_sealed(&scene.record(1).await));
@@ -102,7 +102,7 @@ async fn regression_a_held_epoch_is_not_deposed_and_a_higher_restoring_finishes_
     }
 }
 
-/// The remedy said that another epoch was the newest, and the restoring that it needs force.
+/// `depose` answered that another epoch was the newest, and `restore` that it needed force.
 #[tokio::test(start_paused = true)]
 async fn regression_force_reaches_an_epoch_below_a_held_one() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -115,7 +115,7 @@ async fn regression_force_reaches_an_epoch_below_a_held_one() {
     let now = restored(&ben, 20).await;
     assert!(matches!(now, Restored::NeedsForce(ref leader) if leader.epoch == epoch(2)), "{now:?}");
     let none = ben.depose(Some(epoch(3))).await.unwrap();
-    assert_eq!(none, Deposed::Held(epoch(20)), "there is no 3");
+    assert_eq!(none, Deposed::Held(epoch(20)), "epoch 3 does not exist");
     let deposed = ben.depose_dead(Some(epoch(2))).await.unwrap();
     assert!(matches!(deposed, Deposed::Sealed { .. }), "{deposed:?}");
     assert!(matches!(restored(&ben, 20).await, Restored::Sealed { .. }));
@@ -124,20 +124,20 @@ async fn regression_force_reaches_an_epoch_below_a_held_one() {
     assert!(matches!(other, Deposed::NotCurrent(_)), "{other:?}");
 }
 
-/// A was cut off; its object is lost, so that only the operator knows of it. The first run, or the
-/// one that sealed the lower held epoch, forgot the wait that was asked for.
+/// The leader was cut off and its object lost, so only the operator knows of it. The first run, or
+/// the run that sealed the lower held epoch, forgot the requested wait.
 #[tokio::test(start_paused = true)]
-async fn regression_a_wait_that_was_asked_for_is_kept_or_refused() {
+async fn regression_a_requested_wait_is_kept_or_refused() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         restored(&scene.election("ann"), 9).await;
         let now = scene.election("ben").restore(epoch(9), VALIDITY).await.unwrap();
         let told = Restored::WaitsLess { epoch: epoch(9), wait: millis(1) };
-        assert_eq!(now, told, "{layout:?}: candidates may be on their way");
+        assert_eq!(now, told, "{layout:?}: candidates may be waiting already");
         let now = scene.election("ben").restore(epoch(10), VALIDITY).await.unwrap();
         assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
         let again = scene.election("ben").restore(epoch(10), VALIDITY).await.unwrap();
-        assert_eq!(again, Restored::Already(epoch(10)), "{layout:?}: it waits as long");
+        assert_eq!(again, Restored::Already(epoch(10)), "{layout:?}: the same wait");
     }
     for (number, dies) in [(10, false), (20, false), (20, true)] {
         let scene = Scene::new(Layout::EpochFiles);
@@ -157,7 +157,7 @@ async fn regression_a_wait_that_was_asked_for_is_kept_or_refused() {
         assert_eq!(now.is_none(), dies, "{now:?}");
         if dies {
             wait(secs(4)).await;
-            assert!(!follow.is_finished(), "10 is held still");
+            assert!(!follow.is_finished(), "10 is still held");
             scene.store.heal();
             scene.election("cy").restore(epoch(number), VALIDITY).await.unwrap();
         }
@@ -166,7 +166,7 @@ async fn regression_a_wait_that_was_asked_for_is_kept_or_refused() {
     }
 }
 
-/// A held epoch as an earlier version left it, without a wait.
+/// A held epoch of an earlier version, which records no wait.
 fn held(above: u64) -> String {
     let held = json!({
         "expired": false, "nonce": format!("{above:032x}"), "heartbeat": 1, "ended": "restored",
@@ -175,9 +175,9 @@ fn held(above: u64) -> String {
     held.to_string()
 }
 
-/// What the newer one was held above was created by an election of an earlier version.
+/// An election of an earlier version created the epoch below the newer held one.
 #[tokio::test(start_paused = true)]
-async fn what_keeps_a_lower_held_epoch_from_its_seal_keeps_the_higher_one() {
+async fn a_lower_held_epoch_that_cannot_be_sealed_keeps_the_higher_one() {
     let scene = Scene::new(Layout::EpochFiles);
     scene.put(2, r#"{"expired":false,"validity_ms":60000}"#).await;
     scene.put(20, held(2)).await;
@@ -186,9 +186,9 @@ async fn what_keeps_a_lower_held_epoch_from_its_seal_keeps_the_higher_one() {
     assert!(matches!(now, Restored::NeedsForce(ref leader) if leader.epoch == epoch(2)), "{now:?}");
 }
 
-/// What it was held above is gone.
+/// The object below the held epoch is missing.
 #[tokio::test(start_paused = true)]
-async fn a_held_epoch_without_a_wait_above_nothing_is_waited_for_as_long_as_a_lease_may_be() {
+async fn a_held_epoch_without_a_wait_or_a_lower_epoch_waits_for_the_longest_lease() {
     for (above, least) in [(7, secs(24 * 3_600)), (0, Duration::ZERO)] {
         let scene = Scene::new(Layout::EpochFiles);
         scene.put(41, held(above)).await;

@@ -23,7 +23,7 @@ async fn restored(election: &Election, number: u64) -> Restored {
 }
 
 #[tokio::test(start_paused = true)]
-async fn counting_goes_on_above_it_without_a_wait() {
+async fn the_count_continues_above_a_restored_epoch_without_a_wait() {
     for layout in LAYOUTS {
         for scene in [Scene::new(layout), Scene::in_a_directory(layout)] {
             let ann = scene.election("ann");
@@ -47,9 +47,9 @@ async fn counting_goes_on_above_it_without_a_wait() {
     }
 }
 
-/// As a version reads it that does not know the word.
+/// An older version does not know the word in `ended`.
 #[tokio::test(start_paused = true)]
-async fn an_older_version_goes_on_above_it_as_well() {
+async fn an_older_version_continues_above_a_restored_epoch() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         restored(&scene.election("ann"), 7).await;
@@ -60,7 +60,7 @@ async fn an_older_version_goes_on_above_it_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_costs() {
+async fn the_costs_of_restore() {
     use Call::{Create, Get, List, Replace};
     for (layout, calls) in [
         (Layout::EpochFiles, &[List, Create, Get, List, Replace][..]),
@@ -73,7 +73,7 @@ async fn what_it_costs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_is_kept_for_a_leader_of_before() {
+async fn a_wait_is_kept_for_an_earlier_leader() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let a = scene.cut_off_leader(secs(4)).await;
@@ -85,7 +85,7 @@ async fn a_wait_is_kept_for_a_leader_of_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_restored_below_what_is_there_or_was_seen() {
+async fn an_epoch_below_a_present_or_seen_one_is_not_restored() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         for _ in 0..3 {
@@ -118,9 +118,9 @@ async fn nothing_is_restored_below_what_is_there_or_was_seen() {
     }
 }
 
-/// After a wipe a new process leads with tokens that are refused: it must go.
+/// After a wipe a new process leads with tokens that the resource refuses. Restore deposes it.
 #[tokio::test(start_paused = true)]
-async fn whoever_leads_below_is_deposed_and_waited_for() {
+async fn a_leader_below_is_deposed_and_waited_for() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let a = scene.cut_off_leader(secs(4)).await;
@@ -146,7 +146,7 @@ async fn a_deposition_below_is_still_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_epoch_below_that_cannot_say_how_long_needs_force_first() {
+async fn an_epoch_below_without_a_validity_needs_force_first() {
     for (layout, body) in [
         (LAYOUTS[0], r#"{"expired":false,"validity_ms":60000}"#),
         (LAYOUTS[0], "no record"),
@@ -164,9 +164,9 @@ async fn an_epoch_below_that_cannot_say_how_long_needs_force_first() {
     }
 }
 
-/// Faults on each write: what is said is what is there, and running again finishes it.
+/// After a fault of each write the answer matches the store, and a second run finishes the restore.
 #[tokio::test(start_paused = true)]
-async fn faults_are_survived_or_told_and_running_again_finishes() {
+async fn faults_are_survived_or_reported_and_a_second_run_finishes() {
     for layout in LAYOUTS {
         for (call, times) in
             [(Call::Create, 1), (Call::Replace, 1), (Call::Create, 99), (Call::Replace, 99)]
@@ -203,10 +203,10 @@ async fn faults_are_survived_or_told_and_running_again_finishes() {
     }
 }
 
-/// Somebody is elected in the middle of it, at every place, and is cut off or not: there are never
-/// two leaders, and the tokens go on above.
+/// A rival is elected at every point of the restore, and may be cut off. Two leaders never overlap,
+/// and the tokens continue above.
 #[tokio::test(start_paused = true)]
-async fn a_rival_that_slips_in_anywhere_never_leads_beside_a_successor() {
+async fn a_rival_during_a_restore_never_overlaps_with_a_successor() {
     for layout in LAYOUTS {
         for below in [false, true] {
             for cut_off in [false, true] {
@@ -229,7 +229,7 @@ async fn one_rival(layout: Layout, below: bool, cut_off: bool, before: usize) {
     let deed = {
         let led = Arc::clone(&led);
         Box::pin(async move {
-            // It may find the epoch held, and then it is not elected.
+            // The rival may find the epoch held, and then it is not elected.
             let elected = within(secs(1), rival.campaign()).await;
             *led.lock().unwrap() = elected.map(|elected| elected.unwrap());
             if cut_off {
