@@ -1,4 +1,4 @@
-//! Azure Blob Storage: against Azurite, which a script starts, or a container of your own.
+//! Azure Blob Storage: tests on Azurite, which a script starts, or on the caller's container.
 #![cfg(feature = "azure")]
 
 use std::sync::Arc;
@@ -7,25 +7,25 @@ use tenure::store::{AnyObjectStore, ETag, GetOutcome, PutOutcome, Store, StoreEr
 use tenure::{CampaignOutcome, Compactor, Election};
 use tenure_testkit::conformance::{self, Capabilities};
 
-/// The container that the environment names, and a part of it that nobody else uses. Its settings
-/// are read as `AnyObjectStore::azure_from_env` reads them.
+/// The container that the environment names, and a prefix that no other process uses.
+/// `AnyObjectStore::azure_from_env` reads the settings.
 pub fn container() -> (Arc<AnyObjectStore>, String) {
-    let name = std::env::var("TENURE_TEST_AZURE_CONTAINER").expect("the container is named");
+    let name = std::env::var("TENURE_TEST_AZURE_CONTAINER").expect("the variable is set");
     let unique = fastrand::u128(..);
-    let store = AnyObjectStore::azure_from_env(name).expect("the settings are right");
+    let store = AnyObjectStore::azure_from_env(name).expect("the settings are valid");
     (Arc::new(store), format!("test-{unique:032x}/"))
 }
 
-/// A missing blob is "precondition failed", too.
+/// Azure also answers "precondition failed" for a missing blob.
 fn can() -> Capabilities {
     Capabilities { missing_is_refused: true, ..Capabilities::default() }
 }
 
 #[test]
-fn a_container_is_named_with_its_account_if_there_is_one() {
+fn the_name_of_a_container_includes_its_account() {
     use object_store::azure::MicrosoftAzureBuilder;
     let builder = MicrosoftAzureBuilder::new().with_container_name("box");
-    let error = AnyObjectStore::azure(builder.clone()).expect_err("an account is needed");
+    let error = AnyObjectStore::azure(builder.clone()).expect_err("the account is missing");
     assert!(error.to_string().contains("az://box"), "{error}");
     assert!(!error.to_string().contains("of the account"), "{error}");
     let store = AnyObjectStore::azure(builder.with_account("me").with_access_key("a2V5"));
@@ -41,7 +41,7 @@ async fn the_suite_holds() {
 
 #[tokio::test]
 #[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
-async fn listed_etags_name_the_versions_that_writes_return() {
+async fn listed_etags_equal_the_etags_of_writes() {
     let (store, prefix) = container();
     let outcome = store.create(&format!("{prefix}a"), "one".into()).await.expect("created");
     let PutOutcome::Done { etag: Some(written) } = outcome else { panic!("{outcome:?}") };
@@ -51,10 +51,10 @@ async fn listed_etags_name_the_versions_that_writes_return() {
     assert!(listed.names_the_same(&written), "written {written}, listed {listed}");
 }
 
-/// Azure answers 409 here, and on a `create` with this code that is a refusal.
+/// Azure answers 409. With this code, on a `create`, that is a refusal.
 #[tokio::test]
 #[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
-async fn a_blob_that_exists_is_a_refusal_and_not_a_conflict() {
+async fn an_existing_blob_is_a_refusal_and_not_a_conflict() {
     let (store, prefix) = container();
     let key = format!("{prefix}a");
     let outcome = store.create(&key, "one".into()).await.expect("created");
@@ -76,9 +76,9 @@ async fn elections_and_a_compactor() {
     for epoch in 1..=5 {
         let election = Election::builder(store.clone(), prefix).build().unwrap();
         let CampaignOutcome::Elected(leadership) =
-            election.try_campaign().await.expect("a store to use")
+            election.try_campaign().await.expect("the store is accepted")
         else {
-            panic!("nobody else campaigns")
+            panic!("no other candidate campaigns")
         };
         assert_eq!(leadership.epoch().get(), epoch);
         leadership.proclaim("here").await.expect("renewed");
@@ -91,7 +91,7 @@ async fn elections_and_a_compactor() {
 
 #[tokio::test]
 #[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
-async fn a_container_that_does_not_exist_is_named() {
+async fn a_missing_container_is_named() {
     let store = AnyObjectStore::azure_from_env("no-such-container").unwrap();
     let etag = ETag::new("\"x\"");
     for error in [

@@ -1,4 +1,4 @@
-//! The port on which nobody listens, for tests of stores that cannot be reached.
+//! A port without a listener, for tests of stores that cannot be reached.
 #![cfg(feature = "s3")]
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use tenure_testkit::closed_port::ClosedPort;
 
 #[test]
-fn regression_a_closed_port_is_given_to_nobody_else() {
+fn regression_a_closed_port_is_not_given_to_another_listener() {
     let closed = ClosedPort::start();
     for _ in 0..50_000 {
         let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -16,11 +16,11 @@ fn regression_a_closed_port_is_given_to_nobody_else() {
 }
 
 #[tokio::test]
-async fn one_that_was_open_is_closed_and_opens_again() {
+async fn an_open_port_is_closed_and_opened_again() {
     let closed = ClosedPort::start();
     let address = closed.address();
     let open = closed.listen();
-    // The connection keeps the port busy after its listener.
+    // The connection keeps the port in use after its listener is closed.
     let client = TcpStream::connect(address).unwrap();
     let _served = open.accept().await.unwrap();
     drop(open);

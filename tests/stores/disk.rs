@@ -1,5 +1,5 @@
-//! What the library's own writers call done is on the disk, also where fsync fails: they read back
-//! what they are not sure of, and what they read must survive a power loss.
+//! A completed write of the library is on the disk, even if fsync fails: writers read back after an
+//! unknown effect, and the data that they read must survive a power loss.
 //!
 //! ```sh
 //! scripts/servers/failing-disk.sh -- cargo test --no-default-features --test stores disk -- --ignored --nocapture
@@ -20,7 +20,7 @@ use tenure_fencing::{FencedLog, FencedObject};
 const ROUNDS: u64 = 40;
 const VALIDITY: Duration = Duration::from_secs(2);
 
-/// The disk of the script, which fails now and then.
+/// The disk of the script, which fails at times.
 #[derive(Clone)]
 struct Disk {
     root: PathBuf,
@@ -29,7 +29,7 @@ struct Disk {
     over: Arc<AtomicBool>,
 }
 
-/// Ends the failures, also when a check panics.
+/// Ends the failures on drop, so also after a panic of a check.
 struct Ends(Arc<AtomicBool>);
 
 impl Drop for Ends {
@@ -46,18 +46,18 @@ impl Disk {
         Disk { root, image, trigger, over: Arc::default() }
     }
 
-    /// Fails for a moment, works for a moment.
+    /// The disk alternates between failures and normal operation.
     #[allow(clippy::disallowed_methods, reason = "a real disk takes real time")]
     fn fail_at_times(&self) {
         while !self.over.load(Ordering::Relaxed) {
             File::create(&self.trigger).expect("a file");
             std::thread::sleep(Duration::from_millis(fastrand::u64(1..60)));
-            fs::remove_file(&self.trigger).expect("it was there");
+            fs::remove_file(&self.trigger).expect("the file exists");
             std::thread::sleep(Duration::from_millis(fastrand::u64(1..60)));
         }
     }
 
-    /// What was there when the call returned would be there after a power loss.
+    /// Asserts that the object would survive a power loss at the return of the call.
     #[track_caller]
     fn keeps(&self, key: &str, why: &str) {
         let (seen, kept) = (fs::read(self.root.join(key)), fs::read(self.image.join(key)));
@@ -68,7 +68,7 @@ impl Disk {
 }
 
 impl Disk {
-    /// Creates an object and deletes it, and so its folder. Returns whether it was created.
+    /// Creates an object and deletes it with its folder. Returns whether it was created.
     async fn makes_again(&self, store: &DirStore, round: u64) -> bool {
         let key = "made/again/key";
         let created = store.create(key, format!("{round}").into()).await;
@@ -78,7 +78,7 @@ impl Disk {
         }
         if store.delete(vec![key.to_owned()]).await.is_ok_and(|left| left.is_empty()) {
             assert!(!self.image.join(key).exists(), "{key}: deleted");
-            assert!(!self.root.join("made/again").exists(), "{key}: its folder is left");
+            assert!(!self.root.join("made/again").exists(), "{key}: its folder exists");
         }
         created
     }
@@ -86,7 +86,7 @@ impl Disk {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs a disk: scripts/servers/failing-disk.sh -- cargo test --test stores disk -- --ignored"]
-async fn regression_what_is_called_done_survives_a_power_loss() {
+async fn regression_completed_writes_survive_a_power_loss() {
     let disk = Disk::new();
     let store = Arc::new(DirStore::open(&disk.root).expect("opened"));
     let ends = Ends(Arc::clone(&disk.over));
@@ -128,7 +128,7 @@ async fn regression_what_is_called_done_survives_a_power_loss() {
             if let Ok(CampaignOutcome::Elected(lead)) = election.try_campaign().await {
                 let epoch = format!("files/lock-{:010}.json", lead.epoch().get());
                 let key = if key.is_empty() { &epoch } else { &key };
-                // Its renewals may be under way.
+                // A renewal may be in flight.
                 assert!(disk.image.join(key).exists(), "{key}: elected");
                 *done.entry("elections").or_default() += 1;
                 let _ = lead.resign().await;

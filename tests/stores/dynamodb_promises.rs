@@ -1,5 +1,5 @@
-//! What the DynamoDB lock client promises (AWS Database Blog, *Building Distributed Locks with the
-//! DynamoDB Lock Client*), kept by elections on a table: each promise is a test of its name.
+//! The promises of the DynamoDB lock client (AWS Database Blog, *Building Distributed Locks with
+//! the DynamoDB Lock Client*), kept by elections on a table. Each test is named after a promise.
 #![cfg(feature = "dynamodb")]
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use tenure_testkit::dynamo_server::*;
 const LEASE: Duration = Duration::from_secs(2);
 const YEARS: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// A machine whose wall clock is wrong.
+/// A machine with a wrong wall clock.
 #[derive(Debug)]
 enum Wrong {
     Early,
@@ -26,21 +26,21 @@ impl Clock for Wrong {
     fn now(&self) -> Moment {
         let Moment { boot, raw, wall, .. } = Process::system().now();
         match self {
-            // Machines are started at other times, too.
+            // The machines also started at different times.
             Wrong::Early => Moment::new(boot, raw, wall - YEARS),
             Wrong::Late => Moment::new(boot + YEARS, raw + YEARS, wall + YEARS),
         }
     }
 }
 
-/// A host of its own: its own store, and its own machine.
+/// A host with a separate store and a separate machine.
 fn host(server: &DynamoServer, lock: &str, name: &str) -> ElectionBuilder {
     let builder = Election::builder(Arc::new(server.store()), lock).name(name).validity(LEASE);
     builder.check_store(false).process(Process::system())
 }
 
 async fn elected(builder: ElectionBuilder) -> Leadership {
-    builder.build().expect("the settings are right").campaign().await.expect("elected")
+    builder.build().expect("the settings are valid").campaign().await.expect("elected")
 }
 
 fn now() -> Duration {
@@ -54,7 +54,7 @@ async fn pause(time: Duration) {
 
 /// The record in the item of the first epoch.
 fn record(server: &DynamoServer, lock: &str) -> Value {
-    let item = server.item("locks", &format!("{lock}/lock-0000000001.json")).expect("it is there");
+    let item = server.item("locks", &format!("{lock}/lock-0000000001.json")).expect("it exists");
     serde_json::from_str(item["body"]["S"].as_str().expect("it is text")).expect("it is JSON")
 }
 
@@ -65,15 +65,15 @@ async fn no_dependence_on_clocks_the_version_is_the_heartbeat() {
     let a = elected(host(&server, "locks/moe", "a").process(on(Wrong::Early))).await;
     let b = host(&server, "locks/moe", "b").process(on(Wrong::Late));
     let b = tokio::spawn(elected(b));
-    // However late it is on b's machine, a leads as long as its versions change.
+    // At any time on the machine of b, a leads while its versions change.
     pause(LEASE * 3).await;
     assert!(!b.is_finished());
     assert!(a.check().is_ok());
     drop(a);
-    let b = b.await.expect("b goes on");
+    let b = b.await.expect("b continues");
     assert_eq!(b.epoch().get(), 2);
-    // What the store's date says, no machine of theirs has said.
-    let item = server.item("locks", "moe/lock-0000000002.json").expect("it is there");
+    // The date comes from the store, not from the wrong clocks of the machines.
+    let item = server.item("locks", "moe/lock-0000000002.json").expect("it exists");
     let written = item["written"]["N"].as_str().and_then(|ms| ms.parse::<i64>().ok());
     let truth = Process::system().now().time_of_day().timestamp_millis();
     assert!(written.is_some_and(|written| (truth - written).abs() < 60_000));
@@ -104,13 +104,13 @@ async fn data_is_stored_with_the_lock_and_readable_by_others() {
     let address = json!({ "address": "10.0.0.7:4000" });
     let leader = elected(host(&server, "locks/moe", "a").data(address.clone())).await;
     let read = || async {
-        let other = host(&server, "locks/moe", "b").build().expect("the settings are right");
-        other.leader().await.expect("it is read").expect("somebody leads")
+        let other = host(&server, "locks/moe", "b").build().expect("the settings are valid");
+        other.leader().await.expect("the read succeeds").expect("a process leads")
     };
     assert_eq!((read().await.name(), &read().await.data), ("a", &address));
     leader.proclaim(json!({ "address": "moved" })).await.expect("renewed");
     assert_eq!(read().await.data, json!({ "address": "moved" }));
-    // Other clients of the table see it as text, too.
+    // Other clients of the table see the data as text.
     assert_eq!(record(&server, "moe")["data"], json!({ "address": "moved" }));
 }
 
@@ -127,9 +127,9 @@ async fn many_locks_in_one_table_under_one_prefix() {
     let keys = server.keys();
     assert_eq!(keys.len(), 40);
     assert!(keys.iter().all(|key| key.starts_with("locks/")));
-    // One ends, and no other has heard of it.
+    // One lock is released, and the others do not notice.
     let mut leaders = leaders.into_iter();
-    leaders.next().expect("there are 40").resign().await.expect("resigned");
+    leaders.next().expect("there are 40 leaders").resign().await.expect("resigned");
     assert!(leaders.all(|leader| leader.check().is_ok()));
 }
 
@@ -168,7 +168,7 @@ async fn the_lock_of_a_dead_host_is_taken_after_one_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_that_was_released_is_taken_at_once_and_never_counts_from_one_again() {
+async fn a_released_lock_is_taken_immediately_and_its_count_never_restarts() {
     let server = DynamoServer::start();
     for epoch in 1..=3 {
         let leader = elected(host(&server, "locks/moe", "a").validity(LEASE * 100)).await;

@@ -1,4 +1,4 @@
-//! Servers of the DynamoDB API that are not ours. Each test needs one, which a script starts:
+//! Third-party servers of the DynamoDB API. Each test needs one, which a script starts:
 //!
 //! ```sh
 //! scripts/servers/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored
@@ -13,7 +13,7 @@ use tenure::{CampaignOutcome, Election};
 use tenure_testkit::conformance::{self, Capabilities};
 use tenure_testkit::dynamo_server::{config, own_http_client};
 
-/// A store over a table of its own, made as `tenure table create` makes it.
+/// A store over a new table, created like `tenure table create` does.
 pub async fn store() -> Arc<DynamoStore> {
     let endpoint = std::env::var("AWS_ENDPOINT_URL").expect("set by the scripts of servers");
     let config = config(&endpoint).http_client(own_http_client()).build();
@@ -48,16 +48,16 @@ async fn the_suite_holds() {
 
 #[tokio::test]
 #[ignore = "needs a server: scripts/servers/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored"]
-async fn elections_take_it() {
+async fn elections_run_on_the_server() {
     let store: Arc<dyn Store> = store().await;
     let election = |name: &str| {
         Election::builder(Arc::clone(&store), "app/leader").name(name).build().expect("settings")
     };
     for epoch in 1..=3 {
-        let attempt = election("a").try_campaign().await.expect("a store to use");
+        let attempt = election("a").try_campaign().await.expect("the store is accepted");
         let CampaignOutcome::Elected(leadership) = attempt else { panic!("not elected") };
         assert_eq!(leadership.epoch().get(), epoch);
-        let rival = election("b").try_campaign().await.expect("a store to use");
+        let rival = election("b").try_campaign().await.expect("the store is accepted");
         assert!(matches!(rival, CampaignOutcome::Held(leader) if leader.name() == "a"));
         leadership.proclaim("here").await.expect("renewed");
         leadership.resign().await.expect("resigned");

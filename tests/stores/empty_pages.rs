@@ -1,5 +1,5 @@
-//! A bucket full of delete markers: each listing reads past many pages without a key, and takes
-//! longer than the timeout of a request.
+//! A bucket full of delete markers: each listing reads many pages without a key, and takes longer
+//! than the timeout of a request.
 #![cfg(feature = "s3")]
 
 use std::sync::Arc;
@@ -19,12 +19,12 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 fn election(store: &Arc<dyn Store>) -> Election {
     let builder = Election::builder(Arc::clone(store), "app").request_timeout(REQUEST_TIMEOUT);
-    builder.build().expect("the settings are right")
+    builder.build().expect("the settings are valid")
 }
 
 fn group(store: &Arc<dyn Store>, name: &str) -> Group {
     let group = Group::builder(Arc::clone(store), "group").name(name).partitions(0..2);
-    group.request_timeout(REQUEST_TIMEOUT).build().expect("the settings are right")
+    group.request_timeout(REQUEST_TIMEOUT).build().expect("the settings are valid")
 }
 
 fn log(store: &Arc<dyn Store>) -> FencedLog {
@@ -41,7 +41,7 @@ where
     done.unwrap_or_else(|error| panic!("{role}: {error}"))
 }
 
-/// From now on each listing takes 1.5 s and more.
+/// From now on each listing takes at least 1.5 s.
 fn fill_with_delete_markers(server: &S3Server) {
     server.quirks(|quirks| quirks.empty_pages = PAGES);
     server.latency(|| TIME_OF_A_PAGE);
@@ -74,7 +74,7 @@ async fn regression_each_role_reads_past_many_pages_without_a_key() {
     let operator = Election::builder(Arc::clone(&store), "restored");
     let operator = operator.request_timeout(REQUEST_TIMEOUT).build().expect("right settings");
     let compactor = Compactor::builder(Arc::clone(&store), "app").request_timeout(REQUEST_TIMEOUT);
-    let compactor = compactor.build().expect("the settings are right");
+    let compactor = compactor.build().expect("the settings are valid");
     let two = Epoch::new(2).expect("an epoch");
     let (leader, second, _, _, _, compacted) = tokio::join!(
         in_time("an observation", observer.leader()),

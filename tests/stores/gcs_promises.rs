@@ -1,5 +1,5 @@
-//! What Hongli Lai's "A robust distributed locking algorithm based on Google Cloud Storage" (2021)
-//! asks of a lock, each a test, on a server with Cloud Storage's semantics, over real HTTP.
+//! The requirements of Hongli Lai's "A robust distributed locking algorithm based on Google Cloud
+//! Storage" (2021), each as a test, on a server with Cloud Storage's semantics, over real HTTP.
 #![cfg(feature = "gcs")]
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tenure_testkit::world::{elect, held};
 const FIRST: &str = "app/lock-0000000001.json";
 const VALIDITY: Duration = Duration::from_secs(3);
 
-/// A candidate in a process of its own.
+/// A candidate in a separate process.
 fn node(server: &GcsServer, name: &str) -> ElectionBuilder {
     let store: Arc<dyn Store> = Arc::new(server.store());
     Election::builder(store, "app")
@@ -27,15 +27,15 @@ fn node(server: &GcsServer, name: &str) -> ElectionBuilder {
 }
 
 async fn leader(builder: ElectionBuilder) -> Leadership {
-    elect(&builder.build().expect("the settings are right")).await
+    elect(&builder.build().expect("the settings are valid")).await
 }
 
 fn record(server: &GcsServer, key: &str) -> Value {
-    let stored = server.object(key).expect("it is there");
+    let stored = server.object(key).expect("it exists");
     serde_json::from_slice(&stored.body).expect("a record")
 }
 
-/// All writings of epochs: each key, and its precondition.
+/// Returns the key and the precondition of each write of an epoch.
 fn writings(server: &GcsServer) -> Vec<(String, String)> {
     let puts = server.requests().into_iter().filter(|seen| seen.op == Op::Put);
     let epochs = puts.filter(|seen| seen.key.contains("lock-"));
@@ -49,11 +49,11 @@ async fn the_ttl_is_in_the_object_so_nodes_with_other_settings_agree() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a").resign_on_drop(false)).await;
     assert_eq!(record(&server, FIRST)["validity_ms"], 3_000);
-    // A node with a far shorter validity of its own waits for the one in the object.
+    // A node with a far shorter validity waits for the validity in the object.
     let hasty = node(&server, "hasty").validity(millis(400)).poll_interval(millis(100));
     let hasty = hasty.build().unwrap();
     assert!(within(secs(2), hasty.campaign()).await.is_none(), "the leader lives");
-    // One with a far longer validity does not make others wait for that.
+    // A node with a far longer validity does not delay others.
     drop(lead);
     let slow = node(&server, "slow").validity(secs(300)).build().unwrap();
     let (took, next) = timed(within(secs(30), slow.campaign())).await;
@@ -75,15 +75,15 @@ async fn it_is_refreshed_in_the_background_and_transient_failures_are_tolerated(
     ] {
         server.fault(fault).on(Op::Put).times(1);
         wait(millis(1_700)).await;
-        assert_eq!(lead.check().expect("it still leads").get(), 1);
+        assert_eq!(lead.check().expect("the leader still leads").get(), 1);
     }
     assert!(server.object(FIRST).unwrap().generation > before);
     assert!(record(&server, FIRST)["heartbeat"].as_u64().unwrap() >= 4);
-    lead.resign().await.expect("it leads to the end");
+    lead.resign().await.expect("the leader leads until then");
 }
 
 #[tokio::test]
-async fn it_aborts_well_before_the_ttl_in_the_object_is_over() {
+async fn it_aborts_well_before_the_end_of_the_ttl_in_the_object() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a")).await;
     server.fault(ServerFault::CutBefore).on(Op::Put);
@@ -95,19 +95,19 @@ async fn it_aborts_well_before_the_ttl_in_the_object_is_over() {
     let written = server.object(FIRST).unwrap().last_modified;
     let written = written.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap();
     let age = aborted - written;
-    assert!(age < VALIDITY - millis(300), "told {age:?} after the last write");
-    assert!(age > VALIDITY / 3, "it tried again before: {age:?}");
+    assert!(age < VALIDITY - millis(300), "reported {age:?} after the last write");
+    assert!(age > VALIDITY / 3, "no retries: {age:?}");
 }
 
 #[tokio::test]
-async fn the_work_has_a_health_check_that_costs_nothing() {
+async fn the_work_has_a_health_check_without_requests() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a").renew_interval(millis(900))).await;
     server.forget_requests();
     for _ in 0..10_000 {
         assert_eq!(lead.check().expect("healthy").get(), 1);
     }
-    assert!(server.requests().len() < 5, "no request for any of them");
+    assert!(server.requests().len() < 5, "the checks sent requests");
     server.remove_raw(FIRST);
     assert!(within(secs(10), lead.lost()).await.is_some());
     assert!(matches!(lead.check(), Err(Loss::Vanished)), "unhealthy from now on");
@@ -123,12 +123,12 @@ async fn every_refresh_and_release_has_a_precondition() {
     lead.resign().await.unwrap();
     let writings = writings(&server);
     assert!(writings.len() >= 4, "{writings:?}");
-    assert_eq!(writings[0], (FIRST.to_owned(), "0".to_owned()), "there was no object");
+    assert_eq!(writings[0], (FIRST.to_owned(), "0".to_owned()), "the object did not exist");
     for (key, generation) in &writings[1..] {
         assert_eq!(key, FIRST);
-        assert!(generation.parse::<u64>().unwrap() > 0, "of the version that it knew");
+        assert!(generation.parse::<u64>().unwrap() > 0, "the known version");
     }
-    assert!(server.requests().iter().all(|seen| seen.op != Op::Delete), "nothing is deleted");
+    assert!(server.requests().iter().all(|seen| seen.op != Op::Delete), "no object is deleted");
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn a_delayed_refresh_never_hurts_the_successor() {
     server.until_held(1).await;
     let loss = within(secs(30), lead.lost()).await.expect("the lease ends");
     assert!(matches!(loss, Loss::LeaseEnded { .. }), "{loss}");
-    // What holds back the refreshes of the one lets the other seal and go on.
+    // The refreshes of the old leader are delayed while its successor seals and continues.
     server.clear_faults();
     let next = leader(node(&server, "b")).await;
     assert_eq!(next.epoch().get(), 2);
@@ -156,14 +156,14 @@ async fn a_delayed_release_never_hurts_the_successor() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a")).await;
     server.fault(ServerFault::Hold).on(Op::Put).key_contains("0001");
-    assert!(lead.resign().await.is_err(), "nobody answers before the lease ends");
+    assert!(lead.resign().await.is_err(), "the server does not answer before the lease ends");
     server.clear_faults();
     let next = leader(node(&server, "b")).await;
     let (first, second) = (server.object(FIRST).unwrap(), writings(&server).len());
     server.release();
     wait(millis(500)).await;
     assert_eq!(server.object(FIRST).unwrap().generation, first.generation, "refused");
-    assert_eq!(record(&server, FIRST)["ended"], "lapsed", "by the successor");
+    assert_eq!(record(&server, FIRST)["ended"], "lapsed", "sealed by the successor");
     assert!(writings(&server).len() >= second);
     assert_eq!(next.check().expect("the successor leads").get(), 2);
 }
@@ -175,11 +175,11 @@ async fn an_unexpected_deletion_is_noticed() {
     server.remove_raw(FIRST);
     let loss = within(VALIDITY, lead.lost()).await.expect("at the next refresh");
     assert!(matches!(loss, Loss::Vanished), "{loss}");
-    assert_eq!(server.object(FIRST).map(|stored| stored.generation), None, "left as it is");
+    assert_eq!(server.object(FIRST).map(|stored| stored.generation), None, "it is not recreated");
 }
 
 #[tokio::test]
-async fn a_change_of_owner_is_noticed_and_the_new_owner_is_left_alone() {
+async fn a_change_of_owner_is_noticed_and_the_new_owner_is_not_disturbed() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a")).await;
     let mut other = record(&server, FIRST);
@@ -201,20 +201,20 @@ async fn operators_see_the_owner() {
     assert_eq!(seen.name(), "worker-7");
     assert_eq!(seen.data["address"], "10.0.0.7:80");
     assert!(seen.elected_at.is_some() && seen.renewed_at.is_some());
-    assert_eq!(record(&server, FIRST)["candidate"], "worker-7", "with any other tool, too");
+    assert_eq!(record(&server, FIRST)["candidate"], "worker-7", "visible to any tool");
 }
 
 #[tokio::test]
-async fn its_own_abandoned_lock_is_retaken_at_once_with_a_new_token() {
+async fn its_own_abandoned_lock_is_retaken_immediately_with_a_new_token() {
     let server = GcsServer::start();
     let long = |name| node(&server, name).validity(secs(300));
     drop(leader(long("a").resign_on_drop(false)).await);
-    // A name alone is no identity: two processes may have it.
+    // A name alone is not an identity: two processes may have the same name.
     let same_name = long("a").build().unwrap();
     assert_eq!(held(same_name.try_campaign().await.unwrap()).epoch.get(), 1);
     let vouched = long("a").name_is_unique(true).build().unwrap();
     let (took, again) = timed(elect(&vouched)).await;
-    assert_eq!(again.epoch().get(), 2, "never the old token");
+    assert_eq!(again.epoch().get(), 2, "the old token is never reused");
     assert!(took < secs(20), "{took:?}");
 }
 
@@ -236,7 +236,7 @@ async fn the_backoff_is_exponential_capped_and_jittered() {
             between.push(gap);
         }
         campaign.abort();
-        // The first failure comes at once.
+        // The first failure is immediate.
         let between = between.split_off(1);
         for (failures, gap) in (1..).zip(&between) {
             let whole = (millis(100) * (1 << failures)).min(poll);
@@ -244,12 +244,12 @@ async fn the_backoff_is_exponential_capped_and_jittered() {
         }
         gaps.push(between);
     }
-    assert_ne!(gaps[0], gaps[1], "two candidates do not march in step");
+    assert_ne!(gaps[0], gaps[1], "the candidates have different jitter");
 }
 
-/// In a bucket that everybody may read, caches keep an object for an hour unless told.
+/// In a public bucket, caches keep an object for an hour unless its headers forbid it.
 #[tokio::test]
-async fn nothing_is_stored_by_caches_that_readers_would_see() {
+async fn caches_do_not_store_objects_for_readers() {
     let server = GcsServer::start();
     server.quirks(|quirks| quirks.public = true);
     let lead = leader(node(&server, "a")).await;

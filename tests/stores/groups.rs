@@ -1,6 +1,6 @@
-//! A group over each kind of store, in real time: members share, and one leaves.
+//! A group on each kind of store, in real time: members share partitions, and one leaves.
 //!
-//! Nothing here is timed: each step is waited for, up to a deadline that no machine reaches.
+//! The tests measure no times: each step has a deadline that no machine reaches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ fn member(store: &Arc<dyn Store>, prefix: &str, name: &str) -> Group {
         .poll_interval(Duration::from_millis(100))
         .rebalance_delay(Duration::from_millis(100))
         .build()
-        .expect("the settings are right")
+        .expect("the settings are valid")
 }
 
-/// Works until it is told to stop.
+/// Works until it is cancelled.
 fn start(group: Group) -> tokio::task::JoinHandle<Result<(), tenure::Error>> {
     tokio::spawn(async move {
         group
@@ -34,7 +34,7 @@ fn start(group: Group) -> tokio::task::JoinHandle<Result<(), tenure::Error>> {
     })
 }
 
-/// Waits until the first member owns so many partitions, and the second as many.
+/// Waits until the two members own these numbers of partitions.
 async fn shared(group: &Group, counts: [usize; 2]) {
     let reached = async {
         loop {
@@ -50,7 +50,7 @@ async fn shared(group: &Group, counts: [usize; 2]) {
             tenure_testkit::time::wait(Duration::from_millis(50)).await;
         }
     };
-    within(DEADLINE, reached).await.expect("it is reached");
+    within(DEADLINE, reached).await.expect("the members share in time");
 }
 
 async fn members_share_and_one_leaves(store: Arc<dyn Store>) {
@@ -96,7 +96,7 @@ async fn regression_compacted_sessions_leave_no_folders_in_a_directory() {
         shared(&a, [4, 0]).await;
     }
     let members = root.path().join("app/group/members");
-    // Earlier versions left one for each compacted session.
+    // Earlier versions left one folder for each compacted session.
     for number in 0..100 {
         std::fs::create_dir(members.join(format!("{number:032x}"))).unwrap();
     }
@@ -111,7 +111,7 @@ async fn regression_compacted_sessions_leave_no_folders_in_a_directory() {
             tenure_testkit::time::wait(Duration::from_millis(50)).await;
         }
     };
-    within(DEADLINE, compacted).await.expect("only folders of earlier versions are left");
+    within(DEADLINE, compacted).await.expect("folders of compacted sessions remain");
     a.leave();
     within(DEADLINE, first).await.expect("it leaves").unwrap().unwrap();
 }

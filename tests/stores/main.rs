@@ -1,4 +1,4 @@
-//! Every store: the conformance suite, its failures, and servers that are not ours.
+//! Every store: the conformance suite, its failures, and third-party servers.
 
 mod azure;
 mod closed_port;

@@ -1,7 +1,8 @@
-//! A node of Morling's post and ours take turns over real HTTP and in real time, where dates have
-//! whole seconds. `tests/protocol/morling.rs` has the rest of it, in paused time.
+//! A node of Morling's post and a candidate of this library take turns over real HTTP and in real
+//! time, with dates in whole seconds. `tests/protocol/morling.rs` has the other cases, in paused
+//! time.
 //!
-//! It waits for a dozen seconds, and is here as the other tests of this program work meanwhile.
+//! The test waits for a dozen seconds. It is in this program because other tests run meanwhile.
 #![cfg(feature = "s3")]
 
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tenure_testkit::morling::{Lock, MorlingNode};
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 use tenure_testkit::time::{millis, secs, wait, within};
 
-/// Tries every so often, as the post says.
+/// Tries at this interval, as the post describes.
 async fn lock(node: &MorlingNode, every: Duration) -> Lock {
     loop {
         if let Some(lock) = node.try_lock().await {
@@ -32,7 +33,7 @@ async fn the_two_take_turns() {
     let ours = Election::builder(store, "app").name("ours").validity(validity).build().unwrap();
     let mut file = node.try_lock().await.expect("nobody leads");
     let mut campaign = Box::pin(ours.campaign());
-    // Further apart than a second, so that each shows in the date.
+    // The writes are more than a second apart, so that each changes the date.
     for _ in 0..4 {
         tokio::select! {
             _ = &mut campaign => panic!("elected while Morling's file was valid"),
@@ -45,7 +46,7 @@ async fn the_two_take_turns() {
     assert!(!node.is_valid(&file), "both lead");
     assert_eq!(lead.epoch().get(), 2);
     for _ in 0..10 {
-        assert!(node.try_lock().await.is_none(), "ours is valid");
+        assert!(node.try_lock().await.is_none(), "the lease of this library is valid");
         wait(millis(400)).await;
     }
     lead.resign().await.unwrap();

@@ -1,5 +1,5 @@
-//! Servers that are not ours: what each does, whether elections take it, and races while parts of
-//! one are killed. Each test needs a server, which a script starts:
+//! Third-party servers: the behaviour of each, its check by elections, and races while parts of a
+//! server are killed. Each test needs a server, which a script starts:
 //!
 //! ```sh
 //! scripts/servers/ceph.sh -- cargo test --test stores what_the_server_does -- --ignored --nocapture
@@ -22,25 +22,26 @@ const WRITERS: usize = 32;
 
 fn election(store: &Arc<dyn Store>, prefix: &str, name: &str) -> Election {
     let builder = Election::builder(Arc::clone(store), prefix.trim_end_matches('/'));
-    builder.name(name).process(Process::system()).build().expect("the settings are right")
+    builder.name(name).process(Process::system()).build().expect("the settings are valid")
 }
 
-/// For servers that ignore the conditions, such as s3rver.
+/// Runs on servers that ignore the conditions, such as s3rver.
 #[tokio::test]
 #[ignore = "needs a server: scripts/servers/s3rver.sh -- cargo test --test stores the_store_is_refused -- --ignored"]
 async fn the_store_is_refused() {
     let store = environment::plain_store();
     let election = election(&store, &environment::prefix("refused"), "a");
     let error = match election.try_campaign().await {
-        Ok(attempt) => panic!("elections take it: {attempt:?}"),
+        Ok(attempt) => panic!("elections accept it: {attempt:?}"),
         Err(error) => error,
     };
     println!("{error}");
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
-    assert!(error.to_string().contains(&store.describe()), "it names the store: {error}");
+    assert!(error.to_string().contains(&store.describe()), "it does not name the store: {error}");
 }
 
-/// For servers that elections take, such as ministack, moto and Ceph, not told of any quirk.
+/// Runs on servers that elections accept without special settings, such as ministack, moto and
+/// Ceph.
 #[tokio::test]
 #[ignore = "needs a server: scripts/servers/ceph.sh -- cargo test --test stores the_store_is_taken -- --ignored"]
 async fn the_store_is_taken() {
@@ -48,12 +49,12 @@ async fn the_store_is_taken() {
     let prefix = environment::prefix("taken");
     for epoch in 1..=3 {
         let attempt = election(&store, &prefix, "a").try_campaign().await;
-        let CampaignOutcome::Elected(leadership) = attempt.expect("a store to use") else {
+        let CampaignOutcome::Elected(leadership) = attempt.expect("the store is accepted") else {
             panic!("not elected")
         };
         assert_eq!(leadership.epoch().get(), epoch);
         let rival = election(&store, &prefix, "b").try_campaign().await;
-        let CampaignOutcome::Held(leader) = rival.expect("a store to use") else {
+        let CampaignOutcome::Held(leader) = rival.expect("the store is accepted") else {
             panic!("two leaders")
         };
         assert_eq!(leader.name(), "a");
@@ -62,8 +63,8 @@ async fn the_store_is_taken() {
     }
 }
 
-/// For servers that honour the conditions of one writer and race those of many, such as s3s-fs:
-/// elections cannot tell, the suite can.
+/// Runs on servers that honour the conditions of one writer but let several concurrent writers win,
+/// such as s3s-fs. Elections cannot detect it; the suite can.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs a server: scripts/servers/s3s-fs.sh -- cargo test --test stores only_races_show_it -- --ignored"]
 async fn only_races_show_it() {
@@ -78,7 +79,7 @@ async fn only_races_show_it() {
     }
 }
 
-/// Prints what a line of docs/stores.md says.
+/// Prints the facts for a line of docs/stores.md.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs a server: scripts/servers/moto.sh -- cargo test --test stores what_the_server_does -- --ignored"]
 async fn what_the_server_does() {
@@ -94,7 +95,7 @@ async fn what_the_server_does() {
     }
     let store = environment::plain_store();
     match election(&store, &environment::prefix("check"), "a").try_campaign().await {
-        Ok(_) => println!("check of the store: takes it"),
+        Ok(_) => println!("check of the store: accepts it"),
         Err(error) => println!("check of the store: {error} ({:?})", error.kind()),
     }
 }
@@ -105,7 +106,7 @@ enum Race {
     Replace,
 }
 
-/// So many rounds of writers who start together, and how they ended.
+/// Runs this number of rounds with writers that start together. Returns a summary.
 async fn race(store: &Arc<dyn Store>, race: Race, rounds: usize) -> String {
     let prefix = environment::prefix("race");
     let (mut worst, mut unsafe_rounds) = (0, 0);
@@ -116,7 +117,7 @@ async fn race(store: &Arc<dyn Store>, race: Race, rounds: usize) -> String {
             Race::Create => None,
             Race::Replace => match store.create(&key, "nobody".into()).await {
                 Ok(PutOutcome::Done { etag }) => etag,
-                other => return format!("not to be had: {other:?}"),
+                other => return format!("it failed: {other:?}"),
             },
         };
         let barrier = Arc::new(Barrier::new(WRITERS));
@@ -139,7 +140,7 @@ async fn race(store: &Arc<dyn Store>, race: Race, rounds: usize) -> String {
                 Ok(other) => *losers.entry(format!("{other:?}")).or_default() += 1,
                 Err(error) => {
                     let words = error.to_string();
-                    // Without the key, which is another in each round.
+                    // The key is removed, because it differs in each round.
                     let words = words.split_once(": ").map_or(&*words, |(_, words)| words);
                     *losers.entry(words.to_owned()).or_default() += 1;
                 }
@@ -158,7 +159,7 @@ async fn conditional_delete() -> String {
     let (bucket, key) = (environment::bucket(), environment::prefix("delete") + "a");
     let put = client.put_object().bucket(&bucket).key(&key).body(vec![b'x'].into()).send().await;
     if let Err(error) = put {
-        return format!("no object to delete: {error:?}");
+        return format!("the object was not created: {error:?}");
     }
     let wrong = "\"00000000000000000000000000000000\"";
     let answer = client.delete_object().bucket(&bucket).key(&key).if_match(wrong).send().await;
@@ -170,7 +171,7 @@ async fn conditional_delete() -> String {
         },
     };
     let left = client.head_object().bucket(&bucket).key(&key).send().await.is_ok();
-    let left = if left { "still there" } else { "gone" };
+    let left = if left { "not deleted" } else { "deleted" };
     format!("with a wrong ETag answered {answer}, the object is {left}")
 }
 
@@ -180,7 +181,7 @@ async fn dates_and_etags(store: &Arc<dyn Store>) -> String {
     let written = store.create(&key, "x".into()).await;
     let (object, page) = (store.get(&key, None, 9).await, store.list(&prefix, "", 9).await);
     let (Ok(GetOutcome::Found(object)), Ok(page)) = (object, page) else {
-        return format!("no object: {written:?}");
+        return format!("the object was not created: {written:?}");
     };
     let listed = page.entries.first();
     format!(
@@ -194,7 +195,7 @@ async fn dates_and_etags(store: &Arc<dyn Store>) -> String {
     )
 }
 
-/// Races over all gateways, while OSDs and gateways are killed one after the other.
+/// Races through all gateways while OSDs and gateways are killed one after the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs Ceph: scripts/servers/ceph.sh -- cargo test --test stores races_while_parts_are_killed -- --ignored"]
 async fn races_while_parts_are_killed() {
@@ -219,8 +220,8 @@ async fn races_while_parts_are_killed() {
     }
 }
 
-/// The whole suite, again and again, while OSDs and gateways are killed one after the other. A
-/// check whose call failed has shown nothing, and is run again; one that saw a wrong answer fails.
+/// Repeats the whole suite while OSDs and gateways are killed one after the other. A check with a
+/// failed call is undecided and runs again; a check that saw a wrong answer fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs Ceph: scripts/servers/ceph.sh -- cargo test --test stores suite_while_parts_are_killed -- --ignored"]
 async fn suite_while_parts_are_killed() {

@@ -1,4 +1,4 @@
-//! A server with TLS: which protocols clients offer, and which certificates they trust.
+//! A server with TLS: the protocols that clients offer, and the certificates that they trust.
 #![cfg(feature = "s3")]
 
 use std::io::{Read as _, Write as _};
@@ -15,10 +15,10 @@ use super::s3_store::environment::child;
 
 const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stores/tls/authority.pem");
 
-/// The protocols of each connection, as the client names them.
+/// The protocols that the client offers on each connection.
 type Offered = Arc<Mutex<Vec<Vec<String>>>>;
 
-/// Answers each request with success, on a connection of its own.
+/// Answers each request with success, on a separate connection.
 fn server() -> (String, Offered) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("https://localhost:{}", listener.local_addr().expect("bound").port());
@@ -26,7 +26,7 @@ fn server() -> (String, Offered) {
     let seen = Arc::clone(&offered);
     std::thread::spawn(move || {
         for connection in listener.incoming().flatten() {
-            // A client that does not trust the certificate hangs up.
+            // A client that does not trust the certificate closes the connection.
             let _ = serve(connection, &seen);
         }
     });
@@ -54,7 +54,7 @@ fn serve(mut connection: TcpStream, seen: &Offered) -> std::io::Result<()> {
         .expect("ring supports them")
         .with_no_client_auth()
         .with_single_cert(vec![certificate.expect("PEM")], key.expect("PEM"))
-        .expect("the key of the certificate");
+        .expect("the key belongs to the certificate");
     let accepted = accepted.into_connection(Arc::new(config));
     let mut tls = accepted.map_err(|(error, _)| std::io::Error::other(error))?;
     let mut stream = rustls::Stream::new(&mut tls, &mut connection);
@@ -89,9 +89,9 @@ fn create(env: &[(&'static str, String)]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// On HTTP/2 all requests share one connection, and a half-open one is used forever.
+/// On HTTP/2 all requests share one connection, and the client never leaves a half-open one.
 #[test]
-fn regression_s3_offers_http_1_alone() {
+fn regression_s3_offers_only_http_1() {
     let (url, offered) = server();
     create(&environment(url, AUTHORITY));
     let offered = offered.lock().expect("no test panics here");
@@ -100,7 +100,7 @@ fn regression_s3_offers_http_1_alone() {
 
 #[cfg(feature = "dynamodb")]
 #[test]
-fn regression_dynamodb_offers_http_1_alone() {
+fn regression_dynamodb_offers_only_http_1() {
     let (url, offered) = server();
     super::dynamodb_store::environment::reading_child(&environment(url, AUTHORITY));
     let offered = offered.lock().expect("no test panics here");
@@ -130,7 +130,7 @@ fn regression_the_ca_bundle_of_the_profile_is_trusted() {
 }
 
 #[test]
-fn a_ca_bundle_that_is_none_is_named_and_nothing_is_sent() {
+fn an_invalid_ca_bundle_is_named_and_no_request_is_sent() {
     let (url, offered) = server();
     let dir = tempfile::tempdir().expect("a directory");
     let empty = dir.path().join("empty.pem");

@@ -1,10 +1,10 @@
-//! URLs of stores: what they name, and what is refused.
+//! URLs of stores: the named places, and the refused URLs.
 
 use std::path::PathBuf;
 
 use tenure::store::{CloudKind, S3Options, StoreErrorKind, StorePlace, StoreUrl, open};
 
-/// A place, with the kind of its service in place of the service.
+/// A place, with the kind of its service instead of the service.
 #[derive(Debug, PartialEq)]
 enum Named {
     In(CloudKind, String, String, S3Options),
@@ -84,13 +84,13 @@ fn a_table_and_a_prefix() {
 }
 
 #[test]
-fn a_prefix_is_taken_as_written() {
+fn a_prefix_is_used_as_written() {
     assert_eq!(place("s3://jobs/größe a+b"), s3("jobs", "größe a+b"));
     assert_eq!(place("s3://jobs/a/../b"), s3("jobs", "a/../b"));
     assert_eq!(place("s3://jobs//a"), s3("jobs", "/a"));
 }
 
-/// Each named another election.
+/// Each URL named another election.
 #[test]
 fn regression_a_url_that_looks_like_another_is_refused() {
     for text in [
@@ -132,13 +132,13 @@ fn a_directory() {
 }
 
 #[test]
-fn it_is_shown_as_it_was_given() {
+fn a_url_is_shown_as_given() {
     let text = "s3://jobs/größe";
     assert_eq!(text.parse::<StoreUrl>().map(|url| url.to_string()).as_deref(), Ok(text));
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn a_missing_part_is_named() {
     for text in ["", "jobs/app", "/var/lib/app", "./x"] {
         assert!(refused(text).contains("no scheme"), "{text}");
     }

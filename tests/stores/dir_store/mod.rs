@@ -1,4 +1,4 @@
-//! The store in a directory: its files, what is refused, and who may take part.
+//! The store in a directory: its files, its refusals, and its users.
 
 #![cfg(unix)]
 
@@ -55,7 +55,7 @@ fn refuses<T: std::fmt::Debug>(result: Result<T, StoreError>, kind: StoreErrorKi
 }
 
 #[tokio::test]
-async fn a_file_shows_its_count_and_its_body() {
+async fn a_file_has_its_count_and_its_body() {
     let (dir, store) = store();
     let first = done(store.create("app/a.json", "{\"n\":1}".into()).await);
     let second = done(store.replace("app/a.json", "{\"n\":2}".into(), first).await);
@@ -69,7 +69,7 @@ async fn a_file_shows_its_count_and_its_body() {
 }
 
 #[tokio::test]
-async fn no_etag_comes_back() {
+async fn an_etag_never_comes_back() {
     let (_dir, store) = store();
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..3 {
@@ -84,7 +84,7 @@ async fn no_etag_comes_back() {
 }
 
 #[tokio::test]
-async fn a_file_made_by_hand_is_an_object() {
+async fn a_file_of_an_operator_is_an_object() {
     let (dir, store) = store();
     fs::write(dir.path().join("lock-0000000001.json"), "{\"expired\":true}").expect("by hand");
     let GetOutcome::Found(object) =
@@ -100,7 +100,7 @@ async fn a_file_made_by_hand_is_an_object() {
 }
 
 #[tokio::test]
-async fn keys_outside_are_refused_by_every_call() {
+async fn keys_outside_the_directory_are_refused_by_every_call() {
     let (dir, store) = store();
     for key in ["../a", "/etc/passwd", "a/../../b", ".tenure/lock", "", "a//b", "a b"] {
         let invalid = StoreErrorKind::Invalid;
@@ -140,7 +140,7 @@ async fn symbolic_links_are_never_followed() {
     assert_eq!(keys_of(&store, "").await, [""; 0]);
     assert_eq!(fs::read_to_string(outside.path().join("secret")).expect("there"), "secret");
     assert_eq!(fs::read_dir(outside.path()).expect("listed").count(), 1);
-    // Two locks in place of one would let two write.
+    // Two processes with different locks would write together.
     let lock = dir.path().join(".tenure/lock");
     fs::rename(&lock, outside.path().join("lock")).expect("moved");
     symlink(outside.path().join("lock"), &lock).expect("a link");
@@ -161,7 +161,7 @@ async fn the_root_may_be_a_link_and_is_described_as_a_url() {
 }
 
 #[tokio::test]
-async fn what_is_no_object_is_named() {
+async fn a_file_of_another_type_is_named() {
     let (dir, store) = store();
     fs::create_dir_all(dir.path().join("folder/sub")).expect("made");
     nix::unistd::mkfifo(&dir.path().join("pipe"), Mode::S_IRWXU).expect("made");
@@ -182,7 +182,7 @@ async fn what_is_no_object_is_named() {
 }
 
 #[tokio::test]
-async fn a_torn_file_of_a_killed_process_is_no_object_and_is_removed_in_time() {
+async fn a_torn_file_of_a_killed_process_is_ignored_and_removed_later() {
     let (dir, store) = store();
     done(store.create("a", "x".into()).await);
     let (old, fresh) = (dir.path().join(".tenure/tmp-1-1-1"), dir.path().join(".tenure/tmp-2-2-2"));
@@ -200,12 +200,12 @@ async fn a_torn_file_of_a_killed_process_is_no_object_and_is_removed_in_time() {
     assert_eq!(&body_of(&again, "a").await[..], b"x");
 }
 
-/// Each deletion may remove the folder that others write to and read from.
+/// Each deletion may remove the folder of concurrent writes and reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn regression_writers_are_not_disturbed_by_deletions_in_their_folder() {
+async fn regression_deletions_do_not_disturb_writers_in_their_folder() {
     let (dir, store) = store();
     let rounds = |writer: usize| {
-        // Processes, as far as it matters: each its own root.
+        // Each store value has a separate root, like the store of another process.
         let store = DirStore::open(dir.path()).expect("opened");
         tokio::spawn(async move {
             for round in 0..25 {
@@ -245,13 +245,13 @@ async fn a_lock_held_by_a_stopped_process_is_a_transient_error() {
     refuses(delete, transient, "another process has held the lock");
     refuses(list, transient, "another process has held the lock");
     assert_eq!(&body_of(&store, "a").await[..], b"x");
-    assert_eq!(drafts(&store), [""; 0], "removed on the way out");
+    assert_eq!(drafts(&store), [""; 0], "each call removes its draft");
     lock.unlock().expect("held");
     assert_eq!(keys_of(&store, "").await, ["a"]);
 }
 
 #[tokio::test]
-async fn losing_leaves_no_file_behind() {
+async fn a_refused_write_leaves_no_file() {
     let (_dir, store) = store();
     done(store.create("a", "x".into()).await);
     let wrong = ETag::new("\"wrong\"");
@@ -261,16 +261,16 @@ async fn losing_leaves_no_file_behind() {
     let outcome = store.replace("no/such", "y".into(), wrong).await.expect("asked");
     assert_eq!(outcome, PutOutcome::NotFound);
     assert_eq!(drafts(&store), [""; 0]);
-    assert!(!store.path().join("no").exists(), "a refused replace makes no folder");
+    assert!(!store.path().join("no").exists(), "a refused replace creates no folder");
 }
 
 #[tokio::test]
-async fn a_missing_root_is_made_at_open_and_an_error_later() {
+async fn a_missing_root_is_created_at_open_and_an_error_later() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let root = dir.path().join("deep/down");
     let store = DirStore::open(&root).expect("made");
     done(store.create("a", "x".into()).await);
-    fs::remove_dir_all(&root).expect("removed by hand");
+    fs::remove_dir_all(&root).expect("the root is removed");
     let gone = StoreErrorKind::NoSuchStore;
     refuses(store.get("a", None, 1).await, gone, "there is no directory");
     refuses(store.list("", "", 1).await, gone, "there is no directory");
@@ -291,7 +291,7 @@ fn a_work_folder_that_is_a_file_is_refused_at_open() {
 }
 
 #[tokio::test]
-async fn a_listing_descends_only_where_the_page_may_lie() {
+async fn a_listing_reads_only_the_folders_of_the_page() {
     let (_dir, store) = store();
     let all = ["a", "b-1", "b.1", "b/1", "b/2/x", "b0", "c/1", "d"];
     for key in all {
@@ -299,7 +299,7 @@ async fn a_listing_descends_only_where_the_page_may_lie() {
     }
     assert_eq!(keys_of(&store, "").await, all);
     assert_eq!(keys_of(&store, "b/").await, ["b/1", "b/2/x"]);
-    // One at a time, every key shows once and in order, whatever the folders.
+    // With one key per page, every key occurs once and in order, for any folders.
     let (mut after, mut found) = (String::new(), Vec::new());
     loop {
         let page = store.list("", &after, 1).await.expect("listed");
@@ -327,7 +327,7 @@ async fn a_key_has_at_most_1024_bytes() {
 }
 
 #[tokio::test]
-async fn what_is_missing_counts_as_deleted_also_without_its_folder() {
+async fn a_missing_key_counts_as_deleted_even_without_its_folder() {
     let (_dir, store) = store();
     done(store.create("a", "x".into()).await);
     let keys = ["a", "b", "no/c", "no/d", "none/e"].map(str::to_owned).to_vec();
@@ -335,13 +335,13 @@ async fn what_is_missing_counts_as_deleted_also_without_its_folder() {
 }
 
 #[tokio::test]
-async fn an_object_comes_with_its_date_and_not_again_with_its_etag() {
+async fn a_read_returns_the_date_and_honours_the_known_etag() {
     let (dir, store) = store();
     let modified = fs::metadata(dir.path()).and_then(|it| it.modified()).expect("a date");
     let before = DateTime::<Utc>::from(modified) - Duration::from_secs(2);
     let etag = done(store.create("a", "x".into()).await);
     let GetOutcome::Found(object) = store.get("a", None, 10).await.expect("read") else {
-        panic!("it is there");
+        panic!("the object exists");
     };
     assert!(object.last_modified.is_some_and(|date| date > before), "{object:?}");
     let again = store.get("a", Some(etag), 10).await.expect("read");

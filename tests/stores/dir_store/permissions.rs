@@ -1,15 +1,15 @@
-//! What other users may do, and what those may see who cannot open the lock.
+//! The permissions of other users, and the reads of users who cannot open the lock.
 
 use super::*;
 
 #[tokio::test]
-async fn the_group_may_write_what_is_made_for_it() {
+async fn the_group_may_write_files_of_its_directory() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = DirStore::open_for_group(dir.path()).expect("opened");
     done(store.create("app/deep/a", "x".into()).await);
     let mode = |path: &str| {
-        fs::metadata(dir.path().join(path)).expect("there").permissions().mode() & 0o7777
+        fs::metadata(dir.path().join(path)).expect("it exists").permissions().mode() & 0o7777
     };
     for folder in [".tenure", "app", "app/deep"] {
         assert_eq!(mode(folder) & 0o2070, 0o2070, "{folder}: {:o}", mode(folder));
@@ -18,14 +18,14 @@ async fn the_group_may_write_what_is_made_for_it() {
     assert_eq!(mode(".tenure/lock"), 0o660);
 }
 
-/// The user of this test, by whom its files are.
+/// Returns whether this test runs as root. The user of the test owns its files.
 fn is_root(dir: &tempfile::TempDir) -> bool {
     use std::os::unix::fs::MetadataExt as _;
-    fs::metadata(dir.path()).expect("there").uid() == 0
+    fs::metadata(dir.path()).expect("it exists").uid() == 0
 }
 
-/// Root is bound by no permissions, so it has this test run once more by another user. True if that
-/// is done; where nobody else may start this program, the test goes on and sees less.
+/// Permissions do not bind root, so root runs this test again as another user. Returns true after
+/// that run. If no other user may start this program, the test continues and checks less.
 fn done_by_another_user(test: &str) -> bool {
     use std::os::unix::process::CommandExt as _;
     if !is_root(&tempfile::tempdir().expect("a temporary directory")) {
@@ -42,13 +42,13 @@ fn done_by_another_user(test: &str) -> bool {
 }
 
 #[tokio::test]
-async fn regression_who_may_only_read_cannot_stop_an_election() {
+async fn regression_a_reader_cannot_stop_an_election() {
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::process::CommandExt as _;
     let (dir, store) = store();
     let etag = done(store.create("app/a", "x".into()).await);
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
-    // Others can be played by root alone.
+    // Only root can act as other users.
     if is_root(&dir) {
         for (path, readable) in [("app/a", true), (".tenure/lock", false)] {
             let mut cat = std::process::Command::new("cat");
@@ -59,11 +59,11 @@ async fn regression_who_may_only_read_cannot_stop_an_election() {
     done(store.replace("app/a", "y".into(), etag).await);
 }
 
-/// Without the lock a folder is walked again if it changes meanwhile.
+/// A reader without the lock lists a folder again if it changes meanwhile.
 #[tokio::test]
-async fn who_may_not_open_the_lock_can_list() {
+async fn a_user_who_cannot_open_the_lock_can_list() {
     use std::os::unix::fs::PermissionsExt as _;
-    if done_by_another_user("who_may_not_open_the_lock_can_list") {
+    if done_by_another_user("a_user_who_cannot_open_the_lock_can_list") {
         return;
     }
     let (dir, store) = store();
@@ -71,7 +71,7 @@ async fn who_may_not_open_the_lock_can_list() {
     let lock = dir.path().join(".tenure/lock");
     fs::set_permissions(&lock, fs::Permissions::from_mode(0o000)).expect("set");
     assert_eq!(keys_of(&store, "").await, ["app/a"]);
-    // Root may open all; then there is nothing to see here.
+    // Root may open all files; then this part does not run.
     if !is_root(&dir) {
         let denied = StoreErrorKind::AccessDenied;
         refuses(store.create("b", "x".into()).await, denied, "processes of one user");
@@ -79,15 +79,15 @@ async fn who_may_not_open_the_lock_can_list() {
 }
 
 #[tokio::test]
-async fn without_permission_the_error_names_the_path() {
+async fn the_error_for_a_missing_permission_names_the_path() {
     use std::os::unix::fs::PermissionsExt as _;
-    if done_by_another_user("without_permission_the_error_names_the_path") {
+    if done_by_another_user("the_error_for_a_missing_permission_names_the_path") {
         return;
     }
     let (dir, store) = store();
     done(store.create("a", "x".into()).await);
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).expect("set");
-    // Root is not bound by permissions; then there is nothing to see here.
+    // Permissions do not bind root; then this part does not run.
     if fs::create_dir(dir.path().join("probe")).is_err() {
         let denied = StoreErrorKind::AccessDenied;
         let path = store.path().display().to_string();
@@ -98,17 +98,17 @@ async fn without_permission_the_error_names_the_path() {
         DirStore::open(dir.path()).expect("can be read");
         let work = dir.path().join(".tenure");
         fs::set_permissions(&work, fs::Permissions::from_mode(0o000)).expect("set");
-        DirStore::open(dir.path()).expect("leftovers are of those who may write");
+        DirStore::open(dir.path()).expect("only users who may write remove leftovers");
         fs::set_permissions(&work, fs::Permissions::from_mode(0o755)).expect("set");
     }
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
 }
 
-/// What a killed process renamed is settled by the next holder of the lock; others are refused.
+/// The next holder of the lock settles the renames of a killed process. Other users are refused.
 #[tokio::test]
-async fn who_may_not_open_the_lock_reads_what_is_settled() {
+async fn a_user_who_cannot_open_the_lock_reads_settled_objects() {
     use std::os::unix::fs::PermissionsExt as _;
-    if done_by_another_user("who_may_not_open_the_lock_reads_what_is_settled") {
+    if done_by_another_user("a_user_who_cannot_open_the_lock_reads_settled_objects") {
         return;
     }
     let (dir, store) = store();
@@ -125,15 +125,15 @@ async fn who_may_not_open_the_lock_reads_what_is_settled() {
     }
 }
 
-/// No writer can hold such a lock, so nobody is waited for.
+/// No writer can hold such a lock, so the reader does not wait.
 #[tokio::test]
-async fn what_is_not_settled_cannot_be_read_without_a_lock_that_opens() {
+async fn an_unsettled_object_cannot_be_read_without_an_open_lock() {
     let (dir, store) = store();
     done(store.create("open", "x".into()).await);
     fs::write(dir.path().join(".tenure/unsynced"), "open").expect("set");
     let lock = dir.path().join(".tenure/lock");
     fs::remove_file(&lock).expect("there");
     symlink("nowhere", &lock).expect("a link");
-    let error = store.get("open", None, 9).await.expect_err("not settled").to_string();
+    let error = store.get("open", None, 9).await.expect_err("it is not settled").to_string();
     assert!(error.starts_with("cannot open") && error.contains(".tenure/lock"), "{error}");
 }

@@ -1,6 +1,6 @@
-//! A directory under real processes: killed at any moment, and racing for one key.
+//! A directory with real processes, which are killed at any moment or race for one key.
 //!
-//! The children are this very test program, told by a variable to run [`child_process`] alone.
+//! The children are this test program. A variable makes them run only [`child_process`].
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -30,23 +30,23 @@ async fn killed_processes_leave_whole_objects_and_no_lock() {
         first.tell("loop");
         second.tell("loop");
         let mut acks = first.killed_after(fastrand::usize(1..20));
-        // The other goes on, whatever the first one held when it died.
+        // The other process continues, even if the first one died with the lock.
         acks.extend(second.killed_after(fastrand::usize(3..20)));
         for ack in acks {
             match ack.split(' ').collect::<Vec<_>>()[..] {
                 ["made", key, number] => made.push((key.to_owned(), number.to_owned())),
                 ["shared", number] => greatest = greatest.max(number.parse().expect("a number")),
-                _ => panic!("a child said {ack:?}"),
+                _ => panic!("unknown line of a child: {ack:?}"),
             }
         }
         let (number, writer) = whole(&found(&store, SHARED).await.body);
-        assert!(number >= greatest, "{number} by {writer} is there, but {greatest} was written");
+        assert!(number >= greatest, "{number} by {writer} exists, but {greatest} was written");
         created(&store, &format!("after/{round}"), body(0, "parent")).await;
     }
 
     let all = all_objects(&store, "made/").await;
     for (key, number) in &made {
-        let object = all.get(key).unwrap_or_else(|| panic!("{key} was written and is gone"));
+        let object = all.get(key).unwrap_or_else(|| panic!("{key} was written and is missing"));
         assert_eq!(whole(object).0.to_string(), *number, "{key}");
     }
     for object in all.values() {
@@ -72,8 +72,8 @@ async fn one_process_wins_each_round() {
     }
 }
 
-/// Sends every process its order, expects that one does it and the others are refused, and that
-/// what is there is the winner's.
+/// Sends every process its order. Asserts that one succeeds, that the others are refused, and that
+/// the object is the winner's.
 async fn winner(
     store: &DirStore,
     racers: &mut [Process],
@@ -92,8 +92,8 @@ async fn winner(
     object
 }
 
-/// A child, killed when dropped. It answers on its standard error, since the test harness writes to
-/// the standard output.
+/// A child that is killed on drop. It answers on its standard error, because the test harness
+/// writes to the standard output.
 struct Process {
     child: Child,
     orders: ChildStdin,
@@ -117,21 +117,21 @@ impl Process {
     }
 
     fn tell(&mut self, order: &str) {
-        self.orders.write_all(format!("{order}\n").as_bytes()).expect("the child listens");
+        self.orders.write_all(format!("{order}\n").as_bytes()).expect("the child reads");
     }
 
     fn answer(&mut self) -> String {
         self.next_line().expect("the child answers")
     }
 
-    /// `None` at the end, where a torn line counts as not said.
+    /// Returns the next line; `None` at the end. Ignores a torn last line.
     fn next_line(&mut self) -> Option<String> {
         let mut line = String::new();
         self.answers.read_line(&mut line).expect("UTF-8");
         line.strip_suffix('\n').map(str::to_owned)
     }
 
-    /// Kills it some moment after so many answers, and tells all that it said.
+    /// Kills the child some moment after this number of answers, and returns all its answers.
     fn killed_after(mut self, answers: usize) -> Vec<String> {
         let mut said = (0..answers).map(|_| self.answer()).collect::<Vec<_>>();
         for _ in 0..fastrand::u32(0..100_000) {
@@ -150,7 +150,7 @@ impl Drop for Process {
     }
 }
 
-/// What a child does; nothing when this is run as a test of its own.
+/// The program of a child. It does nothing when it runs as a normal test.
 #[tokio::test]
 async fn child_process() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };
@@ -162,7 +162,7 @@ async fn child_process() {
             ["loop"] => write_for_ever(&store, &name).await,
             ["create", key, by] => store.create(key, body(1, by)).await,
             ["replace", key, etag, by] => store.replace(key, body(2, by), ETag::new(etag)).await,
-            _ => panic!("what is {order:?}?"),
+            _ => panic!("unknown order {order:?}"),
         };
         say(&match outcome {
             Ok(PutOutcome::Done { .. }) => "done".to_owned(),
@@ -172,7 +172,7 @@ async fn child_process() {
     }
 }
 
-/// Makes objects of its own, and counts in one that all share. Says each write that was answered.
+/// Creates separate objects, and counts in a shared one. Prints each answered write.
 async fn write_for_ever(store: &DirStore, name: &str) -> ! {
     for number in 1.. {
         let key = format!("made/{name}-{number:06}");
@@ -187,21 +187,21 @@ async fn write_for_ever(store: &DirStore, name: &str) -> ! {
             other => panic!("{other:?}"),
         }
     }
-    unreachable!("there are enough numbers")
+    unreachable!("the numbers do not end")
 }
 
-/// One write, so that no line is torn as long as the reader keeps up.
+/// Prints the line with one write, so that no line is torn while the reader keeps up.
 fn say(line: &str) {
-    std::io::stderr().write_all(format!("{line}\n").as_bytes()).expect("the parent listens");
+    std::io::stderr().write_all(format!("{line}\n").as_bytes()).expect("the parent reads");
 }
 
-/// A body that shows whether it is whole: its number, its writer, and its end.
+/// A body with redundancy that shows a torn write: its number, its writer, and its number again.
 fn body(number: u64, writer: &str) -> Bytes {
     let filling = "x".repeat(usize::try_from(number * 7_919 % 5_000).expect("less than 5,000"));
     format!("{number} {writer} {filling} {number} end").into()
 }
 
-/// The number and the writer of a body, which must be whole.
+/// Returns the number and the writer of a body, which must be whole.
 fn whole(bytes: &Bytes) -> (u64, String) {
     let text = std::str::from_utf8(bytes).expect("UTF-8");
     let [number, writer, ..] = text.split(' ').collect::<Vec<_>>()[..] else {

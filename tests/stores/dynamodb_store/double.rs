@@ -1,4 +1,4 @@
-//! The double itself: what DynamoDB refuses it refuses, with DynamoDB's codes.
+//! The double refuses the same requests as DynamoDB, with the same codes.
 
 use aws_sdk_dynamodb::error::ProvideErrorMetadata as _;
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -13,10 +13,10 @@ fn item(name: &str, body: &str) -> Item {
     let item = json!({
         "prefix": { "S": "app" }, "name": { "S": name }, "body": { "S": body },
     });
-    item.as_object().expect("it is one").clone()
+    item.as_object().expect("it is an object").clone()
 }
 
-/// A write of `app/a` under this condition: nothing, or the code and whether the item was shown.
+/// Writes `app/a` under this condition. An error has the code and whether the item was shown.
 async fn put(server: &DynamoServer, condition: &str) -> Result<(), (String, bool)> {
     use aws_sdk_dynamodb::operation::put_item::PutItemError;
     use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::AllOld;
@@ -45,7 +45,7 @@ async fn put(server: &DynamoServer, condition: &str) -> Result<(), (String, bool
 async fn conditions_are_exact_and_a_refusal_shows_the_item() {
     let server = DynamoServer::start();
     let refused = |shown| Err(("ConditionalCheckFailedException".to_owned(), shown));
-    // Of what is not there, no attribute has a value.
+    // No attribute of a missing item has a value.
     assert_eq!(put(&server, "#body = :body").await, refused(false));
     server.in_table(|table| table.put_raw(item("a", "old")));
     assert_eq!(put(&server, "attribute_not_exists(#body)").await, refused(true));
@@ -57,7 +57,7 @@ async fn conditions_are_exact_and_a_refusal_shows_the_item() {
 }
 
 #[tokio::test]
-async fn a_read_that_asks_for_no_consistency_is_behind() {
+async fn a_read_without_consistency_lags_behind() {
     let server = DynamoServer::start();
     for body in ["old", "new"] {
         server.in_table(|table| table.put_raw(item("a", body)));
@@ -71,7 +71,7 @@ async fn a_read_that_asks_for_no_consistency_is_behind() {
 }
 
 #[tokio::test]
-async fn a_query_is_held_to_the_keys_and_to_its_bounds() {
+async fn a_query_is_bound_to_its_keys_and_limits() {
     let server = DynamoServer::start();
     for name in ["a1", "a2", "b1"] {
         server.in_table(|table| table.put_raw(item(name, "")));
@@ -87,7 +87,7 @@ async fn a_query_is_held_to_the_keys_and_to_its_bounds() {
         items.iter().map(|item| json!(item["name"].as_s().unwrap())).collect()
     };
     let page = query(within).limit(2).send().await.unwrap();
-    // A full page ends with a place to go on from, though nothing follows.
+    // A full page ends with a start key for the next page, even if no item follows.
     assert_eq!(page.last_evaluated_key.unwrap()["name"], text("a2"));
     assert_eq!(names(page.items.unwrap()), ["a1", "a2"]);
     let page = query(within).scan_index_forward(false).limit(1).send().await.unwrap();
@@ -105,7 +105,7 @@ async fn a_query_is_held_to_the_keys_and_to_its_bounds() {
 }
 
 #[tokio::test]
-async fn other_tables_and_strangers_are_turned_away() {
+async fn other_tables_and_unknown_users_are_refused() {
     use aws_sdk_dynamodb::config::Credentials;
     let server = DynamoServer::start();
     let store = DynamoStore::new(server.client(), "other");

@@ -1,11 +1,11 @@
-//! Stores made from the environment, each in a process of its own.
+//! Stores with settings from the environment, each in a separate process.
 
 use std::process::{Command, Output};
 
 use super::*;
 use tenure_testkit::proxy::Proxy;
 
-/// Runs the last test of this file in a process with these variables and nothing else of AWS.
+/// Runs the last test of this file in a process with only these AWS variables.
 pub fn reading_child(env: &[(&str, String)]) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "dynamodb_store::environment::reads_twice", "--nocapture"]);
@@ -38,10 +38,10 @@ fn regression_a_missing_region_is_named() {
     assert_eq!(proxy.requests(), [""; 0]);
 }
 
-/// The provider is a script that counts its calls.
+/// The provider of credentials is a script that counts its calls.
 #[cfg(unix)]
 #[test]
-fn credentials_that_dynamodb_calls_expired_are_fetched_anew() {
+fn credentials_that_dynamodb_rejects_as_expired_are_fetched_again() {
     let server = DynamoServer::start();
     server.fault(ServerFault::Answer(400, "ExpiredTokenException"), "GetItem");
     let dir = tempfile::tempdir().unwrap();
@@ -63,7 +63,7 @@ printf '{{"Version":1,"AccessKeyId":"{ACCESS_KEY}","SecretAccessKey":"{SECRET_KE
     assert_eq!(calls.lines().count(), 2, "{output:?}");
 }
 
-/// Reads an item twice, whatever the answer.
+/// Reads an item twice and prints the answers.
 #[tokio::test]
 async fn reads_twice() {
     if std::env::var_os("TENURE_TEST_DYNAMODB_CHILD").is_none() {

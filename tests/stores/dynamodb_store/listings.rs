@@ -1,9 +1,9 @@
-//! Listings: prefixes, pages, and where they start.
+//! Listings: their prefixes, their pages, and their starts.
 
 use super::*;
 
 #[tokio::test]
-async fn every_key_of_a_prefix_is_listed_however_deep() {
+async fn every_key_of_a_prefix_is_listed_at_any_depth() {
     let (_server, store) = start();
     let keys = ["app/a", "app/a/b/c", "app/epoch-0000000001/x/y", "app/größe", "app/é"];
     for key in keys {
@@ -18,7 +18,7 @@ async fn every_key_of_a_prefix_is_listed_however_deep() {
 }
 
 #[tokio::test]
-async fn a_full_page_says_that_more_may_follow_and_an_empty_one_ends() {
+async fn a_full_page_reports_that_more_may_follow_and_an_empty_one_ends() {
     let (server, store) = start();
     for key in ["app/1", "app/2"] {
         done(store.create(key, body("")).await);
@@ -33,22 +33,18 @@ async fn a_full_page_says_that_more_may_follow_and_an_empty_one_ends() {
 }
 
 #[tokio::test]
-async fn the_last_page_ends_where_it_is_told() {
+async fn the_last_page_ends_at_the_given_key() {
     let (server, store) = start();
     for key in ["app/1", "app/2", "app/3"] {
         done(store.create(key, body("")).await);
     }
     let last = async |after: &str, limit| {
-        let page = store.list_last("app/", after, limit).await.unwrap().expect("it can");
+        let page = store.list_last("app/", after, limit).await.unwrap().expect("it is supported");
         let keys = page.entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>();
         (keys.join(" "), page.truncated)
     };
     assert_eq!(last("", 2).await, ("app/2 app/3".to_owned(), true));
-    assert_eq!(
-        last("app/1", 2).await,
-        ("app/2 app/3".to_owned(), true),
-        "nobody has looked further"
-    );
+    assert_eq!(last("app/1", 2).await, ("app/2 app/3".to_owned(), true), "more keys may exist");
     assert_eq!(last("app/2", 2).await, ("app/3".to_owned(), false), "the page goes beyond");
     assert_eq!(last("", 9).await, ("app/1 app/2 app/3".to_owned(), false));
     assert_eq!(last("app/2", 9).await, ("app/3".to_owned(), false));
@@ -56,7 +52,7 @@ async fn the_last_page_ends_where_it_is_told() {
 }
 
 #[tokio::test]
-async fn a_listing_may_start_before_its_prefix_and_after_all_of_it() {
+async fn a_listing_may_start_before_its_prefix_or_after_it() {
     let (server, store) = start();
     done(store.create("app/lock-1", body("")).await);
     server.forget_requests();
@@ -70,7 +66,7 @@ async fn a_listing_may_start_before_its_prefix_and_after_all_of_it() {
         let page = store.list(prefix, after, 9).await.unwrap();
         assert_eq!((page.entries.len(), page.truncated), (keys, false), "{prefix} {after}");
     }
-    assert_eq!(server.count("Query"), 4, "nothing can come after all of a prefix");
+    assert_eq!(server.count("Query"), 4, "no query for a start after the prefix");
 }
 
 #[tokio::test]
@@ -83,7 +79,7 @@ async fn the_newest_of_a_thousand_epochs_is_one_query_for_a_few_items() {
                 "prefix": { "S": "app" }, "name": { "S": name }, "version": { "S": "0" },
                 "body": { "S": "{\"expired\":true,\"validity_ms\":1,\"ended\":\"resigned\"}" },
             });
-            table.put_raw(item.as_object().expect("it is one").clone());
+            table.put_raw(item.as_object().expect("it is an object").clone());
         }
     });
     let election = tenure::Election::builder(std::sync::Arc::new(store), "app").check_store(false);

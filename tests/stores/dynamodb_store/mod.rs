@@ -1,5 +1,5 @@
-//! What [`DynamoStore`] makes of each answer, and of no answer, over real HTTP; and that the double
-//! it is tested on does as DynamoDB does.
+//! Results of [`DynamoStore`] for each answer, and for no answer, over real HTTP. The double behind
+//! it behaves like DynamoDB.
 #![cfg(feature = "dynamodb")]
 
 use aws_sdk_dynamodb::Client;
@@ -34,7 +34,7 @@ fn body(text: &str) -> Bytes {
     Bytes::from(text.to_owned())
 }
 
-/// Both kinds of write meet the fault once; afterwards the object is there or not.
+/// Both kinds of write meet the fault once. `applied` tells whether the object exists afterwards.
 async fn writes_meet(fault: ServerFault, determinacy: Determinacy, applied: bool, words: &[&str]) {
     let (server, store) = start();
     let etag = done(store.create(KEY, body("one")).await);
@@ -51,7 +51,7 @@ async fn writes_meet(fault: ServerFault, determinacy: Determinacy, applied: bool
 }
 
 #[tokio::test]
-async fn a_write_of_unknown_fate_is_unknown_and_never_sent_again() {
+async fn a_write_with_an_unknown_effect_is_unknown_and_never_repeated() {
     let maybe = Determinacy::Indeterminate;
     writes_meet(ServerFault::ErrorAfter, maybe, true, &["500 InternalServerError"]).await;
     writes_meet(ServerFault::CutAfter, maybe, true, &["connection"]).await;
@@ -67,14 +67,14 @@ async fn a_write_of_unknown_fate_is_unknown_and_never_sent_again() {
 }
 
 #[tokio::test]
-async fn a_write_that_is_turned_away_has_not_happened() {
+async fn a_refused_write_has_no_effect() {
     for code in ["ProvisionedThroughputExceededException", "ThrottlingException"] {
         writes_meet(ServerFault::Answer(400, code), Determinacy::Determinate, false, &[code]).await;
     }
 }
 
 #[tokio::test]
-async fn reads_are_sent_again() {
+async fn the_sdk_retries_reads() {
     let (server, store) = start();
     done(store.create(KEY, body("one")).await);
     server.fault(ServerFault::Answer(400, "ProvisionedThroughputExceededException"), "GetItem");
@@ -84,7 +84,7 @@ async fn reads_are_sent_again() {
 }
 
 #[tokio::test]
-async fn what_a_person_must_mend_is_said() {
+async fn a_permanent_error_has_its_remedy() {
     use StoreErrorKind::{AccessDenied, NoSuchStore, Unsupported};
     for (fault, kind, words) in [
         (
@@ -124,7 +124,7 @@ async fn what_a_person_must_mend_is_said() {
 }
 
 #[tokio::test]
-async fn an_expired_session_is_denied_unless_it_was_taken_before() {
+async fn an_expired_session_is_denied_unless_it_was_accepted_before() {
     let (server, store) = start();
     server.fault(ServerFault::Answer(400, "ExpiredTokenException"), "DescribeTable");
     server.fault(ServerFault::Answer(400, "ExpiredTokenException"), "PutItem");
@@ -148,13 +148,13 @@ async fn an_expired_session_is_denied_unless_it_was_taken_before() {
 }
 
 #[tokio::test]
-async fn a_web_page_between_answers_is_unknown() {
+async fn a_web_page_among_other_answers_is_unknown() {
     writes_meet(ServerFault::Html, Determinacy::Indeterminate, false, &["a web page", "proxy"])
         .await;
 }
 
 #[tokio::test]
-async fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
+async fn a_body_beyond_the_limit_is_refused_before_any_request() {
     let (server, store) = start();
     let long = Bytes::from(vec![b'x'; 400 * 1_024]);
     let outcome = store.create(KEY, long.clone()).await;
@@ -167,7 +167,7 @@ async fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
     let outcome = store.replace(KEY, long.clone(), ETag::new("0")).await;
     expect(outcome, StoreErrorKind::Invalid, Determinacy::Determinate, &["more than an item"]);
     assert_eq!(server.count("PutItem"), 0);
-    // The longest that is sent is taken.
+    // The store accepts the longest body that is sent.
     done(store.create(KEY, long.slice(..400 * 1_024 - 256 - KEY.len())).await);
 }
 
@@ -188,7 +188,7 @@ async fn keys_and_listings_without_a_partition_are_refused() {
 }
 
 #[tokio::test]
-async fn a_body_as_long_as_may_be_is_read() {
+async fn a_body_of_the_greatest_size_is_read() {
     let (_server, store) = start();
     let etag = done(store.create(KEY, body("four")).await);
     assert_eq!(found(store.get(KEY, None, 4).await).body, body("four"));
@@ -203,13 +203,13 @@ async fn the_store_is_named() {
 }
 
 #[tokio::test]
-async fn what_never_came_as_far_as_the_table_did_not_happen() {
+async fn a_request_that_never_reached_the_table_has_no_effect() {
     let (server, store) = start();
     done(store.create(KEY, body("one")).await);
     let address = server.endpoint().trim_start_matches("http://").parse().unwrap();
     drop(server);
     let _closed = ClosedPort::after_listener(address);
-    // On the connection that is cut.
+    // This request uses the connection that is cut.
     let _ = store.create("app/lock-0000000002.json", body("two")).await;
     let (kind, no) = (StoreErrorKind::Transient, Determinacy::Determinate);
     let unsent = store.create("app/lock-0000000002.json", body("two")).await;
@@ -217,14 +217,14 @@ async fn what_never_came_as_far_as_the_table_did_not_happen() {
     let settings = aws_sdk_dynamodb::Config::builder().region(Region::from_static("us-east-1"));
     let settings = settings.behavior_version(BehaviorVersion::latest()).build();
     let store = DynamoStore::new(aws_sdk_dynamodb::Client::from_conf(settings), TABLE);
-    let unsigned = store.create(KEY, body("one")).await.expect_err("there are no credentials");
+    let unsigned = store.create(KEY, body("one")).await.expect_err("the credentials are missing");
     assert_ne!(unsigned.kind(), StoreErrorKind::Transient, "{unsigned}");
     assert_eq!(unsigned.determinacy(), no, "{unsigned}");
 }
 
 #[tokio::test]
-async fn an_sdk_timeout_is_told_as_such() {
-    // Connections are taken by the machine, and nobody answers.
+async fn an_sdk_timeout_is_reported_as_a_timeout() {
+    // The kernel accepts connections, and no process answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
     let limit = std::time::Duration::from_millis(100);
@@ -235,7 +235,7 @@ async fn an_sdk_timeout_is_told_as_such() {
     expect(late, StoreErrorKind::Transient, Determinacy::Determinate, &["no answer in time"]);
 }
 
-/// As other writers of items may keep it.
+/// Other writers may store a body as bytes.
 #[tokio::test]
 async fn a_body_of_bytes_is_read() {
     let (server, store) = start();
@@ -243,11 +243,11 @@ async fn a_body_of_bytes_is_read() {
         "prefix": { "S": "app" }, "name": { "S": "a" }, "version": { "S": "7" },
         "body": { "B": "b25l" },
     });
-    server.in_table(|table| table.put_raw(item.as_object().expect("it is one").clone()));
+    server.in_table(|table| table.put_raw(item.as_object().expect("it is an object").clone()));
     assert_eq!(found(store.get("app/a", None, MAX).await).body, body("one"));
 }
 
-/// Runs itself in a process with the double's variables.
+/// Runs itself in a process with the variables of the double.
 #[tokio::test]
 async fn the_environment_makes_a_store() {
     const CHILD: &str = "TENURE_TEST_DYNAMODB";
@@ -277,7 +277,7 @@ async fn the_environment_makes_a_store() {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_right_is_told_in_the_tables_words() {
+async fn an_invalid_request_has_the_error_of_the_table() {
     let (server, store) = start();
     server.fault(ServerFault::Answer(400, "ValidationException"), "PutItem");
     let error = store.create(KEY, body("one")).await.expect_err("refused").to_string();
@@ -298,7 +298,7 @@ async fn every_read_is_consistent_and_one_request() {
 }
 
 #[tokio::test]
-async fn a_refused_replacement_costs_a_read_only_where_no_item_is_shown() {
+async fn a_refused_replacement_costs_a_read_only_without_a_shown_item() {
     let (server, store) = start();
     let etag = done(store.create(KEY, body("one")).await);
     let now = done(store.replace(KEY, body("two"), etag.clone()).await);
@@ -314,7 +314,7 @@ async fn a_refused_replacement_costs_a_read_only_where_no_item_is_shown() {
 }
 
 #[tokio::test]
-async fn deleting_goes_by_25_and_names_the_keys_that_stay() {
+async fn deletions_have_25_keys_and_name_the_remaining_ones() {
     let (server, store) = start();
     for key in ["app/a", "app/kept"] {
         done(store.create(key, body("x")).await);
@@ -324,7 +324,7 @@ async fn deleting_goes_by_25_and_names_the_keys_that_stay() {
     server.quirks(|quirks| quirks.undeletable = Some("kept".to_owned()));
     let failed = store.delete(keys).await.unwrap();
     assert_eq!(failed.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["app/kept"]);
-    // 25, 25, 10, and the one that stays twice more.
+    // 25, 25 and 10 keys, and two retries of the remaining key.
     assert_eq!(server.count("BatchWriteItem"), 5);
     assert_eq!(server.keys(), ["app/kept"]);
     assert!(store.delete(vec![]).await.unwrap().is_empty());

@@ -5,10 +5,10 @@ use tenure::Process;
 
 use super::*;
 
-/// `probe` warned of clocks half a second apart where there is one: what had passed since an older
-/// answer was added to its date in whole seconds, and the sum taken as exact.
+/// `probe` warned of clocks half a second apart that agreed. The client added the time since an
+/// older answer to its date in whole seconds, and took the sum for exact.
 #[tokio::test]
-async fn regression_the_date_of_an_answer_is_its_own_in_whole_seconds() {
+async fn regression_an_answer_has_its_own_date_in_whole_seconds() {
     let (_server, store) = start();
     done(store.create(KEY, body("one")).await);
     let second = chrono::Duration::seconds(1);

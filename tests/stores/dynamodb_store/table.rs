@@ -1,11 +1,11 @@
-//! The table: made once, looked at once, refused if it does not fit.
+//! The table: it is created once, checked once, and refused if it does not fit.
 
 use super::*;
 
 const KEYS: [(&str, &str, &str); 2] = [("prefix", "HASH", "S"), ("name", "RANGE", "S")];
 
 #[tokio::test]
-async fn a_table_is_made_and_making_it_again_changes_nothing() {
+async fn a_table_is_created_and_a_second_creation_changes_nothing() {
     let server = DynamoServer::start_empty();
     server.quirks(|quirks| quirks.slow_tables = 2);
     let store = server.store();
@@ -20,7 +20,7 @@ async fn a_table_is_made_and_making_it_again_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_table_that_is_still_being_made_is_waited_for_by_the_caller() {
+async fn the_caller_waits_for_a_table_in_creation() {
     let server = DynamoServer::start_empty();
     server.quirks(|quirks| quirks.slow_tables = 1);
     server.create_table(TABLE, &KEYS);
@@ -31,7 +31,7 @@ async fn a_table_that_is_still_being_made_is_waited_for_by_the_caller() {
 }
 
 #[tokio::test]
-async fn a_table_with_other_keys_is_refused_and_the_right_ones_named() {
+async fn a_table_with_other_keys_is_refused_and_the_error_names_the_right_ones() {
     for keys in [
         &[("pk", "HASH", "S"), ("sk", "RANGE", "S")][..],
         &[("prefix", "HASH", "S")],
@@ -57,7 +57,7 @@ async fn a_table_with_other_keys_is_refused_and_the_right_ones_named() {
 }
 
 #[tokio::test]
-async fn a_table_that_may_not_be_looked_at_is_known_by_its_refusals() {
+async fn a_table_without_describe_permission_is_checked_by_its_refusals() {
     let server = DynamoServer::start_empty();
     server.create_table(TABLE, &[("id", "HASH", "S")]);
     server.fault(ServerFault::Answer(400, "AccessDeniedException"), "DescribeTable");
@@ -69,7 +69,7 @@ async fn a_table_that_may_not_be_looked_at_is_known_by_its_refusals() {
 }
 
 #[tokio::test]
-async fn a_table_that_may_not_be_looked_at_is_not_made() {
+async fn a_table_without_describe_permission_is_not_created() {
     let server = DynamoServer::start_empty();
     server.fault(ServerFault::Answer(400, "AccessDeniedException"), "DescribeTable");
     let made = server.store().create_table().await;
@@ -83,7 +83,7 @@ async fn a_table_that_may_not_be_looked_at_is_not_made() {
 }
 
 #[tokio::test]
-async fn a_table_that_somebody_else_makes_is_being_made_and_another_refusal_is_one() {
+async fn a_concurrent_creation_is_accepted_and_another_refusal_is_an_error() {
     for (code, creating) in [("ResourceInUseException", true), ("AccessDeniedException", false)] {
         let server = DynamoServer::start_empty();
         server.fault(ServerFault::Answer(400, code), "CreateTable");
@@ -112,7 +112,7 @@ async fn a_global_table_is_refused() {
 }
 
 #[tokio::test]
-async fn the_table_is_looked_at_once() {
+async fn the_table_is_checked_once() {
     let (server, store) = start();
     for _ in 0..3 {
         store.get(KEY, None, MAX).await.unwrap();

@@ -1,24 +1,24 @@
-//! Answers of Azure, which the server of Cloud Storage gives here: the clients of both make errors
+//! Answers of Azure, given by the server of Cloud Storage: the clients of both stores create errors
 //! in the same way.
 
 use super::*;
 
-/// It was taken for a lost race: "waiting: A leads" for ever.
+/// The lease was taken for a lost race: the candidate always reported "waiting: A leads".
 #[tokio::test]
-async fn regression_a_foreign_lease_on_a_blob_is_no_lost_race() {
+async fn regression_a_foreign_lease_on_a_blob_is_not_a_lost_race() {
     let server = GcsServer::start();
     let store = server.store();
     let etag = done(store.create(KEY, "one".into()).await);
     server.fault(ServerFault::Answer(412, "LeaseIdMissing")).on(Op::Put);
-    let error = store.replace(KEY, "two".into(), etag).await.expect_err("no lost race");
+    let error = store.replace(KEY, "two".into(), etag).await.expect_err("not a lost race");
     assert_eq!((error.kind(), error.determinacy()), (StoreErrorKind::Transient, NOTHING));
     assert!(error.to_string().contains("az storage blob lease break"), "{error}");
-    let error = store.create(KEY, "two".into()).await.expect_err("no lost race");
+    let error = store.create(KEY, "two".into()).await.expect_err("not a lost race");
     assert!(error.to_string().contains("LeaseIdMissing"), "{error}");
 }
 
 #[tokio::test]
-async fn regression_an_immutable_container_is_final() {
+async fn regression_an_immutable_container_is_a_permanent_error() {
     let server = GcsServer::start();
     let store = server.store();
     let etag = done(store.create(KEY, "one".into()).await);

@@ -1,5 +1,4 @@
-//! Google Cloud Storage, over real HTTP: what is made of each answer, and the server of the tests
-//! itself.
+//! Google Cloud Storage over real HTTP: the result for each answer, and tests of the test server.
 #![cfg(feature = "gcs")]
 
 use std::sync::Arc;
@@ -16,7 +15,7 @@ mod server;
 
 const KEY: &str = "app/lock-0000000001.json";
 
-/// A missing object is "precondition failed", too.
+/// Cloud Storage also answers "precondition failed" for a missing object.
 fn can() -> Capabilities {
     Capabilities { missing_is_refused: true, ..Capabilities::default() }
 }
@@ -42,24 +41,24 @@ async fn the_suite_holds_with_short_pages() {
     conformance::run_with(Arc::new(server.store()), "app/", &can).await;
 }
 
-/// As a client that others share, with its own retries, and without the answers' dates.
+/// A shared client with its own retries, and without the dates of answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_suite_holds_for_a_client_of_somebody_elses() {
+async fn the_suite_holds_for_a_client_of_the_caller() {
     let server = GcsServer::start();
-    // Without a provider of TLS the client cannot be built at all.
+    // The client cannot be built without a provider of TLS.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Arc::new(server.builder().build().expect("a client"));
-    let store = AnyObjectStore::new(client).await.expect("a store to use");
+    let store = AnyObjectStore::new(client).await.expect("the store is accepted");
     conformance::run_with(Arc::new(store), "app/", &can()).await;
 }
 
-/// A real bucket, which is billed, with credentials as `AnyObjectStore::gcs_from_env` reads them.
+/// A real bucket, which costs money, with the credentials of `AnyObjectStore::gcs_from_env`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs credentials: TENURE_TEST_GCS_BUCKET=NAME cargo test --test stores real -- --ignored"]
 async fn the_suite_holds_on_a_real_bucket() {
     let bucket = std::env::var("TENURE_TEST_GCS_BUCKET").expect("TENURE_TEST_GCS_BUCKET is set");
     let unique = fastrand::u128(..);
-    let store = Arc::new(AnyObjectStore::gcs_from_env(bucket).expect("the settings are right"));
+    let store = Arc::new(AnyObjectStore::gcs_from_env(bucket).expect("the settings are valid"));
     let report = conformance::report(store, &format!("test-{unique:032x}/"), &can()).await;
     for (name, result) in &report {
         println!("{name}: {result:?}");
@@ -68,8 +67,8 @@ async fn the_suite_holds_on_a_real_bucket() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// What failed on a bucket where an object may be written about once a second: 429 is an error of a
-/// check that writes one more often. The races are held however often that is answered.
+/// Returns the failures on a bucket that allows about one write a second for each object. A check
+/// that writes an object more often may fail with 429. The races must hold with any number of 429.
 fn failures(report: Vec<(&'static str, Result<(), String>)>) -> Vec<String> {
     let exempt = |name: &str, words: &str| !name.ends_with("-race") && words.contains(": 429 ");
     let failed = report.into_iter().filter_map(|(name, result)| Some((name, result.err()?)));
@@ -77,9 +76,9 @@ fn failures(report: Vec<(&'static str, Result<(), String>)>) -> Vec<String> {
     failed.map(|(name, words)| format!("{name}: {words}")).collect()
 }
 
-/// Every transient failure was exempt: a server that answers 503 to everything passed.
+/// Every transient failure was exempt: a server with 503 as its only answer passed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn regression_a_bucket_that_fails_does_not_pass() {
+async fn regression_a_failing_bucket_does_not_pass() {
     let can = Capabilities { race_rounds: 2, ..can() };
     let judged = async |fault: ServerFault| {
         let server = GcsServer::start();
@@ -88,15 +87,15 @@ async fn regression_a_bucket_that_fails_does_not_pass() {
     };
     let failed = judged(ServerFault::ErrorBefore).await;
     assert!(failed.len() >= conformance::CHECKS - 1, "{failed:?}");
-    // Where every write is one too many, nothing was tried, and the races say so.
+    // If the server refuses every write, no race takes place, and the report says so.
     let failed = judged(ServerFault::SlowDown).await;
     assert_eq!(failed.len(), 2, "{failed:?}");
     assert!(failed.iter().all(|words| words.contains("-race: ")), "{failed:?}");
 }
 
-/// Some writes come too early: a check that meets 429 is undecided, the others hold.
+/// Some writes come too early: a check that meets 429 is undecided, and the others hold.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_bucket_that_answers_429_now_and_then_passes() {
+async fn a_bucket_with_some_429_answers_passes() {
     let server = GcsServer::start();
     server.fault(ServerFault::SlowDown).on(Op::Put).key_contains("etag/").after(3);
     server.fault(ServerFault::SlowDown).on(Op::Put).key_contains("create-race/").times(40);
@@ -107,7 +106,7 @@ async fn a_bucket_that_answers_429_now_and_then_passes() {
 }
 
 #[tokio::test]
-async fn conditions_go_by_the_generation() {
+async fn conditions_use_the_generation() {
     let server = GcsServer::start();
     let store = server.store();
     let put = |n: usize| {
@@ -127,9 +126,9 @@ async fn conditions_go_by_the_generation() {
     assert_eq!(store.get(KEY, Some(second), 9).await.unwrap(), GetOutcome::NotModified);
 }
 
-/// The ETag is made of the content alone; the generation tells the two apart.
+/// The ETag depends only on the content, so only the generation differs.
 #[tokio::test]
-async fn the_same_body_again_is_another_version() {
+async fn the_same_body_written_again_is_another_version() {
     let server = GcsServer::start();
     let store = server.store();
     let first = done(store.create(KEY, "same".into()).await);
@@ -144,7 +143,7 @@ async fn the_same_body_again_is_another_version() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_twice() {
+async fn no_request_is_sent_twice() {
     let server = GcsServer::start();
     let store = server.store();
     assert!(!store.capabilities().may_send_twice);
@@ -173,7 +172,7 @@ async fn nothing_is_sent_twice() {
 }
 
 #[tokio::test]
-async fn each_failure_says_what_to_do() {
+async fn each_failure_has_its_remedy() {
     use StoreErrorKind::{AccessDenied, NoSuchStore, Transient};
     let server = GcsServer::start();
     let in_bucket = |bucket: &str, token: &str| {
@@ -203,7 +202,7 @@ async fn each_failure_says_what_to_do() {
             assert!(error.to_string().contains("gs://"), "{error}");
         }
     }
-    // Nobody listens there.
+    // No process listens on this port.
     let nowhere = server.builder().with_base_url("http://127.0.0.1:9");
     let error = AnyObjectStore::gcs(nowhere).unwrap().create(KEY, "x".into()).await.unwrap_err();
     assert_eq!(
@@ -223,13 +222,13 @@ async fn a_bucket_that_ignores_preconditions_is_refused_by_the_check() {
     assert!(error.to_string().contains("gs://tenure-test at http://127.0.0.1"), "{error}");
 }
 
-/// An emulator that ignores preconditions, and does not speak all of the XML API either.
+/// An emulator that ignores preconditions and supports only a part of the XML API.
 #[tokio::test]
 #[ignore = "scripts/servers/gcs-emulator.sh -- cargo test --test stores emulator -- --ignored"]
 async fn an_emulator_without_preconditions_is_refused() {
     let bucket =
         std::env::var("TENURE_TEST_GCS_BUCKET").expect("set by scripts/servers/gcs-emulator.sh");
-    let store = AnyObjectStore::gcs_from_env(bucket).expect("the settings are right");
+    let store = AnyObjectStore::gcs_from_env(bucket).expect("the settings are valid");
     let election = Election::builder(Arc::new(store), "app").build().unwrap();
     let error = election.try_campaign().await.expect_err("refused");
     println!("{error}");
@@ -237,13 +236,13 @@ async fn an_emulator_without_preconditions_is_refused() {
 }
 
 #[tokio::test]
-async fn a_compactor_deletes_what_is_superseded() {
+async fn a_compactor_deletes_superseded_epochs() {
     let server = GcsServer::start();
     let store: Arc<dyn Store> = Arc::new(server.store());
     let election = Election::builder(Arc::clone(&store), "app").build().unwrap();
     for _ in 0..5 {
         let CampaignOutcome::Elected(leadership) = election.try_campaign().await.unwrap() else {
-            panic!("nobody else campaigns")
+            panic!("no other candidate campaigns")
         };
         leadership.resign().await.unwrap();
     }
@@ -254,7 +253,7 @@ async fn a_compactor_deletes_what_is_superseded() {
     assert_eq!(left, ["app/lock-0000000004.json", "app/lock-0000000005.json"]);
 }
 
-/// Runs itself in a process with and without the variable of an emulator, and an empty one.
+/// Runs itself in a process without the variable of an emulator, with it, and with an empty one.
 #[test]
 fn the_environment_may_name_an_emulator() {
     const HOST: &str = "STORAGE_EMULATOR_HOST";
@@ -277,9 +276,9 @@ fn the_environment_may_name_an_emulator() {
     }
 }
 
-/// The client would use it, and messages must name it: a key for an emulator says where that is.
+/// The client uses the server in the key of an emulator, so messages must name it.
 #[tokio::test]
-async fn regression_the_server_in_the_key_is_named_and_asked() {
+async fn regression_the_server_in_the_key_is_named_and_used() {
     use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
     let server = GcsServer::start();
     let dir = tempfile::tempdir().expect("a directory");
@@ -299,16 +298,16 @@ async fn regression_the_server_in_the_key_is_named_and_asked() {
             .with_config(GoogleConfigKey::SkipSignature, "true"),
     ] {
         server.forget_requests();
-        let store = AnyObjectStore::gcs(builder).expect("the settings are right");
+        let store = AnyObjectStore::gcs(builder).expect("the settings are valid");
         let at = format!("gs://{BUCKET} at {}", server.endpoint());
         assert_eq!(store.describe(), at);
-        let error = store.get(KEY, None, 9).await.expect_err("it wants a token");
+        let error = store.get(KEY, None, 9).await.expect_err("the token is missing");
         assert!(error.to_string().contains(&at), "{error}");
         assert_eq!(server.requests()[0].key, KEY);
     }
 }
 
-/// object_store calls it an error without a status, which was retried for ever.
+/// object_store returns an error without a status, which was retried without an end.
 #[tokio::test]
 async fn regression_a_bucket_without_etags_is_refused() {
     let server = GcsServer::start();
@@ -316,7 +315,7 @@ async fn regression_a_bucket_without_etags_is_refused() {
     server.fault(ServerFault::NoEtag);
     let written = store.create(KEY, "one".into()).await.unwrap();
     assert_eq!(written, PutOutcome::Done { etag: None });
-    let error = store.get(KEY, None, 9).await.expect_err("nobody knows the version");
+    let error = store.get(KEY, None, 9).await.expect_err("the version is unknown");
     assert_eq!(
         (error.kind(), error.determinacy()),
         (StoreErrorKind::Unsupported, Determinacy::Determinate)

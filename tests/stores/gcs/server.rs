@@ -1,4 +1,4 @@
-//! The server of the tests does what Google's documentation of the XML API says.
+//! The test server behaves like Google's documentation of the XML API.
 
 use http::StatusCode;
 use reqwest::{Client, Method, Response};
@@ -33,9 +33,9 @@ fn header(answer: &Response, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn generations_grow_and_zero_means_that_there_is_no_object() {
+async fn generations_grow_and_zero_means_a_missing_object() {
     let raw = Raw::new();
-    assert_eq!(raw.put(Some("1")).await.status(), StatusCode::PRECONDITION_FAILED, "none there");
+    assert_eq!(raw.put(Some("1")).await.status(), StatusCode::PRECONDITION_FAILED, "no object");
     let first = raw.put(Some("0")).await;
     assert_eq!(first.status(), StatusCode::OK);
     assert_eq!(header(&first, "x-goog-metageneration"), "1");
@@ -47,7 +47,7 @@ async fn generations_grow_and_zero_means_that_there_is_no_object() {
     assert_eq!(second.status(), StatusCode::OK);
     let new = header(&second, "x-goog-generation");
     assert!(new.parse::<u64>().unwrap() > old.parse().unwrap());
-    assert_eq!(header(&first, "etag"), header(&second, "etag"), "of the content alone");
+    assert_eq!(header(&first, "etag"), header(&second, "etag"), "the content is the same");
     assert_eq!(raw.put(Some(&old)).await.status(), StatusCode::PRECONDITION_FAILED);
     assert_eq!(raw.put(Some("x")).await.status(), StatusCode::BAD_REQUEST);
     assert_eq!(raw.put(None).await.status(), StatusCode::OK, "without a precondition");
@@ -76,7 +76,7 @@ async fn reads_and_deletions_honour_their_conditions() {
 }
 
 #[tokio::test]
-async fn a_precondition_that_it_does_not_know_is_not_ignored() {
+async fn an_unknown_precondition_is_not_ignored() {
     let raw = Raw::new();
     let header = Some(("x-goog-if-metageneration-match", "1"));
     let answer = raw.send(Method::PUT, "/a", header).await;
@@ -84,7 +84,7 @@ async fn a_precondition_that_it_does_not_know_is_not_ignored() {
 }
 
 #[tokio::test]
-async fn listings_are_in_order_and_go_on_where_they_stopped() {
+async fn listings_are_in_order_and_continue_after_the_last_page() {
     let raw = Raw::new();
     for key in ["b", "a/2", "a/1", "a&<"] {
         raw.0.put_raw(key, "x");
@@ -105,7 +105,7 @@ async fn listings_are_in_order_and_go_on_where_they_stopped() {
 }
 
 #[tokio::test]
-async fn a_public_bucket_serves_what_a_cache_has_unless_told_not_to() {
+async fn a_public_bucket_serves_cached_objects_unless_told_otherwise() {
     let raw = Raw::new();
     raw.0.quirks(|quirks| quirks.public = true);
     let read = async |key: &str| {

@@ -1,4 +1,4 @@
-//! object_store's own clients: of a local file system, which is refused, and of S3.
+//! The clients of object_store: the local file system, which is refused, and S3.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use object_store::local::LocalFileSystem;
 use tenure::store::{AnyObjectStore, StoreErrorKind};
 
 #[tokio::test]
-async fn the_local_file_system_is_refused_when_it_is_built_with_the_reason() {
+async fn the_local_file_system_is_refused_at_build_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let local = LocalFileSystem::new_with_prefix(dir.path()).unwrap();
     let error = AnyObjectStore::new(Arc::new(local)).await.expect_err("refused");
@@ -15,7 +15,7 @@ async fn the_local_file_system_is_refused_when_it_is_built_with_the_reason() {
     for word in ["LocalFileSystem", "cannot replace an object conditionally", "PutMode::Update"] {
         assert!(words.contains(word), "{word:?} is missing in: {words}");
     }
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "no file is left");
 }
 
 #[cfg(feature = "s3")]
@@ -29,13 +29,13 @@ mod s3 {
     use tenure_testkit::conformance;
     use tenure_testkit::s3_server::*;
 
-    /// The client as its users have it: with its own retries.
+    /// The client with its default retries.
     fn client(server: &S3Server) -> AmazonS3 {
         builder(server).build().expect("a client")
     }
 
     fn builder(server: &S3Server) -> AmazonS3Builder {
-        // The same TLS as everywhere; without a provider the client cannot be built at all.
+        // The TLS of all tests; without a provider the client cannot be built.
         let _ = rustls::crypto::ring::default_provider().install_default();
         AmazonS3Builder::new()
             .with_bucket_name(BUCKET)
@@ -47,7 +47,7 @@ mod s3 {
     }
 
     async fn store(server: &S3Server) -> Arc<AnyObjectStore> {
-        Arc::new(AnyObjectStore::new(Arc::new(client(server))).await.expect("a store to use"))
+        Arc::new(AnyObjectStore::new(Arc::new(client(server))).await.expect("it is accepted"))
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -64,7 +64,7 @@ mod s3 {
     }
 
     #[tokio::test]
-    async fn a_client_without_conditional_puts_is_refused_when_it_is_built() {
+    async fn a_client_without_conditional_puts_is_refused_at_build() {
         let server = S3Server::start().await;
         let client = builder(&server).with_conditional_put(S3ConditionalPut::Disabled);
         let client = Arc::new(client.build().unwrap());
@@ -74,7 +74,7 @@ mod s3 {
     }
 
     #[tokio::test]
-    async fn a_directory_bucket_is_refused_when_it_is_built() {
+    async fn a_directory_bucket_is_refused_at_build() {
         let server = S3Server::start().await;
         let client = builder(&server).with_bucket_name("b--use1-az4--x-s3").build().unwrap();
         let error = AnyObjectStore::new(Arc::new(client)).await.expect_err("refused");
@@ -82,25 +82,25 @@ mod s3 {
     }
 
     #[tokio::test]
-    async fn a_foreign_key_that_object_store_cannot_name_is_no_hiccup() {
+    async fn a_foreign_key_that_object_store_cannot_name_is_not_transient() {
         let server = S3Server::start().await;
         let store = store(&server).await;
         server.put_raw("app//a", "x");
-        let error = store.list("app/", "", 9).await.expect_err("it has no name");
+        let error = store.list("app/", "", 9).await.expect_err("the key is not valid");
         assert_eq!(
             (error.kind(), error.determinacy()),
             (StoreErrorKind::Invalid, Determinacy::Determinate)
         );
     }
 
-    /// A write that took effect and was answered with 500 is sent again by the client, and denied.
+    /// A write took effect and was answered with 500. The client sends it again, and it is denied.
     #[tokio::test]
-    async fn regression_a_denial_after_the_clients_own_retry_says_nothing_of_the_write() {
+    async fn regression_a_denial_after_the_clients_own_retry_has_an_unknown_effect() {
         let server = S3Server::start().await;
         let store = store(&server).await;
         server.fault(ServerFault::ErrorAfter).on(Op::Put).key_contains("landed").times(1);
         server.fault(ServerFault::AccessDenied).on(Op::Put).key_contains("landed").times(1);
-        let error = store.create("landed", "x".into()).await.expect_err("denied at last");
+        let error = store.create("landed", "x".into()).await.expect_err("the retry is denied");
         assert_eq!(error.kind(), StoreErrorKind::AccessDenied, "{error}");
         assert_eq!(error.determinacy(), Determinacy::Indeterminate, "{error}");
         assert!(error.to_string().ends_with("(it may have taken effect)"), "{error}");
@@ -111,15 +111,15 @@ mod s3 {
         server.fault(ServerFault::AccessDenied).on(Op::Put).key_contains("lock-").times(1);
         let election = Election::builder(store, "app").build().unwrap();
         let CampaignOutcome::Elected(leadership) = election.try_campaign().await.unwrap() else {
-            panic!("its own create was taken for another's")
+            panic!("its own create was taken for another candidate's")
         };
         assert_eq!(leadership.epoch().get(), 1);
     }
 
-    /// The same, refused: whoever finds a greater epoch there does not know whether its own write
-    /// was there before.
+    /// The same with a refusal. A candidate that then finds a greater epoch does not know whether
+    /// its write came before.
     #[tokio::test]
-    async fn regression_a_refusal_after_the_clients_own_retry_says_nothing_of_the_write() {
+    async fn regression_a_refusal_after_the_clients_own_retry_has_an_unknown_effect() {
         let server = S3Server::start().await;
         let store = store(&server).await;
         assert!(store.capabilities().may_send_twice);
@@ -131,7 +131,7 @@ mod s3 {
         assert!(error.stale().is_some() && error.may_have_happened(), "{error}");
     }
 
-    /// A write that took effect and was answered with 500 is sent again by the client, and refused.
+    /// A write took effect and was answered with 500. The client sends it again, and it is refused.
     #[tokio::test]
     async fn the_clients_own_retries_are_harmless() {
         let server = S3Server::start().await;
@@ -145,7 +145,7 @@ mod s3 {
         server.fault(ServerFault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
         let election = Election::builder(store, "app").build().unwrap();
         let CampaignOutcome::Elected(leadership) = election.try_campaign().await.unwrap() else {
-            panic!("its own create was taken for another's")
+            panic!("its own create was taken for another candidate's")
         };
         assert_eq!(leadership.epoch().get(), 1);
         server.fault(ServerFault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);

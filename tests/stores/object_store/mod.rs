@@ -1,5 +1,5 @@
-//! Stores behind the interface of the crate object_store: those that elections take, and those that
-//! are refused with a reason.
+//! Stores behind the interface of the crate object_store: some are accepted, and others are refused
+//! with a reason.
 #![cfg(feature = "object-store")]
 
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use tenure_testkit::conformance::{self, Capabilities};
 mod clients;
 mod wrapped;
 
-/// A missing object and one of another version are both "precondition failed" in object_store's
-/// memory, on Cloud Storage and on Azure.
+/// Object_store's memory, Cloud Storage and Azure answer "precondition failed" for a missing object
+/// and for another version.
 fn missing_is_refused() -> Capabilities {
     Capabilities { missing_is_refused: true, ..Capabilities::default() }
 }
 
 async fn taken(store: impl ObjectStore) -> AnyObjectStore {
-    AnyObjectStore::new(Arc::new(store)).await.expect("a store to use")
+    AnyObjectStore::new(Arc::new(store)).await.expect("the store is accepted")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -38,7 +38,7 @@ async fn a_part_of_another_store() {
 }
 
 #[tokio::test]
-async fn keys_that_object_store_cannot_name_are_refused_before_anything_is_sent() {
+async fn keys_that_object_store_cannot_name_are_refused_before_any_request() {
     let store = taken(InMemory::new()).await;
     for key in ["a//b", "/a", "a/", "a/../b", "./a", "a\nb"] {
         let error = store.create(key, "x".into()).await.expect_err(key);
@@ -58,7 +58,7 @@ async fn the_store_is_named() {
     assert_eq!(store.describe(), "PrefixObjectStore(p)");
 }
 
-/// Nobody knows the retries of a client that somebody else has built.
+/// The retries of a client that the caller has built are unknown.
 #[tokio::test]
 async fn a_callers_client_may_send_twice() {
     assert!(taken(InMemory::new()).await.capabilities().may_send_twice);

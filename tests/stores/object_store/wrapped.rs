@@ -1,4 +1,4 @@
-//! A store of one's own around another one: what is made of its answers, and what is refused.
+//! A store around another one: the results for its answers, and its refusals.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,24 +21,24 @@ use tenure::{CampaignOutcome, Election, ErrorKind};
 
 use super::taken;
 
-/// What is peculiar about a store.
+/// The peculiarity of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// As its memory.
+    /// Behaves like its memory.
     Plain,
-    /// It knows no conditions.
+    /// Supports no conditions.
     Unconditional,
-    /// It takes any version for the right one.
+    /// Accepts any version as the right one.
     AnyVersion,
-    /// It lists backwards.
+    /// Lists keys in reverse order.
     Backwards,
-    /// The first writing of each kind takes effect, is sent again, and refused.
+    /// Repeats the first write of each kind after its effect, and refuses the repetition.
     RepeatsItself,
-    /// It answers reads with more than it said.
+    /// Answers reads with more bytes than announced.
     Longer,
-    /// It deletes no key with `kept` in it.
+    /// Deletes no key that contains `kept`.
     Keeps,
-    /// Every writing fails with these words of a client.
+    /// Fails every write with this message of a client.
     Fails(&'static str),
 }
 
@@ -47,7 +47,7 @@ struct Wrapped {
     inner: InMemory,
     way: Way,
     puts: AtomicUsize,
-    /// Of the last read.
+    /// Condition of the last read.
     if_none_match: Mutex<Option<String>>,
 }
 
@@ -153,11 +153,11 @@ impl ObjectStore for Wrapped {
 }
 
 async fn refused(store: impl ObjectStore) -> StoreError {
-    AnyObjectStore::new(Arc::new(store)).await.expect_err("refused when it is built")
+    AnyObjectStore::new(Arc::new(store)).await.expect_err("refused at build")
 }
 
 #[tokio::test]
-async fn a_store_without_conditions_is_refused_when_it_is_built() {
+async fn a_store_without_conditions_is_refused_at_build() {
     let error = refused(Wrapped::new(Way::Unconditional)).await;
     assert_eq!(
         (error.kind(), error.determinacy()),
@@ -170,21 +170,21 @@ async fn a_store_without_conditions_is_refused_when_it_is_built() {
 }
 
 #[tokio::test]
-async fn a_store_that_takes_any_version_is_refused_and_left_clean() {
+async fn a_store_that_accepts_any_version_is_refused_and_left_clean() {
     let store = Arc::new(Wrapped::new(Way::AnyVersion));
     let error = AnyObjectStore::new(store.clone()).await.expect_err("refused");
     assert!(error.to_string().contains("without asking for its version"), "{error}");
     assert_eq!(store.list(None).count().await, 0, "the probe is deleted");
 }
 
-/// Its fixed key was written, and then deleted.
+/// The probe wrote an object at a fixed key, and then deleted it.
 #[tokio::test]
-async fn regression_an_object_of_the_users_is_not_overwritten_when_the_store_is_built() {
+async fn regression_the_build_does_not_overwrite_an_object_of_the_user() {
     let store = Arc::new(Wrapped::new(Way::AnyVersion));
     let (theirs, options) = (Path::from("tenure-probe"), PutOptions::default());
     store.put_opts(&theirs, "theirs".into(), options).await.unwrap();
     AnyObjectStore::new(store.clone()).await.expect_err("refused");
-    let found = store.get_opts(&theirs, GetOptions::default()).await.expect("it is there");
+    let found = store.get_opts(&theirs, GetOptions::default()).await.expect("it exists");
     assert_eq!(found.bytes().await.unwrap(), "theirs");
     assert_eq!(store.list(None).count().await, 1, "the probe is deleted");
 }
@@ -204,17 +204,17 @@ async fn a_listing_out_of_order_makes_the_store_unsafe() {
 }
 
 #[tokio::test]
-async fn an_answer_longer_than_it_said_is_none() {
+async fn an_answer_longer_than_announced_is_an_error() {
     let store = taken(Wrapped::new(Way::Longer)).await;
     store.create("a", "one".into()).await.unwrap();
-    let error = store.get("a", None, 1_000).await.expect_err("nobody knows what it is");
+    let error = store.get("a", None, 1_000).await.expect_err("the body is too long");
     assert_eq!(error.kind(), StoreErrorKind::Transient, "{error}");
     assert!(error.to_string().contains("shorter or longer than it said"), "{error}");
 }
 
-/// Else a reader that knows the version pays for the body.
+/// Otherwise a reader with the current version pays for the body.
 #[tokio::test]
-async fn a_read_names_the_version_that_is_known() {
+async fn a_read_sends_the_known_version() {
     let wrapped = Arc::new(Wrapped::new(Way::Plain));
     let store = AnyObjectStore::new(wrapped.clone()).await.unwrap();
     store.create("a", "one".into()).await.unwrap();
@@ -224,7 +224,7 @@ async fn a_read_names_the_version_that_is_known() {
     assert_eq!(sent().as_deref(), Some("\"another\""));
 }
 
-/// What follows it would be another request of the client's.
+/// Keys after it would cost another request of the client.
 #[tokio::test]
 async fn a_page_of_a_thousand_keys_is_full() {
     let store = Wrapped::new(Way::Plain);
@@ -237,7 +237,7 @@ async fn a_page_of_a_thousand_keys_is_full() {
 }
 
 #[tokio::test]
-async fn a_key_that_stays_is_named_and_all_that_stay_are_an_error() {
+async fn an_undeleted_key_is_named_and_only_undeleted_keys_are_an_error() {
     let store = taken(Wrapped::new(Way::Keeps)).await;
     let failed = store.delete(vec!["a".to_owned(), "kept".to_owned()]).await.unwrap();
     let [(key, why)] = failed.as_slice() else { panic!("{failed:?}") };
@@ -246,16 +246,16 @@ async fn a_key_that_stays_is_named_and_all_that_stay_are_an_error() {
     assert_eq!(error.determinacy(), Determinacy::Indeterminate, "{error}");
 }
 
-/// The client of somebody else may send a write again that has taken effect: the refusal that
-/// follows is read back and the own nonce found.
+/// The client of the caller may repeat a write that has taken effect. The refusal of the repetition
+/// is read back, and the own nonce is found.
 #[tokio::test]
-async fn a_client_that_sends_again_costs_a_read_and_nothing_else() {
+async fn a_client_that_repeats_writes_costs_only_a_read() {
     let store = Arc::new(taken(Wrapped::new(Way::RepeatsItself)).await);
     assert_eq!(store.create("x", "x".into()).await.unwrap(), PutOutcome::PreconditionFailed);
     let election = Election::builder(store, "app").check_store(false).build().unwrap();
     for epoch in 1..=2 {
         let CampaignOutcome::Elected(leadership) = election.try_campaign().await.unwrap() else {
-            panic!("its own create was taken for another's")
+            panic!("its own create was taken for another candidate's")
         };
         assert_eq!(leadership.epoch().get(), epoch);
         leadership.proclaim("here").await.expect("its own renewal is recognised");
@@ -265,7 +265,7 @@ async fn a_client_that_sends_again_costs_a_read_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_was_written_is_not_for_caches() {
+async fn objects_are_not_for_caches() {
     let wrapped = Arc::new(Wrapped::new(Way::Plain));
     let store = AnyObjectStore::new(wrapped.clone()).await.unwrap();
     store.create("a.json", "{}".into()).await.unwrap();
@@ -275,7 +275,7 @@ async fn what_was_written_is_not_for_caches() {
     assert_eq!(value(Attribute::ContentType).as_deref(), Some("application/json"));
 }
 
-/// The words of object_store's clients for an answer of this status and code.
+/// The message of object_store's clients for an answer of this status and code.
 macro_rules! answer {
     ($status:literal, $code:literal) => {
         concat!(
@@ -288,7 +288,7 @@ macro_rules! answer {
     };
 }
 
-/// The answers to a create and a replacement, for these words of a client.
+/// The answers to a create and a replacement, for this message of a client.
 async fn answers(words: &'static str) -> [std::result::Result<PutOutcome, StoreError>; 2] {
     let store = taken(Wrapped::new(Way::Fails(words))).await;
     let create = store.create("a", "x".into()).await;
@@ -296,7 +296,7 @@ async fn answers(words: &'static str) -> [std::result::Result<PutOutcome, StoreE
 }
 
 #[tokio::test]
-async fn a_409_is_a_refusal_on_azure_only_and_only_of_a_create() {
+async fn a_409_is_a_refusal_only_on_azure_and_only_of_a_create() {
     use StoreErrorKind::Transient;
     let unknown = |result: std::result::Result<PutOutcome, StoreError>| {
         let error = result.expect_err("nobody knows");
@@ -343,7 +343,7 @@ async fn each_answer_has_its_meaning() {
     ] {
         for result in answers(words).await {
             let error = result.expect_err(words);
-            // It may be the answer to the last of several attempts.
+            // The answer may belong to the last of several attempts.
             let determinacy = Determinacy::Indeterminate;
             assert_eq!(
                 (error.kind(), error.determinacy()),
@@ -357,7 +357,7 @@ async fn each_answer_has_its_meaning() {
 }
 
 #[tokio::test]
-async fn an_error_has_the_words_of_the_answer_and_no_markup() {
+async fn an_error_has_the_message_of_the_answer_without_markup() {
     for (words, said) in [
         (
             answer!("500 Internal Server Error", "InternalError"),

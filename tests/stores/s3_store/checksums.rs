@@ -1,4 +1,4 @@
-//! Servers that want a checksum which the SDK leaves out.
+//! Servers that require a checksum which the SDK omits.
 
 use aws_sdk_s3::config::RequestChecksumCalculation;
 
@@ -9,7 +9,7 @@ fn keys(names: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn regression_keys_are_deleted_one_by_one_where_several_need_content_md5() {
+async fn regression_keys_are_deleted_one_by_one_on_a_server_that_requires_content_md5() {
     let (server, store) = start().await;
     server.quirks(|quirks| quirks.deletes_want_md5 = true);
     for key in ["app/1", "app/2", "app/3"] {
@@ -18,13 +18,13 @@ async fn regression_keys_are_deleted_one_by_one_where_several_need_content_md5()
     let deleted = store.delete(keys(&["app/1", "app/2", "app/none"])).await;
     assert!(deleted.unwrap().is_empty());
     assert_eq!(server.keys(), ["app/3"]);
-    assert_eq!(server.count(Op::Delete), 4, "one of several is tried first");
+    assert_eq!(server.count(Op::Delete), 4, "a request with several keys is tried first");
     assert!(store.delete(keys(&["app/3"])).await.unwrap().is_empty());
-    assert_eq!(server.count(Op::Delete), 5, "and is not tried again");
+    assert_eq!(server.count(Op::Delete), 5, "a request with several keys is not tried again");
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_deleted_alone_comes_back_with_its_reason() {
+async fn a_key_that_cannot_be_deleted_is_returned_with_its_reason() {
     let (server, store) = start().await;
     server.quirks(|quirks| quirks.deletes_want_md5 = true);
     for key in ["app/1", "app/kept"] {
@@ -41,15 +41,15 @@ async fn a_key_that_cannot_be_deleted_alone_comes_back_with_its_reason() {
 }
 
 #[tokio::test]
-async fn regression_writes_have_a_checksum_where_object_lock_wants_one() {
+async fn regression_writes_have_a_checksum_if_object_lock_requires_one() {
     let server = S3Server::start().await;
     server.quirks(|quirks| quirks.writes_want_checksums = true);
-    // As at a custom endpoint.
+    // The same settings as at a custom endpoint.
     let config = config(&server.endpoint(), ACCESS_KEY, SECRET_KEY)
         .request_checksum_calculation(RequestChecksumCalculation::WhenRequired);
     let store = S3Store::new(aws_sdk_s3::Client::from_conf(config.build()), BUCKET);
     let first = done(store.create(KEY, body("one")).await);
-    assert_eq!(server.count(Op::Put), 2, "the first one is refused, and nothing is written");
+    assert_eq!(server.count(Op::Put), 2, "the first write is refused without an effect");
     assert_eq!(store.create(KEY, body("two")).await.unwrap(), PutOutcome::PreconditionFailed);
     done(store.replace(KEY, body("two"), first.clone()).await);
     let late = store.replace(KEY, body("three"), first).await;

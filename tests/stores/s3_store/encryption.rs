@@ -1,4 +1,4 @@
-//! How it is encrypted, and whose bucket it is.
+//! The encryption of a bucket, and its owner.
 
 use tenure::store::{S3Store, Store, StoreErrorKind};
 
@@ -20,7 +20,7 @@ async fn every_call(store: &S3Store) {
     assert!(store.delete(vec![KEY.to_owned()]).await.unwrap().is_empty());
 }
 
-/// What the writes say of the encryption; nothing else says anything of it, since S3 refuses that.
+/// Returns the encryption headers of the writes. Other requests have none, because S3 refuses them.
 async fn said_by_writes(with: impl FnOnce(S3Store) -> S3Store) -> [Option<String>; 3] {
     let (server, store) = start().await;
     every_call(&with(store)).await;
@@ -38,7 +38,7 @@ async fn said_by_writes(with: impl FnOnce(S3Store) -> S3Store) -> [Option<String
 }
 
 #[tokio::test]
-async fn each_write_and_nothing_else_says_how_to_encrypt() {
+async fn only_writes_have_encryption_headers() {
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(said_by_writes(|store| store).await, [None, None, None]);
     let managed = said_by_writes(S3Store::with_s3_managed_keys).await;
@@ -51,7 +51,7 @@ async fn each_write_and_nothing_else_says_how_to_encrypt() {
 }
 
 #[tokio::test]
-async fn each_request_says_whose_bucket_it_must_be() {
+async fn each_request_names_the_expected_owner_of_the_bucket() {
     let server = S3Server::start().await;
     let store = server.store(BUCKET).with_expected_bucket_owner(OWNER);
     every_call(&store).await;

@@ -1,9 +1,9 @@
-//! Custom endpoints of every form: what the environment says, and the request that arrives.
+//! Custom endpoints of every form: the variable, and the request that arrives.
 
 use super::environment::child;
 use tenure_testkit::proxy::Proxy;
 
-/// Each endpoint, and the URL that a create of `app/key` in the bucket `tenure-test` is sent to.
+/// Each endpoint, and the URL of a create of `app/key` in the bucket `tenure-test`.
 const FORMS: [(&str, &str); 10] = [
     ("http://h.example", "http://h.example/tenure-test/app/key"),
     ("http://h.example/", "http://h.example/tenure-test/app/key"),
@@ -14,11 +14,11 @@ const FORMS: [(&str, &str); 10] = [
     ("http://192.0.2.7:9000/a", "http://192.0.2.7:9000/a/tenure-test/app/key"),
     ("http://[2001:db8::7]:9000", "http://[2001:db8::7]:9000/tenure-test/app/key"),
     ("http://[2001:db8::7]:9000/a", "http://[2001:db8::7]:9000/a/tenure-test/app/key"),
-    // A host with the bucket's name: the name goes into the path all the same.
+    // A host with the name of the bucket: the name is in the path anyway.
     ("http://tenure-test.h.example", "http://tenure-test.h.example/tenure-test/app/key"),
 ];
 
-/// The requests go through a proxy, which sees whole URLs and needs no name or route of theirs.
+/// The requests go through a proxy, which sees whole URLs and resolves no names.
 #[test]
 fn regression_requests_arrive_below_the_path_of_the_endpoint() {
     for (endpoint, url) in FORMS {

@@ -1,5 +1,5 @@
-//! Stores made from the environment: each of the first tests runs one of the last three in a
-//! process of its own.
+//! Stores with settings from the environment. Each of the first tests runs one of the last three in
+//! a separate process.
 
 use std::process::{Command, Output};
 
@@ -17,13 +17,13 @@ async fn the_environment_makes_a_store() {
     assert!(output.status.success(), "{output:?}");
     assert!(server.requests().iter().all(|seen| seen.uri.path().starts_with("/tenure-test")));
     assert!(server.count(Op::Put) > 0);
-    // Other stores need not know the newer checksums.
+    // Other stores may not support the newer checksums.
     assert!(server.last(Op::Put).headers.keys().all(|name| !name.as_str().contains("checksum")));
     assert!(server.last(Op::Get).headers.get("x-amz-checksum-mode").is_none());
 }
 
 #[tokio::test]
-async fn checksums_are_there_when_the_environment_asks_for_them() {
+async fn checksums_are_sent_if_the_environment_asks_for_them() {
     let server = S3Server::start().await;
     let mut env = server.env();
     env.push(("AWS_REQUEST_CHECKSUM_CALCULATION", "WHEN_SUPPORTED".to_owned()));
@@ -68,7 +68,7 @@ async fn missing_settings_are_named() {
     assert!(!unreachable.contains("hushhush"), "{unreachable}");
 }
 
-/// Runs one test of this file in a process with this environment and nothing else of AWS.
+/// Runs one test of this file in a process with only these AWS variables.
 pub fn child(test: &str, env: &[(&'static str, String)]) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env("HOME", "/nowhere");
@@ -84,7 +84,8 @@ pub fn child(test: &str, env: &[(&'static str, String)]) -> Output {
     output
 }
 
-/// Runs where `TENURE_TEST_S3_BUCKET` names a bucket, which scripts/servers/moto.sh and its like provide.
+/// Runs only if `TENURE_TEST_S3_BUCKET` names a bucket. scripts/servers/moto.sh and similar scripts
+/// set it.
 #[tokio::test]
 async fn basic_calls_in_a_bucket_of_the_environment() {
     let Ok(bucket) = std::env::var("TENURE_TEST_S3_BUCKET") else { return };
@@ -116,7 +117,7 @@ async fn basic_calls_in_a_bucket_of_the_environment() {
     assert_eq!(store.get(&key, None, MAX).await.unwrap(), GetOutcome::NotFound);
 }
 
-/// Prints what a listing meets.
+/// Prints the error of a listing.
 #[tokio::test]
 async fn the_error_of_the_environment() {
     let Ok(bucket) = std::env::var("TENURE_TEST_S3_BUCKET") else { return };
@@ -126,7 +127,7 @@ async fn the_error_of_the_environment() {
     }
 }
 
-/// Creates an object, whatever the answer.
+/// Creates an object, and ignores the answer.
 #[tokio::test]
 async fn a_create_in_the_environment() {
     let Ok(bucket) = std::env::var("TENURE_TEST_S3_BUCKET") else { return };

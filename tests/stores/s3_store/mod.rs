@@ -1,4 +1,4 @@
-//! What [`S3Store`] makes of each answer, and of no answer, over real HTTP.
+//! Results of [`S3Store`] for each answer, and for no answer, over real HTTP.
 #![cfg(feature = "s3")]
 
 use std::time::Duration;
@@ -38,7 +38,7 @@ async fn eventually(condition: impl Fn() -> bool) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("it did not happen within ten seconds");
+    panic!("the condition did not hold within ten seconds");
 }
 
 #[tokio::test]
@@ -61,14 +61,14 @@ async fn a_replace_needs_the_current_etag() {
 }
 
 #[tokio::test]
-async fn a_replace_of_a_missing_key_is_missing() {
+async fn a_replace_of_a_missing_key_is_not_found() {
     let (_server, store) = start().await;
     let outcome = store.replace(KEY, body("one"), ETag::new("\"0123\"")).await;
     assert_eq!(outcome.unwrap(), PutOutcome::NotFound);
 }
 
 #[tokio::test]
-async fn etags_go_back_exactly_as_they_came() {
+async fn etags_are_sent_exactly_as_received() {
     let (server, store) = start().await;
     let etag = done(store.create(KEY, body("one")).await);
     assert_eq!(etag.as_str(), server.object(KEY).unwrap().etag);
@@ -88,11 +88,11 @@ async fn a_server_that_compares_unquoted_etags_is_recognised_and_served() {
     let stale = store.replace(KEY, body("x"), ETag::new("\"0123\"")).await;
     assert_eq!(stale.unwrap(), PutOutcome::PreconditionFailed);
     let etag = done(store.replace(KEY, body("two"), first.clone()).await);
-    assert!(etag.as_str().starts_with('"'), "the tag itself stays as received");
+    assert!(etag.as_str().starts_with('"'), "the tag has its quotes");
     let sent = server.count(Op::Put);
     let stale = store.replace(KEY, body("x"), first).await;
     assert_eq!(stale.unwrap(), PutOutcome::PreconditionFailed);
-    assert_eq!(server.count(Op::Put), sent + 1, "known by now");
+    assert_eq!(server.count(Op::Put), sent + 1, "the store remembers the comparison");
     let unchanged = store.get(KEY, Some(etag.clone()), MAX).await;
     assert_eq!(unchanged.unwrap(), GetOutcome::NotModified);
     let store = server.store(BUCKET).with_unquoted_etags();
@@ -100,7 +100,7 @@ async fn a_server_that_compares_unquoted_etags_is_recognised_and_served() {
 }
 
 #[tokio::test]
-async fn an_object_comes_with_its_dates_and_the_stores() {
+async fn a_read_returns_the_dates_of_the_object_and_of_the_store() {
     let (server, store) = start().await;
     server.quirks(|quirks| quirks.clock_skew = -3_600);
     done(store.create(KEY, body("one")).await);
@@ -115,7 +115,7 @@ async fn an_object_comes_with_its_dates_and_the_stores() {
 }
 
 #[tokio::test]
-async fn a_missing_key_is_missing() {
+async fn a_missing_key_is_not_found() {
     let (_server, store) = start().await;
     assert_eq!(store.get(KEY, None, MAX).await.unwrap(), GetOutcome::NotFound);
     let unless = Some(ETag::new("\"0123\""));
@@ -129,7 +129,7 @@ async fn a_body_of_a_mebibyte_is_not_read() {
     let etag = ETag::new(server.object(KEY).unwrap().etag);
     let outcome = store.get(KEY, None, MAX).await;
     assert_eq!(outcome.unwrap(), GetOutcome::TooLarge { etag, len: 1 << 20 });
-    // What fits is read to the last byte, and an empty object is one, too.
+    // A body of the greatest size is read to the last byte, and an empty object is valid.
     server.put_raw(KEY, vec![b'x'; MAX]);
     assert_eq!(found(store.get(KEY, None, MAX).await).body.len(), MAX);
     server.put_raw(KEY, "");
@@ -159,7 +159,7 @@ async fn a_listing_starts_after_a_key_and_ends_with_the_prefix() {
 }
 
 #[tokio::test]
-async fn a_short_page_is_truncated_and_pages_without_keys_are_read_past() {
+async fn a_short_page_is_truncated_and_pages_without_keys_are_skipped() {
     let (server, store) = start().await;
     for key in ["app/1", "app/2", "app/3"] {
         server.put_raw(key, "");
@@ -180,7 +180,7 @@ async fn a_short_page_is_truncated_and_pages_without_keys_are_read_past() {
 }
 
 #[tokio::test]
-async fn foreign_keys_in_a_listing_come_back_as_they_are() {
+async fn foreign_keys_in_a_listing_are_unchanged() {
     let (server, store) = start().await;
     let mut keys = vec![
         "app/a b",
@@ -212,7 +212,7 @@ async fn foreign_keys_in_a_listing_come_back_as_they_are() {
 }
 
 #[tokio::test]
-async fn deleting_counts_missing_keys_and_names_those_that_stay() {
+async fn deletions_count_missing_keys_and_name_the_remaining_ones() {
     let (server, store) = start().await;
     for key in ["app/1", "app/2", "app/kept <&>"] {
         server.put_raw(key, "");

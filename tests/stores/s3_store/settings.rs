@@ -1,4 +1,4 @@
-//! What a bucket is set to, as S3 writes it.
+//! The settings of a bucket, in the format of S3.
 
 use tenure::store::{Determinacy, LifecycleRule, StoreErrorKind, Versioning};
 
@@ -10,15 +10,15 @@ async fn rules(xml: &str) -> Vec<LifecycleRule> {
     let server = S3Server::start().await;
     let xml = format!("<LifecycleConfiguration>{xml}</LifecycleConfiguration>");
     server.quirks(|quirks| drop(quirks.settings.insert("lifecycle", xml)));
-    server.store(BUCKET).bucket_settings().await.lifecycle.expect("it may be looked at")
+    server.store(BUCKET).bucket_settings().await.lifecycle.expect("the settings are readable")
 }
 
 #[tokio::test]
-async fn a_new_bucket_has_neither() {
+async fn a_new_bucket_has_no_versions_and_no_rules() {
     let server = S3Server::start().await;
     let settings = server.store(BUCKET).bucket_settings().await;
-    assert_eq!(settings.versioning.expect("it may be looked at"), Versioning::Off);
-    assert_eq!(settings.lifecycle.expect("it may be looked at"), []);
+    assert_eq!(settings.versioning.expect("the settings are readable"), Versioning::Off);
+    assert_eq!(settings.lifecycle.expect("the settings are readable"), []);
     assert_eq!(server.requests().len(), 2, "the documented two requests");
 }
 
@@ -33,17 +33,17 @@ async fn versions_are_on_or_suspended() {
         );
         server.quirks(|quirks| drop(quirks.settings.insert("versioning", xml)));
         let seen = server.store(BUCKET).bucket_settings().await.versioning;
-        assert_eq!(seen.expect("it may be looked at"), versioning);
+        assert_eq!(seen.expect("the settings are readable"), versioning);
     }
 }
 
-/// Servers of others answer so; no hiccup that passes.
+/// Third-party servers give such an answer. The error is not transient.
 #[tokio::test]
 async fn an_answer_of_another_kind_is_unsupported() {
     let server = S3Server::start().await;
     let xml = "<?xml version=\"1.0\"?><Versions><Status>Enabled</Status></Versions>".to_owned();
     server.quirks(|quirks| drop(quirks.settings.insert("versioning", xml)));
-    let error = server.store(BUCKET).bucket_settings().await.versioning.expect_err("none of S3's");
+    let error = server.store(BUCKET).bucket_settings().await.versioning.expect_err("not S3's form");
     assert_eq!(
         (error.kind(), error.determinacy()),
         (StoreErrorKind::Unsupported, Determinacy::Determinate)
@@ -85,15 +85,15 @@ async fn every_form_of_a_filter_is_read() {
 }
 
 #[tokio::test]
-async fn whoever_may_not_look_is_told_so_and_what_it_takes() {
+async fn a_missing_permission_to_read_the_settings_is_named() {
     let server = S3Server::start().await;
     server.add_user("AKIACANDIDATE", SECRET, &[Op::Bucket]);
     let client = server.client_as("AKIACANDIDATE", SECRET);
     let store = tenure::store::S3Store::new(client, BUCKET);
     let settings = store.bucket_settings().await;
     for error in [
-        settings.versioning.expect_err("it is denied"),
-        settings.lifecycle.expect_err("it is denied"),
+        settings.versioning.expect_err("access is denied"),
+        settings.lifecycle.expect_err("access is denied"),
     ] {
         assert_eq!(error.kind(), StoreErrorKind::AccessDenied);
         assert!(error.to_string().contains("s3:GetBucketVersioning"), "{error}");
@@ -101,16 +101,16 @@ async fn whoever_may_not_look_is_told_so_and_what_it_takes() {
 }
 
 #[tokio::test]
-async fn a_store_that_has_no_such_settings_says_so() {
+async fn a_store_without_such_settings_is_unsupported() {
     let server = S3Server::start().await;
     server.fault(ServerFault::Answer(501, "NotImplemented")).on(Op::Bucket);
     let settings = server.store(BUCKET).bucket_settings().await;
-    let error = settings.lifecycle.expect_err("it is not implemented");
+    let error = settings.lifecycle.expect_err("the request is not implemented");
     assert_eq!(error.kind(), StoreErrorKind::Unsupported);
     server.clear_faults();
-    // As moto 5.2.5 answers where no versions were ever asked for.
+    // The answer of moto 5.2.5 for a bucket that never had versions.
     let other = "<?xml version=\"1.0\"?>\n<GetBucketVersioningResponse/>".to_owned();
     server.quirks(|quirks| drop(quirks.settings.insert("versioning", other)));
-    let error = server.store(BUCKET).bucket_settings().await.versioning.expect_err("of no sense");
+    let error = server.store(BUCKET).bucket_settings().await.versioning.expect_err("malformed");
     assert!(error.to_string().contains("makes no sense"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! The store that `docs/adding-a-store.md` adds: a ledger, to which each write appends a line.
+//! The store of `docs/adding-a-store.md`: a ledger. Each write appends a line.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use tenure::Process;
 use tenure::store::{ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
 
-/// Lines of a key and its new body; none where the key was deleted.
+/// Pairs of a key and its new body; no body if the key was deleted.
 #[derive(Debug, Default)]
 pub struct Ledger {
     lines: Mutex<Vec<Line>>,
@@ -28,11 +28,11 @@ fn now() -> DateTime<Utc> {
 
 impl Ledger {
     fn lines(&self) -> MutexGuard<'_, Vec<Line>> {
-        // Every critical section leaves the ledger whole.
+        // The ledger is consistent at the end of every critical section.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes if the number of the key's last line is this one: one step under the lock.
+    /// Writes if the key's last line has this number: one step under the lock.
     fn write_if(&self, key: &str, body: Bytes, expected: Option<ETag>) -> PutOutcome {
         let mut lines = self.lines();
         match (last(&lines, key), &expected) {
@@ -47,7 +47,7 @@ impl Ledger {
     }
 }
 
-/// The line of this number as an ETag: another for each write.
+/// Returns the number of a line as an ETag, which is unique for each write.
 fn number(line: usize) -> ETag {
     ETag::new(format!("\"{line}\""))
 }

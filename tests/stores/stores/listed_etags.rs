@@ -1,5 +1,5 @@
-//! The ETags in listings: which stores list them, in what ways they may differ from those of reads,
-//! and what the suite finds wrong.
+//! The ETags in listings: the stores that list them, the allowed differences from the ETags of
+//! reads, and the faults that the suite finds.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,21 +12,21 @@ use tenure_testkit::layer::{Layer, Layered};
 
 use super::{fails, ledger};
 
-/// How a store lists its tags.
+/// The form of the tags in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     None,
     WithoutQuotes,
     Weak,
-    /// Versions have two names, of which listings show the first.
+    /// Each version has two names, and listings show the first.
     OneNameOfTwo,
-    /// Wrong: the tag before the last replace.
+    /// Wrong: the tag of the version before the last replace.
     OfTheVersionBefore,
-    /// Wrong: another key's.
+    /// Wrong: the tag of another key.
     OfTheNextKey,
-    /// Wrong: never another one.
+    /// Wrong: a tag that never changes.
     OfTheKey,
-    /// Wrong: of the two names of versions, listings show one that never changes.
+    /// Wrong: each version has two names, and listings show one that never changes.
     OneNameThatStays,
     /// Wrong: no tags after the first page.
     OnTheFirstPage,
@@ -57,7 +57,7 @@ impl Lists {
         }
     }
 
-    /// The tag that was shown as this one.
+    /// The tag behind this shown one.
     fn of_shown(&self, etag: &ETag) -> ETag {
         let (tag, version) = etag.as_str().split_once('|').unwrap_or((etag.as_str(), ""));
         ETag::new(if self.way == Way::OneNameThatStays { version } else { tag })
@@ -96,7 +96,7 @@ impl Lists {
     }
 }
 
-/// Gives the entries each other's tags: to each that of the entry in this place.
+/// Exchanges tags: each entry gets the tag of the entry at this index.
 fn swap(entries: &mut [Entry], place: impl Fn(usize) -> usize) {
     let etags = entries.iter().map(|entry| entry.etag.clone()).collect::<Vec<_>>();
     for (at, entry) in entries.iter_mut().enumerate() {
@@ -171,7 +171,7 @@ impl Layer for Lists {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn listed_etags_may_be_missing_or_written_in_another_way() {
+async fn listed_etags_may_be_missing_or_have_another_form() {
     for way in [Way::None, Way::WithoutQuotes, Way::Weak, Way::OneNameOfTwo] {
         conformance::run(Arc::new(Lists::in_this_way(way)), "").await;
     }
@@ -192,16 +192,16 @@ async fn broken_listed_etags() {
     }
 }
 
-/// Whether the listing of one key shows a tag, and in what way.
+/// Returns whether the listing of one key shows a tag, and in which form.
 async fn listed(store: &impl Store) -> Option<String> {
     store.create("app/a", "{}".into()).await.expect("created");
     let page = store.list("app/", "", 9).await.expect("listed");
     page.entries[0].etag.as_ref().map(ETag::to_string)
 }
 
-/// So that none of them stops to, which the suite would allow.
+/// A store that stops to list ETags fails here, because the suite would allow that.
 #[tokio::test]
-async fn which_stores_list_etags() {
+async fn stores_that_list_etags_keep_listing_them() {
     let read = async |store: &dyn Store| match store.get("app/a", None, 9).await {
         Ok(GetOutcome::Found(object)) => Some(object.etag.to_string()),
         other => panic!("not found: {other:?}"),
@@ -232,7 +232,7 @@ async fn which_stores_list_etags() {
     #[cfg(feature = "object-store")]
     {
         let store = Arc::new(object_store::memory::InMemory::new());
-        let store = tenure::store::AnyObjectStore::new(store).await.expect("a store to use");
+        let store = tenure::store::AnyObjectStore::new(store).await.expect("the store is accepted");
         assert_eq!(listed(&store).await, read(&store).await);
     }
     #[cfg(feature = "gcs")]

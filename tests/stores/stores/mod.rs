@@ -1,4 +1,4 @@
-//! Every store runs the same suite, and the suite finds what is broken.
+//! Every store passes the same suite, and the suite finds broken stores.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ stores! {
     ledger: ledger::Ledger::default();
 }
 
-/// What the suite has passed, elections take.
+/// Elections run on a store that has passed the suite.
 #[tokio::test]
 async fn elections_run_on_the_added_store() {
     let store: Arc<dyn Store> = Arc::new(ledger::Ledger::default());
@@ -56,10 +56,10 @@ async fn s3_over_http() {
     conformance::run(Arc::new(server.store(BUCKET)), "app/").await;
 }
 
-/// As in a bucket that encrypts with KMS.
+/// Like a bucket with KMS encryption.
 #[cfg(feature = "s3")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn s3_whose_etags_are_no_hashes() {
+async fn s3_with_etags_that_are_not_hashes() {
     use tenure_testkit::s3_server::{BUCKET, S3Server};
     let server = S3Server::start().await;
     server.quirks(|quirks| quirks.opaque_etags = true);
@@ -73,7 +73,7 @@ async fn dynamodb_over_http() {
     conformance::run(Arc::new(server.store()), "app/").await;
 }
 
-/// A server that is not ours, such as ministack.
+/// A third-party server, such as ministack.
 #[cfg(feature = "s3")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs a server: scripts/servers/ministack.sh -- cargo test --test stores s3_server_of -- --ignored"]
@@ -83,7 +83,7 @@ async fn s3_server_of_the_environment() {
     conformance::run_with(store, &prefix, &can).await;
 }
 
-/// What is wrong with a store, and the check that has to notice.
+/// The fault of a store, which a check of the suite must detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     CreateIsTwoSteps,
@@ -118,7 +118,7 @@ struct Broken {
 }
 
 impl Broken {
-    /// Writes whatever is there.
+    /// Writes the object without a condition.
     async fn put(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         self.inner.delete(vec![key.to_owned()]).await?;
         self.inner.create(key, body).await
@@ -254,25 +254,25 @@ impl Layer for Broken {
     }
 }
 
-/// Runs the suite and expects that this check, and none before it, fails.
+/// Runs the suite and asserts that this check is the first to fail.
 async fn fails(store: impl Store, fault: impl std::fmt::Debug, check: &str) {
     let store = Arc::new(store);
-    // A short race may end well by chance, so the number of rounds is not the caller's here.
+    // A short race may pass by chance, so the caller does not choose the number of rounds here.
     let can = Capabilities { race_rounds: 200, ..Capabilities::default() };
     let suite = tokio::spawn(async move { conformance::run_with(store, "", &can).await });
-    let error = suite.await.expect_err(&format!("{fault:?} should be noticed"));
+    let error = suite.await.expect_err(&format!("{fault:?} must be detected"));
     assert!(error.is_panic());
     let panic = error.into_panic();
     let words = match panic.downcast_ref::<String>() {
         Some(words) => words,
-        None => panic!("{fault:?}: the panic has no words"),
+        None => panic!("{fault:?}: the panic has no message"),
     };
-    assert!(words.contains(&format!("[{check}]")), "{fault:?} is noticed elsewhere: {words}");
+    assert!(words.contains(&format!("[{check}]")), "{fault:?} is detected elsewhere: {words}");
 }
 
-/// What a last page hides costs requests, and neither an epoch nor an election.
+/// A page that hides keys costs requests, but no epoch and no election.
 #[tokio::test]
-async fn elections_hold_whatever_the_last_page_hides() {
+async fn elections_survive_a_last_page_that_hides_keys() {
     for fault in [Fault::LastLagsBehind, Fault::LastIsFirst, Fault::LastHidesTruncation] {
         let store: Arc<dyn Store> = Arc::new(Layered(Broken { inner: MemoryStore::new(), fault }));
         for epoch in 1..=8 {

@@ -1,4 +1,4 @@
-//! Calls that fail: of what kind, and what is known of them.
+//! Calls that fail: the kind of the error, and its effect.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,12 +15,12 @@ use tenure_testkit::s3_server::*;
 
 mod permanent;
 
-/// Long enough that no test waits for it.
+/// A time limit that no test reaches.
 const LONG: Duration = Duration::from_secs(600);
 
-// Writes whose fate is unknown: one request each, and never taken for refused or done.
+// Writes with an unknown effect: one request each, and never taken for refused or done.
 
-/// Both kinds of write meet the fault; afterwards the object is there or not.
+/// Both kinds of write meet the fault. `applied` tells whether the object exists afterwards.
 async fn unknown(fault: ServerFault, applied: bool, words: &[&str]) {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
@@ -36,7 +36,7 @@ async fn unknown(fault: ServerFault, applied: bool, words: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_409_is_unknown_never_refused() {
+async fn a_409_is_unknown_and_never_refused() {
     unknown(ServerFault::Conflict, false, &["409 ConditionalRequestConflict"]).await;
     unknown(ServerFault::Answer(409, "OperationAborted"), false, &["409"]).await;
 }
@@ -75,7 +75,7 @@ async fn a_200_with_an_error_in_its_body_is_unknown() {
 }
 
 #[tokio::test]
-async fn an_sdk_timeout_is_unknown_and_not_sent_again() {
+async fn an_sdk_timeout_is_unknown_and_not_retried() {
     let server = S3Server::start().await;
     let timeouts = TimeoutConfig::builder().operation_attempt_timeout(Duration::from_millis(300));
     let config = config(&server.endpoint(), ACCESS_KEY, SECRET_KEY);
@@ -152,7 +152,7 @@ async fn a_truncated_body_is_a_failure_of_the_transport() {
 }
 
 #[tokio::test]
-async fn reads_are_sent_again_by_the_sdk() {
+async fn the_sdk_retries_reads() {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
     server.fault(ServerFault::SlowDown).on(Op::Get).times(1);
@@ -192,7 +192,7 @@ async fn a_web_page_is_a_wrong_endpoint_until_the_store_has_answered() {
 }
 
 #[tokio::test]
-async fn a_line_of_text_is_no_listing_and_no_deletion() {
+async fn a_line_of_text_is_not_a_listing_or_a_deletion() {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
     server.fault(ServerFault::Text);
@@ -201,7 +201,7 @@ async fn a_line_of_text_is_no_listing_and_no_deletion() {
     expect(store.delete(vec![KEY.to_owned()]).await, kind, Determinacy::Indeterminate, &words);
 }
 
-/// Nor is an object of its own that starts as a web page does one.
+/// An object that starts like a web page is still an object.
 #[tokio::test]
 async fn an_object_with_markup_is_an_object() {
     let (server, store) = start().await;
@@ -218,7 +218,7 @@ async fn an_unconditional_read_is_never_not_modified() {
 }
 
 #[tokio::test]
-async fn a_create_never_misses_its_key() {
+async fn a_missing_key_is_not_an_answer_to_a_create() {
     let (server, store) = start().await;
     server.fault(ServerFault::Answer(404, "NoSuchKey")).on(Op::Put);
     let created = store.create(KEY, body("one")).await;
@@ -234,7 +234,7 @@ async fn an_error_in_a_listing_never_passes_for_an_empty_one() {
 }
 
 #[tokio::test]
-async fn a_redirect_while_a_new_buckets_name_spreads_passes() {
+async fn a_redirect_for_a_new_bucket_is_transient() {
     let (server, store) = start().await;
     server.fault(ServerFault::Answer(307, "TemporaryRedirect"));
     let redirected = store.list("app/", "", 1).await;
@@ -244,7 +244,7 @@ async fn a_redirect_while_a_new_buckets_name_spreads_passes() {
 // Requests that never reach a store.
 
 #[tokio::test]
-async fn an_unreachable_endpoint_means_that_nothing_happened() {
+async fn a_request_to_an_unreachable_endpoint_has_no_effect() {
     let closed = ClosedPort::start();
     let client = Client::from_conf(config(&closed.endpoint(), ACCESS_KEY, SECRET_KEY).build());
     let store = S3Store::new(client, BUCKET);
@@ -258,7 +258,7 @@ async fn an_unreachable_endpoint_means_that_nothing_happened() {
 }
 
 #[tokio::test]
-async fn a_failed_tls_handshake_means_that_nothing_happened() {
+async fn a_request_after_a_failed_tls_handshake_has_no_effect() {
     let server = S3Server::start().await;
     let endpoint = server.endpoint().replace("http:", "https:");
     let client = Client::from_conf(config(&endpoint, ACCESS_KEY, SECRET_KEY).build());
@@ -268,7 +268,7 @@ async fn a_failed_tls_handshake_means_that_nothing_happened() {
 }
 
 #[tokio::test]
-async fn buckets_are_addressed_in_the_path_and_nothing_secret_is_shown() {
+async fn buckets_are_addressed_in_the_path_and_no_secret_is_shown() {
     let (server, store) = start().await;
     done(store.create(KEY, body("one")).await);
     assert_eq!(server.last(Op::Put).uri.path(), format!("/{BUCKET}/{KEY}"));
@@ -278,7 +278,7 @@ async fn buckets_are_addressed_in_the_path_and_nothing_secret_is_shown() {
 }
 
 #[tokio::test]
-async fn an_expired_session_passes_once_the_store_has_taken_it() {
+async fn an_expired_session_is_transient_after_the_store_accepted_it() {
     let (server, store) = start().await;
     done(store.create(KEY, body("one")).await);
     let etag = ETag::new(server.object(KEY).unwrap().etag);
@@ -288,9 +288,9 @@ async fn an_expired_session_passes_once_the_store_has_taken_it() {
     expect(store.get(KEY, None, MAX).await, kind, no, &["400 ExpiredToken"]);
 }
 
-/// A process that is being started holds the listening socket until its program runs.
+/// A process that starts holds the listening socket until its program runs.
 #[test]
-fn regression_a_server_that_was_dropped_takes_no_connection_while_processes_start() {
+fn regression_a_dropped_server_accepts_no_connection_while_processes_start() {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -308,11 +308,11 @@ fn regression_a_server_that_was_dropped_takes_no_connection_while_processes_star
         });
         let taken = taken.count();
         over.store(true, Ordering::Relaxed);
-        assert_eq!(taken, 0, "servers that took a connection after their end");
+        assert_eq!(taken, 0, "servers accepted a connection after their end");
     });
 }
 
-/// It said "check the credentials".
+/// The error said "check the credentials".
 #[tokio::test]
 async fn regression_an_archived_object_is_named() {
     let (server, store) = start().await;

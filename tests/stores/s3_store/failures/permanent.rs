@@ -1,8 +1,8 @@
-//! Failures that do not go away by themselves.
+//! Permanent failures.
 
 use super::*;
 
-/// Every call meets the fault and fails with this kind; none took effect.
+/// Every call meets the fault and fails with this kind and no effect.
 async fn every_call_fails(fault: ServerFault, kind: StoreErrorKind, words: &[&str]) {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
@@ -31,7 +31,7 @@ async fn a_missing_bucket_is_no_such_store() {
 }
 
 #[tokio::test]
-async fn a_404_that_is_not_s3s_is_no_such_store_and_never_a_missing_key() {
+async fn a_foreign_404_is_no_such_store_and_never_a_missing_key() {
     every_call_fails(
         ServerFault::Answer(404, "404 page not found"),
         StoreErrorKind::NoSuchStore,
@@ -41,7 +41,7 @@ async fn a_404_that_is_not_s3s_is_no_such_store_and_never_a_missing_key() {
 }
 
 #[tokio::test]
-async fn a_wrong_name_and_a_wrong_region_are_no_such_store_whatever_the_status() {
+async fn a_wrong_name_and_a_wrong_region_are_no_such_store_with_any_status() {
     let kind = StoreErrorKind::NoSuchStore;
     let words = ["400 InvalidBucketName", "check the bucket's name"];
     every_call_fails(ServerFault::Answer(400, "InvalidBucketName"), kind, &words).await;
@@ -52,7 +52,7 @@ async fn a_wrong_name_and_a_wrong_region_are_no_such_store_whatever_the_status()
 }
 
 #[tokio::test]
-async fn an_error_without_a_code_is_told_by_its_status() {
+async fn an_error_without_a_code_is_named_by_its_status() {
     let (server, store) = start().await;
     server.fault(ServerFault::Answer(403, ""));
     let error = store.list("app/", "", 1).await.expect_err("denied");
@@ -139,14 +139,14 @@ async fn another_owner_than_expected_is_access_denied() {
 }
 
 #[tokio::test]
-async fn what_a_store_has_not_implemented_is_unsupported() {
+async fn a_request_that_is_not_implemented_is_unsupported() {
     let fault = ServerFault::Answer(501, "NotImplemented");
     every_call_fails(fault, StoreErrorKind::Unsupported, &["501", "conditional writes"]).await;
 }
 
-/// A proxy that had no name for the server, or wanted a password, ended services for good.
+/// A proxy that could not resolve the server, or required a password, ended services for good.
 #[tokio::test]
-async fn regression_an_answer_of_a_proxy_is_no_verdict_on_the_store() {
+async fn regression_an_answer_of_a_proxy_is_not_a_permanent_error() {
     for (status, code) in
         [(400, ""), (405, ""), (407, "x"), (410, "x"), (411, ""), (413, ""), (451, "x"), (501, "")]
     {
@@ -160,9 +160,9 @@ async fn regression_an_answer_of_a_proxy_is_no_verdict_on_the_store() {
     }
 }
 
-/// Each kind of request has its own support: a store may list, and write without conditions alone.
+/// A store may support each kind of request separately: listings, but only unconditional writes.
 #[tokio::test]
-async fn a_request_that_has_succeeded_is_supported() {
+async fn a_kind_of_request_that_has_succeeded_is_supported() {
     let (server, store) = start().await;
     let (no, kind) = (Determinacy::Determinate, StoreErrorKind::Unsupported);
     let not_implemented = || server.fault(ServerFault::Answer(501, "NotImplemented"));
@@ -179,7 +179,7 @@ async fn a_request_that_has_succeeded_is_supported() {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_right_is_invalid() {
+async fn a_malformed_request_is_invalid() {
     for code in ["KeyTooLongError", "InvalidRequest"] {
         let fault = ServerFault::Answer(400, code);
         every_call_fails(fault, StoreErrorKind::Invalid, &["400", code]).await;
@@ -187,7 +187,7 @@ async fn a_request_that_cannot_be_right_is_invalid() {
 }
 
 #[tokio::test]
-async fn a_directory_bucket_is_refused_before_anything_is_sent() {
+async fn a_directory_bucket_is_refused_before_any_request() {
     let server = S3Server::start().await;
     for bucket in ["tenure--use1-az4--x-s3", "point.mrap", "app--use1-az4--xa-s3"] {
         let store = server.store(bucket);
