@@ -5,8 +5,8 @@
 //! ```
 //!
 //! One row keeps the greatest token of all writers. The check of the token and the work are one
-//! transaction, so no other write can come between them. docs/fencing.md has the statements for
-//! PostgreSQL.
+//! transaction, so no other write can come between them. docs/explanation/fencing.md has the
+//! statements for PostgreSQL.
 
 use std::error::Error;
 

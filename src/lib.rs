@@ -58,7 +58,7 @@
 //!
 //! The store must have strong consistency and atomic conditional writes, and nobody may delete the
 //! newest epoch object. The first campaign checks what it can. The protocol, its invariants and the
-//! reasons are in `docs/protocol.md`; the idea is Gunnar Morling's (*Leader Election With S3
+//! reasons are in `docs/design/protocol.md`; the idea is Gunnar Morling's (*Leader Election With S3
 //! Conditional Writes*, 2024).
 //!
 //! # What it costs
@@ -171,7 +171,7 @@ pub mod protocol;
 mod protocol;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
-#[allow(missing_docs, reason = "docs/protocol.md describes the fields")]
+#[allow(missing_docs, reason = "docs/design/protocol.md describes the fields")]
 pub mod record;
 #[cfg(not(feature = "internals"))]
 mod record;
@@ -219,11 +219,11 @@ pub mod internals {
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;
 #[cfg(all(doctest, feature = "s3"))]
-#[doc = include_str!("../docs/quick-start.md")]
+#[doc = include_str!("../docs/start/first-leader.md")]
 struct QuickStartExamples;
 #[cfg(all(doctest, feature = "s3"))]
-#[doc = include_str!("../docs/kubernetes.md")]
+#[doc = include_str!("../docs/how-to/kubernetes.md")]
 struct KubernetesExamples;
 #[cfg(all(doctest, feature = "s3"))]
-#[doc = include_str!("../docs/observability.md")]
+#[doc = include_str!("../docs/reference/metrics.md")]
 struct ObservabilityExamples;

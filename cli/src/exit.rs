@@ -26,7 +26,7 @@ pub const BUSY: u8 = 76;
 /// The store denied access.
 pub const ACCESS_DENIED: u8 = 77;
 
-/// All of them: each has its row in docs/what-can-go-wrong.md.
+/// All of them: each has its row in docs/reference/errors.md.
 pub const CODES: [u8; 9] =
     [NOBODY, USAGE, UNAVAILABLE, UNSAFE, OS, REFUSED, LEASE_LOST, BUSY, ACCESS_DENIED];
 

@@ -17,7 +17,7 @@ mkdir bin home
 # What Tab has made of a line is what this says it was given.
 printf '#!/bin/sh\necho "given: $*."\n' >bin/tenure
 chmod +x bin/tenure
-# Where a package puts them, but for a user: docs/install.md.
+# Where a package puts them, but for a user: docs/start/install.md.
 mkdir -p home/zsh home/.config/fish/completions
 "$tenure" completions bash >home/tenure.bash
 "$tenure" completions zsh >home/zsh/_tenure

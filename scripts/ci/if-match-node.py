@@ -31,7 +31,7 @@ class Posted:
 
 @dataclasses.dataclass(frozen=True)
 class LockData:
-    """The same with the change that docs/upgrading.md shows."""
+    """The same with the change that docs/how-to/upgrade.md shows."""
 
     expires_at: float
     token: int = 0

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # What a program pays for tenure beside aws-sdk-s3, tokio and serde alone: crates, and the time of a
-# first build. Writes docs/performance/build.md, which the bench puts into docs/performance.md. By
-# hand, with a registry at hand; some minutes. Processor time is compared, as it hardly depends on
-# what else the machine does.
+# first build. Writes target/measure/build.md, the table of docs/design/measurements.md. Run it by
+# hand, with a registry at hand; it takes some minutes. Processor time is compared, as other work of
+# the machine hardly changes it.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 cd "$root"
-out=$root/docs/performance/build.md
+out=$root/target/measure/build.md
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export CARGO_INCREMENTAL=0 CARGO_TERM_COLOR=never

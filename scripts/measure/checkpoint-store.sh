@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What Azure's blob checkpoint store asks of its container while nothing happens: the packages of
 # Event Hubs for Python beside Azurite, counted by Azurite's access log. Writes
-# docs/performance/checkpoint-store.md, which the bench puts into docs/performance.md. By hand, with
-# the registries at hand; 7 minutes, as nothing is divided.
+# target/measure/checkpoint-store.md, the table of docs/design/measurements.md. Run it by hand, with
+# the registries at hand; it takes 7 minutes.
 #
 #   scripts/measure/checkpoint-store.sh [SECONDS]
 set -euo pipefail
@@ -10,7 +10,8 @@ set -euo pipefail
 
 export seconds=${1:-330} packages="azure-eventhub 5.15.1 and its checkpointstoreblob-aio 1.2.0"
 export emulator=${AZURITE_VERSION:-3.37.0}
-out=$root/docs/performance/checkpoint-store.md
+out=$root/target/measure/checkpoint-store.md
+mkdir -p "$(dirname "$out")"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 install checkpoint-store azure-eventhub==5.15.1 azure-eventhub-checkpointstoreblob-aio==1.2.0 aiohttp==3.14.5

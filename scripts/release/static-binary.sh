@@ -38,6 +38,6 @@ if grep -q '=>' <<<"$libraries"; then die "$binary is not static: $libraries"; f
 "$binary" --version >&2
 bytes=$(stat -c %s "$binary")
 echo "$target, $bytes bytes, $(sed 's/^[[:space:]]*//' <<<"$libraries")" >&2
-# What docs/install.md says of the default features.
+# What docs/start/install.md says of the default features.
 [[ $# -gt 0 || $bytes -le 12000000 ]] || die "$binary has $bytes bytes, more than 12,000,000"
 echo "$binary"

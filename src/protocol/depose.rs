@@ -1,4 +1,4 @@
-//! What an operator's order does to an epoch (docs/protocol.md, section 4, **Depose**).
+//! What an operator's order does to an epoch (docs/design/protocol.md, section 4, **Depose**).
 //!
 //! It decides on what was just read; the write that it asks for has that reading's ETag as its
 //! condition. So a renewal in between makes the store refuse it, and it is decided anew.

@@ -1,8 +1,9 @@
 //! Finding the newest epoch with a listing that only answers "what comes after this key?".
 //!
-//! docs/protocol.md, section 6. The question "is there an epoch greater than X?" is monotone in X
-//! whatever the gaps, so galloping and bisecting on it is exact for any set of keys. "Does epoch X
-//! exist?" is not. The same search finds the end of a fenced log, whose numbers have more digits.
+//! docs/design/protocol.md, section 6. The question "is there an epoch greater than X?" is monotone
+//! in X whatever the gaps, so galloping and bisecting on it is exact for any set of keys. "Does
+//! epoch X exist?" is not. The same search finds the end of a fenced log, whose numbers have more
+//! digits.
 
 use std::num::NonZeroU64;
 

@@ -1,4 +1,4 @@
-//! A page of a listing, checked before anything depends on it (docs/protocol.md, section 6).
+//! A page of a listing, checked before anything depends on it (docs/design/protocol.md, section 6).
 //!
 //! Finding the newest epoch and compacting use the same rules: keys in ascending order, all of them
 //! under the prefix and after the requested key. A page that breaks a rule yields none of its

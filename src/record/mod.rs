@@ -1,4 +1,4 @@
-//! The record: the JSON body of an epoch object (docs/protocol.md, section 3).
+//! The record: the JSON body of an epoch object (docs/design/protocol.md, section 3).
 
 mod field_formats;
 pub mod keys;
@@ -35,7 +35,7 @@ pub const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 /// The body of an object, as read or to be written. Its JSON begins with what its layout alone has:
 /// `Head`, or the head of the single object, `single::SingleHead`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "docs/protocol.md describes the fields")]
+#[allow(missing_docs, reason = "docs/design/protocol.md describes the fields")]
 pub struct Record {
     #[serde(skip)]
     pub expired: bool,

@@ -1,5 +1,5 @@
 //! The body of the single object: the record with the two fields of the post *Leader election with
-//! S3 and If-Match* in front (docs/protocol.md, section 13).
+//! S3 and If-Match* in front (docs/design/protocol.md, section 13).
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The order of a listing, checked before anything rests on it (docs/protocol.md, section 6).
+//! The order of a listing, checked before anything rests on it (docs/design/protocol.md, section
+//! 6).
 
 use super::{Determinacy, Page, StoreError, StoreErrorKind};
 

@@ -1,4 +1,4 @@
-//! The metrics for operators; docs/observability.md has the whole table.
+//! The metrics for operators; docs/reference/metrics.md has the whole table.
 //!
 //! Reports to the recorder of the crate `metrics`. Without a recorder nothing is counted.
 

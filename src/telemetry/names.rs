@@ -1,5 +1,5 @@
-//! The names, their units and their words. `tests/election/metrics/mod.rs` holds docs/observability.md
-//! to them.
+//! The names, their units and their words. `tests/election/metrics/mod.rs` holds
+//! docs/reference/metrics.md to them.
 
 use metrics::Unit::{Count, Seconds};
 use metrics::{describe_counter, describe_gauge, describe_histogram};

@@ -1,4 +1,4 @@
-//! The duration of a failover, as documented in `docs/tuning.md`.
+//! The duration of a failover, as documented in `docs/explanation/cost.md`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Versions side by side under one prefix: what docs/upgrading.md says of records that a later
+//! Versions side by side under one prefix: what docs/how-to/upgrade.md says of records that a later
 //! version wrote, and of candidates with other settings.
 
 use serde_json::{Value, json};

@@ -79,7 +79,7 @@ async fn only_races_show_it() {
     }
 }
 
-/// Prints the facts for a line of docs/stores.md.
+/// Prints the facts for a line of docs/reference/stores.md.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs a server: scripts/servers/moto.sh -- cargo test --test stores what_the_server_does -- --ignored"]
 async fn what_the_server_does() {

@@ -1,5 +1,5 @@
-//! How many requests a group makes (docs/groups.md, section 7), beside an election for each of its
-//! partitions. `tests/group.rs` compares it with the requests of the driver.
+//! How many requests a group makes (docs/design/groups.md, section 7), beside an election for each
+//! of its partitions. `tests/group.rs` compares it with the requests of the driver.
 
 use std::fmt::Write as _;
 use std::time::Duration;

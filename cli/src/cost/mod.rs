@@ -66,7 +66,8 @@ pub struct CostArgs {
     pub json: bool,
 }
 
-pub const AFTER_COST: &str = r#"The built-in prices are list prices without free tiers; docs/stores.md has their sources.
+pub const AFTER_COST: &str = r#"The built-in prices are list prices without free tiers. Their sources: see
+docs/reference/stores.md.
 A month has 30 days. Traffic and the storing of a few small objects are left out.
 
 A file of prices is one JSON object, or a list of them; prices are for a million requests:

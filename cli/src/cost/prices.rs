@@ -34,7 +34,7 @@ fn usd() -> String {
     "USD".to_owned()
 }
 
-/// As in docs/stores.md, without free tiers.
+/// As in docs/reference/stores.md, without free tiers.
 pub fn built_in() -> Vec<Prices> {
     parse(include_str!("prices.json")).expect("a test reads the built-in price lists")
 }

@@ -20,7 +20,7 @@ pub struct CronArgs {
     pub busy_exit_code: Option<u8>,
     /// Run CMD once per period, on one of the hosts: at least 1s, at most 36525d. Periods are counted
     /// in UTC from 1970-01-01T00:00:00Z. The run is recorded beside the election; if the period is completed or
-    /// has failed, exit with 0. See docs/cron.md for what is promised
+    /// has failed, exit with 0. See docs/how-to/cron.md for what is promised
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(CENTURY))]
     #[arg(conflicts_with = "forever")]
     pub once_per: Option<Duration>,

@@ -96,7 +96,7 @@ pub mod testing {
     use super::*;
     use crate::process::lock::lock;
 
-    /// What docs/sidecar.md promises.
+    /// What docs/reference/http-api.md promises.
     pub const SOON: Duration = Duration::from_millis(100);
 
     /// What each of several streams has said, and when.

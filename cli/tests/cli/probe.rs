@@ -49,7 +49,7 @@ fn json_has_the_documented_fields() {
     ];
     let object = report.as_object().expect("an object");
     assert_eq!(object.keys().count(), documented.len(), "{object:?}");
-    let stores = include_str!("../../../docs/stores.md");
+    let stores = include_str!("../../../docs/reference/stores.md");
     for field in documented {
         assert!(object.contains_key(field), "{field} is missing");
         assert!(stores.contains(&format!("`{field}`")), "{field} is not documented");

@@ -7,7 +7,7 @@ use tenure_cli::exit::{CODES, code_of};
 
 use super::page::root;
 
-const PAGE: &str = "docs/what-can-go-wrong.md";
+const PAGE: &str = "docs/reference/errors.md";
 
 fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).expect("it is there")
@@ -33,7 +33,7 @@ fn every_exit_code_has_its_row() {
 /// Fixtures that no program reads any more would make the page wrong.
 #[test]
 fn the_test_vectors_of_fenced_objects_are_fixtures() {
-    let page = read("docs/fencing.md");
+    let page = read("docs/explanation/fencing.md");
     let vectors = page.lines().filter(|line| line.starts_with("{\"tenure_"));
     let vectors: Vec<_> = vectors.map(|line| line.replace("\\n", "\n")).collect();
     assert_eq!(vectors.len(), 8);

@@ -22,7 +22,7 @@ static HELP: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
 });
 
 /// Pages that name flags and verbs of earlier versions.
-const HISTORY: [&str; 2] = ["CHANGELOG.md", "docs/track-record.md"];
+const HISTORY: [&str; 1] = ["CHANGELOG.md"];
 
 pub fn problems(page: &Page) -> Vec<String> {
     if HISTORY.iter().any(|history| page.path.ends_with(history)) {

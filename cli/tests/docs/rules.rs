@@ -13,10 +13,10 @@ use serde_json::Value;
 use super::flags;
 use super::page::{Block, Page, root};
 
-/// Those of the tables of docs/observability.md, which tests/election/metrics/mod.rs holds to what a
-/// recorder gets.
+/// Those of the tables of docs/reference/metrics.md, which tests/election/metrics/mod.rs holds to
+/// what a recorder gets.
 static METRICS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
-    let page = Page::read("docs/observability.md".into());
+    let page = Page::read("docs/reference/metrics.md".into());
     let first_cells = page.first_cells.into_iter();
     first_cells.filter(|cell| cell.starts_with("tenure_")).collect()
 });

@@ -76,5 +76,5 @@ pub use object::{Contents, FencedObject, ObjectWriter};
 pub use token::Token;
 
 #[cfg(all(doctest, feature = "tower"))]
-#[doc = include_str!("../../../docs/fencing.md")]
+#[doc = include_str!("../../../docs/explanation/fencing.md")]
 struct FencingExamples;

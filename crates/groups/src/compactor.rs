@@ -1,8 +1,8 @@
 //! Deletes superseded assignments, and the sessions that have ended.
 //!
 //! A session that has ended never lives again. But a coordinator treats a missing session of a
-//! named member as one that may live, and waits for its validity (docs/groups.md, R1). So the
-//! newest assignment is read after the sessions. A session that has seen a greater assignment
+//! named member as one that may live, and waits for its validity (docs/design/groups.md, R1). So
+//! the newest assignment is read after the sessions. A session that has seen a greater assignment
 //! stays: it shows that somebody deleted that assignment.
 
 use std::collections::BTreeSet;

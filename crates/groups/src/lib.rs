@@ -41,7 +41,7 @@
 //! next one, created with `If-None-Match: *`. One of the members, the coordinator, reads the
 //! sessions and writes assignments; safety does not depend on there being only one. A partition
 //! leaves a member only if the member has released it or its session has ended. The protocol, its
-//! invariants and the reasons are in `docs/groups.md`.
+//! invariants and the reasons are in `docs/design/groups.md`.
 //!
 //! # What it promises
 //!
@@ -247,5 +247,5 @@ fn doubled(first: Duration, longest: Duration, times: u32) -> Duration {
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;
 #[cfg(all(doctest, feature = "s3"))]
-#[doc = include_str!("../../../docs/partitions.md")]
+#[doc = include_str!("../../../docs/how-to/share-partitions.md")]
 struct PartitionsExamples;

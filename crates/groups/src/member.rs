@@ -30,7 +30,7 @@ use tenure::store::ETag;
 use tenure::{Leadership, LeadershipEvent, Loss};
 
 /// Every reader lists as often at least: its next number may have come and been compacted while it
-/// slept (docs/groups.md, section 3).
+/// slept (docs/design/groups.md, section 3).
 pub(super) const LIST_EVERY: Duration = Duration::from_secs(600);
 
 /// Follows the assignment for one member, and plans.

@@ -1,4 +1,4 @@
-//! Restoring a group after assignments were deleted (docs/groups.md, D8 to D12).
+//! Restoring a group after assignments were deleted (docs/design/groups.md, D8 to D12).
 
 use std::sync::Arc;
 use std::time::Duration;

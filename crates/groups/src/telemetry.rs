@@ -1,5 +1,5 @@
 //! The metrics of a group: of its members, its coordinator and its observers.
-//! docs/observability.md has the whole table.
+//! docs/reference/metrics.md has the whole table.
 //!
 //! A session counts under separate names, and not as a leadership.
 

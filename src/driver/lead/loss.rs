@@ -137,7 +137,7 @@ impl std::error::Error for Loss {}
 mod tests {
     use super::*;
 
-    const PAGE: &str = include_str!("../../../docs/what-can-go-wrong.md");
+    const PAGE: &str = include_str!("../../../docs/reference/errors.md");
 
     #[test]
     fn every_loss_has_its_row_and_its_word() {

@@ -1,4 +1,4 @@
-//! The timeless state machine of one candidate or observer (docs/protocol.md, section 4).
+//! The timeless state machine of one candidate or observer (docs/design/protocol.md, section 4).
 //!
 //! It is a value: [`Candidate::step`] says what to do next, [`Candidate::handle`] takes what came
 //! of it. At most one request is under way at a time. That a lease lapsed or ended is an input, so

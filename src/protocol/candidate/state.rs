@@ -32,7 +32,7 @@ pub(super) enum CandidateState {
         sighting: Sighting,
     },
     /// Wait until the holder of a deposed epoch cannot believe in its lease any more: step
-    /// 4b of docs/protocol.md, section 4.
+    /// 4b of docs/design/protocol.md, section 4.
     Deposed {
         epoch: Epoch,
     },

@@ -1,5 +1,5 @@
-//! The timeless state machine of one candidate or observer of a single object (docs/protocol.md,
-//! section 13).
+//! The timeless state machine of one candidate or observer of a single object
+//! (docs/design/protocol.md, section 13).
 //!
 //! The same words as [`super::candidate`], and fewer steps: all that anybody writes is a
 //! compare-and-swap of one object, so a takeover that the store accepts *is* the grant. Nothing is

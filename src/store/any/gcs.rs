@@ -15,7 +15,7 @@ impl AnyObjectStore {
     /// `GOOGLE_SERVICE_ACCOUNT_KEY` (its text), `GOOGLE_BEARER_TOKEN`, what `gcloud auth
     /// application-default login` has left, or the machine's service account; another server from
     /// `GOOGLE_BASE_URL`, `STORAGE_EMULATOR_HOST`, or `gcs_base_url` in the service account's key,
-    /// in this order (docs/stores.md has the settings for emulators).
+    /// in this order (docs/reference/stores.md has the settings for emulators).
     ///
     /// Otherwise as [`gcs`](AnyObjectStore::gcs).
     ///

@@ -46,7 +46,7 @@ use self::encryption::Encryption;
 /// [`from_env`](S3Store::from_env) give up connecting after 3.1 s.
 ///
 /// The credentials need `s3:GetObject`, `s3:PutObject` and `s3:ListBucket`, and a compactor
-/// `s3:DeleteObject` (docs/permissions.md has a policy for each role). Directory buckets (S3
+/// `s3:DeleteObject` (docs/reference/policies.md has a policy for each role). Directory buckets (S3
 /// Express One Zone) are refused, as their listings have no order, and so are multi-region access
 /// points, as their regions agree only after a while.
 ///

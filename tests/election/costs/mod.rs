@@ -1,4 +1,4 @@
-//! The cost of each step in requests (docs/protocol.md, sections 10 and 13).
+//! The cost of each step in requests (docs/design/protocol.md, sections 10 and 13).
 
 use std::sync::Arc;
 use std::time::Duration;

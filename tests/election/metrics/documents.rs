@@ -1,5 +1,5 @@
-//! Compares docs/observability.md, deploy/grafana and deploy/prometheus with the code and with each
-//! other.
+//! Compares docs/reference/metrics.md, deploy/grafana and deploy/prometheus with the code and with
+//! each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,7 +26,7 @@ fn read(path: &str) -> String {
 
 /// The rows of the table.
 fn documented() -> BTreeMap<String, Metric> {
-    let text = read("docs/observability.md");
+    let text = read("docs/reference/metrics.md");
     let mut metrics = BTreeMap::new();
     for row in text.lines().filter(|line| line.starts_with("| `tenure_")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
@@ -156,6 +156,6 @@ fn every_alert_is_documented_and_tested() {
     };
     let rules = alerts(&read("deploy/prometheus/alerts.yaml"), "- alert: ");
     assert!(rules.len() > 5, "{rules:?}");
-    assert_eq!(rules, alerts(&read("docs/observability.md"), "| `"));
+    assert_eq!(rules, alerts(&read("docs/reference/metrics.md"), "| `"));
     assert_eq!(rules, alerts(&read("deploy/prometheus/alerts_test.yaml"), "alertname: "));
 }

@@ -1,4 +1,4 @@
-//! The store of `docs/adding-a-store.md`: a ledger. Each write appends a line.
+//! The store of `docs/how-to/add-a-store.md`: a ledger. Each write appends a line.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

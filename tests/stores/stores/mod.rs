@@ -9,7 +9,7 @@ use tenure::store::{ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 use tenure_testkit::conformance::{self, Capabilities};
 use tenure_testkit::layer::{Layer, Layered};
 
-/// The store of docs/adding-a-store.md.
+/// The store of docs/how-to/add-a-store.md.
 mod ledger;
 mod listed_etags;
 

@@ -173,7 +173,7 @@ async fn regression_a_coordinator_among_many_sessions_sends_what_the_arithmetic_
     nodes.iter().for_each(|node| node.abort());
 }
 
-/// The numbers of docs/groups.md and docs/partitions.md.
+/// The numbers of docs/design/groups.md and docs/how-to/share-partitions.md.
 #[test]
 fn ten_members_with_a_thousand_partitions_cost_what_the_docs_say() {
     let shape = GroupShape { partitions: 1_000, ..shape(10, (30, 5)) };

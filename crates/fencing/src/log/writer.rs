@@ -54,7 +54,7 @@ impl FencedLog {
     /// 2 LIST, 1 GET and 1 PUT if the log has fewer than 1,000 objects or this value has seen its
     /// end; some 25 LIST more at a million objects. While an older writer appends, its pace bounds
     /// the number of requests: 18 in all if it sends as many requests as this writer, 38 if it
-    /// sends four times as many (docs/protocol.md section 8).
+    /// sends four times as many (docs/design/protocol.md section 8).
     ///
     /// Dropping the future is safe; the claim may still take effect. If this call created a fence
     /// because of a busy older writer, that request may also arrive late. It then ends the writer

@@ -1,4 +1,4 @@
-//! What one member owns (docs/groups.md, section 4).
+//! What one member owns (docs/design/groups.md, section 4).
 //!
 //! That its session's lease runs is not known here: the caller asks for both.
 

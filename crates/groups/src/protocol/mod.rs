@@ -1,4 +1,5 @@
-//! Partition groups as pure values (docs/groups.md): who owns which partition, and who may say so.
+//! Partition groups as pure values (docs/design/groups.md): who owns which partition, and who may
+//! say so.
 //!
 //! [`Assignment`] holds who owns what. [`plan`] makes the next one of it and of what was read of
 //! the sessions, and changes only what rules R1 to R4 allow. [`reader`] follows the newest

@@ -290,7 +290,7 @@ impl Shared {
             }
             leadership.write_data(self.data());
             // A coordinator that awaits nothing of this member reads its session once a validity,
-            // unless the tag changes sooner than by renewals (docs/groups.md, section 5).
+            // unless the tag changes sooner than by renewals (docs/design/groups.md, section 5).
             due = std::mem::take(&mut self.state().unasked);
             self.cx.sleep(if due { validity / 8 } else { between }).await;
         }

@@ -11,8 +11,8 @@ use tenure_testkit::time::{millis, secs, wait};
 
 use super::{Fleet, Node, POLL, VALIDITY, balanced, owners};
 
-/// As docs/groups.md has it: the lease × (1 + drift), two fifths of it until the coordinator is
-/// silent, a poll to see its last renewal, one of each that gains, and requests.
+/// As docs/design/groups.md has it: the lease × (1 + drift), two fifths of it until the coordinator
+/// is silent, a poll to see its last renewal, one of each that gains, and requests.
 const TOGETHER: Duration = Duration::from_millis(30_300 + 12_000 + 5_000 + 5_000 + 700);
 /// Those that are no deputies see the last renewal of the coordinator a poll later.
 const WITH_ALL_DEPUTIES: Duration = Duration::from_millis(30_300 + 12_000 + 10_000 + 5_000 + 700);

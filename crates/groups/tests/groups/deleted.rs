@@ -1,4 +1,4 @@
-//! Assignments that others delete: no token is granted again (docs/groups.md, section 3).
+//! Assignments that others delete: no token is granted again (docs/design/groups.md, section 3).
 
 use std::sync::Arc;
 

@@ -301,8 +301,8 @@ async fn regression_an_id_that_may_have_been_compacted_is_not_used_again() {
     assert_ne!(now.entries[0].key, created[0]);
 }
 
-/// As docs/groups.md has it of a leave: what it read meanwhile, the next assignment could give to
-/// another member.
+/// As docs/design/groups.md has it of a leave: what it read meanwhile, the next assignment could
+/// give to another member.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_seals_its_session_follows_nothing() {
     let fleet = Fleet::new(1);
@@ -322,7 +322,7 @@ async fn a_member_that_seals_its_session_follows_nothing() {
     assert!(since.iter().all(|(_, key)| key.contains("members/")), "{asked:?}");
 }
 
-/// As docs/what-can-go-wrong.md has it: the last that can be read is written again, above.
+/// As docs/reference/errors.md has it: the last that can be read is written again, above.
 #[tokio::test(start_paused = true)]
 async fn an_assignment_that_cannot_be_read_is_repaired_by_hand() {
     let fleet = Fleet::new(4);

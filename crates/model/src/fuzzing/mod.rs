@@ -1,5 +1,5 @@
 //! What the fuzz targets, the replay of their corpus and the property tests run: any bytes in, a
-//! panic if a rule of docs/protocol.md is broken.
+//! panic if a rule of docs/design/protocol.md is broken.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;

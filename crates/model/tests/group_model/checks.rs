@@ -1,4 +1,4 @@
-//! The invariants of docs/groups.md, and what should happen at times.
+//! The invariants of docs/design/groups.md, and what should happen at times.
 
 use stateright::Property;
 use tenure_groups::protocol::{PartitionNumber, Release};

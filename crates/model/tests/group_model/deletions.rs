@@ -1,4 +1,4 @@
-//! Deletions by others, and restores: the settings of D1 to D12 of docs/groups.md.
+//! Deletions by others, and restores: the settings of D1 to D12 of docs/design/groups.md.
 
 use super::setting::{Broken, Budget, Group};
 use super::{CALM, broken, explore, group, missed, more};

@@ -1,5 +1,5 @@
 //! The machines of partition groups as shipped, explored exhaustively within bounds
-//! (docs/verification.md). `TENURE_MODEL=large` explores farther.
+//! (docs/design/checks.md). `TENURE_MODEL=large` explores farther.
 
 mod broken;
 mod checks;

@@ -129,7 +129,7 @@ impl Group {
 
 impl World {
     /// Nothing is under way that was begun without the newest assignment: otherwise a deletion is
-    /// not found (docs/groups.md, section 3).
+    /// not found (docs/design/groups.md, section 3).
     fn is_settled(&self) -> bool {
         let knows = |it: &Participant| it.known().map(|it| it.epoch) == self.ghost.greatest;
         let has_read = |it: &Participant| {

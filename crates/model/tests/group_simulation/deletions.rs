@@ -21,8 +21,8 @@ enum Deletion {
     Prefix,
 }
 
-/// Deletes assignments, if something that is left shows it (docs/groups.md, section 3). Nothing
-/// starts meanwhile.
+/// Deletes assignments, if something that is left shows it (docs/design/groups.md, section 3).
+/// Nothing starts meanwhile.
 pub async fn delete_assignments(world: &Arc<World>, slots: &mut [Slot]) {
     let deletion = match world.state().rng.u32(0..5) {
         0 | 1 => Deletion::Newest,

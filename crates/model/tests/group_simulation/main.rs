@@ -114,7 +114,7 @@ fn broken_writer_that_needs_no_etag_is_caught() {
     caught(Broken::EtagNotNeeded, 100, &["G1", "G5", "G6", "GS1", "R1", "R2"]);
 }
 
-/// The outcome of a deletion that nothing shows (docs/groups.md, section 3).
+/// The outcome of a deletion that nothing shows (docs/design/groups.md, section 3).
 #[test]
 fn broken_expiry_that_nothing_shows_is_caught() {
     caught(Broken::DeletedUnseen, 100, &["D2", "G1", "G5"]);

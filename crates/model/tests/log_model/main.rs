@@ -1,5 +1,5 @@
 //! The fenced log's writer and trim as shipped, explored exhaustively within bounds
-//! (docs/verification.md). `TENURE_MODEL=large` explores farther.
+//! (docs/design/checks.md). `TENURE_MODEL=large` explores farther.
 
 mod progress;
 mod step;

@@ -1,4 +1,5 @@
-//! The invariants of docs/protocol.md section 5 that need no clock, judged from what the store did.
+//! The invariants of docs/design/protocol.md section 5 that need no clock, judged from what the
+//! store did.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What there is to find in a setting, held against docs/verification.md.
+//! What there is to find in a setting, held against states.md.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -6,7 +6,7 @@ use std::hash::Hash;
 use stateright::{Checker, Model};
 use tenure::Process;
 
-const PAGE: &str = include_str!("../../../../docs/verification.md");
+const PAGE: &str = include_str!("states.md");
 
 /// Explores all of it and requires what its properties ask for, and as many states as the page says. So a
 /// change of what is explored shows on the page, and one that should change nothing does not.
@@ -27,13 +27,13 @@ where
         checker.max_depth(),
     );
     checker.assert_properties();
-    assert_eq!(on_page(name)[super::bound(0, 1)], states, "{name}, in docs/verification.md");
+    assert_eq!(on_page(name)[super::bound(0, 1)], states, "{name}, in states.md");
 }
 
 /// The numbers that the page has for this name.
 pub fn on_page(name: &str) -> Vec<usize> {
     let row = PAGE.lines().find_map(|line| line.strip_prefix(&format!("| {name} | ")));
-    let row = row.unwrap_or_else(|| panic!("docs/verification.md has no row for {name}"));
+    let row = row.unwrap_or_else(|| panic!("states.md has no row for {name}"));
     let number = |cell: &str| cell.replace([',', ' '], "").parse().ok();
     row.split('|').filter_map(number).collect()
 }

@@ -1,5 +1,5 @@
 //! The shipped state machine, explored exhaustively within bounds, and at random beyond them
-//! (docs/verification.md).
+//! (docs/design/checks.md).
 //!
 //! `TENURE_MODEL=large` explores farther: hours, and gigabytes.
 

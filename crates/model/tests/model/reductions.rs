@@ -118,7 +118,7 @@ fn nothing_is_lost(setting: Setting) {
     let (whole, many) = all_seen(Setting { unreduced: true, ..setting });
     println!("{name}: {} sights in {few} states, in place of {many}", whole.len());
     let numbers = found::on_page(&format!("{name}, reduced and whole"));
-    assert_eq!(numbers, [few, many], "{name}, in docs/verification.md");
+    assert_eq!(numbers, [few, many], "{name}, in states.md");
     assert!(few < many);
     assert!(reduced == whole, "{name}: the reductions change what can be seen");
 }

@@ -1,6 +1,6 @@
 //! The public calls of an [`Election`] and a [`Leadership`] beside a campaign, drawn at random and
 //! given up at random. `Election::restore` is its operator's, as not all invariants hold beside it
-//! (docs/protocol.md, section 14).
+//! (docs/design/protocol.md, section 14).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -36,7 +36,7 @@ async fn a_candidate_may_depose_and_restore_and_an_observer_may_read_the_history
     }
 }
 
-/// As docs/permissions.md has it.
+/// As docs/reference/policies.md has it.
 const PROBER: &str = r#"{ "Version": "2012-10-17", "Statement": [
     { "Effect": "Allow", "Action": "s3:ListBucket", "Resource": "arn:aws:s3:::BUCKET" },
     { "Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"],

@@ -1,4 +1,4 @@
-//! The next assignment, by rules R1 to R4 (docs/groups.md, section 3).
+//! The next assignment, by rules R1 to R4 (docs/design/groups.md, section 3).
 //!
 //! This is the only place that makes an assignment of another. What it is given as evidence must
 //! have been read as [`Evidence`] says; then no rule can be broken here, whoever the writer is.

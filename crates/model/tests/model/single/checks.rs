@@ -1,5 +1,5 @@
-//! The invariants of docs/protocol.md section 13 that need no clock, judged from what the store
-//! did.
+//! The invariants of docs/design/protocol.md section 13 that need no clock, judged from what the
+//! store did.
 
 use stateright::Property;
 use tenure::protocol::message::{EpochEnd, Lost};

@@ -1,4 +1,4 @@
-//! The invariants of docs/protocol.md, section 5, each in a file of its own.
+//! The invariants of docs/design/protocol.md, section 5, each in a file of its own.
 //!
 //! They see what the store applied, what left and reached the processes, and what applications
 //! believed; never the state of the library.

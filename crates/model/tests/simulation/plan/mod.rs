@@ -36,7 +36,8 @@ pub struct Plan {
     /// The only candidate that is not killed when the faults end, if not all are left.
     pub survivor: Option<usize>,
     pub operator: bool,
-    /// The operator restores, too. Then I4 to I6 are not promised (docs/protocol.md, section 14).
+    /// The operator restores, too. Then I4 to I6 are not promised (docs/design/protocol.md, section
+    /// 14).
     pub restores: bool,
     /// Whether a create may be applied again when its epoch has been compacted.
     pub twice_after_compaction: bool,
