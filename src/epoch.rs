@@ -7,12 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
 
-/// The number of an epoch object, and the fencing token that a leader hands to the resource it
-/// writes.
+/// The number of an epoch object, and the fencing token that a leader sends with each write.
 ///
 /// Epochs start at 1 and only grow; each is granted to at most one campaign (invariant I1). A
 /// resource that remembers the greatest epoch it has seen and refuses lower ones is safe from
-/// leaders of the past.
+/// former leaders.
 ///
 /// # Examples
 ///
@@ -30,7 +29,7 @@ pub struct Epoch(u64);
 impl Epoch {
     /// The first epoch of an election.
     pub const FIRST: Epoch = Epoch(1);
-    /// The last epoch that ten digits can hold. Past it an election fails with
+    /// The last epoch: the greatest number of ten digits. After it an election fails with
     /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted).
     pub const MAX: Epoch = Epoch(9_999_999_999);
 
@@ -48,7 +47,7 @@ impl Epoch {
         if number == 0 { Some(Epoch(0)) } else { Epoch::new(number) }
     }
 
-    /// Returns the number itself, 1 to 9,999,999,999; 0 only of a peer that holds a
+    /// Returns the number, 1 to 9,999,999,999. It is 0 only for a peer that holds a
     /// [single object](crate::Layout::SingleObject) with the token 0.
     #[must_use]
     pub const fn get(self) -> u64 {
@@ -105,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_and_eleven_digits_are_no_epochs() {
+    fn zero_and_eleven_digits_are_refused() {
         assert_eq!(Epoch::new(0), None);
         assert_eq!(Epoch::new(10_000_000_000), None);
         assert_eq!(Epoch::MAX.next(), None);

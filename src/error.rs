@@ -1,4 +1,4 @@
-//! Errors, by what the caller should do about them.
+//! Errors, by the remedy of the caller.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::store::escape::plain;
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
-/// An error of an election: a kind that says what to do, and a message that says what happened.
+/// An error of an election. Its kind determines the remedy; its message describes the event.
 ///
 /// A lost race is never an error but a value
 /// ([`CampaignOutcome::Held`](crate::CampaignOutcome::Held), [`Loss`](crate::Loss)).
@@ -30,11 +30,11 @@ pub struct Error {
     determinacy: Determinacy,
     message: String,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// The machine's metadata service has refused the credentials.
+    /// Whether the machine's metadata service has refused the credentials.
     of_the_machine: bool,
 }
 
-/// What kind of error this is, and so what to do.
+/// The kind of an error, which determines the remedy.
 ///
 /// # Examples
 ///
@@ -45,14 +45,14 @@ pub struct Error {
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let store = Arc::new(MemoryStore::new());
 /// # let election = Election::builder(store.clone(), "orders/leader").build()?;
-/// store.create("orders/leader/lock-0000000001.json", "edited by hand".into()).await?;
+/// store.create("orders/leader/lock-0000000001.json", "not a record".into()).await?;
 /// let error = election.campaign().await.unwrap_err();
 /// let advice = match error.kind() {
 ///     ErrorKind::Unavailable => "try again",
-///     ErrorKind::CorruptRecord | ErrorKind::NewestDeleted => "call the operator: see the message",
-///     _ => "stop: see what its kind says",
+///     ErrorKind::CorruptRecord | ErrorKind::NewestDeleted => "call the operator",
+///     _ => "stop: the docs of each kind have the remedy",
 /// };
-/// assert_eq!(advice, "call the operator: see the message");
+/// assert_eq!(advice, "call the operator");
 /// assert!(error.to_string().contains("orders/leader/lock-0000000001.json"));
 /// # Ok(())
 /// # }
@@ -61,47 +61,49 @@ pub struct Error {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Settings, an epoch or a path lie outside their bounds, or settings contradict each other.
-    /// Nothing was written, unless [`may_have_happened`](Error::may_have_happened). Correct them; the
-    /// message has the numbers.
+    /// Nothing was written, unless [`may_have_happened`](Error::may_have_happened). Correct them;
+    /// the message has the numbers.
     InvalidInput,
-    /// The store refused the credentials, or they lack a permission that the message names, or the
-    /// clock of this machine is wrong by minutes.
+    /// The store refused the credentials; or they lack a permission, which the message names; or
+    /// the clock of this machine is wrong by minutes.
     AccessDenied,
     /// The bucket or the directory does not exist, or lies in another region. Correct the address.
     NoSuchStore,
     /// The store does not keep the promises that the protocol needs. Do not use it for elections.
     UnsafeStore,
-    /// The body of an epoch object cannot be read as a record. The epoch is never treated as free:
-    /// inspect the named key, then depose the epoch or restore the object. Or an object at a key of
-    /// a fenced resource is not one of its objects, and is left unchanged; or an object of a fenced
-    /// log is missing that was not trimmed.
+    /// The body of an epoch object cannot be read as a record. The epoch is never treated as
+    /// vacant: inspect the named key, then depose the epoch or restore the object.
+    ///
+    /// For a fenced resource: the object at one of its keys is another object, which stays
+    /// unchanged; or an object of a fenced log is missing, although it was not trimmed.
     CorruptRecord,
     /// The record is of a later format than this version of tenure knows. Upgrade.
     RecordTooNew,
     /// Epoch 9,999,999,999 has ended. Start a new prefix, and let guarded resources forget the old
     /// tokens.
     EpochsExhausted,
-    /// The newest epoch object that this process has seen is gone and no greater one exists:
-    /// somebody or a lifecycle rule deleted it. [`restore`](crate::Election::restore) above the
-    /// greatest token ever handed out. Or the object that guarded a fenced resource is gone, and
-    /// with it the guard.
+    /// The newest epoch object that this process has seen was deleted, by a person or a lifecycle
+    /// rule, and no greater one exists. [`restore`](crate::Election::restore) above the greatest
+    /// token that any process received.
+    ///
+    /// For a fenced resource: its object, which has the guard's token, was deleted.
     NewestDeleted,
-    /// The store cannot be reached or fails. [`may_have_happened`](Error::may_have_happened) says
-    /// whether the request may have taken effect. Waiting calls retry by themselves.
+    /// The store cannot be reached or fails. [`may_have_happened`](Error::may_have_happened)
+    /// returns whether the request may have taken effect. Calls that wait retry it.
     Unavailable,
     /// The leadership has ended, so the call was not carried out.
     LeadershipLost,
     /// The call does not run in a Tokio runtime with timers. Nothing was sent. Build the runtime
     /// with `enable_all`, or use `#[tokio::main]`.
     ///
-    /// Tokio does not say whether a runtime has timers, so tenure starts one and catches the panic
-    /// of a runtime without. A panic hook sees that panic, and with `panic = "abort"` it ends the
+    /// Tokio has no method to ask for timers. So tenure starts a timer, and catches the panic of a
+    /// runtime without timers. A panic hook sees that panic, and with `panic = "abort"` it ends the
     /// process.
     NoRuntime,
 }
 
 impl ErrorKind {
-    /// Returns whether only another configuration or another version of tenure corrects it:
+    /// Returns whether only another configuration or another version of tenure corrects the error:
     /// [`InvalidInput`](ErrorKind::InvalidInput), [`UnsafeStore`](ErrorKind::UnsafeStore),
     /// [`RecordTooNew`](ErrorKind::RecordTooNew),
     /// [`EpochsExhausted`](ErrorKind::EpochsExhausted) and [`NoRuntime`](ErrorKind::NoRuntime).
@@ -125,7 +127,8 @@ impl ErrorKind {
         }
     }
 
-    /// Whether a service ends with such an error. Settings and stores that have worked are right.
+    /// Whether a service ends with such an error. A service that has worked has correct settings
+    /// and a safe store.
     #[doc(hidden)]
     #[must_use]
     pub const fn ends_a_service(self, has_worked: bool) -> bool {
@@ -151,7 +154,7 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// An error without a source. The text of others in the message is escaped.
+    /// An error without a source. Text from stores and peers in the message is escaped.
     #[doc(hidden)]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = plain(&message.into());
@@ -176,7 +179,7 @@ impl Error {
         }
     }
 
-    /// The same, but a write may have taken effect.
+    /// This error, for a write that may have taken effect.
     #[doc(hidden)]
     #[must_use]
     pub fn maybe(mut self) -> Error {
@@ -184,21 +187,21 @@ impl Error {
         self
     }
 
-    /// Whether the machine's metadata service has refused the credentials. It may need a minute
-    /// after the start of the machine.
+    /// Whether the machine's metadata service has refused the credentials. The service may need a
+    /// minute after the start of the machine.
     #[doc(hidden)]
     pub fn is_of_the_machine(&self) -> bool {
         self.of_the_machine
     }
 
-    /// Returns whether the requested write may have taken effect, or may still. If `false`, it did
-    /// not and will not.
+    /// Returns whether the requested write may have taken effect, or may still take effect. If
+    /// `false`, it did not and will not.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
         self.determinacy == Determinacy::Indeterminate
     }
 
-    /// Returns what kind of error this is, and so what to do.
+    /// Returns the kind of the error, which determines the remedy.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -217,7 +220,7 @@ impl From<StoreErrorKind> for ErrorKind {
     }
 }
 
-/// Most stores name themselves and the request; the message repeats neither.
+/// Adds the request and the store to a message. Most stores name both: they are not repeated.
 fn in_context(doing: &str, store: &str, words: &str) -> String {
     let verb = doing.split(' ').next().unwrap_or_default();
     match (words.contains(store), words.starts_with(&format!("{verb} "))) {
@@ -250,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_kinds_are_all() {
+    fn all_has_each_kind_in_order() {
         let place = |kind| match kind {
             ErrorKind::InvalidInput => 0,
             ErrorKind::AccessDenied => 1,
@@ -271,10 +274,10 @@ mod tests {
     /// "listing the epochs in s3://b at http://…: listing "app/lock-" in s3://b at http://…: 403".
     #[test]
     fn regression_an_error_names_the_store_and_the_request_once() {
-        let told = |words| in_context("listing the epochs", "s3://b", words);
-        assert_eq!(told("listing \"app/\" in s3://b: 403"), "listing \"app/\" in s3://b: 403");
+        let message = |words| in_context("listing the epochs", "s3://b", words);
+        assert_eq!(message("listing \"app/\" in s3://b: 403"), "listing \"app/\" in s3://b: 403");
         assert_eq!(
-            told("no answer within 6s"),
+            message("no answer within 6s"),
             "listing the epochs in s3://b: no answer within 6s"
         );
         let sealing = in_context("sealing epoch 3", "s3://b", "replacing \"a\" in s3://b: 500");

@@ -1,7 +1,7 @@
 //! Leader election on object storage: one writer, a bucket, and nothing else.
 //!
 //! Each leadership is an *epoch*: a new object under one key prefix, created on the condition that
-//! there is none yet. The newest epoch object names the leader. Its number, the [`Epoch`], is the
+//! its key is free. The newest epoch object names the leader. Its number, the [`Epoch`], is the
 //! *fencing token* that the leader sends with every write. There is no server to run.
 //!
 //! **For** stream processors, compactors, indexers and other single writers on a store with
@@ -9,14 +9,14 @@
 //! candidate leads within about the [validity](ElectionBuilder::validity) of the lease, 30 s by
 //! default. After a resignation a follower takes over at its next poll.
 //!
-//! **Not for** takeovers within a second, nor for locks around single operations.
+//! **Not for** takeovers within a second, and not for locks around single operations.
 //!
-//! # What it does not promise
+//! # Limits
 //!
-//! A leader that is paused between a check and a write may write after its lease has ended: no lock
+//! A leader that is paused between a check and a write may write after its lease has ended. No lock
 //! service can prevent that. So the guarded resource must remember the greatest token that it has
-//! seen, and refuse lower ones. The package `tenure-fencing` has guards for objects, logs, folders
-//! and services.
+//! seen, and refuse lower tokens. The package `tenure-fencing` has guards for objects, logs,
+//! folders and services.
 //!
 //! # Use
 //!
@@ -43,25 +43,25 @@
 //! # }
 //! ```
 //!
-//! A lost race is a value, not an error. An [`Error`] has a [kind](ErrorKind) that says what to do.
-//! A lost leadership has a [reason](Loss).
+//! A lost race is a value, not an error. The [kind](ErrorKind) of an [`Error`] determines the
+//! remedy. A lost leadership has a [reason](Loss).
 //!
-//! # What it promises
+//! # Promises
 //!
-//! - Each epoch is granted to at most one campaign, and grants only grow, under any clocks, pauses,
-//!   crashes, and lost, delayed or repeated requests.
+//! - Each epoch is granted to at most one campaign, and granted epochs only increase, under any
+//!   clocks, pauses, crashes, and lost, delayed or repeated requests.
 //! - At any moment at most one process believes that it leads, as long as the rates of any two
-//!   machines' clocks differ by less than [`clock_drift_max`](ElectionBuilder::clock_drift_max), 1 %
-//!   by default. No machine compares its clock with another's.
-//! - A lease ends on time, also when the machine was suspended. No token is handed out at or after
-//!   the end of the lease.
+//!   machines' clocks differ by less than [`clock_drift_max`](ElectionBuilder::clock_drift_max),
+//!   1 % by default. No machine compares its clock with another's.
+//! - A lease ends on time, also when the machine was suspended. No check returns a token at or
+//!   after the end of the lease.
 //!
-//! The store must have strong consistency and atomic conditional writes, and nobody may delete the
-//! newest epoch object. The first campaign checks what it can. The protocol, its invariants and the
-//! reasons are in `docs/design/protocol.md`; the idea is Gunnar Morling's (*Leader Election With S3
-//! Conditional Writes*, 2024).
+//! The store must have strong consistency and atomic conditional writes, and the newest epoch
+//! object must never be deleted. The first campaign checks conditions and the order of listings.
+//! The protocol, its invariants and the reasons are in `docs/design/protocol.md`; the idea is
+//! Gunnar Morling's (*Leader Election With S3 Conditional Writes*, 2024).
 //!
-//! # What it costs
+//! # Cost
 //!
 //! | step | requests |
 //! | --- | --- |
@@ -76,8 +76,8 @@
 //! # Tests with paused time
 //!
 //! Leases use the machine's clocks, which `start_paused` does not move: a test takes real time, and
-//! its waits keep a core busy. A [`Clock`] that reads Tokio's time moves with it. Then waits cost
-//! nothing, and `tokio::time::advance` lets a lease end:
+//! its waits keep a core busy. A [`Clock`] that reads Tokio's time moves with it. Then waits take
+//! no time, and `tokio::time::advance` lets a lease end:
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -117,8 +117,8 @@
 //! ```
 //!
 //! The package `tenure-testkit` has such a clock (`time::TestClock`) and a store with faults
-//! (`fault_store`). Give the same process to groups and to the guards of `tenure-fencing`: each has a
-//! method `process`.
+//! (`fault_store`). Give the same process to groups and to the guards of `tenure-fencing`: each has
+//! a method `process`.
 //!
 //! # Where next
 //!
@@ -129,22 +129,22 @@
 //!   after their objects were lost ([`restore`](Election::restore)). Candidates may go first or
 //!   last ([`priority_delay`](ElectionBuilder::priority_delay),
 //!   [`resign_to`](Leadership::resign_to)).
-//! - The package `tenure-groups` shares many partitions among some members, at the price of one
+//! - The package `tenure-groups` shares many partitions among some members, at the cost of one
 //!   lease per member.
-//! - [`Leadership`] returns the token as long as the lease runs, reports why it ended ([`Loss`]),
-//!   and resigns.
+//! - [`Leadership`] returns the token while the lease runs, reports the reason of its end
+//!   ([`Loss`]), and resigns.
 //! - The package `tenure-fencing` has guards that refuse the tokens of former leaders.
-//! - [`Compactor`] deletes superseded epoch objects; the command `tenure history`, or the package
-//!   `tenure-history`, shows who led when from those that are left.
+//! - [`Compactor`] deletes superseded epoch objects. The command `tenure history` and the package
+//!   `tenure-history` show past leaders, from the epoch objects that are left.
 //! - [`store`] has the stores, and the trait for others.
 //! - The package `tenure-paths` has locks on pseudo-folders for the tasks of the leader's process.
 //!
-//! The guide (`docs/README.md`) has a quick start, how to choose the validity, what can go wrong,
-//! permissions, logs and metrics, and comparisons.
+//! The guide (`docs/README.md`) has a quick start, the choice of the validity, failures and their
+//! remedies, permissions, logs and metrics, and comparisons.
 //!
 //! # Features
 //!
-//! | feature | what it brings |
+//! | feature | adds |
 //! | --- | --- |
 //! | `s3` (default) | `store::S3Store`, on the AWS SDK |
 //! | `dynamodb` | `store::DynamoStore` |
@@ -155,7 +155,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-// Clocks move between two looks, so the difference of two of their readings has no sign.
+// A later reading of a clock may be lower, so the difference of two readings may be negative.
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
 mod api;
@@ -204,8 +204,8 @@ pub use protocol::layout::Layout;
 pub use protocol::message::EpochEnd;
 pub use store::Store;
 
-/// What tenure's own packages need beyond the API. They depend on this very version (`=`), as it
-/// may change with any other.
+/// Items beyond the API for tenure's other packages. They depend on exactly this version (`=`), as
+/// these items may change in any version.
 #[doc(hidden)]
 pub mod internals {
     pub use crate::driver::epoch_objects::{EpochObject, EpochObjects};

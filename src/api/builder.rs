@@ -89,8 +89,8 @@ impl ElectionBuilder {
     }
 
     /// The caller asserts that no two living processes have this name. In its first campaign the
-    /// process then seals an epoch of this name at once instead of waiting for the lapse. It always
-    /// gets a new epoch. Default: false.
+    /// process then seals an epoch of this name without a wait for the lapse. It always gets a new
+    /// epoch. Default: false.
     pub fn name_is_unique(mut self, unique: bool) -> ElectionBuilder {
         self.settings.name_is_unique = unique;
         self
@@ -100,11 +100,11 @@ impl ElectionBuilder {
     /// for a live migration or a snapshot. Then no step of the wall clock ends a lease. Default:
     /// false.
     ///
-    /// After such a pause only the wall clock may show that time has passed, so a wall clock that
-    /// moves ahead of the other clocks by what is left of the lease ends it
-    /// ([`Loss::WallClockAhead`](crate::Loss::WallClockAhead)). A clock that is set forward looks
-    /// the same. On systems other than Linux the machine must not sleep either: the other clocks
-    /// stand still then.
+    /// After such a pause only the wall clock may show that time has passed. So a wall clock that
+    /// moves ahead of the other clocks by the remaining lease ends the lease
+    /// ([`Loss::WallClockAhead`](crate::Loss::WallClockAhead)). A clock that is set forward has the
+    /// same effect. On systems other than Linux the machine must not sleep either, as the other
+    /// clocks stop during sleep.
     pub fn machine_is_never_paused(mut self, never: bool) -> ElectionBuilder {
         self.settings.never_paused = never;
         self
@@ -126,11 +126,11 @@ impl ElectionBuilder {
 
     /// Sets how often a follower polls: one GET each; 10 ms to the validity. Default: validity / 6.
     ///
-    /// `None`: a follower polls only when the lease would lapse, so about once a validity. That is
-    /// the least that following can cost. But the follower notices a resignation only then, unless
+    /// `None`: a follower polls only when the lease would lapse, about once a validity. This is the
+    /// lowest cost of following. The follower then notices a resignation only at that poll, unless
     /// the application calls [`refresh`](Election::refresh). It also sees the last renewal of a
-    /// leader that dies only then: the takeover comes within 2.2 validities (and the drift) of that
-    /// renewal, instead of one validity and a poll.
+    /// dead leader only at that poll. The takeover comes within 2.2 validities (and the drift) of
+    /// that renewal, instead of one validity and a poll.
     pub fn poll_interval(mut self, interval: impl Into<Option<Duration>>) -> ElectionBuilder {
         self.settings.polling = interval.into().map_or(Polling::AtLapse, Polling::Every);
         self
@@ -140,25 +140,26 @@ impl ElectionBuilder {
     /// with each poll, from `poll_interval` up to `longest`, which is at most the validity. Not
     /// with `poll_interval(None)`. Default: off.
     ///
-    /// The candidate sees the last renewal of a leader that dies up to `longest` later, and a
-    /// resignation too, unless the application calls [`refresh`](Election::refresh). Both delay the
-    /// next leader. Observers are not affected.
+    /// The candidate sees a resignation, and the last renewal of a dead leader, up to `longest`
+    /// later, unless the application calls [`refresh`](Election::refresh). Both delay the next
+    /// leader. Observers are not affected.
     pub fn poll_backoff(mut self, longest: Duration) -> ElectionBuilder {
         self.settings.poll_backoff = Some(longest);
         self
     }
 
     /// Sets how long a request may take in total, credentials and name resolution included: at
-    /// least 10 ms; at most, and by default, validity / 5. A listing that reads past pages without a
-    /// key has this time for each of them. The listing of a leader (`verify_renewals`) has it in
+    /// least 10 ms; at most, and by default, validity / 5. A listing that reads past pages without
+    /// a key has this time for each of them. The listing of a leader (`verify_renewals`) has it in
     /// total.
     pub fn request_timeout(mut self, timeout: Duration) -> ElectionBuilder {
         self.settings.request_timeout = Some(timeout);
         self
     }
 
-    /// Sets the greatest ratio by which the rates of any two machines' clocks may differ: 0 to 0.5.
-    /// An observer waits that much longer before it considers a leader dead. Default: 0.01.
+    /// Sets the greatest relative difference between the rates of any two machines' clocks: 0 to
+    /// 0.5. An observer waits longer by this ratio before it considers a leader dead. Default:
+    /// 0.01.
     pub fn clock_drift_max(mut self, ratio: f64) -> ElectionBuilder {
         self.settings.clock_drift_max = ratio;
         self
@@ -167,9 +168,9 @@ impl ElectionBuilder {
     /// Lets a candidate take over from a leader without watching it first, if the store's own dates
     /// show that its validity ended more than `margin` ago; at least 2 s. Default: off.
     ///
-    /// That there are never two leaders then also depends on the store's clocks: the margin must be
-    /// more than they differ by, plus 1 s for dates in whole seconds. The latency of answers does
-    /// not matter: on DynamoDB the writer itself notes the date, counted from before it sent its
+    /// The promise of one leader then also depends on the store's clocks: the margin must exceed
+    /// the difference between them, plus 1 s for dates in whole seconds. The latency of answers
+    /// does not matter: on DynamoDB the writer notes the date, counted from before it sent its
     /// request.
     pub fn store_clock_margin(mut self, margin: Duration) -> ElectionBuilder {
         self.settings.store_clock_margin = Some(margin);
@@ -177,7 +178,7 @@ impl ElectionBuilder {
     }
 
     /// Makes a renewal count only after a LIST has shown no greater epoch, for stores behind
-    /// proxies that resend PUTs. One LIST more at each renewal. On a single object it changes
+    /// proxies that resend PUTs. Cost: one more LIST at each renewal. On a single object it changes
     /// nothing, as no repeated PUT can succeed there. Default: false.
     pub fn verify_renewals(mut self, verify: bool) -> ElectionBuilder {
         self.settings.verify_renewals = verify;
@@ -194,43 +195,47 @@ impl ElectionBuilder {
         self
     }
 
-    /// Sets the priority of this candidate: how much longer than others it waits before it takes
-    /// over, after a lapse and after a seal; at most 24 h. Give 0 to the preferred candidates, and
-    /// to the others more than the poll interval of the preferred ones. It takes no leadership
-    /// away, and does not apply to an election without any epoch. Default: 0.
+    /// Sets an additional wait of this candidate before it takes over, after a lapse and after a
+    /// seal; at most 24 h. Give 0 to the preferred candidates, and to the others more than the poll
+    /// interval of the preferred ones. The delay takes no leadership away, and does not apply to an
+    /// election without any epoch. Default: 0.
     pub fn priority_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.priority_delay = delay;
         self
     }
 
-    /// Sets what this candidate publishes in its record while it leads, such as its address: any
-    /// JSON, at most some 47 KiB. Default: nothing.
+    /// Sets the data that this candidate publishes in its record while it leads, such as its
+    /// address: any JSON, at most about 47 KiB. Default: none.
     pub fn data(mut self, data: impl Into<Value>) -> ElectionBuilder {
         self.settings.data = data.into();
         self
     }
 
     /// Sets whether the first campaign checks that the store honours conditions and lists in order:
-    /// 4 requests on one of 256 objects (`.tenure-check-00` to `.tenure-check-ff` under the prefix),
-    /// without any delete, once for each store value of the process, and 1 LIST for each election.
-    /// It cannot prove that the store decides races
-    /// atomically. Default: true.
+    /// 4 requests on one of 256 objects (`.tenure-check-00` to `.tenure-check-ff` under the
+    /// prefix), without any delete, once for each store value of the process, and 1 LIST for each
+    /// election. The check cannot prove that the store decides races atomically. Default: true.
     pub fn check_store(mut self, check: bool) -> ElectionBuilder {
         self.settings.check_store = check;
         self
     }
 
-    /// Sets for how long campaigns and observers retry while the store denies access or does not
-    /// exist ([`AccessDenied`](crate::ErrorKind::AccessDenied),
-    /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore)), as during a rotation of keys, counted from
-    /// the first such answer. `None`: without an end, for services. Zero: the first such answer is
-    /// an error. A metadata service of the machine that has no credentials yet gets at least 60 s.
-    /// Default: 10 s. A store that has answered before and then calls a request
-    /// [invalid](crate::ErrorKind::InvalidInput) or [unsupported](crate::ErrorKind::UnsafeStore)
-    /// counts alike: something else answers in its place.
+    /// Sets how long campaigns and observers retry while the store denies access or does not exist
+    /// ([`AccessDenied`](crate::ErrorKind::AccessDenied),
+    /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore)), for example during a rotation of keys. The
+    /// time counts from the first such answer. Default: 10 s.
+    ///
+    /// - `None`: without a limit, for services.
+    /// - Zero: the first such answer is an error.
+    /// - A metadata service of the machine without credentials gets at least 60 s.
+    /// - A store that has answered before and then calls a request
+    ///   [invalid](crate::ErrorKind::InvalidInput) or
+    ///   [unsupported](crate::ErrorKind::UnsafeStore) is retried alike, as another server may have
+    ///   answered.
     ///
     /// The attempts are up to 5 s apart. Each failure is one of the [`events`](Election::events).
-    /// Single attempts and the calls of operators do not retry, and a lease ends as without this.
+    /// Single attempts and the calls of operators do not retry. The setting does not prolong a
+    /// lease.
     pub fn retry_denied(mut self, during: impl Into<Option<Duration>>) -> ElectionBuilder {
         self.settings.retry_denied = during.into();
         self
@@ -244,7 +249,7 @@ impl ElectionBuilder {
         self
     }
 
-    /// Sets where time and random numbers come from: for simulations, and for [tests with paused
+    /// Sets the source of time and random numbers, for simulations and for [tests with paused
     /// time](crate#tests-with-paused-time). Default: [`Process::system`].
     pub fn process(mut self, process: Process) -> ElectionBuilder {
         self.process = process;
@@ -264,7 +269,7 @@ impl ElectionBuilder {
     }
 }
 
-// By hand, as what is proclaimed must not reach a log.
+// Not derived: a log must not contain the candidate's data.
 impl fmt::Debug for ElectionBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ElectionBuilder")

@@ -78,15 +78,16 @@ impl Election {
     /// closed.
     ///
     /// # Errors
-    /// [`AccessDenied`](crate::ErrorKind::AccessDenied) and
-    /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore) after
-    /// [retries](crate::ElectionBuilder::retry_denied), and those that retrying cannot fix:
-    /// [`UnsafeStore`](crate::ErrorKind::UnsafeStore) from a store that has answered no write yet,
-    /// [`CorruptRecord`](crate::ErrorKind::CorruptRecord),
-    /// [`RecordTooNew`](crate::ErrorKind::RecordTooNew),
-    /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted),
-    /// [`NewestDeleted`](crate::ErrorKind::NewestDeleted),
-    /// [`NoRuntime`](crate::ErrorKind::NoRuntime).
+    /// - [`AccessDenied`](crate::ErrorKind::AccessDenied) and
+    ///   [`NoSuchStore`](crate::ErrorKind::NoSuchStore), after
+    ///   [retries](crate::ElectionBuilder::retry_denied).
+    /// - Errors that a retry cannot fix: [`UnsafeStore`](crate::ErrorKind::UnsafeStore) from a
+    ///   store that has not answered a write before,
+    ///   [`CorruptRecord`](crate::ErrorKind::CorruptRecord),
+    ///   [`RecordTooNew`](crate::ErrorKind::RecordTooNew),
+    ///   [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted),
+    ///   [`NewestDeleted`](crate::ErrorKind::NewestDeleted),
+    ///   [`NoRuntime`](crate::ErrorKind::NoRuntime).
     pub async fn campaign(&self) -> Result<Leadership, Error> {
         let caller = Span::current();
         let campaign = async {
@@ -103,17 +104,17 @@ impl Election {
         campaign.instrument(spans::campaign(&self.cx.keys, &self.config)).await
     }
 
-    /// Makes one attempt to be elected, without waiting while another candidate holds the newest
-    /// epoch. Costs what [`campaign`](Election::campaign) costs without the polls.
+    /// Makes one attempt to be elected. It does not wait while another candidate holds the newest
+    /// epoch. The cost is the cost of [`campaign`](Election::campaign) without the polls.
     ///
     /// The outcome is `Held` until this `Election` has watched an unsealed epoch for a whole
-    /// validity without a renewal. It remembers what it saw between calls, so repeated calls take
-    /// over from a dead leader.
+    /// validity without a renewal. The `Election` remembers its observations between calls, so
+    /// repeated calls take over from a dead leader.
     ///
     /// # Errors
-    /// Those of [`campaign`](Election::campaign), and
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) after three failures in a row. The call may
-    /// have created an epoch object then, which lapses.
+    /// As [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable)
+    /// after three failures in a row. The call may have created an epoch object then; its lease
+    /// lapses.
     pub async fn try_campaign(&self) -> Result<CampaignOutcome, Error> {
         let caller = Span::current();
         let campaign = async {
@@ -146,14 +147,14 @@ impl Election {
         leadership
     }
 
-    /// Returns the holder of the newest epoch, or `None` if that is sealed. LIST and GET; one GET
-    /// on a single object.
+    /// Returns the holder of the newest epoch, or `None` if that epoch is sealed. Cost: LIST and
+    /// GET; one GET on a single object.
     ///
-    /// The holder may not be confirmed yet, and its lease may have lapsed: only an observer that
-    /// has watched for a whole validity can tell ([`observe`](Election::observe)).
+    /// The holder may be unconfirmed, and its lease may have lapsed. Only an observer that has
+    /// watched for a whole validity knows ([`observe`](Election::observe)).
     ///
     /// # Errors
-    /// Those of [`snapshot`](Election::snapshot).
+    /// The errors of [`snapshot`](Election::snapshot).
     pub async fn leader(&self) -> Result<Option<Leader>, Error> {
         let snapshot = self.snapshot().await?;
         Ok(snapshot.leader.filter(|_| snapshot.end.is_none()))
@@ -162,21 +163,21 @@ impl Election {
     /// Reads the newest epoch object, sealed or not. LIST and GET; one GET on a single object.
     ///
     /// # Errors
-    /// Those of [`campaign`](Election::campaign), and
+    /// As [`campaign`](Election::campaign), and
     /// [`Unavailable`](crate::ErrorKind::Unavailable).
     pub async fn snapshot(&self) -> Result<Snapshot, Error> {
         require_timers()?;
         Driver::observer(&self.cx).snapshot().await
     }
 
-    /// Returns the greatest epoch that is known to have been created; `None` if there is none.
-    /// LIST; one GET on a single object.
+    /// Returns the greatest epoch that was created; `None` before the first. Cost: LIST; one GET on
+    /// a single object.
     ///
-    /// A token above it was never granted. An epoch object exists before its epoch is granted, so
-    /// this is at least the token of each leader elected before the call.
+    /// A greater token was never granted. An epoch object exists before its epoch is granted, so
+    /// the result is at least the token of each leader elected before the call.
     ///
     /// # Errors
-    /// Those of [`snapshot`](Election::snapshot).
+    /// The errors of [`snapshot`](Election::snapshot).
     pub async fn newest_epoch(&self) -> Result<Option<Epoch>, Error> {
         require_timers()?;
         Driver::observer(&self.cx).newest_epoch().await
@@ -185,10 +186,10 @@ impl Election {
     /// Follows the leadership without campaigning. The stream yields the current state, then each
     /// change.
     ///
-    /// Costs one GET every poll interval while there is a leader, and one LIST and one GET while
-    /// there is none. While polls fail, the stream stays at the last leader until its lease has
-    /// lapsed, then yields [`Unknown`](Observation::Unknown), which differs from
-    /// [`NoLeader`](Observation::NoLeader). An error that retrying cannot fix is the last item.
+    /// Cost: one GET every poll interval while there is a leader; otherwise one LIST and one GET.
+    /// While polls fail, the stream keeps the last leader until its lease has lapsed, then yields
+    /// [`Unknown`](Observation::Unknown), which differs from
+    /// [`NoLeader`](Observation::NoLeader). An error that a retry cannot fix is the last item.
     pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
         let observer = Observer::new(&self.cx);
         let stream = stream::unfold(observer, |mut observer| async {
@@ -198,11 +199,11 @@ impl Election {
         Box::pin(stream.fuse())
     }
 
-    /// Wakes the pending campaigns and observers of this `Election` and its clones to poll now. For
-    /// an application that learns of a change in another way, such as a bucket notification. Calls
+    /// Makes the pending campaigns and observers of this `Election` and its clones poll now. For an
+    /// application that learns of a change in another way, such as a bucket notification. Calls
     /// during such a poll are merged.
     ///
-    /// This is only a hint: decisions use what the store returns. Costs at most one GET, or LIST
+    /// The call is only a hint: decisions use the store's answers. Cost: at most one GET, or LIST
     /// and GET, for each campaign or observer.
     pub fn refresh(&self) {
         self.cx.refresh();
@@ -217,7 +218,7 @@ impl Election {
     /// With `only` the call changes nothing unless that is still the newest epoch, so that it does
     /// not depose a leader that was elected meanwhile.
     ///
-    /// Cost: LIST, GET and PUT; GET and PUT on a single object. A GET and a PUT more each time that
+    /// Cost: LIST, GET and PUT; GET and PUT on a single object. One more GET and PUT each time that
     /// another write came first, or that the outcome of the seal is unknown.
     ///
     /// # Errors
@@ -226,7 +227,7 @@ impl Election {
     ///   still; call it again to learn the outcome.
     /// - [`AccessDenied`](crate::ErrorKind::AccessDenied),
     ///   [`NoSuchStore`](crate::ErrorKind::NoSuchStore),
-    ///   [`UnsafeStore`](crate::ErrorKind::UnsafeStore): correct what the message names.
+    ///   [`UnsafeStore`](crate::ErrorKind::UnsafeStore): correct the fault that the message names.
     /// - [`RecordTooNew`](crate::ErrorKind::RecordTooNew): upgrade. Other records that cannot be
     ///   read are sealed with [`depose_dead`](Election::depose_dead).
     /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), on a single object only: its token
@@ -238,35 +239,36 @@ impl Election {
 
     /// As [`depose`](Election::depose), but the caller asserts that the holder is dead: its
     /// successor does not wait for the end of its lease. If the holder is alive after all, two
-    /// processes believe that they lead, for up to its validity; only the tokens tell them apart.
+    /// processes believe that they lead, for up to its validity. Only the tokens distinguish them.
     ///
-    /// It also seals an epoch whose record does not show how long its holder may believe that it
-    /// leads, and ends the wait for the lease of an epoch that was deposed before.
+    /// The call also seals an epoch if its record has no readable validity, and ends the wait for
+    /// the lease of an epoch that was deposed before.
     ///
     /// # Errors
-    /// Those of [`depose`](Election::depose).
+    /// The errors of [`depose`](Election::depose).
     pub async fn depose_dead(&self, only: Option<Epoch>) -> Result<Deposed, Error> {
         self.order(DeposeOrder { only, force: true }).await
     }
 
-    /// Resigns a leadership whose process is dead, with the key that it gave before
-    /// ([`resign_key`](crate::Leadership::resign_key)): another candidate can be elected at once.
-    /// For a supervisor that started the leader's work and has seen the last of it end.
+    /// Resigns the leadership of a dead process, with the [`ResignKey`] that the process provided
+    /// before ([`resign_key`](crate::Leadership::resign_key)). Another candidate can then be
+    /// elected without a wait. For a supervisor that started the leader's work and has seen all of
+    /// it end.
     ///
-    /// The caller asserts that nothing acts for the epoch any more: neither the process that was
-    /// elected nor any that it started. If something still does, it acts beside the next leader;
-    /// only the tokens tell them apart. With `successor` that candidate goes first, as with
+    /// The caller asserts that the elected process and all processes that it started have ended. A
+    /// process that still runs would act during the next leadership, and only the tokens
+    /// distinguish them. With `successor` that candidate goes first, as with
     /// [`resign_to`](crate::Leadership::resign_to).
     ///
     /// A renewal that the dead process had sent makes the store refuse the seal, or is refused
     /// after it. The call may be dropped at any time, and repeated.
     ///
-    /// Cost: GET and PUT; the same again each time that a renewal came first, or that the outcome
-    /// of the seal is unknown.
+    /// Cost: GET and PUT; again each time that a renewal came first, or that the outcome of the
+    /// seal is unknown.
     ///
     /// # Errors
-    /// Those of [`depose`](Election::depose), and [`InvalidInput`](crate::ErrorKind::InvalidInput)
-    /// for a successor with a name that no candidate can have: nothing was sent.
+    /// As [`depose`](Election::depose), and [`InvalidInput`](crate::ErrorKind::InvalidInput) if no
+    /// candidate can have the successor's name: nothing was sent.
     pub async fn resign_dead(
         &self,
         key: ResignKey,
@@ -282,27 +284,31 @@ impl Election {
         Operator::new(&self.cx).depose(order).await
     }
 
-    /// Makes the next leaders get epochs above `epoch`, after the epoch objects were lost: for
-    /// operators.
+    /// Raises the epoch floor: the next leaders get epochs above `epoch`. For operators, after the
+    /// epoch objects were lost. The call may be repeated.
     ///
-    /// `epoch` must be at least the greatest token that any guarded resource has seen, and the
-    /// greatest that any process remembers ([`NewestDeleted`](crate::ErrorKind::NewestDeleted)
-    /// names it): otherwise the next leaders' tokens are refused, or repeat. The call deposes the
-    /// leader of a lower epoch, and its successor waits for the end of its lease. A leader whose
-    /// epoch object was lost learns of it at its next renewal. `wait`, up to 24 h, is how long
-    /// successors wait for such a leader: 0 if none runs, else its validity. A single object that
-    /// cannot be read does not show how long its holder may believe that it leads, so there a
-    /// `wait` above 0 is required. The call may be repeated. If another operator restores a greater
-    /// epoch, the outcome describes that one.
+    /// `epoch` must be at least the greatest token that any guarded resource has seen, and at least
+    /// the greatest that any process remembers
+    /// ([`NewestDeleted`](crate::ErrorKind::NewestDeleted) names it). Otherwise the next leaders'
+    /// tokens are refused, or repeat.
     ///
-    /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix; a GET and, for each lower epoch that is
-    /// left at its end, GET, GET, PUT more where there are some; GET and PUT on a single object.
+    /// The call deposes the leader of a lower epoch; its successor waits for the end of its lease.
+    /// A leader without its epoch object notices the loss at its next renewal. Successors wait for
+    /// such a leader for the duration `wait`, at most 24 h: 0 if no such leader runs, else its
+    /// validity. An unreadable single object has no readable validity, so it requires a `wait`
+    /// above 0.
+    ///
+    /// If another operator restores a greater epoch, the outcome describes that epoch.
+    ///
+    /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix; with lower epochs one more GET, and GET,
+    /// GET, PUT for each of them that is left at the end; GET and PUT on a single object.
     ///
     /// # Errors
-    /// Those of [`depose`](Election::depose). After an error or a crash, candidates may wait until
-    /// the call is made again. [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted) for
-    /// [`Epoch::MAX`], [`InvalidInput`](crate::ErrorKind::InvalidInput) for a longer `wait` or an
-    /// epoch below one that this process has seen.
+    /// - As [`depose`](Election::depose). After an error or a crash, candidates may wait until the
+    ///   call is repeated.
+    /// - [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted) for [`Epoch::MAX`].
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for a `wait` above 24 h, or for an epoch
+    ///   below one that this process has seen.
     pub async fn restore(&self, epoch: Epoch, wait: Duration) -> Result<Restored, Error> {
         require_timers()?;
         Operator::new(&self.cx).restore(epoch, wait).await
@@ -323,12 +329,12 @@ impl Election {
         Box::pin(stream.fuse())
     }
 
-    /// Returns how long ago the store last answered a request of this election, whether of a
-    /// campaign, a leadership or an observer; `None` if it never did. No request.
+    /// Returns the time since the store last answered a request of this election, made by a
+    /// campaign, a leadership or an observer; `None` before the first answer. No request.
     ///
-    /// A refused condition counts as an answer; a denial, a 5xx, a 409 and a timeout do not. While requests
-    /// succeed, the time stays below the longer of the poll interval (or its back-off) and the
-    /// renew interval, plus the time of one request.
+    /// A refused condition counts as an answer; a denial, a 5xx, a 409 and a timeout do not. While
+    /// requests succeed, the time stays below the longer of the poll interval (or its back-off) and
+    /// the renew interval, plus the time of one request.
     #[must_use]
     pub fn since_last_answer(&self) -> Option<Duration> {
         self.cx.since_last_answer()
@@ -336,15 +342,15 @@ impl Election {
 
     /// Returns the failure of the last request of this election; `None` once the store has answered
     /// another. For health checks: a [kind](Error::kind) other than
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) needs somebody to act. No request.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) requires an operator. No request.
     #[must_use]
     pub fn last_failure(&self) -> Option<Error> {
         self.cx.last_failure()
     }
 
-    /// Returns what campaigns and observers of this election last read of the newest epoch: `None`
-    /// if they have read nothing, or know of a newer epoch, such as one that this process has led.
-    /// No request.
+    /// Returns the last reading of the newest epoch by a campaign or an observer of this election;
+    /// `None` before the first reading, and when a newer epoch is known, such as one that this
+    /// process has led. No request.
     #[must_use]
     pub fn last_seen(&self) -> Option<LastSeen> {
         self.cx.last_seen()
@@ -362,7 +368,7 @@ fn failed(error: Error) -> Error {
     error
 }
 
-// By hand, as what is proclaimed must not reach a log.
+// Not derived: a log must not contain the candidate's data.
 impl fmt::Debug for Election {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Election")

@@ -45,12 +45,12 @@ pub trait Term: Send + Sync + 'static {
     /// The reason of the loss: stop the work. A loss is final.
     fn check(&self) -> Result<Epoch, Loss>;
 
-    /// Waits until the term is over, and returns the reason. Cancel-safe. It needs a Tokio runtime
-    /// with timers.
+    /// Waits until the term has ended, and returns the reason. Cancel-safe. It needs a Tokio
+    /// runtime with timers.
     fn lost(&self) -> BoxFuture<'_, Loss>;
 
-    /// Waits until less than a quarter of the validity of the lease is left, or the term is over.
-    /// Returns the reason if it is over. Cancel-safe. It needs a Tokio runtime with timers.
+    /// Waits until less than a quarter of the validity of the lease is left, or the term has ended.
+    /// Returns the reason if it has ended. Cancel-safe. It needs a Tokio runtime with timers.
     fn ending(&self) -> BoxFuture<'_, Option<Loss>>;
 
     /// Returns another handle to the same term. It does not keep the term alive.

@@ -48,7 +48,7 @@ use crate::error::{Error, ErrorKind};
 /// let token = leadership.check()?; // right before each write, and sent with it
 ///
 /// leadership.resign().await?; // once the work has ended
-/// let successor = candidate("worker-8")?.campaign().await?; // at once: no lapse to wait for
+/// let successor = candidate("worker-8")?.campaign().await?; // without a wait for a lapse
 /// assert!(successor.check()? > token); // the resource refuses lower tokens from now on
 /// # Ok(())
 /// # }
@@ -67,7 +67,7 @@ impl Leadership {
         Leadership { lease: Lease { lead }, key, config, commands }
     }
 
-    /// Passes a command to the driver, without waiting for what comes of it.
+    /// Passes a command to the driver, without a wait for its outcome.
     pub(crate) fn command(&self, command: Command) {
         // A closed channel means that the driver has stopped: the lease ends.
         let _ = self.commands.send(command);
@@ -79,15 +79,15 @@ impl Leadership {
         self.lease.clone()
     }
 
-    /// Returns what another process needs to resign this leadership once this process is dead
-    /// ([`resign_dead`](crate::Election::resign_dead)): for a supervisor that runs the work in
-    /// processes of its own, and knows when the last of them has ended. No request.
+    /// Returns the key with which another process can resign this leadership once this process is
+    /// dead ([`resign_dead`](crate::Election::resign_dead)). For a supervisor that runs the work in
+    /// separate processes, and knows when the last of them has ended. No request.
     #[must_use]
     pub fn resign_key(&self) -> ResignKey {
         self.key
     }
 
-    /// Waits until the leadership is over, and returns the reason. Cancel-safe.
+    /// Waits until the leadership has ended, and returns the reason. Cancel-safe.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with timers.
@@ -126,10 +126,10 @@ impl Leadership {
         self.answer("proclaiming", answer).await
     }
 
-    /// Seals the epoch, so that another candidate can be elected at once. Call it when the work has
-    /// ended: [`check`](Lease::check) fails from this call on. One PUT.
+    /// Seals the epoch, so that another candidate can be elected without a wait for the lapse. Call
+    /// it when the work has ended: [`check`](Lease::check) fails from this call on. One PUT.
     ///
-    /// Other candidates learn of it at their next poll; a process that campaigns again right away
+    /// Other candidates see the seal at their next poll. A process that campaigns again immediately
     /// is elected before them.
     ///
     /// # Errors
@@ -141,8 +141,8 @@ impl Leadership {
         self.give_up(None, None).await
     }
 
-    /// As [`resign`](Leadership::resign), but gives the candidate with this name precedence: all
-    /// others wait one poll interval of their own after they have seen the seal. So a rolling
+    /// As [`resign`](Leadership::resign), but gives precedence to the candidate with this name:
+    /// each other candidate waits for its poll interval after it has seen the seal. So a rolling
     /// deployment hands over in one poll of the successor and two requests (on a single object,
     /// one).
     ///
@@ -152,8 +152,8 @@ impl Leadership {
     /// [`refresh`](crate::Election::refresh).
     ///
     /// # Errors
-    /// Those of [`resign`](Leadership::resign), and [`InvalidInput`](ErrorKind::InvalidInput) for
-    /// a name that no candidate can have: then nothing was sent, and the leadership is dropped.
+    /// As [`resign`](Leadership::resign), and [`InvalidInput`](ErrorKind::InvalidInput) for a name
+    /// that no candidate can have: nothing was sent, and the leadership is dropped.
     pub async fn resign_to(self, successor: impl Into<String>) -> Result<(), Error> {
         let successor = successor.into();
         Config::check_name(&successor)?;
@@ -205,14 +205,14 @@ impl Deref for Leadership {
 }
 
 impl Drop for Leadership {
-    /// Every handle to the lease shows its end at once, although the driver may be waiting for the
-    /// store.
+    /// Every handle to the lease shows its end immediately, although the driver may be waiting for
+    /// the store.
     fn drop(&mut self) {
         self.lead.lose(Loss::Resigned);
     }
 }
 
-/// Where a stream of events stands.
+/// State of a stream of events.
 enum EventsState {
     Of(broadcast::Receiver<LeadershipEvent>),
     Loss(Loss),
@@ -236,11 +236,11 @@ async fn next_event(next: EventsState) -> Option<(LeadershipEvent, EventsState)>
 }
 
 fn over(doing: &str, loss: &Loss) -> Error {
-    let message = format!("{doing}: the leadership is over: {loss}");
+    let message = format!("{doing}: the leadership has ended: {loss}");
     Error::new(ErrorKind::LeadershipLost, message)
 }
 
-// By hand, as what is proclaimed must not reach a log.
+// Not derived: a log must not contain the leader's data.
 impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leadership")

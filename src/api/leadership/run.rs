@@ -50,15 +50,14 @@ pub struct Cancellation {
 #[must_use = "unless the work completed, it may have stopped before its end: campaign again"]
 #[non_exhaustive]
 pub enum RunOutcome<T> {
-    /// The work returned without being cancelled, under a valid lease. Holds what the work
-    /// returned.
+    /// The work returned without being cancelled, under a valid lease. Holds the work's output.
     Completed(T),
     /// The work was cancelled, as the lease was at risk, and returned under a valid lease. Holds
-    /// what the work returned.
+    /// the work's output.
     Cancelled(T),
     /// The leadership was lost before the work returned.
     Lost {
-        /// What the work returned.
+        /// Output of the work.
         value: T,
         /// Why the leadership ended.
         loss: Loss,
@@ -71,8 +70,8 @@ impl Cancellation {
         Cancellation { lead: Arc::clone(&lease.lead), token }
     }
 
-    /// Returns whether to stop. Checks the lease itself, so it does not depend on any task: work
-    /// that never yields can call it, also on a runtime with a single thread.
+    /// Returns whether the work must stop. This method checks the lease and does not depend on any
+    /// task, so work that never yields can call it, also on a runtime with a single thread.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         if !self.token.is_cancelled() {
@@ -81,8 +80,8 @@ impl Cancellation {
         self.token.is_cancelled()
     }
 
-    /// Waits until it is time to stop. Cancel-safe. Checks the lease itself at least every second,
-    /// so it does not depend on the task that renews the lease.
+    /// Waits until the work must stop. Cancel-safe. This method checks the lease at least every
+    /// second, and does not depend on the task that renews the lease.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with timers.
@@ -95,8 +94,8 @@ impl Cancellation {
     }
 
     /// Returns a token of the crate `tokio-util`, for libraries that take one. The task that renews
-    /// the lease cancels it, or a call of these methods that notices first. Cancelling the token
-    /// cancels nothing else.
+    /// the lease cancels the token, or a call of these methods that notices the end first. A
+    /// cancellation by the caller has no effect on other tokens.
     ///
     /// Unlike [`is_cancelled`](Cancellation::is_cancelled) it does not check the lease: on a
     /// runtime with a single thread nothing cancels it while the work does not yield.
@@ -116,7 +115,7 @@ impl fmt::Debug for Cancellation {
 }
 
 impl<T> RunOutcome<T> {
-    /// Returns what the work returned, however the leadership ended.
+    /// Returns the work's output, whether or not the leadership was lost.
     pub fn into_value(self) -> T {
         match self {
             RunOutcome::Completed(value)
