@@ -1,12 +1,16 @@
 //! The only place that reads a clock.
 //!
-//! Three clocks are read together, as each sees what the others miss. `CLOCK_BOOTTIME` runs on
-//! while the machine is suspended, but a clock daemon may slew it: chrony by up to 8.3 %. No daemon
-//! slews `CLOCK_MONOTONIC_RAW`, which stands still in suspend; the time of suspension is what
-//! `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`, so it is added. The wall clock may be stepped at
-//! any time, but is the only one that may show that a host paused a virtual machine. A lease has
-//! ended when any of the three says so; an observer's timer has lapsed when boot and raw both say
-//! so (invariants I7 and I8).
+//! Three clocks are read together, as each has a weakness:
+//!
+//! - `CLOCK_BOOTTIME` counts while the machine is suspended, but a clock daemon may slew it: chrony
+//!   by up to 8.3 %.
+//! - `CLOCK_MONOTONIC_RAW` is never slewed, but stops during suspension. The time of suspension is
+//!   the difference between `CLOCK_BOOTTIME` and `CLOCK_MONOTONIC`, and is added.
+//! - The wall clock may be stepped at any time. But only the wall clock may show that a host paused
+//!   a virtual machine.
+//!
+//! A lease ends when any of the three clocks reaches its end (I7). An observer's timer lapses when
+//! both the boot and the raw clock have reached its end (I8).
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -15,13 +19,13 @@ use chrono::{DateTime, Utc};
 
 use crate::env::moment::{Moment, time_of_day};
 
-/// Reads the time. Tests and simulations set their own with
+/// Reads the time. Tests and simulations supply a clock with
 /// [`Process::with_clock`](crate::Process::with_clock).
 ///
 /// # Examples
 ///
-/// A clock that a test moves by hand; [another](crate#tests-with-paused-time) moves with Tokio's
-/// paused time.
+/// A clock that a test moves; [another](crate#tests-with-paused-time) moves with Tokio's paused
+/// time.
 /// ```
 /// # use std::{sync::{Arc, Mutex}, time::Duration};
 /// # use tenure::{Clock, Election, Moment, Process, store::MemoryStore};
@@ -43,13 +47,13 @@ use crate::env::moment::{Moment, time_of_day};
 /// let leadership =
 ///     Election::builder(store, "test").process(process).build()?.campaign().await?;
 /// *clock.0.lock().unwrap() += Duration::from_secs(30); // as if the machine had been suspended
-/// assert_eq!(leadership.token(), None); // the default validity is over
+/// assert_eq!(leadership.token(), None); // the default validity has passed
 /// # Ok(())
 /// # }
 /// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Returns the reading of the three clocks at this moment. `boot` and `raw` must never go
-    /// back; `wall` may.
+    /// Returns the reading of the three clocks at this moment. `boot` and `raw` must never
+    /// decrease; `wall` may.
     fn now(&self) -> Moment;
 }
 
@@ -63,7 +67,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The time of day by the machine's wall clock, for people and for stores that are on this machine.
+/// The time of day by the machine's wall clock, for people and for stores on this machine.
 pub fn wall_clock() -> DateTime<Utc> {
     time_of_day(since_unix_epoch())
 }
@@ -79,11 +83,12 @@ fn since_boot() -> Duration {
     read(nix::time::ClockId::CLOCK_BOOTTIME)
 }
 
-/// `CLOCK_MONOTONIC_RAW`, and the time that the machine was suspended.
+/// `CLOCK_MONOTONIC_RAW` plus the time of suspension.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn raw() -> Duration {
     use nix::time::ClockId;
-    /// A preemption between two readings looks like a suspension; so read again after one.
+    /// Longest time between the readings of one measurement. A longer preemption would count as a
+    /// suspension, so the measurement is repeated.
     const AT_ONCE: Duration = Duration::from_micros(20);
     const TRIES: usize = 8;
     let measure = || {
@@ -132,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machine_shows_all_three() {
+    fn the_system_clock_reads_all_three_clocks() {
         let (first, second) = (SystemClock.now(), SystemClock.now());
         assert!(first.raw <= second.raw && first.boot <= second.boot);
         assert!(first.raw > Duration::ZERO && first.wall > Duration::ZERO);

@@ -7,10 +7,10 @@ use crate::env::mutex::unpoisoned;
 
 /// Draws random numbers.
 pub trait Entropy: fmt::Debug + Send + Sync + 'static {
-    /// 128 bits that no other draw of any process repeats: what tells one write from every other.
+    /// 128 bits that no other draw of any process repeats. They identify one write.
     fn unique(&self) -> u128;
 
-    /// A number from 0 to 1, for jitter: decides nothing but when something is tried.
+    /// A number from 0 to 1, for jitter. It affects only the time of an attempt.
     fn fraction(&self) -> f64;
 }
 

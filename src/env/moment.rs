@@ -50,9 +50,9 @@ impl Moment {
     /// Returns the time until `end`, by the clock on which the least is left: zero once any clock
     /// has reached it. A lease ends by this rule.
     ///
-    /// Boot and wall clock are slewed alike. So what the wall clock has gained on the boot clock is
-    /// a step, or a pause that neither the boot clock nor the raw clock shows: it is subtracted
-    /// from what is left on the raw clock.
+    /// Boot and wall clock are slewed alike. So a gain of the wall clock on the boot clock is a
+    /// step of the wall clock, or a pause that only the wall clock shows. The gain is subtracted
+    /// from the remaining time of the raw clock.
     #[must_use]
     pub fn until(self, end: Moment) -> Duration {
         let boot = end.boot.saturating_sub(self.boot);
@@ -86,12 +86,11 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_that_says_the_least_is_left_decides() {
+    fn until_uses_the_clock_with_the_least_time_left() {
         let end = at(100, 100, 100);
         assert_eq!(at(90, 80, 70).until(end), Duration::from_secs(10));
         assert_eq!(at(80, 90, 80).until(end), Duration::from_secs(10));
-        // The wall clock has gained 10 s on the boot clock, which the raw clock does not show
-        // either.
+        // The wall clock has gained 10 s on the boot clock. The raw clock does not show them.
         assert_eq!(at(70, 90, 80).until(end), Duration::ZERO);
         assert_eq!(at(80, 70, 90).until(end), Duration::from_secs(10));
         assert_eq!(at(80, 70, 101).until(end), Duration::ZERO);
@@ -99,19 +98,19 @@ mod tests {
         assert_eq!(at(0, 101, 70).until(end), Duration::ZERO);
     }
 
-    /// Boot and wall were slewed to 9 of 10 s; then the machine was paused for 5 s, which the wall
-    /// clock alone shows. The wall clock says that 14 s have passed, but it is 15.
+    /// Boot and wall clock were slewed to 9 of 10 s. Then the machine was paused for 5 s, which
+    /// only the wall clock shows. The wall clock shows 14 s, but 15 s have passed.
     #[test]
-    fn regression_a_pause_beside_a_slewed_clock_counts_whole() {
+    fn regression_a_pause_with_a_slewed_clock_counts_fully() {
         let end = at(100, 100, 100).plus(Duration::from_secs(15));
         assert_eq!(at(109, 110, 114).until(end), Duration::ZERO);
         assert_eq!(at(109, 110, 109).until(end), Duration::from_secs(5));
-        // A wall clock that was set back takes nothing off.
+        // A wall clock that was set back changes nothing.
         assert_eq!(at(109, 110, 50).until(end), Duration::from_secs(5));
     }
 
     #[test]
-    fn the_monotonic_clock_that_moved_the_least_decides_what_has_passed() {
+    fn since_uses_the_monotonic_clock_that_moved_least() {
         let start = at(100, 100, 100);
         assert_eq!(at(110, 120, 100).since(start), Duration::from_secs(10));
         assert_eq!(at(120, 110, 900).since(start), Duration::from_secs(10));

@@ -2,8 +2,8 @@
 
 use std::sync::{LockResult, PoisonError};
 
-/// What a lock guards, also after a panic of another holder: in this crate every critical section
-/// leaves it whole.
+/// Returns the guarded value, also after a panic of another holder. In this crate no critical
+/// section leaves a value half changed.
 pub(crate) fn unpoisoned<T>(locked: LockResult<T>) -> T {
     locked.unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// 128 random bits, fresh for every create attempt: they tell one write from every other.
+/// 128 random bits, new for every create attempt. They identify the write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nonce(u128);
 

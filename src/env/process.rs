@@ -1,5 +1,4 @@
-//! What an election takes from the process that it runs in: time, randomness, background tasks, and
-//! the nonces it has sent.
+//! The process of an election: its time, randomness, background tasks, and the nonces it has sent.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,9 +15,9 @@ use crate::env::nonce::Nonce;
 /// A task that runs in the background.
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Where an election takes its time and its random numbers from, and where it runs its tasks.
+/// The source of an election's time and random numbers, and the runner of its tasks.
 ///
-/// The default is the process itself, [`system`](Process::system). A test or a simulation runs many
+/// The default is the real process, [`system`](Process::system). A test or a simulation runs many
 /// processes in one: another clock or seed makes another process. Clones are the same process.
 ///
 /// # Examples
@@ -48,10 +47,10 @@ pub struct Process {
 struct Parts {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
-    /// Nonces that this process has sent: an epoch object with one of them was not left by a
-    /// predecessor. 16 bytes for every create, kept until the process ends.
+    /// Nonces that this process has sent: an epoch object with one of them was created by this
+    /// process, not by a predecessor. 16 bytes for every create, kept until the process ends.
     nonces: Arc<Mutex<HashSet<Nonce>>>,
-    /// The elections in which it has campaigned.
+    /// The elections in which this process has campaigned.
     campaigned: Arc<Mutex<HashSet<(String, String)>>>,
     spawner: Spawner,
 }
@@ -82,15 +81,15 @@ impl Process {
     /// Returns another process, which draws all its random numbers from this seed, so that a run
     /// can be repeated. Only for simulations and tests.
     ///
-    /// Give each process a seed of its own. Two processes with one seed draw the same nonces, so
-    /// each would take the other's writes for its own.
+    /// Give each process a different seed. Two processes with one seed draw the same nonces, so
+    /// each would mistake the other's writes for its own.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Process {
         self.another(|parts| parts.entropy = Arc::new(Seeded::new(seed)))
     }
 
-    /// Another process, which draws its random numbers here. The simulation has all processes of a
-    /// run draw from the same dice, in the order of their timeline.
+    /// Another process, which draws its random numbers from `entropy`. In the simulation all
+    /// processes of a run share one sequence of random numbers, in the order of their timeline.
     #[cfg(feature = "internals")]
     #[doc(hidden)]
     #[must_use]
@@ -127,7 +126,7 @@ impl Process {
         self.parts.entropy.unique()
     }
 
-    /// A fresh nonce, remembered as this process's own.
+    /// A new nonce, remembered as one of this process.
     pub(crate) fn nonce(&self) -> Nonce {
         let nonce = Nonce::from_bits(self.parts.entropy.unique());
         unpoisoned(self.parts.nonces.lock()).insert(nonce);
@@ -138,7 +137,7 @@ impl Process {
         unpoisoned(self.parts.nonces.lock()).contains(&nonce)
     }
 
-    /// Whether no campaign of this process has been made in this election before.
+    /// Whether this is the first campaign of this process in this election.
     pub(crate) fn first_campaign(&self, store: &str, prefix: &str) -> bool {
         let mut campaigned = unpoisoned(self.parts.campaigned.lock());
         campaigned.insert((store.to_owned(), prefix.to_owned()))

@@ -1,5 +1,5 @@
-//! Waits, in slices of at most a second: a timer may stand still while the machine sleeps. All
-//! waits go through here; `store/time_limits.rs` bounds single requests.
+//! Waits, in slices of at most a second, as a timer may stop while the machine sleeps. All waits
+//! use this module; `store/time_limits.rs` bounds single requests.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::env::process::Process;
 
-/// How often a wait looks at the clock, at least.
+/// Greatest time between two readings of the clock in a wait.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
 /// Waits for `duration` by the process's clock.
@@ -23,7 +23,7 @@ pub(crate) async fn sleep(process: &Process, duration: Duration) {
 }
 
 /// Returns the output of `future`, or `None` once `limit` has passed by the process's clock. The
-/// future is then dropped; what it had sent may still take effect.
+/// future is then dropped; a request that it had sent may still take effect.
 pub(crate) async fn bounded<F: Future>(
     process: &Process,
     limit: Duration,
@@ -44,7 +44,7 @@ pub(crate) async fn bounded<F: Future>(
     }
 }
 
-/// Waits for `duration` where nothing depends on its being exact.
+/// Waits for about `duration`, by the timer alone.
 #[allow(clippy::disallowed_methods, reason = "this is the only sleep")]
 pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;

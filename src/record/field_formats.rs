@@ -1,4 +1,4 @@
-//! How the fields of a record are read and written.
+//! The formats of a record's fields.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -6,13 +6,14 @@ use serde_json::Value;
 
 use crate::protocol::message::{EpochEnd, Nonce};
 
-/// `validity_ms` as it stands in a body.
+/// The field `validity_ms` of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Validity {
-    /// There is none: the lease never lapses.
+    /// The field is absent: the lease never lapses.
     #[default]
     Absent,
-    /// Whole numbers past what 64 bits hold are the greatest: such a lease never lapses either.
+    /// Milliseconds. A whole number above 64 bits is read as the greatest; such a lease never
+    /// lapses either.
     Millis(u64),
 }
 
@@ -38,7 +39,7 @@ impl<'de> Deserialize<'de> for Validity {
             Value::Null => Ok(Validity::Absent),
             Value::Number(number) => match (number.as_u64(), number.as_f64()) {
                 (Some(ms), _) if ms > 0 => Ok(Validity::Millis(ms)),
-                // JSON's whole numbers have no bound; those past 64 bits arrive as floats.
+                // JSON's whole numbers have no bound. A number above 64 bits is read as a float.
                 (None, Some(ms)) if ms >= u64::MAX as f64 => Ok(Validity::Millis(u64::MAX)),
                 _ => Err(invalid()),
             },
@@ -82,7 +83,7 @@ impl<'de> Deserialize<'de> for EpochEnd {
     }
 }
 
-/// Times of day in a record decide nothing, so an unreadable one is as good as none.
+/// Reads a time of day. No decision depends on it, so an unreadable one is ignored.
 pub(super) fn for_people<'de, D: Deserializer<'de>>(
     d: D,
 ) -> Result<Option<DateTime<Utc>>, D::Error> {
@@ -90,7 +91,7 @@ pub(super) fn for_people<'de, D: Deserializer<'de>>(
     Ok(value.as_str().and_then(|text| text.parse().ok()))
 }
 
-/// Who is to be next is a wish, so one that cannot be read is none.
+/// Reads an optional text for people or a preference. Other values are ignored.
 pub(super) fn if_text<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
     Ok(Value::deserialize(d)?.as_str().map(str::to_owned))
 }

@@ -14,17 +14,17 @@ use crate::protocol::find::{After, Listing};
 use crate::record::keys::Keys;
 use crate::store::{Entry, Page, StoreError, check_ascending, check_order};
 
-/// What a page in order shows.
+/// The epochs of a page in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpochsOfPage {
     /// In ascending order.
     pub epochs: Vec<Listed>,
-    /// Where the next page starts; `None` if no epoch can follow. A short page says nothing.
+    /// Start of the next page; `None` if no epoch can follow. A short page may have a successor.
     pub rest: Option<After>,
 }
 
 impl EpochsOfPage {
-    /// Checks the page that was requested for the keys after `after`.
+    /// Checks a page of the keys after `after`.
     pub fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
         let start = key_of(keys, after);
         let last = check_order(keys.epoch_prefix(), &start, page)?;
@@ -37,8 +37,8 @@ impl EpochsOfPage {
         Ok(EpochsOfPage { epochs, rest })
     }
 
-    /// Judges a page of the greatest keys after `after`; `None` if it does not tell which epoch is
-    /// the greatest, as foreign keys stand in front of it.
+    /// Checks a page of the greatest keys after `after`. Returns `None` if foreign keys fill the
+    /// page, so that the greatest epoch is unknown.
     pub fn of_last(
         keys: &Keys,
         after: &After,
@@ -46,12 +46,12 @@ impl EpochsOfPage {
     ) -> Result<Option<EpochsOfPage>, StoreError> {
         check_ascending(keys.epoch_prefix(), &key_of(keys, after), page)?;
         let epochs = epochs(keys, page);
-        // A greater epoch than those shown would have a greater key, and be shown.
+        // A greater epoch would have a greater key, which the page would include.
         let told = !epochs.is_empty() || !page.truncated;
         Ok(told.then_some(EpochsOfPage { epochs, rest: None }))
     }
 
-    /// What the search for the newest epoch needs of it.
+    /// Returns the input of the search for the newest epoch.
     pub fn listing(&self) -> Listing {
         let ends = self.epochs.first().zip(self.epochs.last());
         let epochs = ends.map(|(least, greatest)| (least.epoch, greatest.epoch));
@@ -75,7 +75,7 @@ pub fn key_of(keys: &Keys, after: &After) -> String {
     }
 }
 
-/// Both times are the store's. One in the future makes an object new, not old.
+/// The age of an object, by two times of the store. A time in the future gives the age 0.
 pub fn age(served_at: Option<DateTime<Utc>>, modified: Option<DateTime<Utc>>) -> Option<Duration> {
     Some((served_at? - modified?).to_std().unwrap_or_default())
 }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_the_greatest_keys_tells_the_newest_or_nothing() {
+    fn a_page_of_the_greatest_keys_shows_the_newest_or_nothing() {
         let (five, seven) = (Epoch::new(5).unwrap(), Epoch::new(7).unwrap());
         let listing = |epochs| Ok(Some(Listing { epochs, rest: None }));
         let names = ["lock-0000000005.json", "lock-0000000007.json", "lock-0000000007.json.bak"];
@@ -106,7 +106,7 @@ mod tests {
         }
         assert_eq!(last(&[], false), listing(None));
         assert_eq!(last(&["lock-x"], false), listing(None));
-        // Epochs may stand before the foreign keys.
+        // Epochs may precede the foreign keys.
         assert_eq!(last(&["lock-x", "lock-y"], true), Ok(None));
         assert_eq!(last(&[], true), Ok(None));
     }

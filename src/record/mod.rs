@@ -22,24 +22,24 @@ use crate::protocol::message::{EpochEnd, Nonce, Seen};
 
 /// Bodies longer than this are corrupt.
 pub const MAX_READ_BYTES: usize = 64 * 1024;
-/// Writers stay below this, so that a peer with another idea of the format still reads them.
+/// Greatest body that this version writes. Peers with lower limits can still read it.
 pub const MAX_WRITTEN_BYTES: usize = 48 * 1024;
 /// The format that this version writes, and the greatest it reads.
 pub const FORMAT: u64 = 1;
-/// Longer names than any writer of this version has are cut in a seal, as it must not grow past
-/// what can be read.
+/// Greatest length of a name in a seal, in bytes. Longer names, which only other writers have, are
+/// cut: a seal must not grow beyond the limit of readers.
 const MAX_SEALED_NAME: usize = 1_024;
 /// A validity longer than this never lapses.
 pub const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
-/// The body of an object, as read or to be written. Its JSON begins with what its layout alone has:
-/// `Head`, or the head of the single object, `single::SingleHead`.
+/// The body of an object, as read or to be written. Its JSON begins with the fields of one layout
+/// only: `Head`, or `single::SingleHead` in the single object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/design/protocol.md describes the fields")]
 pub struct Record {
     #[serde(skip)]
     pub expired: bool,
-    /// Only of the single object, which has it in place of `expired`.
+    /// Present only in the single object, in place of `expired`.
     #[serde(skip)]
     pub expires_at: Option<f64>,
     #[serde(default, skip_serializing_if = "Validity::is_absent")]
@@ -62,30 +62,30 @@ pub struct Record {
     pub sealed_by: Option<String>,
     #[serde(default)]
     pub ended: Option<EpochEnd>,
-    /// The operator that asserted that the holder is dead, by name. Then `ended` is `lapsed`, so that
-    /// no version waits.
+    /// Name of the operator that asserted the death of the holder. `ended` is then `lapsed`, so
+    /// that no version waits.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub forced_by: Option<String>,
     /// The reason that an operator gave.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whom the leader that resigned wants to be next, by name.
+    /// Name of the candidate that the resigned leader prefers as its successor.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub successor: Option<String>,
-    /// How long a holder that resigned asks to have its possessions reserved for its name.
+    /// Duration for which a member that resigned asks to reserve its partitions for its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub park_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
 }
 
-/// What the body of an epoch object has in front.
+/// The first fields of the body of an epoch object.
 #[derive(Serialize, Deserialize)]
 struct Head {
     expired: bool,
 }
 
-/// Why a body is not a record. Such an epoch is never treated as free.
+/// The reason that a body is not a record. Such an epoch is never treated as vacant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadRecord {
     #[error("its body is empty")]
@@ -99,7 +99,7 @@ pub enum BadRecord {
 }
 
 impl Record {
-    /// Of somebody of whom nothing is known.
+    /// Returns a record of an unknown writer.
     pub fn blank() -> Record {
         Record {
             expired: false,
@@ -122,15 +122,15 @@ impl Record {
         }
     }
 
-    /// Reads the body of an epoch object. `Err` names what is wrong, without the body itself.
+    /// Reads the body of an epoch object. The error does not quote the body.
     pub fn parse(body: &[u8]) -> Result<Record, BadRecord> {
         let text = checked_text(body)?;
         let Head { expired } = fields(text)?;
         Ok(Record { expired, ..fields(text)? })
     }
 
-    /// Reads the body of this epoch's object, or of the single object (`None`), which says itself
-    /// which epoch it holds.
+    /// Reads the body of this epoch's object, or of the single object (`None`), whose body has the
+    /// number of its epoch.
     pub fn decode(epoch: Option<Epoch>, body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
         match epoch {
             Some(epoch) => Record::parse(body).map(|record| (epoch, record)),
@@ -144,8 +144,8 @@ impl Record {
         self.headed(Head { expired: self.expired })
     }
 
-    /// The body to write into the object that holds this epoch. In the single object `expires_at`,
-    /// by the wall clock, is for peers of the post; what has ended is released, whatever it says.
+    /// The body to write into the object that holds this epoch. The single object has `expires_at`,
+    /// by the wall clock, for peers of the post. In a seal it is 0.
     pub fn encode(&self, layout: Layout, epoch: Epoch, expires_at: Duration) -> Vec<u8> {
         match layout {
             Layout::EpochFiles => self.to_bytes(),
@@ -167,7 +167,7 @@ impl Record {
         body
     }
 
-    /// The same record, ended: without `data` and whatever fields this version does not know.
+    /// Returns the seal of this record, without `data` and without fields unknown to this version.
     pub fn sealed(&self, ended: EpochEnd, heartbeat: u64, by: &str, at: DateTime<Utc>) -> Record {
         let cut = |name: &String| name[..name.floor_char_boundary(MAX_SEALED_NAME)].to_owned();
         Record {
@@ -187,8 +187,9 @@ impl Record {
         }
     }
 
-    /// The same seal, by an operator. With force the holder is known to be dead; a seal that was there
-    /// before keeps its time and its author, and its reason unless there is a new one.
+    /// Returns this seal, by an operator. With `force` the operator asserts that the holder is
+    /// dead. An existing seal keeps its time, its author, and its reason unless `reason` replaces
+    /// it.
     pub fn ordered(self, before: &Record, force: bool, reason: Option<&str>) -> Record {
         let mut seal = self;
         seal.forced_by = seal.sealed_by.clone().filter(|_| force);
@@ -202,7 +203,7 @@ impl Record {
         seal
     }
 
-    /// How it ended, for people; `None` while it is not sealed.
+    /// Returns the end of the epoch, for people; `None` while it is not sealed.
     pub fn end(&self) -> Option<EpochEnd> {
         match self.seen().ended {
             Some(EpochEnd::Lapsed) if self.forced_by.is_some() => Some(EpochEnd::DeposedDead),
@@ -210,12 +211,13 @@ impl Record {
         }
     }
 
-    /// Whether a restoring holds this epoch: nobody leads in it, and it is not to be succeeded yet.
+    /// Whether an unfinished restore holds this epoch. The epoch has no leader, and must not be
+    /// succeeded.
     pub fn is_held(&self) -> bool {
         !self.expired && self.ended == Some(EpochEnd::Restored)
     }
 
-    /// How long its lease lasts without a sign of life; `None` means that it never lapses.
+    /// Returns the validity of the lease; `None` if the lease never lapses.
     pub fn validity(&self) -> Option<Duration> {
         match self.validity_ms {
             Validity::Millis(ms) if ms <= MAX_VALIDITY_MS => Some(Duration::from_millis(ms)),
@@ -223,14 +225,15 @@ impl Record {
         }
     }
 
-    /// Until when its lease lasts by its writer's wall clock: in a single object, unless released.
+    /// Returns the end of the lease by its writer's wall clock; `None` unless a single object is
+    /// held.
     pub fn lasts_until(&self) -> Option<DateTime<Utc>> {
         let seconds = self.expires_at.filter(|_| !self.expired)?;
-        // Casts of floats saturate, and dates past those that there are do not exist.
+        // Casts of floats saturate. A date out of range is `None`.
         DateTime::from_timestamp_millis((seconds * 1e3) as i64)
     }
 
-    /// What the protocol needs to know of it.
+    /// Returns the part of the record that the protocol uses.
     pub fn seen(&self) -> Seen {
         let ended = self.expired.then(|| self.ended.unwrap_or(EpochEnd::Unknown));
         Seen { nonce: self.nonce, heartbeat: self.heartbeat, ended, reclaimable: false }
@@ -245,11 +248,11 @@ fn checked_text(body: &[u8]) -> Result<&str, BadRecord> {
     if body.len() > MAX_READ_BYTES {
         return Err(BadRecord::TooLarge(body.len() as u64));
     }
-    // Where a field is ignored, so are its bytes; but what is not text is not a record.
+    // serde_json does not check the bytes of an ignored field.
     let text = std::str::from_utf8(body).map_err(|error| {
         BadRecord::Malformed(format!("it is not UTF-8, at byte {}", error.valid_up_to()))
     })?;
-    // A later format may differ in every other field, so it is looked at first.
+    // A later format may differ in every other field, so `format` is read first.
     #[derive(Deserialize)]
     struct Format {
         #[serde(default = "first_format")]

@@ -10,15 +10,15 @@ use super::{BadRecord, Record, checked_text, fields, where_not_what};
 use crate::epoch::Epoch;
 use crate::protocol::message::EpochEnd;
 
-/// What the body of the single object has in front.
+/// The first fields of the body of the single object.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SingleHead {
     /// Seconds since the Unix epoch; 0 once released. It decides only where a peer has nothing
     /// else.
     expires_at: f64,
     token: u64,
-    /// Repeats the token: a peer that raises the token and keeps the fields that it does not know
-    /// has not made them its own.
+    /// Repeats the token. If a peer raises the token and keeps unknown fields, the numbers differ,
+    /// and the fields are not the peer's.
     #[serde(default)]
     epoch: Option<u64>,
 }
@@ -30,8 +30,8 @@ impl SingleHead {
     }
 }
 
-/// Reads a body. `Err` names what is wrong, without the body itself. A lock without a token, or
-/// with one past the last epoch, is never treated as free.
+/// Reads a body. The error does not quote the body. A lock without a token, or with a token above
+/// the last epoch, is never treated as free.
 pub(super) fn parse(body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
     let text = checked_text(body)?;
     let head: SingleHead =
@@ -45,15 +45,15 @@ pub(super) fn parse(body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
     let record = if ours {
         record
     } else {
-        // Only the post's two fields, or the others are not its writer's. In the post nobody but
-        // the holder releases a lock.
+        // The body has only the post's two fields, or its other fields are not its writer's. In the
+        // post only the holder releases a lock.
         Record { ended: expired.then_some(EpochEnd::Resigned), ..Record::blank() }
     };
     Ok((token, Record { expired, expires_at: Some(head.expires_at), ..record }))
 }
 
-/// What is wrong with a body, without the body itself. A missing field is named: the first version
-/// of the post has no token.
+/// Describes the fault of a body without quoting the body. A missing field is named: the first
+/// version of the post has no token.
 fn wrong(text: &str, error: &serde_json::Error) -> String {
     let missing = match serde_json::from_str(text) {
         Ok(Value::Object(fields)) => {
@@ -106,11 +106,11 @@ mod tests {
         assert_eq!(released.1.seen().ended, Some(EpochEnd::Resigned));
         assert_eq!(released.0.get(), 7);
         let in_the_past = parse(r#"{"expires_at": -1, "token": 7}"#).unwrap();
-        assert_eq!(in_the_past.1.seen().ended, None, "not released, only long over");
+        assert_eq!(in_the_past.1.seen().ended, None, "a lock in the past is not released");
     }
 
     #[test]
-    fn what_is_written_has_the_posts_fields_and_is_read_back() {
+    fn a_written_body_has_the_posts_fields_and_is_read_back() {
         let token = Epoch::new(9).unwrap();
         let mut record = own();
         let body = bytes(token, &record);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_a_peer_left_standing_are_not_its_own() {
+    fn fields_that_a_peer_kept_are_not_its_own() {
         let body = bytes(Epoch::FIRST, &own());
         let mut json: Value = serde_json::from_slice(&body).unwrap();
         json["token"] = 2.into();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_by_hand_that_does_not_say_why_is_a_deposition() {
+    fn a_manual_release_without_a_reason_has_an_unknown_end() {
         let body = bytes(Epoch::FIRST, &own());
         let mut json: Value = serde_json::from_slice(&body).unwrap();
         json["expires_at"] = 0.into();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_lock_is_never_free() {
+    fn a_body_that_is_not_a_lock_is_never_free() {
         assert_eq!(parse(""), Err(BadRecord::Empty));
         assert_eq!(parse(r#"{"format":2}"#), Err(BadRecord::TooNew(2)));
         for bad in [

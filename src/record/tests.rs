@@ -1,4 +1,4 @@
-//! Bodies that are records, and those that are none.
+//! Records and other bodies.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn a_record_of_64_kibibytes_is_the_largest_that_is_read() {
 }
 
 #[test]
-fn what_is_not_a_record_is_never_free() {
+fn a_body_that_is_not_a_record_is_never_free() {
     assert_eq!(parse(""), Err(BadRecord::Empty));
     for bad in ["{}", "[]", "null", "<html>", "{\"expired\":", "{\"expired\":\"false\"}", "\0"] {
         assert!(matches!(parse(bad), Err(BadRecord::Malformed(_))), "{bad}");
@@ -63,7 +63,7 @@ fn what_is_not_a_record_is_never_free() {
 }
 
 #[test]
-fn an_end_that_no_writer_writes_is_unknown() {
+fn an_end_of_another_writer_is_unknown() {
     for word in ["superseded", "given_up", "later"] {
         let record = parse(&format!(r#"{{"expired":true,"ended":"{word}"}}"#)).unwrap();
         assert_eq!(record.seen().ended, Some(EpochEnd::Unknown), "{word}");
@@ -83,7 +83,7 @@ fn a_nonce_is_32_hexadecimal_digits() {
 }
 
 #[test]
-fn fields_that_are_not_there_are_not_written() {
+fn absent_fields_are_not_written() {
     let body = Record::blank().to_bytes();
     let body: serde_json::Map<String, Value> = serde_json::from_slice(&body).unwrap();
     for absent in ["validity_ms", "successor", "data"] {
@@ -91,15 +91,15 @@ fn fields_that_are_not_there_are_not_written() {
     }
 }
 
-/// Found by fuzzing: JSON is text, but serde_json looks at no bytes of a field that it ignores.
+/// Found by fuzzing: JSON is text, but serde_json does not check the bytes of an ignored field.
 #[test]
 fn regression_a_body_that_is_not_text_is_not_a_record() {
     let error = Record::parse(b"{\"expired\":true,\"later\":\"\xff\"}").unwrap_err();
     assert_eq!(error.to_string(), "its body is not a record: it is not UTF-8, at byte 25");
 }
 
-/// Found by fuzzing: sealing a record just below the limit made one above it, which nobody
-/// could read, so that the election was stuck.
+/// Found by fuzzing: the seal of a record just below the limit was above the limit. It was
+/// unreadable, and the election stopped.
 #[test]
 fn regression_the_seal_of_a_record_with_a_long_name_can_be_read() {
     let name = "ä".repeat(32_700);
@@ -111,7 +111,7 @@ fn regression_the_seal_of_a_record_with_a_long_name_can_be_read() {
 }
 
 #[test]
-fn a_successor_that_is_no_name_is_none() {
+fn an_invalid_successor_is_ignored() {
     let successor = |value: &str| {
         let body = format!(r#"{{"expired":true,"ended":"resigned","successor":{value}}}"#);
         parse(&body).unwrap().successor
@@ -122,9 +122,10 @@ fn a_successor_that_is_no_name_is_none() {
     }
 }
 
-/// Found by fuzzing: serde_json reads floats one bit off unless told otherwise.
+/// Found by fuzzing: serde_json reads some floats one bit off without its feature
+/// `float_roundtrip`.
 #[test]
-fn regression_a_float_is_read_as_it_was_written() {
+fn regression_a_float_is_read_without_a_change() {
     let body = r#"{"expired":false,"data":118446744073709551615}"#;
     let record = parse(body).unwrap();
     assert_eq!(Record::parse(&record.to_bytes()).unwrap(), record);
@@ -137,7 +138,7 @@ fn messages_never_quote_the_body() {
 }
 
 #[test]
-fn a_seal_drops_data_and_keeps_who_it_was() {
+fn a_seal_keeps_the_candidate_and_drops_the_data() {
     let nonce = Nonce::from_bits(7);
     let body = format!(
         r#"{{"expired":false,"validity_ms":5000,"format":1,"candidate":"a","nonce":"{nonce}",

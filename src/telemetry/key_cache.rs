@@ -1,6 +1,6 @@
-//! Names with their labels. The names of polls and renewals are made once.
+//! Metric names with their labels. The names of polls and renewals are built once.
 //!
-//! A key owns its labels, so that making one takes allocations, several for each request. The cache
+//! A key owns its labels, so building one allocates several times, for each request. The cache
 //! holds keys, not counters: it asks the recorder for the counter each time, as a recorder may be
 //! installed late, or forget idle counters.
 
@@ -15,7 +15,7 @@ use super::lease_names::LeaseMetrics;
 pub(super) const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
-/// Labels besides the label of the place.
+/// Labels in addition to the label of the place.
 pub(super) type Labels<'a> = &'a [(&'static str, &'static str)];
 
 /// The counters of a poll that finds nothing new.
@@ -31,9 +31,9 @@ pub(super) struct KeyCache {
     place: Arc<str>,
     /// The counters and times of a lease.
     pub(super) lease: &'static LeaseMetrics,
-    /// Once somebody polls.
+    /// Keys of polls; set by the first observer or candidate.
     poll: OnceLock<Box<[Key]>>,
-    /// Once a lease runs: one process may follow thousands of elections.
+    /// Keys of a lease; set by the first lease, as one process may follow thousands of elections.
     frequent: OnceLock<Box<[Key]>>,
 }
 

@@ -9,7 +9,7 @@ pub struct LeaseMetrics {
     pub stem: &'static str,
     /// The noun for the lease, in descriptions.
     pub noun: &'static str,
-    /// A gauge and a label: the name of the process.
+    /// A gauge with a label: the name of the process.
     pub info: (&'static str, &'static str),
     /// A gauge: 1 while a lease runs.
     pub holds: &'static str,
@@ -19,15 +19,15 @@ pub struct LeaseMetrics {
     pub renewals: &'static str,
     /// Times renewals.
     pub renewal_seconds: &'static str,
-    /// A gauge: the time that is left of the lease.
+    /// A gauge: the remaining time of the lease.
     pub remaining: &'static str,
-    /// A histogram: the least part of the lease that was left.
+    /// A histogram: the lowest remaining part of the lease.
     pub least_ratio: &'static str,
     /// Counts risks.
     pub at_risk: &'static str,
     /// A gauge: the length of the lease.
     pub validity: &'static str,
-    /// The metrics of each poll and renewal that goes well, with their labels: their keys are kept
+    /// The metrics of each successful poll and renewal, with their labels. Their keys are kept
     /// while a lease runs.
     pub frequent: &'static [(&'static str, &'static [(&'static str, &'static str)])],
 }
@@ -45,7 +45,7 @@ pub(super) static LEADERSHIP: LeaseMetrics = LeaseMetrics {
     least_ratio: "tenure_lease_least_ratio",
     at_risk: "tenure_lease_at_risk_total",
     validity: "tenure_validity_seconds",
-    // With the leader's looks at the next epoch.
+    // The leader's polls of the next epoch are included.
     frequent: &[
         ("tenure_renewals_total", &[("outcome", "done")]),
         ("tenure_renewal_seconds", &[]),

@@ -1,7 +1,7 @@
-//! Tells the recorder of the crate `metrics`.
+//! Reports to the recorder of the crate `metrics`.
 //!
-//! Labels are bounded: a place in a store, and words of a short list. Never an epoch, a
-//! nonce, or a partition.
+//! Labels are bounded: a place in a store, and words of a short list. No label is an epoch, a nonce
+//! or a partition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,15 +25,15 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// The reasons for which a lease ends: see [`Loss::outcome`](crate::Loss::outcome).
+    /// The reasons for the end of a lease: see [`Loss::outcome`](crate::Loss::outcome).
     pub const LOSSES: [&str; 8] = LOSSES;
 
-    /// Sends nothing. A recorder must be installed before this call to get the descriptions.
+    /// Creates a meter. A recorder must be installed before this call to get the descriptions.
     pub(crate) fn new(store: &dyn Store, keys: &Keys) -> Meter {
         Meter::with(store, keys, &LEADERSHIP)
     }
 
-    /// The same for leases that count under other names, and not as leaderships.
+    /// Creates a meter of leases with other metric names, which do not count as leaderships.
     pub(crate) fn with(store: &dyn Store, keys: &Keys, lease: &'static LeaseMetrics) -> Meter {
         describe(lease);
         let place = place(store, keys.prefix().trim_end_matches('/'));
@@ -44,7 +44,7 @@ impl Meter {
         std::ptr::eq(self.keys.lease, &LEADERSHIP)
     }
 
-    /// The counter of this name and these labels, besides the label of the place.
+    /// The counter of this name, with the label of the place and these labels.
     pub fn counter(&self, name: &'static str, labels: &[(&'static str, &'static str)]) -> Counter {
         self.keys.counter(name, labels)
     }
@@ -68,9 +68,9 @@ impl Meter {
         &self.keys
     }
 
-    /// Somebody campaigns under this name.
+    /// Records the first campaign under this name.
     pub(crate) fn candidate(&self, name: &str, validity: Duration) {
-        // From the start at 0: a counter that appears with its first event has no increase.
+        // Each counter starts at 0: a counter that appears with its first event shows no increase.
         for outcome in RENEWALS {
             self.count(self.keys.lease.renewals, "outcome", outcome, 0);
         }
@@ -99,7 +99,7 @@ impl Meter {
         with_recorder(|it| it.register_gauge(&key, &METADATA))
     }
 
-    /// Somebody observes.
+    /// Records a new observer.
     pub(crate) fn observer(&self) -> Sight {
         self.keys.counter("tenure_polls_total", &[]).increment(0);
         Role::Observer.register(&self.keys);
@@ -111,7 +111,7 @@ impl Meter {
         sight
     }
 
-    /// Somebody compacts.
+    /// Records a new compactor.
     pub(crate) fn compactor(&self) {
         for outcome in super::names::COMPACTIONS {
             self.count("tenure_compactions_total", "outcome", outcome, 0);
@@ -120,21 +120,21 @@ impl Meter {
         Role::Compactor.register(&self.keys);
     }
 
-    /// How a campaign ended.
+    /// Records the end of a campaign.
     pub(crate) fn campaigned(&self, outcome: &'static str) {
         if self.is_of_an_election() {
             self.count("tenure_elections_total", "outcome", outcome, 1);
         }
     }
 
-    /// This process leads, until it says otherwise.
+    /// Records that this process leads.
     pub(crate) fn elected(&self) -> Leading {
         self.keep_keys();
         self.holders().increment(1.0);
         Leading { meter: self.clone(), over: AtomicBool::new(false) }
     }
 
-    /// The greatest epoch that this process knows of.
+    /// Records the greatest epoch that this process knows.
     pub(crate) fn knows(&self, greatest: Option<Epoch>) {
         if let Some(epoch) = greatest.filter(|_| self.is_of_an_election()) {
             // The last epoch has ten digits, and a float is exact up to fifteen.
@@ -149,19 +149,19 @@ impl Meter {
         }
     }
 
-    /// The write of a renewal was answered, or was not.
+    /// Records the outcome of the write of a renewal.
     pub(crate) fn renewal(&self, answer: &Answer) {
         let outcome = match answer {
             Answer::Done { .. } => "done",
             Answer::Refused => "refused",
             Answer::Missing => "missing",
-            // No answer, or an error: whether it happened, the request's own outcome tells.
+            // No answer, or an error. The metric of the request has the outcome.
             _ => "failed",
         };
         self.count(self.keys.lease.renewals, "outcome", outcome, 1);
     }
 
-    /// A renewal has extended the lease, of which this had been left until then.
+    /// Records a renewal, and the remaining part of the lease just before it.
     pub(crate) fn renewed(&self, took: Duration, left: Duration, validity: Duration) {
         self.keys.histogram(self.keys.lease.renewal_seconds, &[]).record(took);
         self.keys
@@ -173,7 +173,8 @@ impl Meter {
         self.keys.counter("tenure_epochs_compacted_total", &[]).increment(epochs as u64);
     }
 
-    /// How a run ended, and how many superseded epochs it has left beyond those to be keys.
+    /// Records the end of a run of the compactor, and the number of superseded epochs left beyond
+    /// the epochs to keep.
     pub(crate) fn compacted(&self, outcome: &'static str, backlog: Option<u64>) {
         self.count("tenure_compactions_total", "outcome", outcome, 1);
         if let Some(backlog) = backlog {
@@ -196,7 +197,7 @@ impl Meter {
         self.keys.counter(name, &[(label, word)]).increment(by);
     }
 
-    /// Leaders or members.
+    /// Number of leaders or members.
     fn holders(&self) -> Gauge {
         self.keys.gauge(self.keys.lease.holds, &[])
     }
@@ -206,8 +207,8 @@ impl Meter {
     }
 }
 
-/// Returns the store and a path in it, without the endpoint: processes may reach one bucket on different
-/// ways.
+/// Returns the store and a path in it, without the endpoint: processes may reach one bucket by
+/// several endpoints.
 pub fn place(store: &dyn Store, path: &str) -> String {
     let store = store.describe();
     let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);
@@ -215,7 +216,8 @@ pub fn place(store: &dyn Store, path: &str) -> String {
     format!("{store}{separator}{path}")
 }
 
-/// A leadership or a session that counts as one. The first task that notices its end reports it, once.
+/// A leadership or a session that counts as one. The first task that notices its end reports it,
+/// once.
 #[derive(Debug)]
 pub(crate) struct Leading {
     meter: Meter,
@@ -223,13 +225,13 @@ pub(crate) struct Leading {
 }
 
 impl Leading {
-    /// So much is left of its lease.
+    /// Records the remaining time of the lease.
     pub(crate) fn remains(&self, left: Duration) {
         if self.is_over() {
             return;
         }
         self.set_left(left);
-        // It may have ended meanwhile, on another thread.
+        // Another thread may have reported the end meanwhile.
         if self.is_over() {
             self.set_left(Duration::ZERO);
         }
@@ -261,13 +263,13 @@ impl Leading {
 }
 
 impl Drop for Leading {
-    /// Its driver may be gone with its runtime, without a word.
+    /// The driver may have ended with its runtime, without a report.
     fn drop(&mut self) {
         self.ends();
     }
 }
 
-/// What one observer sees.
+/// State of one observer.
 #[derive(Debug)]
 pub(crate) struct Sight {
     meter: Meter,
@@ -283,7 +285,7 @@ impl Sight {
 }
 
 impl Drop for Sight {
-    /// Who has stopped looking sees nothing.
+    /// An observer that was dropped has no state.
     fn drop(&mut self) {
         self.meter.observers(self.state).decrement(1.0);
     }

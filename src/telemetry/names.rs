@@ -1,5 +1,5 @@
-//! The names, their units and their words. `tests/election/metrics/mod.rs` holds
-//! docs/reference/metrics.md to them.
+//! The names, units and descriptions of the metrics. `tests/election/metrics/mod.rs` compares the
+//! page of metrics with them.
 
 use metrics::Unit::{Count, Seconds};
 use metrics::{describe_counter, describe_gauge, describe_histogram};
@@ -10,7 +10,7 @@ use super::lease_names::LeaseMetrics;
 pub(super) const ELECTIONS: [&str; 4] = ["elected", "held", "abandoned", "failed"];
 /// Outcomes of `tenure_renewals_total`.
 pub(super) const RENEWALS: [&str; 4] = ["done", "refused", "missing", "failed"];
-/// Reasons of `tenure_losses_total`: those of [`Loss::outcome`](crate::Loss::outcome).
+/// Reasons of `tenure_losses_total`, as in [`Loss::outcome`](crate::Loss::outcome).
 pub(crate) const LOSSES: [&str; 8] = [
     "superseded",
     "sealed",

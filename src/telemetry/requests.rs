@@ -14,8 +14,7 @@ use crate::env::moment::Moment;
 use crate::env::process::Process;
 use crate::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 
-/// A store that counts and times what it is asked: the calls of [`Store`], which cost no allocation
-/// more than the store's own.
+/// A store that counts and times its requests. It adds no allocation to a call of [`Store`].
 #[derive(Debug)]
 pub(crate) struct Counted {
     inner: Arc<dyn Store>,
@@ -116,12 +115,11 @@ impl<T: Outcome> Future for Sending<'_, T> {
     }
 }
 
-/// What is known of a request on its way. Dropped before its answer, nobody knows what becomes of
-/// it.
+/// A request without an answer. If it is dropped, its outcome is unknown.
 struct Sent<'a> {
     store: &'a Counted,
     kind: &'static str,
-    /// When, while it is on its way.
+    /// Time of sending; `None` after the answer.
     at: Option<Moment>,
 }
 
@@ -131,12 +129,12 @@ impl Sent<'_> {
         self.at.get_or_insert_with(|| process.now());
     }
 
-    /// It was none: the store has no such call.
+    /// The store has no such call: no request was sent.
     fn was_none(&mut self) {
         self.at = None;
     }
 
-    /// The answer may say what time it is at the store.
+    /// Records the answer, and the store's clock if the answer has a date.
     fn ends(&mut self, outcome: &'static str, date: Option<DateTime<Utc>>) {
         let Some(at) = self.at.take() else { return };
         let Sent { store, kind, .. } = *self;
@@ -158,12 +156,12 @@ impl Drop for Sent<'_> {
     }
 }
 
-/// What an answer is counted as.
+/// The label of an answer.
 pub(crate) trait Outcome {
-    /// `None` if nothing was asked.
+    /// Outcome; `None` if no request was sent.
     fn outcome(&self) -> Option<&'static str>;
 
-    /// What time it was at the store.
+    /// Date of the answer by the store's clock.
     fn date(&self) -> Option<DateTime<Utc>> {
         None
     }
@@ -230,13 +228,13 @@ fn failed(error: &StoreError) -> &'static str {
     }
 }
 
-/// By how much the store's clock is ahead of this machine's at the least, in seconds.
+/// The least difference by which the store's clock is ahead of this machine's, in seconds.
 ///
-/// The date has whole seconds, and was written at some moment between the sending and the receipt.
-/// So the difference lies between two bounds, and what is told is the one closer to 0, or 0 if that
-/// lies between them: never more than the answer proves.
+/// The date has whole seconds, and was written between the sending and the receipt. So the
+/// difference lies between two bounds. The result is the bound closer to 0, or 0 if the bounds have
+/// different signs: never more than the answer proves.
 fn least_skew(date: i64, sent: Duration, received: Duration) -> f64 {
-    // Exact to the microsecond for the next thousands of years.
+    // Exact to the microsecond for thousands of years.
     let date = date as f64;
     let least = date - received.as_secs_f64();
     let most = date + 1.0 - sent.as_secs_f64();
@@ -258,22 +256,23 @@ mod tests {
     }
 
     #[test]
-    fn a_skew_is_told_only_as_far_as_whole_seconds_prove_it() {
-        // Two clocks that agree, whatever the part of a second that the date leaves out.
+    fn a_skew_is_reported_as_far_as_whole_seconds_prove_it() {
+        // Two clocks agree, for each fraction of a second that the date omits.
         for now in [100_000, 100_001, 100_500, 100_999] {
             assert_eq!(skew(100, now, now), 0.0, "{now} ms");
         }
-        // The answer takes 700 ms, and the date is that of either end.
+        // The answer takes 700 ms. The date is from the start or the end of that time.
         assert_eq!(skew(100, 100_600, 101_300), 0.0);
         assert_eq!(skew(101, 100_600, 101_300), 0.0);
-        // 10 s ahead, and 10 s behind: short of it by at most the second and the way.
+        // The clock is 10 s ahead, or 10 s behind. The result is lower by at most a second and the
+        // latency.
         assert!((skew(110, 100_200, 100_400) - 9.6).abs() < 1e-6);
         assert!((skew(90, 100_200, 100_400) + 9.2).abs() < 1e-6);
         assert_eq!(skew(0, 0, 0), 0.0);
     }
 
     #[test]
-    fn an_unknown_write_is_not_a_failed_one() {
+    fn an_unknown_write_is_not_a_failed_write() {
         let error = |determinacy| {
             let kind = crate::store::StoreErrorKind::Transient;
             failed(&StoreError::new(kind, determinacy, ""))

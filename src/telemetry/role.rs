@@ -17,7 +17,7 @@ const REPLACE: (&str, &[&str]) = ("replace", &["done", "refused", "missing", "un
 const DELETE: (&str, &[&str]) = ("delete", &["done", "unknown", "failed"]);
 
 impl Role {
-    /// From the start at 0: a counter that appears with its first event has no increase.
+    /// Each counter starts at 0: a counter that appears with its first event shows no increase.
     pub(super) fn register(self, keys: &KeyCache) {
         let kinds: &[(&'static str, &[&'static str])] = match self {
             Role::Candidate => &[LIST, GET, CREATE, REPLACE],

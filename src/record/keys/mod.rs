@@ -1,4 +1,4 @@
-//! The keys of one election: where its epoch objects lie under the prefix.
+//! The keys of one election's epoch objects under its prefix.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::layout::Layout;
 
-/// Before the number of an epoch.
+/// The part of a key before the number of an epoch.
 const EPOCH: &str = "lock-";
 const MAX_PREFIX_BYTES: usize = 900;
 
@@ -24,12 +24,12 @@ impl Keys {
         Keys::numbered_with(prefix, EPOCH)
     }
 
-    /// Whether these are epochs, and not other objects that are numbered alike.
+    /// Whether the objects are epochs, and not other objects with the same numbering.
     pub fn are_epochs(&self) -> bool {
         self.epoch_prefix.ends_with(EPOCH)
     }
 
-    /// The keys of objects that are numbered as epochs are, with another word before the number.
+    /// The keys of objects with the numbering of epochs and another word before the number.
     pub fn numbered_with(prefix: &str, stem: &str) -> Result<Keys, Error> {
         let trimmed = prefix.strip_suffix('/').unwrap_or(prefix);
         let invalid = |why: String| Err(Error::new(ErrorKind::InvalidInput, why));
@@ -57,7 +57,7 @@ impl Keys {
         &self.prefix
     }
 
-    /// What every epoch object's key starts with.
+    /// The common start of the keys of all epoch objects.
     pub fn epoch_prefix(&self) -> &str {
         &self.epoch_prefix
     }
@@ -70,7 +70,7 @@ impl Keys {
         }
     }
 
-    /// The key of the single object. It starts with no epoch object's prefix.
+    /// The key of the single object. It does not start with the common start of epoch objects.
     pub fn lock(&self) -> String {
         format!("{}lock.json", self.prefix)
     }
@@ -80,8 +80,7 @@ impl Keys {
         self.numbered(epoch.get())
     }
 
-    /// The key in the form of an epoch object's, for any number of up to ten digits: where a
-    /// listing starts.
+    /// The key of an epoch object for any number of up to ten digits. A listing starts after it.
     pub fn numbered(&self, number: u64) -> String {
         let mut key = String::with_capacity(self.epoch_prefix.len() + 15);
         key.push_str(&self.epoch_prefix);
@@ -90,8 +89,8 @@ impl Keys {
         key
     }
 
-    /// The object that a check of the store writes: one of 256, by a random number. Its key sorts
-    /// before the keys of epochs and the single object.
+    /// The key of the object that a check of the store writes: one of 256, chosen by a random
+    /// number. It sorts before the keys of epochs and of the single object.
     pub fn store_check(&self, random: u128) -> String {
         format!("{}.tenure-check-{:02x}", self.prefix, random & 0xff)
     }
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slash_at_the_end_makes_no_difference() {
+    fn a_final_slash_makes_no_difference() {
         assert_eq!(Keys::new("app").unwrap(), Keys::new("app/").unwrap());
         assert_eq!(Keys::new("").unwrap().epoch(Epoch::FIRST), "lock-0000000001.json");
         assert_eq!(Keys::new("a/b").unwrap().epoch(Epoch::MAX), "a/b/lock-9999999999.json");
