@@ -1,5 +1,5 @@
-//! Candidates and nodes of the If-Match post on one lock: they wait for each other, and the tokens
-//! only grow.
+//! Candidates and nodes of the If-Match post share one lock. They wait for each other, and the
+//! tokens only grow.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,24 +40,25 @@ impl World {
 
     async fn body(&self) -> String {
         let GetOutcome::Found(object) = self.store.get(KEY, None, 1 << 16).await.unwrap() else {
-            panic!("there is no {KEY}");
+            panic!("{KEY} does not exist");
         };
         String::from_utf8(object.body.to_vec()).unwrap()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_wait_for_us_and_go_on_counting() {
+async fn a_node_waits_for_a_leader_and_continues_its_tokens() {
     let world = World::new();
     let node = world.node(&world.clock);
     let leadership = world.election(1).campaign().await.unwrap();
-    // As long as it is renewed.
+    // The node waits while the leader renews the lock.
     for _ in 0..100 {
         assert!(node.acquire().await.is_none());
         assert!(leadership.check().is_ok());
         wait(millis(500)).await;
     }
-    // Dropped without a word: its last lease runs out for them no earlier than for us.
+    // The leader stops without a release. For the node its last lease does not end earlier than for
+    // the leader.
     let end = leadership.ends_at();
     drop(leadership);
     wait(millis(1)).await;
@@ -72,42 +73,42 @@ async fn they_wait_for_us_and_go_on_counting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_take_a_lock_that_we_released_at_once() {
+async fn a_node_takes_a_released_lock_immediately() {
     let world = World::new();
     world.election(1).campaign().await.unwrap().resign().await.unwrap();
     let held = world.node(&world.clock).acquire().await.expect("released");
     assert_eq!(held.data.token, 2);
-    assert!(!world.body().await.contains("nonce"), "nothing of ours is left");
+    assert!(!world.body().await.contains("nonce"), "the library's fields are removed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn we_wait_for_them_until_their_expiry_and_the_margin() {
+async fn a_candidate_waits_for_a_node_and_the_margin() {
     let world = World::new();
     let node = world.node(&world.clock);
     let held = node.acquire().await.unwrap();
-    assert_eq!(held.data.token, 0, "starting at zero");
+    assert_eq!(held.data.token, 0, "the first token is zero");
     wait(secs(20)).await;
     let (took, leadership) = timed(world.election(1).campaign()).await;
     assert_eq!(leadership.unwrap().epoch().get(), 1);
     assert!(!node.believes(&held));
-    // 40 s were left, the margin is our validity, and the jitter a tenth of both.
+    // 40 s of the lock remained. The margin is the validity, and the jitter is a tenth of both.
     assert!(took >= secs(50) && took < secs(56), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_margin_bears_a_clock_of_theirs_that_is_behind() {
+async fn the_margin_covers_a_slow_clock_of_a_node() {
     let world = World::new();
     let behind = TestClock::new();
     behind.set_wall_by(-9_000);
     let node = world.node(&behind);
     let held = node.acquire().await.unwrap();
     let leadership = world.election(1).campaign().await.unwrap();
-    assert!(!node.believes(&held), "two would lead");
+    assert!(!node.believes(&held), "two processes would lead");
     assert_eq!(leadership.epoch().get(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_of_theirs_is_a_sign_of_life() {
+async fn a_renewal_of_a_node_extends_its_lock() {
     let world = World::new();
     let node = world.node(&world.clock);
     let mut held = node.acquire().await.unwrap();
@@ -115,7 +116,7 @@ async fn a_renewal_of_theirs_is_a_sign_of_life() {
     let follow = tokio::spawn(async move { election.campaign().await.unwrap() });
     for _ in 0..10 {
         wait(secs(30)).await;
-        held = node.renew(held).await.expect("nobody took it");
+        held = node.renew(held).await.expect("no other process took the lock");
         assert!(!follow.is_finished());
     }
     assert!(node.release(held).await);
@@ -125,7 +126,7 @@ async fn a_renewal_of_theirs_is_a_sign_of_life() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_trusts_a_clock_that_runs_ahead_takes_the_lock_and_we_say_so() {
+async fn a_node_with_a_fast_clock_supersedes_a_leader() {
     let world = World::new();
     let ahead = TestClock::new();
     ahead.set_wall_by(3_600_000);
@@ -138,11 +139,11 @@ async fn whoever_trusts_a_clock_that_runs_ahead_takes_the_lock_and_we_say_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dates_of_the_store_do_not_shorten_a_lock_of_theirs() {
+async fn store_dates_do_not_shorten_a_lock_of_a_node() {
     let world = World::new();
     let node = world.node(&world.clock);
     let held = node.acquire().await.unwrap();
-    // Old by the store's dates, with some of it left.
+    // The lock is old by the store's dates, but has not expired.
     wait(secs(55)).await;
     let election = Election::builder(Arc::new(world.store.clone()), "app")
         .layout(Layout::SingleObject)
@@ -156,7 +157,7 @@ async fn dates_of_the_store_do_not_shorten_a_lock_of_theirs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_only_grow_in_turns() {
+async fn tokens_grow_across_implementations() {
     let world = World::new();
     let node = world.node(&world.clock);
     for turn in 0..10 {
@@ -169,9 +170,10 @@ async fn tokens_only_grow_in_turns() {
     }
 }
 
-/// The post's first version has no token; whoever writes that would make the tokens start again.
+/// The post's first version has no token. A writer that overwrites such a lock would restart the
+/// tokens.
 #[tokio::test(start_paused = true)]
-async fn a_lock_without_a_token_is_an_error_and_not_free() {
+async fn a_lock_without_a_token_is_an_error() {
     let world = World::new();
     let body = Bytes::from_static(br#"{"expires_at": 1740151473.206179}"#);
     world.store.create(KEY, body).await.unwrap();

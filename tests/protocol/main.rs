@@ -1,4 +1,4 @@
-//! The protocol beside other implementations of it, its scenarios, and the records that it writes.
+//! Tests of the protocol: other implementations of it, its scenarios, and its records.
 
 mod fixtures;
 mod fuzzing;

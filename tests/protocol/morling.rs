@@ -1,5 +1,5 @@
-//! A node of Morling's post and ours take turns under one prefix; neither leads while the other's
-//! file is valid.
+//! A node of Morling's post and a candidate of the library share one prefix. Neither leads while
+//! the other's file is valid.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn morling(world: &World) -> MorlingNode {
     MorlingNode { store, prefix: "app/", validity: VALIDITY, clock: Arc::new(world.clock.clone()) }
 }
 
-/// Tries every so often, as the post says.
+/// Tries to lock periodically, as the post describes.
 async fn lock(node: &MorlingNode, every: Duration) -> Lock {
     loop {
         if let Some(lock) = node.try_lock().await {
@@ -27,13 +27,13 @@ async fn lock(node: &MorlingNode, every: Duration) -> Lock {
 }
 
 #[tokio::test(start_paused = true)]
-async fn neither_leads_while_the_others_file_is_valid() {
+async fn a_valid_file_of_the_other_side_blocks_both() {
     let world = World::new();
     let node = morling(&world);
     let ours = world.node("ours").build().unwrap();
-    let mut file = node.try_lock().await.expect("nobody leads");
+    let mut file = node.try_lock().await.expect("the election is vacant");
     let mut campaign = Box::pin(ours.campaign());
-    // A touch leaves body and ETag as they are; only the date tells.
+    // A touch changes neither body nor ETag, only the date.
     for _ in 0..20 {
         tokio::select! {
             _ = &mut campaign => panic!("elected while Morling's file was valid"),
@@ -41,7 +41,7 @@ async fn neither_leads_while_the_others_file_is_valid() {
         }
         assert!(node.touch(&mut file).await);
     }
-    // It dies. Its lease is over by its own clock before ours begins.
+    // The node dies. Its lease ends by its own clock before the candidate leads.
     let (took, lead) = timed(campaign).await;
     let lead = lead.unwrap();
     assert!(!node.is_valid(&file), "both lead");
@@ -49,14 +49,14 @@ async fn neither_leads_while_the_others_file_is_valid() {
     assert_eq!(lead.epoch().get(), file.epoch + 1);
     assert!(!node.touch(&mut file).await);
     for _ in 0..100 {
-        assert!(node.try_lock().await.is_none(), "ours is valid");
+        assert!(node.try_lock().await.is_none(), "the candidate's file is valid");
         wait(millis(700)).await;
     }
     assert!(lead.check().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_see_the_others_resignation_and_death() {
+async fn both_sides_detect_resignation_and_death() {
     let world = World::new();
     let node = morling(&world);
     let ours = world.node("ours").build().unwrap();
@@ -69,7 +69,7 @@ async fn both_see_the_others_resignation_and_death() {
         leave(lead, dies).await;
         let (took, file) = timed(lock(&node, millis(500))).await;
         assert_eq!(file.epoch, epoch + 2);
-        // Dead for a whole validity, or gone at once.
+        // The other side died and its validity must pass, or it resigned.
         let at_least = if dies { secs(9) } else { secs(0) };
         assert!(took >= at_least && took < at_least + secs(4), "{took:?}");
         assert_eq!(held(ours.try_campaign().await.unwrap()).epoch.get(), file.epoch);
@@ -88,31 +88,31 @@ async fn leave(lead: Leadership, dies: bool) {
     }
 }
 
-/// A node whose clock is far ahead takes ours for dead. Ours learns of it within a validity, and
-/// its token is the lower one all along.
+/// A node whose clock is far ahead considers the leader dead. The leader detects it within a
+/// validity, and always has the lower token.
 #[tokio::test(start_paused = true)]
-async fn a_node_whose_clock_is_ahead_supersedes_ours() {
+async fn a_node_with_a_fast_clock_supersedes_a_leader() {
     let world = World::new();
     let lead = world.leader("ours").await;
     wait(secs(1)).await;
     let clock = tenure_testkit::time::TestClock::new();
     clock.set_wall_by(3_600_000);
     let node = MorlingNode { clock: Arc::new(clock), ..morling(&world) };
-    let file = node.try_lock().await.expect("ours looks an hour old");
+    let file = node.try_lock().await.expect("the file is an hour old by the node's clock");
     assert!(file.epoch > lead.epoch().get());
     let (took, loss) = timed(lead.lost()).await;
     assert!(matches!(loss, Loss::Superseded { by } if by.get() == file.epoch), "{loss}");
     assert!(took <= VALIDITY + secs(2), "{took:?}");
 }
 
-/// It is killed between its create and its first touch, at any moment of our polls.
+/// The node is killed between its create and its first touch, at any time between two polls.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_dies_at_any_moment_is_waited_for() {
+async fn candidates_wait_for_a_node_that_died() {
     for i in 0..40 {
         let world = World::new();
         let node = morling(&world);
         let ours = world.node("ours").build().unwrap();
-        let mut file = node.try_lock().await.expect("nobody leads");
+        let mut file = node.try_lock().await.expect("the election is vacant");
         let campaign = tokio::spawn(async move { elect(&ours).await });
         for _ in 0..i % 4 {
             wait(secs(6)).await;
@@ -126,15 +126,16 @@ async fn a_node_that_dies_at_any_moment_is_waited_for() {
     }
 }
 
-/// A peer makes epoch 2 without sealing epoch 1, which ours follows, and the application asks who
-/// leads meanwhile. The lapse of epoch 1 was then never due: ours was not elected in an hour.
+/// A peer creates epoch 2 without sealing epoch 1, which the candidate follows. Meanwhile the
+/// application asks for the leader. The lapse of epoch 1 never became due, and the candidate was
+/// not elected within an hour.
 #[tokio::test(start_paused = true)]
-async fn regression_a_question_does_not_stop_a_campaign() {
+async fn regression_a_read_of_the_leader_does_not_stop_a_campaign() {
     for asked in ["nothing", "leader", "observe"] {
         let world = World::new();
         let node = morling(&world);
         let ours = world.node("ours").build().unwrap();
-        let mut first = node.try_lock().await.expect("nobody leads");
+        let mut first = node.try_lock().await.expect("the election is vacant");
         let campaign = {
             let ours = ours.clone();
             tokio::spawn(async move { elect(&ours).await })
@@ -144,11 +145,11 @@ async fn regression_a_question_does_not_stop_a_campaign() {
         let clock = tenure_testkit::time::TestClock::new();
         clock.set_wall_by(3_600_000);
         let ahead = MorlingNode { clock: Arc::new(clock), ..morling(&world) };
-        let second = ahead.try_lock().await.expect("the first looks an hour old");
+        let second = ahead.try_lock().await.expect("the file is an hour old by the node's clock");
         let mut observation = Box::pin(ours.observe());
         match asked {
             "leader" => {
-                let leader = ours.leader().await.unwrap().expect("the second is not over");
+                let leader = ours.leader().await.unwrap().expect("the second epoch is held");
                 assert_eq!(leader.epoch.get(), second.epoch);
             }
             "observe" => drop(observation.next().await.expect("a state").unwrap()),
@@ -161,15 +162,16 @@ async fn regression_a_question_does_not_stop_a_campaign() {
     }
 }
 
-/// A touch that another call of the same election has read is still a sign of life to the campaign:
-/// its last look before the seal compared with the other call's timer, and sealed a living peer.
+/// Another call of the same election reads a touch. The campaign must also count this touch. Its
+/// last read before the seal was compared with the timer of the other call, and it sealed a living
+/// peer.
 #[tokio::test(start_paused = true)]
-async fn regression_a_peer_whose_touch_another_call_saw_is_not_sealed() {
+async fn regression_a_touch_that_another_call_read_counts() {
     for late in (0..3_000).step_by(50) {
         let world = World::new();
         let node = morling(&world);
         let ours = world.node("ours").poll_interval(secs(8)).build().unwrap();
-        let mut file = node.try_lock().await.expect("nobody leads");
+        let mut file = node.try_lock().await.expect("the election is vacant");
         let campaign = {
             let ours = ours.clone();
             tokio::spawn(async move { elect(&ours).await })

@@ -1,4 +1,5 @@
-//! What can lie under the prefix: bad records and foreign keys. Nobody becomes leader by mistake.
+//! Bad records and foreign keys under the prefix. None of them makes a candidate the leader by
+//! mistake.
 
 use futures::StreamExt as _;
 use tenure::{Election, ErrorKind, Observation};
@@ -6,7 +7,7 @@ use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{secs, timed, within};
 use tenure_testkit::world::{VALIDITY, World, elect, elected, held, name};
 
-/// Each of the ways to ask ends with this error, and nothing is written.
+/// Asserts that each call of the election ends with this error and writes nothing.
 async fn refused_by_all(body: impl Into<Vec<u8>>, kind: ErrorKind) {
     let (body, what) = {
         let body = body.into();
@@ -30,18 +31,18 @@ async fn refused_by_all(body: impl Into<Vec<u8>>, kind: ErrorKind) {
     let told = election.observe().collect::<Vec<_>>().await;
     assert!(matches!(&told[..], [Err(error)] if error.kind() == kind), "{what}: {told:?}");
     assert_eq!(world.epochs().await, [1, 7], "{what}");
-    // A reclaiming process knows no better.
+    // A candidate with a unique name gets the same error.
     let unique = world.node("a").name_is_unique(true).build().unwrap();
     assert_eq!(unique.campaign().await.unwrap_err().kind(), kind, "{what}");
     let page = world.store.inner().list("app/lock-0000000007", "", 1).await.unwrap();
-    assert_eq!(page.entries[0].size, body.len() as u64, "{what}: left as it is");
-    // Once it is sealed by hand, the counting goes on above it.
+    assert_eq!(page.entries[0].size, body.len() as u64, "{what}: the object is unchanged");
+    // After a manual seal the next epoch is the one above.
     world.put(&name(7), r#"{"expired":true}"#).await;
     assert_eq!(elect(&election).await.epoch().get(), 8, "{what}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_that_are_no_records_are_errors_and_never_free() {
+async fn invalid_bodies_are_errors_and_never_free() {
     for body in [
         "",
         " ",
@@ -75,7 +76,7 @@ async fn impossible_validities_are_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_later_format_is_an_error_of_its_own() {
+async fn a_later_format_is_a_separate_error() {
     for body in [
         r#"{"format":2,"expired":true}"#,
         r#"{"format":2,"expired":{"at":"later"},"validity_ms":-1}"#,
@@ -103,7 +104,7 @@ async fn a_record_that_never_lapses_is_held_until_it_is_sealed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn morlings_two_fields_are_a_lease_of_that_length() {
+async fn a_morling_record_is_a_lease_of_its_validity() {
     let world = World::new();
     world.put(&name(3), r#"{ "validity_ms" : 60000, "expired" : false }"#).await;
     let election = world.node("a").build().unwrap();
@@ -115,7 +116,7 @@ async fn morlings_two_fields_are_a_lease_of_that_length() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn foreign_keys_and_folders_are_neither_epochs_nor_touched() {
+async fn foreign_keys_are_ignored_and_unchanged() {
     let foreign = [
         "lock-0000000000.json",
         "lock-00000000005.json",
@@ -143,7 +144,7 @@ async fn foreign_keys_and_folders_are_neither_epochs_nor_touched() {
     for key in foreign {
         world.create(key, "foreign").await;
     }
-    // Of other prefixes that look alike.
+    // Keys of similar prefixes.
     for key in ["app2/lock-0000000050.json", "ap/lock-0000000050.json", "lock-0000000050.json"] {
         world.store.inner().create(key, "foreign".into()).await.unwrap();
     }
@@ -153,7 +154,7 @@ async fn foreign_keys_and_folders_are_neither_epochs_nor_touched() {
         tenure_testkit::time::wait(VALIDITY * 2).await;
         lead.resign().await.unwrap();
     }
-    // Small pages end in the middle of them.
+    // Small pages end within these keys.
     world.store.on(Call::List).always().fault(Fault::Pages(2));
     let election = world.node("b").build().unwrap();
     let lead = elect(&election).await;
@@ -161,27 +162,29 @@ async fn foreign_keys_and_folders_are_neither_epochs_nor_touched() {
     assert_eq!(world.node("c").build().unwrap().leader().await.unwrap().unwrap().name(), "b");
     for key in foreign {
         let found = world.store.inner().get(&format!("app/{key}"), None, 100).await.unwrap();
-        let tenure::store::GetOutcome::Found(object) = found else { panic!("{key} is gone") };
+        let tenure::store::GetOutcome::Found(object) = found else {
+            panic!("{key} does not exist")
+        };
         assert_eq!(object.body, "foreign", "{key}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn epoch_zero_is_foreign_even_alone() {
+async fn epoch_zero_is_a_foreign_key() {
     let world = World::new();
     world.put("lock-0000000000.json", r#"{"expired":false}"#).await;
     assert_eq!(world.leader("a").await.epoch().get(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_epoch_can_be_led_and_nothing_comes_after_it() {
+async fn the_last_epoch_has_no_successor() {
     let world = World::new();
     world.put("lock-9999999998.json", r#"{"expired":true}"#).await;
     let election = world.node("a").build().unwrap();
     let lead = elect(&election).await;
     assert_eq!(lead.epoch().get(), 9_999_999_999);
     tenure_testkit::time::wait(VALIDITY * 5).await;
-    assert!(lead.check().is_ok(), "no look at the epoch after it");
+    assert!(lead.check().is_ok(), "the leader does not look for an epoch above");
     let other = world.node("b").build().unwrap();
     assert_eq!(held(other.try_campaign().await.unwrap()).name(), "a");
     lead.resign().await.unwrap();
@@ -196,7 +199,7 @@ async fn the_last_epoch_can_be_led_and_nothing_comes_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_epoch_unsealed_lapses_and_is_then_the_end() {
+async fn a_lapsed_last_epoch_ends_the_election() {
     let world = World::new();
     world.put("lock-9999999999.json", r#"{"expired":false,"validity_ms":10000}"#).await;
     let election = world.node("a").build().unwrap();
@@ -207,7 +210,7 @@ async fn the_last_epoch_unsealed_lapses_and_is_then_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slash_at_the_end_of_the_prefix_makes_no_difference() {
+async fn a_trailing_slash_of_the_prefix_is_ignored() {
     for (one, other, key) in [
         ("app", "app/", "app/lock-0000000001.json"),
         ("a/b/", "a/b", "a/b/lock-0000000001.json"),
@@ -234,7 +237,7 @@ async fn a_slash_at_the_end_of_the_prefix_makes_no_difference() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_newest_is_found_whatever_the_gaps_and_pages() {
+async fn the_newest_epoch_is_found_across_gaps_and_pages() {
     let mut rng = fastrand::Rng::with_seed(3);
     for _ in 0..30 {
         let world = World::new();

@@ -1,12 +1,12 @@
-//! Versions side by side under one prefix: what docs/how-to/upgrade.md says of records that a later
-//! version wrote, and of candidates with other settings.
+//! Different versions under one prefix: the statements of docs/how-to/upgrade.md on records of later
+//! versions, and on candidates with other settings.
 
 use serde_json::{Value, json};
 use tenure::{ErrorKind, Loss};
 use tenure_testkit::time::{secs, timed, wait};
 use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, held, name};
 
-/// What a later version might write under today's format.
+/// Returns a record that a later version might write in today's format.
 fn later() -> Value {
     json!({
         "expired": false, "validity_ms": 10_000, "format": 1, "candidate": "later",
@@ -16,13 +16,13 @@ fn later() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_of_a_later_version_is_followed_and_its_unknown_fields_go_with_the_seal() {
+async fn unknown_fields_of_a_later_version_survive_a_seal() {
     let world = World::new();
     world.put(&name(1), later().to_string()).await;
     let election = world.node("now").build().unwrap();
     let leader = held(election.try_campaign().await.unwrap());
     assert_eq!((leader.name(), &leader.data["at"]), ("later", &json!("10.0.0.7")));
-    assert_eq!(world.record(1).await, later(), "looking changes nothing");
+    assert_eq!(world.record(1).await, later(), "reading changes nothing");
     let (took, leads) = timed(elect(&election)).await;
     assert_eq!(leads.epoch().get(), 2);
     assert!(took > VALIDITY && took < TAKEOVER, "{took:?}");
@@ -35,7 +35,7 @@ async fn a_leader_of_a_later_version_is_followed_and_its_unknown_fields_go_with_
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_in_a_later_word_is_waited_for_as_a_deposition() {
+async fn an_unknown_end_is_treated_as_a_deposition() {
     let world = World::new();
     let leads = world.leader("a").await;
     let election = world.node("b").build().unwrap();
@@ -43,23 +43,23 @@ async fn an_end_in_a_later_word_is_waited_for_as_a_deposition() {
     world.seal(1, "handed over").await;
     let (took, next) = timed(elect(&election)).await;
     assert_eq!(next.epoch().get(), 2);
-    assert!(took > VALIDITY, "its holder may not know: {took:?}");
+    assert!(took > VALIDITY, "its holder may still act: {took:?}");
     assert!(matches!(leads.lost().await, Loss::Sealed { .. }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_later_format_stops_the_older_version_and_not_the_election() {
+async fn a_later_format_stops_only_the_older_version() {
     let world = World::new();
     let leads = world.leader("now").await;
     let older = world.node("older").build().unwrap();
     world.edit(1, json!({ "format": 2 })).await;
     assert_eq!(older.campaign().await.unwrap_err().kind(), ErrorKind::RecordTooNew);
-    assert_eq!(world.epochs().await, [1], "nothing is created above it");
+    assert_eq!(world.epochs().await, [1], "no epoch is created above it");
     drop(leads);
 }
 
 #[tokio::test(start_paused = true)]
-async fn validities_may_differ_and_followers_go_by_the_leaders() {
+async fn followers_use_the_validity_of_the_leader() {
     for (leaders, own) in [(60, 2), (2, 60)] {
         let world = World::new();
         let node = |name, validity| world.node(name).validity(secs(validity)).build().unwrap();

@@ -1,11 +1,11 @@
-//! Replays the fuzzers' corpus through the functions that they run; needs neither of them.
+//! Runs the functions of the fuzz targets on the corpus, without a fuzzer.
 
 use std::path::Path;
 
 fn replay(target: &str, check: fn(&[u8])) {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
     if !fuzz.exists() {
-        // It is not a part of the published package.
+        // The published package does not contain the corpus.
         return;
     }
     let mut inputs = 0;
@@ -16,7 +16,7 @@ fn replay(target: &str, check: fn(&[u8])) {
         check(&bytes);
         inputs += 1;
     }
-    assert!(inputs >= 10, "{inputs} inputs are no corpus");
+    assert!(inputs >= 10, "the corpus has only {inputs} inputs");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The same checks on inputs that are drawn with more knowledge of what may go wrong: listings.
+//! The checks of the fuzz targets on listings that proptest generates.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use tenure_model::fuzzing::listings::{Shelf, check_page, check_search, compact, 
 use tenure_testkit::properties::{any_epoch_number, cases};
 
 fn any_epoch() -> impl Strategy<Value = Epoch> {
-    any_epoch_number().prop_map(|number| Epoch::new(number).expect("it is in range"))
+    any_epoch_number().prop_map(|number| Epoch::new(number).expect("the number is in range"))
 }
 
-/// Keys under the prefix that are no epoch objects, many of them right beside one.
+/// Keys under the prefix that are not epoch objects. Many of them sort next to an epoch object.
 fn foreign_key() -> impl Strategy<Value = String> {
     let beside =
         (any_epoch(), "[ -~]{1,6}").prop_map(|(epoch, tail)| format!("{epoch:010}.json{tail}"));
@@ -85,7 +85,7 @@ proptest! {
         };
         let superseded = epochs.iter().take(epochs.len().saturating_sub(keep)).filter(old);
         if plan.stopped() {
-            // The compactor itself looks for the last epoch first and deletes nothing at all.
+            // The compactor finds the last epoch first, and then deletes nothing.
             prop_assert!(deleted.iter().all(|epoch| epochs.contains(epoch)));
         } else {
             prop_assert_eq!(deleted, superseded.copied().collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! The checks of the fuzz targets, on drawn inputs and on the corpus.
+//! The checks of the fuzz targets, on generated inputs and on the corpus.
 
 mod corpus;
 mod listings;

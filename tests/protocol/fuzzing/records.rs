@@ -1,4 +1,4 @@
-//! The same checks on records: those that are written, then damaged, and those of any fields.
+//! The checks of the fuzz targets on records: damaged ones, and ones with arbitrary fields.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ proptest! {
     #[test]
     fn any_bytes_are_a_record_or_an_error(body in proptest::collection::vec(any::<u8>(), 0..300)) {
         check(&body);
-        prop_assert!(Record::parse(&body).is_err(), "no chance: {body:?}");
+        prop_assert!(Record::parse(&body).is_err(), "the damaged body was parsed: {body:?}");
     }
 
     #[test]
@@ -129,9 +129,9 @@ proptest! {
         check(&body);
     }
 
-    /// A body of any fields, known and unknown, with any values: errors name no value.
+    /// A body with arbitrary known and unknown fields and values. Errors contain no value.
     #[test]
-    fn any_fields_with_any_values(
+    fn errors_of_arbitrary_fields_contain_no_value(
         fields in proptest::collection::vec((field(), any_json()), 0..8),
         secret in "[a-z]{12}",
     ) {
@@ -166,9 +166,9 @@ proptest! {
         prop_assert_eq!(Record::decode(None, &body), Ok((token, record)));
     }
 
-    /// Only an `expires_at` of zero frees a lock, and only with a token to count on from.
+    /// A lock is free only with an `expires_at` of zero and a valid token.
     #[test]
-    fn a_damaged_lock_is_never_free_by_mistake(
+    fn a_damaged_lock_is_never_free(
         record in any_record(),
         token in 0..=Epoch::MAX.get(),
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),

@@ -1,5 +1,5 @@
-//! Plays the stories of four files with the shipped state machine against a store that is pure.
-//! `tests/protocol/scenarios/README.md` has the format.
+//! Plays the stories of four files with the real state machine against a pure store.
+//! `tests/protocol/scenarios/README.md` describes the format.
 
 mod store;
 mod words;
@@ -7,7 +7,7 @@ mod world;
 
 use world::World;
 
-/// Plays a text; an error tells in which line what went otherwise.
+/// Plays a text. An error contains the first line that failed.
 fn play(name: &str, text: &str) -> Result<(), String> {
     let mut world = World::default();
     let mut expectations = 0;
@@ -21,18 +21,18 @@ fn play(name: &str, text: &str) -> Result<(), String> {
         world.take(line).map_err(|why| format!("{}\n    {why}", place()))?;
     }
     if expectations == 0 {
-        return Err(format!("{name}: a story that expects nothing tells nothing"));
+        return Err(format!("{name}: a story needs at least one `expect`"));
     }
     Ok(())
 }
 
-/// The stories of a file: each begins with `== NAME`.
+/// Returns the stories of a file. Each begins with `== NAME`.
 fn stories(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split("== ").skip(1).filter_map(|story| story.split_once('\n'))
 }
 
 #[test]
-fn every_story_goes_as_it_is_told() {
+fn all_stories_pass() {
     let files = [
         include_str!("campaigns.txt"),
         include_str!("leases.txt"),
@@ -44,11 +44,11 @@ fn every_story_goes_as_it_is_told() {
         count += 1;
         wrong.extend(play(name, text).err());
     }
-    assert!(wrong.is_empty(), "{} stories went otherwise\n{}", wrong.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} stories failed\n{}", wrong.len(), wrong.join("\n"));
     assert_eq!(count, 38);
 }
 
-/// The place and the reason, for a story whose last line is wrong.
+/// Asserts that the last line of a story fails, with its place and the reason.
 #[track_caller]
 fn fails(text: &str, reason: &str) {
     let why = play("x.txt", text).unwrap_err();
@@ -57,22 +57,22 @@ fn fails(text: &str, reason: &str) {
 }
 
 #[test]
-fn a_line_that_is_not_understood_fails_with_its_place() {
+fn an_unknown_line_fails_with_its_place() {
     fails("a: candidate\n\nb: candidat", "not understood");
     fails("a: candidate\na: dance", "not understood");
     fails("store: explode", "not understood");
     fails("a: candidate\nexpect a flies", "not understood");
     fails("expect newest seven", "not understood");
-    fails("expect a leads 1", "nobody is called `a`");
+    fails("expect a leads 1", "no participant is called `a`");
     fails("once upon a time", "not understood");
 }
 
 #[test]
-fn a_story_that_goes_otherwise_fails_with_what_happened() {
+fn a_failed_story_reports_the_difference() {
     let begin = "a: candidate\na> LIST after 0\n";
     fails("a: candidate\na> LIST after 1", "asks for: LIST after 0");
     fails(&format!("{begin}a< 1"), "the store answered: empty");
-    fails("a: candidate\na< empty", "nothing was asked");
+    fails("a: candidate\na< empty", "no request is in progress");
     fails(&format!("{begin}a> LIST after 0"), "waits for an answer");
     fails(&format!("{begin}a< empty\na: lapsed"), "changes nothing");
     fails(&format!("{begin}a< empty\nexpect a leads 1"), "CREATE 1 as a1");
@@ -85,5 +85,5 @@ fn a_story_that_goes_otherwise_fails_with_what_happened() {
     fails(&format!("{led}expect a leads 2"), "leads 1");
     fails(&format!("{led}store: delete 1"), "I3");
     fails(&format!("{led}store: wipe\n{}", leads("b")), "I1");
-    assert!(play("x.txt", &led).unwrap_err().contains("expects nothing"));
+    assert!(play("x.txt", &led).unwrap_err().contains("needs at least one `expect`"));
 }

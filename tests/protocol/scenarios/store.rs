@@ -1,4 +1,4 @@
-//! The store of the scenarios: objects with content ETags, and what a request brings about.
+//! The store of the scenarios: objects with content ETags, and the effect of each request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use tenure::protocol::message::{Answer, Nonce, Request, Seen, Sighting};
 use tenure::store::ETag;
 use tenure::{Epoch, EpochEnd};
 
-/// What an epoch object holds.
+/// The content of an epoch object.
 #[derive(Debug, Clone)]
 pub struct Body {
     pub name: String,
@@ -15,7 +15,7 @@ pub struct Body {
     pub nonce: Option<Nonce>,
     pub heartbeat: u64,
     pub ended: Option<EpochEnd>,
-    /// How often somebody changed it by hand and left the fields above as they were.
+    /// Number of manual edits that kept the fields above.
     pub edits: u32,
     pub readable: bool,
 }
@@ -34,11 +34,11 @@ impl Body {
 #[derive(Debug, Clone)]
 pub struct Object {
     pub body: Body,
-    /// How often it was written with the same body, which stands for `Last-Modified`.
+    /// Number of writes with the same body. It represents `Last-Modified`.
     pub touches: u32,
 }
 
-/// An answer, with what a driver learns beside it.
+/// An answer, with further information for the driver.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub answer: Answer,
@@ -54,7 +54,7 @@ impl From<Answer> for Reply {
 #[derive(Debug)]
 pub struct Store {
     pub objects: BTreeMap<Epoch, Object>,
-    /// Each sorts right after the epoch object of its number.
+    /// Foreign keys. Each sorts right after the epoch object of its number.
     pub foreign_keys: BTreeSet<u64>,
     pub page: usize,
 }
@@ -70,7 +70,7 @@ impl Store {
         self.objects.keys().next_back().copied()
     }
 
-    /// Carries out a request of the participant with this name.
+    /// Applies a request of the participant with this name.
     pub fn carry_out(&mut self, name: &str, request: &Request) -> Reply {
         match request {
             Request::List(after) => Answer::Listed(self.list(after)).into(),
@@ -87,7 +87,7 @@ impl Store {
                 self.replace(*epoch, etag, |old| Body { heartbeat, ended, ..old.clone() }).into()
             }
             Request::Get { epoch: None, .. } | Request::Take { .. } => {
-                unreachable!("of the other layout")
+                unreachable!("a request of the other layout")
             }
         }
     }
@@ -128,7 +128,7 @@ impl Store {
     fn list(&self, after: &After) -> Listing {
         let after = match after {
             After::Number(number) => (*number, false),
-            After::Key(key) => (key.parse().expect("this store made the key"), true),
+            After::Key(key) => (key.parse().expect("this store created the key"), true),
         };
         let epochs = self.objects.keys().map(|epoch| (epoch.get(), false));
         let foreign = self.foreign_keys.iter().map(|number| (*number, true));

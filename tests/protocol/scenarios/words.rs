@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tenure::protocol::find::{After, Listing};
 use tenure::protocol::message::{Answer, Lost, Nonce, Request, Sighting, Wait};
 
-/// What the nonces are called: `a2` is the second that `a` used.
+/// Names of the nonces. `a2` is the second nonce that `a` used.
 #[derive(Debug, Default)]
 pub struct Names(HashMap<Nonce, String>);
 
@@ -36,7 +36,7 @@ impl Names {
             }
             Request::Seal { epoch, ended, .. } => format!("SEAL {epoch} {ended}"),
             Request::Get { epoch: None, .. } | Request::Take { .. } => {
-                unreachable!("of the other layout")
+                unreachable!("a request of the other layout")
             }
         }
     }
@@ -67,7 +67,7 @@ impl Names {
     }
 }
 
-/// Answers that a store gives for no reason that a scenario's store has.
+/// Parses an answer that the store has no reason to give.
 pub fn made_up(word: &str) -> Option<Answer> {
     Some(match word {
         "unknown" => Answer::Unknown,

@@ -1,4 +1,4 @@
-//! Who takes part in a scenario, and what its lines do.
+//! The participants of a scenario, and the effect of each line.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ type Done = Result<(), String>;
 
 #[derive(Debug)]
 struct Participant {
-    /// What its records say; two participants may share it.
+    /// Name in its records. Two participants may share a name.
     name: String,
     unique: bool,
     machine: Candidate,
     nonces: Vec<Nonce>,
-    /// What is under way: the store's answer, unless the request has not reached it.
+    /// The request in progress, with the store's answer after the request has reached it.
     asked: Option<(Request, Option<Reply>)>,
     last: Option<Event>,
-    /// The foreign record last seen, to tell a touch.
+    /// The last touch of a foreign record, to detect the next one.
     touches: Option<(Epoch, u32)>,
 }
 
@@ -31,7 +31,7 @@ pub struct World {
     store: Store,
     names: Names,
     participants: BTreeMap<String, Participant>,
-    /// Every request that was ever sent; any of them may reach the store later, or again.
+    /// All requests so far. Each of them may reach the store late, or a second time.
     sent: Vec<(String, String, Request)>,
     granted: BTreeMap<Epoch, String>,
 }
@@ -44,14 +44,14 @@ fn epoch(word: &str) -> Result<Epoch, String> {
     word.parse().map_err(|_| not_understood())
 }
 
-/// The epoch object in the store, which a line speaks of.
+/// Returns the epoch object that a line names.
 fn object<'s>(store: &'s mut Store, word: &str) -> Result<&'s mut super::store::Object, String> {
     let epoch = epoch(word)?;
-    store.objects.get_mut(&epoch).ok_or_else(|| format!("there is no epoch object {epoch}"))
+    store.objects.get_mut(&epoch).ok_or_else(|| format!("epoch object {epoch} does not exist"))
 }
 
 impl World {
-    /// Carries out one line.
+    /// Applies one line.
     pub fn take(&mut self, line: &str) -> Done {
         if let Some(what) = line.strip_prefix("expect ") {
             return self.expect(what);
@@ -75,11 +75,11 @@ impl World {
     }
 
     fn get(&mut self, who: &str) -> Result<&mut Participant, String> {
-        self.participants.get_mut(who).ok_or_else(|| format!("nobody is called `{who}`"))
+        self.participants.get_mut(who).ok_or_else(|| format!("no participant is called `{who}`"))
     }
 
-    /// `a> LIST after 0`: what it asks for next, which the store carries out at once unless it says
-    /// otherwise.
+    /// Applies `a> LIST after 0`: the next request of a participant. The store applies it
+    /// immediately unless the line ends with `, not yet`.
     fn asks(&mut self, who: &str, what: &str) -> Done {
         let (what, reaches) = match what.strip_suffix(", not yet") {
             Some(what) => (what, false),
@@ -108,14 +108,14 @@ impl World {
         Ok(())
     }
 
-    /// `a< empty`: the store's answer arrives, or `unknown`: it never does.
+    /// Applies `a< empty`: the store's answer arrives. With `unknown` the answer is lost.
     fn hears(&mut self, who: &str, what: &str) -> Done {
         let participant = self.get(who)?;
-        let (request, reply) = participant.asked.take().ok_or("nothing was asked")?;
+        let (request, reply) = participant.asked.take().ok_or("no request is in progress")?;
         if what == "unknown" {
             return self.answer(who, Answer::Unknown);
         }
-        let mut reply = reply.ok_or("the request has not reached the store yet")?;
+        let mut reply = reply.ok_or("the request has not reached the store")?;
         if let (Answer::Found { sighting: Sighting { seen, .. }, touched }, Some(object)) =
             (&mut reply.answer, &reply.object)
         {
@@ -140,10 +140,10 @@ impl World {
         self.answer(who, reply.answer)
     }
 
-    /// `a<! refused`: an answer for which the store had no reason.
+    /// Applies `a<! refused`: an answer that the store has no reason to give.
     fn is_told(&mut self, who: &str, what: &str) -> Done {
         let answer = words::made_up(what).ok_or_else(not_understood)?;
-        // May also come when nothing was asked: the machine must bear it.
+        // The answer may also arrive without a request. The machine must ignore it.
         self.get(who)?.asked = None;
         self.answer(who, answer)
     }
@@ -154,7 +154,7 @@ impl World {
         if let Some(Event::Granted { epoch, .. }) = event {
             let before = self.granted.insert(epoch, who.to_owned());
             if let Some(before) = before {
-                return Err(format!("I1: {epoch} was granted to {before} already"));
+                return Err(format!("I1: {epoch} was already granted to {before}"));
             }
             if self.granted.keys().next_back() != Some(&epoch) {
                 return Err(format!("I2: a greater epoch than {epoch} was granted before"));
@@ -165,7 +165,7 @@ impl World {
         Ok(())
     }
 
-    /// `a: candidate`, or what time and the application bring: `a: lapsed`.
+    /// Applies `a: candidate`, or an event of the clock or the application such as `a: lapsed`.
     fn does(&mut self, who: &str, what: &str) -> Done {
         let mut words = what.split(", ");
         if let Some(kind @ ("candidate" | "observer")) = words.next() {
@@ -212,16 +212,16 @@ impl World {
         let event = participant.machine.handle(input);
         participant.last = event.or(participant.last);
         if participant.machine == before {
-            return Err("that changes nothing".to_owned());
+            return Err("the event changes nothing".to_owned());
         }
         if participant.machine.step() != before.step() {
-            // Nobody waits for the answer any more.
+            // The answer of the request is no longer awaited.
             participant.asked = None;
         }
         Ok(())
     }
 
-    /// `store: delete 2`: what others do, and what arrives late.
+    /// Applies `store: delete 2`: actions of other processes, and late requests.
     fn store_does(&mut self, what: &str) -> Done {
         let words: Vec<&str> = what.split(' ').collect();
         match words[..] {
@@ -237,7 +237,7 @@ impl World {
             ["morling", "creates", number] => {
                 let body = Body::new("morling", None, 0);
                 if self.store.create(epoch(number)?, body) == Answer::Refused {
-                    return Err(format!("there is an epoch object {number} already"));
+                    return Err(format!("epoch object {number} already exists"));
                 }
             }
             ["morling", "touches", number] => object(&mut self.store, number)?.touches += 1,
@@ -270,7 +270,7 @@ impl World {
                 let asked = words[3..].join(" ");
                 let is_it = |(by, text, _): &&(String, String, _)| by == who && *text == asked;
                 let (_, _, request) =
-                    self.sent.iter().rfind(is_it).ok_or("that was never sent")?.clone();
+                    self.sent.iter().rfind(is_it).ok_or("the request was never sent")?.clone();
                 let name = self.get(who)?.name.clone();
                 let reply = self.store.carry_out(&name, &request);
                 let waits = |p: &&mut Participant| p.asked.as_ref().is_some_and(|a| a.0 == request);
@@ -323,14 +323,16 @@ impl World {
         if holds { Ok(()) } else { Err(really) }
     }
 
-    /// Where a participant has come to, in a scenario's words.
+    /// Describes the state of a participant in the words of a scenario.
     fn describe(&mut self, who: &str) -> Result<String, String> {
-        let participant =
-            self.participants.get(who).ok_or_else(|| format!("nobody is called `{who}`"))?;
+        let participant = self
+            .participants
+            .get(who)
+            .ok_or_else(|| format!("no participant is called `{who}`"))?;
         let machine = &participant.machine;
         Ok(match machine.step() {
             Step::Request(request) => format!("asks for: {}", self.names.request(&request)),
-            // The nonce is drawn as the create is sent.
+            // The nonce is drawn when the create is sent.
             Step::Nonce => {
                 let next = machine.greatest().map_or(1, |epoch| epoch.get() + 1);
                 format!("asks for: CREATE {next} as {who}{}", participant.nonces.len() + 1)
