@@ -1,5 +1,5 @@
-//! The clocks of one simulated machine: offsets, a rate, slewing, steps, and what suspends do to
-//! them.
+//! The clocks of one simulated machine, with offsets, a rate, slewing, steps, and the effects of
+//! suspends.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::time::now;
 
 const MILLION: u64 = 1_000_000;
 
-/// How far chrony slews the system clock at most by default (`maxslewrate`), in millionths.
+/// Maximum slew rate of chrony by default (`maxslewrate`), in millionths.
 pub const MOST_SLEWED: i64 = 83_333;
 
 /// All clocks of one machine.
@@ -19,33 +19,33 @@ pub struct SimClock {
     state: Mutex<ClockState>,
 }
 
-/// Whether the machine runs.
+/// The power state of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Power {
     Runs,
-    /// All clocks are set on by the time that the suspend took.
+    /// Suspended. Afterwards all clocks include the time of the suspend.
     Suspended,
-    /// Stopped by its host: only the wall clock is set afterwards.
+    /// Stopped by its host. Afterwards only the wall clock is corrected.
     Paused,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct ClockState {
-    /// Simulated time at which the clocks showed the three that follow.
+    /// Simulated time of the following three readings.
     at: Duration,
     boot: Duration,
     raw: Duration,
     wall: Duration,
-    /// Millionths of a local second in a simulated one: what the oscillator does.
+    /// Rate of the oscillator: millionths of a local second per simulated second.
     rate: u64,
-    /// By how many millionths of its rate a time daemon speeds the boot and the wall clock up.
+    /// Additional rate of the boot and the wall clock by a time daemon, in millionths.
     slew: i64,
     power: Power,
-    /// By how much a broken process reads too early.
+    /// Error of the readings of a broken process. The readings are too early by this duration.
     behind: Duration,
-    /// The same, but for readings at this very instant only.
+    /// Error of the readings at one instant: the instant and the error.
     behind_at: Option<(Duration, Duration)>,
-    /// By how much its clocks stood still in suspends.
+    /// Total time of suspends, in which the clocks did not run.
     asleep: Duration,
     raw_repeats_boot: bool,
 }
@@ -68,7 +68,7 @@ impl SimClock {
         Arc::new(SimClock { state: Mutex::new(state) })
     }
 
-    /// What the clocks show, whatever a broken process makes of it.
+    /// Returns the true readings, without the error of a broken process.
     pub fn truth(&self) -> Moment {
         self.state.lock().unwrap().show(now())
     }
@@ -116,7 +116,7 @@ impl ClockState {
     fn show(&self, now: Duration) -> Moment {
         let local = scale(now - self.at, self.rate);
         let slewed = scale(local, MILLION.saturating_add_signed(self.slew));
-        // Nothing is slewed while the kernel does not run.
+        // The kernel does not slew clocks while it does not run.
         let (boot, raw, wall) = match self.power {
             Power::Runs => (slewed, local, slewed),
             Power::Suspended => (local, local, local),
@@ -140,10 +140,11 @@ impl Clock for SimClock {
     }
 }
 
-/// `duration` times `millionths`.
+/// Returns `duration` times `millionths`.
 pub fn scale(duration: Duration, millionths: u64) -> Duration {
     let nanos = u64::try_from(duration.as_nanos()).expect("a simulation lasts hours");
-    // In two parts, each of which fits into 64 bits: this is asked at every look at a clock.
+    // The product is computed in two parts that fit into 64 bits, because this function runs at
+    // every reading.
     let (whole, rest) = (nanos / MILLION, nanos % MILLION);
     Duration::from_nanos(whole * millionths + rest * millionths / MILLION)
 }

@@ -1,4 +1,4 @@
-//! Stops and kills a process: its futures are not polled while its gate is closed.
+//! Stops and kills a process. Its futures are not polled while its gate is closed.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-/// Whether the tasks of a process run.
+/// The gate of a process. Its tasks run only while the gate is open.
 #[derive(Debug, Default)]
 pub struct Gate(Mutex<GateState>);
 
 #[derive(Debug, Default)]
 struct GateState {
-    /// How many faults keep it closed.
+    /// Number of faults that keep the gate closed.
     closed: u32,
     dead: bool,
     wakers: Vec<Waker>,
@@ -52,13 +52,13 @@ impl GateState {
     }
 }
 
-/// A task of a process. Ends with `Err` if the process was killed or the task panicked.
+/// A task of a process. It ends with `Err` if the process was killed or the task panicked.
 pub struct Pausable {
     gate: Arc<Gate>,
     inner: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-/// How a task ended.
+/// The end of a task.
 #[derive(Debug)]
 pub enum TaskEnd {
     Returned,
@@ -89,7 +89,7 @@ impl Future for Pausable {
             state.dead
         };
         if dead {
-            // Dropped outside the gate's lock: what it drops may wake other tasks.
+            // The future is dropped outside the gate's lock, because this may wake other tasks.
             self.inner = None;
             return Poll::Ready(TaskEnd::Killed);
         }
@@ -106,7 +106,7 @@ impl Future for Pausable {
     }
 }
 
-/// Waits while the gate is closed. For code that closes its own gate.
+/// Waits while the gate is closed. Code that closes its own gate calls it.
 pub async fn pass(gate: &Gate) {
     std::future::poll_fn(|cx| {
         let mut state = gate.state();

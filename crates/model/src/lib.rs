@@ -1,4 +1,4 @@
-//! What the models and the simulations have in common. They themselves are in `tests`.
+//! The common part of the models and the simulations in `tests`.
 
 pub mod clock;
 pub mod fuzzing;

@@ -1,17 +1,17 @@
-//! A part of a state, which most of the states after it have in common.
+//! A part of a state that most of the following states share.
 
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A value that clones share until one of them changes it, with its hash.
+/// A value with its hash. Clones share it until one of them changes it.
 ///
-/// A step changes little of a state, and each state is cloned and hashed many times: so what a step
-/// leaves alone is neither cloned nor hashed again.
+/// A step changes little of a state, and each state is cloned and hashed many times. An unchanged
+/// part is neither cloned nor hashed again.
 #[derive(Debug, Clone)]
 pub struct Part<T> {
     value: Arc<T>,
-    /// `None` since the value was last open to changes.
+    /// `None` after the value was accessible for changes.
     hash: Option<u64>,
 }
 
@@ -24,7 +24,7 @@ impl<T: Hash> Part<T> {
         Arc::clone(&self.value)
     }
 
-    /// Keeps the hash, until the value is open to changes again.
+    /// Keeps the hash until the next change of the value.
     pub fn settle(&mut self) {
         self.hash = Some(self.digest());
     }
@@ -77,15 +77,15 @@ fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Multiplies and folds, as the fastest hashers do. It has no seed of its own in each run: the
-/// order of the parts of a state follows from their hashes, and the way of a random walk from that.
+/// Multiplies and folds, as the fastest hashers do. The seed is constant, because the hashes
+/// determine the order of the parts of a state, and so the path of a random walk.
 struct Folding(u64);
 
 // Digits of pi.
 const SEED: u64 = 0x243f_6a88_85a3_08d3;
 const FACTOR: u64 = 0x1319_8a2e_0370_7345;
 
-// Inline: without it the models, which are other crates, take a seventh longer.
+// `inline` is necessary: the models are other crates, and would take one seventh longer.
 impl Hasher for Folding {
     #[inline]
     fn finish(&self) -> u64 {

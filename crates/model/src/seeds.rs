@@ -1,9 +1,9 @@
-//! Many seeds, on all cores.
+//! Runs many seeds on all cores.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Runs these seeds, in their order, up to the first that fails.
+/// Runs these seeds in order, up to the first one that fails.
 pub fn run_all<T: Send>(
     seeds: Range<u64>,
     run: impl Fn(u64) -> T + Sync,
@@ -20,7 +20,7 @@ pub fn run_all<T: Send>(
             }
             let outcome = run(seed);
             if fails(&outcome) {
-                // Greater seeds need not run; the lesser ones do already.
+                // Greater seeds need not run. Lesser seeds are already running.
                 next.fetch_max(seeds.end, Ordering::Relaxed);
             }
             outcomes.push((seed, outcome));
@@ -28,7 +28,10 @@ pub fn run_all<T: Send>(
     };
     let mut outcomes: Vec<(u64, T)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().flat_map(|it| it.join().expect("reported, not panicked")).collect()
+        threads
+            .into_iter()
+            .flat_map(|it| it.join().expect("the thread returns its failures"))
+            .collect()
     });
     outcomes.sort_by_key(|(seed, _)| *seed);
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()

@@ -1,23 +1,23 @@
-//! Simulated time, of one run on each thread.
+//! Simulated time. Each thread has one run.
 
 use std::time::Duration;
 
-/// A run begins now on this thread.
+/// Begins a run on this thread.
 pub fn start() {
     START.with(|start| start.set(Some(instant())));
 }
 
-/// Simulated time since the start of the run.
+/// Returns the simulated time since the start of the run.
 pub fn now() -> Duration {
     START.with(|start| instant() - start.get().expect("a run has begun on this thread"))
 }
 
-#[allow(clippy::disallowed_methods, reason = "this is where simulated time is read")]
+#[allow(clippy::disallowed_methods, reason = "this function reads simulated time")]
 fn instant() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
-#[allow(clippy::disallowed_methods, reason = "this is where the simulation sleeps")]
+#[allow(clippy::disallowed_methods, reason = "this function sleeps in simulated time")]
 pub async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }

@@ -1,5 +1,5 @@
-//! Pages, as a store in order or any other answers them, through the path that a driver and a
-//! compactor take: page, [`EpochsOfPage`], [`Search`] or [`Compaction`].
+//! Checks pages of listings from stores with and without order. The pages take the path of a driver
+//! and a compactor: page, [`EpochsOfPage`], [`Search`] or [`Compaction`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -16,12 +16,12 @@ use tenure::record::listing::{EpochsOfPage, key_of};
 use tenure::store::{Entry, Page, StoreErrorKind};
 
 const PREFIX: &str = "app";
-/// A search asks no more questions than this, whatever the epochs: it leaps 25 times at most, then
-/// halves what is left of ten digits.
+/// Maximum number of requests of a search. A search leaps at most 25 times, and then halves the
+/// remaining interval of ten digits.
 const MAX_QUESTIONS: usize = 64;
 
-/// A store in order: keys under the prefix with their age in seconds, and how many of them the
-/// pages hold, in turn.
+/// A store that lists in order: keys under the prefix, each with its age in seconds, and the
+/// lengths of consecutive pages.
 #[derive(Debug, Clone)]
 pub struct Shelf {
     pub keys: Keys,
@@ -64,7 +64,7 @@ impl Shelf {
     }
 }
 
-/// The newest epoch is found, whatever is known, and in a bounded number of requests.
+/// Asserts that a search finds the newest epoch with a bounded number of requests.
 pub fn check_search(shelf: &mut Shelf, known: Option<Epoch>) {
     let epochs = shelf.epochs();
     let foreign = shelf.objects.len() - epochs.len();
@@ -89,7 +89,7 @@ pub fn check_search(shelf: &mut Shelf, known: Option<Epoch>) {
     assert_eq!(found, expected, "known: {known:?}, epochs: {epochs:?}");
 }
 
-/// A whole compaction's listing; answers with what may be deleted.
+/// Lists all pages of a compaction. Returns the deletable epochs.
 pub fn compact(shelf: &mut Shelf, plan: &mut Compaction) -> Vec<Listed> {
     let mut deletable = Vec::new();
     let mut next = Some(After::Number(0));
@@ -108,7 +108,7 @@ pub fn compact(shelf: &mut Shelf, plan: &mut Compaction) -> Vec<Listed> {
     deletable
 }
 
-/// Any page: refused for what is wrong with it, else all of its epochs and none of the rest.
+/// Asserts that a page is either refused for a real defect, or gives exactly its epochs.
 pub fn check_page(keys: &Keys, after: &After, page: &Page) -> Option<EpochsOfPage> {
     let start = key_of(keys, after);
     let mut order = vec![&start];
@@ -123,25 +123,25 @@ pub fn check_page(keys: &Keys, after: &After, page: &Page) -> Option<EpochsOfPag
             } else {
                 StoreErrorKind::Unsupported
             };
-            assert!(endless || !in_order || !within, "a page in order was refused: {why}");
+            assert!(endless || !in_order || !within, "a valid page was refused: {why}");
             assert_eq!(why.kind(), expected);
             return None;
         }
         Ok(judged) => judged,
     };
-    assert!(in_order && within && !endless, "a broken page was taken: {page:?}");
+    assert!(in_order && within && !endless, "an invalid page was accepted: {page:?}");
     let epochs: Vec<String> = judged.epochs.iter().map(|listed| keys.epoch(listed.epoch)).collect();
     let shown = page.entries.iter().map(|entry| &entry.key);
     let shown: Vec<&String> = shown.filter(|key| number_of(key).is_some()).collect();
     assert_eq!(epochs.iter().collect::<Vec<_>>(), shown);
     if let Some(rest) = &judged.rest {
         assert_eq!(Some(&key_of(keys, rest)), page.entries.last().map(|entry| &entry.key));
-        assert!(page.truncated, "there is nothing more to list");
+        assert!(page.truncated, "the page claims to be truncated");
     }
     Some(judged)
 }
 
-/// Any listings, made of the fuzzer's bytes: a store in order, or pages of any kind.
+/// Checks listings that the fuzzer's bytes describe: a store in order, or arbitrary pages.
 pub fn listing(bytes: &[u8]) {
     let mut reader = Reader(bytes);
     let mode = reader.byte();
@@ -184,7 +184,7 @@ fn of_any_kind(mut reader: Reader<'_>, known: Option<Epoch>, mut plan: Compactio
     while !reader.is_empty() {
         let flags = reader.byte();
         let mut names: Vec<String> = (0..flags >> 3).map(|_| key(&mut reader, &keys)).collect();
-        // Most pages in order, or nothing behind the first would ever be reached.
+        // Most pages are in order. Otherwise the checks would never get past the first page.
         if flags & 1 == 0 {
             names.sort_unstable();
         }
@@ -198,7 +198,7 @@ fn of_any_kind(mut reader: Reader<'_>, known: Option<Epoch>, mut plan: Compactio
         }
         let Some(judged) = check_page(&keys, &after, &page) else { continue };
         for listed in &judged.epochs {
-            // A page in order can follow one that showed more: then the plan is what refuses.
+            // A page in order may follow one with greater epochs. Then the plan refuses it.
             let before = plan.newest();
             match plan.handle_listed(*listed) {
                 Ok(handed) => assert!(handed.map(|handed| handed.epoch) < plan.newest(), "I3"),
@@ -209,7 +209,7 @@ fn of_any_kind(mut reader: Reader<'_>, known: Option<Epoch>, mut plan: Compactio
     }
 }
 
-/// The epoch of a key, told without the code that is being checked.
+/// Parses the epoch of a key, independently of the checked code.
 pub fn number_of(key: &str) -> Option<Epoch> {
     let bytes = key.strip_prefix("app/lock-")?.as_bytes();
     let (digits, tail) = bytes.split_at_checked(10)?;
@@ -220,7 +220,7 @@ pub fn number_of(key: &str) -> Option<Epoch> {
     Epoch::new(number).filter(|_| tail == b".json")
 }
 
-/// A number of any size up to a little past the last epoch.
+/// Reads a number of any size, up to slightly more than the last epoch.
 fn number(reader: &mut Reader<'_>) -> u64 {
     match reader.byte() {
         0 => 0,

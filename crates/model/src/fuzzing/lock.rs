@@ -1,4 +1,4 @@
-//! Any body of a single object.
+//! Checks the bodies of a single object.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use tenure::protocol::layout::Layout;
 use tenure::protocol::message::EpochEnd;
 use tenure::record::{MAX_WRITTEN_BYTES, Record};
 
-/// It is a lock with a token or a typed error; only an `expires_at` of zero frees it; whatever is
-/// read can be ended so that every peer can read it.
+/// Asserts that the body is a lock with a token, or a typed error. The lock is free only with an
+/// `expires_at` of zero. A release of the lock is readable by every peer.
 pub fn lock(body: &[u8]) {
     let (token, record) = match Record::decode(None, body) {
         Ok(lock) => lock,
@@ -19,7 +19,7 @@ pub fn lock(body: &[u8]) {
     };
     let text = std::str::from_utf8(body).expect("JSON is UTF-8");
     if let Ok(value) = serde_json::from_str::<Value>(text) {
-        assert_eq!(value["token"].as_u64(), Some(token.get()), "the token is what it says");
+        assert_eq!(value["token"].as_u64(), Some(token.get()), "the token is the recorded one");
         let free = value["expires_at"].as_f64() == Some(0.0);
         assert_eq!(record.seen().ended.is_some(), free, "only `expires_at: 0` frees a lock");
     }
@@ -27,9 +27,13 @@ pub fn lock(body: &[u8]) {
     let name = "n".repeat(LONGEST_NAME);
     let ended = record.sealed(EpochEnd::Deposed, heartbeat, &name, DateTime::<Utc>::MAX_UTC);
     let written = ended.encode(Layout::SingleObject, token, Duration::MAX);
-    assert!(written.len() <= MAX_WRITTEN_BYTES, "{} bytes, which nobody reads", written.len());
-    let (read_token, read) = Record::decode(None, &written).expect("what has ended is a lock");
+    assert!(
+        written.len() <= MAX_WRITTEN_BYTES,
+        "{} bytes exceed the limit of readers",
+        written.len()
+    );
+    let (read_token, read) = Record::decode(None, &written).expect("a released lock is a lock");
     assert_eq!(read_token, token, "a release keeps the token");
     assert!(read.expired && read.data.is_null());
-    assert_eq!(read.nonce, record.nonce, "it says whose epoch it was");
+    assert_eq!(read.nonce, record.nonce, "a release keeps the nonce");
 }

@@ -1,5 +1,5 @@
-//! What the fuzz targets, the replay of their corpus and the property tests run: any bytes in, a
-//! panic if a rule of docs/design/protocol.md is broken.
+//! The checks of the fuzz targets. The replay of their corpus and the property tests also run them.
+//! They accept arbitrary bytes, and panic if a rule of docs/design/protocol.md is broken.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -19,11 +19,12 @@ mod reader;
 pub use listings::listing;
 pub use lock::lock;
 
-/// The longest name that the configuration lets through.
+/// Maximum length of a name in the configuration.
 const LONGEST_NAME: usize = 256;
 
-/// Any body, also as that of a single object: it is a record or a typed error, never a free epoch
-/// by mistake; whatever is read can be written, and sealed so that every peer can read it.
+/// Asserts that the body is a record or a typed error, and never a free epoch by mistake. A record
+/// that was read can be written, and its seal is readable by every peer. The body is also checked
+/// as a single object.
 pub fn record(body: &[u8]) {
     lock(body);
     let record = match Record::parse(body) {
@@ -32,16 +33,20 @@ pub fn record(body: &[u8]) {
     };
     let text = std::str::from_utf8(body).expect("JSON is UTF-8");
     assert!(text.trim_start().starts_with('{'), "a record is a JSON object");
-    // A number or an escape that no value can hold is passed over in a field that is ignored.
+    // An ignored field may contain a number or an escape that no value can represent.
     let expired = match serde_json::from_str::<Value>(text) {
-        Ok(value) => value["expired"].as_bool().expect("a record says whether it is expired"),
+        Ok(value) => value["expired"].as_bool().expect("a record has the field `expired`"),
         Err(_) => record.expired,
     };
     assert_eq!(record.seen().ended.is_some(), expired, "only `expired: true` frees an epoch");
     let written = record.to_bytes();
-    // Whitespace is written anew, so a record that was read can be too long to be written.
+    // The written record has other whitespace, so it can be too long.
     if written.len() <= MAX_READ_BYTES {
-        assert_eq!(Record::parse(&written).as_ref(), Ok(&record), "what is written is read");
+        assert_eq!(
+            Record::parse(&written).as_ref(),
+            Ok(&record),
+            "the written record is read back"
+        );
     }
     if let Some((ended, heartbeat)) = seal_of(&record) {
         check_seal(&record, ended, heartbeat);
@@ -49,7 +54,8 @@ pub fn record(body: &[u8]) {
     check_seal(&record, EpochEnd::Deposed, record.heartbeat.saturating_add(1));
 }
 
-/// Messages reach logs: none may quote the body, so all of them but their numbers are known here.
+/// Asserts that the message is a known one, apart from its numbers. Messages reach logs, so they
+/// must not quote the body.
 fn check_message(why: &BadRecord) {
     const MESSAGES: [&str; 12] = [
         "its body is empty",
@@ -75,10 +81,10 @@ fn check_message(why: &BadRecord) {
             shape.push('#');
         }
     }
-    assert!(MESSAGES.contains(&shape.as_str()), "a message of another shape: {message}");
+    assert!(MESSAGES.contains(&shape.as_str()), "an unknown message: {message}");
 }
 
-/// The seal that a candidate writes over this record once its lease has lapsed.
+/// Returns the seal that a candidate writes over this record after its lease has lapsed.
 fn seal_of(record: &Record) -> Option<(EpochEnd, u64)> {
     let rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
     let mut candidate = Candidate::new(rules, None);
@@ -90,13 +96,13 @@ fn seal_of(record: &Record) -> Option<(EpochEnd, u64)> {
     candidate.handle(Input::Answer(found.clone()));
     candidate.handle(Input::Lapsed);
     if let Step::Request(Request::Get { .. }) = candidate.step() {
-        // A foreign record is looked at once more.
+        // The candidate reads a foreign record again.
         candidate.handle(Input::Answer(found));
     }
     match candidate.step() {
         Step::Request(Request::Seal { heartbeat, ended, .. }) => Some((ended, heartbeat)),
         _ => {
-            assert!(record.expired, "an unsealed epoch is never passed by");
+            assert!(record.expired, "a candidate never skips an unsealed epoch");
             None
         }
     }
@@ -106,11 +112,15 @@ fn check_seal(record: &Record, ended: EpochEnd, heartbeat: u64) {
     let name = "n".repeat(LONGEST_NAME);
     let sealed = record.sealed(ended, heartbeat, &name, DateTime::<Utc>::MAX_UTC);
     let body = sealed.to_bytes();
-    assert!(body.len() <= MAX_WRITTEN_BYTES, "a seal of {} bytes, which nobody reads", body.len());
+    assert!(
+        body.len() <= MAX_WRITTEN_BYTES,
+        "a seal of {} bytes exceeds the limit of readers",
+        body.len()
+    );
     let read = Record::parse(&body).expect("a seal is a record");
     assert_eq!(read, sealed);
     assert_eq!(read.seen().ended, Some(ended));
-    assert_eq!(read.seen().nonce, record.seen().nonce, "a seal says whose epoch it was");
+    assert_eq!(read.seen().nonce, record.seen().nonce, "a seal keeps the nonce");
     assert_eq!(read.validity(), record.validity(), "a validity is fixed for the epoch");
     assert!(read.data.is_null(), "a seal drops the data");
 }

@@ -1,4 +1,4 @@
-//! Numbers out of a fuzzer's bytes; zeros past their end.
+//! Reads numbers from a fuzzer's bytes, and zeros after their end.
 
 pub struct Reader<'a>(pub &'a [u8]);
 
@@ -13,12 +13,12 @@ impl Reader<'_> {
         *first
     }
 
-    /// A number of as many bytes.
+    /// Reads a number of this many bytes.
     pub fn number(&mut self, bytes: usize) -> u64 {
         (0..bytes).fold(0, |number, _| number << 8 | u64::from(self.byte()))
     }
 
-    /// Up to `most` bytes, as text.
+    /// Reads up to `most` bytes as text.
     pub fn text(&mut self, most: usize) -> String {
         let (text, rest) = self.0.split_at(most.min(self.0.len()));
         self.0 = rest;

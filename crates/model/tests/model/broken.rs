@@ -1,5 +1,5 @@
-//! Each rule of the protocol, broken from outside: the checker must find the invariant that it is
-//! there for.
+//! Breaks each rule of the protocol from outside. The checker must find the invariant that the rule
+//! protects.
 
 use stateright::{Checker, Model};
 
@@ -7,7 +7,7 @@ use super::explore;
 use super::setting::{AMONG_ALL, Broken, Budget, Morling, Setting};
 use super::world::Game;
 
-/// The shortest way to break each of these, found breadth first.
+/// Prints the shortest path that breaks each invariant. The search is breadth first.
 fn caught(setting: Setting, invariants: &[&'static str]) {
     for invariant in invariants {
         let setting = Setting { always: vec![invariant], named: true, ..setting.clone() };
@@ -65,9 +65,9 @@ fn broken_resigning_by_deleting() {
     caught(broken("resigning by deleting", Broken::ResignsByDeleting, Budget::NONE), &["I3", "I1"]);
 }
 
-/// A 409 says that somebody else was writing, not that the condition was false; the write may have
-/// been done, or may be yet. Taken for a refusal, it makes a candidate forget what it sent: later
-/// it takes its own epoch object for another's and waits for a leader that is not there.
+/// A 409 means a concurrent write, and not a false condition. The write may have taken effect, or
+/// may do so later. A candidate that treats it as a refusal forgets the request. Later it considers
+/// its own epoch object another candidate's, and waits for a leader that does not exist.
 #[test]
 fn broken_409_taken_as_refused() {
     let faults = Budget { gives_up: 1, ..Budget::NONE };
@@ -75,15 +75,15 @@ fn broken_409_taken_as_refused() {
     caught(Setting { remembers: true, ..setting }, &["own"]);
 }
 
-/// An SDK that resends a conditional write answers its success with 412. The machine as shipped
-/// reads back what it wrote; one that does not know its own nonce gives away what it won: the epoch
-/// that it created is taken for another's, and a leader says that its lease was tampered with.
+/// An SDK that resends a conditional write gets a 412 for its own success. The real machine reads
+/// its own write back. A machine that does not know its own nonce loses it: it considers its epoch
+/// another candidate's, and a leader reports a tampered lease.
 #[test]
 fn broken_sdk_retry_that_turns_a_success_into_412() {
     let faults = Budget { untrue_refusals: 1, renewals: 1, ..Budget::NONE };
     let setting = broken("an SDK's retry", Broken::ForgetsItself, faults);
     caught(setting.clone(), &["own", "honest"]);
-    // It costs leaderships, not safety.
+    // The retry costs leaderships, but not safety.
     let safe = vec!["I1", "I2", "I3", "I4", "I5", "I6", "no failure"];
     explore(Setting { name: "an SDK's retry, safety", always: safe, ..setting });
 }
@@ -93,8 +93,8 @@ fn broken_trusting_the_name() {
     caught(broken("trusting the name", Broken::TrustsName, Budget::NONE), &["I1"]);
 }
 
-/// Morling's peer does not confirm: beside a compactor it takes for granted what was granted
-/// before. So what it believes is no grant in the sense of I1.
+/// Morling's peer does not confirm. With a compactor, it believes in grants that are older than the
+/// confirmed ones. So its belief is not a grant in the sense of I1.
 #[test]
 fn broken_peer_that_never_confirms() {
     let faults = Budget { compactions: 1, foreign_creates: 1, ..Budget::NONE };
@@ -109,7 +109,7 @@ fn broken_page_taken_for_the_whole_listing() {
     caught(Setting { foreign_keys: &[2], ..setting }, &["I1", "I2"]);
 }
 
-/// What section 1 asks for on top: without it I4 to I6 do not hold, and the checker sees it.
+/// Without the assumption of section 1, I4 to I6 do not hold. The checker detects this.
 #[test]
 fn broken_assumption_that_no_create_outlives_compaction() {
     let faults = Budget { twice: 1, compactions: 1, renewals: 1, ..Budget::NONE };

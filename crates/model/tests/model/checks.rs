@@ -1,5 +1,5 @@
-//! The invariants of docs/design/protocol.md section 5 that need no clock, judged from what the
-//! store did.
+//! The invariants of docs/design/protocol.md section 5 that need no clock, according to the actions of the
+//! store.
 
 use std::collections::BTreeSet;
 
@@ -11,28 +11,29 @@ use super::setting::Setting;
 use super::store::{Body, NonceNumber, Number, Store, Wire, small};
 use super::world::{Game, World};
 
-/// What of the past the invariants speak of.
+/// The past, as far as the invariants depend on it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct History {
-    /// In the order of their dates: that of the first page of the confirming LIST.
+    /// Grants in the order of their dates. The date of a grant is the first page of its confirming
+    /// LIST.
     pub grants: Vec<Grant>,
-    /// The names of what was broken on the way here.
+    /// Names of the properties that this path has broken.
     broken: Vec<&'static str>,
-    /// The last epoch whose leader crashed; 0 if none.
+    /// The last epoch whose leader crashed, or 0.
     pub crashed: Number,
-    /// Kept in a random walk only.
+    /// Kept only in a random walk.
     pub past: Past,
 }
 
-/// An epoch granted, or about to be.
+/// An epoch that is granted or about to be granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grant {
     pub epoch: Number,
-    /// 0: Morling's peer believes so.
+    /// Nonce of the epoch. It is 0 for a belief of Morling's peer.
     pub nonce: NonceNumber,
-    /// The first page was answered, but not yet the last.
+    /// True while the store has answered the first page but not the last one.
     pub pending: bool,
-    /// No greater epoch existed at that date.
+    /// True if no greater epoch existed at that date.
     pub alone: bool,
 }
 
@@ -56,7 +57,7 @@ impl History {
         self.granted().any(|grant| (grant.epoch, grant.nonce) == (epoch, nonce))
     }
 
-    /// The store evaluates the first page of a confirming LIST.
+    /// Records that the store evaluates the first page of a confirming LIST.
     pub fn date(&mut self, store: &Store, epoch: Number, nonce: NonceNumber) {
         self.forget_pending(epoch, nonce);
         let alone = store.newest() <= epoch;
@@ -79,8 +80,8 @@ impl History {
         self.require("I2", self.grants[place].alone && ordered);
     }
 
-    /// Before the store carries out a write that it accepts. `sealed_since`: the epoch object with
-    /// this nonce was sealed before.
+    /// Checks a write that the store is about to accept. `sealed_since`: the epoch object with this
+    /// nonce was sealed earlier.
     pub fn before(&mut self, store: &Store, wire: Wire, sealed_since: bool) {
         let epoch = wire.epoch();
         match wire {
@@ -97,7 +98,7 @@ impl History {
         }
     }
 
-    /// The reason of a loss must be what the store shows when it answers.
+    /// Checks a loss. Its reason must be the state of the store at the time of the answer.
     pub fn lost(&mut self, store: &Store, epoch: Number, nonce: NonceNumber, lost: Lost) {
         let body = store.get(epoch);
         let is_own = body.is_some_and(|body| body.nonce == nonce);
@@ -113,7 +114,8 @@ impl History {
         self.require("honest", honest);
     }
 
-    /// In a random walk, where answers are late: the reason is what the store showed once.
+    /// Checks a loss in a random walk. Answers can be late, so the reason must be an earlier state
+    /// of the store.
     pub fn lost_once(&mut self, epoch: Number, nonce: NonceNumber, lost: Lost) {
         self.past.reach("a loss");
         let Some(past) = &self.past.0 else { return };
@@ -125,13 +127,13 @@ impl History {
             Lost::Superseded(by) => {
                 small(by.get()) > epoch && past.created.contains(&small(by.get()))
             }
-            // Another write under the same number needs that number to have been free again.
+            // A different write of the same number requires an earlier deletion.
             Lost::Vanished | Lost::Tampered => past.deleted.contains(&epoch),
         };
         self.require("honest", honest);
     }
 
-    /// In a random walk: the write that extends a lease took effect.
+    /// Checks in a random walk that the write that extends a lease took effect.
     pub fn extended(&mut self, epoch: Number, nonce: NonceNumber, heartbeat: u64) {
         let Some(past) = &self.past.0 else { return };
         let honest = past.written.contains(&(epoch, nonce, small(heartbeat)));
@@ -139,7 +141,7 @@ impl History {
     }
 }
 
-/// All that a random walk did to the store, and what it got to.
+/// All effects of a random walk on the store, and the events that it reached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Past(Option<Part<Written>>);
 
@@ -169,7 +171,7 @@ impl Past {
         self.0.as_ref().is_some_and(|past| past.reached.contains(what))
     }
 
-    /// The store accepted a write.
+    /// Records a write that the store accepted.
     pub fn accepted(&mut self, wire: Wire) {
         let Some(past) = &mut self.0 else { return };
         let epoch = wire.epoch();
@@ -187,7 +189,7 @@ impl Past {
     }
 }
 
-/// While a granted epoch object is unsealed and has the granted nonce, it is the newest.
+/// I6: while a granted epoch object is unsealed and has the granted nonce, it is the newest.
 fn i6(world: &World) -> bool {
     let newest = world.store.newest();
     world.store.epochs().all(|(epoch, body)| {
@@ -195,7 +197,7 @@ fn i6(world: &World) -> bool {
     })
 }
 
-/// Of a deposed epoch.
+/// A deposed epoch was succeeded.
 fn deposition_succeeded(world: &World) -> bool {
     let deposed = |body: Body| body.ended() == Some(EpochEnd::Deposed);
     world.history.granted().any(|grant| world.store.get(grant.epoch - 1).is_some_and(deposed))
@@ -210,14 +212,14 @@ fn reached(world: &World, what: &str) -> bool {
 }
 
 impl Game {
-    /// What this setting asks for does not hold in a state.
+    /// Returns whether a property of this setting does not hold in a state.
     pub fn is_broken(&self, world: &World) -> bool {
         let broken = |name: &&'static str| !holds(world, name) || (*name == "I6" && !i6(world));
         self.setting.always.iter().any(broken)
     }
 }
 
-/// After a crash another candidate is elected.
+/// S1: another candidate is elected after a crash.
 fn s1(world: &World) -> bool {
     let crashed = world.history.crashed;
     let elected =
@@ -225,7 +227,8 @@ fn s1(world: &World) -> bool {
     crashed > 0 && world.processes.iter().any(|process| !process.reborn && elected(process.leads))
 }
 
-/// A resigned epoch is succeeded; without waiting, as the resignation was the word that sealed it.
+/// S2: a resigned epoch is succeeded. The successor did not wait, because the resignation was the
+/// seal.
 fn s2(world: &World) -> bool {
     let resigned = |body: Body| body.ended() == Some(EpochEnd::Resigned);
     world.history.granted().any(|grant| world.store.get(grant.epoch - 1).is_some_and(resigned))
@@ -236,7 +239,7 @@ fn three_grants(world: &World) -> bool {
     epochs.windows(3).any(|three| three[2] == three[0] + 2)
 }
 
-/// The properties that this setting asks for.
+/// Returns the properties that this setting requires.
 pub fn properties(setting: &Setting) -> Vec<Property<Game>> {
     let all: Vec<Property<Game>> = vec![
         Property::<Game>::always("I1", |_, world| holds(world, "I1")),
@@ -245,14 +248,14 @@ pub fn properties(setting: &Setting) -> Vec<Property<Game>> {
         Property::<Game>::always("I4", |_, world| holds(world, "I4")),
         Property::<Game>::always("I5", |_, world| holds(world, "I5")),
         Property::<Game>::always("I6", |_, world| i6(world)),
-        // The reason of a loss is what happened.
+        // The reason of a loss is true.
         Property::<Game>::always("honest", |_, world| holds(world, "honest")),
-        // A campaign knows the epoch object that it created.
+        // A campaign recognises the epoch object that it created.
         Property::<Game>::always("own", |_, world| holds(world, "own")),
         Property::<Game>::always("no failure", |_, world| holds(world, "no failure")),
         // An observer writes nothing.
         Property::<Game>::always("observer", |_, world| holds(world, "observer")),
-        // In a random walk: from here somebody is elected, once the faults stop.
+        // In a random walk: a candidate is elected after this state if no further fault happens.
         Property::<Game>::always("no dead end", |game, world| game.goes_on(world)),
         // A renewal counts only while no greater epoch exists.
         Property::<Game>::always("verified", |_, world| holds(world, "verified")),

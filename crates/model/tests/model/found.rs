@@ -1,4 +1,4 @@
-//! What there is to find in a setting, held against states.md.
+//! Explores a setting, and compares the result with states.md.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -8,8 +8,8 @@ use tenure::Process;
 
 const PAGE: &str = include_str!("states.md");
 
-/// Explores all of it and requires what its properties ask for, and as many states as the page says. So a
-/// change of what is explored shows on the page, and one that should change nothing does not.
+/// Explores all states and checks the properties. Requires the number of states in the page, so
+/// that each change of the explored states appears in the page.
 pub fn explore<M>(name: &str, model: M)
 where
     M: Model + Send + Sync + 'static,
@@ -30,7 +30,7 @@ where
     assert_eq!(on_page(name)[super::bound(0, 1)], states, "{name}, in states.md");
 }
 
-/// The numbers that the page has for this name.
+/// Returns the numbers of the page for this name.
 pub fn on_page(name: &str) -> Vec<usize> {
     let row = PAGE.lines().find_map(|line| line.strip_prefix(&format!("| {name} | ")));
     let row = row.unwrap_or_else(|| panic!("states.md has no row for {name}"));

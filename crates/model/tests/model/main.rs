@@ -1,7 +1,7 @@
-//! The shipped state machine, explored exhaustively within bounds, and at random beyond them
+//! Explores the real state machine exhaustively within bounds, and at random beyond them
 //! (docs/design/checks.md).
 //!
-//! `TENURE_MODEL=large` explores farther: hours, and gigabytes.
+//! `TENURE_MODEL=large` sets greater bounds. The run then takes hours and gigabytes.
 
 mod broken;
 mod checks;
@@ -25,7 +25,7 @@ fn explore(setting: Setting) {
     found::explore(setting.name, Game { setting });
 }
 
-/// The greater bound where `TENURE_MODEL=large`.
+/// Returns the greater bound with `TENURE_MODEL=large`.
 fn bound<T>(usual: T, large: T) -> T {
     if std::env::var("TENURE_MODEL").is_ok_and(|bound| bound == "large") { large } else { usual }
 }
@@ -113,31 +113,31 @@ fn everything_at_once() {
     explore(Setting { last_epoch, ..setting });
 }
 
-/// An SDK that resends answers a success with 412, and the machine finds that out.
+/// An SDK resends a request and returns 412 for a success. The machine detects this.
 #[test]
-fn an_sdk_that_resends_is_survived() {
+fn an_sdk_that_resends_is_tolerated() {
     let faults = Budget { untrue_refusals: 2, gives_up: bound(0, 1), ..Budget::CALM };
     let setting = Setting::new("an SDK that resends", faults);
     let sometimes = vec!["S2", "three grants in a row"];
     explore(Setting { sometimes, ..setting });
 }
 
-/// A candidate never takes for another's what it created itself and gave up.
+/// A candidate always recognises an epoch object that it created and abandoned.
 #[test]
-fn own_creates_that_were_given_up_are_known() {
+fn abandoned_creates_are_recognised() {
     let faults = Budget { gives_up: bound(2, 3), ..Budget::CALM };
     let setting = Setting::new("own creates that were given up", faults);
     explore(Setting { remembers: true, ..setting });
 }
 
 #[test]
-fn a_resigned_epoch_is_succeeded_although_no_lease_ever_lapses() {
+fn a_resigned_epoch_is_succeeded_without_a_lapse() {
     let setting = Setting::new("no lease lapses", Budget::CALM);
     let sometimes = vec!["S2", "three grants in a row"];
     explore(Setting { never_lapses: true, sometimes, ..setting });
 }
 
-/// Without section 1's assumption I1 to I3 hold all the same.
+/// I1 to I3 hold even without the assumption of section 1.
 #[test]
 fn creates_that_outlive_compaction() {
     let faults =
@@ -147,7 +147,7 @@ fn creates_that_outlive_compaction() {
     explore(Setting { creates_outlive_compaction: true, always, ..setting });
 }
 
-/// And with `verify_renewals` no renewal counts under a greater epoch.
+/// No renewal counts under a greater epoch if `verify_renewals` is set.
 #[test]
 fn verified_renewals_among_creates_that_outlive_compaction() {
     let faults = Budget { gives_up: bound(0, 1), twice: 1, compactions: 1, ..Budget::CALM };
@@ -165,18 +165,18 @@ fn verified_renewals_among_lawful_peers() {
     explore(Setting { verify_renewals: true, always, ..setting });
 }
 
-/// I1 to I3 hold among all, the peer included, as long as nothing is compacted.
+/// I1 to I3 hold for all participants, including the peer, if nothing is compacted.
 #[test]
-fn beside_a_peer_that_never_seals() {
+fn a_peer_that_never_seals() {
     let faults = Budget { foreign_creates: 2, gives_up: 1, renewals: bound(0, 1), ..Budget::NONE };
     let setting = Setting::new("beside a peer that never seals", faults);
     let always = AMONG_ALL.to_vec();
     explore(Setting { morling: Morling::Counts, always, ..setting });
 }
 
-/// As it does not confirm, it takes a compacted epoch for granted once more; but no candidate does.
+/// The peer does not confirm, so it believes in a compacted epoch again. No candidate does.
 #[test]
-fn beside_a_peer_that_never_confirms() {
+fn a_peer_that_never_confirms() {
     let faults = Budget {
         foreign_creates: bound(1, 2),
         depositions: bound(0, 1),

@@ -1,4 +1,4 @@
-//! What a crash, a broken order, a compactor and Morling's peer make of a state.
+//! The steps of crashes, a broken order, a compactor and Morling's peer.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::setting::{Broken, Morling};
 use super::store::{Body, Number, Wire, small};
 use super::world::{Compactor, Game, Message, Page, World};
 
-/// Keys on a whole page: more than there can be.
+/// Number of keys on a whole page. It exceeds the number of possible keys.
 pub const WHOLE: usize = 100;
 
 impl Game {
@@ -30,7 +30,7 @@ impl Game {
         world.processes[who] = Part::new(born_again);
     }
 
-    /// A process that lists before it creates, in the place of afterwards.
+    /// A broken process lists before it creates instead of afterwards.
     pub fn confirms_first(&self, world: &mut World, who: usize) {
         let process = &mut world.processes[who];
         if world.store.newest() > process.greatest() + 1 {
@@ -69,7 +69,8 @@ impl Game {
             }
         }
         if !more && let Some(newest) = plan.newest() {
-            // Nobody restores here. What is seen of the newest is of the same moment.
+            // No process restores in this model. The state of the newest epoch is from the same
+            // moment.
             let there = world.store.epochs().any(|(epoch, _)| u64::from(epoch) == newest.get());
             plan.handle_read(newest, if there { ReadBody::Validity(None) } else { ReadBody::Gone });
             if let Some(listed) = plan.handle_end() {

@@ -1,4 +1,4 @@
-//! One candidate: the shipped state machine, and the little that a driver adds to it.
+//! One candidate: the real state machine, and the small part of the driver that matters here.
 
 use tenure::Epoch;
 use tenure::protocol::candidate::Candidate;
@@ -13,33 +13,34 @@ use super::store::{NonceNumber, Number, epoch_of, nonce_of, small};
 pub struct Process {
     pub role: Role,
     pub machine: Candidate,
-    /// The epoch granted and not lost, with its nonce.
+    /// The granted epoch and its nonce, until a loss.
     pub leads: Option<(Number, NonceNumber)>,
     pub phase: Phase,
-    /// The nonces of the creates of one epoch, in the order of their sending.
+    /// Nonces of the creates of one epoch, in the order of their sending.
     pub creating: Vec<NonceNumber>,
-    /// Those of creates that it gave up, kept where `Setting::remembers`.
+    /// Nonces of abandoned creates. Kept only with `Setting::remembers`.
     pub sent: Vec<NonceNumber>,
-    /// An answer under way.
+    /// An answer in transit.
     pub mail: Option<Answer>,
-    /// Confirms first: the listing before the create showed nothing greater.
+    /// Broken process: the listing before the create showed no greater epoch.
     pub confirmed: bool,
-    /// It crashed before.
+    /// True if the process crashed before.
     pub reborn: bool,
-    /// Where its name is unique: the nonces of this life and of those before, and whether this is
-    /// the first campaign of a later life.
+    /// With a unique name: the nonces of this life and of earlier lives, and whether this is the
+    /// first campaign of a later life.
     pub drawn: Vec<NonceNumber>,
     pub inherited: Vec<NonceNumber>,
     pub reclaims: bool,
-    /// In a random walk: the LIST that verifies a renewal showed nothing greater at its first page.
+    /// In a random walk: the first page of the LIST that verifies a renewal showed no greater
+    /// epoch.
     pub verified: bool,
 }
 
-/// Where in a campaign it is, as far as a bystander can tell from what it asks.
+/// The phase of a campaign, derived from the requests of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     Elsewhere,
-    /// Creates, or reads what has refused its create.
+    /// Creates, or reads the object that refused its create.
     Creating,
     Confirming {
         nonce: NonceNumber,
@@ -65,7 +66,7 @@ impl Process {
         }
     }
 
-    /// It crashed, and starts again knowing nothing.
+    /// Restarts the process after a crash, without knowledge.
     pub fn born_again(self, rules: Rules) -> Process {
         let Process { role, drawn, mut inherited, .. } = self;
         inherited.extend(drawn);
@@ -73,7 +74,7 @@ impl Process {
         Process { reborn: true, reclaims: role == Role::Unique, inherited, ..again }
     }
 
-    /// The greatest epoch it has seen, 0 if none.
+    /// Returns the greatest epoch that the process has seen, or 0.
     pub fn greatest(&self) -> Number {
         self.machine.greatest().map_or(0, |epoch| small(epoch.get()))
     }
@@ -90,8 +91,8 @@ impl Process {
         self.machine.handle(Input::Nonce(nonce_of(nonce)));
     }
 
-    /// Hands an input to the machine, and lets go on what waits for nothing that matters here: a
-    /// pause before a retry and the start of the next campaign are as good as a late request.
+    /// Passes an input to the machine. Skips waits that have no effect here: a pause before a
+    /// retry, and the start of the next campaign, are equivalent to a late request.
     pub fn handle(&mut self, input: Input) -> Option<Event> {
         let told = match &input {
             Input::Answer(answer) => Some(answer.clone()),
@@ -115,7 +116,7 @@ impl Process {
         event
     }
 
-    /// Keeps the nonces of creates that were given up, not granted, until a greater epoch is seen.
+    /// Keeps the nonces of abandoned creates until the process sees a greater epoch.
     pub fn remember(&mut self, creating: Vec<NonceNumber>) {
         let given_up = creating.into_iter().filter(|nonce| !self.creating.contains(nonce));
         self.sent.extend(given_up);
@@ -125,7 +126,7 @@ impl Process {
         }
     }
 
-    /// The nonce in the epoch object that it follows as another's.
+    /// Returns the nonce of the epoch object that the process follows.
     pub fn followed_nonce(&self) -> Option<NonceNumber> {
         let nonce = self.machine.followed()?.seen.nonce?;
         self.sent.iter().copied().find(|sent| nonce_of(*sent) == nonce)
@@ -149,7 +150,7 @@ impl Process {
         self.phase = match (self.phase, step) {
             (_, Step::Nonce) => Phase::Creating,
             (Phase::Creating, Step::Request(Request::Get { .. })) => Phase::Creating,
-            // The search for the newest would begin one below.
+            // A search for the newest epoch would start one number lower.
             (Phase::Creating, Step::Request(Request::List(After::Number(after))))
                 if after == u64::from(creates) && !self.creating.is_empty() =>
             {
@@ -170,7 +171,7 @@ impl Process {
         }
     }
 
-    /// Which of its own attempts an answer shows.
+    /// Returns the number of the process's attempt that an answer shows.
     pub fn own_nonce(&self, answer: &Answer) -> Option<NonceNumber> {
         let Answer::Found { sighting, .. } = answer else { return None };
         self.creating.iter().copied().find(|nonce| Some(nonce_of(*nonce)) == sighting.seen.nonce)

@@ -1,4 +1,4 @@
-//! What the model leaves out because it makes no difference: seen to make none.
+//! Shows that the reductions of the model change no observable state.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -11,13 +11,13 @@ use super::store::{Body, NonceNumber, Number, Wire};
 use super::world::{Game, Message, World};
 
 impl World {
-    /// Drops the writes under way that cannot be accepted any more, whatever happens.
+    /// Drops the pending writes that can never be accepted.
     pub fn forget_what_cannot_matter(&mut self, game: &Game) {
         if self.wires.is_empty() || game.setting.broken == Broken::ReusesBody {
             return;
         }
-        // Contents that an epoch object has, or may get from a write that nobody waits for. Whoever
-        // sends another write gives it a content of its own.
+        // The possible contents of epoch objects: the current ones, and the contents that pending writes
+        // can create. A later write has a new content.
         let mut possible: Vec<(Number, Body)> = self.store.epochs().collect();
         let creates =
             self.wires.iter().filter(|message| matches!(message.wire, Wire::Create { .. }));
@@ -38,7 +38,7 @@ impl World {
         }
         let keeps = |message: &Message| match message.wire {
             Wire::Replace { epoch, tag, .. } => possible.contains(&(epoch, tag)),
-            // By the assumption of section 1, a copy never follows the compaction.
+            // By the assumption of section 1, a copy never arrives after the compaction.
             Wire::Create { .. } if message.done && !game.setting.creates_outlive_compaction => {
                 false
             }
@@ -59,7 +59,8 @@ impl World {
             || game.setting.broken == Broken::ResignsByDeleting
     }
 
-    /// A superseded epoch that everybody has seen the like of is created by a late write alone.
+    /// Returns whether the epoch can exist. If all participants have seen it or a greater one, only
+    /// a pending write can create it.
     fn may_exist(&self, epoch: Number) -> bool {
         let creation = |message: &Message| {
             matches!(message.wire, Wire::Create { .. }) && message.wire.epoch() == epoch
@@ -73,8 +74,8 @@ impl World {
     }
 }
 
-/// What can be seen of a state from outside: the store, and what was granted. Nonces are numbered
-/// in the order of their place here, as their numbers mean nothing.
+/// The observable part of a state: the store and the grants. Nonces are numbered by their place
+/// here, because their numbers have no meaning.
 type Seen = (Vec<(Number, Body)>, Vec<(Number, NonceNumber)>);
 
 fn seen(world: &World) -> Seen {
@@ -111,16 +112,16 @@ fn all_seen(setting: Setting) -> (BTreeSet<Seen>, usize) {
     (all, known.len())
 }
 
-/// Whatever can be seen in a model that leaves out nothing can be seen in the reduced one.
+/// Asserts that the reduced model reaches every observable state of the whole model.
 fn nothing_is_lost(setting: Setting) {
     let name = setting.name;
     let (reduced, few) = all_seen(setting.clone());
     let (whole, many) = all_seen(Setting { unreduced: true, ..setting });
     println!("{name}: {} sights in {few} states, in place of {many}", whole.len());
     let numbers = found::on_page(&format!("{name}, reduced and whole"));
-    assert_eq!(numbers, [few, many], "{name}, in states.md");
+    assert_eq!(numbers, [few, many], "{name} in states.md");
     assert!(few < many);
-    assert!(reduced == whole, "{name}: the reductions change what can be seen");
+    assert!(reduced == whole, "{name}: the reductions change the observable states");
 }
 
 #[test]
@@ -143,9 +144,9 @@ fn reductions_lose_nothing_among_crashes() {
     nothing_is_lost(Setting { last_epoch: 2, ..setting });
 }
 
-/// An answer that comes late is as good as one that comes at once to a process that does nothing.
+/// A late answer is equivalent to an immediate answer to a process that does nothing.
 #[test]
-fn late_answers_show_nothing_new() {
+fn late_answers_add_no_observable_state() {
     let late = Budget { late: 1, ..Budget::CALM };
     let (late, more) = all_seen(Setting::new("late answers", late));
     let (prompt, states) = all_seen(Setting::new("prompt answers", Budget::CALM));

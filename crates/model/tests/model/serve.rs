@@ -1,4 +1,4 @@
-//! The store's answers to what a process asks, and what a broken process makes of them.
+//! The answers of the store to requests, and the changes that a broken process makes to them.
 
 use tenure::protocol::find::{After, Listing};
 use tenure::protocol::message::Input;
@@ -91,7 +91,7 @@ impl Game {
                 }
                 Some(Answer::Listed(listing))
             }
-            _ => unreachable!("the rest are writes"),
+            _ => unreachable!("all other requests are writes"),
         }
     }
 
@@ -109,7 +109,7 @@ impl Game {
         }
     }
 
-    /// The answer that a broken process makes up without asking the store.
+    /// Returns the answer that a broken process invents without a request.
     pub fn made_up(&self, world: &mut World, who: usize, request: &Request) -> Option<Answer> {
         match (self.setting.broken, request) {
             (Broken::NoConfirm | Broken::ConfirmsFirst, Request::List(after)) => {
@@ -124,7 +124,7 @@ impl Game {
         }
     }
 
-    /// What a broken process makes of an answer.
+    /// Returns the answer as a broken process changes it.
     fn meddle(&self, world: &World, who: usize, mut answer: Answer) -> Answer {
         let Process { phase, creating, leads, reclaims, inherited, .. } = &*world.processes[who];
         if let Answer::Found { sighting: Sighting { seen, .. }, .. } = &mut answer {

@@ -1,95 +1,95 @@
-//! What a run of the checker is made of.
+//! The settings of a run of the checker.
 
 use super::store::Number;
 
-/// Who takes part, what may happen to them, and how often.
+/// The participants, the possible events, and the number of each event.
 #[derive(Debug, Clone)]
 pub struct Setting {
     pub name: &'static str,
     pub candidates: usize,
-    /// Others that take part in random walks.
+    /// Additional participants of random walks.
     pub others: &'static [Role],
-    /// How many steps a random walk has; 0 where all states are explored.
+    /// Number of steps of a random walk, or 0 for an exhaustive run.
     pub steps: u16,
     pub compactors: usize,
-    /// No greater epoch is created: whoever would is stuck, as if it had stopped.
+    /// The greatest epoch of the model. A process that would create a greater one stops.
     pub last_epoch: Number,
     pub faults: Budget,
-    /// Foreign keys, each right after the epoch object of its number.
+    /// Foreign keys. Each sorts right after the epoch object of its number.
     pub foreign_keys: &'static [Number],
     pub morling: Morling,
     pub verify_renewals: bool,
-    /// A create may be applied once more after its epoch was compacted.
+    /// True if a create may be applied again after its epoch was compacted.
     pub creates_outlive_compaction: bool,
-    /// Keep in mind what a candidate sent and gave up, to see whether it takes its own epoch object
-    /// for another's.
+    /// Whether to remember the abandoned creates of a candidate, to check that it recognises its
+    /// own epoch object.
     pub remembers: bool,
-    /// Nobody's lease ever lapses by a follower's clock.
+    /// True if no lease lapses by a follower's clock.
     pub never_lapses: bool,
-    /// Keep the candidates in their places, so that a trace can call them by name.
+    /// Whether to keep the order of the candidates, so that a trace can name them.
     pub named: bool,
-    /// Leave out nothing that makes no difference: see `World::forget_what_cannot_matter`,
+    /// Whether to disable the reductions `World::forget_what_cannot_matter`,
     /// `World::bring_into_line` and `Due`.
     pub unreduced: bool,
-    /// The names of the properties that must hold, and of those that must be seen to happen.
+    /// Names of the properties that must hold in all states, and in some state.
     pub always: Vec<&'static str>,
     pub sometimes: Vec<&'static str>,
     pub broken: Broken,
 }
 
-/// What kind of participant a process is.
+/// The kind of a participant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     Candidate,
-    /// It has a takeover delay and a unique name: started again, it may seal its predecessor's
-    /// epoch.
+    /// The process has a takeover delay and a unique name. After a restart it may seal its
+    /// predecessor's epoch.
     Unique,
     Observer,
 }
 
-/// How often each thing may still happen. Whatever has no number here may always happen: the lapse
+/// Number of remaining events of each kind. Events without a number here are unlimited: the lapse
 /// and the end of a lease, a look at the next epoch, a poll, a resignation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
-    /// The sender gives up on a request (a timeout, a 409, a 5xx). A write may be applied any time
-    /// later, or never: so this is also the lost request, and the answer that is lost.
+    /// The sender gives up on a request after a timeout, a 409 or a 5xx. The write may be applied
+    /// later or never. This includes lost requests and lost answers.
     pub gives_up: u8,
-    /// A write is applied, and a copy of it stays under way.
+    /// A write is applied, and a copy of it stays in transit.
     pub twice: u8,
-    /// A request is answered, and the answer takes its time.
+    /// A request is answered, and the answer stays in transit.
     pub late: u8,
-    /// A foreign record turns out to have been written again with the same body.
+    /// A foreign record was written again with the same body.
     pub touches: u8,
-    /// A page of a listing has one key although more follow.
+    /// A page of a listing has only one key, although more follow.
     pub short_pages: u8,
-    /// A process stops, and starts again knowing nothing.
+    /// A process crashes and restarts without knowledge.
     pub crashes: u8,
     /// An operator deposes the leader.
     pub depositions: u8,
-    /// A leader renews unasked.
+    /// A leader renews early.
     pub renewals: u8,
-    /// A grant is not used.
+    /// A grant is abandoned.
     pub abandons: u8,
     /// A compactor runs.
     pub compactions: u8,
-    /// Morling's peer makes up its mind to create an epoch.
+    /// Morling's peer decides to create an epoch.
     pub foreign_creates: u8,
-    /// An SDK between machine and store resends a write of its own accord, and so answers its
-    /// success with 412.
+    /// An SDK resends a write, and so returns 412 for its success.
     pub untrue_refusals: u8,
 }
 
-/// A peer as in Morling's post: it creates, believes, touches, and never seals, confirms or looks.
+/// A peer that follows Morling's post. It creates, believes and touches, and never seals, confirms
+/// or looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Morling {
     Absent,
-    /// What it believes to be granted counts for I1 and I2.
+    /// The beliefs of the peer count for I1 and I2.
     Counts,
-    /// Only the grants of the candidates count: it creates a compacted epoch again.
+    /// Only the grants of the candidates count, because the peer creates a compacted epoch again.
     TakesPart,
 }
 
-/// A rule that is broken, by meddling with what goes into the machine and comes out of it.
+/// A broken rule. The model changes the inputs and outputs of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     Nothing,
@@ -99,12 +99,12 @@ pub enum Broken {
     ReusesBody,
     CompactsNewest,
     ResignsByDeleting,
-    /// A write whose fate is unknown is told as refused.
+    /// Treats an unknown outcome of a write as a refusal.
     ConflictIsRefusal,
-    /// Does not know its own nonce when it reads it back.
+    /// Does not recognise its own nonce.
     ForgetsItself,
     TrustsName,
-    /// Takes a page for the whole listing.
+    /// Treats a page as the whole listing.
     OnePage,
 }
 
@@ -113,8 +113,8 @@ pub const AMONG_ALL: &[&str] = &["I1", "I2", "I3"];
 pub const SOMETIMES: &[&str] = &["S1", "S2", "three grants in a row"];
 
 impl Setting {
-    /// Two candidates that follow the protocol up to epoch 3, and these faults. As many compactors
-    /// as runs of one.
+    /// Two candidates that follow the protocol up to epoch 3, with these faults. The number of
+    /// compactors is the number of compactions.
     pub fn new(name: &'static str, faults: Budget) -> Setting {
         Setting {
             name,
@@ -154,6 +154,6 @@ impl Budget {
         foreign_creates: 0,
         untrue_refusals: 0,
     };
-    /// A leader renews once, unasked.
+    /// A leader renews early once.
     pub const CALM: Budget = Budget { renewals: 1, ..Budget::NONE };
 }

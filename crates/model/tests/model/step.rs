@@ -1,4 +1,4 @@
-//! What an action makes of a state.
+//! The effects of the actions on a state.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::store::{Body, NONCES, NonceNumber, Number, Wire, small};
 use super::world::{Action, Due, Game, Message, World};
 
 impl Game {
-    /// The state after an action; `None` if the action is not possible after all.
+    /// Returns the state after an action, or `None` if the action is impossible.
     pub fn after(&self, mut world: World, action: Action) -> Option<World> {
         match action {
             Action::Serve(who, due, serving) => {
@@ -31,7 +31,7 @@ impl Game {
             Action::Tell(who, input) => {
                 world.left.abandons -= u8::from(input == Input::Abandon);
                 world.left.renewals -= u8::from(input == Input::RenewDue);
-                // An answer that comes now comes too late.
+                // An answer that arrives now is too late.
                 world.processes[who].mail = None;
                 self.tell(&mut world, who, input, true);
             }
@@ -59,7 +59,7 @@ impl Game {
                 self.carry_out(&mut world, Message::new(Wire::Replace { epoch, tag, body }));
             }
             Action::PeerDecides => {
-                // By its clock, which may say anything, the newest has expired.
+                // The peer's clock is arbitrary, so it may consider the newest epoch expired.
                 world.left.foreign_creates -= 1;
                 let next = world.store.newest() + 1;
                 world.morling.about = (next <= self.setting.last_epoch).then_some(next);
@@ -70,7 +70,7 @@ impl Game {
         Some(world)
     }
 
-    /// What the process asks of the store, a nonce drawn where it takes one.
+    /// Returns the request of the process. Draws a nonce if the process needs one.
     pub fn ask(&self, world: &mut World, who: usize) -> Option<Request> {
         if world.processes[who].is_creating() {
             let process = &world.processes[who];
@@ -122,8 +122,8 @@ impl Game {
         Some(())
     }
 
-    /// Hands an input to a process, and takes note of what it brought about. `fresh`: an answer
-    /// that the store gave just now.
+    /// Passes an input to a process and records its effects. `fresh`: the store has just given this
+    /// answer.
     pub fn tell(&self, world: &mut World, who: usize, input: Input, fresh: bool) {
         let World { processes, history, store, .. } = world;
         let process = &mut processes[who];
@@ -142,7 +142,7 @@ impl Game {
             }
             _ => None,
         };
-        // One that forgets itself does not know; the store does.
+        // A process that forgets itself does not recognise its nonce, but the store knows it.
         let shown = asked.and_then(|epoch| store.get(epoch));
         let shown = shown.filter(|body| body.ended().is_none()).map(|body| body.nonce);
         let own = own.or(shown.filter(|nonce| fresh && process.creating.contains(nonce)));
@@ -180,7 +180,7 @@ impl Game {
         history.require("no failure", !matches!(process.machine.step(), Step::Failed(_)));
     }
 
-    /// What an input brought about; `led` is what the process led before.
+    /// Records the effects of an input. `led` is the grant before the input.
     fn takes_note(
         &self,
         world: &mut World,
@@ -233,7 +233,7 @@ impl Game {
                     message.sealed_since |= creates && this;
                 }
             }
-            // What section 1 asks for.
+            // The assumption of section 1.
             Wire::Delete { epoch } if !self.setting.creates_outlive_compaction => {
                 world.wires.retain(|message| {
                     let creates = matches!(message.wire, Wire::Create { .. });
@@ -252,8 +252,8 @@ impl Game {
 }
 
 impl World {
-    /// One that is nowhere to be found: neither in the store, now or ever, nor under way, nor among
-    /// those that somebody may still recognise as its own.
+    /// Returns an unused nonce. It is not in the store or any pending request, and no process can
+    /// recognise it as its own.
     fn fresh_nonce(&self, epoch: Number) -> NonceNumber {
         let first = NonceNumber::from(epoch) * NONCES;
         let creating = self.processes.iter().flat_map(|it| it.creating.iter().chain(&it.sent));

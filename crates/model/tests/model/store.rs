@@ -1,7 +1,7 @@
-//! The object store, and the requests that nobody waits for any more.
+//! The object store, and the pending requests whose senders have given up.
 //!
-//! Pure and small. An ETag is the content itself, in three characters, so equal bodies have equal
-//! tags, as on S3.
+//! The store is pure and small. An ETag encodes the content in three characters, so equal bodies
+//! have equal tags, as on S3.
 
 use std::hash::{Hash, Hasher};
 
@@ -10,26 +10,26 @@ use tenure::protocol::message::{Answer, Nonce, Request, Seen, Sighting};
 use tenure::store::ETag;
 use tenure::{Epoch, EpochEnd};
 
-/// One more than the greatest epoch that any setting creates.
+/// One more than the greatest epoch of any setting.
 pub const SLOTS: usize = 26;
 
-/// The number of an epoch; 0 is none.
+/// The number of an epoch. 0 means no epoch.
 pub type Number = u8;
 
-/// The number of a nonce, by epoch; 0 is none.
+/// The number of a nonce, by epoch. 0 means no nonce.
 pub type NonceNumber = u16;
 
-/// A record. Names are left out: all candidates have the same.
+/// A record without its name, which all candidates share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Body {
     /// 0 in Morling's records.
     pub nonce: NonceNumber,
     pub heartbeat: u8,
-    /// The place in [`WORDS`]; 0 while unsealed.
+    /// Position in [`WORDS`], or 0 while unsealed.
     word: u8,
 }
 
-/// Of an ETag: from here on all characters are visible.
+/// The first character of the letters of an ETag. All letters are visible.
 const FIRST_LETTER: u32 = '!' as u32;
 
 const WORDS: [Option<EpochEnd>; 4] =
@@ -81,7 +81,7 @@ pub fn small(number: u64) -> u8 {
     u8::try_from(number).expect("everything is small in this model")
 }
 
-/// A write as it travels.
+/// A write in transit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wire {
     Create { epoch: Number, body: Body },
@@ -90,11 +90,11 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// The write that this request is; `None` for one that only reads.
+    /// Returns the write of this request, or `None` for a read.
     pub fn of(request: &Request) -> Option<Wire> {
         match request {
             Request::List(_) | Request::Get { .. } => None,
-            Request::Take { .. } => unreachable!("of the other layout"),
+            Request::Take { .. } => unreachable!("a request of the other layout"),
             Request::Create { epoch, write } => {
                 let body = Body::unsealed(nonce_number(*epoch, write.nonce), write.heartbeat);
                 Some(Wire::Create { epoch: small(epoch.get()), body })
@@ -120,7 +120,7 @@ impl Wire {
         }
     }
 
-    /// What is there once it was carried out.
+    /// Returns the object after the write.
     pub fn body(self) -> Option<Body> {
         match self {
             Wire::Create { body, .. } | Wire::Replace { body, .. } => Some(body),
@@ -129,10 +129,10 @@ impl Wire {
     }
 }
 
-/// Nonces per epoch; they are numbered, so that equal states look equal.
+/// Number of nonces per epoch. Nonces are numbered, so that equal states have equal hashes.
 pub const NONCES: NonceNumber = 64;
 
-/// The epoch that a nonce was drawn for.
+/// Returns the epoch for which a nonce was drawn.
 pub fn epoch_of(nonce: NonceNumber) -> Number {
     small((nonce / NONCES).into())
 }
@@ -153,7 +153,7 @@ pub struct Store {
     objects: [Option<Body>; SLOTS],
 }
 
-/// As most slots are free. No epoch is 0, so the end is told.
+/// Hashes only the used slots, because most slots are free. No epoch is 0, so 0 marks the end.
 impl Hash for Store {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.epochs().for_each(|object| object.hash(state));
@@ -166,7 +166,7 @@ impl Store {
         self.objects.get(usize::from(epoch)).copied().flatten()
     }
 
-    /// The greatest epoch there is, 0 if there is none.
+    /// Returns the greatest existing epoch, or 0.
     pub fn newest(&self) -> Number {
         small(self.objects.iter().rposition(Option::is_some).unwrap_or(0) as u64)
     }
@@ -176,7 +176,7 @@ impl Store {
         objects.filter_map(|(epoch, body)| Some((small(epoch as u64), (*body)?)))
     }
 
-    /// Whether carrying it out now would change anything.
+    /// Returns whether the write would change the store now.
     pub fn accepts(&self, wire: Wire) -> bool {
         match wire {
             Wire::Create { epoch, .. } => self.get(epoch).is_none(),
@@ -185,7 +185,7 @@ impl Store {
         }
     }
 
-    /// Carries out a write.
+    /// Applies a write.
     pub fn apply(&mut self, wire: Wire) -> Answer {
         let exists = self.get(wire.epoch()).is_some();
         match wire.body() {
@@ -202,13 +202,13 @@ impl Store {
         }
     }
 
-    /// Without any condition.
+    /// Writes without a condition.
     pub fn put(&mut self, epoch: Number, body: Option<Body>) {
         self.objects[usize::from(epoch)] = body;
     }
 
     pub fn read(&self, epoch: Epoch, unless: Option<&ETag>) -> Answer {
-        // A leader of the last epoch of this model looks at one that does not exist.
+        // A leader of the last epoch of this model looks for one that does not exist.
         let Some(body) = u8::try_from(epoch.get()).ok().and_then(|epoch| self.get(epoch)) else {
             return Answer::Missing;
         };
@@ -220,12 +220,12 @@ impl Store {
         Answer::Found { sighting, touched: false }
     }
 
-    /// A page of a listing, of `most` keys; a foreign key sorts right after the epoch object of its
-    /// number.
+    /// Returns a page of a listing with at most `most` keys. A foreign key sorts right after the
+    /// epoch object of its number.
     pub fn list(&self, after: &After, foreign_keys: &[Number], most: usize) -> Listing {
         let after = match after {
             After::Number(number) => (*number, false),
-            After::Key(key) => (key.parse().expect("this model made the key"), true),
+            After::Key(key) => (key.parse().expect("this model created the key"), true),
         };
         let epochs = self.epochs().map(|(epoch, _)| (u64::from(epoch), false));
         let foreign = foreign_keys.iter().map(|number| (u64::from(*number), true));
@@ -236,7 +236,7 @@ impl Store {
         let mut numbers = keys.iter().filter(|(_, foreign)| !foreign).map(|(number, _)| *number);
         let least = numbers.next();
         let greatest = numbers.next_back().or(least);
-        let epoch = |number| Epoch::new(number).expect("epochs only are listed as such");
+        let epoch = |number| Epoch::new(number).expect("every listed number is an epoch");
         let rest = keys.last().filter(|_| truncated).map(|(number, foreign)| {
             if *foreign { After::Key(number.to_string()) } else { After::Number(*number) }
         });

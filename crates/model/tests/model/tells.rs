@@ -1,4 +1,4 @@
-//! Counterexamples for people to read.
+//! Prints counterexamples.
 
 use tenure::protocol::find::After;
 use tenure::protocol::message::Input;
@@ -8,7 +8,7 @@ use super::store::Wire;
 use super::world::{Action, Due, Game, Serving, World};
 
 impl Game {
-    /// What an action in this state is, in a line.
+    /// Describes an action in this state in one line.
     pub fn tells(&self, world: &World, action: &Action) -> String {
         let name = |who: &usize| char::from(b'A' + u8::try_from(*who).expect("few candidates"));
         match action {
@@ -16,8 +16,8 @@ impl Game {
                 let asks = self.asks(world, *who, due);
                 let how = match serving {
                     Serving::Once => "",
-                    Serving::Twice => ", and a copy stays under way",
-                    Serving::Late => ", and the answer stays under way",
+                    Serving::Twice => ", and a copy stays in transit",
+                    Serving::Late => ", and the answer stays in transit",
                     Serving::ShortPage => ", and gets one key although more follow",
                     Serving::Touched => ", which was written again",
                     Serving::UntrueRefusal => ", which succeeds and is answered with 412",
@@ -34,7 +34,7 @@ impl Game {
             Action::ConfirmsFirst(who) => format!("{} lists before it creates", name(who)),
             Action::Arrives(which) => format!("late: {}", tell(world.wires[*which].wire)),
             Action::ArrivesTwice(which) => {
-                format!("late, and once more later: {}", tell(world.wires[*which].wire))
+                format!("late, with a copy in transit: {}", tell(world.wires[*which].wire))
             }
             Action::Compacts(which, page) => format!("compactor {which} lists: {page:?} page"),
             Action::Depose(epoch, false) => format!("the operator deposes {epoch}"),
@@ -51,10 +51,10 @@ impl Game {
             process.handle(input.clone());
         }
         match process.machine.step() {
-            Step::Nonce => format!("creates {} with a nonce of its own", process.greatest() + 1),
+            Step::Nonce => format!("creates {} with a new nonce", process.greatest() + 1),
             Step::Request(Request::List(After::Number(after))) => format!("lists after {after}"),
             Step::Request(Request::List(After::Key(_))) => {
-                "lists on after a foreign key".to_owned()
+                "continues the listing after a foreign key".to_owned()
             }
             Step::Request(Request::Get { epoch: Some(epoch), .. }) => format!("reads {epoch}"),
             Step::Request(request) => Wire::of(&request).map_or_else(String::new, tell),

@@ -1,5 +1,6 @@
-//! Random walks through the same model, at bounds that no exhaustive run reaches: dozens of epochs,
-//! more processes, and faults without end. A seed is a walk; `SEED=7` walks that one alone.
+//! Random walks through the same model with greater bounds than an exhaustive run: dozens of
+//! epochs, more processes, and unlimited faults. Each seed is one walk. `SEED=7` runs only that
+//! walk.
 
 use std::panic::{self, AssertUnwindSafe};
 
@@ -14,7 +15,7 @@ use super::store::{Number, SLOTS};
 use super::world::{Action, Game, Serving, World};
 
 const STEPS: u16 = 800;
-/// Every so many steps of a walk it is seen whether somebody can still be elected.
+/// Number of steps between two checks that a candidate can be elected.
 const OFTEN: u16 = 100;
 
 /// Faults that do not run out within a walk.
@@ -38,7 +39,7 @@ fn walk(name: &'static str) -> Setting {
         others: &[Role::Unique, Role::Observer],
         steps: STEPS,
         compactors: 2,
-        // A successor fits in between the last epoch of a walk and the end of the store.
+        // Room for a successor of the last epoch of a walk.
         last_epoch: SLOTS as Number - 2,
         unreduced: true,
         always: [LAWFUL, &["observer", "no dead end"]].concat(),
@@ -46,7 +47,7 @@ fn walk(name: &'static str) -> Setting {
     }
 }
 
-/// What a seed decides besides the way.
+/// Returns the setting of a seed.
 fn drawn(seed: u64, setting: &Setting) -> Setting {
     let mut rng = fastrand::Rng::with_seed(seed);
     let foreign_keys: [&'static [Number]; 4] = [&[], &[0, 2], &[1, 3, 4, 7], &[5]];
@@ -54,15 +55,15 @@ fn drawn(seed: u64, setting: &Setting) -> Setting {
     Setting { candidates, foreign_keys: foreign_keys[rng.usize(..4)], ..setting.clone() }
 }
 
-/// Chooses as a network and a clock might: mostly what is wanted happens. Now and then a process is
-/// paused, in any place; its requests travel on.
+/// Chooses actions with the probabilities of a network and a clock: mostly useful actions happen.
+/// Sometimes a process pauses at an arbitrary point, and its pending requests continue.
 #[derive(Debug, Clone)]
 struct Weighted;
 
 struct Choices {
     rng: fastrand::Rng,
     made: usize,
-    /// By process: until which choice it sleeps.
+    /// Number of the choice until which each process sleeps.
     asleep_until: [usize; 8],
 }
 
@@ -97,7 +98,7 @@ impl Chooser<Game> for Weighted {
             left = left.saturating_sub(weight(action));
             here
         });
-        chosen.expect("the weights sum up to more than was drawn")
+        chosen.expect("the sum of the weights exceeds the drawn number")
     }
 }
 
@@ -132,8 +133,8 @@ fn weight(action: &Action) -> u32 {
 }
 
 impl Game {
-    /// Whether somebody is elected soon, from wherever the walk got to, once no fault happens any
-    /// more and every leader is gone: no state of the machine is a dead end.
+    /// Returns whether a candidate is elected soon from this state if no further fault happens and
+    /// every leader stops. No state of the machine may be a dead end.
     pub fn goes_on(&self, world: &World) -> bool {
         if world.steps == 0 || !world.steps.is_multiple_of(OFTEN) {
             return true;
@@ -177,15 +178,15 @@ impl Game {
     }
 }
 
-/// Walks the way of a seed; the names of what it discovered, with the number of steps, and the way
-/// to the first property that does not hold.
+/// Walks the path of a seed. Returns the discovered names with the number of steps, and the path to
+/// the first property that does not hold.
 fn go(seed: u64, setting: &Setting) -> (Vec<&'static str>, Option<String>) {
     let game = Game { setting: drawn(seed, setting) };
-    // One walk and no more.
+    // Exactly one walk.
     let checker = game.clone().checker().target_state_count(1);
     let checker = checker.spawn_simulation(seed, Weighted);
     let joined = panic::catch_unwind(AssertUnwindSafe(|| checker.join()));
-    let checker = joined.unwrap_or_else(|_| panic!("seed {seed} makes the model panic"));
+    let checker = joined.unwrap_or_else(|_| panic!("the model panicked with seed {seed}"));
     let discoveries = checker.discoveries();
     let broken = setting.always.iter().find_map(|name| discoveries.get_key_value(name));
     let broken = broken.map(|(name, path)| {
@@ -210,7 +211,8 @@ fn seeds(many: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// All of it holds on all of these walks, and each of `sometimes` happens on one of so many.
+/// Asserts that all properties hold on all walks, and that each of `sometimes` happens within
+/// `many` walks.
 fn holds(mut setting: Setting, many: u64) {
     let name = setting.name;
     let seeds = seeds(many);
@@ -226,7 +228,7 @@ fn holds(mut setting: Setting, many: u64) {
     assert!(setting.sometimes.is_empty() || walks < many, "never seen: {:?}", setting.sometimes);
 }
 
-/// Each of these is broken by one of so many walks.
+/// Asserts that one of the first `within` walks breaks each property.
 fn caught(setting: &Setting, properties: &[&'static str], within: u64) {
     for property in properties {
         let setting = Setting { always: vec![property], ..setting.clone() };
@@ -268,15 +270,15 @@ fn walk_with_an_sdk_that_resends() {
 }
 
 #[test]
-fn walk_beside_a_peer_that_neither_seals_nor_confirms() {
+fn walk_with_a_peer_that_never_seals_or_confirms() {
     let faults = Budget { foreign_creates: u8::MAX, touches: u8::MAX, ..FAULTS };
     let always = [AMONG_ALL, &["observer"]].concat();
     let setting = Setting { faults, morling: Morling::TakesPart, always, ..walk("walks, a peer") };
     holds(Setting { sometimes: vec!["three grants in a row"], ..setting }, bound(500, 20_000));
 }
 
-/// Without section 1's assumption I1 to I3 hold, and with `verify_renewals` no renewal counts under
-/// a greater epoch even then.
+/// Without the assumption of section 1, I1 to I3 hold. With `verify_renewals`, no renewal counts
+/// under a greater epoch.
 #[test]
 fn walk_where_creates_outlive_compaction() {
     let always = [AMONG_ALL, &["observer", "verified"]].concat();
@@ -302,7 +304,7 @@ fn broken_walks_are_caught() {
     caught(&broken("walks, a page", Broken::OnePage), &["I1", "I2"], 500);
 }
 
-/// The check for dead ends: it sees that nobody succeeds a leader that is gone.
+/// The check detects that no candidate can succeed a dead leader.
 #[test]
 fn broken_lapse_is_a_dead_end() {
     let setting = Setting { never_lapses: true, ..walk("walks, no lease lapses") };

@@ -1,4 +1,4 @@
-//! The state that the checker explores, and what may happen next.
+//! The state that the checker explores, and its possible actions.
 
 use std::iter;
 
@@ -13,7 +13,7 @@ use super::process::{Phase, Process};
 use super::setting::{Broken, Budget, Morling, Role, Setting};
 use super::store::{Body, NonceNumber, Number, SLOTS, Store, Wire};
 
-/// The model: a setting, to be explored whole.
+/// The model: a setting that the checker explores completely.
 #[derive(Debug, Clone)]
 pub struct Game {
     pub setting: Setting,
@@ -22,28 +22,28 @@ pub struct Game {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
     pub store: Store,
-    /// Their order says nothing: it is brought into line after every step, as candidates that swap
+    /// The processes in canonical order. The order has no meaning, because candidates that exchange
     /// their places have the same future.
     pub processes: Vec<Part<Process>>,
     pub compactors: Vec<Part<Compactor>>,
-    /// Writes under way that nobody waits for, in order.
+    /// Pending writes whose senders have given up, in order.
     pub wires: Vec<Message>,
     pub left: Budget,
     pub morling: Peer,
     pub history: History,
-    /// The greatest number of a nonce that some store object had, or some request under way has.
+    /// The greatest number of a nonce of each epoch in the store or in a pending request.
     pub used: [u8; SLOTS],
-    /// Counted in a random walk only, where no state is another.
+    /// Number of steps. It is counted only in a random walk, where all states are different.
     pub steps: u16,
 }
 
-/// A write under way that nobody waits for.
+/// A pending write whose sender has given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Message {
     pub wire: Wire,
-    /// It was applied before: this is a copy.
+    /// True for a copy: the write was applied before.
     pub done: bool,
-    /// The epoch object that it creates was sealed since it was first applied.
+    /// True if the epoch object that it creates was sealed after the first application.
     pub sealed_since: bool,
 }
 
@@ -56,51 +56,51 @@ pub struct Compactor {
 /// Morling's peer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Peer {
-    /// The epochs it created, which it may touch at any time: a touch can be late.
+    /// Epochs that it created. It may touch them at any time, because a touch can be late.
     pub owned: Vec<Number>,
-    /// The epoch it is about to create.
+    /// The epoch that it is about to create.
     pub about: Option<Number>,
 }
 
-/// What may happen. Numbers are places in the state's lists.
+/// A possible action. Numbers are positions in the lists of the state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// What the process asks for, once told what is due, is carried out and answered.
+    /// The process receives the due input. Its request is applied and answered.
     Serve(usize, Due, Serving),
-    /// The process is told that nobody knows; its write is under way.
+    /// The process learns that the outcome is unknown. Its write stays in transit.
     GivesUp(usize, Due),
     Deliver(usize),
     Tell(usize, Input),
     Crash(usize),
-    /// The process lists before it creates: a broken rule.
+    /// Broken: the process lists before it creates.
     ConfirmsFirst(usize),
     Arrives(usize),
-    /// It arrives, and a copy is still under way.
+    /// The write arrives, and a copy stays in transit.
     ArrivesTwice(usize),
     Compacts(usize, Page),
-    /// An operator's order, with force or without.
+    /// An operator's deposition, with or without force.
     Depose(Number, bool),
     PeerDecides,
     PeerCreates,
     PeerTouches(Number),
 }
 
-/// The input, if any, that makes a process send its request. It rests before it, not after it:
-/// a request that is not sent yet is as good as one that is late.
+/// The input that makes a process send its request, if any. The process waits before the input, and
+/// not after it, because an unsent request is equivalent to a late one.
 pub type Due = Option<Input>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Serving {
     Once,
-    /// A copy stays under way.
+    /// A copy stays in transit.
     Twice,
-    /// The answer stays under way.
+    /// The answer stays in transit.
     Late,
-    /// A page of one key.
+    /// The page has one key.
     ShortPage,
-    /// The write succeeds; 412 is answered.
+    /// The write succeeds, but the answer is 412.
     UntrueRefusal,
-    /// A foreign record was written again since it was last read.
+    /// A foreign record was written again after the last read.
     Touched,
 }
 
@@ -121,7 +121,7 @@ impl Game {
         self.setting.steps > 0
     }
 
-    /// The epoch that a process creates next is within bounds.
+    /// Returns whether the next epoch of a process is within the bounds.
     fn may_create(&self, process: &Process) -> bool {
         process.greatest() < self.setting.last_epoch
     }
@@ -157,7 +157,7 @@ impl Game {
             Step::Nonce if self.setting.broken == Broken::ConfirmsFirst && !process.confirmed => {
                 actions.push(Action::ConfirmsFirst(who));
             }
-            // The nonce is drawn only when the create is sent.
+            // The nonce is drawn when the create is sent.
             Step::Nonce => self.request_actions(world, who, None, true, actions),
             Step::Wait(wait) => self.wait_actions(world, who, &wait, actions),
             Step::Failed(_) => {}
@@ -174,7 +174,7 @@ impl Game {
     ) {
         let Budget { gives_up, twice, late, untrue_refusals, .. } = world.left;
         actions.push(Action::Serve(who, due.clone(), Serving::Once));
-        // A read that failed is asked again, except by a leader.
+        // A failed read is repeated without an effect, except by a leader.
         if gives_up > 0 && (writes || world.processes[who].leads.is_some()) {
             actions.push(Action::GivesUp(who, due.clone()));
         }
@@ -189,7 +189,7 @@ impl Game {
         }
     }
 
-    /// Without clocks, anything may come next.
+    /// The model has no clocks, so every timer may fire next.
     fn wait_actions(&self, world: &World, who: usize, wait: &Wait, actions: &mut Vec<Action>) {
         let mut due = |input, writes| {
             if self.setting.unreduced {
@@ -224,13 +224,13 @@ impl Game {
             }
             Wait::Takeover => due(Input::TakeoverOver, true),
             Wait::NoLeader => due(Input::PollDue, false),
-            Wait::Over => unreachable!("a process goes on at once"),
+            Wait::Over => unreachable!("a process continues immediately"),
         }
     }
 
     fn other_actions(&self, world: &World, actions: &mut Vec<Action>) {
         for (which, message) in world.wires.iter().enumerate() {
-            // Nobody waits for the answer, so one that changes nothing may as well stay.
+            // No sender waits for the answer, so a write that changes nothing can be ignored.
             if world.store.accepts(message.wire) {
                 actions.push(Action::Arrives(which));
                 if world.left.twice > 0 && !message.done {
@@ -250,7 +250,7 @@ impl Game {
             for (epoch, body) in world.store.epochs() {
                 let unsealed = body.ended().is_none();
                 actions.extend(unsealed.then_some(Action::Depose(epoch, false)));
-                // Of a deposed epoch it ends the wait.
+                // A forced deposition ends the wait for a deposed leader.
                 let waited_for = body.seen().is_waited_for();
                 actions.extend((unsealed || waited_for).then_some(Action::Depose(epoch, true)));
             }
@@ -269,14 +269,14 @@ impl Game {
 }
 
 impl Game {
-    /// The state after an action; `None` if that is the same.
+    /// Returns the state after an action, or `None` if the state does not change.
     fn changed(&self, world: &World, action: Action) -> Option<World> {
         let twice = world.left.twice;
         let mut next = self.after(world.clone(), action)?;
         if !self.setting.unreduced {
             next.forget_what_cannot_matter(self);
             let copies = |world: &World| world.wires.iter().filter(|it| it.done).count();
-            // The copy cannot change anything: as if there were none.
+            // The copy cannot change anything, so the action is equivalent to one without a copy.
             if next.left.twice < twice && copies(&next) <= copies(world) {
                 return None;
             }
@@ -312,7 +312,7 @@ impl Model for Game {
             return;
         }
         for who in 0..world.processes.len() {
-            // What is true of one is true of its equal.
+            // Equal processes have equal actions.
             if self.setting.unreduced || !world.processes[..who].contains(&world.processes[who]) {
                 self.process_actions(world, who, actions);
             }
@@ -325,8 +325,7 @@ impl Model for Game {
         if !self.walks() {
             return next.map(Part::new);
         }
-        // A step without an effect is one, too: stateright cannot retrace a way that leaves any
-        // out.
+        // Steps without an effect are kept, because stateright cannot retrace a path without them.
         let mut next = next.unwrap_or_else(|| World::clone(world));
         next.steps += 1;
         Some(Part::new(next))

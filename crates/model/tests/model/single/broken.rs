@@ -1,4 +1,5 @@
-//! Each rule of the single object, broken from outside: the checker must find what it is there for.
+//! Breaks each rule of the single object from outside. The checker must find the property that the
+//! rule protects.
 
 use stateright::{Checker, Model};
 
@@ -6,7 +7,7 @@ use super::world::SingleGame;
 use super::{SingleBroken, SingleSetting, explore};
 use crate::setting::Budget;
 
-/// The shortest way to break each of these, found breadth first.
+/// Prints the shortest path that breaks each property. The search is breadth first.
 fn caught(name: &'static str, broken: SingleBroken, faults: Budget, properties: &[&'static str]) {
     for property in properties {
         let setting = SingleSetting { broken, named: true, ..SingleSetting::new(name, faults) };
@@ -31,8 +32,8 @@ fn single_broken_takeover_without_if_match_over_a_renewal() {
     caught("no If-Match, late", SingleBroken::NoIfMatch, faults, &["I3"]);
 }
 
-/// The same body again has the same ETag: a renewal that nobody can see, and a condition that an
-/// older sight of the object still fulfils.
+/// An equal body has an equal ETag. Followers cannot detect such a renewal, and an older condition
+/// becomes true again.
 #[test]
 fn single_broken_body_reused() {
     caught("body reused", SingleBroken::BodyReused, Budget::CALM, &["no ABA"]);
@@ -51,7 +52,7 @@ fn single_broken_409_taken_as_refused() {
         broken: SingleBroken::ConflictIsRefusal,
         ..SingleSetting::new(name, faults)
     };
-    // It costs leaderships, not safety.
+    // The mistake costs leaderships, but not safety.
     let safe = vec!["I1", "I2", "I3", "I4", "I5", "token", "no failure"];
     explore(SingleSetting { always: safe, ..setting });
     caught(name, SingleBroken::ConflictIsRefusal, faults, &["own"]);

@@ -1,5 +1,5 @@
-//! The invariants of docs/design/protocol.md section 13 that need no clock, judged from what the
-//! store did.
+//! The invariants of docs/design/protocol.md section 13 that need no clock, according to the actions of
+//! the store.
 
 use stateright::Property;
 use tenure::protocol::message::{EpochEnd, Lost};
@@ -7,19 +7,19 @@ use tenure::protocol::message::{EpochEnd, Lost};
 use super::store::{SingleBody, SingleStore, SingleWire, small};
 use super::world::{SingleGame, SingleWorld};
 
-/// A token, and the nonce that won it; nonce 0 is a peer of the post.
+/// A token and the nonce that won it. Nonce 0 is a peer of the post.
 pub type Won = (u8, u8);
 
-/// What of the past the invariants speak of.
+/// The past, as far as the invariants depend on it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SingleHistory {
-    /// The acquisitions that the store accepted, in its order.
+    /// Acquisitions that the store accepted, in its order.
     pub acquired: Vec<Won>,
     pub granted: Vec<Won>,
     broken: Vec<&'static str>,
-    /// The last token whose leader crashed; 0 if none.
+    /// The last token whose leader crashed, or 0.
     pub crashed: u8,
-    /// A released token was succeeded.
+    /// True if a released token was succeeded.
     pub succeeded: bool,
 }
 
@@ -31,8 +31,8 @@ impl SingleHistory {
         }
     }
 
-    /// Before the store carries out a write that it accepts. `unseen`: the object was written since
-    /// the writer first saw what it takes to be there.
+    /// Checks a write that the store is about to accept. `unseen`: the object was written after its
+    /// writer first saw the expected content.
     pub fn before(&mut self, store: &SingleStore, wire: SingleWire, unseen: bool) {
         self.require("no ABA", !unseen);
         let (Some(body), before) = (wire.body(), store.object) else {
@@ -46,7 +46,7 @@ impl SingleHistory {
         {
             return self.written_again(before, body);
         }
-        // An acquisition: the token rises, by one, and nobody had it before.
+        // An acquisition raises the token by one, to a new value.
         self.require("token", body.token == token + 1 && body.ended().is_none());
         self.require("I2", self.acquired.iter().all(|(before, _)| *before < body.token));
         if before.and_then(SingleBody::ended) == Some(EpochEnd::Resigned) {
@@ -55,7 +55,7 @@ impl SingleHistory {
         self.acquired.push(won);
     }
 
-    /// A renewal or a release.
+    /// Checks a renewal or a release.
     fn written_again(&mut self, before: SingleBody, body: SingleBody) {
         if body.ended().is_none() {
             self.require("I4", before.ended().is_none());
@@ -67,11 +67,11 @@ impl SingleHistory {
         self.require("I1", self.granted.iter().all(|(before, _)| *before != token));
         self.require("I2", self.acquired.contains(&(token, nonce)));
         self.granted.push((token, nonce));
-        // The order of grants is that of the writes that won them.
+        // Grants are in the order of the writes that won them.
         self.granted.sort_unstable();
     }
 
-    /// The reason of a loss must be what the store shows when it answers.
+    /// Checks a loss. Its reason must be the state of the store at the time of the answer.
     pub fn lost(&mut self, store: &SingleStore, (token, nonce): Won, lost: Lost) {
         let body = store.object;
         let is_own = body.is_some_and(|body| (body.token, body.nonce) == (token, nonce));
@@ -92,7 +92,7 @@ fn holds(world: &SingleWorld, name: &str) -> bool {
     !world.history.broken.contains(&name)
 }
 
-/// After a crash another candidate is elected.
+/// S1: another candidate is elected after a crash.
 fn s1(world: &SingleWorld) -> bool {
     let crashed = world.history.crashed;
     let elected = |leads: Option<Won>| leads.is_some_and(|(token, _)| token > crashed);
@@ -105,7 +105,7 @@ fn three_grants(world: &SingleWorld) -> bool {
 
 pub const LAWFUL: &[&str] = &["I1", "I2", "I3", "I4", "I5", "token", "honest", "own", "no failure"];
 
-/// Those properties that are asked for.
+/// Returns the required properties.
 pub fn properties(
     always: &[&'static str],
     sometimes: &[&'static str],
@@ -117,9 +117,9 @@ pub fn properties(
         Property::<SingleGame>::always("I3", |_, world| holds(world, "I3")),
         Property::<SingleGame>::always("I4", |_, world| holds(world, "I4")),
         Property::<SingleGame>::always("I5", |_, world| holds(world, "I5")),
-        // Only an acquisition raises the token, by one; a release keeps it.
+        // Only an acquisition raises the token, by one. A release keeps it.
         Property::<SingleGame>::always("token", |_, world| holds(world, "token")),
-        // What is overwritten was not written since its writer first saw it.
+        // An overwritten object was not written after its writer first saw it.
         Property::<SingleGame>::always("no ABA", |_, world| holds(world, "no ABA")),
         Property::<SingleGame>::always("honest", |_, world| holds(world, "honest")),
         Property::<SingleGame>::always("own", |_, world| holds(world, "own")),

@@ -1,4 +1,4 @@
-//! The state machine of a single object, explored exhaustively within bounds.
+//! Explores the state machine of a single object exhaustively within bounds.
 
 mod broken;
 mod checks;
@@ -13,34 +13,34 @@ use world::SingleGame;
 use crate::setting::Budget;
 use crate::{bound, found};
 
-/// Who takes part, and what may happen to them. Of the budget, what a compactor or a LIST would
-/// have to do with is left out; a foreign create is a try of a peer of the If-Match post.
+/// The participants and the possible events. The budget's events of compactors and listings are not
+/// used. A foreign create is an attempt of a peer of the If-Match post.
 #[derive(Debug, Clone)]
 pub struct SingleSetting {
     name: &'static str,
     candidates: usize,
-    /// No candidate writes a greater token.
+    /// The greatest token of the model.
     last_token: u8,
     faults: Budget,
-    /// Keep the candidates in their places, so that a trace can call them by name.
+    /// Whether to keep the order of the candidates, so that a trace can name them.
     named: bool,
     always: Vec<&'static str>,
     sometimes: Vec<&'static str>,
     broken: SingleBroken,
 }
 
-/// A rule that is broken, by meddling with what goes into the machine and comes out of it.
+/// A broken rule. The model changes the inputs and outputs of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SingleBroken {
     Nothing,
-    /// A takeover overwrites whatever is there.
+    /// A takeover overwrites any content.
     NoIfMatch,
-    /// A renewal writes the body that is there.
+    /// A renewal writes the existing body.
     BodyReused,
     TrustsName,
-    /// A takeover whose fate is unknown is told as refused, and so as won by somebody else.
+    /// Treats an unknown outcome of a takeover as a refusal, and so as another candidate's success.
     ConflictIsRefusal,
-    /// Does not know its own nonce when it reads it back.
+    /// Does not recognise its own nonce.
     ForgetsItself,
     ReleaseRaises,
     ReleaseResets,
@@ -72,9 +72,9 @@ fn single_requests_lost_and_late() {
     explore(SingleSetting::new("requests lost and late", faults));
 }
 
-/// What is overwritten was never written in between: an ETag says what it seems to say.
+/// An ETag never becomes valid again: an overwritten object was not written in between.
 #[test]
-fn single_no_etag_comes_back() {
+fn single_no_etag_becomes_valid_again() {
     let faults = Budget { gives_up: 1, twice: 1, depositions: bound(0, 1), ..Budget::CALM };
     let always = [LAWFUL, &["no ABA"]].concat();
     explore(SingleSetting { always, ..SingleSetting::new("no ETag comes back", faults) });
@@ -101,14 +101,14 @@ fn single_three_candidates() {
 }
 
 #[test]
-fn single_an_sdk_that_resends_is_survived() {
+fn single_an_sdk_that_resends_is_tolerated() {
     let faults = Budget { untrue_refusals: 2, gives_up: bound(0, 1), ..Budget::CALM };
     explore(SingleSetting::new("an SDK that resends", faults));
 }
 
-/// All of it holds with what a peer believes counted, too: it writes by compare-and-swap.
+/// All properties hold even if the beliefs of a peer count, because it writes by compare-and-swap.
 #[test]
-fn single_beside_a_peer_of_the_post() {
+fn single_a_peer_of_the_post() {
     let faults = Budget { foreign_creates: 2, gives_up: bound(0, 1), ..Budget::CALM };
     explore(SingleSetting::new("beside a peer of the post", faults));
 }

@@ -1,4 +1,4 @@
-//! One candidate: the shipped state machine, and the little that a driver adds to it.
+//! One candidate: the real state machine, and the small part of the driver that matters here.
 
 use tenure::protocol::message::{Answer, Request, Step, Wait};
 use tenure::protocol::message::{Event, Input, Rules};
@@ -12,17 +12,16 @@ const RULES: Rules = Rules { observer: false, verify_renewals: false, takeover_d
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SingleProcess {
     pub machine: SingleCandidate,
-    /// The token granted and not lost, with its nonce.
+    /// The granted token and its nonce, until a loss.
     pub leads: Option<Won>,
-    /// The nonces of the attempts to overwrite one state of the object, in the order of their
-    /// sending.
+    /// Nonces of the attempts to overwrite one state of the object, in the order of their sending.
     pub sent: Vec<u8>,
-    /// An answer under way, and how often the object had been written when it was given.
+    /// An answer in transit, and the number of writes of the object at its time.
     pub mail: Option<(Answer, u8)>,
-    /// What it takes to be in the store, and how often the object had been written when it first
-    /// saw that.
+    /// The content that it expects in the store, and the number of writes when it first saw this
+    /// content.
     pub seen: Option<(SingleBody, u8)>,
-    /// It crashed once.
+    /// True if the process crashed before.
     pub reborn: bool,
 }
 
@@ -39,7 +38,7 @@ impl SingleProcess {
         }
     }
 
-    /// Begins its campaign anew, with what it remembers.
+    /// Restarts its campaign with the same knowledge.
     pub fn forget_attempts(&mut self) {
         self.machine = SingleCandidate::new(RULES, self.machine.greatest());
     }
@@ -59,7 +58,7 @@ impl SingleProcess {
         self.sent.push(nonce);
     }
 
-    /// Hands an input to the machine, and lets go on what waits for nothing that matters here.
+    /// Passes an input to the machine. Skips waits that have no effect here.
     pub fn handle(&mut self, input: Input, writes: u8) -> Option<Event> {
         match &input {
             Input::Answer(Answer::Found { sighting, .. }) => {

@@ -1,4 +1,4 @@
-//! What an action makes of a state.
+//! The effects of the actions on a state.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::world::{
 };
 
 impl SingleGame {
-    /// The state after an action; `None` if the action is not possible after all.
+    /// Returns the state after an action, or `None` if the action is impossible.
     pub fn after(&self, mut world: SingleWorld, action: SingleAction) -> Option<SingleWorld> {
         match action {
             SingleAction::Serve(who, due, serving) => {
@@ -33,7 +33,7 @@ impl SingleGame {
             }
             SingleAction::Tell(who, input) => {
                 world.left.abandons -= u8::from(input == Input::Abandon);
-                // An answer that comes now comes too late.
+                // An answer that arrives now is too late.
                 world.processes[who].mail = None;
                 let writes = world.writes;
                 self.tell(&mut world, who, input, writes, true);
@@ -104,7 +104,7 @@ impl SingleGame {
         }
     }
 
-    /// What the process asks of the store, a nonce drawn where it takes one.
+    /// Returns the request of the process. Draws a nonce if the process needs one.
     fn ask(&self, world: &mut SingleWorld, who: usize) -> Option<Request> {
         if world.processes[who].machine.step() == Step::Nonce {
             let token = world.processes[who].greatest() + 1;
@@ -121,7 +121,7 @@ impl SingleGame {
         self.setting.always.contains(&"no ABA")
     }
 
-    /// The write as it leaves the process; a broken one sends another.
+    /// Returns the write as the process sends it. A broken process sends another one.
     fn wire(&self, world: &SingleWorld, who: usize, request: &Request) -> Option<SingleMessage> {
         let wire = SingleWire::of(request)?;
         let seen = world.processes[who].seen.filter(|_| self.counts_writes());
@@ -156,7 +156,7 @@ impl SingleGame {
         let mut answer = match self.wire(world, who, &request) {
             None => match &request {
                 Request::Get { unless, .. } => world.store.look(unless.as_ref()),
-                _ => unreachable!("the rest are writes"),
+                _ => unreachable!("all other requests are writes"),
             },
             Some(message) => {
                 if serving == SingleServing::UntrueRefusal && !world.store.accepts(message.wire) {
@@ -203,7 +203,7 @@ impl SingleGame {
         world.wires.extend(message);
         let takes = matches!(request, Request::Take { .. } | Request::Create { .. });
         if takes && self.setting.broken == SingleBroken::ConflictIsRefusal {
-            // Somebody else must have won, so it begins anew.
+            // Another candidate must have won, so the process starts again.
             world.processes[who].forget_attempts();
             return Some(());
         }
@@ -212,8 +212,8 @@ impl SingleGame {
         Some(())
     }
 
-    /// Hands an input to a process, and takes note of what it brought about. `fresh`: an answer
-    /// that the store gave just now.
+    /// Passes an input to a process and records its effects. `fresh`: the store has just given this
+    /// answer.
     fn tell(&self, world: &mut SingleWorld, who: usize, input: Input, writes: u8, fresh: bool) {
         let SingleWorld { processes, history, store, .. } = world;
         let process = &mut processes[who];
@@ -247,7 +247,7 @@ impl SingleGame {
 }
 
 impl SingleWorld {
-    /// The least that is nowhere to be found, so that equal states look equal.
+    /// Returns the least unused nonce, so that equal states have equal hashes.
     fn fresh_nonce(&self, token: u8) -> u8 {
         let mut known: Vec<u8> = self.history.acquired.iter().map(|(_, nonce)| *nonce).collect();
         known.extend(self.wires.iter().filter_map(|it| Some(it.wire.body()?.nonce)));

@@ -1,27 +1,27 @@
-//! The one object, and the writes that nobody waits for any more.
+//! The only object, and the pending writes whose senders have given up.
 //!
-//! An ETag is the content itself, in four characters, so equal bodies have equal tags, as on S3.
+//! An ETag encodes the content in four characters, so equal bodies have equal tags, as on S3.
 
 use tenure::protocol::message::{Answer, Nonce, Request, Seen, Sighting};
 use tenure::store::ETag;
 use tenure::{Epoch, EpochEnd};
 
-/// The body of the object. Names are left out: all candidates have the same.
+/// The body of the object without its name, which all candidates share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SingleBody {
     pub token: u8,
-    /// 0 in bodies with the post's two fields only.
+    /// 0 in bodies that have only the two fields of the post.
     pub nonce: u8,
-    /// In those, what tells one `expires_at` from another.
+    /// In such bodies, the number of the `expires_at` value.
     pub heartbeat: u8,
-    /// The place in [`WORDS`]; 0 while not released.
+    /// Position in [`WORDS`], or 0 while not released.
     pub word: u8,
 }
 
 const WORDS: [Option<EpochEnd>; 4] =
     [None, Some(EpochEnd::Resigned), Some(EpochEnd::Lapsed), Some(EpochEnd::Deposed)];
 
-/// Nonces per token; they are numbered, so that equal states look equal.
+/// Number of nonces per token. Nonces are numbered, so that equal states have equal hashes.
 pub const NONCES: u8 = 12;
 
 pub fn small(number: u64) -> u8 {
@@ -76,7 +76,7 @@ impl SingleBody {
     }
 }
 
-/// A write as it travels.
+/// A write in transit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SingleWire {
     Create {
@@ -86,7 +86,7 @@ pub enum SingleWire {
         tag: SingleBody,
         body: SingleBody,
     },
-    /// Without its condition: a broken rule.
+    /// Broken: a write without its condition.
     Blind {
         body: SingleBody,
     },
@@ -94,7 +94,7 @@ pub enum SingleWire {
 }
 
 impl SingleWire {
-    /// The write that this request is; `None` for one that only reads.
+    /// Returns the write of this request, or `None` for a read.
     pub fn of(request: &Request) -> Option<SingleWire> {
         let held = |epoch: &Epoch, write: &tenure::protocol::message::Write| {
             SingleBody::held(small(epoch.get()), nonce_number(write.nonce), write.heartbeat)
@@ -109,11 +109,11 @@ impl SingleWire {
                 let tag = SingleBody::from_etag(etag);
                 SingleWire::Replace { tag, body: tag.released(*heartbeat, *ended) }
             }
-            Request::List(_) => unreachable!("of the other layout"),
+            Request::List(_) => unreachable!("a request of the other layout"),
         })
     }
 
-    /// What is there once it was carried out.
+    /// Returns the object after the write.
     pub fn body(self) -> Option<SingleBody> {
         match self {
             SingleWire::Create { body }
@@ -130,7 +130,7 @@ pub struct SingleStore {
 }
 
 impl SingleStore {
-    /// Whether carrying it out now would change anything.
+    /// Returns whether the write would change the store now.
     pub fn accepts(&self, wire: SingleWire) -> bool {
         match wire {
             SingleWire::Create { .. } => self.object.is_none(),

@@ -1,4 +1,4 @@
-//! The state that the checker explores, and what may happen next.
+//! The state that the checker explores, and its possible actions.
 
 use stateright::{Model, Property};
 use tenure::protocol::message::Input;
@@ -11,7 +11,7 @@ use super::store::{SingleBody, SingleStore, SingleWire};
 use super::{SingleBroken, SingleSetting};
 use crate::setting::Budget;
 
-/// The model: a setting, to be explored whole.
+/// The model: a setting that the checker explores completely.
 #[derive(Debug, Clone)]
 pub struct SingleGame {
     pub setting: SingleSetting,
@@ -21,45 +21,45 @@ pub struct SingleGame {
 pub struct SingleWorld {
     pub store: SingleStore,
     pub processes: Vec<Part<SingleProcess>>,
-    /// Writes under way that nobody waits for, in order.
+    /// Pending writes whose senders have given up, in order.
     pub wires: Vec<SingleMessage>,
     pub left: Budget,
     pub peer: SinglePeer,
     pub history: SingleHistory,
-    /// How often the object was written; only counted where `no ABA` is asked for.
+    /// Number of writes of the object. It is counted only for `no ABA`.
     pub writes: u8,
 }
 
-/// A write under way, and how often the object had been written when its writer first saw what it
-/// overwrites.
+/// A pending write, and the number of writes of the object when its writer first saw the content
+/// that it overwrites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SingleMessage {
     pub wire: SingleWire,
     pub since: Option<u8>,
 }
 
-/// A peer that follows the If-Match post and knows nothing else. Its clock may say anything.
+/// A peer that follows the If-Match post literally. Its clock is arbitrary.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SinglePeer {
-    /// It has read this, and thinks that it has expired.
+    /// The object that it has read and considers expired.
     pub about: Option<Option<SingleBody>>,
-    /// It has written this, and thinks that it leads.
+    /// The object that it has written. It believes that it leads.
     pub holds: Option<SingleBody>,
 }
 
-/// What may happen. Numbers are places in the state's lists.
+/// A possible action. Numbers are positions in the lists of the state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SingleAction {
-    /// What the process asks for, once told what is due, is carried out and answered.
+    /// The process receives the due input. Its request is applied and answered.
     Serve(usize, SingleDue, SingleServing),
-    /// The process is told that nobody knows; its write is under way.
+    /// The process learns that the outcome is unknown. Its write stays in transit.
     GivesUp(usize, SingleDue),
     Deliver(usize),
     Tell(usize, Input),
     Crash(usize),
     Arrives(usize),
     ArrivesTwice(usize),
-    /// An operator's order, with force or without.
+    /// An operator's deposition, with or without force.
     Depose(bool),
     PeerReads,
     PeerTakes,
@@ -67,18 +67,18 @@ pub enum SingleAction {
     PeerReleases,
 }
 
-/// The input, if any, that makes a process send its request: one that is not sent yet is as good as
-/// one that is late.
+/// The input that makes a process send its request, if any. An unsent request is equivalent to a
+/// late one.
 pub type SingleDue = Option<Input>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SingleServing {
     Once,
-    /// A copy of the write stays under way.
+    /// A copy of the write stays in transit.
     Twice,
-    /// The answer stays under way.
+    /// The answer stays in transit.
     Late,
-    /// The write succeeds; 412 is answered.
+    /// The write succeeds, but the answer is 412.
     UntrueRefusal,
 }
 
@@ -131,7 +131,7 @@ impl SingleGame {
     ) -> Vec<SingleAction> {
         let Budget { gives_up, twice, late, untrue_refusals, .. } = world.left;
         let serve = |serving| SingleAction::Serve(who, due.clone(), serving);
-        // A read that failed is asked again, except by a leader.
+        // A failed read is repeated without an effect, except by a leader.
         let matters = writes || world.processes[who].leads.is_some();
         let possible = [
             (true, serve(SingleServing::Once)),
@@ -155,7 +155,7 @@ impl SingleGame {
         if let Some(body) = world.store.object.filter(|_| world.left.depositions > 0) {
             let held = body.ended().is_none();
             actions.extend(held.then_some(SingleAction::Depose(false)));
-            // Of a deposed epoch it ends the wait.
+            // A forced deposition ends the wait for a deposed leader.
             let waited_for = body.sighting().seen.is_waited_for();
             actions.extend((held || waited_for).then_some(SingleAction::Depose(true)));
         }
@@ -175,7 +175,8 @@ impl SingleGame {
 }
 
 impl SingleWorld {
-    /// Drops the writes under way that no store can accept any more: an ETag never comes back.
+    /// Drops the pending writes that can never be accepted, because an ETag never becomes valid
+    /// again.
     fn forget_what_cannot_matter(&mut self, broken: SingleBroken) {
         if broken != SingleBroken::Nothing {
             return;
@@ -223,7 +224,7 @@ impl Model for SingleGame {
 
     fn actions(&self, world: &Part<SingleWorld>, actions: &mut Vec<SingleAction>) {
         for who in 0..world.processes.len() {
-            // What is true of one is true of its equal.
+            // Equal processes have equal actions.
             if !world.processes[..who].contains(&world.processes[who]) {
                 self.process_actions(world, who, actions);
             }
