@@ -96,7 +96,7 @@ pub struct LeadershipSpan {
     pub until: TimeEstimate,
     /// Kind of the end. `None` if the epoch has not ended or is unreadable.
     pub end: Option<EpochEnd>,
-    /// Whether the epoch is [held](LeadershipSpan::is_held), but its lease has expired by the
+    /// True if the epoch is [held](LeadershipSpan::is_held), but its lease has expired by the
     /// store's clock.
     pub lapsed: bool,
     /// Name of the process that sealed it, if it is sealed and the record names the process.
@@ -133,7 +133,7 @@ pub struct TimeEstimate {
     pub earliest: Option<DateTime<Utc>>,
     /// Upper bound.
     pub latest: Option<DateTime<Utc>>,
-    /// Whether the store dated this moment.
+    /// True if the store dated this moment.
     exact: bool,
 }
 

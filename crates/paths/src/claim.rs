@@ -40,7 +40,7 @@ pub(super) struct Claim<C: Cell = Mutex<ClaimState>> {
     cell: Arc<C>,
     ticket: Ticket,
     modes: Modes,
-    /// Whether no other call was in the way when this one entered.
+    /// True if no other call was in the way when this one entered.
     at_once: bool,
 }
 

@@ -37,7 +37,7 @@ pub struct Shell {
 struct Line {
     /// Answers a request. An error closes the connection without an answer.
     respond: Box<Respond>,
-    /// Whether connections are cut and refused.
+    /// True if connections are cut and refused.
     away: watch::Sender<bool>,
     connections: AtomicUsize,
 }

@@ -1,4 +1,4 @@
-//! What a broken variant reads and writes in place of the truth.
+//! The false values that a broken variant reads and writes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::store::Object;
 use super::world::World;
 
 impl Group {
-    /// What is read of a session's object.
+    /// Returns the record of a session's object as the process reads it.
     pub fn read(&self, world: &World, who: usize, id: SessionId, object: &Object) -> SessionRecord {
         let mut record = object.record();
         let knows = |it: &Participant| it.known().is_some();
@@ -25,7 +25,7 @@ impl Group {
         }
         let newest = world.store.newest();
         if let (Broken::ReleasesFirst, Some(data)) = (self.broken, &mut record.data) {
-            // A member that is to stop says at once that it has.
+            // A member that must stop reports immediately that it has stopped.
             let owned = newest.into_iter().flat_map(|it| {
                 let owned = it.owned_by(Session { id, nonce: object.nonce });
                 owned.filter(|(partition, _)| it.is_revoked(*partition))
@@ -39,7 +39,7 @@ impl Group {
         record
     }
 
-    /// The answer of a read that fails.
+    /// Returns the answer of a failed read.
     pub fn unread(&self, world: &World, who: usize, id: SessionId) -> SessionAnswer {
         let known = world.processes[who].participant.as_ref().and_then(|it| it.known());
         if known.and_then(|known| known.session(id)).is_some() {
@@ -51,7 +51,7 @@ impl Group {
         }
     }
 
-    /// What a broken writer creates.
+    /// Returns the assignment that a broken writer creates.
     pub fn distorted(&self, world: &World, assignment: Arc<Assignment>) -> Arc<Assignment> {
         let Some(newest) = world.store.newest() else { return assignment };
         let mut other = Assignment::clone(&assignment);

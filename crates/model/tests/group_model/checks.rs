@@ -1,4 +1,4 @@
-//! The invariants of docs/design/groups.md, and what should happen at times.
+//! The invariants of docs/design/groups.md, and the events that must be possible.
 
 use stateright::Property;
 use tenure_groups::protocol::{PartitionNumber, Release};
@@ -45,7 +45,7 @@ impl Group {
 }
 
 impl World {
-    /// How many believe that they own this partition.
+    /// Returns the number of processes that believe that they own this partition.
     fn believers(&self, partition: PartitionNumber) -> usize {
         let believes = |it: &&Part<Process>| {
             let token = it.participant.as_ref().and_then(|it| it.holdings().token(partition));
@@ -54,7 +54,8 @@ impl World {
         self.processes.iter().filter(believes).count()
     }
 
-    /// Every partition has an owner that believes in it, and the counts differ by at most one.
+    /// Returns whether every partition has an owner that believes in it, and the numbers of
+    /// partitions differ by at most one.
     fn settled(&self, group: &Group) -> bool {
         let owns = |it: &Process| {
             let partitions = (0..u32::from(group.partitions)).map(PartitionNumber);

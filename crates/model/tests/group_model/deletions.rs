@@ -1,31 +1,32 @@
-//! Deletions by others, and restores: the settings of D1 to D12 of docs/design/groups.md.
+//! Deletions by other programs, and restores: the settings of rules D1 to D12 of docs/design/groups.md.
 
 use super::setting::{Broken, Budget, Group};
 use super::{CALM, broken, explore, group, missed, more};
 
-/// These hold although others delete assignments. G3 forbids that, and members report it.
+/// These invariants hold although other programs delete assignments. G3 forbids this, and members
+/// report it.
 const DELETED: &[&str] = &["G1", "G2", "G5"];
 
-/// Member 1 owns all by assignment 2, and others begin to delete.
+/// Member 1 owns all partitions by assignment 2. Then other programs delete objects.
 fn deleted(members: u8, last: u64, budget: Budget) -> Group {
     let group = group(members, 1, last, budget);
     Group { assigned: true, always: DELETED.into(), ..group }
 }
 
-/// A member that knows the deleted assignment makes the next one of it.
+/// A member that knows the deleted assignment bases the next one on it.
 fn repaired(members: u8, last: u64, budget: Budget) -> Group {
     Group { sometimes: vec!["GS1 after a deletion"], ..deleted(members, last, budget) }
 }
 
 #[test]
-fn the_newest_assignment_is_deleted_by_others() {
+fn other_programs_delete_the_newest_assignment() {
     let budget = Budget { deletions: 1, ahead: 1, ..CALM };
     explore("newest deleted, a leave", repaired(2, 3, Budget { leaves: 1, ..budget }));
     explore("newest deleted, a crash", repaired(2, 3, Budget { crashes: 1, ..budget }));
 }
 
 #[test]
-fn all_assignments_are_deleted_by_others() {
+fn other_programs_delete_all_assignments() {
     let budget = Budget { wipes: 1, unread: more(1, 2), ..CALM };
     explore("all deleted, a leave", repaired(2, 3, Budget { leaves: 1, unread: 2, ..budget }));
     explore("all deleted, a crash", repaired(2, 3, Budget { crashes: 1, ..budget }));
@@ -33,7 +34,7 @@ fn all_assignments_are_deleted_by_others() {
 
 /// Meanwhile an operator changes the group, and a compactor deletes sessions.
 #[test]
-fn operators_and_compactors_meet_deletions() {
+fn operators_and_compactors_act_during_deletions() {
     let leaves = more(0, 1);
     let operates = Budget { deletions: 1, operations: 1, ahead: 1, leaves, ..CALM };
     explore("newest deleted, an operator", deleted(2, 3, operates));
@@ -58,21 +59,21 @@ fn a_group_is_restored() {
     explore("restored after the newest", repaired(2, 5, Budget { deletions: 1, ..budget }));
 }
 
-/// The member that leaves was the only one that had read assignment 2.
+/// Only the member that leaves had read assignment 2.
 #[test]
 fn broken_seal_that_forgets() {
     let budget = Budget { wipes: 1, leaves: 1, ..CALM };
     broken(Broken::SealsForget, deleted(2, 2, budget), "G1");
 }
 
-/// The sessions are gone, but the process has read assignment 2.
+/// The sessions are deleted, but the process has read assignment 2.
 #[test]
 fn broken_process_that_forgets() {
     let budget = Budget { losses: 1, ends: 1, crashes: 1, ..CALM };
     broken(Broken::Forgets, Group { remembers: true, ..deleted(1, 2, budget) }, "G1");
 }
 
-/// Assignment 2 was deleted, and is made of assignment 1 again.
+/// Assignment 2 was deleted, and the plan creates it again from assignment 1.
 #[test]
 fn broken_plan_that_ignores_greater_assignments() {
     let budget = Budget { deletions: 1, leaves: 1, ahead: 1, ..CALM };
@@ -86,49 +87,49 @@ fn broken_first_assignment_despite_an_unreadable_session() {
     broken(Broken::UnreadIsMissing, deleted(2, 2, budget), "G1");
 }
 
-/// The member that has read assignment 2 could make the next one of it.
+/// The member that has read assignment 2 could base the next one on it.
 #[test]
 fn broken_group_that_stops_at_a_deletion() {
     let budget = Budget { deletions: 1, leaves: 1, ..CALM };
     missed(Broken::StopsAtDeleted, repaired(2, 3, budget));
 }
 
-/// Assignment 2 was deleted, and the operator makes one of assignment 1, which has no owner.
+/// Assignment 2 was deleted. The operator bases the next one on assignment 1, which has no owner.
 #[test]
 fn broken_operator_that_reads_no_session() {
     let budget = Budget { deletions: 1, operations: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::OperatesBlindly, deleted(2, 3, budget), "G5");
 }
 
-/// The session of the member that has left was all that showed assignment 2.
+/// Only the session of the member that has left showed assignment 2.
 #[test]
 fn broken_compactor_that_deletes_evidence() {
     let budget = Budget { wipes: 1, swept: 1, leaves: 1, ..CALM };
     broken(Broken::CompactsEvidence, deleted(2, 2, budget), "G1");
 }
 
-/// The hold and the lost assignment have one number.
+/// The hold and the lost assignment have the same number.
 #[test]
 fn broken_restoring_below_the_greatest_assignment() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::RestoresBelow, deleted(2, 4, budget), "G5");
 }
 
-/// The former owner renews its lease through the wait.
+/// The former owner renews its lease during the wait.
 #[test]
 fn broken_restoring_without_a_sweep() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::NoSweep, deleted(2, 5, budget), "G5");
 }
 
-/// Nothing is assigned any more.
+/// No partition is assigned any more.
 #[test]
 fn broken_restoring_that_never_releases() {
     let budget = Budget { wipes: 1, restores: 1, crashes: 1, ahead: 1, ..CALM };
     missed(Broken::NeverReleases, repaired(1, 5, budget));
 }
 
-/// The former owner has not read the hold yet.
+/// The former owner has not read the hold.
 #[test]
 fn broken_restoring_with_a_hold_that_members_plan_from() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };

@@ -1,5 +1,5 @@
-//! The machines of partition groups as shipped, explored exhaustively within bounds
-//! (docs/design/checks.md). `TENURE_MODEL=large` explores farther.
+//! Explores the real machines of partition groups exhaustively within bounds
+//! (docs/design/checks.md). `TENURE_MODEL=large` sets greater bounds.
 
 mod broken;
 mod checks;
@@ -32,7 +32,7 @@ fn group(members: u8, partitions: u8, last: u64, budget: Budget) -> Group {
     }
 }
 
-/// Explores all of it: no invariant breaks, and what should happen at times does.
+/// Explores all states. No invariant may break, and each required event must occur.
 fn explore(name: &'static str, group: Group) {
     let clock = tenure::Process::system();
     let start = clock.now().boot;
@@ -43,7 +43,7 @@ fn explore(name: &'static str, group: Group) {
     checker.assert_properties();
 }
 
-/// The shortest way to break it.
+/// Prints the shortest path that breaks the invariant.
 fn caught(group: Group, invariant: &'static str) {
     let broken = group.broken;
     let checker = Group { always: vec![invariant], ..group }.checker().spawn_bfs().join();
@@ -58,7 +58,7 @@ fn caught(group: Group, invariant: &'static str) {
     }
 }
 
-/// The property holds at times as shipped, and never without the rule.
+/// Asserts that the property occurs with the rule, and never without it.
 fn missed(broken: Broken, group: Group) {
     let property = group.sometimes[0];
     let search = |broken| {
@@ -66,17 +66,18 @@ fn missed(broken: Broken, group: Group) {
             Group { broken, always: Vec::new(), sometimes: vec![property], ..group.clone() };
         group.checker().spawn_bfs().join()
     };
-    let shipped = search(Broken::Nothing).discovery(property).expect("it happens as shipped");
+    let shipped =
+        search(Broken::Nothing).discovery(property).expect("the event occurs with the rule");
     let steps = shipped.into_actions().len();
     let checker = search(broken);
     let states = checker.unique_state_count();
     assert!(checker.discovery(property).is_none(), "{broken:?}: {property} happens");
     println!(
-        "{broken:?}: {property} takes {steps} steps as shipped, and never happens in {states} states"
+        "{broken:?}: {property} takes {steps} steps with the rule, and never occurs in {states} states without it"
     );
 }
 
-/// One thing more of it where `TENURE_MODEL=large`.
+/// Returns the greater bound with `TENURE_MODEL=large`.
 fn more(usual: u8, large: u8) -> u8 {
     if std::env::var("TENURE_MODEL").is_ok_and(|bound| bound == "large") { large } else { usual }
 }
@@ -151,7 +152,7 @@ fn sessions_that_vanish() {
 }
 
 #[test]
-fn members_that_start_again_with_their_ids() {
+fn members_that_restart_with_their_ids() {
     let budget = Budget { crashes: 1, ahead: 1, swept: 1, vanish: 1, lost: more(0, 1), ..CALM };
     let group = group(2, 1, 5, budget);
     explore("members that start again", Group { reuses_ids: true, ..group });
@@ -163,7 +164,7 @@ fn operators() {
     explore("operators", group(2, 1, 5, budget));
 }
 
-/// Creates that come late bring no session back that was compacted.
+/// Late creates do not restore a compacted session.
 #[test]
 fn sessions_that_are_compacted() {
     let budget = Budget { leaves: 1, swept: 1, twice: 1, ahead: more(0, 1), ..CALM };
@@ -182,44 +183,44 @@ fn broken(broken: Broken, group: Group, invariant: &'static str) {
     caught(Group { broken, ..group }, invariant);
 }
 
-/// A release of a former ownership takes a partition from its owner of now.
+/// A release of a former ownership takes a partition from its current owner.
 #[test]
 fn broken_release_of_any_token() {
     let budget = Budget { gives: 1, ..CALM };
     broken(Broken::AnyToken, group(1, 1, 6, budget), "G4");
 }
 
-/// Its holder may renew it after that.
+/// The holder may renew the session after the lapse.
 #[test]
 fn broken_lapse_without_a_seal() {
     let budget = Budget { ahead: 1, ..CALM };
     broken(Broken::NoSeal, group(2, 1, 4, Budget { ends: 1, ..budget }), "G4");
 }
 
-/// A deposed member may not know it yet.
+/// A deposed member may not know of its deposition.
 #[test]
-fn broken_deposition_that_nobody_waits_for() {
+fn broken_deposition_without_a_wait() {
     let budget = Budget { depositions: 1, ..CALM };
     broken(Broken::NoWaitForDeposed, group(2, 1, 4, budget), "G5");
 }
 
-/// Nor may one whose session somebody deleted.
+/// A member may not know that its session was deleted.
 #[test]
-fn broken_vanished_session_that_nobody_waits_for() {
+fn broken_vanished_session_without_a_wait() {
     let budget = Budget { vanish: 1, ahead: 1, ..CALM };
     broken(Broken::NoWaitForGone, group(2, 1, 4, budget), "G5");
 }
 
-/// The next owner has the token of the last.
+/// The next owner has the token of the previous one.
 #[test]
 fn broken_grant_that_keeps_the_token() {
     let budget = Budget { ends: 1, ..CALM };
     broken(Broken::KeepsToken, group(2, 1, 4, budget), "G1");
 }
 
-/// What was decided in between is lost.
+/// Decisions of the intermediate assignment are lost.
 #[test]
-fn broken_assignment_made_of_the_one_before_the_last() {
+fn broken_assignment_from_an_older_one() {
     let budget = Budget { ends: 1, ahead: 1, ..CALM };
     broken(Broken::SkipsNumber, group(2, 1, 5, budget), "G4");
 }
@@ -231,44 +232,45 @@ fn broken_compactor_that_deletes_the_newest() {
     broken(Broken::CompactsNewest, group(2, 1, 4, budget), "G3");
 }
 
-/// A writer that was paused creates a number that was compacted.
+/// A paused writer creates a number that was compacted.
 #[test]
 fn broken_assignment_that_counts_without_a_list() {
     let budget = Budget { compactions: 1, ends: 1, ahead: 1, ..CALM };
     broken(Broken::NoConfirm, group(2, 1, 5, budget), "G1");
 }
 
-/// The next owner begins beside the last.
+/// The next owner begins before the previous one has stopped.
 #[test]
 fn broken_release_before_the_work_has_stopped() {
     let budget = Budget { ahead: 1, ..CALM };
     broken(Broken::ReleasesFirst, group(2, 2, 5, budget), "G5");
 }
 
-/// The write that nobody answered may have taken effect.
+/// The write without an answer may have taken effect.
 #[test]
 fn broken_release_that_is_taken_back() {
     let budget = Budget { lost: 1, leaves: 1, ..CALM };
     broken(Broken::TakesBack, group(2, 1, 4, budget), "G5");
 }
 
-/// One that starts again with its id takes what the one before owned for its own.
+/// A restarted member with the same id considers the partitions of its predecessor its own.
 #[test]
-fn broken_sessions_known_by_their_ids_alone() {
+fn broken_sessions_identified_only_by_id() {
     let budget = Budget { crashes: 1, vanish: 1, ..CALM };
     broken(Broken::IdsAlone, Group { reuses_ids: true, ..group(2, 1, 5, budget) }, "G1");
 }
 
-/// A create that comes late brings back a session that was compacted.
+/// A late create restores a compacted session.
 #[test]
 fn broken_session_that_joins_by_its_create() {
     let budget = Budget { leaves: 1, swept: 1, twice: 1, ..CALM };
     broken(Broken::JoinsByCreate, group(2, 1, 5, budget), "R3");
 }
 
-/// An assignment that it reads meanwhile may give it what the next one gives to another member.
+/// The member may read an assignment during the seal. It would get partitions that the next
+/// assignment gives to another member.
 #[test]
-fn broken_member_that_follows_while_it_seals_its_session() {
+fn broken_member_that_follows_during_its_seal() {
     let budget = Budget { lost: 1, leaves: 1, ..CALM };
     broken(Broken::FollowsItsSeal, group(2, 1, 3, budget), "G5");
 }

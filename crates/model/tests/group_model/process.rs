@@ -1,5 +1,5 @@
-//! One member: the shipped machines of its session and of its part in the group, and the little
-//! that a driver adds.
+//! One member: the real machines of its session and of its part in the group, and the small part of
+//! the driver that matters here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,30 +21,30 @@ const RULES: Rules = Rules { observer: false, verify_renewals: false, takeover_d
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Process {
     pub id: SessionId,
-    /// Its session, as a leadership of an election of its own.
+    /// Its session, which is the leadership of a separate election.
     pub lease: SingleCandidate,
-    /// How many nonces it has drawn.
+    /// Number of nonces that it has drawn.
     drawn: u8,
-    /// The nonces of its attempts to create the session.
+    /// Nonces of its attempts to create the session.
     sent: Vec<Nonce>,
-    /// The heartbeat from which its lease counts, as long as that runs.
+    /// Heartbeat at which its lease begins, while the lease runs.
     pub runs: Option<u64>,
-    /// The nonce of its session, from the grant on.
+    /// Nonce of its session, after the grant.
     pub nonce: Option<Nonce>,
-    /// It takes sessions for the same that have the same id, as a broken one does.
+    /// Broken: sessions with the same id are the same session.
     pub ids_alone: bool,
-    /// From the grant of its session on.
+    /// Its part in the group, after the grant of the session.
     pub participant: Option<Participant>,
-    /// What its session says, as far as it knows.
+    /// Contents of its session, as far as it knows.
     pub written: Option<Data>,
-    /// What it has sent, with the heartbeats.
+    /// Contents that it has sent, with the heartbeats.
     wrote: Vec<(u64, Data)>,
-    /// Its holdings before the last release, where a broken one goes back to them.
+    /// Broken: its holdings before the last release, which it can take back.
     before: Option<Box<Participant>>,
     pub leaving: bool,
-    /// The greatest assignment that this process has seen under former sessions.
+    /// The greatest assignment that this process has seen in former sessions.
     pub remembers: Option<Epoch>,
-    /// It has sent the seal of its own session.
+    /// True if it has sent the seal of its session.
     pub resigning: bool,
     pub crashed: bool,
 }
@@ -73,7 +73,7 @@ impl Process {
         process
     }
 
-    /// The one after this, with the same id or with another.
+    /// Returns the next process, with the same id or with another one.
     pub fn again(&self, id: SessionId) -> Process {
         let mut next = Process::new(0, self.drawn);
         (next.id, next.ids_alone) = (id, self.ids_alone);
@@ -81,24 +81,24 @@ impl Process {
         next
     }
 
-    /// The greatest assignment that this process knows to have existed.
+    /// Returns the greatest assignment that this process knows, now or earlier.
     pub fn greatest(&self) -> Option<Epoch> {
         self.participant.as_ref().and_then(Participant::greatest).max(self.remembers)
     }
 
-    /// Returns true if its session shows the greatest assignment that it has seen.
+    /// Returns whether its session shows the greatest assignment that it has seen.
     pub fn has_said(&self) -> bool {
         self.written.as_ref().and_then(|it| it.seen) == self.data().seen
     }
 
-    /// One that nobody else draws.
+    /// Draws a nonce that no other process draws.
     pub fn draw(&mut self) -> Nonce {
         self.drawn += 1;
         let id = self.id.bits() % 4;
         Nonce::from_bits(id * 100 + u128::from(self.drawn))
     }
 
-    /// Tells its lease's machine what waits for nothing that matters here.
+    /// Skips waits of the lease's machine that have no effect here.
     fn settle(&mut self) {
         loop {
             match self.lease.step() {
@@ -138,7 +138,7 @@ impl Process {
         self.settle();
     }
 
-    /// The request of its lease's machine.
+    /// Returns the request of the lease's machine.
     pub fn request(&self) -> Option<Request> {
         match self.lease.step() {
             Step::Request(request) => Some(request),
@@ -146,12 +146,12 @@ impl Process {
         }
     }
 
-    /// Whether its lease waits for an order.
+    /// Returns whether the lease's machine waits for an input.
     pub fn may_renew(&self) -> bool {
         self.lease.step() == Step::Wait(Wait::Lead)
     }
 
-    /// What its session should say.
+    /// Returns the contents that its session should have.
     pub fn data(&self) -> Data {
         let Some(participant) = &self.participant else { return Data::default() };
         let releases = participant.holdings().releasing().iter().map(|(it, _)| *it).collect();
@@ -159,14 +159,14 @@ impl Process {
         Data { releases, leaving: self.leaving, seen }
     }
 
-    /// What the write with this heartbeat says.
+    /// Returns the contents of the write with this heartbeat.
     pub fn send(&mut self, heartbeat: u64) -> Data {
         let data = self.data();
         self.wrote.push((heartbeat, data.clone()));
         data
     }
 
-    /// Releases, once the work has stopped.
+    /// Releases a partition after the work has stopped.
     pub fn stop(&mut self, release: Release, takes_back: bool) {
         if takes_back {
             self.before = self.participant.clone().map(Box::new);
@@ -176,13 +176,13 @@ impl Process {
         }
     }
 
-    /// Forgets the last release.
+    /// Takes the last release back.
     pub fn take_back(&mut self) {
         self.participant = self.before.take().map(|it| *it).or_else(|| self.participant.take());
     }
 
-    /// Whether its session says less than it should. That it has seen another assignment alone is
-    /// no reason to write.
+    /// Returns whether its session lacks contents. A newly seen assignment alone does not cause a
+    /// write.
     pub fn has_news(&self) -> bool {
         let said = |it: &Data| (it.releases.clone(), it.leaving);
         self.written.as_ref().map(said) != Some(said(&self.data()))
@@ -193,7 +193,7 @@ impl Process {
         self.runs.is_some() && self.participant.as_ref().and_then(owns) == Some(release.token)
     }
 
-    /// A round has ended: plans. `any_token`: takes the release of any token for that of the
+    /// Plans after a round. `any_token`: treats the release of any token as the release of the
     /// newest.
     pub fn plan(&mut self, partitions: u8, any_token: bool) {
         let nonce = self.draw();
@@ -208,13 +208,13 @@ impl Process {
         }
         let names = || (0..partitions).map(|it| it.to_string().into()).collect();
         let planned = participant.plan(&planner, &evidence, names, nonce);
-        // Without one, the nonce was not used.
+        // The nonce was not used if there is no plan.
         if !planned {
             self.drawn -= 1;
         }
     }
 
-    /// Whether a round would tell it anything, or lead to a plan.
+    /// Returns whether a round would give it new information, or lead to a plan.
     pub fn has_to_look(&self, sessions: &BTreeMap<SessionId, Part<Object>>) -> bool {
         let Some(participant) = &self.participant else { return false };
         let news = |(id, object): (&SessionId, &Part<Object>)| {
@@ -233,7 +233,7 @@ impl Process {
         participant.known().is_none_or(|known| next(known).is_some())
     }
 
-    /// The sessions whose tag has changed: in time each of them is read.
+    /// Returns the sessions whose tag has changed. It will read each of them.
     pub fn due(&self, sessions: &BTreeMap<SessionId, Part<Object>>) -> BTreeSet<SessionId> {
         let Some(participant) = &self.participant else { return BTreeSet::new() };
         let changed = |(id, object): &(&SessionId, &Part<Object>)| {

@@ -1,4 +1,4 @@
-//! Deletions by others, and an operator who restores the group.
+//! Deletions by other programs, and an operator that restores the group.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +13,16 @@ use super::setting::{Broken, Group};
 use super::store::Wire;
 use super::world::{Action, Serving, World};
 
-/// A restoring that is under way.
+/// A restoring in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Restoring {
     held: Part<Assignment>,
-    /// The sessions that were listed after the hold.
+    /// Sessions that were listed after the hold.
     listed: BTreeSet<Session>,
 }
 
 impl Group {
-    /// Has all members join, and the first of them assign the partitions and say so.
+    /// Lets all members join. The first one assigns the partitions and publishes this.
     pub fn assign(&self, world: &mut World) {
         for who in 0..world.processes.len() {
             while world.processes[who].written.is_none() {
@@ -79,7 +79,7 @@ impl Group {
         let left = restoring.listed.iter().filter(live).filter(|it| !knows(it) && !spares);
         let left: Vec<_> = left.collect();
         actions.extend(left.iter().map(|it| Action::Swept(it.id)));
-        // Members renew through the wait, unless the sweep deposes them.
+        // Members renew during the wait, unless the sweep deposes them.
         let ends = [Broken::NoWaitForOwners, Broken::NoSweep].contains(&self.broken);
         let over = |it: &Session| world.runs(*it).is_none() || knows(it) || ends;
         let releases = self.broken != Broken::NeverReleases;
@@ -89,10 +89,10 @@ impl Group {
     }
 
     pub fn hold(&self, world: &mut World, serving: Serving) {
-        let above = world.ghost.greatest.expect("something was lost");
+        let above = world.ghost.greatest.expect("an assignment was lost");
         let at = match self.broken {
             Broken::RestoresBelow => above,
-            _ => above.next().expect("numbers are left"),
+            _ => above.next().expect("a greater number exists"),
         };
         let nonce = Nonce::from_bits(2_000);
         let first = || {
@@ -106,7 +106,7 @@ impl Group {
         }
         let held = Part::new(held);
         self.serve_write(world, Wire::Assignment(held.clone()), serving);
-        // It is read back and confirmed after any answer.
+        // The hold is read back and confirmed after any answer.
         if world.store.newest().is_some_and(|it| **it == *held) {
             world.left.restores -= 1;
             let sessions = world.store.sessions.iter();
@@ -118,7 +118,7 @@ impl Group {
     pub fn release(&self, world: &mut World, serving: Serving) {
         let Some(restoring) = &world.restoring else { return };
         let next = operation::release(&restoring.held, Nonce::from_bits(2_001));
-        let next = Part::new(next.expect("a number is left"));
+        let next = Part::new(next.expect("a greater number exists"));
         let at = next.epoch;
         self.serve_write(world, Wire::Assignment(next), serving);
         if world.store.assignments.contains_key(&at) {
@@ -128,8 +128,8 @@ impl Group {
 }
 
 impl World {
-    /// Nothing is under way that was begun without the newest assignment: otherwise a deletion is
-    /// not found (docs/design/groups.md, section 3).
+    /// Returns whether no action is in progress that began without the newest assignment. Otherwise
+    /// members would not find a deletion (docs/design/groups.md, section 3).
     fn is_settled(&self) -> bool {
         let knows = |it: &Participant| it.known().map(|it| it.epoch) == self.ghost.greatest;
         let has_read = |it: &Participant| {

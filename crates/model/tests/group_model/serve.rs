@@ -1,4 +1,4 @@
-//! The store's answers to what a process asks, and what a broken process makes of them.
+//! The answers of the store to requests, and the changes that a broken process makes to them.
 
 use tenure::protocol::message::Answer;
 use tenure_groups::protocol::Assignment;
@@ -99,7 +99,7 @@ impl Group {
         }
     }
 
-    /// G1 and G2: what a LIST confirmed was granted from there on.
+    /// Records the grants of a confirmed assignment, and checks G1 and G2.
     fn confirmed(&self, world: &mut World, assignment: &Assignment) {
         let ghost = &mut world.ghost;
         for partition in &assignment.partitions {
@@ -135,7 +135,7 @@ impl Group {
                 SessionAnswer::Listed { sessions, truncated: false }
             }
             SessionRequest::Get(ids) => {
-                let id = *ids.first().expect("an empty set is not asked for");
+                let id = *ids.first().expect("a request names at least one session");
                 if serving == Serving::Lost {
                     world.left.unread -= 1;
                     return self.unread(world, who, id);

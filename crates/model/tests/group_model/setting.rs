@@ -1,84 +1,85 @@
-//! What a run of the checker is made of.
+//! The settings of a run of the checker.
 
-/// The model: a setting, to be explored whole.
+/// The model: a setting that the checker explores completely.
 #[derive(Debug, Clone)]
 pub struct Group {
     pub members: u8,
     pub partitions: u8,
-    /// No assignment past this one is created.
+    /// The greatest assignment of the model.
     pub last: u64,
     pub budget: Budget,
-    /// A member that starts again takes the id that it had, once its object is gone.
+    /// True if a restarted member uses its old id after its object is gone.
     pub reuses_ids: bool,
-    /// A member that starts again is the same process: it remembers the assignments that it read.
+    /// True if a restarted member is the same process and remembers the assignments that it read.
     pub remembers: bool,
-    /// At first member 1 owns all by assignment 2, and the others have joined and read nothing.
+    /// True if member 1 owns all partitions by assignment 2 at the start, and the other members
+    /// have joined and read nothing.
     pub assigned: bool,
     pub broken: Broken,
     pub always: Vec<&'static str>,
     pub sometimes: Vec<&'static str>,
 }
 
-/// How much may go wrong.
+/// Number of events of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
-    /// Writes whose answer is lost; they arrive at any time later, or never.
+    /// Writes with a lost answer. They arrive later, or never.
     pub lost: u8,
-    /// Writes of which a copy arrives later.
+    /// Writes with a copy that arrives later.
     pub twice: u8,
     /// Leases that end although their member lives.
     pub ends: u8,
     pub crashes: u8,
     pub leaves: u8,
-    /// Partitions that their owner gives up although nobody wants them.
+    /// Partitions that their owner gives up without a revocation.
     pub gives: u8,
     pub depositions: u8,
-    /// Sessions that somebody deletes.
+    /// Sessions that other programs delete.
     pub vanish: u8,
     /// Assignments that are compacted.
     pub compactions: u8,
     /// Ended sessions that are compacted.
     pub swept: u8,
-    /// Members that plan although another is named.
+    /// Members that plan although another member is the coordinator.
     pub ahead: u8,
-    /// Changes that an operator makes.
+    /// Changes by an operator.
     pub operations: u8,
-    /// Deletions of the newest assignment by others.
+    /// Deletions of the newest assignment by other programs.
     pub deletions: u8,
-    /// Deletions of all assignments by others.
+    /// Deletions of all assignments by other programs.
     pub wipes: u8,
     /// Deletions of the whole prefix.
     pub losses: u8,
-    /// Reads of sessions that fail.
+    /// Failed reads of sessions.
     pub unread: u8,
     /// Restorings by an operator.
     pub restores: u8,
 }
 
 impl Budget {
-    /// Returns true if others may delete assignments.
+    /// Returns whether other programs may delete assignments.
     pub fn deletes(&self) -> bool {
         self.deletions + self.wipes + self.losses > 0
     }
 }
 
-/// A rule that is left out.
+/// A rule that the model omits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Broken {
     Nothing,
-    /// Sessions are known by their ids alone.
+    /// Sessions are identified only by their ids.
     IdsAlone,
     /// The release of another token counts as the release of this one.
     AnyToken,
-    /// A lapsed session is taken for ended without a seal.
+    /// A lapsed session counts as ended without a seal.
     NoSeal,
-    /// Nobody waits for the lease of a deposed session.
+    /// Members do not wait for the lease of a deposed session.
     NoWaitForDeposed,
-    /// Nobody waits for the lease of a session that is gone.
+    /// Members do not wait for the lease of a deleted session.
     NoWaitForGone,
     /// A grant keeps the token.
     KeepsToken,
-    /// What was made of v is created as v+2.
+    /// An assignment based on v is created as v+2.
     SkipsNumber,
     /// The compactor deletes the newest assignment.
     CompactsNewest,
@@ -86,28 +87,28 @@ pub enum Broken {
     NoConfirm,
     /// A release is written before the work has stopped.
     ReleasesFirst,
-    /// A release whose write was not answered is taken back.
+    /// A release without an answer is taken back.
     TakesBack,
-    /// A session counts as joined from its create on.
+    /// A session counts as joined after its create.
     JoinsByCreate,
-    /// A member follows the assignment while it seals its own session.
+    /// A member follows the assignment while it seals its session.
     FollowsItsSeal,
-    // From here on: rules about deletions, D1 to D12.
-    /// A seal drops which assignment its member has seen.
+    // The following variants break rules about deletions, D1 to D12.
+    /// A seal drops the assignment that its member has seen.
     SealsForget,
-    /// A process forgets which assignment it has seen when it joins again.
+    /// A process that joins again forgets the assignment that it has seen.
     Forgets,
-    /// Where there is an assignment, a plan ignores the greater ones that sessions have seen.
+    /// If an assignment exists, a plan ignores greater ones that sessions have seen.
     IgnoresGreater,
-    /// A session that cannot be read counts as missing.
+    /// An unreadable session counts as missing.
     UnreadIsMissing,
-    /// Nothing is made of an assignment that somebody deleted.
+    /// Members create no assignment after a deleted one.
     StopsAtDeleted,
     /// An operator reads no session before a change.
     OperatesBlindly,
     /// The compactor deletes sessions that have seen a greater assignment than the newest.
     CompactsEvidence,
-    /// The numbers of a restoring continue below the greatest assignment that was seen.
+    /// The numbers of a restoring continue below the greatest seen assignment.
     RestoresBelow,
     /// Members plan from the hold of a restoring.
     HoldsNothing,
@@ -120,7 +121,7 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Returns true if a round may show something new while no session changes.
+    /// Returns whether a round may give new information although no session changes.
     pub fn looks_anew(self) -> bool {
         self != Broken::Nothing && self < Broken::SealsForget
     }

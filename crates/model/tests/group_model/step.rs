@@ -1,4 +1,4 @@
-//! What comes of an action.
+//! The effects of an action.
 
 use tenure::protocol::message::Input;
 use tenure::protocol::message::{Answer, Nonce, Request};
@@ -80,12 +80,12 @@ impl Group {
         }
     }
 
-    /// What happens at the store alone.
+    /// Applies an action that involves only the store.
     fn elsewhere(&self, world: &mut World, action: Action) {
         match action {
             Action::Depose(id) => {
                 world.left.depositions -= 1;
-                let object = world.store.sessions.get_mut(&id).expect("it was there to depose");
+                let object = world.store.sessions.get_mut(&id).expect("the session exists");
                 *object =
                     Part::new(object.sealed(End::Deposed, self.broken == Broken::SealsForget));
             }
@@ -128,7 +128,7 @@ impl Group {
             }
             Action::Hold(serving) => self.hold(world, serving),
             Action::Swept(id) => {
-                let object = world.store.sessions.get_mut(&id).expect("it was there to depose");
+                let object = world.store.sessions.get_mut(&id).expect("the session exists");
                 *object = Part::new(object.sealed(End::Deposed, false));
             }
             Action::Release(serving) => self.release(world, serving),
@@ -136,7 +136,7 @@ impl Group {
                 let wire = world.wires.remove(which);
                 self.write(world, wire);
             }
-            _ => unreachable!("a process acts"),
+            _ => unreachable!("all other actions belong to a process"),
         }
     }
 
@@ -148,7 +148,7 @@ impl Group {
         }
     }
 
-    /// Writes, and looks at what the write changed.
+    /// Writes, and checks the changes.
     pub fn write(&self, world: &mut World, wire: Wire) -> bool {
         let newest = world.store.newest().cloned();
         let created = match &wire {
@@ -239,7 +239,7 @@ impl Group {
                     .sealed(End::Resigned, self.broken == Broken::SealsForget);
                 Wire::Session(process.id, Some(etag), object)
             }
-            other => unreachable!("the machine of a session asks for {other:?}"),
+            other => unreachable!("the machine of a session requests {other:?}"),
         };
         let answer = self.serve_write(world, wire, serving);
         let process = &mut world.processes[who];
@@ -259,7 +259,8 @@ impl Group {
         });
     }
 
-    /// Lets processes go on where nothing else can happen, and forgets what cannot matter.
+    /// Lets each process continue if it has only one possible step, and drops writes without an
+    /// effect.
     fn settle(&self, world: &mut World) {
         for who in 0..world.processes.len() {
             loop {
@@ -270,7 +271,8 @@ impl Group {
                     }
                     Some(ParticipantStep::Pause) => participant(world, who, Participant::resume),
                     Some(ParticipantStep::Failed(_)) => {
-                        // Somebody deleted the newest: it looks again once there is a greater one.
+                        // Another program deleted the newest assignment. The member tries again
+                        // when a greater one exists.
                         let greatest = world.processes[who].greatest();
                         if world.store.newest().map(|it| it.epoch) <= greatest {
                             world.ghost.broken.insert("failed");
@@ -283,7 +285,7 @@ impl Group {
             }
         }
         let store = &world.store;
-        // An assignment comes back only where it was compacted.
+        // An assignment is created again only after its compaction.
         let compacts = world.left.compactions > 0;
         world.wires.retain(|wire| match wire {
             Wire::Assignment(_) => compacts || store.accepts(wire),
@@ -301,5 +303,5 @@ fn participant(world: &mut World, who: usize, with: impl FnOnce(&mut Participant
 
 fn session_of(world: &World, who: usize) -> Session {
     let participant = world.processes[who].participant.as_ref();
-    participant.expect("who owns something has joined").holdings().session()
+    participant.expect("an owner has joined").holdings().session()
 }

@@ -1,4 +1,4 @@
-//! The store of a group: its assignments, and the sessions' objects.
+//! The store of a group: its assignments and the objects of its sessions.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,18 @@ pub struct Store {
     pub sessions: BTreeMap<SessionId, Part<Object>>,
 }
 
-/// A session's object.
+/// The object of a session.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Object {
     pub nonce: Nonce,
     pub heartbeat: u64,
     pub ended: Option<End>,
     pub data: Option<Data>,
-    /// Of all but the data.
+    /// ETag of all fields except the data.
     etag: ETag,
 }
 
-/// Those ends that a session's object can show.
+/// The ends that a session's object can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
     Resigned,
@@ -35,7 +35,7 @@ pub enum End {
     Deposed,
 }
 
-/// [`SessionData`] without what decides nothing here.
+/// The part of [`SessionData`] that matters here.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Data {
     pub releases: Vec<tenure_groups::protocol::Release>,
@@ -43,11 +43,11 @@ pub struct Data {
     pub seen: Option<Epoch>,
 }
 
-/// A write that nobody waits for any more, and that may yet arrive.
+/// A pending write whose sender has given up. It may arrive later.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Wire {
     Assignment(Part<Assignment>),
-    /// Over this tag, or where there is none.
+    /// Condition: this tag, or no object.
     Session(SessionId, Option<ETag>, Object),
 }
 
@@ -76,7 +76,7 @@ impl Object {
         }
     }
 
-    /// The greatest assignment that its member has seen.
+    /// Returns the greatest assignment that its member has seen.
     pub fn seen(&self) -> Option<Epoch> {
         self.data.as_ref().and_then(|data| data.seen)
     }
@@ -87,7 +87,8 @@ impl Object {
         Sighting { epoch: Epoch::FIRST, etag: self.etag(), seen }
     }
 
-    /// The same, ended: it keeps which assignment its member has seen, unless it `forgets`.
+    /// Returns the sealed object. It keeps the assignment that its member has seen, unless
+    /// `forgets` is set.
     pub fn sealed(&self, ended: End, forgets: bool) -> Object {
         let seen = self.seen().filter(|_| !forgets);
         let data = seen.map(|seen| Data { seen: Some(seen), ..Data::default() });
@@ -118,7 +119,7 @@ impl Store {
         Listing { epochs: least.copied().zip(greatest.copied()), rest: None }
     }
 
-    /// Whether this write would take effect now.
+    /// Returns whether this write would take effect now.
     pub fn accepts(&self, wire: &Wire) -> bool {
         match wire {
             Wire::Assignment(assignment) => !self.assignments.contains_key(&assignment.epoch),
@@ -128,7 +129,7 @@ impl Store {
         }
     }
 
-    /// Writes it, if it may be. Says whether it was.
+    /// Applies a write if its condition is true. Returns whether it took effect.
     pub fn write(&mut self, wire: Wire) -> bool {
         let accepts = self.accepts(&wire);
         match wire {

@@ -1,4 +1,4 @@
-//! The state that the checker explores, and what may happen next.
+//! The state that the checker explores, and its possible actions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,40 +20,40 @@ use super::store::{End, Object, Store, Wire};
 pub struct World {
     pub store: Store,
     pub processes: Vec<Part<Process>>,
-    /// Writes that nobody waits for any more.
+    /// Pending writes whose senders have given up.
     pub wires: Vec<Wire>,
     pub left: Budget,
-    /// The newest assignment as an operator has read it.
+    /// The newest assignment that an operator has read.
     pub operator: Option<Part<Assignment>>,
     pub restoring: Option<Restoring>,
     pub ghost: Part<Ghost>,
 }
 
-/// What no process knows.
+/// Facts that no process knows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Ghost {
-    /// To whom each token was granted, from the first LIST on that confirmed it.
+    /// Owner of each token, after the first LIST that confirmed the grant.
     pub granted: BTreeMap<(PartitionNumber, Epoch), Session>,
-    /// The session that has believed first in each token; only kept where sessions are confused.
+    /// The first session that believed in each token. Kept only if sessions are confused.
     pub believed: BTreeMap<Release, Nonce>,
-    /// What was released, from the end of the work on.
+    /// Released partitions, after the end of the work.
     pub stopped: BTreeSet<(Session, Release)>,
-    /// The sessions that have ended, with the newest assignment of then; only kept where they
-    /// are compacted.
+    /// Ended sessions, with the newest assignment at that time. Kept only if sessions are
+    /// compacted.
     pub ended: BTreeMap<Session, Option<Epoch>>,
-    /// The greatest assignment that was ever created.
+    /// The greatest assignment ever created.
     pub greatest: Option<Epoch>,
     pub broken: BTreeSet<&'static str>,
     pub seen: BTreeSet<&'static str>,
 }
 
-/// What may happen. Numbers are places in the state's lists.
+/// A possible action. Numbers are positions in the lists of the state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// The request of its lease is carried out; renewed first, where it is idle.
+    /// The request of the lease is applied. An idle lease is renewed first.
     Lease(usize, Serving),
     Resign(usize, Serving),
-    /// The request of its part in the group.
+    /// The request of the member's part in the group is applied.
     Ask(usize, Serving),
     Poll(usize),
     List(usize),
@@ -73,7 +73,7 @@ pub enum Action {
     OperatorReads,
     OperatorWrites(operation::Mark, Serving),
     OperatorAdds,
-    /// Others delete the newest assignment, all of them, or the whole prefix.
+    /// Other programs delete the newest assignment, all assignments, or the whole prefix.
     Delete,
     Wipe,
     Lose,
@@ -154,8 +154,8 @@ impl Group {
     pub fn group_actions(&self, world: &World, who: usize, actions: &mut Vec<Action>) {
         let process = &world.processes[who];
         let Some(participant) = &process.participant else { return };
-        // One that has not said that it has joined does nothing yet, and one that has sent the seal
-        // of its session nothing any more: the session may be over from then on.
+        // A member does nothing before its session shows that it has joined. It also does nothing
+        // after it has sent the seal of its session, because the session may have ended.
         let over = process.resigning && self.broken != Broken::FollowsItsSeal;
         if process.written.is_none() || over {
             return;
@@ -205,7 +205,7 @@ impl Group {
             }
             return;
         }
-        // A broken one may be told something by what it knows already.
+        // A broken process may get new information from contents that it knows.
         if self.broken.looks_anew() || process.has_to_look(&world.store.sessions) {
             actions.push(Action::Round(who));
         }
@@ -214,7 +214,7 @@ impl Group {
         }
     }
 
-    /// What time alone brings about, where the clocks keep their promises.
+    /// Returns the action that time alone causes, if the clocks keep their drift.
     fn time_actions(&self, world: &World, who: usize, session: Session) -> Option<Action> {
         let participant = world.processes[who].participant.as_ref()?;
         if participant.sessions().has_ended(session) {
@@ -296,13 +296,13 @@ impl World {
         epoch > Epoch::FIRST && self.store.newest().and_then(|it| it.epoch.next()) < Some(epoch)
     }
 
-    /// Whether the session of this process has ended in the store, or is gone.
+    /// Returns whether the session of this process has ended in the store, or is deleted.
     fn is_over(&self, process: &Process) -> bool {
         let object = self.store.sessions.get(&process.id);
         object.is_none_or(|it| Some(it.nonce) != process.nonce || it.ended.is_some())
     }
 
-    /// The heartbeat from which the lease of this session counts, if it runs.
+    /// Returns the heartbeat at which the lease of this session begins, if it runs.
     pub fn runs(&self, session: Session) -> Option<u64> {
         let own = |it: &&Part<Process>| {
             it.participant.as_ref().is_some_and(|it| it.holdings().session() == session)
@@ -310,7 +310,7 @@ impl World {
         self.processes.iter().find(own)?.runs
     }
 
-    /// G1, where sessions are confused: each token is one session's.
+    /// Checks G1 with confused sessions: each token belongs to one session.
     pub fn note_beliefs(&mut self) {
         for process in &self.processes {
             let (Some(participant), Some(nonce)) = (&process.participant, process.nonce) else {
@@ -324,7 +324,7 @@ impl World {
         }
     }
 
-    /// R3: a session that had ended before an assignment was created is not added to it.
+    /// Checks R3: an assignment does not include a session that ended before its creation.
     pub fn note_ends(&mut self) {
         let ends = |it: &Object| matches!(it.ended, Some(End::Resigned | End::Lapsed));
         let ended = self.store.sessions.iter().filter(|(_, it)| ends(it));

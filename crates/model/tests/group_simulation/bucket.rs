@@ -1,4 +1,4 @@
-//! The bucket: right at all times, unless it is broken on purpose.
+//! The bucket. It is correct at all times, unless it is broken on purpose.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -34,7 +34,7 @@ pub enum Reply {
 }
 
 impl Bucket {
-    /// The newest assignment.
+    /// Returns the newest assignment.
     pub fn newest(&self) -> Option<Epoch> {
         self.objects.keys().filter_map(|key| epoch_of(key)).max()
     }

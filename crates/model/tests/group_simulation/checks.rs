@@ -1,4 +1,4 @@
-//! What must hold at all times, by what is true in the bucket and in the processes.
+//! The invariants, according to the true state of the bucket and the processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,26 +20,26 @@ use super::world::{State, Who, World};
 
 pub const PREFIX: &str = "app/";
 
-/// What has been true once.
+/// The facts of the run so far.
 #[derive(Debug, Default)]
 pub struct Book {
-    /// Sessions that were sealed, for good.
+    /// Sealed sessions.
     ended: BTreeSet<Session>,
-    /// Live sessions that others deleted: when, and their validity.
+    /// Live sessions that other programs deleted, with the time of the deletion and their validity.
     gone: BTreeMap<Session, (Duration, Duration)>,
     released: BTreeSet<(Session, Release)>,
-    /// Whose session it is.
+    /// Process of each session.
     pub holders: BTreeMap<SessionId, Who>,
-    /// The greatest token under which a partition was believed to be owned, and who did.
+    /// For each partition, the greatest token that a process believed in, and the process.
     believed: BTreeMap<u32, (Epoch, Who)>,
-    /// The greatest assignment that was ever created, and its body.
+    /// The greatest assignment ever created, and its body.
     pub greatest: Option<(Epoch, Bytes)>,
-    /// The greatest assignment that others deleted.
+    /// The greatest assignment that other programs deleted.
     pub deleted: Option<Epoch>,
 }
 
 impl Book {
-    /// Others deleted this session.
+    /// Records that other programs deleted this session.
     pub fn vanished(&mut self, key: &str, body: &[u8]) {
         let read = session_of(key).and_then(|id| session_in(id, body));
         if let Some((session, None, _)) = read {
@@ -49,7 +49,7 @@ impl Book {
         }
     }
 
-    /// R1: whether a partition may leave this owner.
+    /// R1: returns whether a partition may leave this owner.
     fn may_leave(&self, session: Session, release: Release) -> bool {
         let waited = |(at, validity): &(Duration, Duration)| now() - *at >= *validity;
         self.ended.contains(&session)
@@ -59,18 +59,18 @@ impl Book {
 }
 
 impl State {
-    /// The newest assignment that is left.
+    /// Returns the newest existing assignment.
     pub fn newest(&self) -> Option<Assignment> {
         let key = assignment_key(self.bucket.newest()?.get());
         decode(&key, &self.bucket.objects[&key].0)
     }
 
-    /// Whether no assignment that others deleted was greater than all that are left.
+    /// Returns whether the newest existing assignment is greater than all deleted ones.
     pub fn is_repaired(&self) -> bool {
         self.book.deleted.is_none_or(|deleted| self.bucket.newest() > Some(deleted))
     }
 
-    /// Returns true if a session has seen this assignment.
+    /// Returns whether a session has seen this assignment.
     pub fn sessions_show(&self, epoch: Epoch) -> bool {
         self.bucket.objects.iter().any(|(key, (body, _))| {
             let data = session_of(key).and_then(|id| session_in(id, body)).map(|it| it.2);
@@ -79,8 +79,8 @@ impl State {
         })
     }
 
-    /// A deletion is not found if the sessions that show it cannot be read, unless no assignment is
-    /// left: so they can be.
+    /// Returns whether a read of this session must succeed. A deletion is not found if the sessions
+    /// that show it are unreadable, unless all assignments are deleted.
     pub fn must_be_read(&self, key: &str) -> bool {
         session_of(key).is_some() && !self.is_repaired() && self.bucket.newest().is_some()
     }
@@ -109,7 +109,7 @@ pub fn decode(key: &str, body: &[u8]) -> Option<Assignment> {
     Some(AssignmentRecord::decode(epoch_of(key)?, body).ok()?.assignment)
 }
 
-/// The nonce and how it ended, if it has.
+/// Returns the session of a body, its end if it has ended, and its data.
 fn session_in(id: SessionId, body: &[u8]) -> Option<(Session, Option<String>, Value)> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let nonce = u128::from_str_radix(body["nonce"].as_str()?, 16).ok()?;
@@ -118,7 +118,7 @@ fn session_in(id: SessionId, body: &[u8]) -> Option<(Session, Option<String>, Va
     Some((Session { id, nonce: Nonce::from_bits(nonce) }, ended, body["data"].clone()))
 }
 
-/// An object was written; `before` is what was there.
+/// Checks a write of an object. `before` is the previous content.
 pub fn written(world: &Arc<World>, who: Who, key: &str, body: &[u8]) {
     if let Some(id) = session_of(key) {
         session_written(world, who, id, body);
@@ -130,7 +130,7 @@ pub fn written(world: &Arc<World>, who: Who, key: &str, body: &[u8]) {
 
 fn session_written(world: &Arc<World>, who: Who, id: SessionId, body: &[u8]) {
     let Some((session, ended, data)) = session_in(id, body) else {
-        return world.fail("session", format!("{who} wrote what is no session"));
+        return world.fail("session", format!("{who} wrote an invalid session"));
     };
     let holder = *world.state().book.holders.entry(id).or_insert(who);
     match ended.as_deref() {
@@ -151,7 +151,8 @@ fn session_written(world: &Arc<World>, who: Who, id: SessionId, body: &[u8]) {
                 let id = id.to_string();
                 let owns = held.filter(|(_, it)| it.session() == id && it.check().is_ok());
                 if let Some((handle, _)) = owns.into_iter().next() {
-                    let what = format!("{who} ended {}'s session, whose lease runs", handle.who);
+                    let what =
+                        format!("{who} ended the session of {} during its lease", handle.who);
                     world.fail("G6", what);
                 }
             }
@@ -161,12 +162,12 @@ fn session_written(world: &Arc<World>, who: Who, id: SessionId, body: &[u8]) {
 
 fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
     let Some(after) = decode(key, body) else {
-        return world.fail("assignment", format!("{key} cannot be read"));
+        return world.fail("assignment", format!("{key} is unreadable"));
     };
     let mut state = world.state();
     let before = after.epoch.get().checked_sub(1).map(assignment_key);
     let before = before.and_then(|key| Some((state.bucket.objects.get(&key)?.0.clone(), key)));
-    // Others deleted it, and it counts all the same.
+    // An assignment that other programs deleted still counts.
     let before = before.or_else(|| {
         let (epoch, body) = state.book.greatest.clone()?;
         (epoch.next() == Some(after.epoch)).then(|| (body, assignment_key(epoch.get())))
@@ -174,15 +175,15 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
     if state.book.greatest.as_ref().is_none_or(|(epoch, _)| *epoch <= after.epoch) {
         state.book.greatest = Some((after.epoch, Bytes::copy_from_slice(body)));
     }
-    // What was made of a compacted one is never confirmed.
+    // An assignment based on a compacted one is never confirmed.
     if state.bucket.newest() != Some(after.epoch) {
         return;
     }
     if state.book.deleted >= Some(after.epoch) {
         drop(state);
-        return world.fail("D2", format!("{key} was deleted, and is created again"));
+        return world.fail("D2", format!("{key} was deleted and created again"));
     }
-    // A restoring takes each partition from its owner, and waits for it later.
+    // A restoring takes each partition from its owner, and waits for the owner later.
     let before = before.filter(|_| after.restoring.is_none());
     let Some(before) = before.and_then(|(body, before)| decode(&before, &body)) else { return };
     let book = &state.book;
@@ -195,7 +196,7 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
     }
 }
 
-/// These keys are about to be deleted.
+/// Checks a deletion of these keys before it takes effect.
 pub fn deleting(world: &World, keys: &[String]) {
     let newest = {
         let state = world.state();
@@ -206,14 +207,15 @@ pub fn deleting(world: &World, keys: &[String]) {
     }
 }
 
-/// A process believes that it owns a partition at this moment, and writes with its token.
+/// Checks a process that believes that it owns a partition now, and writes with its token.
 pub fn believes(world: &World, who: Who, partition: &Partition) {
     let (number, token) = (partition.number().0, partition.token());
     for (other, its) in world.running(|it| it.who != who && it.number == number) {
         if its.check().is_ok() {
             let tokens = (token, its.token());
             let what = format!("{who} and {} own partition {number}: {tokens:?}", other.who);
-            // By one token it was granted twice; by two both only believe.
+            // One token means that the partition was granted twice. Two tokens mean that both only
+            // believe.
             return world.fail(if tokens.0 == tokens.1 { "G1" } else { "G5" }, what);
         }
     }

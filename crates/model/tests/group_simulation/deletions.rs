@@ -1,4 +1,5 @@
-//! Objects that others delete, as an expiry rule does, and the operator who restores the group.
+//! Objects that other programs delete, such as an expiry rule, and the operator that restores the
+//! group.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::plan::Broken;
 use super::process::{Slot, spawn, start_on};
 use super::world::{Who, World};
 
-/// The keys that others delete.
+/// The keys that other programs delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deletion {
     Newest,
@@ -21,8 +22,8 @@ enum Deletion {
     Prefix,
 }
 
-/// Deletes assignments, if something that is left shows it (docs/design/groups.md, section 3).
-/// Nothing starts meanwhile.
+/// Deletes assignments if a remaining object shows the deletion (docs/design/groups.md, section 3). No
+/// process starts meanwhile.
 pub async fn delete_assignments(world: &Arc<World>, slots: &mut [Slot]) {
     let deletion = match world.state().rng.u32(0..5) {
         0 | 1 => Deletion::Newest,
@@ -41,7 +42,7 @@ pub async fn delete_assignments(world: &Arc<World>, slots: &mut [Slot]) {
         Deletion::Prefix => "deletions of the prefix",
     });
     if deletion == Deletion::Prefix && !careless {
-        // A process that remembers has to say so, before one starts that does not.
+        // A process that remembers must publish this before a process without knowledge starts.
         let rejoined = |world: &World| {
             let state = world.state();
             state.sessions_show(newest) || state.is_repaired()
@@ -50,7 +51,7 @@ pub async fn delete_assignments(world: &Arc<World>, slots: &mut [Slot]) {
         while !wait_until(world, rejoined).await {
             waits += 1;
             if waits == 10 {
-                return world.fail("GS1", "no member joins after a deletion".to_owned());
+                return world.fail("GS1", "no member joined after a deletion".to_owned());
             }
         }
     }
@@ -80,7 +81,7 @@ fn delete(world: &World, deletion: Deletion) -> Option<Epoch> {
     Some(newest)
 }
 
-/// Deletes one session, unless it may be all that shows a deletion of assignments.
+/// Deletes one session, unless only this session may show a deletion of assignments.
 pub fn delete_session(world: &World) {
     let state = &mut *world.state();
     if !state.is_repaired() {
@@ -98,7 +99,7 @@ pub fn delete_session(world: &World) {
     }
 }
 
-/// Waits for some validities. Returns false if it did not happen.
+/// Waits for the condition for up to four validities. Returns whether it came true.
 async fn wait_until(world: &World, what: impl Fn(&World) -> bool) -> bool {
     let until = now() + world.plan.validity * 4;
     while !what(world) {
@@ -110,8 +111,8 @@ async fn wait_until(world: &World, what: impl Fn(&World) -> bool) -> bool {
     true
 }
 
-/// The operator restores the group above its greatest epoch, or higher, and is perhaps killed
-/// meanwhile.
+/// The operator restores the group above its greatest epoch, or higher. Sometimes the operator is
+/// killed during the restoring.
 pub fn restore_for_a_while(world: &Arc<World>, (who, group): &(Who, Group)) {
     let beyond = world.state().rng.u64(0..3);
     let patience = match world.chance(0.5) {
@@ -133,20 +134,20 @@ pub fn restore_for_a_while(world: &Arc<World>, (who, group): &(Who, Group)) {
 
 async fn restore(world: &World, group: &Group, beyond: u64) {
     let Some(above) = world.to_restore(beyond) else { return };
-    // For members with a deleted session.
+    // Members with a deleted session need this validity.
     if let Ok(GroupRestored::Restored(_)) = group.restore(above, world.plan.validity).await {
         world.count("restorings");
     }
 }
 
-/// Has the operator restore the group until no deletion is left, and no restoring. Returns false if
-/// it did not succeed.
+/// Lets the operator restore the group until no deletion and no restoring remains. Returns whether
+/// this succeeded.
 pub async fn repair(world: &Arc<World>, restorer: Option<&(Who, Group)>) -> bool {
     let Some(restorer) = restorer else { return true };
     let until = now() + world.plan.validity * 30;
     while world.restores(restorer) || !world.is_restored() {
         if now() > until {
-            world.fail("GS1", "the group cannot be restored".to_owned());
+            world.fail("GS1", "the group was not restored".to_owned());
             return false;
         }
         if !world.restores(restorer) {
@@ -158,9 +159,9 @@ pub async fn repair(world: &Arc<World>, restorer: Option<&(Who, Group)>) -> bool
 }
 
 impl World {
-    /// Returns true if a deletion of the newest assignment is found by all processes: each member
-    /// has read it, a session says so, and no request is under way that could create the number
-    /// again, or delete that session.
+    /// Returns whether all processes would find a deletion of the newest assignment. Each member
+    /// has read it, and a session shows it. No pending request could create the number again, or
+    /// delete that session.
     fn shows_the_newest(&self) -> bool {
         let state = self.state();
         let Some(newest) = state.bucket.newest() else { return false };
@@ -172,7 +173,8 @@ impl World {
             && state.sessions_show(newest)
     }
 
-    /// Above which epoch the operator restores; `None`: nothing was ever assigned.
+    /// Returns the epoch above which the operator restores, or `None` if no partition was ever
+    /// assigned.
     fn to_restore(&self, beyond: u64) -> Option<Epoch> {
         let state = self.state();
         let greatest = state.book.greatest.as_ref()?.0;

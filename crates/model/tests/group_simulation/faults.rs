@@ -1,4 +1,4 @@
-//! What happens to processes, and the calm afterwards.
+//! The faults of processes, and the calm phase afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ enum Fault {
     Trouble,
 }
 
-/// Makes things go wrong for as long as the plan says.
+/// Injects faults for the duration of the plan.
 pub async fn inject(world: &Arc<World>, slots: &mut [Slot], restorer: Option<&(Who, Group)>) {
     while now() < world.plan.length {
         sleep(world.part(world.plan.every * 2)).await;
@@ -56,7 +56,7 @@ pub async fn inject(world: &Arc<World>, slots: &mut [Slot], restorer: Option<&(W
                     slot.group.leave_for(world.part(world.plan.validity * 2));
                 }
                 sleep(world.part(world.plan.validity)).await;
-                // It may still be leaving: on another machine then.
+                // A process that is still leaving is replaced on another machine.
                 let alive = world.state().machines[slot.who.0].alive;
                 *slot = match alive {
                     true => start_another(world),
@@ -143,7 +143,7 @@ fn stop(world: &Arc<World>, slot: &Slot, fault: Fault) {
             clock.stood_still(duration);
         }
         world.state().machines[who.0].stopped = false;
-        world.note(who, || "goes on".to_owned());
+        world.note(who, || "continues".to_owned());
         gates.iter().for_each(|gate| gate.open());
     });
 }
@@ -173,7 +173,7 @@ fn cut_off(world: &Arc<World>, whom: Vec<Who>) {
     });
 }
 
-/// Deletes the newest assignment, too.
+/// Deletes assignments including the newest one.
 pub async fn compact_wrongly(world: Arc<World>) {
     loop {
         sleep(world.part(world.plan.validity * 6)).await;
@@ -186,7 +186,7 @@ pub async fn compact_wrongly(world: Arc<World>) {
     }
 }
 
-/// Somebody gives all partitions to the first member.
+/// Gives all partitions to the first member without a plan.
 fn take(world: &Arc<World>) {
     use tenure_groups::assignment_record::AssignmentRecord;
     let (key, body) = {
@@ -196,7 +196,7 @@ fn take(world: &Arc<World>) {
         let read = AssignmentRecord::decode(newest, &state.bucket.objects[&key].0);
         let Ok(mut record) = read else { return };
         let Some(first) = record.assignment.members.first() else { return };
-        let (owner, next) = (Some(first.session), newest.next().expect("there is another"));
+        let (owner, next) = (Some(first.session), newest.next().expect("a greater number exists"));
         record.assignment.epoch = next;
         for partition in &mut record.assignment.partitions {
             if partition.owner != owner {
@@ -204,26 +204,26 @@ fn take(world: &Arc<World>) {
                 partition.target = None;
             }
         }
-        (assignment_key(next.get()), record.encode().expect("it is small"))
+        (assignment_key(next.get()), record.encode().expect("the record is small"))
     };
     world.state().bucket.put(&key, body.clone().into());
     checks::written(world, Who(0), &key, &body);
 }
 
-/// All faults end. Then all partitions are owned and balanced in time, and single changes of the
-/// membership move what they must and no more.
+/// Ends all faults. Then all partitions must be owned and balanced in time, and single changes of
+/// the membership must move only the necessary partitions.
 pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(Who, Group)>) {
     {
         let mut state = world.state();
         state.faults = false;
         state.troubles.clear();
     }
-    // Stops and cuts end by themselves, requests that are held up arrive, and a session that one of
-    // them renewed after its process had given it up lapses: while it is named, it is a member.
+    // Stops and cuts end on their own, and delayed requests arrive. A delayed request may renew a
+    // session that its process had abandoned. Until that session lapses it is a member.
     let held_up = world.state().held_up_until.saturating_sub(now());
     sleep(held_up + world.plan.validity * 3).await;
     if world.plan.fails {
-        // A partition goes to no member where it failed less than ten minutes ago.
+        // A partition is not assigned to a member where it failed less than ten minutes ago.
         sleep(Duration::from_secs(600)).await;
     }
     if !repair(world, restorer).await {
@@ -268,7 +268,7 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
             return world.fail("moves", format!("{} went, and {others:?} moved", gone.who));
         }
         let plan = &world.plan;
-        // Half a validity until the end of a session that says nothing is looked at, and polls.
+        // The limit is half a validity until the check of a session without a seal, and some polls.
         let soon = plan.validity / 2 + plan.poll * 10 + plan.stopping + listing(world) * 6;
         let had = before.values().any(|who| *who == gone.who);
         if !dies && had && now() - began > soon + plan.validity / 2 {
@@ -278,7 +278,7 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
     }
 }
 
-/// The operator has taken its marks back: until then a partition may have no owner.
+/// Waits until the operator has removed its marks. Until then a partition may have no owner.
 async fn unmarked(world: &Arc<World>) -> bool {
     let until = now() + world.plan.validity * 60;
     let is_marked = || {
@@ -287,7 +287,7 @@ async fn unmarked(world: &Arc<World>) -> bool {
     };
     while is_marked() {
         if now() > until {
-            world.fail("GS1", "the marks cannot be taken back".to_owned());
+            world.fail("GS1", "the marks were not removed".to_owned());
             return false;
         }
         sleep(world.plan.poll).await;
@@ -295,7 +295,7 @@ async fn unmarked(world: &Arc<World>) -> bool {
     true
 }
 
-/// A member leaves for a while, and comes back in time: nothing moves but to it.
+/// A member leaves and returns in time. Partitions may move only to this member.
 async fn restarted(world: &Arc<World>, slots: &mut [Slot]) -> bool {
     let chosen = world.state().rng.usize(..slots.len());
     let before = world.owners();
@@ -304,7 +304,7 @@ async fn restarted(world: &Arc<World>, slots: &mut [Slot]) -> bool {
     let until = now() + world.plan.validity * 2;
     while world.state().machines[gone.who.0].alive {
         if now() > until {
-            world.fail("GS1", format!("{} does not leave", gone.who));
+            world.fail("GS1", format!("{} did not leave", gone.who));
             return false;
         }
         sleep(world.plan.poll).await;
@@ -321,9 +321,8 @@ async fn restarted(world: &Arc<World>, slots: &mut [Slot]) -> bool {
     let owners = world.owners();
     let lost: Vec<_> = back.filter(|number| owners.get(number) != Some(&new)).collect();
     if !others.is_empty() || !lost.is_empty() {
-        let what = format!(
-            "{old} was restarted as {new}, {others:?} moved and {lost:?} did not come back"
-        );
+        let what =
+            format!("{old} was restarted as {new}, {others:?} moved and {lost:?} did not return");
         world.fail("moves", what);
         return false;
     }
@@ -337,7 +336,7 @@ fn moved(before: &BTreeMap<u32, Who>, world: &World) -> Vec<(u32, Who)> {
     moved.map(|(number, who)| (*number, *who)).collect()
 }
 
-/// The session of this member becomes unreadable: no other member waits for it.
+/// Makes the session of this member unreadable. Other members must not wait for it.
 fn unread(world: &World, stays: &Slot) -> Option<u64> {
     let mut state = world.state();
     if world.plan.faults.trouble == 0 {
@@ -352,14 +351,15 @@ fn unread(world: &World, stays: &Slot) -> Option<u64> {
     Some(state.add_trouble(Trouble { whose, reads, lists: None, writes: None }))
 }
 
-/// How long one listing of the sessions takes, and a few requests more.
+/// Returns the duration of one listing of the sessions and a few more requests.
 fn listing(world: &World) -> Duration {
     let objects = world.state().bucket.objects.len();
     let pages = u32::try_from(objects / world.plan.page).expect("a few");
     world.plan.rtt * (pages + 4)
 }
 
-/// Whether the newest assignment names so many members, all of them alive, and nothing is to move.
+/// Returns whether the newest assignment has this number of members, all of them are alive, and no
+/// partition is about to move.
 fn settled(world: &World, members: usize) -> bool {
     let state = world.state();
     let lives = |id| state.book.holders.get(&id).is_some_and(|who| state.machines[who.0].alive);
@@ -370,14 +370,14 @@ fn settled(world: &World, members: usize) -> bool {
     })
 }
 
-/// Waits until each partition is owned, and each of these owns as many. Stated for the calm: four
-/// validities, 20 polls, a minute of back-off, and the time of 20 listings.
+/// Waits until each partition has an owner and all members own equal numbers. The limit in the calm
+/// phase is four validities, 20 polls, a minute of back-off, and 20 listings.
 async fn balanced(world: &Arc<World>, slots: &[Slot], when: &str) -> bool {
     let plan = &world.plan;
     let bound = plan.validity * 4 + plan.poll * 20 + plan.stopping + Duration::from_secs(65);
     let bound = bound + listing(world) * 20;
     let until = now() + bound;
-    // Twice in a row, so that what is about to move does not count.
+    // The condition must hold twice in a row, so that partitions in motion do not count.
     let mut seen = 0;
     loop {
         let owners = world.owners();

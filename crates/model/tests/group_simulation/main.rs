@@ -1,8 +1,8 @@
-//! Deterministic simulation of groups: the shipped driver of a group's members on one thread with
-//! paused time, a seeded store and clocks of their own.
+//! Deterministic simulation of groups: the real driver of a group's members on one thread, with
+//! paused time, a seeded store and separate clocks.
 //!
-//! `SEEDS=2000 cargo test -p tenure-model --test group_simulation` runs that many seeds from 0,
-//! `SEED=7` one, whose timeline it prints.
+//! `SEEDS=2000 cargo test -p tenure-model --test group_simulation` runs 2,000 seeds from 0.
+//! `SEED=7` runs one seed and prints its timeline.
 
 mod bucket;
 mod checks;
@@ -22,7 +22,7 @@ use tenure_model::seeds;
 use world::{Outcome, run};
 
 const DEFAULT_SEEDS: u64 = 100;
-/// From so many seeds on everything that a run can show must have shown.
+/// Number of seeds that must show every event.
 const ENOUGH_SEEDS: u64 = 100;
 
 #[test]
@@ -38,7 +38,7 @@ fn the_invariants_hold_under_faults() {
     }
     println!("seeds {} to {}:", seeds.start, seeds.end - 1);
     counts.iter().for_each(|(what, many)| println!("    {many} {what}"));
-    // Rare events are looked for among fixed seeds alone: drawn ones may miss one.
+    // Only the fixed seeds are checked for rare events, because drawn seeds may miss one.
     if seeds.start == 0 && seeds.end >= ENOUGH_SEEDS {
         for what in world::ALL_HAPPEN {
             assert!(counts.contains_key(what), "no {what}");
@@ -51,13 +51,13 @@ fn one_seed_is_one_timeline() {
     for seed in 0..4 {
         let traced = || run(Plan { traced: true, ..Plan::draw(seed, Broken::Nothing) }).trace;
         let (first, second) = (traced(), traced());
-        assert!(first.lines().count() > 100, "seed {seed} shows little:\n{first}");
+        assert!(first.lines().count() > 100, "the timeline of seed {seed} is too short:\n{first}");
         let differs = first.lines().zip(second.lines()).find(|(one, other)| one != other);
         assert!(differs.is_none() && first.len() == second.len(), "seed {seed}: {differs:#?}");
     }
 }
 
-// That each checker can fail.
+// The following tests show that each checker can fail.
 
 #[test]
 fn broken_store_that_creates_again_is_caught() {
@@ -100,7 +100,7 @@ fn broken_store_that_refuses_seals_is_caught() {
 }
 
 #[test]
-fn broken_writer_that_takes_what_it_wants_is_caught() {
+fn broken_writer_that_takes_partitions_is_caught() {
     caught(Broken::Takes, 20, &["R1"]);
 }
 
@@ -114,9 +114,9 @@ fn broken_writer_that_needs_no_etag_is_caught() {
     caught(Broken::EtagNotNeeded, 100, &["G1", "G5", "G6", "GS1", "R1", "R2"]);
 }
 
-/// The outcome of a deletion that nothing shows (docs/design/groups.md, section 3).
+/// The outcome of a deletion that no object shows (docs/design/groups.md, section 3).
 #[test]
-fn broken_expiry_that_nothing_shows_is_caught() {
+fn broken_expiry_without_evidence_is_caught() {
     caught(Broken::DeletedUnseen, 100, &["D2", "G1", "G5"]);
 }
 
@@ -126,12 +126,12 @@ fn broken_seal_that_forgets_is_caught() {
 }
 
 #[test]
-fn broken_read_that_fails_and_finds_nothing_is_caught() {
+fn broken_failed_read_that_returns_not_found_is_caught() {
     caught(Broken::FailedReadFindsNothing, 200, &["D2", "G1", "G5", "R1"]);
 }
 
 #[test]
-fn broken_listing_that_fails_and_is_empty_is_caught() {
+fn broken_failed_listing_that_returns_no_keys_is_caught() {
     caught(Broken::FailedListIsEmpty, 100, &["D2", "G1", "G5", "R1"]);
 }
 
@@ -140,16 +140,20 @@ fn broken_round_that_waits_for_each_session_is_caught() {
     caught(Broken::UnreadStopsRound, 200, &["GS1"]);
 }
 
-/// A run that is wrong in this way must fail within so many seeds, by one of these checkers.
+/// Asserts that one of the first `within` seeds fails in one of these checkers.
 fn caught(broken: Broken, within: u64, by: &[&str]) {
     let outcomes = run_all(0..within, |seed| Plan::draw(seed, broken));
     let Some(caught) = outcomes.iter().find(|outcome| outcome.violation.is_some()) else {
         panic!("{broken:?}: not in {within} seeds");
     };
-    let violation = caught.violation.as_ref().expect("looked for");
+    let violation = caught.violation.as_ref().expect("the search returned a failure");
     println!("{broken:?}: seed {}: {}: {}", caught.seed, violation.checker, violation.what);
     let cured = run(Plan { broken: Broken::Nothing, ..caught.plan.clone() });
-    assert!(cured.violation.is_none(), "seed {} fails as well without: {cured:#?}", caught.seed);
+    assert!(
+        cured.violation.is_none(),
+        "seed {} fails without the fault, too: {cured:#?}",
+        caught.seed
+    );
     assert!(by.contains(&violation.checker), "{violation:?}");
 }
 
@@ -165,12 +169,12 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// Runs these seeds on all cores, up to the first that fails.
+/// Runs these seeds on all cores, up to the first one that fails.
 fn run_all(seeds: Range<u64>, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Outcome> {
     seeds::run_all(seeds, |seed| run(plan(seed)), |outcome| outcome.violation.is_some())
 }
 
-/// Runs the seed again, this time writing its timeline, and fails with it.
+/// Runs the seed again, prints its timeline, and fails.
 fn explain(outcome: &Outcome) -> ! {
     let violation = outcome.violation.as_ref().expect("only failures are explained");
     let again = run(Plan { traced: true, ..outcome.plan.clone() });
@@ -179,5 +183,8 @@ fn explain(outcome: &Outcome) -> ! {
     println!("{:#?}", outcome.plan);
     println!("{}", lines[lines.len().saturating_sub(shown)..].join("\n"));
     let (seed, checker, at) = (outcome.seed, violation.checker, violation.at);
-    panic!("seed {seed}: {checker} at {at:?}: {} (SEED={seed} shows it all)", violation.what);
+    panic!(
+        "seed {seed}: {checker} at {at:?}: {} (SEED={seed} prints the timeline)",
+        violation.what
+    );
 }

@@ -1,8 +1,8 @@
-//! What one run is made of, drawn from its seed.
+//! The plan of one run, drawn from its seed.
 
 use std::time::Duration;
 
-/// What is wrong on purpose.
+/// A fault that is broken on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     Nothing,
@@ -11,30 +11,30 @@ pub enum Broken {
     /// `If-Match` is ignored.
     ReplacesBlindly,
     ClockStopsInSuspend,
-    /// The application works on with a token, without a check.
+    /// The application works with a token without a check.
     TokenKept,
-    /// The application releases a partition and works on.
+    /// The application releases a partition and continues its work.
     ReleasesEarly,
     NewestCompacted,
-    /// One machine's clocks run at four times their rate.
+    /// The clocks of one machine run at four times their rate.
     ClockRuns,
-    /// No session can be ended by another.
+    /// No process can end the session of another one.
     SealsRefused,
-    /// A writer gives a partition to whom it likes.
+    /// A writer gives partitions to members without a plan.
     Takes,
-    /// Work that was told to stop goes on for ever.
+    /// Work ignores the request to stop.
     NeverReturns,
     /// A write that is answered without an ETag counts as done.
     EtagNotNeeded,
-    /// Others delete assignments although nothing that is left shows it.
+    /// Other programs delete assignments although no remaining object shows it.
     DeletedUnseen,
-    /// A seal drops which assignment its member has seen.
+    /// A seal drops the assignment that its member has seen.
     SealsForget,
-    /// A read that fails counts as "not found".
+    /// A failed read counts as "not found".
     FailedReadFindsNothing,
-    /// A listing that fails counts as an empty one.
+    /// A failed listing counts as an empty one.
     FailedListIsEmpty,
-    /// A session that cannot be read makes the listings of the sessions fail.
+    /// An unreadable session makes the listings of the sessions fail.
     UnreadStopsRound,
 }
 
@@ -48,30 +48,30 @@ pub struct Plan {
     pub validity: Duration,
     pub poll: Duration,
     pub rebalance_delay: Duration,
-    /// How long work takes to stop.
+    /// Duration until work stops.
     pub stopping: Duration,
     pub rtt: Duration,
-    /// Probabilities of what becomes of a request.
+    /// Probabilities of the outcomes of a request.
     pub lost: f64,
     pub late: f64,
     pub twice: f64,
     pub failing: f64,
-    /// The probability that a write meets one of the testkit's faults of writes.
+    /// Probability that a write meets one of the testkit's faults of writes.
     pub spoiled: f64,
-    /// Of each kind of fault, how often beside the others.
+    /// Relative frequency of each kind of fault.
     pub faults: Faults,
     pub every: Duration,
     pub length: Duration,
-    /// The store lists no tags.
+    /// True if listings lack tags.
     pub tagless: bool,
     pub page: usize,
     pub compacts: bool,
     pub operates: bool,
-    /// Some work fails at times.
+    /// True if some work fails sometimes.
     pub fails: bool,
-    /// No two living processes have one name, and they say so.
+    /// True if the names of living processes are unique, and the processes know this.
     pub unique: bool,
-    /// The settings of the members differ: those here are the longest.
+    /// True if the settings of the members differ. The values here are then the maxima.
     pub mixed: bool,
 }
 
@@ -86,9 +86,9 @@ pub struct Faults {
     pub blackout: u32,
     pub wall: u32,
     pub slew: u32,
-    /// Assignments are deleted by others.
+    /// Other programs delete assignments.
     pub delete_assignments: u32,
-    /// A session is.
+    /// Other programs delete a session.
     pub delete_session: u32,
     /// An operator restores the group.
     pub restore: u32,
@@ -97,7 +97,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Returns true if an operator takes part and restores the group.
+    /// Returns whether an operator takes part and restores the group.
     pub fn have_restorer(&self) -> bool {
         self.delete_assignments + self.restore > 0
     }
@@ -142,7 +142,7 @@ impl Plan {
             blackout: some(1),
             wall: some(2),
             slew: some(2),
-            // Drawn apart, so that each seed without these is the run that it was.
+            // A separate generator keeps the runs of seeds without these faults unchanged.
             ..Faults::of_objects(&mut fastrand::Rng::with_seed(seed ^ 0x5e551045), broken)
         };
         if broken == Broken::ClockStopsInSuspend {
@@ -155,12 +155,13 @@ impl Plan {
             faults.crash = 10;
         }
         if faults.machine_pause > 0 {
-            // While its boot clock stands, the wall clock is all that a paused machine has.
+            // While the boot clock of a paused machine does not run, only its wall clock can end a
+            // lease.
             (faults.wall, faults.slew) = (0, 0);
         }
         let mut part = |most: f64| if rng.u32(0..3) == 0 { 0.0 } else { rng.f64() * most };
         let (lost, late, twice, failing) = (part(0.1), part(0.05), part(0.05), part(0.1));
-        // Drawn apart, so that each seed without such faults is the run that it was.
+        // A separate generator keeps the runs of seeds without these faults unchanged.
         let mut apart = fastrand::Rng::with_seed(seed ^ 0xe7a6);
         let spoiled = match apart.u32(0..3) {
             _ if broken == Broken::EtagNotNeeded => 0.3,

@@ -1,4 +1,4 @@
-//! Simulated processes: a member with its application, and an operator.
+//! Simulated processes: members with their applications, and an operator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::plan::Broken;
 use super::store::SimStore;
 use super::world::{Handle, Machine, Who, World};
 
-/// A machine on which members of one name run, one after another.
+/// A machine that runs members of one name, one after another.
 #[derive(Debug, Clone)]
 pub struct Slot {
     pub name: String,
@@ -42,7 +42,7 @@ pub fn machine(world: &World, number: usize) -> Arc<SimClock> {
     let mut state = world.state();
     let boot = Duration::from_millis(state.rng.u64(0..10_000_000));
     let wall = Duration::from_millis(1_800_000_000_000 + state.rng.u64(0..200_000_000));
-    // Any two differ by less than 1 %.
+    // Any two rates differ by less than 1 %.
     let rate = 1_000_000 + state.rng.u64(0..9_000) - 4_500;
     let runs = world.plan.broken == Broken::ClockRuns && number == 0;
     SimClock::new(boot, wall, if runs { rate * 4 } else { rate })
@@ -70,7 +70,8 @@ fn group(world: &Arc<World>, who: Who, name: &str, clock: &Arc<SimClock>) -> Gro
     let process = process.with_spawner(move |task| spawn(&its_world, who, 1, task));
     let plan = &world.plan;
     let store = Arc::new(SimStore { world: Arc::clone(world), who });
-    // Work takes up to an eighth of the longest validity to stop; a quarter of each is for that.
+    // Work takes up to an eighth of the longest validity to stop. A quarter of each validity is
+    // reserved for this.
     let of_the_longest =
         |least: f64| if plan.mixed { least + (1.0 - least) * world.state().rng.f64() } else { 1.0 };
     let validity = plan.validity.mul_f64(of_the_longest(0.6));
@@ -89,7 +90,7 @@ fn group(world: &Arc<World>, who: Who, name: &str, clock: &Arc<SimClock>) -> Gro
         .expect("the settings fit together")
 }
 
-/// An operator.
+/// Creates an operator.
 pub fn operator(world: &Arc<World>, name: &str) -> (Who, Group) {
     let clock = machine(world, usize::MAX);
     let who = join(world, false);
@@ -97,12 +98,12 @@ pub fn operator(world: &Arc<World>, name: &str) -> (Who, Group) {
     (who, group)
 }
 
-/// Starts a member on a machine of its own.
+/// Starts a member on a new machine.
 pub fn start(world: &Arc<World>, number: usize) -> Slot {
     start_on(world, &format!("m{number}"), machine(world, number))
 }
 
-/// Starts a member under a name that nobody has had.
+/// Starts a member with an unused name.
 pub fn start_another(world: &Arc<World>) -> Slot {
     let number = 100 + world.state().machines.len();
     start(world, number)
@@ -127,7 +128,7 @@ pub fn start_on(world: &Arc<World>, name: &str, clock: Arc<SimClock>) -> Slot {
 
 type Worked = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Works on one partition until it is told to stop, and a little longer.
+/// Works on one partition until the request to stop, and a little longer.
 async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
     let partition = Arc::new(partition);
     world.count("grants");
@@ -138,7 +139,7 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
     let kept = world.plan.broken == Broken::TokenKept;
     let mut stop_at = None;
     loop {
-        // No wait between a check and the write.
+        // The check and the write have no wait between them.
         match partition.check() {
             Ok(_) => checks::believes(&world, who, &partition),
             Err(_) if kept => checks::believes(&world, who, &partition),
@@ -153,7 +154,7 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
         }
         let stops = stop_at.is_some_and(|at| now() >= at);
         if stops && world.plan.broken == Broken::ReleasesEarly {
-            // Somebody else may own it by now.
+            // Another process may own the partition by now.
             let token_kept = Arc::clone(&partition);
             let its_world = Arc::clone(&world);
             spawn(&world, who, 0, async move {
@@ -176,9 +177,9 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
     Ok(())
 }
 
-/// Starts a compactor that deletes what it may at once, again and again. A `min_age` of 0 can hide
-/// the next assignment from a member that would have polled for it, so none runs in the calm, where
-/// times are checked.
+/// Starts a compactor that repeatedly deletes everything that it may, without a minimum age. A
+/// `min_age` of 0 can hide the next assignment from a member that polls for it. So no compactor
+/// runs in the calm phase, where durations are checked.
 pub fn start_compactor(world: &Arc<World>) {
     let who = join(world, false);
     let store = Arc::new(SimStore { world: Arc::clone(world), who });
@@ -211,7 +212,7 @@ pub fn start_compactor(world: &Arc<World>) {
     });
 }
 
-/// Changes marks and partitions from time to time, and takes that back before the calm.
+/// Changes marks and partitions periodically, and removes the marks before the calm phase.
 pub fn start_operator(world: &Arc<World>) {
     let (who, group) = operator(world, "operator");
     let (its_world, most) = (Arc::clone(world), world.plan.partitions);
@@ -227,7 +228,7 @@ pub fn start_operator(world: &Arc<World>) {
             let all: Vec<&str> = all.iter().map(String::as_str).collect();
             its_world.call_begins(who);
             let changed = if calm {
-                // Each mark is taken back, in three calls that may have to be repeated.
+                // Removing the marks takes three calls, which may have to be repeated.
                 match (group.pause(&all, false).await, group.pin(&all, None).await) {
                     (Ok(_), Ok(_)) => group.bar(&all, None).await,
                     (failed, Ok(_)) | (_, failed) => failed,

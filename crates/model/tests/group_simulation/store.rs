@@ -1,5 +1,4 @@
-//! The store as one process reaches it: latency, loss, repetition and errors on the way to the
-//! bucket.
+//! The store of one process: latency, loss, repetition and errors on the way to the bucket.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ pub struct SimStore {
     pub who: Who,
 }
 
-/// What becomes of one request.
+/// The course of one request.
 #[derive(Debug, Clone)]
 pub struct Course {
     pub there: Duration,
@@ -33,11 +32,11 @@ pub struct Course {
     pub again: Option<Duration>,
     pub applied: bool,
     pub answered: Result<bool, Determinacy>,
-    /// In place of all this.
+    /// A fault of writes that replaces the other fields.
     pub spoiled: Option<WriteCourse>,
 }
 
-/// A request that may yet take effect.
+/// A request that may still take effect.
 struct UnderWay(Arc<World>, u64);
 
 impl UnderWay {
@@ -126,14 +125,14 @@ impl SimStore {
                 self.note_seen(&request, &answer);
                 self.taken(&request, answer)
             }
-            // Lost on the way: there is no answer, ever.
+            // The request is lost, and no answer ever arrives.
             Err(_) => std::future::pending().await,
         }
     }
 }
 
 impl SimStore {
-    /// From here on this process knows of the assignment.
+    /// Records that this process knows the assignment.
     fn note_seen(&self, request: &Request, answer: &Answer) {
         let seen = match (request, answer) {
             (Request::Get { key, .. }, Ok(Reply::Got(GetOutcome::Found(_))))
@@ -146,7 +145,7 @@ impl SimStore {
         machine.seen = machine.seen.max(seen);
     }
 
-    /// The answer as a broken process takes it.
+    /// Returns the answer as a broken process understands it.
     fn taken(&self, request: &Request, answer: Answer) -> Answer {
         match (self.world.plan.broken, request, answer) {
             (Broken::EtagNotNeeded, _, Ok(Reply::Put(PutOutcome::Done { etag: None }))) => {
@@ -181,7 +180,7 @@ impl SimStore {
     }
 }
 
-/// Takes a request to the bucket, whatever becomes of its sender.
+/// Carries a request to the bucket, independently of its sender.
 async fn carry(
     world: Arc<World>,
     who: Who,
@@ -216,7 +215,7 @@ async fn carry(
     let _ = answer.send(reply);
 }
 
-/// Applies and answers a write as one of the faults of writes has it.
+/// Applies and answers a write with one of the faults of writes.
 async fn spoil(
     world: Arc<World>,
     who: Who,
@@ -247,7 +246,7 @@ async fn spoil(
     let _ = answer.send(Ok(reply));
 }
 
-/// The one moment at which a request takes effect.
+/// Applies a request. This is the only moment at which it takes effect.
 fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
     let forgets = world.plan.broken == Broken::SealsForget;
     let request = &if forgets { without_what_was_seen(request) } else { request.clone() };
@@ -273,7 +272,7 @@ fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
     reply
 }
 
-/// The same; if it seals a session, without the assignment that its member has seen.
+/// Returns the request. If it seals a session, the assignment that its member has seen is removed.
 fn without_what_was_seen(request: &Request) -> Request {
     let mut request = request.clone();
     if let Request::Replace { body, .. } = &mut request

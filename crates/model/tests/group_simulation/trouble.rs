@@ -60,12 +60,12 @@ impl Trouble {
             Fault::Hang => course.answered = Ok(false),
             Fault::Slow(delay) => course.there += delay,
             Fault::AnswerLate(delay) => course.back += delay,
-            other => unreachable!("{other:?} is no fault of reads"),
+            other => unreachable!("{other:?} is not a fault of reads"),
         }
     }
 }
 
-/// Begins a trouble, of this process or of one object.
+/// Begins a trouble of this process or of one object.
 pub fn begin(world: &Arc<World>, who: Who) {
     let duration = world.part(world.plan.validity * 12);
     let (number, trouble) = {
@@ -92,13 +92,14 @@ pub fn begin(world: &Arc<World>, who: Who) {
     });
 }
 
-/// A store that leaves out ETags for minutes is refused as unsafe.
+/// Returns the faults that may last. A store that omits ETags for minutes would be refused as
+/// unsafe.
 fn lasting_write_faults() -> Vec<Fault> {
     let untagged = [Fault::NoEtag, Fault::Swallow];
     WRITE_FAULTS.into_iter().filter(|it| !untagged.contains(it)).collect()
 }
 
-/// A session, the newest assignment, or the next one.
+/// Returns the key of a session, the newest assignment, or the next one.
 fn a_key(state: &mut super::world::State) -> String {
     let newest = state.bucket.newest().map_or(0, |newest| newest.get());
     let sessions = state.bucket.objects.keys().filter(|key| epoch_of(key).is_none());

@@ -1,4 +1,4 @@
-//! What one run shares: the processes, the bucket, the dice, and what must hold.
+//! The shared state of one run: the processes, the bucket, the random numbers and the checks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use super::plan::{Broken, Plan};
 use super::trouble::Trouble;
 use super::{faults, process};
 
-/// What every hundred runs show at least once.
+/// Events that each hundred runs show at least once.
 pub const ALL_HAPPEN: [&str; 26] = [
     "assignments",
     "calms that balanced",
@@ -47,7 +47,7 @@ pub const ALL_HAPPEN: [&str; 26] = [
     "writes spoiled",
 ];
 
-/// A process, from its start to its end: a restart is another one.
+/// A process, from its start to its end. A restart is another process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Who(pub usize);
 
@@ -61,11 +61,11 @@ impl fmt::Display for Who {
 pub struct World {
     pub plan: Plan,
     state: Mutex<State>,
-    /// Told when the run is decided early.
+    /// Notified when the run is decided early.
     over: Notify,
 }
 
-/// What went wrong.
+/// A violation of an invariant.
 #[derive(Debug, Clone)]
 pub struct Violation {
     pub checker: &'static str,
@@ -73,7 +73,7 @@ pub struct Violation {
     pub at: Duration,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     pub seed: u64,
@@ -93,35 +93,35 @@ pub struct State {
     pub machines: Vec<Machine>,
     pub handles: Vec<Handle>,
     pub faults: bool,
-    /// The faults of single objects and processes, in the calm, too.
+    /// The faults of single objects and processes. They also occur in the calm phase.
     pub troubles: BTreeMap<u64, Trouble>,
-    /// The keys that requests create or delete which may yet take effect.
+    /// Keys of creates and deletions that may still take effect.
     pub under_way: BTreeMap<u64, Vec<String>>,
     numbers: u64,
-    /// When the last of the requests that faults hold up reaches the bucket.
+    /// Time when the last delayed request reaches the bucket.
     pub held_up_until: Duration,
     pub violation: Option<Violation>,
     pub uniques: u64,
 }
 
-/// A process as the world sees it.
+/// A process, as the world sees it.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// Its application, and the tasks of the library.
+    /// Gates of its application and of the tasks of the library.
     pub gates: [Arc<Gate>; 2],
     pub outage: bool,
     pub alive: bool,
     pub stopped: bool,
-    /// A member, not a compactor or an operator.
+    /// True if it is a member, and not a compactor or an operator.
     pub is_member: bool,
-    /// The calls of a compactor or an operator that are under way.
+    /// Number of calls of a compactor or an operator in progress.
     pub calls: u32,
     /// The greatest assignment that it has read or created.
     pub seen: Option<Epoch>,
 }
 
 impl State {
-    /// One that nothing else has.
+    /// Returns a unique number.
     pub fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
@@ -134,7 +134,7 @@ impl State {
     }
 }
 
-/// A partition in the hands of an application.
+/// A partition that an application holds.
 #[derive(Debug, Clone)]
 pub struct Handle {
     pub who: Who,
@@ -170,7 +170,7 @@ pub fn run(plan: Plan) -> Outcome {
     }
 }
 
-/// The faults, then the calm after them.
+/// Runs the faults and then the calm phase.
 async fn live(world: &Arc<World>) {
     let mut slots: Vec<_> =
         (0..world.plan.members).map(|number| process::start(world, number)).collect();
@@ -190,7 +190,7 @@ async fn live(world: &Arc<World>) {
 impl World {
     fn new(plan: Plan) -> Arc<World> {
         let state = State {
-            // Not the numbers that the plan was drawn with.
+            // The generator differs from the generator of the plan.
             rng: fastrand::Rng::with_seed(plan.seed ^ 0x5eed_0000_0000_0000),
             trace: String::new(),
             counts: BTreeMap::new(),
@@ -232,7 +232,7 @@ impl World {
         *self.state().counts.entry(what).or_default() += 1;
     }
 
-    /// A compactor or an operator begins.
+    /// Records the begin of a call of a compactor or an operator.
     pub fn call_begins(&self, who: Who) {
         self.state().machines[who.0].calls += 1;
     }
@@ -241,7 +241,7 @@ impl World {
         self.state().machines[who.0].calls -= 1;
     }
 
-    /// Returns true once others have deleted assignments.
+    /// Returns whether other programs have deleted assignments.
     pub fn has_lost(&self) -> bool {
         self.state().book.deleted.is_some()
     }
@@ -254,7 +254,7 @@ impl World {
         self.state().rng.f64() < probability
     }
 
-    /// The handles of processes that run at this moment, of those that are asked for.
+    /// Returns the handles of running processes that match.
     pub fn running(&self, of: impl Fn(&Handle) -> bool) -> Vec<(Handle, Arc<Partition>)> {
         let state = self.state();
         let runs = |handle: &&Handle| {
@@ -265,7 +265,7 @@ impl World {
         handles.filter_map(|it| Some((it.clone(), it.partition.upgrade()?))).collect()
     }
 
-    /// Who owns what, by the checks of those who run.
+    /// Returns the owner of each partition, according to the checks of the running processes.
     pub fn owners(&self) -> BTreeMap<u32, Who> {
         let owned =
             self.running(|_| true).into_iter().filter(|(_, partition)| partition.check().is_ok());
@@ -273,7 +273,7 @@ impl World {
     }
 }
 
-/// The dice as the library asks for them.
+/// Gives random numbers to the library.
 impl Entropy for World {
     fn unique(&self) -> u128 {
         let mut state = self.state();

@@ -1,5 +1,5 @@
-//! The fenced log's writer and trim as shipped, explored exhaustively within bounds
-//! (docs/design/checks.md). `TENURE_MODEL=large` explores farther.
+//! Explores the real writer and trim of the fenced log exhaustively within bounds
+//! (docs/design/checks.md). `TENURE_MODEL=large` sets greater bounds.
 
 mod progress;
 mod step;
@@ -10,14 +10,14 @@ use world::{Broken, Budget, Log};
 
 const ALWAYS: &[&str] = &["serial", "fenced", "believed", "opened", "refused", "kept", "read"];
 
-/// Explores all of it: no invariant breaks, and what should happen at times does.
+/// Explores all states. No invariant may break, and each required event must occur.
 fn explore(name: &'static str, log: Log) {
     let checker = log.checker().threads(2).spawn_dfs().join();
     println!("{name}: unique states: {}", checker.unique_state_count());
     checker.assert_properties();
 }
 
-/// The shortest way to break it.
+/// Prints the shortest path that breaks the invariant.
 fn caught(log: Log, invariant: &'static str) {
     let broken = log.broken;
     let checker = Log { always: vec![invariant], ..log }.checker().spawn_bfs().join();
@@ -53,25 +53,26 @@ fn two_writers_and_lost_answers() {
     explore("two writers", Log { sometimes, ..log(&[1, 2], budget) });
 }
 
-/// A writer that appends while another opens the log: it is fenced off ahead.
+/// A writer appends while another one opens the log. The new writer fences the old one ahead.
 #[test]
-fn a_busy_writer_and_one_that_opens() {
+fn a_writer_opens_during_appends() {
     let budget = Budget { unknown: 1, twice: 1, appends: 3, ..Budget::default() };
     let sometimes = vec!["superseded", "fenced off"];
     explore("a busy writer", Log { sometimes, longest: 9, ..log(&[1, 2], budget) });
 }
 
 #[test]
-fn a_busy_writer_one_that_opens_and_a_trim() {
+fn a_writer_opens_during_appends_and_a_trim() {
     let unknown = u8::from(large());
     let budget = Budget { unknown, twice: unknown, trims: 1, reads: 1, appends: 3 };
     let sometimes = vec!["superseded", "fenced off", "trimmed"];
     explore("a busy writer and a trim", Log { sometimes, longest: 9, ..log(&[1, 2], budget) });
 }
 
-/// A writer's fence comes after a newer one has opened the log, which passes it.
+/// The fence of a writer arrives after a newer writer has opened the log. The newer writer passes
+/// the fence.
 #[test]
-fn two_that_open_beside_a_busy_writer() {
+fn two_writers_open_during_appends() {
     let unknown = u8::from(large());
     let budget = Budget { unknown, trims: 1, appends: 1, ..Budget::default() };
     let sometimes = vec!["superseded", "fenced off", "passed a fence"];
@@ -100,7 +101,7 @@ fn three_writers_and_a_trim() {
 }
 
 #[test]
-fn three_writers_two_of_one_epoch() {
+fn three_writers_with_two_of_one_epoch() {
     let budget = Budget { trims: 1, appends: 1, ..Budget::default() };
     let sometimes = vec!["replaced", "trimmed"];
     explore("two of one epoch", Log { sometimes, ..log(&[2, 2, 1], budget) });
@@ -125,7 +126,7 @@ fn broken(broken: Broken, epochs: &[u64], budget: Budget) -> Log {
 
 const TRIM: Budget = Budget { unknown: 0, twice: 0, trims: 1, reads: 0, appends: 2 };
 
-/// The hazard that claims are kept for: a paused writer fills the number of a claim that is gone.
+/// Claims are kept because of this hazard: a paused writer fills the number of a deleted claim.
 #[test]
 fn broken_trim_that_deletes_claims() {
     caught(broken(Broken::TrimsClaims, &[1, 2], TRIM), "kept");
@@ -138,7 +139,7 @@ fn broken_trim_that_deletes_the_newest() {
     caught(broken(Broken::TrimsNewest, &[1, 2], TRIM), "serial");
 }
 
-/// They are kept for the same reason as claims.
+/// Fences are kept for the same reason as claims.
 #[test]
 fn broken_trim_that_deletes_fences() {
     for invariant in ["kept", "believed"] {
@@ -147,33 +148,34 @@ fn broken_trim_that_deletes_fences() {
     }
 }
 
-/// The older writer would go on below the claim.
+/// The older writer would continue below the claim.
 #[test]
 fn broken_claim_after_a_fence_with_free_numbers_below() {
     caught(Log { longest: 9, ..broken(Broken::FillsNothing, &[1, 2], TRIM) }, "serial");
 }
 
-/// A claim that was created where another object was trimmed is none.
+/// A claim is invalid if another object had its number and was trimmed.
 #[test]
 fn broken_claim_without_confirming() {
     caught(broken(Broken::NoConfirm, &[1, 2], TRIM), "opened");
 }
 
-/// While the fate of one append is unknown, another must not be sent to its number.
+/// While the outcome of an append is unknown, the writer must not send another append to its
+/// number.
 #[test]
-fn broken_another_append_sent_to_the_number_of_one_of_unknown_fate() {
+fn broken_append_during_an_unknown_append() {
     let budget = Budget { unknown: 1, ..TRIM };
     caught(broken(Broken::ForgetsUnknown, &[1, 2], budget), "believed");
 }
 
-/// A reader that does not look at the floor takes a ghost for an entry.
+/// A reader that ignores the floor returns a ghost as an entry.
 #[test]
 fn broken_reading_without_the_floor() {
     let budget = Budget { reads: 1, unknown: 1, twice: 1, ..TRIM };
     caught(broken(Broken::ReadsWithoutFloor, &[1, 2], budget), "read");
 }
 
-/// So does one that looks before it reads.
+/// A reader that reads the floor before the entry makes the same mistake.
 #[test]
 fn broken_reading_the_floor_first() {
     let budget = Budget { reads: 1, ..TRIM };
@@ -187,13 +189,13 @@ fn broken_raising_the_floor_after_deleting() {
     caught(broken(Broken::RaisesFloorLast, &[1, 2], budget), "read");
 }
 
-/// What a refused append says of itself rests on the floor, too.
+/// The answer to a refused append depends on the floor, too.
 #[test]
-fn broken_refusal_that_does_not_ask_for_the_floor() {
+fn broken_refusal_without_a_read_of_the_floor() {
     let budget = Budget { unknown: 1, appends: 1, ..TRIM };
     let log = broken(Broken::NoFloorAtRefusal, &[1, 2, 3], budget);
     let log = Log { always: vec!["refused"], ..log };
-    // Depth first, as the shortest way is a long one.
+    // The search is depth first, because the shortest path is long.
     let checker = log.checker().spawn_dfs().join();
-    assert!(checker.discovery("refused").is_some(), "what was refused is in the log");
+    assert!(checker.discovery("refused").is_some(), "the refused entry is in the log");
 }

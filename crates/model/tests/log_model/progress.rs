@@ -1,6 +1,5 @@
-//! Progress: a writer opens the log within a bounded number of its own requests, however an older
-//! one appends meanwhile, as long as the store answers both at rates that differ by a bounded
-//! factor.
+//! Progress: a writer opens the log within a bounded number of its own requests, while an older
+//! writer appends. The rates at which the store answers both writers differ by a bounded factor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,13 +14,14 @@ use super::world::{epoch, numbers};
 
 #[derive(Debug, Clone)]
 struct Race {
-    /// How many requests of the older writer come before each of the newer.
+    /// Number of requests of the older writer before each request of the newer one.
     faster: u8,
     /// The bound.
     within: u16,
-    /// Forgets at each look for the end how often it was outrun, so it never fences off ahead.
+    /// Broken: the writer forgets the number of lost races at each search for the end. So it never
+    /// fences ahead.
     broken: bool,
-    /// The greatest number of requests seen.
+    /// The greatest number of requests so far.
     most: Arc<AtomicU16>,
 }
 
@@ -30,9 +30,9 @@ struct RaceWorld {
     objects: BTreeMap<u64, Header>,
     older: Writer,
     newer: Writer,
-    /// Requests of the newer.
+    /// Number of requests of the newer writer.
     sent: u16,
-    /// Requests of the older since the newer's last.
+    /// Number of requests of the older writer since the last one of the newer.
     since: u8,
 }
 
@@ -43,7 +43,7 @@ enum RaceAction {
 }
 
 impl RaceWorld {
-    /// One that no object has: no create is lost here, so one that was refused leaves none behind.
+    /// Returns an unused nonce. No create is lost here, so a refused create leaves no object.
     fn nonce(&self, writer: u64) -> Nonce {
         let own = self.objects.values().filter(|it| it.epoch == epoch(writer)).count();
         Nonce::from_bits(u128::from(writer) * 1_000 + own as u128)
@@ -73,7 +73,7 @@ impl RaceWorld {
         }
     }
 
-    /// Appends as fast as it can.
+    /// Appends as fast as possible.
     fn older(&mut self) {
         self.older.append(self.nonce(1));
         let Some(request) = self.older.request() else { return };
@@ -156,8 +156,8 @@ impl Model for Race {
     }
 }
 
-/// The bound of docs/design/protocol.md section 8: four requests for each try that is refused, and
-/// the walk.
+/// Returns the bound of docs/design/protocol.md section 8: four requests for each refused attempt, and the
+/// walk.
 fn bound(faster: u8) -> u16 {
     let ahead = (2 * u16::from(faster) + 1).next_power_of_two();
     ahead + 4 * u16::try_from(ahead.ilog2()).expect("it is below 16") + 6
@@ -176,10 +176,10 @@ fn a_writer_opens_within_a_bounded_number_of_its_own_requests() {
     }
 }
 
-/// What it was: each claim comes too late.
+/// The opening of an earlier version: each claim comes too late.
 #[test]
 fn broken_opening_that_never_fences_off_ahead() {
     let race = Race { faster: 1, within: 40, broken: true, most: Arc::default() };
     let checker = race.checker().spawn_dfs().join();
-    assert!(checker.discovery("opens in time").is_some(), "it opened all the same");
+    assert!(checker.discovery("opens in time").is_some(), "the writer opened the log in time");
 }

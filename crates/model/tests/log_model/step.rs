@@ -1,4 +1,4 @@
-//! What can happen next, and what comes of it.
+//! The possible actions and their effects.
 
 use tenure::protocol::find::{After, Listing};
 use tenure::protocol::message::Nonce;
@@ -59,7 +59,7 @@ impl Log {
         }
     }
 
-    /// What a trim still has to delete.
+    /// Returns the objects that a trim must still delete.
     fn doomed(&self, world: &World, sweep: &Sweep, end: u64) -> Vec<u64> {
         let all = world.objects.keys().copied();
         all.filter(|number| match self.broken {
@@ -120,7 +120,7 @@ impl Log {
         Some(world)
     }
 
-    /// The create that the writer sends now.
+    /// Returns the create that the writer sends now.
     fn sends(&self, writer: &OneWriter) -> Option<(u64, Header)> {
         let Some(LogRequest::Create { number, mut header }) = writer.machine.request() else {
             return None;
@@ -166,7 +166,7 @@ impl Log {
         self.answer(world, writer, answer);
     }
 
-    /// A writer that sent another object takes that for its own.
+    /// A writer that sent another object considers that object its own.
     fn as_read(&self, writer: &OneWriter, mut header: Header) -> Header {
         if let Some(nonce) = writer.append.filter(|nonce| header.nonce == another(*nonce)) {
             header.nonce = nonce;
@@ -196,7 +196,7 @@ impl Log {
             Trim::Listed { end: 0, .. } => Trim::Done,
             Trim::Listed { marker, end } => match world.objects.get(&end) {
                 Some(header) if header.is_fence() => Trim::Listed { marker, end: end - 1 },
-                // Below a fence it may be free yet.
+                // A number below a fence may be free.
                 None if world.objects.values().next_back().is_some_and(Header::is_fence) => {
                     Trim::Listed { marker, end: end - 1 }
                 }
@@ -253,7 +253,7 @@ impl Log {
     }
 }
 
-/// The reader shows what it has read, if that does not lie below the floor.
+/// The reader returns the entry, if it is not below the floor.
 fn yields(world: &mut World, number: u64, header: Header, floor: u64) {
     if floor <= number {
         let holds = world.first.get(&number) == Some(&header);
@@ -263,7 +263,7 @@ fn yields(world: &mut World, number: u64, header: Header, floor: u64) {
     world.reader = Reader::Idle;
 }
 
-/// A nonce that nobody has drawn before.
+/// Draws an unused nonce.
 fn draw(world: &mut World, writer: usize) -> Nonce {
     let it = &mut world.writers[writer];
     it.drawn += 1;

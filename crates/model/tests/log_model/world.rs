@@ -1,5 +1,5 @@
-//! What is explored: writers, trims and a reader around one row of objects; what may go wrong; and
-//! what must hold.
+//! The explored state: writers, trims and a reader of one sequence of objects. Also its faults and
+//! its invariants.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -10,20 +10,20 @@ use tenure::protocol::message::Nonce;
 use tenure_fencing::protocol::{Ended, Floor, Header, Kind, Sweep, Writer};
 use tenure_model::part::Part;
 
-/// How often each may happen.
+/// Number of events of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
-    /// Creates whose answer is lost: before, after, or long before they take effect.
+    /// Creates with a lost answer. They take effect before or after the loss, or much later.
     pub unknown: u8,
-    /// Creates that take effect once more, later.
+    /// Creates that take effect a second time, later.
     pub twice: u8,
     pub trims: u8,
     pub reads: u8,
-    /// For each writer.
+    /// Appends of each writer.
     pub appends: u8,
 }
 
-/// A rule of the log, broken from outside.
+/// A broken rule of the log. The model changes the inputs and outputs of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Broken {
     Nothing,
@@ -41,10 +41,10 @@ pub enum Broken {
 
 #[derive(Debug, Clone)]
 pub struct Log {
-    /// Of the writers, in any order.
+    /// Epochs of the writers, in any order.
     pub epochs: Vec<u64>,
     pub budget: Budget,
-    /// How many numbers of the log are explored.
+    /// Number of explored numbers of the log.
     pub longest: usize,
     pub broken: Broken,
     pub always: Vec<&'static str>,
@@ -54,7 +54,7 @@ pub struct Log {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
     pub objects: Part<BTreeMap<u64, Header>>,
-    /// What was the first to lie at each number: the log, as it truly is.
+    /// The first object at each number. This is the true log.
     pub first: Part<BTreeMap<u64, Header>>,
     pub marker: Floor,
     pub writers: Vec<Part<OneWriter>>,
@@ -63,24 +63,24 @@ pub struct World {
     pub trims: Vec<Trim>,
     pub reader: Reader,
     pub left: Budget,
-    /// The names of what was broken on the way here.
+    /// Names of the properties that this path has broken.
     pub violated: Vec<&'static str>,
-    /// Nonces of appends that were told not to be in the log.
+    /// Nonces of appends that were reported as refused.
     pub refused: Vec<Nonce>,
-    /// A number was filled a second time.
+    /// True if a number was filled a second time.
     pub ghost: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OneWriter {
     pub machine: Writer,
-    /// The append under way.
+    /// The append in progress.
     pub append: Option<Nonce>,
     pub opened: bool,
     pub appends_left: u8,
-    /// How many nonces it has drawn.
+    /// Number of nonces that it has drawn.
     pub drawn: u8,
-    /// What is broken in [`Broken::ForgetsUnknown`]: another object is sent in its place.
+    /// Broken by [`Broken::ForgetsUnknown`]: the writer sends another object instead.
     pub other: bool,
 }
 
@@ -96,20 +96,20 @@ pub enum Trim {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reader {
     Idle,
-    /// [`Broken::ReadsFloorFirst`].
+    /// The state of [`Broken::ReadsFloorFirst`].
     FloorRead(u64),
     HasRead(u64, Header),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// The writer's request is carried out and answered.
+    /// The writer's request is applied and answered.
     Step(usize),
-    /// Its create is carried out, or not at all, or later; the answer is lost.
+    /// The create is applied now, later or never. The answer is lost.
     AnswerLost(usize),
     RequestLost(usize),
     Late(usize),
-    /// Its create is carried out, and once more later.
+    /// The create is applied now, and a second time later.
     Twice(usize),
     Lands(usize),
     Append(usize),
@@ -132,7 +132,7 @@ impl World {
         self.objects.last_key_value().map_or(0, |(number, _)| *number)
     }
 
-    /// The store carries out a create.
+    /// Applies a create.
     pub fn create(&mut self, number: u64, header: Header) -> bool {
         if self.objects.contains_key(&number) {
             return false;
@@ -146,8 +146,8 @@ impl World {
             self.first.insert(number, header);
             return true;
         }
-        // Fences apart, the log grows at its end alone, without gaps, epochs never go back, and
-        // only the newest writer appends.
+        // Apart from fences, the log grows only at its end and without gaps. Epochs never decrease,
+        // and only the newest writer appends.
         let before = self.newest();
         let below = before.map_or(0, |(last, _)| last);
         let dense = below < number && (1..number).all(|number| self.first.contains_key(&number));
@@ -171,16 +171,16 @@ impl World {
         true
     }
 
-    /// The newest entry or claim, trimmed or not.
+    /// Returns the newest entry or claim, even if it is trimmed.
     pub fn newest(&self) -> Option<(u64, Header)> {
         let mut downwards = self.first.iter().rev();
         downwards.find(|(_, it)| !it.is_fence()).map(|(number, it)| (*number, *it))
     }
 
-    /// The store deletes.
+    /// Applies a deletion.
     pub fn delete(&mut self, number: u64) {
         let mut above = self.first.range(number + 1..).map(|(_, header)| header);
-        // Of fences, those that a writer has passed may be deleted.
+        // Fences that a writer has passed may be deleted.
         let passed = above.find(|it| !it.is_fence()).is_some_and(|it| it.kind == Kind::Entry);
         let guards = self.first.get(&number).is_some_and(|first| {
             let guards = match first.kind {
@@ -195,7 +195,7 @@ impl World {
         self.objects.remove(&number);
     }
 
-    /// After a writer has handled an answer: what it believes now.
+    /// Checks the beliefs of a writer after it has handled an answer.
     pub fn judge(&mut self, writer: usize) {
         let it = &self.writers[writer];
         let OneWriter { append, opened, other, .. } = **it;
@@ -235,7 +235,7 @@ impl World {
     }
 }
 
-/// The nonce that [`Broken::ForgetsUnknown`] sends instead.
+/// Returns the nonce that [`Broken::ForgetsUnknown`] sends instead.
 pub fn another(nonce: Nonce) -> Nonce {
     let bits = u128::from_str_radix(&nonce.to_string(), 16).expect("a nonce shows as its digits");
     Nonce::from_bits(bits + 100)
@@ -290,7 +290,8 @@ impl Model for Log {
     }
 
     fn within_boundary(&self, world: &Part<World>) -> bool {
-        // Two that open the log under one epoch at once may outbid each other for any time.
+        // Two writers of one epoch that open the log concurrently may outbid each other without a
+        // bound.
         world.first.len() <= self.longest
     }
 

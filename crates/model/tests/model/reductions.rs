@@ -16,8 +16,8 @@ impl World {
         if self.wires.is_empty() || game.setting.broken == Broken::ReusesBody {
             return;
         }
-        // The possible contents of epoch objects: the current ones, and the contents that pending writes
-        // can create. A later write has a new content.
+        // The possible contents of epoch objects: the current ones, and the contents that pending
+        // writes can create. A later write has a new content.
         let mut possible: Vec<(Number, Body)> = self.store.epochs().collect();
         let creates =
             self.wires.iter().filter(|message| matches!(message.wire, Wire::Create { .. }));

@@ -17,7 +17,7 @@ pub struct Member {
     pub alive: bool,
     /// Stopped on purpose, so that faults do not pile up.
     pub stopped: bool,
-    /// Whether its way to the store is short.
+    /// True if its way to the store is short.
     pub near: bool,
     /// Which epoch's leader its observer told of last, if it has one that goes on.
     pub watched: Option<Option<u64>>,

@@ -57,7 +57,7 @@ pub struct State {
     pub book: Book,
     checkers: Vec<Box<dyn Checker>>,
     pub members: Vec<Member>,
-    /// Whether things go wrong.
+    /// True if things go wrong.
     pub faults: bool,
     /// Requests that may still take effect.
     pub in_flight: u64,

@@ -16,7 +16,7 @@ use tenure_testkit::interleavings::{every_interleaving, others_may_run, spawn};
 #[derive(Default)]
 struct ShuttleCell {
     state: Mutex<ClaimState>,
-    /// Whether the next critical section is the first one of its task.
+    /// True if the next critical section is the first one of its task.
     comes_first: AtomicBool,
 }
 

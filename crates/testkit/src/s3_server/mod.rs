@@ -61,7 +61,7 @@ pub struct S3Request {
     pub uri: Uri,
     /// Headers of the request.
     pub headers: HeaderMap,
-    /// Whether the object existed when the request arrived.
+    /// True if the object existed when the request arrived.
     pub exists: bool,
 }
 

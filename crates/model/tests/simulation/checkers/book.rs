@@ -21,7 +21,7 @@ pub struct Write {
     pub create: bool,
     /// The sender's true clocks just before.
     pub sent: Moment,
-    /// Whether the sender's wall clock may end its lease.
+    /// True if the sender's wall clock may end its lease.
     pub by_wall: bool,
     /// The store's step that applied it first, if any.
     pub applied: Option<u64>,

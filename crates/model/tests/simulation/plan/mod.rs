@@ -25,7 +25,7 @@ pub struct Plan {
     pub candidates: Vec<Knobs>,
     /// The ratio that the candidates are told.
     pub drift: f64,
-    /// Whether clocks really keep to it.
+    /// True if clocks really keep to it.
     pub beyond_drift: bool,
     /// Candidates are told that no host pauses their machine, so that the wall clock has no say.
     pub never_paused: bool,
@@ -39,7 +39,7 @@ pub struct Plan {
     /// The operator restores, too. Then I4 to I6 are not promised (docs/design/protocol.md, section
     /// 14).
     pub restores: bool,
-    /// Whether a create may be applied again when its epoch has been compacted.
+    /// True if a create may be applied again when its epoch has been compacted.
     pub twice_after_compaction: bool,
     pub foreign_keys: bool,
     pub page_max: usize,
