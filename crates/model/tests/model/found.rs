@@ -1,4 +1,4 @@
-//! Explores a setting, and compares the result with states.md.
+//! Explores a setting, and compares the result with `states.md`.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -8,7 +8,7 @@ use tenure::Process;
 
 const PAGE: &str = include_str!("states.md");
 
-/// Explores all states and checks the properties. Requires the number of states in the page, so
+/// Explores all states and checks the properties. Requires the number of states in `states.md`, so
 /// that each change of the explored states appears in the page.
 pub fn explore<M>(name: &str, model: M)
 where

@@ -21,14 +21,14 @@ pub struct Setting {
     pub verify_renewals: bool,
     /// True if a create may be applied again after its epoch was compacted.
     pub creates_outlive_compaction: bool,
-    /// True if to remember the abandoned creates of a candidate, to check that it recognises its
+    /// True to remember the abandoned creates of a candidate, to check that it recognises its
     /// own epoch object.
     pub remembers: bool,
     /// True if no lease lapses by a follower's clock.
     pub never_lapses: bool,
-    /// True if to keep the order of the candidates, so that a trace can name them.
+    /// True to keep the order of the candidates, so that a trace can name them.
     pub named: bool,
-    /// True if to disable the reductions `World::forget_what_cannot_matter`,
+    /// True to disable the reductions `World::forget_what_cannot_matter`,
     /// `World::bring_into_line` and `Due`.
     pub unreduced: bool,
     /// Names of the properties that must hold in all states, and in some state.

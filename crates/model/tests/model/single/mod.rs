@@ -22,7 +22,7 @@ pub struct SingleSetting {
     /// The greatest token of the model.
     last_token: u8,
     faults: Budget,
-    /// True if to keep the order of the candidates, so that a trace can name them.
+    /// True to keep the order of the candidates, so that a trace can name them.
     named: bool,
     always: Vec<&'static str>,
     sometimes: Vec<&'static str>,
