@@ -178,7 +178,7 @@ async fn run_once(
     compactor: &AnyCompactor,
     signals: &mut Signals,
 ) -> (Result<RunReport, Error>, Option<Signal>) {
-    let progress = Progress::counting("compacting");
+    let progress = Progress::of("compacting");
     let so_far = Mutex::new(RunReport::Election(Report::default()));
     let stop = CancellationToken::new();
     let note = |report: &RunReport| {
@@ -194,7 +194,7 @@ async fn run_once(
             outcome = &mut run => return (outcome, ended_by),
             signal = signals.next() => match ended_by {
                 None => {
-                    progress.say("stopping; again to stop at once");
+                    progress.note("stopping; again to stop at once");
                     ended_by = Some(signal);
                     stop.cancel();
                 }

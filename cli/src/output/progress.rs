@@ -1,58 +1,48 @@
-//! How far long work is: one line on stderr, if that is a terminal, and nothing otherwise.
-//!
-//! Work makes one [`Progress`], updates it now and then, and drops it before it prints its result.
+//! The progress of long work: lines on stderr, if that is a terminal.
 
 use std::io::{self, IsTerminal as _};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tenure::Process;
 
-/// The line; gone when dropped.
+use super::logs::complain;
+
+/// Reports the progress of one piece of work, at most once a second.
 #[derive(Debug)]
-pub struct Progress(ProgressBar);
-
-/// How often the line moves without an update, so that it does not look dead.
-const TICK: Duration = Duration::from_millis(250);
-
-impl Progress {
-    /// Of work whose end is not known: `compacting [12s] deleted 3000 of 4000 epochs`.
-    pub fn counting(what: &str) -> Progress {
-        let bar = ProgressBar::no_length();
-        let progress = Progress::new(bar, "{spinner} {prefix} [{elapsed}] {msg}", what);
-        progress.0.enable_steady_tick(TICK);
-        progress
-    }
-
-    /// Of work whose steps are known once it has begun: `probing [####----] 12/40 [3s] delete`.
-    pub fn of(what: &str) -> Progress {
-        let template = "{prefix} [{bar:30}] {pos}/{len} [{elapsed}] {msg}";
-        Progress::new(ProgressBar::new(0), template, what)
-    }
-
-    /// What is being done, or how far it is.
-    pub fn say(&self, message: &str) {
-        self.0.set_message(message.to_owned());
-    }
-
-    /// So many of so many steps are done.
-    pub fn at(&self, done: u64, of: u64) {
-        self.0.set_length(of);
-        self.0.set_position(done);
-    }
-
-    fn new(bar: ProgressBar, template: &str, what: &str) -> Progress {
-        if !io::stderr().is_terminal() {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-            return Progress(bar);
-        }
-        let style = ProgressStyle::with_template(template).expect("the templates above are right");
-        let bar = bar.with_style(style.progress_chars("##-")).with_prefix(what.to_owned());
-        Progress(bar)
-    }
+pub struct Progress {
+    what: &'static str,
+    is_shown: bool,
+    /// Boot clock at the start.
+    began: Duration,
+    /// Seconds from the start to the last line.
+    shown: AtomicU64,
 }
 
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
+impl Progress {
+    /// Begins the work. Its first second shows no line.
+    pub fn of(what: &'static str) -> Progress {
+        let is_shown = io::stderr().is_terminal();
+        Progress { what, is_shown, began: Process::system().now().boot, shown: AtomicU64::new(0) }
+    }
+
+    /// Reports finished steps: `tenure: reading epochs: 12 of 40, 3 s`.
+    pub fn at(&self, done: u64, of: u64) {
+        self.say(&format!("{done} of {of}"));
+    }
+
+    /// Reports the state of work without a known end, unless this second has a line.
+    pub fn say(&self, state: &str) {
+        let seconds = Process::system().now().boot.saturating_sub(self.began).as_secs();
+        if self.is_shown && self.shown.fetch_max(seconds, Ordering::Relaxed) < seconds {
+            complain(&format!("{}: {state}, {seconds} s", self.what));
+        }
+    }
+
+    /// Reports an event in this second, too.
+    pub fn note(&self, event: &str) {
+        if self.is_shown {
+            complain(&format!("{}: {event}", self.what));
+        }
     }
 }

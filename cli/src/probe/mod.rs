@@ -106,10 +106,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     };
     let mut probing = pin!(ask_all(&meter, &bounds, args.store.layout));
     let mut signal = None;
-    let progress = match args.rounds {
-        0 => Progress::counting("probing"),
-        _ => Progress::of("probing"),
-    };
+    let progress = Progress::of("probing");
     let outcome = loop {
         tokio::select! {
             biased;
@@ -127,7 +124,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
                 // cleaning.
                 break probing.await;
             }
-            () = pause(LOOK) => {
+            () = pause(PROGRESS_EVERY) => {
                 let sent: u64 = meter.account().requests.values().sum();
                 match args.rounds {
                     0 => progress.say(&format!("{sent} requests")),
@@ -136,7 +133,6 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
             }
         }
     };
-    drop(progress);
     let left_behind = clean_up(&meter, &mut signals, &mut signal).await;
     if let Some(signal) = signal {
         return Ok(stopped(signal, &left_behind));
@@ -171,8 +167,8 @@ async fn clean_up(
     }
 }
 
-/// How often the progress is shown.
-const LOOK: Duration = Duration::from_millis(200);
+/// Interval between two lines of progress.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// The requests of so many rounds, as the help has them.
 fn about(rounds: u32) -> u64 {
