@@ -1,55 +1,57 @@
-//! `tenure cost`: how many requests an election or a group makes in a month, and what they cost.
-//! Nothing is sent.
+//! `tenure cost`: the requests of an election or of a group in a month, and their price. Sends
+//! nothing.
 
-mod arithmetic;
-mod group;
 pub mod prices;
+mod requests;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Serialize;
-use tenure::Layout;
+use clap::ValueEnum as _;
+use clap::builder::RangedI64ValueParser;
+use serde_json::{Map, Value, json};
 
-use self::arithmetic::{DAYS, Requests, Roles, Shape};
-use self::group::GroupReport;
 use self::prices::Prices;
+use self::requests::{KINDS, Requests, Role, election, group};
 use super::exit::{self, Failure};
 use crate::args::common::{DAY, LayoutArg, positive_duration, positive_up_to};
 use crate::output::print::{millis, plain, print, print_json};
 
+/// Days of a month.
+const DAYS: u32 = 30;
+/// The longest validity of a session.
+const MAX_GROUP_VALIDITY: Duration = Duration::from_secs(3_600);
+
 #[derive(Debug, clap::Args)]
 pub struct CostArgs {
-    /// The number of elections that are alike. All other options are of one of them
-    #[arg(long, value_name = "COUNT", default_value = "1", conflicts_with = "partitions")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// The number of equal elections. All other options describe one of them
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = count(1))]
     pub elections: u32,
     /// The number of candidates: one leads, the others follow
-    #[arg(long, value_name = "COUNT", default_value = "3")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "COUNT", default_value = "3", value_parser = count(1))]
     pub candidates: u32,
-    /// Of a group in place of an election: the number of its partitions. The tables show an election
-    /// for each of them beside it
-    #[arg(long, value_name = "COUNT", conflicts_with_all = ["candidates", "layout"])]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// Compute a group with this number of partitions, and one election for each partition
+    #[arg(long, value_name = "COUNT", value_parser = count(1))]
+    #[arg(conflicts_with_all = ["candidates", "elections", "layout"])]
     pub partitions: Option<u32>,
     /// The number of members of the group
-    #[arg(long, value_name = "COUNT", default_value = "3", requires = "partitions")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "COUNT", default_value = "3", value_parser = count(1))]
+    #[arg(requires = "partitions")]
     pub members: u32,
     /// The number of observers
-    #[arg(long, value_name = "COUNT", default_value = "0")]
-    #[arg(value_parser = clap::value_parser!(u32).range(..=100_000))]
+    #[arg(long, value_name = "COUNT", default_value = "0", value_parser = count(0))]
     pub observers: u32,
-    /// Length of the lease, at most 24h: it is renewed three times in it
+    /// Length of the lease, at most 24h. The leader renews it three times in this time
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_up_to(DAY))]
     pub validity: Duration,
     /// How often followers, observers and members poll: at most the validity [default: a sixth of
     /// the validity]
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     pub poll: Option<Duration>,
-    /// How often the leader changes; of a group, how often a member dies and another joins
+    /// How often the leader changes. In a group, how often a member dies and another joins
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = per_day)]
     pub elections_per_day: f64,
     /// How often `tenure compact` runs
@@ -61,182 +63,119 @@ pub struct CostArgs {
     /// Price lists to use in place of the built-in ones
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
-    /// One JSON object instead of tables for people
+    /// Print one JSON object instead of a table
     #[arg(long)]
     pub json: bool,
 }
 
-pub const AFTER_COST: &str = r#"The built-in prices are list prices without free tiers. Their sources: see
-docs/reference/stores.md.
-A month has 30 days. Traffic and the storing of a few small objects are left out.
+pub const AFTER_COST: &str = include_str!("help.txt");
 
-A file of prices is one JSON object, or a list of them; prices are for a million requests:
+fn count(least: i64) -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(least..=100_000)
+}
 
-  {"name": "ours", "write": 5.0, "list": 5.0, "read": 0.4, "delete": 0,
-   "delete_by_key": false, "currency": "USD", "date": "2026-11", "source": "…"}
-
-The last line's fields may be left out. With delete_by_key every deleted key is paid for, and
-otherwise every request for up to 1,000 keys.
-
-Exit codes:
-   0  done
-  64  wrong usage, or a file of prices that cannot be read"#;
+fn per_day(text: &str) -> Result<f64, String> {
+    let count = text.parse().ok().filter(|count| (0.0..=1e6).contains(count));
+    count.ok_or_else(|| "write a number from 0 to 1000000".to_owned())
+}
 
 impl CostArgs {
-    /// The poll interval, with the library's default.
+    /// The poll interval, with the default of the library.
     fn poll(&self) -> Duration {
         self.poll.unwrap_or(self.validity / 6)
     }
 }
 
 pub fn cost(args: &CostArgs) -> Result<u8, Failure> {
-    if args.poll() > args.validity {
-        let (poll, validity) = (args.poll(), args.validity);
+    let (poll, validity, most) = (args.poll(), args.validity, MAX_GROUP_VALIDITY);
+    if poll > validity {
         let why = format!("a --poll of {poll:?} is longer than the validity of {validity:?}");
         return Err(Failure::new(exit::USAGE, why));
     }
-    let prices = match &args.prices {
-        Some(path) => prices::from_file(path)?,
-        None => prices::built_in(),
-    };
-    if let Some(partitions) = args.partitions {
-        if args.validity > group::MAX_VALIDITY {
-            let (validity, most) = (args.validity, group::MAX_VALIDITY);
-            let why =
-                format!("a validity of {validity:?} is not possible in a group: at most {most:?}");
-            return Err(Failure::new(exit::USAGE, why));
-        }
-        let report = GroupReport::new(args, partitions, prices);
-        let _ = if args.json { print_json(&report)? } else { print(&report.for_people())? };
-        return Ok(0);
+    if args.partitions.is_some() && validity > most {
+        let why = format!("the validity of a group must be at most {most:?}, got {validity:?}");
+        return Err(Failure::new(exit::USAGE, why));
     }
-    let shape = shape(args);
-    let month = DAY.mul_f64(DAYS);
-    let report = Report::new(args, shape.requests(month), prices);
-    let _ = if args.json { print_json(&report)? } else { print(&report.for_people())? };
+    let prices =
+        args.prices.as_deref().map_or_else(|| Ok(prices::built_in()), prices::from_file)?;
+    let roles = match args.partitions {
+        Some(partitions) => group(args, partitions, DAY * DAYS),
+        None => election(args, DAY * DAYS),
+    };
+    let _ = match args.json {
+        true => print_json(&for_machines(args, &roles, &prices))?,
+        false => print(&for_people(&roles, &prices))?,
+    };
     Ok(0)
 }
 
-fn shape(args: &CostArgs) -> Shape {
-    Shape {
-        elections: args.elections,
-        layout: args.layout.into(),
-        candidates: args.candidates,
-        observers: args.observers,
-        validity: args.validity,
-        poll: args.poll(),
-        elections_per_day: args.elections_per_day,
-        compactions_per_day: args.compactions_per_day,
-    }
+fn for_machines(args: &CostArgs, roles: &[Role], prices: &[Prices]) -> Value {
+    let CostArgs { elections, candidates, partitions, members, .. } = args;
+    let changes = args.elections_per_day;
+    let layout = args.layout.to_possible_value().map(|layout| layout.get_name().to_owned());
+    let mut report = match partitions {
+        Some(_) => {
+            json!({ "partitions": partitions, "members": members, "changes_per_day": changes })
+        }
+        None => json!({ "elections": elections, "candidates": candidates, "layout": layout,
+            "elections_per_day": changes }),
+    };
+    let by_role = |value: &dyn Fn(&Requests) -> Value| -> Map<String, Value> {
+        roles.iter().map(|(role, _, requests)| ((*role).to_owned(), value(requests))).collect()
+    };
+    let kinds = |requests: &Requests| -> Map<String, Value> {
+        let counts = KINDS.into_iter().zip(requests.0);
+        counts.map(|(kind, count)| (kind.to_owned(), count.into())).collect()
+    };
+    let costs = prices.iter().map(|prices| {
+        let mut costs = by_role(&|requests| requests.cost(prices).into());
+        costs.insert("prices".to_owned(), json!(prices));
+        Value::from(costs)
+    });
+    report["costs"] = costs.collect();
+    report["requests"] = by_role(&|requests| kinds(requests).into()).into();
+    report["observers"] = args.observers.into();
+    report["validity_ms"] = millis(args.validity).into();
+    report["poll_ms"] = millis(args.poll()).into();
+    report["days"] = f64::from(DAYS).into();
+    report
 }
 
-/// The object that `--json` prints.
-#[derive(Debug, Serialize)]
-struct Report {
-    elections: u32,
-    candidates: u32,
-    observers: u32,
-    validity_ms: u64,
-    poll_ms: u64,
-    elections_per_day: f64,
-    layout: &'static str,
-    days: f64,
-    requests: Roles<Requests>,
-    costs: Vec<Cost>,
-}
-
-/// What a month costs by one price list.
-#[derive(Debug, Serialize)]
-struct Cost {
-    prices: Prices,
-    #[serde(flatten)]
-    of: Roles<f64>,
-}
-
-impl Report {
-    fn new(args: &CostArgs, requests: Roles<Requests>, prices: Vec<Prices>) -> Report {
-        let cost = |prices: Prices| {
-            let of = requests.map(|requests| requests.cost(&prices));
-            Cost { prices, of }
-        };
-        Report {
-            elections: args.elections,
-            candidates: args.candidates,
-            observers: args.observers,
-            validity_ms: millis(args.validity),
-            poll_ms: millis(args.poll()),
-            elections_per_day: args.elections_per_day,
-            layout: match Layout::from(args.layout) {
-                Layout::EpochFiles => "epoch-files",
-                _ => "single-object",
-            },
-            days: DAYS,
-            requests,
-            costs: prices.into_iter().map(cost).collect(),
-        }
+fn for_people(roles: &[Role], prices: &[Prices]) -> String {
+    let roles = || roles.iter().filter(|(_, processes, _)| *processes != Some(0.0));
+    let mut rows = Vec::new();
+    let mut row = |name: &str, cell: &dyn Fn(&Role) -> String| {
+        rows.push((name.to_owned(), roles().map(cell).collect::<Vec<_>>()));
+    };
+    row("a month", &|(role, ..)| role.replace("elections", "takeovers"));
+    row("processes", &|(_, processes, _)| processes.map_or(String::new(), grouped));
+    for (kind, name) in KINDS[..4].iter().enumerate() {
+        row(name, &|(.., requests)| grouped(requests.0[kind]));
     }
-
-    fn for_people(&self) -> String {
-        let Roles { leader, follower, observer, elections, compactor, all } = self.requests;
-        let mut text = format!(
-            "{:<24} {:>12} {:>12} {:>12} {:>12}\n",
-            "requests a month", "writes", "lists", "reads", "deletes"
-        );
-        // One of so many in all elections.
-        let of = |count: u32| u64::from(count) * u64::from(self.elections);
-        let followers = self.candidates - 1;
-        let mut rows = vec![match self.elections {
-            1 => ("the leader".to_owned(), leader),
-            elections => (format!("a leader, of {elections}"), leader),
-        }];
-        if followers > 0 {
-            rows.push((format!("a follower, of {}", of(followers)), follower));
-        }
-        if self.observers > 0 {
-            rows.push((format!("an observer, of {}", of(self.observers)), observer));
-        }
-        rows.push(("takeovers, at most".to_owned(), elections));
-        if self.layout == "epoch-files" {
-            let compactors = if self.elections == 1 { "the compactor" } else { "all compactors" };
-            rows.push((compactors.to_owned(), compactor));
-        }
-        rows.push(("all together".to_owned(), all));
-        for (role, Requests { writes, lists, reads, deletes, .. }) in rows {
-            let counts = [writes, lists, reads, deletes].map(grouped);
-            let [writes, lists, reads, deletes] = counts;
-            let _ = writeln!(text, "{role:<24} {writes:>12} {lists:>12} {reads:>12} {deletes:>12}");
-        }
-        let _ = writeln!(
-            text,
-            "\n{:<24} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-            "money a month", "leader", "follower", "observer", "takeovers", "compactor", "all"
-        );
-        for Cost { prices, of } in &self.costs {
-            let Roles { leader, follower, observer, elections, compactor, all } = of;
-            let name = format!("{}, {}", plain(&prices.name), plain(&prices.currency));
-            let _ = writeln!(
-                text,
-                "{name:<24} {leader:>9.2} {follower:>9.2} {observer:>9.2} {elections:>9.2} \
-                 {compactor:>9.2} {all:>9.2}"
-            );
-        }
-        text + &prices_for_people(self.costs.iter().map(|cost| &cost.prices))
+    for list in prices {
+        let name = format!("{}, {}", plain(&list.name), plain(&list.currency));
+        row(&name, &|(.., requests)| format!("{:.2}", requests.cost(list)));
     }
-}
-
-/// Where the prices are from: the last lines, without a line end.
-fn prices_for_people<'a>(all: impl Iterator<Item = &'a Prices>) -> String {
-    let mut text = "\nprices\n".to_owned();
-    for Prices { name, date, source, .. } in all {
-        let _ = writeln!(text, "  {}: {} ({})", plain(name), plain(source), plain(date));
+    let width = |column: usize| rows.iter().map(|(_, cells)| cells[column].len() + 2).max();
+    let mut text = String::new();
+    for (name, cells) in &rows {
+        let _ = write!(text, "{name:<20}");
+        for (column, cell) in cells.iter().enumerate() {
+            let _ = write!(text, "{cell:>0$}", width(column).unwrap_or_default());
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
     }
-    text.trim_end().to_owned()
+    text.push_str("\nprices");
+    for Prices { name, date, source, .. } in prices {
+        let _ = write!(text, "\n  {}: {} ({})", plain(name), plain(source), plain(date));
+    }
+    text
 }
 
 /// A count with a comma after every third digit.
 fn grouped(count: f64) -> String {
-    // Counts of a month are far below what a u64 holds.
-    let digits = (count.round().max(0.0) as u64).to_string();
+    let digits = format!("{count:.0}");
     let mut grouped = String::new();
     for (place, digit) in digits.char_indices() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {
@@ -246,13 +185,3 @@ fn grouped(count: f64) -> String {
     }
     grouped
 }
-
-fn per_day(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(count) if (0.0..=1e6).contains(&count) => Ok(count),
-        _ => Err("write a number from 0 to 1000000".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests;

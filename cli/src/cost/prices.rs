@@ -1,4 +1,4 @@
-//! What requests cost: built in, with their sources, or from a file.
+//! Prices of requests: the built-in lists with their sources, or a file.
 
 use std::path::Path;
 
@@ -12,18 +12,18 @@ use crate::store::url::Place;
 #[serde(deny_unknown_fields)]
 pub struct Prices {
     pub name: String,
-    /// For a million requests each. A create, a replace, a refused one too.
+    /// Price of a million creates and replaces. Refused ones count.
     pub write: f64,
     pub list: f64,
-    /// A poll that finds nothing new is one.
+    /// A poll without news is a read.
     pub read: f64,
-    /// A request for up to 1,000 keys, or for one where `delete_by_key` says so.
+    /// Price for requests of up to 1,000 keys each, or for keys with `delete_by_key`.
     pub delete: f64,
     #[serde(default)]
     pub delete_by_key: bool,
     #[serde(default = "usd")]
     pub currency: String,
-    /// Since when, or when it was looked up.
+    /// The first day of the prices, or the day of their retrieval.
     #[serde(default)]
     pub date: String,
     #[serde(default)]
@@ -53,8 +53,8 @@ pub fn from_file(path: &Path) -> Result<Vec<Prices>, Failure> {
     parse(&text).map_err(wrong)
 }
 
-fn parse(text: &str) -> Result<Vec<Prices>, String> {
-    // Told apart here: serde would say of both forms at once only that neither fits.
+pub fn parse(text: &str) -> Result<Vec<Prices>, String> {
+    // An untagged enum would lose the error of the form in use.
     let prices = if text.trim_start().starts_with('[') {
         serde_json::from_str::<Vec<Prices>>(text)
     } else {
@@ -71,39 +71,4 @@ fn parse(text: &str) -> Result<Vec<Prices>, String> {
         }
     }
     Ok(prices)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_built_in_lists_can_be_read() {
-        assert_eq!(built_in().len(), 5);
-    }
-
-    #[test]
-    fn one_list_or_several() {
-        let one = r#"{"name":"here","write":1,"list":2,"read":0.5,"delete":0}"#;
-        let prices = parse(one).expect("a price list");
-        assert_eq!((prices.len(), prices[0].list, &*prices[0].currency), (1, 2.0, "USD"));
-        assert_eq!(parse(&format!("[{one},{one}]")).map(|prices| prices.len()), Ok(2));
-    }
-
-    #[test]
-    fn what_is_wrong_is_named() {
-        let refused = |text: &str| parse(text).expect_err(text);
-        let unknown = refused(r#"{"name":"x","write":1,"list":2,"read":0.5,"delete":0,"put":5}"#);
-        assert!(
-            unknown.contains("unknown field `put`") && unknown.contains("`write`"),
-            "{unknown}"
-        );
-        assert!(refused(r#"{"name":"x"}"#).contains("missing field `write`"));
-        let negative = refused(r#"{"name":"x","write":1,"list":-2,"read":0,"delete":0}"#);
-        assert!(negative.contains("list of \"x\" is -2"), "{negative}");
-        let text = refused(r#"{"name":"x","write":"1","list":2,"read":0,"delete":0}"#);
-        assert!(text.contains("invalid type: string") && text.contains("column"), "{text}");
-        assert!(refused("[]").contains("no price list"));
-        assert!(refused("").contains("EOF"));
-    }
 }
