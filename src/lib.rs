@@ -164,6 +164,8 @@ mod driver;
 mod env;
 mod epoch;
 mod error;
+#[doc(hidden)]
+pub mod internals;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod protocol;
@@ -175,12 +177,6 @@ mod protocol;
 pub mod record;
 #[cfg(not(feature = "internals"))]
 mod record;
-#[doc(hidden)]
-pub mod seam {
-    //! The parts of the election that other packages of tenure need beyond the API.
-    pub mod fencing;
-    pub mod groups;
-}
 pub mod store;
 mod telemetry;
 
@@ -203,17 +199,6 @@ pub use error::{Error, ErrorKind};
 pub use protocol::layout::Layout;
 pub use protocol::message::EpochEnd;
 pub use store::Store;
-
-/// Items beyond the API for tenure's other packages. They depend on exactly this version (`=`), as
-/// these items may change in any version.
-#[doc(hidden)]
-pub mod internals {
-    pub use crate::driver::epoch_objects::{EpochObject, EpochObjects};
-    pub use crate::driver::quantile::quantile;
-    pub use crate::env::clock::wall_clock;
-    pub use crate::record::Record;
-    pub use crate::store::escape::plain;
-}
 
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../README.md")]

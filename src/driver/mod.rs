@@ -13,7 +13,6 @@ pub(crate) mod leader;
 mod observe;
 pub(crate) mod operator;
 mod own_epoch;
-pub(crate) mod quantile;
 mod refresh;
 mod requests;
 mod restore;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure::internals::quantile;
 
 use super::clock::Skew;
 use super::meter::{Account, Kind};
+use super::quantile::quantile;
 
 /// Something that is no broken promise and yet wants to be changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -6,6 +6,7 @@ mod bucket;
 mod clock;
 mod meter;
 mod power;
+mod quantile;
 mod report;
 
 use std::pin::pin;

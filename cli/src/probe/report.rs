@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use tenure::internals::quantile;
 use tenure::store::Store as _;
 use tenure_conformance::race::{Tally, WRITERS};
 
@@ -12,6 +11,7 @@ use super::advice::{self, Advice, Setting};
 use super::clock::Skew;
 use super::meter::{Account, Meter};
 use super::power::{Power, no_fault_seen, power};
+use super::quantile::quantile;
 use crate::cost::prices::Prices;
 use crate::exit;
 use crate::output::print::plain;

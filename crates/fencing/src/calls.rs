@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use tenure::seam::fencing::{self as seam, Nonce, Written, back_off};
+use tenure::internals::fencing::{self as internals, Nonce, Written, back_off};
 use tenure::store::{Determinacy, ETag, GetOutcome, Page, Store, StoreError, StoreErrorKind};
 use tenure::{Error, ErrorKind, Process};
 
@@ -120,7 +120,7 @@ impl Calls {
     }
 
     pub(super) fn nonce(&self) -> Nonce {
-        seam::nonce(&self.process)
+        internals::nonce(&self.process)
     }
 
     /// Pauses between attempt `attempt` and the next one.
@@ -157,19 +157,19 @@ impl Calls {
         unless: Option<ETag>,
     ) -> Result<GetOutcome, StoreError> {
         let get = self.store.get(key, unless, usize::MAX);
-        seam::read(&self.process, self.request_timeout, get).await
+        internals::read(&self.process, self.request_timeout, get).await
     }
 
     pub(super) async fn list(&self, prefix: &str, after: &str) -> Result<Page, StoreError> {
         let page = self.store.list(prefix, after, 1_000);
-        seam::list(&self.process, self.request_timeout, page).await
+        internals::list(&self.process, self.request_timeout, page).await
     }
 
     pub(super) async fn delete(
         &self,
         keys: Vec<String>,
     ) -> Result<Vec<(String, StoreError)>, StoreError> {
-        seam::delete(&self.process, self.request_timeout, self.store.delete(keys)).await
+        internals::delete(&self.process, self.request_timeout, self.store.delete(keys)).await
     }
 
     /// Writes the object. `etag` is the ETag that the object must have; `None` creates it.
@@ -178,7 +178,7 @@ impl Calls {
             Some(etag) => self.store.replace(key, body, etag),
             None => self.store.create(key, body),
         };
-        match seam::write(&self.process, self.request_timeout, put).await {
+        match internals::write(&self.process, self.request_timeout, put).await {
             Written::Refused | Written::Missing if self.store.capabilities().may_send_twice => {
                 let why = "it was refused, perhaps after an earlier attempt took effect";
                 Written::Unknown(unanswered(why))

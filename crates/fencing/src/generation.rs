@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::seam::fencing::{
+use tenure::internals::fencing::{
     After, Listing, Progress, Search, check_order, folder, require_timers,
 };
 use tenure::store::{Page, Store, StoreError};

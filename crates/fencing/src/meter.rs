@@ -3,7 +3,7 @@
 use metrics::{SharedString, Unit, counter, describe_counter};
 
 use tenure::Store;
-use tenure::seam::fencing::place;
+use tenure::internals::fencing::place;
 
 /// Outcomes of `tenure_gate_checks_total`.
 const GATE_CHECKS: [&str; 4] = ["admitted", "stale", "unavailable", "failed"];

@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
-use tenure::seam::groups::{After, Record};
+use tenure::internals::groups::{After, Record};
 use tenure::store::{GetOutcome, plain};
 use tenure::{Compactor, CompactorBuilder, Epoch, Error, ErrorKind, Report};
 

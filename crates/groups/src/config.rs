@@ -19,7 +19,7 @@ use super::telemetry::{SESSION, describe};
 use crate::protocol::assignor::{Assignor, StickyAssignor};
 use crate::protocol::{Assignment, SessionId};
 use tenure::Store;
-use tenure::seam::groups::Nonce;
+use tenure::internals::groups::Nonce;
 use tenure::{Election, ElectionBuilder, Process};
 use tenure::{Error, ErrorKind};
 

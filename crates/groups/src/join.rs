@@ -16,7 +16,7 @@ use crate::protocol::session::SessionData;
 use crate::protocol::{Session, SessionId};
 use tenure::Epoch;
 use tenure::Lease;
-use tenure::seam::groups::{Context, Requests};
+use tenure::internals::groups::{Context, Requests};
 use tenure::{Error, ErrorKind};
 
 /// The requests of one join, whose denials in a row are counted across sessions: those of the first

@@ -130,7 +130,7 @@ pub use restore::GroupRestored;
 pub use session_record::{is_session, session_election};
 pub use view::{GroupSnapshot, MemberSnapshot, PartitionSnapshot};
 
-use tenure::seam::groups::Context;
+use tenure::internals::groups::Context;
 use tenure::{Error, Store};
 
 use config::GroupConfig;

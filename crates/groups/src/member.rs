@@ -25,7 +25,7 @@ use crate::protocol::{Session, SessionId};
 use crate::telemetry::GroupSight;
 use tenure::Epoch;
 use tenure::Moment;
-use tenure::seam::groups::Requests;
+use tenure::internals::groups::Requests;
 use tenure::store::ETag;
 use tenure::{Leadership, LeadershipEvent, Loss};
 

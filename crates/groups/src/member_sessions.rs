@@ -10,8 +10,8 @@ use super::view::{GroupSnapshot, MemberSnapshot};
 use crate::protocol::SessionId;
 use tenure::EpochEnd;
 use tenure::Error;
-use tenure::seam::groups::Context;
-use tenure::seam::groups::Record;
+use tenure::internals::groups::Context;
+use tenure::internals::groups::Record;
 use tenure::store::{GetOutcome, StoreErrorKind};
 
 /// Sessions that are read at the same time.

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::protocol::session::SessionId;
     use crate::protocol::{Member, Release, Session};
-    use tenure::seam::groups::Nonce;
+    use tenure::internals::groups::Nonce;
 
     fn at(seconds: u64) -> Moment {
         let since = Duration::from_secs(seconds);

@@ -13,7 +13,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use crate::protocol::{PartitionNumber, Release};
 use tenure::Epoch;
 use tenure::Moment;
-use tenure::seam::groups::SharedValues;
+use tenure::internals::groups::SharedValues;
 use tenure::{Cancellation, Loss, Term};
 
 /// A partition that this member was granted, with its fencing token.

@@ -133,7 +133,7 @@ impl Relapses {
 mod tests {
     use super::*;
     use crate::protocol::{Member, SessionId};
-    use tenure::seam::groups::Nonce;
+    use tenure::internals::groups::Nonce;
 
     const VALIDITY: Duration = Duration::from_secs(30);
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::protocol::session::SessionData;
 use crate::protocol::{PartitionNumber, Release};
 use tenure::Epoch;
-use tenure::seam::groups::Record;
+use tenure::internals::groups::Record;
 
 #[derive(Serialize, Deserialize, Default)]
 struct Fields {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use metrics::Unit::Count;
 use metrics::{describe_counter, describe_gauge};
-use tenure::seam::groups::{LeaseMetrics, Meter};
+use tenure::internals::groups::{LeaseMetrics, Meter};
 
 use crate::protocol::Assignment;
 

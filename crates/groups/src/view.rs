@@ -14,8 +14,8 @@ use crate::protocol::message::{News, ReaderStep};
 use crate::protocol::reader::Reader;
 use crate::protocol::{Assignment, SessionId};
 use tenure::Epoch;
-use tenure::seam::groups::Nonce;
-use tenure::seam::groups::{Context, Requests};
+use tenure::internals::groups::Nonce;
+use tenure::internals::groups::{Context, Requests};
 use tenure::{Error, ErrorKind};
 
 /// A group's assignment, as it was read.

@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tenure::{Clock as _, Compactor, EpochEnd, ErrorKind, Layout};
 use tenure_history::{History, Reader};
 use tenure_testkit::fault_store::{Call, Fault};
-use tenure_testkit::morling::MorlingNode;
+use tenure_testkit::morling_lock::MorlingNode;
 use tenure_testkit::time::{TestClock, millis, secs, wait};
 use tenure_testkit::world::{VALIDITY, World, name};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use tenure::internals::fencing::{Written, require_timers};
 use tenure::internals::plain;
-use tenure::seam::fencing::{Written, require_timers};
 use tenure::store::{Determinacy, ETag, GetOutcome, Store, StoreError};
 use tenure::{Epoch, Error, ErrorKind, Process};
 

@@ -1,6 +1,6 @@
 //! The reset of a gate, which repairs it.
 
-use tenure::seam::fencing::require_timers;
+use tenure::internals::fencing::require_timers;
 use tenure::store::StoreError;
 
 use super::{DurableGate, Epoch, Error, ErrorKind, GateLine, Seen, envelope};

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use tenure::seam::fencing::{After, check_order};
+use tenure::internals::fencing::{After, check_order};
 use tenure::store::{Page, StoreError};
 
 /// Makes the keys of a log from its prefix.

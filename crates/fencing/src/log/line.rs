@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use tenure::Epoch;
-use tenure::seam::fencing::Nonce;
+use tenure::internals::fencing::Nonce;
 
 use crate::envelope::{self, Line};
 use crate::protocol::{Header, Kind};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use tenure::seam::fencing::{After, Listing, Progress, Search, folder};
+use tenure::internals::fencing::{After, Listing, Progress, Search, folder};
 use tenure::store::{GetOutcome, Store, StoreError};
 use tenure::{Epoch, Error, ErrorKind, Process};
 

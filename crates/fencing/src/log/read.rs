@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use futures::stream::{self, Stream, StreamExt as _, TryStreamExt as _};
 
 use tenure::Error;
-use tenure::seam::fencing::{After, require_timers};
+use tenure::internals::fencing::{After, require_timers};
 
 use super::{FencedLog, LogEntry, Read};
 use crate::calls::Attempts;

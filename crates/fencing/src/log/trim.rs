@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use tenure::seam::fencing::{After, require_timers};
+use tenure::internals::fencing::{After, require_timers};
 use tenure::store::{ETag, GetOutcome, StoreError};
 use tenure::{Error, ErrorKind};
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use tenure::seam::fencing::{Written, require_timers};
+use tenure::internals::fencing::{Written, require_timers};
 use tenure::store::{Determinacy, StoreError, StoreErrorKind};
 use tenure::{Epoch, Error, ErrorKind};
 

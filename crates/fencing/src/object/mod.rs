@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use tenure::seam::fencing::{Nonce, require_timers};
+use tenure::internals::fencing::{Nonce, require_timers};
 use tenure::store::{Determinacy, ETag, GetOutcome, Store, StoreError};
 use tenure::{Epoch, Error, Process};
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use tenure::seam::fencing::{Nonce, Written};
+use tenure::internals::fencing::{Nonce, Written};
 use tenure::store::{Determinacy, ETag, GetOutcome};
 use tenure::{Epoch, Error};
 

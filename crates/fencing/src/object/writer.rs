@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use tenure::seam::fencing::{Nonce, require_timers};
+use tenure::internals::fencing::{Nonce, require_timers};
 use tenure::store::{Determinacy, ETag, StoreError};
 use tenure::{Epoch, Error, ErrorKind};
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use tenure::Epoch;
-use tenure::seam::fencing::{After, Listing, Nonce};
+use tenure::internals::fencing::{After, Listing, Nonce};
 
 /// The header of an object of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -27,7 +27,7 @@
 use std::num::NonZeroU64;
 
 use tenure::Epoch;
-use tenure::seam::fencing::{Nonce, Search, SuccessorSearch, SuccessorStatus};
+use tenure::internals::fencing::{Nonce, Search, SuccessorSearch, SuccessorStatus};
 
 mod draft;
 mod message;

@@ -13,7 +13,7 @@
 use std::num::NonZeroU64;
 
 use tenure::Epoch;
-use tenure::seam::fencing::{Listing, Nonce, Progress, Search};
+use tenure::internals::fencing::{Listing, Nonce, Progress, Search};
 
 use super::draft::Draft;
 use super::message::{Ended, Header, Kind, LogAnswer};

@@ -1,4 +1,4 @@
-use tenure::seam::fencing::{After, Listing};
+use tenure::internals::fencing::{After, Listing};
 
 use super::*;
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::protocol::marks::Marks;
 use crate::protocol::{AssignedPartition, Assignment, Member, PartitionNumber, Session, SessionId};
 use tenure::Epoch;
-use tenure::seam::groups::Nonce;
+use tenure::internals::groups::Nonce;
 
 /// The longest body, 4 MiB. A store may allow less.
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;

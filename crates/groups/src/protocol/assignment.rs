@@ -9,7 +9,7 @@ use super::marks::Marks;
 use super::partition_number::PartitionNumber;
 use super::session::{Session, SessionId};
 use tenure::Epoch;
-use tenure::seam::groups::Nonce;
+use tenure::internals::groups::Nonce;
 
 /// One assignment. It is never overwritten: a change is the assignment with the next number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

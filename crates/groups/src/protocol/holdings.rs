@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::protocol::assignment::Member;
     use crate::protocol::session::SessionId;
-    use tenure::seam::groups::Nonce;
+    use tenure::internals::groups::Nonce;
 
     fn session(id: u128) -> Session {
         Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id) }

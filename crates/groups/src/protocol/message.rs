@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tenure::Epoch;
-use tenure::seam::groups::{After, Listing};
+use tenure::internals::groups::{After, Listing};
 use tenure::store::ETag;
 
 use super::assignment::Assignment;

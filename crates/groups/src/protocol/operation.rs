@@ -11,7 +11,7 @@ use super::assignment::{AssignedPartition, Assignment};
 use super::marks::Marks;
 use super::partition_number::PartitionNumber;
 use tenure::Epoch;
-use tenure::seam::groups::Nonce;
+use tenure::internals::groups::Nonce;
 
 /// An operator's change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -14,7 +14,7 @@ use super::reader::Reader;
 use super::session::{Session, SessionId, SessionRecord};
 use super::session_reader::SessionReader;
 use tenure::Epoch;
-use tenure::seam::groups::Nonce;
+use tenure::internals::groups::Nonce;
 use tenure::store::ETag;
 
 /// A member of a group, as far as no time is concerned.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::partition_number::PartitionNumber;
 use tenure::Epoch;
 use tenure::store::ETag;
-use tenure::{EpochEnd, seam::groups::Nonce};
+use tenure::{EpochEnd, internals::groups::Nonce};
 
 /// 128 random bits, drawn anew for each join: the folder of the session's object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

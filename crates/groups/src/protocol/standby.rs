@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::looks::{LookTime, silence};
 use super::session::{Session, SessionRecord};
 use tenure::Moment;
-use tenure::seam::groups::Drift;
+use tenure::internals::groups::Drift;
 use tenure::store::ETag;
 
 /// What one member has seen of its coordinator.
@@ -165,7 +165,7 @@ impl Standby {
 mod tests {
     use super::*;
     use crate::protocol::session::{SessionData, SessionId};
-    use tenure::{EpochEnd, seam::groups::Nonce};
+    use tenure::{EpochEnd, internals::groups::Nonce};
 
     const VALIDITY: Duration = Duration::from_secs(30);
     const POLL: Duration = Duration::from_secs(2);

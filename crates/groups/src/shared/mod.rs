@@ -20,8 +20,8 @@ use crate::telemetry::Owner;
 use crate::unpoisoned;
 use tenure::Epoch;
 use tenure::Error;
-use tenure::seam::groups::Context;
-use tenure::seam::groups::Record;
+use tenure::internals::groups::Context;
+use tenure::internals::groups::Record;
 use tenure::{Leadership, Lease, Loss};
 
 /// What of a session's record is not its data: its name and the fields of the lease.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::session::{Session, SessionId, SessionRecord};
 use tenure::EpochEnd;
 use tenure::Moment;
-use tenure::seam::groups::Drift;
+use tenure::internals::groups::Drift;
 use tenure::store::ETag;
 
 /// What one coordinator has seen of the sessions.

@@ -1,5 +1,5 @@
 use super::*;
-use tenure::seam::groups::Nonce;
+use tenure::internals::groups::Nonce;
 
 const VALIDITY: Duration = Duration::from_secs(30);
 const SESSION: Session = Session { id: SessionId::from_bits(1), nonce: Nonce::from_bits(7) };

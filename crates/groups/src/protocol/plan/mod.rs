@@ -12,7 +12,7 @@ use super::assignor::{Assignor, Seat, Share};
 use super::partition_number::PartitionNumber;
 use super::session::{Release, Session};
 use tenure::Epoch;
-use tenure::seam::groups::Nonce;
+use tenure::internals::groups::Nonce;
 
 /// What the writer has read of the sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::protocol::Assignment;
-use tenure::seam::groups::After;
+use tenure::internals::groups::After;
 
 fn epoch(number: u64) -> Epoch {
     Epoch::new(number).unwrap()

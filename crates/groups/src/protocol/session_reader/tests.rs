@@ -1,7 +1,7 @@
 use super::*;
 use crate::protocol::PartitionNumber;
 use crate::protocol::session::{Release, SessionData};
-use tenure::seam::groups::Nonce;
+use tenure::internals::groups::Nonce;
 
 fn id(bits: u128) -> SessionId {
     SessionId::from_bits(bits)

@@ -13,7 +13,7 @@ use crate::protocol::SessionId;
 use crate::protocol::assignment::{Assignment, Member};
 use broken::Broken;
 use tenure::Epoch;
-use tenure::seam::groups::Nonce;
+use tenure::internals::groups::Nonce;
 use tenure_testkit::interleavings::{every_interleaving, others_may_run};
 use world::World;
 

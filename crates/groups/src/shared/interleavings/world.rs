@@ -10,7 +10,7 @@ use super::broken::Broken;
 use super::*;
 use crate::protocol::message::{AssignmentAnswer, ParticipantStep};
 use tenure::Election;
-use tenure::seam::groups::Listing;
+use tenure::internals::groups::Listing;
 use tenure::store::MemoryStore;
 use tenure_testkit::interleavings::spawn;
 

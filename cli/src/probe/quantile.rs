@@ -1,8 +1,7 @@
-//! Quantiles of what was measured.
+//! Quantiles of measured values.
 
-/// The least of these values, in ascending order, that is no less than this share of them; `None`
-/// if there are none.
-#[must_use]
+/// Returns the least of the values, in ascending order, that is not less than this share of them;
+/// `None` without values.
 pub fn quantile<T: Copy>(ascending: &[T], share: f64) -> Option<T> {
     let rank = (ascending.len() as f64 * share).ceil() as usize;
     ascending.get(rank.saturating_sub(1)).copied()

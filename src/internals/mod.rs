@@ -1,0 +1,16 @@
+//! The items that the other packages of tenure use beyond the API. They are not part of the API: the
+//! packages depend on this very version (`=`), as an item may change with any other version.
+//!
+//! | module | package |
+//! | --- | --- |
+//! | [`groups`] | `tenure-groups` |
+//! | [`fencing`] | `tenure-fencing` |
+//! | the items of this module | the command, the test kit |
+
+pub mod fencing;
+pub mod groups;
+
+pub use crate::driver::epoch_objects::{EpochObject, EpochObjects};
+pub use crate::env::clock::wall_clock;
+pub use crate::record::Record;
+pub use crate::store::escape::plain;
