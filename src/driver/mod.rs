@@ -6,8 +6,7 @@ mod campaign;
 pub(crate) mod config;
 mod denial;
 pub(crate) mod epoch_objects;
-mod exchange;
-mod followed;
+mod followed_record;
 pub(crate) mod lead;
 pub(crate) mod leader;
 mod observe;
@@ -18,6 +17,7 @@ mod requests;
 mod restore;
 pub(crate) mod runtime;
 pub(crate) mod spans;
+mod store_calls;
 pub(crate) mod store_check;
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -27,7 +27,7 @@ use tokio::sync::OnceCell;
 
 pub(crate) use campaign::{CampaignEnd, FAILURES_BEFORE_GIVING_UP, Patience};
 pub(crate) use denial::Denial;
-use followed::Followed;
+use followed_record::FollowedRecord;
 pub(crate) use observe::Observer;
 pub(crate) use operator::Operator;
 use own_epoch::OwnEpoch;
@@ -256,7 +256,7 @@ pub(crate) struct Driver {
     requests: Requests,
     /// The denials in a row of a campaign, which a caller may hand on to the next driver.
     pub(crate) denial: Denial,
-    followed: Followed,
+    followed: FollowedRecord,
     own: OwnEpoch,
 }
 
@@ -298,7 +298,7 @@ impl Driver {
             machine: Machine::new(config.layout, rules, cx.greatest()),
             requests: Requests::new(cx).of_observer(observer),
             denial: Denial::default(),
-            followed: Followed::new(cx),
+            followed: FollowedRecord::new(cx),
             own: OwnEpoch::new(cx),
             cx: Arc::clone(cx),
         }

@@ -1,4 +1,4 @@
-//! One request: from the machine's words to the store's call, and back.
+//! Turns a request of the machine into a call of the store, and its result into an answer.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ const PAGE: usize = 1_000;
 const LAST: usize = 4;
 
 impl Driver {
-    /// Sends one request, for `limit` at most, and says what came of it.
+    /// Sends one request, waits at most `limit`, and returns the answer.
     pub(super) async fn perform(&mut self, request: &Request, limit: Duration) -> Answer {
         let span = spans::request(&self.cx, request);
-        let answer = self.exchange(request, limit).instrument(span.clone()).await;
+        let answer = self.call_store(request, limit).instrument(span.clone()).await;
         span.record("outcome", spans::outcome(&answer));
         self.requests.count(&answer);
         if !self.own.leading {
@@ -42,7 +42,7 @@ impl Driver {
 
     // Bodies are bytes before they are sent, as the waiting future would keep the record: a process
     // may follow thousands of elections.
-    async fn exchange(&mut self, request: &Request, limit: Duration) -> Answer {
+    async fn call_store(&mut self, request: &Request, limit: Duration) -> Answer {
         match request {
             Request::List(after) => self.list(after, limit).await,
             Request::Get { epoch, unless } => self.get(*epoch, unless.clone(), limit).await,

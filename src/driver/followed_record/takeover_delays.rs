@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::Followed;
+use super::FollowedRecord;
 use crate::env::moment::Moment;
 use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 use crate::protocol::lease::LapseTimer;
 
-impl Followed {
+impl FollowedRecord {
     /// A leader is followed for the first time. All others may have seen it at the same moment;
     /// but those who find one that is long dead come when they come.
     pub(in crate::driver) fn started(&mut self) {

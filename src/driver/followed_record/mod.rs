@@ -16,7 +16,7 @@ use crate::store::Object;
 
 /// What is known of the newest epoch, and when this candidate acts on it.
 #[derive(Debug)]
-pub(super) struct Followed {
+pub(super) struct FollowedRecord {
     cx: Arc<Context>,
 
     // The last reading of the newest epoch.
@@ -43,9 +43,9 @@ pub(super) struct Followed {
     pub(super) notified: u64,
 }
 
-impl Followed {
-    pub(super) fn new(cx: &Arc<Context>) -> Followed {
-        Followed {
+impl FollowedRecord {
+    pub(super) fn new(cx: &Arc<Context>) -> FollowedRecord {
+        FollowedRecord {
             cx: Arc::clone(cx),
             record: None,
             unreadable: None,
