@@ -17,8 +17,6 @@ pub use crate::store::etag::ETag;
 
 #[cfg(feature = "object-store")]
 mod any;
-#[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
-mod asked;
 #[cfg(any(feature = "s3", feature = "dynamodb"))]
 mod aws;
 mod capabilities;
@@ -41,6 +39,8 @@ mod outcome;
 mod page_order;
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
 mod redact;
+#[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
+mod request_context;
 #[cfg(feature = "s3")]
 mod s3;
 mod time_limits;

@@ -10,7 +10,7 @@ use object_store::path::Path;
 use super::AnyObjectStore;
 use super::failure::missing_key;
 use crate::store::StoreError;
-use crate::store::asked::Verb;
+use crate::store::request_context::Verb;
 
 /// How many keys go into one call: four calls for the 1,000 of a compactor. Azure takes 256 in one
 /// request; clients without such a request send ten at a time for each call.
@@ -27,22 +27,22 @@ pub(super) async fn all(
     store: &AnyObjectStore,
     keys: Vec<String>,
 ) -> Result<Vec<(String, StoreError)>, StoreError> {
-    let asked = store.asked(Verb::Delete, "");
-    let paths = keys.iter().map(|key| store.path(asked, key)).collect::<Result<Vec<_>, _>>()?;
+    let request = store.request(Verb::Delete, "");
+    let paths = keys.iter().map(|key| store.path(request, key)).collect::<Result<Vec<_>, _>>()?;
     let calls = paths.chunks(AT_ONCE).map(|paths| some(store, paths.to_vec()));
     let calls = join_all(calls).await;
     let mut failed = Vec::new();
     for (keys, call) in keys.chunks(AT_ONCE).zip(&calls) {
         let left = keys.iter().filter(|key| !call.gone.contains(*key));
         let error = match &call.error {
-            Some(error) => asked.failed(error),
-            None => asked.transient("the store did not say what became of it"),
+            Some(error) => request.failed(error),
+            None => request.transient("the store did not say what became of it"),
         };
         failed.extend(left.map(|key| (key.clone(), error.clone())));
     }
     match calls.iter().find_map(|call| call.error.as_ref()) {
         // Nothing is known of any key: the whole request failed.
-        Some(error) if failed.len() == keys.len() => Err(asked.failed(error)),
+        Some(error) if failed.len() == keys.len() => Err(request.failed(error)),
         _ => Ok(failed),
     }
 }

@@ -9,8 +9,8 @@ use super::AnyObjectStore;
 use super::error_response::{ErrorResponse, chain};
 #[cfg(any(feature = "azure", feature = "gcs"))]
 use super::token::TokenError;
-use crate::store::asked::{Asked, OF_A_PROXY, Verb, is_of_a_proxy};
 use crate::store::redact::printable;
+use crate::store::request_context::{OF_A_PROXY, RequestContext, Verb, is_of_a_proxy};
 use crate::store::{Determinacy, GetOutcome, PutOutcome, StoreError, StoreErrorKind};
 
 /// How object_store's clients tell an answer without an ETag, under whatever they were doing.
@@ -51,7 +51,7 @@ fn meaning(code: &str) -> Option<(StoreErrorKind, &'static str)> {
     }
 }
 
-impl Asked<'_, AnyObjectStore> {
+impl RequestContext<'_, AnyObjectStore> {
     /// A refused condition is a value; anything else is an error.
     pub(super) fn write_failed(self, error: Error) -> Result<PutOutcome, StoreError> {
         let answer = ErrorResponse::of(&error);
@@ -138,7 +138,7 @@ impl Asked<'_, AnyObjectStore> {
 }
 
 #[cfg(any(feature = "azure", feature = "gcs"))]
-impl Asked<'_, AnyObjectStore> {
+impl RequestContext<'_, AnyObjectStore> {
     /// The failure of a request that was not sent, for want of an access token.
     fn without_token(self, error: &Error) -> Option<StoreError> {
         let error = chain(error).find_map(|error| error.downcast_ref::<TokenError>())?;
@@ -152,7 +152,7 @@ impl Asked<'_, AnyObjectStore> {
 }
 
 #[cfg(not(any(feature = "azure", feature = "gcs")))]
-impl Asked<'_, AnyObjectStore> {
+impl RequestContext<'_, AnyObjectStore> {
     fn without_token(self, _: &Error) -> Option<StoreError> {
         None
     }

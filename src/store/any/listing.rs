@@ -6,7 +6,7 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
 use super::{AnyObjectStore, ServedAt, tag};
-use crate::store::asked::Asked;
+use crate::store::request_context::RequestContext;
 use crate::store::{EMPTY_PAGES, Entry, Page, StoreError, out_of_order, read_past_a_page};
 
 /// The most keys of one page, and what the services give in one answer.
@@ -69,14 +69,14 @@ fn is_after_by_parts(previous: &str, key: &str) -> bool {
 /// Over the stream, which knows whole folders only, and sends requests as far as it is read.
 pub(super) async fn stream(
     store: &AnyObjectStore,
-    asked: Asked<'_, AnyObjectStore>,
+    request: RequestContext<'_, AnyObjectStore>,
     after: &str,
     limit: usize,
 ) -> Result<Page, StoreError> {
-    let prefix = asked.key;
+    let prefix = request.key;
     let folder = match prefix.rsplit_once('/') {
         None => None,
-        Some((folder, _)) => Some(store.path(asked, folder)?),
+        Some((folder, _)) => Some(store.path(request, folder)?),
     };
     let inner: &dyn ObjectStore = &*store.store;
     let mut stream = match start(prefix, after) {
@@ -86,7 +86,7 @@ pub(super) async fn stream(
     let mut page = Gathered::new(prefix, after, limit);
     let mut truncated = false;
     while let Some(meta) = stream.next().await {
-        match page.see(meta.map_err(|error| asked.failed(&error))?)? {
+        match page.see(meta.map_err(|error| request.failed(&error))?)? {
             ListStart::Before => read_past_a_page(),
             // One more would be another request.
             ListStart::Taken if page.entries.len() == MOST => {
@@ -118,12 +118,12 @@ fn start(prefix: &str, after: &str) -> Option<Path> {
 pub(super) async fn pages(
     store: &AnyObjectStore,
     pages: &dyn PaginatedListStore,
-    asked: Asked<'_, AnyObjectStore>,
+    request: RequestContext<'_, AnyObjectStore>,
     after: &str,
     limit: usize,
 ) -> Result<Page, StoreError> {
-    let prefix = Some(asked.key).filter(|prefix| !prefix.is_empty());
-    let mut page = Gathered::new(asked.key, after, limit);
+    let prefix = Some(request.key).filter(|prefix| !prefix.is_empty());
+    let mut page = Gathered::new(request.key, after, limit);
     let (mut page_token, mut empty) = (None, 0);
     while empty < EMPTY_PAGES {
         let options = PaginatedListOptions {
@@ -133,7 +133,7 @@ pub(super) async fn pages(
             ..PaginatedListOptions::default()
         };
         let answer = pages.list_paginated(prefix, options).await;
-        let answer = answer.map_err(|error| asked.failed(&error))?;
+        let answer = answer.map_err(|error| request.failed(&error))?;
         let mut truncated = answer.page_token.is_some();
         empty += usize::from(answer.result.objects.is_empty());
         for meta in answer.result.objects {
@@ -150,7 +150,7 @@ pub(super) async fn pages(
         page_token = answer.page_token;
         read_past_a_page();
     }
-    Err(asked.unsupported("it answered pages without a key and said that more follow"))
+    Err(request.unsupported("it answered pages without a key and said that more follow"))
 }
 
 #[cfg(test)]
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
     use crate::env::timer::pause;
-    use crate::store::asked::Verb;
+    use crate::store::request_context::Verb;
     use crate::store::{StoreErrorKind, listed_within};
 
     /// What one page was asked for: the prefix, the offset, the most keys, the token.
@@ -217,7 +217,7 @@ mod tests {
         let store = AnyObjectStore::of(Arc::new(InMemory::new()), None, "a test".to_owned());
         let answers =
             Pages { left: Mutex::new(answers.iter().copied().collect()), ..Pages::default() };
-        let page = pages(&store, &answers, store.asked(Verb::List, prefix), after, limit);
+        let page = pages(&store, &answers, store.request(Verb::List, prefix), after, limit);
         let page = page.await.unwrap();
         let keys = page.entries.into_iter().map(|entry| entry.key).collect();
         (keys, page.truncated, answers.asked.into_inner().unwrap())
@@ -286,7 +286,7 @@ mod tests {
         let limit = Duration::from_secs(1);
         for (number, answered) in [(EMPTY_PAGES - 1, true), (usize::MAX, false)] {
             let answers = NoKeys { pages: Mutex::new(number), time: limit / 2 };
-            let page = pages(&store, &answers, store.asked(Verb::List, "app/"), "", 9);
+            let page = pages(&store, &answers, store.request(Verb::List, "app/"), "", 9);
             match listed_within(limit, page).await {
                 Ok(page) => assert!(answered && page.entries.is_empty()),
                 Err(error) => {

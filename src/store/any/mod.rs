@@ -15,9 +15,9 @@ use object_store::{
     UpdateVersion,
 };
 
-use super::asked::{Asked, Verb};
 use super::etag_form::ETagForm;
 use super::redact::{printable, without_secrets};
+use super::request_context::{RequestContext, Verb};
 use super::{
     Capabilities, Determinacy, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store,
     StoreError, StoreErrorKind,
@@ -176,16 +176,20 @@ impl AnyObjectStore {
         }
     }
 
-    fn asked<'a>(&'a self, verb: Verb, key: &'a str) -> Asked<'a, AnyObjectStore> {
-        Asked::new(self, verb, key)
+    fn request<'a>(&'a self, verb: Verb, key: &'a str) -> RequestContext<'a, AnyObjectStore> {
+        RequestContext::new(self, verb, key)
     }
 
     /// The key as object_store names it, if it can.
-    fn path(&self, asked: Asked<'_, AnyObjectStore>, key: &str) -> Result<Path, StoreError> {
+    fn path(
+        &self,
+        request: RequestContext<'_, AnyObjectStore>,
+        key: &str,
+    ) -> Result<Path, StoreError> {
         match Path::parse(key) {
             Ok(path) if path.as_ref() == key => Ok(path),
-            Ok(_) => Err(asked.invalid("a key may not start or end with a slash")),
-            Err(error) => Err(asked.invalid(&error.to_string())),
+            Ok(_) => Err(request.invalid("a key may not start or end with a slash")),
+            Err(error) => Err(request.invalid(&error.to_string())),
         }
     }
 
@@ -210,14 +214,14 @@ impl AnyObjectStore {
 
     async fn put(
         &self,
-        asked: Asked<'_, AnyObjectStore>,
+        request: RequestContext<'_, AnyObjectStore>,
         body: Bytes,
         mode: PutMode,
     ) -> Result<PutOutcome, StoreError> {
-        let path = self.path(asked, asked.key)?;
+        let path = self.path(request, request.key)?;
         // Cloud Storage lets caches keep public objects, for an hour by default.
         let mut attributes = Attributes::from_iter([(Attribute::CacheControl, "no-store")]);
-        if asked.key.ends_with(".json") {
+        if request.key.ends_with(".json") {
             attributes.insert(Attribute::ContentType, "application/json".into());
         }
         let options = PutOptions { mode, attributes, ..PutOptions::default() };
@@ -225,20 +229,20 @@ impl AnyObjectStore {
             Ok(put) => Ok(PutOutcome::Done {
                 etag: tag::encode(put.e_tag.as_deref(), put.version.as_deref()),
             }),
-            Err(error) => asked.write_failed(error),
+            Err(error) => request.write_failed(error),
         }
     }
 
     async fn read(
         &self,
-        asked: Asked<'_, AnyObjectStore>,
+        request: RequestContext<'_, AnyObjectStore>,
         result: GetResult,
         unless: Option<ETag>,
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
         let (meta, served_at) = (&result.meta, result.extensions.get::<ServedAt>());
         let Some(etag) = tag::encode(meta.e_tag.as_deref(), meta.version.as_deref()) else {
-            return Err(asked.unsupported("it answered without an ETag or a version"));
+            return Err(request.unsupported("it answered without an ETag or a version"));
         };
         if unless.as_ref() == Some(&etag) {
             return Ok(GetOutcome::NotModified);
@@ -252,13 +256,13 @@ impl AnyObjectStore {
         let mut stream = result.into_stream();
         let mut body = BytesMut::new();
         while let Some(chunk) = stream.next().await {
-            body.extend_from_slice(&chunk.map_err(|error| asked.failed(&error))?);
+            body.extend_from_slice(&chunk.map_err(|error| request.failed(&error))?);
             if body.len() as u64 > len {
                 break;
             }
         }
         if body.len() as u64 != len {
-            return Err(asked.transient("its answer is shorter or longer than it said"));
+            return Err(request.transient("its answer is shorter or longer than it said"));
         }
         Ok(GetOutcome::Found(Object { body: body.freeze(), etag, last_modified, served_at }))
     }
@@ -267,11 +271,11 @@ impl AnyObjectStore {
 #[async_trait]
 impl Store for AnyObjectStore {
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
-        let asked = self.asked(Verb::List, prefix);
+        let request = self.request(Verb::List, prefix);
         let limit = limit.clamp(1, 1_000);
         match &self.pages {
-            Some(pages) => listing::pages(self, &**pages, asked, after, limit).await,
-            None => listing::stream(self, asked, after, limit).await,
+            Some(pages) => listing::pages(self, &**pages, request, after, limit).await,
+            None => listing::stream(self, request, after, limit).await,
         }
     }
 
@@ -283,23 +287,23 @@ impl Store for AnyObjectStore {
         unless: Option<ETag>,
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
-        let asked = self.asked(Verb::Get, key);
-        let path = self.path(asked, key)?;
+        let request = self.request(Verb::Get, key);
+        let path = self.path(request, key)?;
         let if_none_match = unless.as_ref().and_then(|etag| self.sent(etag).e_tag);
         let options = GetOptions { if_none_match, ..GetOptions::default() };
         match self.store.get_opts(&path, options).await {
-            Ok(result) => self.read(asked, result, unless, max_len).await,
-            Err(error) => asked.read_failed(error),
+            Ok(result) => self.read(request, result, unless, max_len).await,
+            Err(error) => request.read_failed(error),
         }
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        self.put(self.asked(Verb::Create, key), body, PutMode::Create).await
+        self.put(self.request(Verb::Create, key), body, PutMode::Create).await
     }
 
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        let asked = self.asked(Verb::Replace, key);
-        let put = |version| self.put(asked, body.clone(), PutMode::Update(version));
+        let request = self.request(Verb::Replace, key);
+        let put = |version| self.put(request, body.clone(), PutMode::Update(version));
         // No client that is made here speaks to a server of S3's API.
         if self.sent_once {
             return put(self.sent(&etag)).await;

@@ -197,13 +197,13 @@ mod tests {
 
     /// Answers after each of these times, in seconds; `None` is a failure. Then never again.
     #[derive(Debug)]
-    struct Service {
+    struct TokenService {
         takes: &'static [Option<u64>],
         asked: AtomicUsize,
     }
 
     #[async_trait]
-    impl CredentialProvider for Service {
+    impl CredentialProvider for TokenService {
         type Credential = usize;
 
         async fn get_credential(&self) -> object_store::Result<Arc<usize>> {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     fn cache(takes: &'static [Option<u64>]) -> TokenCache<usize> {
-        let service = Arc::new(Service { takes, asked: AtomicUsize::new(0) });
+        let service = Arc::new(TokenService { takes, asked: AtomicUsize::new(0) });
         let again = Arc::clone(&service);
         TokenCache::new(service, move || Some(Arc::clone(&again) as Source<usize>))
     }

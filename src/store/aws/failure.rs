@@ -9,8 +9,8 @@ use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
 use super::error_text::{causes, is_of_the_machine, never_connected, not_sendable, not_sent};
 use super::{CallInterceptor, RegionalClient};
-use crate::store::asked::Asked;
 use crate::store::redact::printable;
+use crate::store::request_context::RequestContext;
 use crate::store::{Determinacy, Store, StoreError, StoreErrorKind};
 
 /// Of an answer that cannot be read.
@@ -26,18 +26,18 @@ pub(in crate::store) trait Service: Store + Sized {
 
     /// An answer that is no success.
     fn refused<E: ProvideErrorMetadata>(
-        asked: Asked<'_, Self>,
+        request: RequestContext<'_, Self>,
         answer: &ServiceError<E, HttpResponse>,
         seen: &CallInterceptor,
     ) -> StoreError;
 
     /// An answer that cannot be read.
-    fn unreadable(asked: Asked<'_, Self>, _seen: &CallInterceptor) -> StoreError {
-        asked.transient(UNREADABLE)
+    fn unreadable(request: RequestContext<'_, Self>, _seen: &CallInterceptor) -> StoreError {
+        request.transient(UNREADABLE)
     }
 }
 
-impl<'a, S: Service> Asked<'a, S> {
+impl<'a, S: Service> RequestContext<'a, S> {
     /// The client for this request.
     pub(in crate::store) async fn client<C>(
         self,

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::failure::in_the_way;
 use super::folder::{Folder, Named, Root, work_folder};
+use super::folder_chain::{self, FolderChain};
 use super::lock::Locked;
 use super::pace::Pace;
-use super::way::{self, Way};
 use super::{key, unsynced};
 use crate::store::StoreError;
 
@@ -49,7 +49,7 @@ fn remove_leftovers(root: &Folder, parent: &str) -> Result<(), StoreError> {
     if parent.is_empty() {
         return Ok(());
     }
-    way::remove_empty_in(&Locked::alone(&work_folder(root)?)?, root, parent)
+    folder_chain::remove_empty_in(&Locked::alone(&work_folder(root)?)?, root, parent)
 }
 
 /// Also returns whether the folder was removed.
@@ -61,18 +61,18 @@ fn delete_in(
     // Between the check and the rename of a replace, a delete would be undone.
     let work = work_folder(root)?;
     let locked = Locked::alone(&work)?;
-    let (mut way, missing) = Way::as_far_as_there(root, path)?;
+    let (mut chain, missing) = FolderChain::as_far_as_there(root, path)?;
     let (mut failed, mut is_removed) = (Vec::new(), false);
     if !missing {
         for &key in keys {
-            if let Err(error) = remove(way.folder(), key::split(key).1) {
+            if let Err(error) = remove(chain.folder(), key::split(key).1) {
                 failed.push((key.clone(), error));
             }
         }
-        is_removed = way.remove_empty(&locked);
+        is_removed = chain.remove_empty(&locked);
     }
     // Also where the folder is missing: the process that removed it may have died before its sync.
-    way.sync()?;
+    chain.sync()?;
     // Not settled before: where the disk is full, a deletion makes room.
     if let Some(marked) = unsynced::marked(root)?
         && keys.iter().any(|key| **key == marked)

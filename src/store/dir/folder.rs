@@ -17,8 +17,8 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::failure::{failed, in_the_way};
+use super::thread_lock::ThreadLock;
 use super::time::time_of_day;
-use super::turn::Turn;
 use super::{key, sync};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
@@ -37,7 +37,7 @@ const LOCK_OF_GROUP: u32 = 0o660;
 pub(super) struct Root {
     pub(super) path: Arc<Path>,
     pub(super) access: Access,
-    pub(super) turn: Turn,
+    pub(super) thread_lock: ThreadLock,
 }
 
 /// Which users take part.
@@ -55,7 +55,7 @@ pub(super) struct Folder {
     file: File,
     path: PathBuf,
     access: Access,
-    turn: Turn,
+    thread_lock: ThreadLock,
 }
 
 /// What a name stands for.
@@ -83,17 +83,17 @@ pub(super) enum Child {
 
 impl Root {
     pub(super) fn new(path: Arc<Path>, access: Access) -> Root {
-        Root { path, access, turn: Turn::default() }
+        Root { path, access, thread_lock: ThreadLock::default() }
     }
 }
 
 impl Folder {
     /// Opens the directory at the root of a store.
     pub(super) fn root(root: &Root) -> Result<Folder, StoreError> {
-        let (path, access, turn) = (&root.path, root.access, root.turn.clone());
+        let (path, access, thread_lock) = (&root.path, root.access, root.thread_lock.clone());
         let opened = File::options().read(true).custom_flags(OFlag::O_DIRECTORY.bits()).open(path);
         match opened {
-            Ok(file) => Ok(Folder { file, path: path.to_path_buf(), access, turn }),
+            Ok(file) => Ok(Folder { file, path: path.to_path_buf(), access, thread_lock }),
             Err(error) => Err(root_failed(path, error)),
         }
     }
@@ -102,8 +102,8 @@ impl Folder {
         self.path.join(name)
     }
 
-    pub(super) fn turn(&self) -> &Turn {
-        &self.turn
+    pub(super) fn thread_lock(&self) -> &ThreadLock {
+        &self.thread_lock
     }
 
     pub(super) fn file(&self) -> &File {
@@ -113,8 +113,9 @@ impl Folder {
     pub(super) fn child(&self, name: &str) -> Result<Child, StoreError> {
         match openat(&self.file, name, FOLDER_FLAGS, Mode::empty()) {
             Ok(fd) => {
-                let (path, access, turn) = (self.path_of(name), self.access, self.turn.clone());
-                Ok(Child::Folder(Folder { file: fd.into(), path, access, turn }))
+                let (path, access, thread_lock) =
+                    (self.path_of(name), self.access, self.thread_lock.clone());
+                Ok(Child::Folder(Folder { file: fd.into(), path, access, thread_lock }))
             }
             Err(Errno::ENOENT) => Ok(Child::Missing),
             // Which of the two a link is answered with differs between systems.

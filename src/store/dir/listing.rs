@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use super::folder::{Folder, Hint, Named, Root};
+use super::folder_chain::FolderChain;
 use super::lock::Locked;
 use super::time::last_modified;
-use super::way::Way;
 use super::{key, unsynced};
 use crate::env::clock;
 use crate::store::{Entry, Page, StoreError};
@@ -37,8 +37,8 @@ pub(super) fn list(
     };
     let mut folders = vec![base.to_owned()];
     while let Some(path) = folders.pop() {
-        if let Some(way) = Way::find(&top, &path)? {
-            page.look_into(&path, way.folder(), &mut folders)?;
+        if let Some(chain) = FolderChain::find(&top, &path)? {
+            page.look_into(&path, chain.folder(), &mut folders)?;
         }
     }
     let truncated = page.kept.len() == page.room;

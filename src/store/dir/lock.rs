@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::failure::failed;
 use super::folder::{Folder, work_folder};
 use super::holder::{self, Holder};
-use super::turn::{Mode, NoTurn, TurnHeld};
+use super::thread_lock::{Mode, ThreadLockGuard, ThreadLockRefusal};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 const LOCK_FILE: &str = "lock";
@@ -16,7 +16,7 @@ const LOCK_FILE: &str = "lock";
 /// Waiting without end would pile up threads.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// For the other threads of this process, each of which takes a few syncs of the disk.
-const TURN_WAIT: Duration = Duration::from_secs(30);
+const THREAD_WAIT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
@@ -26,20 +26,20 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 pub(super) struct Locked {
     file: File,
     /// Given up after the file is unlocked.
-    _turn: TurnHeld,
+    _thread_lock: ThreadLockGuard,
 }
 
 impl Locked {
-    /// Waits for its turn, and then up to 2 s for the lock that one writer holds alone.
+    /// Waits for the other threads of this process, and then up to 2 s for the lock that one writer holds alone.
     pub(super) fn alone(work: &Folder) -> Result<Locked, StoreError> {
-        Locked::acquire(work, Mode::Alone, TURN_WAIT)
+        Locked::acquire(work, Mode::Alone, THREAD_WAIT)
     }
 
     /// Waits as [`alone`](Locked::alone) does for the lock that keeps writers out. `None` where
     /// this process may not open it, or may not make it in a directory that is new.
     pub(super) fn shared(root: &Folder) -> Result<Option<Locked>, StoreError> {
         let locked =
-            work_folder(root).and_then(|work| Locked::acquire(&work, Mode::Shared, TURN_WAIT));
+            work_folder(root).and_then(|work| Locked::acquire(&work, Mode::Shared, THREAD_WAIT));
         match locked {
             Ok(locked) => Ok(Some(locked)),
             Err(error) if error.kind() == StoreErrorKind::AccessDenied => Ok(None),
@@ -47,16 +47,16 @@ impl Locked {
         }
     }
 
-    fn acquire(work: &Folder, mode: Mode, turn_wait: Duration) -> Result<Locked, StoreError> {
-        let turn = work.turn().wait(mode, turn_wait).map_err(|why| match why {
-            NoTurn::Taken => held_here(work, turn_wait),
-            NoTurn::GivenUp => held_by_another(work),
+    fn acquire(work: &Folder, mode: Mode, thread_wait: Duration) -> Result<Locked, StoreError> {
+        let thread_lock = work.thread_lock().wait(mode, thread_wait).map_err(|why| match why {
+            ThreadLockRefusal::Taken => held_here(work, thread_wait),
+            ThreadLockRefusal::GivenUp => held_by_another(work),
         })?;
         let mut waiting = Waiting::default();
         loop {
             match Locked::attempt(work, mode)? {
-                Some(file) => return Ok(Locked { file, _turn: turn }),
-                None => waiting.pause(work).inspect_err(|_| work.turn().give_up())?,
+                Some(file) => return Ok(Locked { file, _thread_lock: thread_lock }),
+                None => waiting.pause(work).inspect_err(|_| work.thread_lock().give_up())?,
             }
         }
     }
@@ -211,11 +211,11 @@ mod tests {
         // The file, which is tried for 2 s, is not reached before.
         let error = Locked::acquire(&work, Mode::Alone, Duration::ZERO).expect_err("held");
         assert!(error.to_string().contains("this process has held the lock"), "{error}");
-        const { assert!(TURN_WAIT.as_secs() > LOCK_WAIT.as_secs()) };
+        const { assert!(THREAD_WAIT.as_secs() > LOCK_WAIT.as_secs()) };
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| Locked::alone(&work).map(drop));
             drop(held);
-            waiting.join().expect("no panic").expect("its turn");
+            waiting.join().expect("no panic").expect("taken");
         });
     }
 
@@ -225,21 +225,21 @@ mod tests {
         // Another process, as far as it matters: its own root.
         let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
         let _held = Locked::alone(&other.expect("there")).expect("free");
-        let turn = work.turn().wait(Mode::Alone, Duration::ZERO).expect("free");
+        let thread_lock = work.thread_lock().wait(Mode::Alone, Duration::ZERO).expect("free");
         std::thread::scope(|scope| {
-            let wait = || work.turn().wait(Mode::Alone, TURN_WAIT).expect_err("no turn");
+            let wait = || work.thread_lock().wait(Mode::Alone, THREAD_WAIT).expect_err("refused");
             let queued: Vec<_> = (0..8).map(|_| scope.spawn(wait)).collect();
             // A thread that has not begun to wait by then is given up with the next.
             while !queued.iter().all(std::thread::ScopedJoinHandle::is_finished) {
-                work.turn().give_up();
+                work.thread_lock().give_up();
                 sleep(FIRST_PAUSE);
             }
             for thread in queued {
-                assert_eq!(thread.join().expect("no panic"), NoTurn::GivenUp);
+                assert_eq!(thread.join().expect("no panic"), ThreadLockRefusal::GivenUp);
             }
         });
-        drop(turn);
-        let given_up = || work.turn().times_given_up();
+        drop(thread_lock);
+        let given_up = || work.thread_lock().times_given_up();
         let before = given_up();
         Locked::alone(&work).expect_err("held");
         assert_eq!(given_up(), before + 1, "a thread that waits for the file gives up for all");

@@ -23,6 +23,7 @@ mod delete;
 mod draft;
 mod failure;
 mod folder;
+mod folder_chain;
 mod holder;
 mod key;
 mod listing;
@@ -32,10 +33,9 @@ mod pace;
 #[cfg(test)]
 mod power;
 mod sync;
+mod thread_lock;
 mod time;
-mod turn;
 mod unsynced;
-mod way;
 mod write;
 
 /// A directory of this machine as a [`Store`]: elections among its processes, without a network.

@@ -16,9 +16,9 @@ use std::io::{self, Read as _, Write as _};
 use super::draft::Draft;
 use super::failure::failed;
 use super::folder::{Folder, Named, work_folder};
+use super::folder_chain::FolderChain;
 use super::key;
 use super::lock::{Locked, Waiting};
-use super::way::Way;
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 const MARK: &str = "unsynced";
@@ -51,8 +51,8 @@ pub(super) fn marked(root: &Folder) -> Result<Option<String>, StoreError> {
 /// with the mark. Costs one `open` more unless there is a mark.
 pub(super) fn open(root: &Folder, key: &str) -> Result<Option<File>, StoreError> {
     let (path, name) = key::split(key);
-    let find = || match Way::find(root, path)? {
-        Some(way) => way.folder().open_object(name),
+    let find = || match FolderChain::find(root, path)? {
+        Some(chain) => chain.folder().open_object(name),
         None => Ok(None),
     };
     let mut waiting = Waiting::default();
@@ -93,20 +93,20 @@ pub(super) fn settle(_: &Locked, root: &Folder, work: &Folder) -> Result<(), Sto
 
 fn write_again(root: &Folder, work: &Folder, key: &str) -> Result<(), StoreError> {
     let (path, name) = key::split(key);
-    let (way, missing) = Way::as_far_as_there(root, path)?;
+    let (chain, missing) = FolderChain::as_far_as_there(root, path)?;
     // Its writer may have died before the rename.
     if !missing
-        && let Some(Named::Object { .. }) = way.folder().look_up(name)?
-        && let Some(file) = way.folder().open_object(name)?
+        && let Some(Named::Object { .. }) = chain.folder().look_up(name)?
+        && let Some(file) = chain.folder().open_object(name)?
     {
         let times = file.metadata().and_then(|metadata| metadata.modified());
         let draft = Draft::write(work, |mut draft| {
             io::copy(&mut &file, &mut draft)?;
             draft.set_times(FileTimes::new().set_modified(times?))
         })?;
-        draft.publish(way.folder(), name)?;
+        draft.publish(chain.folder(), name)?;
     }
-    way.sync()
+    chain.sync()
 }
 
 /// The request itself changed nothing.

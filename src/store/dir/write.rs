@@ -6,11 +6,11 @@ use super::content;
 use super::draft::Draft;
 use super::failure::in_the_way;
 use super::folder::{Folder, Named, work_folder};
+use super::folder_chain::FolderChain;
 use super::key;
 use super::lock::Locked;
 use super::time::first_count;
 use super::unsynced;
-use super::way::Way;
 use crate::store::{Determinacy, ETag, PutOutcome, StoreError};
 
 /// When a write is allowed.
@@ -29,7 +29,7 @@ pub(super) fn put(
 ) -> Result<PutOutcome, StoreError> {
     let (path, name) = key::split(key);
     // Looked at before anything is written, so that losing a race costs no file.
-    let writes = match condition.check(Way::find(root, path)?.as_ref(), name)? {
+    let writes = match condition.check(FolderChain::find(root, path)?.as_ref(), name)? {
         Ok(writes) => writes,
         Err(refusal) => {
             // A refusal may show the caller that an earlier write of its own succeeded, unanswered
@@ -44,12 +44,12 @@ pub(super) fn put(
     let locked = Locked::alone(&work)?;
     unsynced::settle(&locked, root, &work)?;
     // A deletion may have removed the folder meanwhile, and from now on none does.
-    if let Err(refusal) = condition.check(Way::find(root, path)?.as_ref(), name)? {
+    if let Err(refusal) = condition.check(FolderChain::find(root, path)?.as_ref(), name)? {
         return Ok(refusal);
     }
-    let way = Way::make(&locked, root, path)?;
+    let chain = FolderChain::make(&locked, root, path)?;
     unsynced::mark(&locked, &work, key)?;
-    if let Err(error) = draft.publish(way.folder(), name) {
+    if let Err(error) = draft.publish(chain.folder(), name) {
         if error.determinacy() == Determinacy::Determinate {
             unsynced::clear(&work);
         }
@@ -57,7 +57,7 @@ pub(super) fn put(
     }
     // The lock is held until the mark is gone: a process that has the lock and finds a mark knows
     // that no other process is about to remove it.
-    way.sync()?;
+    chain.sync()?;
     unsynced::clear(&work);
     drop(locked);
     Ok(PutOutcome::Done { etag: Some(content::etag(writes, body)) })
@@ -66,8 +66,12 @@ pub(super) fn put(
 impl Condition {
     /// Whether it holds now: the count that the next write gets, or the refusal. `None`: the folder
     /// is missing.
-    fn check(&self, way: Option<&Way>, name: &str) -> Result<Result<u64, PutOutcome>, StoreError> {
-        let Some(folder) = way.map(Way::folder) else {
+    fn check(
+        &self,
+        chain: Option<&FolderChain>,
+        name: &str,
+    ) -> Result<Result<u64, PutOutcome>, StoreError> {
+        let Some(folder) = chain.map(FolderChain::folder) else {
             return Ok(match self {
                 Condition::Absent => Ok(first_count()),
                 Condition::Is(_) => Err(PutOutcome::NotFound),

@@ -9,8 +9,8 @@ use super::DynamoStore;
 use super::date::StoreDate;
 use super::item;
 use super::key::ItemKey;
-use crate::store::asked::{Asked, Verb};
 use crate::store::aws::CallInterceptor;
+use crate::store::request_context::{RequestContext, Verb};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 /// As many as a `BatchWriteItem` takes.
@@ -47,24 +47,24 @@ impl DynamoStore {
 
     /// The keys of the batch that are left.
     async fn delete_batch(&self, batch: &[ItemKey<'_>]) -> Result<Vec<String>, StoreError> {
-        let asked = Asked::new(self, Verb::Delete, "");
-        let request = |place: &ItemKey<'_>| {
+        let request = RequestContext::new(self, Verb::Delete, "");
+        let deletion = |place: &ItemKey<'_>| {
             let delete = DeleteRequest::builder().set_key(Some(item::key(*place))).build()?;
             Ok(WriteRequest::builder().delete_request(delete).build())
         };
         let requests: Result<Vec<_>, aws_sdk_dynamodb::error::BuildError> =
-            batch.iter().map(request).collect();
-        let mut requests = requests.map_err(|error| asked.invalid(&error.to_string()))?;
+            batch.iter().map(deletion).collect();
+        let mut requests = requests.map_err(|error| request.invalid(&error.to_string()))?;
         for _ in 0..ATTEMPTS {
             let seen = CallInterceptor::default();
-            let client = asked.client(&self.client).await?;
+            let client = request.client(&self.client).await?;
             let call = client
                 .batch_write_item()
                 .request_items(&self.table, requests)
                 .customize()
                 .interceptor(seen.clone());
             let sent = StoreDate::sending();
-            let output = call.send().await.map_err(|error| asked.failed(&error, &seen))?;
+            let output = call.send().await.map_err(|error| request.failed(&error, &seen))?;
             self.date.heard(seen.served_at(), sent);
             requests =
                 output.unprocessed_items.unwrap_or_default().into_values().flatten().collect();
@@ -72,7 +72,7 @@ impl DynamoStore {
                 break;
             }
         }
-        left(&requests).ok_or_else(|| asked.transient("it left out what was not asked for"))
+        left(&requests).ok_or_else(|| request.transient("it left out what was not asked for"))
     }
 }
 

@@ -8,9 +8,9 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::ServiceError;
 
 use super::DynamoStore;
-use crate::store::asked::{Asked, OF_A_PROXY, Verb, is_of_a_proxy};
 use crate::store::aws::CallInterceptor;
 use crate::store::aws::failure::{Service, UNREADABLE, reason};
+use crate::store::request_context::{OF_A_PROXY, RequestContext, Verb, is_of_a_proxy};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 /// Codes of requests that were turned away before anything of them was done.
@@ -63,32 +63,32 @@ impl Service for DynamoStore {
     }
 
     fn refused<E: ProvideErrorMetadata>(
-        asked: Asked<'_, DynamoStore>,
+        request: RequestContext<'_, DynamoStore>,
         answer: &ServiceError<E, HttpResponse>,
         seen: &CallInterceptor,
     ) -> StoreError {
         if seen.html() {
-            return asked.web_page();
+            return request.web_page();
         }
         let (status, error) = (answer.raw().status().as_u16(), answer.err());
         let (code, said) = (error.code().unwrap_or_default(), error.message().unwrap_or_default());
         let mut why = reason(answer, "");
-        let (kind, determinacy, advice) = asked.meaning(status, code, said);
+        let (kind, determinacy, advice) = request.meaning(status, code, said);
         if !advice.is_empty() {
             let _ = write!(why, "; {advice}");
         }
-        asked.error(kind, determinacy, &why)
+        request.error(kind, determinacy, &why)
     }
 
-    fn unreadable(asked: Asked<'_, DynamoStore>, seen: &CallInterceptor) -> StoreError {
+    fn unreadable(request: RequestContext<'_, DynamoStore>, seen: &CallInterceptor) -> StoreError {
         match seen.html() {
-            true => asked.web_page(),
-            false => asked.transient(UNREADABLE),
+            true => request.web_page(),
+            false => request.transient(UNREADABLE),
         }
     }
 }
 
-impl Asked<'_, DynamoStore> {
+impl RequestContext<'_, DynamoStore> {
     /// What a status and a code mean, and what to do then.
     fn meaning(
         self,
@@ -168,7 +168,7 @@ mod tests {
             (501, "", "", NoSuchStore, OF_A_PROXY),
         ] {
             let (meant, determinacy, advice) =
-                Asked::new(&store, Verb::Create, "a/b").meaning(status, code, said);
+                RequestContext::new(&store, Verb::Create, "a/b").meaning(status, code, said);
             // A proxy may have passed the request on.
             let expected = match kind {
                 NoSuchStore => Determinacy::Indeterminate,
@@ -185,7 +185,7 @@ mod tests {
         let raw = HttpResponse::new(status, SdkBody::from("{"));
         let error = SdkError::<GetItemError, HttpResponse>::response_error("no JSON", raw);
         let (store, seen) = (store(), CallInterceptor::default());
-        let error = Asked::new(&store, Verb::Create, "a/b").failed(&error, &seen);
+        let error = RequestContext::new(&store, Verb::Create, "a/b").failed(&error, &seen);
         assert_eq!(
             (error.kind(), error.determinacy()),
             (StoreErrorKind::Transient, Determinacy::Indeterminate)

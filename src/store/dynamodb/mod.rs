@@ -14,9 +14,9 @@ use tokio::sync::OnceCell;
 
 use self::date::StoreDate;
 use self::key::ItemKey;
-use super::asked::{Asked, Verb};
 use super::aws::failure::code;
 use super::aws::{CallInterceptor, RegionalClient, Session};
+use super::request_context::{RequestContext, Verb};
 use super::{Capabilities, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
 use crate::env::entropy::{Entropy, SystemEntropy};
 
@@ -128,16 +128,16 @@ impl DynamoStore {
         key: &str,
         body: &Bytes,
         condition: impl FnOnce(PutItemFluentBuilder) -> PutItemFluentBuilder,
-    ) -> Result<Put, StoreError> {
+    ) -> Result<PutItem, StoreError> {
         let place = ItemKey::of_key(key)?;
-        let asked = Asked::new(self, verb, key);
+        let request = RequestContext::new(self, verb, key);
         if key.len() + body.len() + ATTRIBUTES > MAX_ITEM {
             let why = format!("its {} bytes are more than an item of DynamoDB takes", body.len());
-            return Err(asked.invalid(&why));
+            return Err(request.invalid(&why));
         }
         self.look_at_table().await?;
         let version = ETag::new(format!("{:032x}", SystemEntropy.unique()));
-        let client = asked.client(&self.client).await?;
+        let client = request.client(&self.client).await?;
         let put = client
             .put_item()
             .table_name(&self.table)
@@ -153,7 +153,7 @@ impl DynamoStore {
         match outcome {
             Ok(_) => {
                 self.session.heard();
-                Ok(Put::Done(version))
+                Ok(PutItem::Done(version))
             }
             Err(error) if code(&error) == Some("ConditionalCheckFailedException") => {
                 let shown = match error.as_service_error() {
@@ -162,9 +162,9 @@ impl DynamoStore {
                     }
                     _ => false,
                 };
-                Ok(if shown { Put::RefusedFor } else { Put::Refused })
+                Ok(if shown { PutItem::RefusedFor } else { PutItem::Refused })
             }
-            Err(error) => Err(asked.failed(&error, &seen)),
+            Err(error) => Err(request.failed(&error, &seen)),
         }
     }
 
@@ -174,10 +174,10 @@ impl DynamoStore {
         key: &str,
     ) -> Result<Option<(item::Item, Option<DateTime<Utc>>)>, StoreError> {
         let place = ItemKey::of_key(key)?;
-        let asked = Asked::new(self, Verb::Get, key);
+        let request = RequestContext::new(self, Verb::Get, key);
         self.look_at_table().await?;
         let seen = CallInterceptor::default();
-        let client = asked.client(&self.client).await?;
+        let client = request.client(&self.client).await?;
         let call = client
             .get_item()
             .table_name(&self.table)
@@ -188,14 +188,14 @@ impl DynamoStore {
         let sent = StoreDate::sending();
         let output = call.send().await;
         let served_at = self.date.heard(seen.served_at(), sent);
-        let output = output.map_err(|error| asked.failed(&error, &seen))?;
+        let output = output.map_err(|error| request.failed(&error, &seen))?;
         self.session.heard();
         Ok(output.item.map(|item| (item, served_at)))
     }
 }
 
 /// What came of a conditional write.
-enum Put {
+enum PutItem {
     Done(ETag),
     /// The condition did not hold, and DynamoDB showed the item for which it did not.
     RefusedFor,
@@ -227,13 +227,13 @@ impl Store for DynamoStore {
         unless: Option<ETag>,
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
-        let asked = Asked::new(self, Verb::Get, key);
+        let request = RequestContext::new(self, Verb::Get, key);
         let Some((mut item, served_at)) = self.item(key).await? else {
             return Ok(GetOutcome::NotFound);
         };
         let (version, last_modified) = (item::version(&item), item::written(&item));
         let (Some(etag), Some(body)) = (version, item::body(&mut item)) else {
-            return Err(asked.invalid("it is an item that no store of this kind has written"));
+            return Err(request.invalid("it is an item that no store of this kind has written"));
         };
         if unless.as_ref() == Some(&etag) {
             return Ok(GetOutcome::NotModified);
@@ -250,8 +250,8 @@ impl Store for DynamoStore {
                 .expression_attribute_names("#name", item::NAME)
         };
         Ok(match self.put(Verb::Create, key, &body, condition).await? {
-            Put::Done(etag) => PutOutcome::Done { etag: Some(etag) },
-            Put::RefusedFor | Put::Refused => PutOutcome::PreconditionFailed,
+            PutItem::Done(etag) => PutOutcome::Done { etag: Some(etag) },
+            PutItem::RefusedFor | PutItem::Refused => PutOutcome::PreconditionFailed,
         })
     }
 
@@ -263,10 +263,10 @@ impl Store for DynamoStore {
                 .expression_attribute_values(":version", AttributeValue::S(etag.to_string()))
         };
         match self.put(Verb::Replace, key, &body, condition).await? {
-            Put::Done(etag) => Ok(PutOutcome::Done { etag: Some(etag) }),
-            Put::RefusedFor => Ok(PutOutcome::PreconditionFailed),
+            PutItem::Done(etag) => Ok(PutOutcome::Done { etag: Some(etag) }),
+            PutItem::RefusedFor => Ok(PutOutcome::PreconditionFailed),
             // Nothing was written, whatever comes of the read.
-            Put::Refused => Ok(match self.item(key).await {
+            PutItem::Refused => Ok(match self.item(key).await {
                 Ok(None) => PutOutcome::NotFound,
                 Ok(Some(_)) | Err(_) => PutOutcome::PreconditionFailed,
             }),

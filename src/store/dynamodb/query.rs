@@ -8,8 +8,8 @@ use super::DynamoStore;
 use super::date::StoreDate;
 use super::item::{self, Item};
 use super::key::ItemKey;
-use crate::store::asked::{Asked, Verb};
 use crate::store::aws::CallInterceptor;
+use crate::store::request_context::{RequestContext, Verb};
 use crate::store::{Page, StoreError, read_past_a_page};
 
 /// How many pages without an item are read past. DynamoDB answers such a page at most once, after
@@ -45,8 +45,8 @@ impl DynamoStore {
             }
             read_past_a_page();
         }
-        let asked = Asked::new(self, Verb::List, prefix);
-        Err(asked.unsupported("it answered pages without an item and said that more follow"))
+        let request = RequestContext::new(self, Verb::List, prefix);
+        Err(request.unsupported("it answered pages without an item and said that more follow"))
     }
 
     /// The page of the greatest keys.
@@ -75,9 +75,9 @@ impl DynamoStore {
         limit: usize,
     ) -> Result<(QueryOutput, Option<DateTime<Utc>>), StoreError> {
         self.look_at_table().await?;
-        let asked = Asked::new(self, Verb::List, prefix);
+        let request = RequestContext::new(self, Verb::List, prefix);
         let shown: Vec<_> = item::LISTED.iter().map(|name| format!("#{name}")).collect();
-        let client = asked.client(&self.client).await?;
+        let client = request.client(&self.client).await?;
         let mut query = client
             .query()
             .table_name(&self.table)
@@ -105,7 +105,7 @@ impl DynamoStore {
         let output = query.customize().interceptor(seen.clone()).send().await;
         let served_at = self.date.heard(seen.served_at(), sent);
         let output = output.map(|output| (output, served_at));
-        output.map_err(|error| asked.failed(&error, &seen))
+        output.map_err(|error| request.failed(&error, &seen))
     }
 }
 

@@ -8,9 +8,9 @@ use aws_sdk_dynamodb::types::{
 use super::DynamoStore;
 use super::date::StoreDate;
 use super::item::{NAME, PREFIX};
-use crate::store::asked::{Asked, Verb};
 use crate::store::aws::CallInterceptor;
 use crate::store::aws::failure::code;
+use crate::store::request_context::{RequestContext, Verb};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// What the table must be like, for people.
@@ -38,20 +38,20 @@ impl DynamoStore {
             Err(error) if error.kind() == StoreErrorKind::NoSuchStore => {}
             table => return self.is_ready(&table?),
         }
-        let asked = Asked::new(self, Verb::CreateTable, "");
-        let client = asked.client(&self.client).await?;
+        let request = RequestContext::new(self, Verb::CreateTable, "");
+        let client = request.client(&self.client).await?;
         let call = client
             .create_table()
             .table_name(&self.table)
             .billing_mode(BillingMode::PayPerRequest)
-            .set_attribute_definitions(Some(attributes(asked)?))
-            .set_key_schema(Some(keys(asked)?));
+            .set_attribute_definitions(Some(attributes(request)?))
+            .set_key_schema(Some(keys(request)?));
         let seen = CallInterceptor::default();
         match call.customize().interceptor(seen.clone()).send().await {
             Ok(_) => Ok(false),
             // Somebody else makes it, too, or it is being deleted: the next call sees.
             Err(error) if code(&error) == Some("ResourceInUseException") => Ok(false),
-            Err(error) => Err(asked.failed(&error, &seen)),
+            Err(error) => Err(request.failed(&error, &seen)),
         }
     }
 
@@ -62,7 +62,7 @@ impl DynamoStore {
             match self.describe_table().await {
                 Ok(table) => match self.is_ready(&table)? {
                     true => Ok(()),
-                    false => Err(Asked::new(self, Verb::Describe, "")
+                    false => Err(RequestContext::new(self, Verb::Describe, "")
                         .transient("it is still being made, or is being deleted")),
                 },
                 Err(error) if error.kind() == StoreErrorKind::AccessDenied => {
@@ -76,29 +76,29 @@ impl DynamoStore {
     }
 
     async fn describe_table(&self) -> Result<TableDescription, StoreError> {
-        let asked = Asked::new(self, Verb::Describe, "");
+        let request = RequestContext::new(self, Verb::Describe, "");
         let seen = CallInterceptor::default();
-        let client = asked.client(&self.client).await?;
+        let client = request.client(&self.client).await?;
         let call = client.describe_table().table_name(&self.table);
         let sent = StoreDate::sending();
         let output = call.customize().interceptor(seen.clone()).send().await;
-        let output = output.map_err(|error| asked.failed(&error, &seen))?;
+        let output = output.map_err(|error| request.failed(&error, &seen))?;
         self.date.heard(seen.served_at(), sent);
-        output.table.ok_or_else(|| asked.unsupported("it answered without a table"))
+        output.table.ok_or_else(|| request.unsupported("it answered without a table"))
     }
 
     /// Whether the table can be used already. Refuses one whose keys do not fit, and one that is
     /// copied to other regions later.
     fn is_ready(&self, table: &TableDescription) -> Result<bool, StoreError> {
-        let asked = Asked::new(self, Verb::Describe, "");
+        let request = RequestContext::new(self, Verb::Describe, "");
         let found = describe_keys(table);
         if found != [(PREFIX, "HASH", "S"), (NAME, "RANGE", "S")] {
             let found: Vec<_> = found.iter().map(|(name, _, _)| *name).collect();
-            return Err(asked.invalid(&format!("{EXPECTED}; this one has the keys {found:?}")));
+            return Err(request.invalid(&format!("{EXPECTED}; this one has the keys {found:?}")));
         }
         let copied = table.replicas.as_ref().is_some_and(|replicas| !replicas.is_empty());
         if copied && table.multi_region_consistency != Some(MultiRegionConsistency::Strong) {
-            return Err(asked.unsupported(
+            return Err(request.unsupported(
                 "it is a global table, whose regions agree only after a while; use a table of one \
                  region, or multi-Region strong consistency",
             ));
@@ -125,21 +125,23 @@ fn describe_keys(table: &TableDescription) -> Vec<(&str, &str, &str)> {
     keys
 }
 
-fn attributes(asked: Asked<'_, DynamoStore>) -> Result<Vec<AttributeDefinition>, StoreError> {
+fn attributes(
+    request: RequestContext<'_, DynamoStore>,
+) -> Result<Vec<AttributeDefinition>, StoreError> {
     let attribute = |name: &str| {
         let builder = AttributeDefinition::builder().attribute_name(name);
         builder.attribute_type(ScalarAttributeType::S).build()
     };
     let attributes = [PREFIX, NAME].into_iter().map(attribute).collect::<Result<_, _>>();
-    attributes.map_err(|error| asked.invalid(&error.to_string()))
+    attributes.map_err(|error| request.invalid(&error.to_string()))
 }
 
-fn keys(asked: Asked<'_, DynamoStore>) -> Result<Vec<KeySchemaElement>, StoreError> {
+fn keys(request: RequestContext<'_, DynamoStore>) -> Result<Vec<KeySchemaElement>, StoreError> {
     let key =
         |(name, role)| KeySchemaElement::builder().attribute_name(name).key_type(role).build();
     let keys = [(PREFIX, KeyType::Hash), (NAME, KeyType::Range)];
     let keys = keys.into_iter().map(key).collect::<Result<_, _>>();
-    keys.map_err(|error| asked.invalid(&error.to_string()))
+    keys.map_err(|error| request.invalid(&error.to_string()))
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use aws_sdk_s3::types::{
 };
 
 use super::{
-    Asked, CallInterceptor, Determinacy, S3Store, StoreError, StoreErrorKind, Verb, answered,
+    CallInterceptor, Determinacy, RequestContext, S3Store, StoreError, StoreErrorKind, Verb,
+    answered,
 };
 
 /// The settings of a bucket. Each part is read by a request of its own; a missing permission is an
@@ -63,8 +64,9 @@ impl S3Store {
 
     async fn versioning(&self) -> Result<Versioning, StoreError> {
         self.check_bucket()?;
-        let (asked, seen) = (Asked::new(self, Verb::Settings, ""), CallInterceptor::default());
-        let client = asked.client(&self.client).await?;
+        let (request, seen) =
+            (RequestContext::new(self, Verb::Settings, ""), CallInterceptor::default());
+        let client = request.client(&self.client).await?;
         let call = client
             .get_bucket_versioning()
             .bucket(&self.bucket)
@@ -76,9 +78,9 @@ impl S3Store {
             Some((200, None)) => StoreError::new(
                 StoreErrorKind::Unsupported,
                 Determinacy::Determinate,
-                asked.failed(&error, &seen).to_string(),
+                request.failed(&error, &seen).to_string(),
             ),
-            _ => asked.failed(&error, &seen),
+            _ => request.failed(&error, &seen),
         })?;
         Ok(match output.status {
             Some(BucketVersioningStatus::Enabled) => Versioning::On,
@@ -89,8 +91,9 @@ impl S3Store {
 
     async fn lifecycle(&self) -> Result<Vec<LifecycleRule>, StoreError> {
         self.check_bucket()?;
-        let (asked, seen) = (Asked::new(self, Verb::Settings, ""), CallInterceptor::default());
-        let client = asked.client(&self.client).await?;
+        let (request, seen) =
+            (RequestContext::new(self, Verb::Settings, ""), CallInterceptor::default());
+        let client = request.client(&self.client).await?;
         let call = client
             .get_bucket_lifecycle_configuration()
             .bucket(&self.bucket)
@@ -101,7 +104,7 @@ impl S3Store {
             Ok(output) => Ok(rules(&output.rules.unwrap_or_default())),
             Err(error) => match answered(&error) {
                 Some((404, Some("NoSuchLifecycleConfiguration"))) => Ok(Vec::new()),
-                _ => Err(asked.failed(&error, &seen)),
+                _ => Err(request.failed(&error, &seen)),
             },
         }
     }

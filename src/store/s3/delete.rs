@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use aws_sdk_s3::types::{Delete, ObjectIdentifier};
 use futures::StreamExt as _;
 
-use super::{Asked, CallInterceptor, S3Store, Verb, answered, failure};
+use super::{CallInterceptor, RequestContext, S3Store, Verb, answered, failure};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 /// Single deletions that are under way at once.
@@ -38,14 +38,14 @@ impl S3Store {
         &self,
         keys: &[String],
     ) -> Result<Vec<(String, StoreError)>, StoreError> {
-        let asked = Asked::new(self, Verb::Delete, "");
+        let request = RequestContext::new(self, Verb::Delete, "");
         let objects = keys.iter().map(|key| ObjectIdentifier::builder().key(key).build());
         let objects: Result<Vec<_>, _> = objects.collect();
         let delete = objects
             .and_then(|objects| Delete::builder().set_objects(Some(objects)).quiet(true).build())
-            .map_err(|error| asked.invalid(&error.to_string()))?;
+            .map_err(|error| request.invalid(&error.to_string()))?;
         let seen = CallInterceptor::default();
-        let client = asked.client(&self.client).await?;
+        let client = request.client(&self.client).await?;
         let call = client
             .delete_objects()
             .bucket(&self.bucket)
@@ -53,7 +53,7 @@ impl S3Store {
             .set_expected_bucket_owner(self.owner.clone())
             .customize()
             .interceptor(seen.clone());
-        let output = call.send().await.map_err(|error| asked.failed(&error, &seen))?;
+        let output = call.send().await.map_err(|error| request.failed(&error, &seen))?;
         self.session.heard();
         Ok(output.errors.unwrap_or_default().iter().map(failure::of_key).collect())
     }
@@ -81,8 +81,9 @@ impl S3Store {
     }
 
     async fn delete_one(&self, key: &str) -> Result<(), StoreError> {
-        let (asked, seen) = (Asked::new(self, Verb::Delete, key), CallInterceptor::default());
-        let client = asked.client(&self.client).await?;
+        let (request, seen) =
+            (RequestContext::new(self, Verb::Delete, key), CallInterceptor::default());
+        let client = request.client(&self.client).await?;
         let call = client
             .delete_object()
             .bucket(&self.bucket)
@@ -97,7 +98,7 @@ impl S3Store {
             }
             Err(error) => match answered(&error) {
                 Some((404, Some("NoSuchKey"))) => Ok(()),
-                _ => Err(asked.failed(&error, &seen)),
+                _ => Err(request.failed(&error, &seen)),
             },
         }
     }

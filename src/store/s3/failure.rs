@@ -9,10 +9,10 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::ServiceError;
 
 use super::{Determinacy, S3Store, StoreError, StoreErrorKind};
-use crate::store::asked::{Asked, OF_A_PROXY, Verb, is_of_a_proxy};
 use crate::store::aws::CallInterceptor;
 use crate::store::aws::failure::{Service, reason};
 use crate::store::redact::printable;
+use crate::store::request_context::{OF_A_PROXY, RequestContext, Verb, is_of_a_proxy};
 
 /// Codes of failures that pass, some of them with a status of 400.
 const PASSING: [&str; 5] =
@@ -86,7 +86,7 @@ impl Service for S3Store {
     }
 
     fn refused<E: ProvideErrorMetadata>(
-        asked: Asked<'_, S3Store>,
+        request: RequestContext<'_, S3Store>,
         answer: &ServiceError<E, HttpResponse>,
         seen: &CallInterceptor,
     ) -> StoreError {
@@ -94,26 +94,26 @@ impl Service for S3Store {
         let (status, code) = (raw.status().as_u16(), answer.err().code().unwrap_or_default());
         let nonsense = raw.status().is_success() && code.is_empty();
         if nonsense && (seen.html() || !is_xml(raw)) {
-            return asked.web_page();
+            return request.web_page();
         }
         let mut why = reason(answer, if nonsense { ", but the answer makes no sense" } else { "" });
         if seen.html() && code.is_empty() {
             why.push_str(" (a web page, not an answer of S3)");
         }
         let region = region(raw);
-        let (kind, determinacy, mut advice) = asked.meaning(status, code, region.as_deref());
+        let (kind, determinacy, mut advice) = request.meaning(status, code, region.as_deref());
         // S3 calls KMS with the caller's identity, and passes its refusal on as its own.
         if kind == StoreErrorKind::AccessDenied && why.contains("kms:") {
-            advice = needs_of_the_key(asked.verb).to_owned();
+            advice = needs_of_the_key(request.verb).to_owned();
         }
         if !advice.is_empty() {
             let _ = write!(why, "; {advice}");
         }
-        asked.error(kind, determinacy, &why)
+        request.error(kind, determinacy, &why)
     }
 }
 
-impl Asked<'_, S3Store> {
+impl RequestContext<'_, S3Store> {
     /// What a status and a code mean, and what to do then.
     fn meaning(
         self,
@@ -225,7 +225,11 @@ mod tests {
         let settings = aws_sdk_s3::Config::builder().behavior_version_latest().build();
         let store = S3Store::new(aws_sdk_s3::Client::from_conf(settings), "box");
         let meaning = |region| {
-            Asked::new(&store, Verb::Get, "k").meaning(400, "AuthorizationHeaderMalformed", region)
+            RequestContext::new(&store, Verb::Get, "k").meaning(
+                400,
+                "AuthorizationHeaderMalformed",
+                region,
+            )
         };
         let (kind, _, advice) = meaning(None);
         assert_eq!(kind, StoreErrorKind::AccessDenied, "{advice}");

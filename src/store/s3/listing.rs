@@ -4,7 +4,7 @@ use aws_sdk_s3::operation::list_objects_v2::ListObjectsV2Output;
 use aws_sdk_s3::types::EncodingType;
 use percent_encoding::percent_decode_str;
 
-use super::{Asked, CallInterceptor, S3Store, Verb, utc};
+use super::{CallInterceptor, RequestContext, S3Store, Verb, utc};
 use crate::store::{EMPTY_PAGES, ETag, Entry, Page, StoreError, read_past_a_page};
 
 impl S3Store {
@@ -15,11 +15,11 @@ impl S3Store {
         limit: usize,
     ) -> Result<Page, StoreError> {
         self.check_bucket()?;
-        let asked = Asked::new(self, Verb::List, prefix);
+        let request = RequestContext::new(self, Verb::List, prefix);
         let mut token = None;
         for _ in 0..EMPTY_PAGES {
             let seen = CallInterceptor::default();
-            let client = asked.client(&self.client).await?;
+            let client = request.client(&self.client).await?;
             let call = client
                 .list_objects_v2()
                 .bucket(&self.bucket)
@@ -31,10 +31,10 @@ impl S3Store {
                 .set_expected_bucket_owner(self.owner.clone())
                 .customize()
                 .interceptor(seen.clone());
-            let output = call.send().await.map_err(|error| asked.failed(&error, &seen))?;
+            let output = call.send().await.map_err(|error| request.failed(&error, &seen))?;
             // An answer without this element is none of S3's, and no sign of an empty bucket.
             let Some(truncated) = output.is_truncated else {
-                return Err(asked.unsupported("it answered a listing without IsTruncated"));
+                return Err(request.unsupported("it answered a listing without IsTruncated"));
             };
             self.heard(Verb::List);
             token = output.next_continuation_token.clone();
@@ -47,7 +47,7 @@ impl S3Store {
             }
             read_past_a_page();
         }
-        Err(asked.unsupported(
+        Err(request.unsupported(
             "it answered pages without a key and said that more follow (a versioned bucket needs a \
              lifecycle rule that expires old versions and delete markers)",
         ))

@@ -13,10 +13,10 @@ use aws_sdk_s3::primitives::ByteStream;
 use bytes::{Bytes, BytesMut};
 use chrono::{DateTime, Utc};
 
-use super::asked::{Asked, Verb};
 use super::aws::failure::answered;
 use super::aws::{CallInterceptor, RegionalClient, Session, causes};
 use super::etag_form::ETagForm;
+use super::request_context::{RequestContext, Verb};
 use super::{
     Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError, StoreErrorKind,
 };
@@ -180,17 +180,17 @@ impl S3Store {
 
     async fn put(
         &self,
-        asked: Asked<'_, S3Store>,
+        request: RequestContext<'_, S3Store>,
         body: Bytes,
         condition: impl Fn(PutObjectFluentBuilder) -> PutObjectFluentBuilder,
     ) -> Result<PutOutcome, StoreError> {
         self.check_bucket()?;
         let checked = self.wants_checksums.load(Ordering::Relaxed);
-        match self.put_once(asked, body.clone(), &condition).await {
+        match self.put_once(request, body.clone(), &condition).await {
             // A server with Object Lock has refused it for this reason alone, and written nothing.
             Err(error) if !checked && wants_a_checksum(&error) => {
                 self.wants_checksums.store(true, Ordering::Relaxed);
-                self.put_once(asked, body, &condition).await
+                self.put_once(request, body, &condition).await
             }
             outcome => outcome,
         }
@@ -198,18 +198,18 @@ impl S3Store {
 
     async fn put_once(
         &self,
-        asked: Asked<'_, S3Store>,
+        request: RequestContext<'_, S3Store>,
         body: Bytes,
         condition: impl Fn(PutObjectFluentBuilder) -> PutObjectFluentBuilder,
     ) -> Result<PutOutcome, StoreError> {
-        let client = asked.client(&self.client).await?;
+        let client = request.client(&self.client).await?;
         let mut put = client
             .put_object()
             .bucket(&self.bucket)
-            .key(asked.key)
+            .key(request.key)
             .body(ByteStream::from(body))
             .set_expected_bucket_owner(self.owner.clone());
-        if asked.key.ends_with(".json") {
+        if request.key.ends_with(".json") {
             put = put.content_type("application/json");
         }
         put = self.encryption.on(put);
@@ -222,32 +222,32 @@ impl S3Store {
         let call = condition(put).customize().config_override(once).interceptor(seen.clone());
         match call.send().await {
             // Moto calls the empty answer to a write HTML, too, but with an ETag.
-            Ok(output) if seen.html() && output.e_tag.is_none() => Err(asked.web_page()),
+            Ok(output) if seen.html() && output.e_tag.is_none() => Err(request.web_page()),
             Ok(output) => {
-                self.heard(asked.verb);
+                self.heard(request.verb);
                 Ok(PutOutcome::Done { etag: output.e_tag.map(ETag::new) })
             }
             Err(error) => match answered(&error) {
                 Some((412, _)) => Ok(PutOutcome::PreconditionFailed),
-                Some((404, Some("NoSuchKey"))) if asked.verb == Verb::Replace => {
+                Some((404, Some("NoSuchKey"))) if request.verb == Verb::Replace => {
                     Ok(PutOutcome::NotFound)
                 }
-                _ => Err(asked.failed(&error, &seen)),
+                _ => Err(request.failed(&error, &seen)),
             },
         }
     }
 
     async fn read(
         &self,
-        asked: Asked<'_, S3Store>,
+        request: RequestContext<'_, S3Store>,
         output: GetObjectOutput,
         seen: &CallInterceptor,
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
         let Some(etag) = output.e_tag.map(ETag::new) else {
             return Err(match seen.html() {
-                true => asked.web_page(),
-                false => asked.unsupported("it answered without an ETag"),
+                true => request.web_page(),
+                false => request.unsupported("it answered without an ETag"),
             });
         };
         let announced = output.content_length.and_then(|len| u64::try_from(len).ok());
@@ -258,17 +258,17 @@ impl S3Store {
         let mut body = BytesMut::new();
         while let Some(chunk) = stream.next().await {
             body.extend_from_slice(&chunk.map_err(|error| {
-                asked.transient(&format!("its answer broke off: {}", causes(&error)))
+                request.transient(&format!("its answer broke off: {}", causes(&error)))
             })?);
             if body.len() > max_len {
                 return Ok(GetOutcome::TooLarge { etag, len: body.len() as u64 });
             }
         }
         if announced.is_some_and(|len| len != body.len() as u64) {
-            return Err(asked.transient("its answer is shorter or longer than it said"));
+            return Err(request.transient("its answer is shorter or longer than it said"));
         }
         if seen.html() && body.trim_ascii_start().starts_with(b"<") {
-            return Err(asked.web_page());
+            return Err(request.web_page());
         }
         self.heard(Verb::Get);
         Ok(GetOutcome::Found(Object {
@@ -295,9 +295,9 @@ impl Store for S3Store {
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
         self.check_bucket()?;
-        let asked = Asked::new(self, Verb::Get, key);
+        let request = RequestContext::new(self, Verb::Get, key);
         let seen = CallInterceptor::default();
-        let client = asked.client(&self.client).await?;
+        let client = request.client(&self.client).await?;
         let call = client
             .get_object()
             .bucket(&self.bucket)
@@ -309,23 +309,24 @@ impl Store for S3Store {
             .customize()
             .interceptor(seen.clone());
         match call.send().await {
-            Ok(output) => self.read(asked, output, &seen, max_len).await,
+            Ok(output) => self.read(request, output, &seen, max_len).await,
             Err(error) => match answered(&error) {
                 Some((304, _)) if unless.is_some() => Ok(GetOutcome::NotModified),
                 Some((404, Some("NoSuchKey"))) => Ok(GetOutcome::NotFound),
-                _ => Err(asked.failed(&error, &seen)),
+                _ => Err(request.failed(&error, &seen)),
             },
         }
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        self.put(Asked::new(self, Verb::Create, key), body, |put| put.if_none_match("*")).await
+        self.put(RequestContext::new(self, Verb::Create, key), body, |put| put.if_none_match("*"))
+            .await
     }
 
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        let asked = Asked::new(self, Verb::Replace, key);
+        let request = RequestContext::new(self, Verb::Replace, key);
         let put =
-            |tag: String| self.put(asked, body.clone(), move |put| put.if_match(tag.as_str()));
+            |tag: String| self.put(request, body.clone(), move |put| put.if_match(tag.as_str()));
         self.etag_form.replace(self, key, &etag, etag.as_str(), put).await
     }
 

@@ -29,7 +29,7 @@ pub(super) type Choose = Box<dyn FnMut(&Path) -> Fate>;
 
 /// An entry of a folder on the disk.
 #[derive(Debug, PartialEq)]
-pub(super) enum Stored {
+pub(super) enum DiskEntry {
     File(Vec<u8>),
     /// The inode: a folder that is made again under the same name has another.
     Folder(u64),
@@ -38,7 +38,7 @@ pub(super) enum Stored {
 pub(super) struct Disk {
     pub(super) choose: Choose,
     /// The entries of each folder that was synced, by inode.
-    folders: BTreeMap<u64, BTreeMap<OsString, Stored>>,
+    folders: BTreeMap<u64, BTreeMap<OsString, DiskEntry>>,
     /// The inodes of files that were synced.
     synced: BTreeMap<u64, File>,
     forgotten: BTreeMap<u64, File>,
@@ -97,8 +97,8 @@ impl Disk {
         let mut folder = opened(root).0;
         for name in path.iter() {
             match self.folders.get(&folder)?.get(name)? {
-                Stored::Folder(inode) => folder = *inode,
-                Stored::File(bytes) => return Some(bytes.clone()),
+                DiskEntry::Folder(inode) => folder = *inode,
+                DiskEntry::File(bytes) => return Some(bytes.clone()),
             }
         }
         None
@@ -114,7 +114,7 @@ impl Disk {
         let disk = self.folders.entry(inode).or_default();
         for path in children(path).1 {
             let (inode, file) = opened(&path);
-            let now = fs::read(&path).ok().map(Stored::File);
+            let now = fs::read(&path).ok().map(DiskEntry::File);
             if disk.get(&name_of(&path)) != now.as_ref() {
                 self.forgotten.insert(inode, file);
             }
@@ -138,14 +138,14 @@ impl Disk {
         for folder in folders {
             let (inode, file) = opened(&folder);
             self.opened.push(file);
-            now.insert(name_of(&folder), Stored::Folder(inode));
+            now.insert(name_of(&folder), DiskEntry::Folder(inode));
         }
         for path in files {
             let (inode, name) = (opened(&path).0, name_of(&path));
             let kept =
                 match !self.forgotten.contains_key(&inode) && self.synced.contains_key(&inode) {
-                    true => Some(Stored::File(fs::read(&path).expect("it is there"))),
-                    false => before.remove(&name).filter(|it| matches!(it, Stored::File(_))),
+                    true => Some(DiskEntry::File(fs::read(&path).expect("it is there"))),
+                    false => before.remove(&name).filter(|it| matches!(it, DiskEntry::File(_))),
                 };
             now.extend(kept.map(|kept| (name, kept)));
         }

@@ -57,7 +57,7 @@ impl Scene {
         );
     }
 
-    fn put(&self, key: &str, body: &str, over: Option<&ETag>) -> Option<Put> {
+    fn put(&self, key: &str, body: &str, over: Option<&ETag>) -> Option<PutResult> {
         let condition = over.map_or(Condition::Absent, |etag| Condition::Is(etag.clone()));
         let folder = super::Folder::root(&self.root).expect("there");
         unless_it_dies(|| write::put(&folder, key, body.as_bytes(), &condition))
@@ -85,7 +85,7 @@ impl Scene {
     }
 }
 
-type Put = Result<PutOutcome, StoreError>;
+type PutResult = Result<PutOutcome, StoreError>;
 
 impl Drop for Scene {
     fn drop(&mut self) {
@@ -103,7 +103,7 @@ fn unless_it_dies<T>(work: impl FnOnce() -> T) -> Option<T> {
 }
 
 #[track_caller]
-fn maybe(put: Option<Put>) {
+fn maybe(put: Option<PutResult>) {
     let error = put.expect("it lives").expect_err("the sync failed");
     assert_eq!(
         (error.kind(), error.determinacy()),

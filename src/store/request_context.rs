@@ -1,8 +1,8 @@
-//! One question to a store, and the errors about it.
+//! The context of one request to a store, and the errors that name it.
 
 use super::{Determinacy, Store, StoreError, StoreErrorKind};
 
-/// What is asked.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     List,
@@ -33,21 +33,21 @@ pub(super) fn is_of_a_proxy(status: u16, code: &str) -> bool {
 pub(super) const OF_A_PROXY: &str =
     "the service gives no such answer: check the endpoint, and the proxy if one is in between";
 
-/// A question to a store of this kind.
-pub(super) struct Asked<'a, S> {
+/// One request to a store of this kind.
+pub(super) struct RequestContext<'a, S> {
     pub(super) store: &'a S,
     pub(super) verb: Verb,
     /// The key, or the prefix of a listing; empty where the verb needs none.
     pub(super) key: &'a str,
 }
 
-impl<S> Clone for Asked<'_, S> {
+impl<S> Clone for RequestContext<'_, S> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<S> Copy for Asked<'_, S> {}
+impl<S> Copy for RequestContext<'_, S> {}
 
 impl Verb {
     fn changes(self) -> bool {
@@ -62,9 +62,9 @@ impl Verb {
     }
 }
 
-impl<'a, S: Store> Asked<'a, S> {
-    pub(super) fn new(store: &'a S, verb: Verb, key: &'a str) -> Asked<'a, S> {
-        Asked { store, verb, key }
+impl<'a, S: Store> RequestContext<'a, S> {
+    pub(super) fn new(store: &'a S, verb: Verb, key: &'a str) -> RequestContext<'a, S> {
+        RequestContext { store, verb, key }
     }
 
     pub(super) fn transient(self, why: &str) -> StoreError {

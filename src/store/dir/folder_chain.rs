@@ -1,0 +1,121 @@
+//! The folders from the root of a store to the one that holds an object.
+//!
+//! A deletion removes the folders that it leaves empty, while it holds the lock. So a chain that was
+//! found without the lock may end at a removed folder, and another folder may have its name by now.
+//! Such a chain serves only reads. A removed folder is empty, so a read finds no object there, and
+//! the folder had no object at the moment of its removal.
+
+use std::time::Duration;
+
+use super::folder::{Child, Folder, Hint};
+use super::key;
+use super::lock::Locked;
+use crate::env::clock::{Clock as _, SystemClock};
+use crate::store::StoreError;
+
+/// Limit of the names that one search for empty folders reads.
+const MOST_NAMES: usize = 2_000;
+/// Limit of the duration of one search, as other processes wait for the lock.
+const LONGEST: Duration = Duration::from_millis(20);
+
+/// The folders from the root to the one that holds an object.
+#[derive(Debug)]
+pub(super) struct FolderChain<'r> {
+    root: &'r Folder,
+    /// Each folder with its name in its parent.
+    below: Vec<(String, Folder)>,
+}
+
+impl<'r> FolderChain<'r> {
+    /// Returns the chain to the folder of this path (empty: the root); `None` if it is missing.
+    pub(super) fn find(
+        root: &'r Folder,
+        path: &str,
+    ) -> Result<Option<FolderChain<'r>>, StoreError> {
+        let (chain, missing) = FolderChain::as_far_as_there(root, path)?;
+        Ok(Some(chain).filter(|_| !missing))
+    }
+
+    /// Returns the chain to the folder of this path, or to its lowest ancestor that exists, and
+    /// whether the folder is missing.
+    pub(super) fn as_far_as_there(
+        root: &'r Folder,
+        path: &str,
+    ) -> Result<(FolderChain<'r>, bool), StoreError> {
+        let mut chain = FolderChain { root, below: Vec::new() };
+        for name in names(path) {
+            match chain.folder().child(name)? {
+                Child::Folder(folder) => chain.below.push((name.to_owned(), folder)),
+                Child::Missing | Child::NotAFolder => return Ok((chain, true)),
+            }
+        }
+        Ok((chain, false))
+    }
+
+    /// Returns the chain to the folder of this path, and makes the folders that are missing.
+    pub(super) fn make(
+        _: &Locked,
+        root: &'r Folder,
+        path: &str,
+    ) -> Result<FolderChain<'r>, StoreError> {
+        let mut chain = FolderChain { root, below: Vec::new() };
+        for name in names(path) {
+            let folder = chain.folder().child_or_new(name)?;
+            chain.below.push((name.to_owned(), folder));
+        }
+        Ok(chain)
+    }
+
+    /// The folder that holds the object.
+    pub(super) fn folder(&self) -> &Folder {
+        self.below.last().map_or(self.root, |(_, folder)| folder)
+    }
+
+    /// Removes the folder if it is empty, and each ancestor that is empty then. Folders directly
+    /// below the root stay. The chain ends at the lowest folder that stays. Returns whether it
+    /// removed a folder.
+    pub(super) fn remove_empty(&mut self, _: &Locked) -> bool {
+        let mut removed = false;
+        while self.below.len() > 1
+            && let Some((name, folder)) = self.below.pop()
+        {
+            if !self.folder().remove_empty_folder(&name) {
+                self.below.push((name, folder));
+                break;
+            }
+            removed = true;
+        }
+        removed
+    }
+
+    /// Syncs the folder and all its ancestors, as another process may have made one of them a moment
+    /// ago.
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
+        self.below.iter().rev().try_for_each(|(_, folder)| folder.sync())?;
+        self.root.sync()
+    }
+}
+
+/// Removes the empty folders in the folder of this path, which earlier versions left. Reads at most
+/// 2,000 names and takes at most 20 ms, as other writers wait. Folders directly below the root stay.
+pub(super) fn remove_empty_in(_: &Locked, root: &Folder, path: &str) -> Result<(), StoreError> {
+    let Some(chain) = FolderChain::find(root, path)?.filter(|chain| !chain.below.is_empty()) else {
+        return Ok(());
+    };
+    let now = || SystemClock.now().boot;
+    let until = now() + LONGEST;
+    let names = chain.folder().names()?.take(MOST_NAMES).collect::<Result<Vec<_>, _>>()?;
+    for (name, hint) in names {
+        if now() > until {
+            break;
+        }
+        if hint != Hint::Object && key::join(path, &name).is_some() {
+            chain.folder().remove_empty_folder(&name);
+        }
+    }
+    Ok(())
+}
+
+fn names(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|name| !name.is_empty())
+}

@@ -1,0 +1,115 @@
+//! The lock among the threads of one process.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use crate::env::mutex::unpoisoned;
+
+/// A lock among the threads of one process. A thread takes it before it tries to lock the file: if
+/// all threads tried to lock the file, one of them might fail to get it for seconds.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ThreadLock(Arc<(Mutex<Holders>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct Holders {
+    alone: bool,
+    shared: usize,
+    /// Number of threads that have waited for another process and given up.
+    given_up: u64,
+}
+
+/// The reason why a thread did not get the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ThreadLockRefusal {
+    /// Another thread of this process holds it.
+    Taken,
+    /// The thread that held it gave up, as another process holds the lock of the file.
+    GivenUp,
+}
+
+/// The lock, held until this is dropped.
+#[derive(Debug)]
+pub(super) struct ThreadLockGuard {
+    thread_lock: ThreadLock,
+    mode: Mode,
+}
+
+impl ThreadLock {
+    /// Waits up to `limit`, or until the thread that holds the lock gives up. Then all waiters give
+    /// up: they would wait for the same process, one after the other.
+    pub(super) fn wait(
+        &self,
+        mode: Mode,
+        limit: Duration,
+    ) -> Result<ThreadLockGuard, ThreadLockRefusal> {
+        let (holders, next) = &*self.0;
+        // It is whole whenever the mutex is free.
+        let holders = unpoisoned(holders.lock());
+        let given_up = holders.given_up;
+        let busy = |holders: &mut Holders| {
+            let taken = holders.alone || matches!(mode, Mode::Alone) && holders.shared > 0;
+            taken && holders.given_up == given_up
+        };
+        let (mut holders, waited) = unpoisoned(next.wait_timeout_while(holders, limit, busy));
+        if holders.given_up != given_up {
+            return Err(ThreadLockRefusal::GivenUp);
+        }
+        if waited.timed_out() {
+            return Err(ThreadLockRefusal::Taken);
+        }
+        match mode {
+            Mode::Alone => holders.alone = true,
+            Mode::Shared => holders.shared += 1,
+        }
+        Ok(ThreadLockGuard { thread_lock: self.clone(), mode })
+    }
+
+    pub(super) fn give_up(&self) {
+        let (holders, next) = &*self.0;
+        let mut holders = unpoisoned(holders.lock());
+        holders.given_up = holders.given_up.wrapping_add(1);
+        next.notify_all();
+    }
+
+    #[cfg(test)]
+    pub(super) fn times_given_up(&self) -> u64 {
+        unpoisoned(self.0.0.lock()).given_up
+    }
+}
+
+impl Drop for ThreadLockGuard {
+    fn drop(&mut self) {
+        let (holders, next) = &*self.thread_lock.0;
+        let mut holders = unpoisoned(holders.lock());
+        match self.mode {
+            Mode::Alone => holders.alone = false,
+            Mode::Shared => holders.shared -= 1,
+        }
+        next.notify_all();
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Mode {
+    Alone,
+    Shared,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_is_shared_or_exclusive() {
+        let thread_lock = ThreadLock::default();
+        let one = thread_lock.wait(Mode::Shared, Duration::ZERO).expect("free");
+        let two = thread_lock.wait(Mode::Shared, Duration::ZERO).expect("shared");
+        drop(one);
+        thread_lock.wait(Mode::Alone, Duration::ZERO).expect_err("one is left");
+        drop(two);
+        let alone = thread_lock.wait(Mode::Alone, Duration::ZERO).expect("free");
+        thread_lock.wait(Mode::Shared, Duration::from_millis(1)).expect_err("taken");
+        drop(alone);
+        thread_lock.wait(Mode::Shared, Duration::ZERO).expect("free");
+    }
+}
