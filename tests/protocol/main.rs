@@ -3,7 +3,7 @@
 mod fixtures;
 mod fuzzing;
 mod if_match;
-mod morling;
+mod morling_lock_interop;
 mod records;
 mod scenarios;
 mod upgrading;

@@ -11,7 +11,7 @@ mod empty_pages;
 mod gcs;
 mod gcs_promises;
 mod groups;
-mod morling_on_s3;
+mod morling_lock_interop_s3;
 mod object_store;
 mod s3_store;
 mod servers;

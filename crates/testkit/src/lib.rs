@@ -109,7 +109,7 @@ internal! {
     #[cfg(feature = "properties")]
     logged,
     #[cfg(feature = "internals")]
-    morling,
+    morling_lock,
     outcomes,
     #[cfg(feature = "internals")]
     prometheus,

@@ -21,7 +21,7 @@ pub use crate::harm::*;
 pub use crate::if_match::*;
 pub use crate::layer::*;
 #[cfg(feature = "internals")]
-pub use crate::morling::*;
+pub use crate::morling_lock::*;
 pub use crate::outcomes::*;
 #[cfg(feature = "internals")]
 pub use crate::prometheus::*;

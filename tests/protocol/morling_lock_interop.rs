@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 
 use tenure::{Leadership, Loss};
-use tenure_testkit::morling::{Lock, MorlingNode};
+use tenure_testkit::morling_lock::{Lock, MorlingNode};
 use tenure_testkit::time::{millis, secs, timed, wait};
 use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, held};
 

@@ -1,6 +1,6 @@
 //! A node of Morling's post and a candidate of this library take turns over real HTTP and in real
-//! time, with dates in whole seconds. `tests/protocol/morling.rs` has the other cases, in paused
-//! time.
+//! time, with dates in whole seconds. `tests/protocol/morling_lock_interop.rs` has the other cases,
+//! in paused time.
 //!
 //! The test waits for a dozen seconds. It is in this program because other tests run meanwhile.
 #![cfg(feature = "s3")]
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::{Election, Process, Store};
-use tenure_testkit::morling::{Lock, MorlingNode};
+use tenure_testkit::morling_lock::{Lock, MorlingNode};
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 use tenure_testkit::time::{millis, secs, wait, within};
 
