@@ -31,7 +31,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-mod corner;
+mod check_scope;
 mod listings;
 mod objects;
 pub mod race;
@@ -42,8 +42,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tenure::store::Store;
 
-pub use corner::CheckFailure;
-use corner::{Checked, Corner};
+pub use check_scope::CheckFailure;
+use check_scope::{CheckScope, Checked};
 
 /// Where stores may differ.
 ///
@@ -189,7 +189,7 @@ pub struct Check {
     /// True if only elections with epoch files need it.
     pub of_listings: bool,
     essential: bool,
-    test: for<'a> fn(Corner<'a>) -> BoxFuture<'a, Checked>,
+    test: for<'a> fn(CheckScope<'a>) -> BoxFuture<'a, Checked>,
 }
 
 impl Check {
@@ -218,7 +218,7 @@ impl Check {
         start: String,
         can: &Capabilities,
     ) -> Result<(), CheckFailure> {
-        (self.test)(Corner { store: Arc::clone(store), start, can }).await
+        (self.test)(CheckScope { store: Arc::clone(store), start, can }).await
     }
 }
 
@@ -234,7 +234,7 @@ macro_rules! checks {
             promise: $promise,
             of_listings: checks!(@ $listings),
             essential: checks!(@ $essential),
-            test: |corner| $test(corner).boxed(),
+            test: |scope| $test(scope).boxed(),
         }),+]
     };
     (@ lists) => { true };

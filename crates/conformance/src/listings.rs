@@ -2,48 +2,48 @@
 
 use tenure::store::{ETag, Entry};
 
-use super::corner::{CheckFailure, Checked, Corner, broken, expect_eq};
+use super::check_scope::{CheckFailure, CheckScope, Checked, broken, expect_eq};
 
 fn names(count: usize) -> Vec<String> {
     (1..=count).map(|i| format!("lock-{i:010}.json")).collect()
 }
 
-pub(super) async fn lists_what_was_written(corner: Corner<'_>) -> Checked {
+pub(super) async fn lists_what_was_written(scope: CheckScope<'_>) -> Checked {
     const WHEN: &str = "lists other keys than were written before (list after write)";
-    let names = names(corner.can.rounds.max(10));
+    let names = names(scope.can.rounds.max(10));
     let mut written: Vec<&str> = Vec::new();
     // The last key first.
     for (place, name) in names.iter().enumerate().rev() {
-        corner.created(name, vec![b'x'; place]).await?;
+        scope.created(name, vec![b'x'; place]).await?;
         written.push(name);
         written.sort();
-        expect_eq!(corner.list("lock-", "", 1_000).await?, written, "{WHEN}");
+        expect_eq!(scope.list("lock-", "", 1_000).await?, written, "{WHEN}");
     }
-    if corner.can.exact_sizes {
-        let entries = corner.list_from("lock-", "", 1_000).await?;
+    if scope.can.exact_sizes {
+        let entries = scope.list_from("lock-", "", 1_000).await?;
         let sizes = entries.iter().map(|entry| entry.size).collect::<Vec<_>>();
         let expected = (0..names.len() as u64).collect::<Vec<_>>();
         expect_eq!(sizes, expected, "lists a size that no body has");
     }
-    corner.delete(&[written.remove(2)]).await?;
+    scope.delete(&[written.remove(2)]).await?;
     let words = "lists other keys than are left after a delete (list after delete)";
-    expect_eq!(corner.list("lock-", "", 1_000).await?, written, "{words}");
+    expect_eq!(scope.list("lock-", "", 1_000).await?, written, "{words}");
     Ok(())
 }
 
-pub(super) async fn lists_by_bytes_of_the_key(corner: Corner<'_>) -> Checked {
+pub(super) async fn lists_by_bytes_of_the_key(scope: CheckScope<'_>) -> Checked {
     // `-` and `.` sort before `/`, that before digits, these before `A`, `_` and `a`.
     let sorted = ["A", "Z", "_", "a-b", "a.b", "a/-", "a/b-", "a/b.", "a/b/c", "a0", "aA", "ab"];
     for name in sorted.iter().rev() {
-        corner.created(name, *name).await?;
+        scope.created(name, *name).await?;
     }
     for limit in [1, 2, 3, 1_000] {
-        expect_eq!(corner.list("", "", limit).await?, sorted, "lists in pages of {limit}");
+        expect_eq!(scope.list("", "", limit).await?, sorted, "lists in pages of {limit}");
     }
     Ok(())
 }
 
-pub(super) async fn lists_only_the_prefix(corner: Corner<'_>) -> Checked {
+pub(super) async fn lists_only_the_prefix(scope: CheckScope<'_>) -> Checked {
     let names = [
         "lock-0000000001.json",
         "lock-0000000002.json",
@@ -55,7 +55,7 @@ pub(super) async fn lists_only_the_prefix(corner: Corner<'_>) -> Checked {
         "other/lock-0000000009.json",
     ];
     for name in names {
-        corner.created(name, "x").await?;
+        scope.created(name, "x").await?;
     }
     for (prefix, expected) in [
         ("lock-", &names[..5]),
@@ -64,19 +64,19 @@ pub(super) async fn lists_only_the_prefix(corner: Corner<'_>) -> Checked {
         ("nothing", &[]),
         ("nothing/at/all-", &[]),
     ] {
-        let listed = corner.list(prefix, "", 1_000).await?;
+        let listed = scope.list(prefix, "", 1_000).await?;
         expect_eq!(listed, expected, "lists under the prefix {prefix:?}");
     }
-    expect_eq!(corner.list("", "", 1_000).await?.len(), names.len(), "lists everything");
+    expect_eq!(scope.list("", "", 1_000).await?.len(), names.len(), "lists everything");
     Ok(())
 }
 
-pub(super) async fn starts_after(corner: Corner<'_>) -> Checked {
+pub(super) async fn starts_after(scope: CheckScope<'_>) -> Checked {
     let names = (0..10).map(|i| format!("lock-{:010}.json", i * 2)).collect::<Vec<_>>();
     for name in &names {
-        corner.created(name, "x").await?;
+        scope.created(name, "x").await?;
     }
-    let mut starts = names.iter().zip(1..).map(|(name, next)| (corner.key(name), next)).collect();
+    let mut starts = names.iter().zip(1..).map(|(name, next)| (scope.key(name), next)).collect();
     let more: &mut Vec<(String, usize)> = &mut starts;
     for (name, next) in [
         ("lock-0000000005.json", 3),
@@ -86,34 +86,34 @@ pub(super) async fn starts_after(corner: Corner<'_>) -> Checked {
         ("lock-", 0),
         ("z", names.len()),
     ] {
-        more.push((corner.key(name), next));
+        more.push((scope.key(name), next));
     }
     more.push((String::new(), 0));
     for limit in [3, 1_000] {
         for (after, next) in &starts {
-            let listed = corner.list("lock-", after, limit).await?;
+            let listed = scope.list("lock-", after, limit).await?;
             expect_eq!(listed, names[*next..], "lists after {after} (start-after)");
         }
     }
     Ok(())
 }
 
-pub(super) async fn pages(corner: Corner<'_>) -> Checked {
+pub(super) async fn pages(scope: CheckScope<'_>) -> Checked {
     let names = names(7);
     for name in &names {
-        corner.created(name, "x").await?;
+        scope.created(name, "x").await?;
     }
     for limit in [1, 2, 6, 7, 8, 1_000] {
-        expect_eq!(corner.list("lock-", "", limit).await?, names, "lists in pages of {limit}");
+        expect_eq!(scope.list("lock-", "", limit).await?, names, "lists in pages of {limit}");
     }
     // A short page may say that there is more, but one that left something out must.
-    let prefix = corner.key("lock-");
+    let prefix = scope.key("lock-");
     for limit in [1, 2, 6] {
-        if !corner.page(&prefix, "", limit).await?.truncated {
+        if !scope.page(&prefix, "", limit).await?.truncated {
             return broken(format!("lists {limit} of 7 keys, and reports no more"));
         }
     }
-    let page = corner.page(&prefix, &corner.key(&names[6]), 1_000).await?;
+    let page = scope.page(&prefix, &scope.key(&names[6]), 1_000).await?;
     if !page.entries.is_empty() || page.truncated {
         return broken(format!("lists after the last key: {page:?}"));
     }
@@ -121,58 +121,58 @@ pub(super) async fn pages(corner: Corner<'_>) -> Checked {
 }
 
 /// Only of a store that offers it.
-pub(super) async fn lists_the_last(corner: Corner<'_>) -> Checked {
-    let prefix = corner.key("lock-");
-    if corner.list_last(&prefix, "", 1).await?.is_none() {
+pub(super) async fn lists_the_last(scope: CheckScope<'_>) -> Checked {
+    let prefix = scope.key("lock-");
+    if scope.list_last(&prefix, "", 1).await?.is_none() {
         return Ok(());
     }
     let names = names(7);
     // Outside the prefix, where a listing from the wrong end would begin.
     for name in ["lock", "loc/9", "locl", "m"] {
-        corner.created(name, "x").await?;
+        scope.created(name, "x").await?;
     }
     for (count, name) in (1..).zip(&names) {
-        corner.created(name, "x").await?;
+        scope.created(name, "x").await?;
         for limit in [1, 2, 6, 7, 8, 1_000] {
             let shown = &names[count - limit.min(count)..count];
-            let after = corner.key("");
-            corner.shows_last(&after, limit, shown, count > limit).await?;
+            let after = scope.key("");
+            scope.shows_last(&after, limit, shown, count > limit).await?;
         }
     }
     for limit in [1, 3, 1_000] {
         let left = names.len() - 4;
         let shown = &names[names.len().saturating_sub(limit).max(4)..];
-        corner.shows_last(&corner.key(&names[3]), limit, shown, left > limit).await?;
-        let between = corner.key("lock-0000000004.json.bak");
-        corner.shows_last(&between, limit, shown, left > limit).await?;
-        corner.shows_last(&corner.key(&names[6]), limit, &[], false).await?;
-        corner.shows_last(&corner.key("z"), limit, &[], false).await?;
+        scope.shows_last(&scope.key(&names[3]), limit, shown, left > limit).await?;
+        let between = scope.key("lock-0000000004.json.bak");
+        scope.shows_last(&between, limit, shown, left > limit).await?;
+        scope.shows_last(&scope.key(&names[6]), limit, &[], false).await?;
+        scope.shows_last(&scope.key("z"), limit, &[], false).await?;
     }
-    corner.delete(&[&names[6]]).await?;
-    corner.shows_last("", 1, &names[5..6], true).await
+    scope.delete(&[&names[6]]).await?;
+    scope.shows_last("", 1, &names[5..6], true).await
 }
 
 /// Only of a store that lists any.
-pub(super) async fn lists_the_etags(corner: Corner<'_>) -> Checked {
+pub(super) async fn lists_the_etags(scope: CheckScope<'_>) -> Checked {
     let names = names(5);
     let mut etags = Vec::new();
     for name in &names {
-        etags.push(corner.created(name, name.clone()).await?);
+        etags.push(scope.created(name, name.clone()).await?);
     }
-    let entries = corner.list_from("lock-", "", 1_000).await?;
+    let entries = scope.list_from("lock-", "", 1_000).await?;
     if entries.iter().all(|entry| entry.etag.is_none()) {
         return Ok(());
     }
-    let mut seen = corner.shows_etags(&etags).await?.into_iter().enumerate().collect::<Vec<_>>();
+    let mut seen = scope.shows_etags(&etags).await?.into_iter().enumerate().collect::<Vec<_>>();
     for (round, at) in [0, 2, 0, 4, 1].into_iter().enumerate() {
         let (name, body) = (&names[at], format!("{round}"));
         if round == 3 {
-            corner.delete(&[name]).await?;
-            etags[at] = corner.created(name, body).await?;
+            scope.delete(&[name]).await?;
+            etags[at] = scope.created(name, body).await?;
         } else {
-            etags[at] = corner.replaced(name, body, &etags[at]).await?;
+            etags[at] = scope.replaced(name, body, &etags[at]).await?;
         }
-        let listed = corner.shows_etags(&etags).await?.swap_remove(at);
+        let listed = scope.shows_etags(&etags).await?.swap_remove(at);
         if seen.iter().any(|(of, old)| *of == at && old.names_the_same(&listed)) {
             return broken(format!("lists {listed} again, with another body"));
         }
@@ -181,7 +181,7 @@ pub(super) async fn lists_the_etags(corner: Corner<'_>) -> Checked {
     Ok(())
 }
 
-impl Corner<'_> {
+impl CheckScope<'_> {
     /// Every listing shows these versions by the tags of reads. Returns the listed tags.
     async fn shows_etags(&self, etags: &[ETag]) -> Checked<Vec<ETag>> {
         let mut listed = Vec::new();

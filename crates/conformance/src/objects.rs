@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use tenure::Process;
 use tenure::store::{GetOutcome, PutOutcome};
 
-use super::corner::{Checked, Corner, broken, expect_eq};
+use super::check_scope::{CheckScope, Checked, broken, expect_eq};
 
 const IGNORES_CREATE: &str = "creates an object that exists already (it ignores If-None-Match)";
 const IGNORES_REPLACE: &str = "replaces an object whose ETag does not match (it ignores If-Match)";
@@ -19,7 +19,7 @@ fn refused(outcome: PutOutcome, words: &str) -> Checked {
     }
 }
 
-impl Corner<'_> {
+impl CheckScope<'_> {
     /// The answer to a replace of a missing key.
     fn missing(&self, outcome: &PutOutcome, words: &str) -> Checked {
         let (refused, missing) = (PutOutcome::PreconditionFailed, PutOutcome::NotFound);
@@ -32,39 +32,39 @@ impl Corner<'_> {
     }
 }
 
-pub(super) async fn creates_once(corner: Corner<'_>) -> Checked {
-    expect_eq!(corner.get("a", None, 100).await?, GetOutcome::NotFound, "shows what is not there");
-    let etag = corner.created("a", "first").await?;
-    refused(corner.create("a", "second").await?, IGNORES_CREATE)?;
-    refused(corner.create("a", "first").await?, IGNORES_CREATE)?;
-    corner.shows("a", b"first", &etag, "after a create that was refused").await?;
-    corner.created("b", "first").await?;
+pub(super) async fn creates_once(scope: CheckScope<'_>) -> Checked {
+    expect_eq!(scope.get("a", None, 100).await?, GetOutcome::NotFound, "shows what is not there");
+    let etag = scope.created("a", "first").await?;
+    refused(scope.create("a", "second").await?, IGNORES_CREATE)?;
+    refused(scope.create("a", "first").await?, IGNORES_CREATE)?;
+    scope.shows("a", b"first", &etag, "after a create that was refused").await?;
+    scope.created("b", "first").await?;
     Ok(())
 }
 
-pub(super) async fn replaces_only_the_current_etag(corner: Corner<'_>) -> Checked {
-    let other = corner.created("other", "another body").await?;
-    let first = corner.created("a", "one").await?;
-    let second = corner.replaced("a", "two", &first).await?;
-    corner.shows("a", b"two", &second, "after a replace").await?;
+pub(super) async fn replaces_only_the_current_etag(scope: CheckScope<'_>) -> Checked {
+    let other = scope.created("other", "another body").await?;
+    let first = scope.created("a", "one").await?;
+    let second = scope.replaced("a", "two", &first).await?;
+    scope.shows("a", b"two", &second, "after a replace").await?;
     for wrong in [&other, &first] {
-        refused(corner.replace("a", "three", wrong).await?, IGNORES_REPLACE)?;
-        corner.shows("a", b"two", &second, "after a replace that was refused").await?;
+        refused(scope.replace("a", "three", wrong).await?, IGNORES_REPLACE)?;
+        scope.shows("a", b"two", &second, "after a replace that was refused").await?;
     }
 
-    let outcome = corner.replace("missing", "x", &other).await?;
-    corner.missing(&outcome, "replaces an object that is not there (it ignores If-Match)")?;
+    let outcome = scope.replace("missing", "x", &other).await?;
+    scope.missing(&outcome, "replaces an object that is not there (it ignores If-Match)")?;
     let words = "makes an object by a replace that it refused";
-    expect_eq!(corner.get("missing", None, 9).await?, GetOutcome::NotFound, "{words}");
+    expect_eq!(scope.get("missing", None, 9).await?, GetOutcome::NotFound, "{words}");
     Ok(())
 }
 
-pub(super) async fn changes_the_etag_with_the_body(corner: Corner<'_>) -> Checked {
-    let mut etag = corner.created("a", "0").await?;
+pub(super) async fn changes_the_etag_with_the_body(scope: CheckScope<'_>) -> Checked {
+    let mut etag = scope.created("a", "0").await?;
     let mut seen = vec![etag.clone()];
     for round in 1..20 {
-        etag = corner.replaced("a", format!("{round}"), &etag).await?;
-        expect_eq!(corner.found("a").await?.etag, etag, "reads another ETag than the write's");
+        etag = scope.replaced("a", format!("{round}"), &etag).await?;
+        expect_eq!(scope.found("a").await?.etag, etag, "reads another ETag than the write's");
         if seen.contains(&etag) {
             return broken(format!("answers the ETag {etag} again, with another body"));
         }
@@ -74,35 +74,35 @@ pub(super) async fn changes_the_etag_with_the_body(corner: Corner<'_>) -> Checke
 }
 
 /// A follower that never sees a renewal takes a living leader for dead.
-pub(super) async fn shows_changes_to_a_poll(corner: Corner<'_>) -> Checked {
-    let first = corner.created("a", "one").await?;
-    match corner.get("a", Some(&first), 100).await? {
+pub(super) async fn shows_changes_to_a_poll(scope: CheckScope<'_>) -> Checked {
+    let first = scope.created("a", "one").await?;
+    match scope.get("a", Some(&first), 100).await? {
         GetOutcome::NotModified => {}
         // Some stores send the whole object again.
-        GetOutcome::Found(object) if corner.can.lenient && object.body == "one" => {}
+        GetOutcome::Found(object) if scope.can.lenient && object.body == "one" => {}
         other => return broken(format!("answers a poll of an unchanged object with {other:?}")),
     }
-    if !corner.can.lenient {
-        let outcome = corner.get("a", Some(&first), 0).await?;
+    if !scope.can.lenient {
+        let outcome = scope.get("a", Some(&first), 0).await?;
         expect_eq!(outcome, GetOutcome::NotModified, "answers a poll for no bytes");
     }
-    let second = corner.replaced("a", "two", &first).await?;
-    match corner.get("a", Some(&first), 100).await? {
+    let second = scope.replaced("a", "two", &first).await?;
+    match scope.get("a", Some(&first), 100).await? {
         GetOutcome::Found(object) if object.body == "two" && object.etag == second => {}
         other => {
             let words = "does not show a change to a poll (If-None-Match on a read)";
             return broken(format!("{words}: {other:?}"));
         }
     }
-    let outcome = corner.get("missing", Some(&first), 100).await?;
+    let outcome = scope.get("missing", Some(&first), 100).await?;
     expect_eq!(outcome, GetOutcome::NotFound, "shows what is not there to a poll");
     Ok(())
 }
 
-pub(super) async fn reads_no_more_than_asked(corner: Corner<'_>) -> Checked {
-    let etag = corner.created("a", "0123456789").await?;
+pub(super) async fn reads_no_more_than_asked(scope: CheckScope<'_>) -> Checked {
+    let etag = scope.created("a", "0123456789").await?;
     for max_len in [10, 11, 1_000_000] {
-        match corner.get("a", None, max_len).await? {
+        match scope.get("a", None, max_len).await? {
             GetOutcome::Found(object) => {
                 expect_eq!(object.body, "0123456789", "reads up to {max_len} bytes");
             }
@@ -110,85 +110,85 @@ pub(super) async fn reads_no_more_than_asked(corner: Corner<'_>) -> Checked {
         }
     }
     for max_len in [0, 1, 9] {
-        let outcome = corner.get("a", None, max_len).await?;
+        let outcome = scope.get("a", None, max_len).await?;
         let expected = GetOutcome::TooLarge { etag: etag.clone(), len: 10 };
         expect_eq!(outcome, expected, "reads up to {max_len} bytes");
     }
     Ok(())
 }
 
-pub(super) async fn reads_what_was_written(corner: Corner<'_>) -> Checked {
-    for round in 0..corner.can.rounds {
+pub(super) async fn reads_what_was_written(scope: CheckScope<'_>) -> Checked {
+    for round in 0..scope.can.rounds {
         let name = format!("lock-{round:010}.json");
         let [first, second] = ["first", "second"].map(|body| format!("{body} {round}"));
-        let etag = corner.created(&name, first.clone()).await?;
+        let etag = scope.created(&name, first.clone()).await?;
         let when = "after a create (read after write)";
-        corner.shows(&name, first.as_bytes(), &etag, when).await?;
-        let etag = corner.replaced(&name, second.clone(), &etag).await?;
+        scope.shows(&name, first.as_bytes(), &etag, when).await?;
+        let etag = scope.replaced(&name, second.clone(), &etag).await?;
         let when = "after a replace (read after write)";
-        corner.shows(&name, second.as_bytes(), &etag, when).await?;
+        scope.shows(&name, second.as_bytes(), &etag, when).await?;
     }
     Ok(())
 }
 
-pub(super) async fn keeps_odd_bodies(corner: Corner<'_>) -> Checked {
+pub(super) async fn keeps_odd_bodies(scope: CheckScope<'_>) -> Checked {
     let large = (0..40 * 1_024).map(|i| (i % 251) as u8).collect::<Vec<_>>();
     let bodies =
         [&b""[..], b"\n", b"{}\n{}\n", b"\0\xff\xfe", b"{\"tenure_dir\":1,\"writes\":2}\n", &large];
-    let mut etag = corner.created("changing", "first").await?;
+    let mut etag = scope.created("changing", "first").await?;
     for (i, body) in bodies.into_iter().enumerate() {
         let name = format!("{i}");
-        corner.created(&name, body.to_vec()).await?;
-        expect_eq!(corner.found(&name).await?.body, body, "keeps body {i}, created");
-        etag = corner.replaced("changing", body.to_vec(), &etag).await?;
-        expect_eq!(corner.found("changing").await?.body, body, "keeps body {i}, replaced");
+        scope.created(&name, body.to_vec()).await?;
+        expect_eq!(scope.found(&name).await?.body, body, "keeps body {i}, created");
+        etag = scope.replaced("changing", body.to_vec(), &etag).await?;
+        expect_eq!(scope.found("changing").await?.body, body, "keeps body {i}, replaced");
     }
     Ok(())
 }
 
-pub(super) async fn forgets_what_was_deleted(corner: Corner<'_>) -> Checked {
+pub(super) async fn forgets_what_was_deleted(scope: CheckScope<'_>) -> Checked {
     for name in ["a", "b", "c"] {
-        corner.created(name, name).await?;
+        scope.created(name, name).await?;
     }
     // The second time it is missing, which counts as deleted.
     for names in [&["missing"][..], &["b"], &["b", "missing"]] {
-        corner.delete(names).await?;
+        scope.delete(names).await?;
     }
-    let outcome = corner.get("b", None, 9).await?;
+    let outcome = scope.get("b", None, 9).await?;
     expect_eq!(outcome, GetOutcome::NotFound, "shows an object that was deleted before");
     let words = "lists other keys than are left after a delete (list after delete)";
-    expect_eq!(corner.list("", "", 1_000).await?, ["a", "c"], "{words}");
+    expect_eq!(scope.list("", "", 1_000).await?, ["a", "c"], "{words}");
     Ok(())
 }
 
-pub(super) async fn deletes_many(corner: Corner<'_>) -> Checked {
-    corner.created("folder/d", "x").await?;
-    corner.created("many/0500", "x").await?;
-    corner.delete(&["missing/too"]).await?;
-    corner.delete(&["folder/d"]).await?;
+pub(super) async fn deletes_many(scope: CheckScope<'_>) -> Checked {
+    scope.created("folder/d", "x").await?;
+    scope.created("many/0500", "x").await?;
+    scope.delete(&["missing/too"]).await?;
+    scope.delete(&["folder/d"]).await?;
     let many = (0..1_000).map(|i| format!("many/{i:04}")).collect::<Vec<_>>();
-    corner.delete(&many.iter().map(String::as_str).collect::<Vec<_>>()).await?;
-    expect_eq!(corner.list("", "", 1_000).await?, [""; 0], "lists keys after their deletion");
+    scope.delete(&many.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    expect_eq!(scope.list("", "", 1_000).await?, [""; 0], "lists keys after their deletion");
     Ok(())
 }
 
-pub(super) async fn starts_anew_after_a_delete(corner: Corner<'_>) -> Checked {
+pub(super) async fn starts_anew_after_a_delete(scope: CheckScope<'_>) -> Checked {
     const BEFORE: &str = "replaces an object by an ETag from before its deletion";
-    let old = corner.created("a", "old").await?;
-    corner.delete(&["a"]).await?;
-    corner.missing(&corner.replace("a", "x", &old).await?, BEFORE)?;
-    let new = corner.created("a", "new").await?;
-    refused(corner.create("a", "x").await?, IGNORES_CREATE)?;
-    refused(corner.replace("a", "x", &old).await?, BEFORE)?;
-    let newer = corner.replaced("a", "newer", &new).await?;
-    corner.shows("a", b"newer", &newer, "after it was deleted and created again").await
+    let old = scope.created("a", "old").await?;
+    scope.delete(&["a"]).await?;
+    scope.missing(&scope.replace("a", "x", &old).await?, BEFORE)?;
+    let new = scope.created("a", "new").await?;
+    refused(scope.create("a", "x").await?, IGNORES_CREATE)?;
+    refused(scope.replace("a", "x", &old).await?, BEFORE)?;
+    let newer = scope.replaced("a", "newer", &new).await?;
+    scope.shows("a", b"newer", &newer, "after it was deleted and created again").await
 }
 
-pub(super) async fn dates_what_was_written(corner: Corner<'_>) -> Checked {
-    let etag = corner.created("a", "one").await?;
-    corner.replaced("a", "two", &etag).await?;
-    let object = corner.found("a").await?;
-    let page = corner.page(&corner.key(""), "", 10).await?;
+pub(super) async fn dates_what_was_written(scope: CheckScope<'_>) -> Checked {
+    let etag = scope.created("a", "one").await?;
+    scope.replaced("a", "two", &etag).await?;
+    let object = scope.found("a").await?;
+    let page = scope.page(&scope.key(""), "", 10).await?;
     let dates = [
         ("Last-Modified of an object", object.last_modified),
         ("Date of an object", object.served_at),

@@ -22,7 +22,7 @@ pub(crate) use self::suite::{one_creator_wins, one_replacer_wins};
 pub use self::verdict::Tally;
 use self::verdict::{RaceOutcome, check};
 use self::writers::{WriteAnswer, Writer, write_all};
-use super::corner::{self, CheckFailure, Checked};
+use super::check_scope::{self, CheckFailure, Checked};
 
 /// Writers of a round.
 pub const WRITERS: usize = 32;
@@ -209,7 +209,7 @@ impl Races {
     /// Deletes keys that no write is under way to, before the end of many rounds.
     async fn forget(&self, keys: Vec<String>) -> Checked {
         for some in keys.chunks(1_000) {
-            unless_unclear(corner::delete(&self.store, some.to_vec()).await)?;
+            unless_unclear(check_scope::delete(&self.store, some.to_vec()).await)?;
         }
         Ok(())
     }
@@ -239,7 +239,7 @@ impl Races {
             let starts = keys.iter().map(|key| Start { key: key.clone(), before: None }).collect();
             let decided = self.round(shape, starts, &mut doubtful, &mut settled).await?;
             if decided && self.listings {
-                let page = corner::page(&self.store, &folder, &before, keys.len() + 1).await;
+                let page = check_scope::page(&self.store, &folder, &before, keys.len() + 1).await;
                 match page {
                     Ok(page) if page.entries.iter().map(|entry| &entry.key).eq(&keys) => {}
                     Ok(_) => self.creates.breaks(format!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tenure::store::{ETag, GetOutcome, PutOutcome, Store};
 
-use crate::corner::{CheckFailure, Checked, broken};
+use crate::check_scope::{CheckFailure, Checked, broken};
 
 /// The pause before an unclear answer is asked for again.
 pub(super) const RETRY_AFTER: Duration = Duration::from_millis(200);

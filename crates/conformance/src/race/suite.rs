@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{Bounds, Races, Tally};
-use crate::corner::{Checked, Corner, broken};
+use crate::check_scope::{CheckScope, Checked, broken};
 
-pub(crate) async fn one_creator_wins(corner: Corner<'_>) -> Checked {
-    let (mut races, bounds) = of_the_suite(&corner).await?;
+pub(crate) async fn one_creator_wins(scope: CheckScope<'_>) -> Checked {
+    let (mut races, bounds) = of_the_suite(&scope).await?;
     while races.may_start(races.creates.rounds, &bounds) && !races.any_broken() {
         let left = bounds.batch(races.creates.rounds);
         races.create_batch(left, &bounds).await?;
@@ -14,8 +14,8 @@ pub(crate) async fn one_creator_wins(corner: Corner<'_>) -> Checked {
     one_wins(&races.creates)
 }
 
-pub(crate) async fn one_replacer_wins(corner: Corner<'_>) -> Checked {
-    let (mut races, bounds) = of_the_suite(&corner).await?;
+pub(crate) async fn one_replacer_wins(scope: CheckScope<'_>) -> Checked {
+    let (mut races, bounds) = of_the_suite(&scope).await?;
     while races.may_start(races.replaces.rounds, &bounds) && !races.any_broken() {
         let left = bounds.batch(races.replaces.rounds);
         races.replace_batch(left, &bounds).await?;
@@ -23,10 +23,10 @@ pub(crate) async fn one_replacer_wins(corner: Corner<'_>) -> Checked {
     one_wins(&races.replaces)
 }
 
-async fn of_the_suite(corner: &Corner<'_>) -> Checked<(Races, Bounds)> {
-    let longest = corner.can.race_bytes;
-    let rounds = u32::try_from(corner.can.race_rounds).unwrap_or(u32::MAX);
-    let races = Races::prepare(&corner.store, corner.key(""), true, longest).await?;
+async fn of_the_suite(scope: &CheckScope<'_>) -> Checked<(Races, Bounds)> {
+    let longest = scope.can.race_bytes;
+    let rounds = u32::try_from(scope.can.race_rounds).unwrap_or(u32::MAX);
+    let races = Races::prepare(&scope.store, scope.key(""), true, longest).await?;
     Ok((races, Bounds { rounds: Some(rounds), span: None, enough: Arc::default(), longest }))
 }
 

@@ -9,7 +9,7 @@ use tenure::store::{ETag, PutOutcome, Store, StoreError};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::super::corner::{CheckFailure, Checked, is_unclear};
+use super::super::check_scope::{CheckFailure, Checked, is_unclear};
 use super::pause;
 
 /// What the store answered to a writer.

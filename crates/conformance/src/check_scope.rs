@@ -53,7 +53,7 @@ macro_rules! expect_eq {
             (left, right) if *left == *right => {}
             (left, right) => {
                 let words = format_args!($($words)+);
-                return $crate::corner::broken(format!(
+                return $crate::check_scope::broken(format!(
                     "{words}: {left:?}, expected {right:?}"
                 ));
             }
@@ -64,14 +64,14 @@ pub(super) use expect_eq;
 
 /// The keys of one check.
 #[derive(Debug, Clone)]
-pub(super) struct Corner<'a> {
+pub(super) struct CheckScope<'a> {
     pub(super) store: Arc<dyn Store>,
     /// The beginning of each key.
     pub(super) start: String,
     pub(super) can: &'a Capabilities,
 }
 
-impl Corner<'_> {
+impl CheckScope<'_> {
     pub(super) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.start)
     }
