@@ -3,6 +3,6 @@
 pub mod clock;
 pub mod fuzzing;
 pub mod gate;
-pub mod part;
+pub mod hashed_arc;
 pub mod seeds;
 pub mod time;

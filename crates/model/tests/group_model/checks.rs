@@ -2,7 +2,7 @@
 
 use stateright::Property;
 use tenure_groups::protocol::{PartitionNumber, Release};
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 use super::process::Process;
 use super::setting::Group;
@@ -47,7 +47,7 @@ impl Group {
 impl World {
     /// Returns the number of processes that believe that they own this partition.
     fn believers(&self, partition: PartitionNumber) -> usize {
-        let believes = |it: &&Part<Process>| {
+        let believes = |it: &&HashedArc<Process>| {
             let token = it.participant.as_ref().and_then(|it| it.holdings().token(partition));
             token.is_some_and(|token| it.believes(Release { partition, token }))
         };

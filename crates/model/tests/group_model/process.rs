@@ -12,7 +12,7 @@ use tenure_groups::protocol::participant::Participant;
 use tenure_groups::protocol::plan::Planner;
 use tenure_groups::protocol::session::SessionRecord;
 use tenure_groups::protocol::{Member, Release, Session, SessionId};
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 use super::store::{Data, Object};
 
@@ -215,9 +215,9 @@ impl Process {
     }
 
     /// Returns whether a round would give it new information, or lead to a plan.
-    pub fn has_to_look(&self, sessions: &BTreeMap<SessionId, Part<Object>>) -> bool {
+    pub fn has_to_look(&self, sessions: &BTreeMap<SessionId, HashedArc<Object>>) -> bool {
         let Some(participant) = &self.participant else { return false };
-        let news = |(id, object): (&SessionId, &Part<Object>)| {
+        let news = |(id, object): (&SessionId, &HashedArc<Object>)| {
             let Some(record) = participant.sessions().record(*id) else { return true };
             let session = Session { id: *id, nonce: record.nonce };
             let member = participant.known().is_some_and(|it| it.member(session).is_some());
@@ -234,9 +234,9 @@ impl Process {
     }
 
     /// Returns the sessions whose tag has changed. It will read each of them.
-    pub fn due(&self, sessions: &BTreeMap<SessionId, Part<Object>>) -> BTreeSet<SessionId> {
+    pub fn due(&self, sessions: &BTreeMap<SessionId, HashedArc<Object>>) -> BTreeSet<SessionId> {
         let Some(participant) = &self.participant else { return BTreeSet::new() };
-        let changed = |(id, object): &(&SessionId, &Part<Object>)| {
+        let changed = |(id, object): &(&SessionId, &HashedArc<Object>)| {
             participant.sessions().record(**id).is_some_and(|it| it.etag != object.etag())
         };
         sessions.iter().filter(changed).map(|(id, _)| *id).collect()

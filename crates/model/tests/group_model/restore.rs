@@ -6,7 +6,7 @@ use tenure::protocol::message::Nonce;
 use tenure_groups::protocol::message::{AssignmentRequest, ParticipantStep};
 use tenure_groups::protocol::participant::Participant;
 use tenure_groups::protocol::{Assignment, Session, operation};
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 use super::process::Process;
 use super::setting::{Broken, Group};
@@ -16,7 +16,7 @@ use super::world::{Action, Serving, World};
 /// A restoring in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Restoring {
-    held: Part<Assignment>,
+    held: HashedArc<Assignment>,
     /// Sessions that were listed after the hold.
     listed: BTreeSet<Session>,
 }
@@ -104,7 +104,7 @@ impl Group {
         if self.broken == Broken::HoldsNothing {
             held.restoring = None;
         }
-        let held = Part::new(held);
+        let held = HashedArc::new(held);
         self.serve_write(world, Wire::Assignment(held.clone()), serving);
         // The hold is read back and confirmed after any answer.
         if world.store.newest().is_some_and(|it| **it == *held) {
@@ -118,7 +118,7 @@ impl Group {
     pub fn release(&self, world: &mut World, serving: Serving) {
         let Some(restoring) = &world.restoring else { return };
         let next = operation::release(&restoring.held, Nonce::from_bits(2_001));
-        let next = Part::new(next.expect("a greater number exists"));
+        let next = HashedArc::new(next.expect("a greater number exists"));
         let at = next.epoch;
         self.serve_write(world, Wire::Assignment(next), serving);
         if world.store.assignments.contains_key(&at) {
@@ -147,7 +147,7 @@ impl World {
                 step => matches!(step, Sessions(_)),
             }
         };
-        let innocent = |it: &Part<Process>| {
+        let innocent = |it: &HashedArc<Process>| {
             let idle = |it: &Participant| knows(it) || !has_read(it) && !creates(it);
             it.participant.as_ref().is_none_or(idle)
         };

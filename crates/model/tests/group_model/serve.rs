@@ -5,7 +5,7 @@ use tenure_groups::protocol::Assignment;
 use tenure_groups::protocol::message::{
     AssignmentAnswer, AssignmentRequest, News, ParticipantStep, SessionAnswer, SessionRequest,
 };
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 use super::setting::{Broken, Group};
 use super::store::{End, Wire};
@@ -81,7 +81,7 @@ impl Group {
                 None => AssignmentAnswer::Missing,
             },
             AssignmentRequest::Create(assignment) => {
-                let assignment = Part::from(self.distorted(world, assignment));
+                let assignment = HashedArc::from(self.distorted(world, assignment));
                 match self.serve_write(world, Wire::Assignment(assignment), serving) {
                     Answer::Done { .. } => AssignmentAnswer::Done,
                     Answer::Unknown => AssignmentAnswer::Unknown,
@@ -154,7 +154,7 @@ impl Group {
                 else {
                     return SessionAnswer::Refused;
                 };
-                world.store.sessions.insert(session.id, Part::new(sealed));
+                world.store.sessions.insert(session.id, HashedArc::new(sealed));
                 SessionAnswer::Done
             }
         }

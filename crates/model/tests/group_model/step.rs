@@ -7,7 +7,7 @@ use tenure_groups::protocol::operation::Operation;
 use tenure_groups::protocol::participant::Participant;
 use tenure_groups::protocol::plan::check;
 use tenure_groups::protocol::{Assignment, Release, Session, SessionId};
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 use super::setting::{Broken, Group};
 use super::store::Data;
@@ -67,7 +67,7 @@ impl Group {
                 if self.remembers && self.broken != Broken::Forgets {
                     again.remembers = world.processes[who].greatest();
                 }
-                world.processes[who] = Part::new(again);
+                world.processes[who] = HashedArc::new(again);
             }
             other => self.elsewhere(world, other),
         }
@@ -87,7 +87,7 @@ impl Group {
                 world.left.depositions -= 1;
                 let object = world.store.sessions.get_mut(&id).expect("the session exists");
                 *object =
-                    Part::new(object.sealed(End::Deposed, self.broken == Broken::SealsForget));
+                    HashedArc::new(object.sealed(End::Deposed, self.broken == Broken::SealsForget));
             }
             Action::Vanish(id) => {
                 world.left.vanish -= 1;
@@ -129,7 +129,7 @@ impl Group {
             Action::Hold(serving) => self.hold(world, serving),
             Action::Swept(id) => {
                 let object = world.store.sessions.get_mut(&id).expect("the session exists");
-                *object = Part::new(object.sealed(End::Deposed, false));
+                *object = HashedArc::new(object.sealed(End::Deposed, false));
             }
             Action::Release(serving) => self.release(world, serving),
             Action::Arrives(which) => {
@@ -144,7 +144,7 @@ impl Group {
         let Some(read) = world.operator.take() else { return };
         let nonce = Nonce::from_bits(1_000 + u128::from(world.left.operations));
         if let Ok(Some(next)) = operation.apply(&read, nonce) {
-            self.serve_write(world, Wire::Assignment(Part::new(next)), serving);
+            self.serve_write(world, Wire::Assignment(HashedArc::new(next)), serving);
         }
     }
 

@@ -8,12 +8,12 @@ use tenure::protocol::message::{EpochEnd, Nonce, Seen, Sighting};
 use tenure::store::ETag;
 use tenure_groups::protocol::session::{SessionData, SessionRecord};
 use tenure_groups::protocol::{Assignment, SessionId};
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Store {
-    pub assignments: BTreeMap<Epoch, Part<Assignment>>,
-    pub sessions: BTreeMap<SessionId, Part<Object>>,
+    pub assignments: BTreeMap<Epoch, HashedArc<Assignment>>,
+    pub sessions: BTreeMap<SessionId, HashedArc<Object>>,
 }
 
 /// The object of a session.
@@ -46,7 +46,7 @@ pub struct Data {
 /// A pending write whose sender has given up. It may arrive later.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Wire {
-    Assignment(Part<Assignment>),
+    Assignment(HashedArc<Assignment>),
     /// Condition: this tag, or no object.
     Session(SessionId, Option<ETag>, Object),
 }
@@ -107,7 +107,7 @@ impl End {
 }
 
 impl Store {
-    pub fn newest(&self) -> Option<&Part<Assignment>> {
+    pub fn newest(&self) -> Option<&HashedArc<Assignment>> {
         self.assignments.last_key_value().map(|(_, newest)| newest)
     }
 
@@ -138,7 +138,7 @@ impl Store {
                 self.assignments.insert(assignment.epoch, assignment);
             }
             Wire::Session(id, _, object) => {
-                self.sessions.insert(id, Part::new(object));
+                self.sessions.insert(id, HashedArc::new(object));
             }
         }
         accepts

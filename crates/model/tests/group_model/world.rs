@@ -9,7 +9,7 @@ use tenure_groups::protocol::message::{AssignmentRequest, ParticipantStep, Sessi
 use tenure_groups::protocol::{
     Assignment, PartitionNumber, Release, Session, SessionId, operation,
 };
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 use super::process::Process;
 use super::restore::Restoring;
@@ -19,14 +19,14 @@ use super::store::{End, Object, Store, Wire};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
     pub store: Store,
-    pub processes: Vec<Part<Process>>,
+    pub processes: Vec<HashedArc<Process>>,
     /// Pending writes whose senders have given up.
     pub wires: Vec<Wire>,
     pub left: Budget,
     /// The newest assignment that an operator has read.
-    pub operator: Option<Part<Assignment>>,
+    pub operator: Option<HashedArc<Assignment>>,
     pub restoring: Option<Restoring>,
-    pub ghost: Part<Ghost>,
+    pub ghost: HashedArc<Ghost>,
 }
 
 /// Facts that no process knows.
@@ -304,7 +304,7 @@ impl World {
 
     /// Returns the heartbeat at which the lease of this session begins, if it runs.
     pub fn runs(&self, session: Session) -> Option<u64> {
-        let own = |it: &&Part<Process>| {
+        let own = |it: &&HashedArc<Process>| {
             it.participant.as_ref().is_some_and(|it| it.holdings().session() == session)
         };
         self.processes.iter().find(own)?.runs
@@ -338,27 +338,27 @@ impl World {
 }
 
 impl Model for Group {
-    type State = Part<World>;
+    type State = HashedArc<World>;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<Part<World>> {
+    fn init_states(&self) -> Vec<HashedArc<World>> {
         let mut world = World {
             store: Store::default(),
-            processes: (1..=self.members).map(|id| Part::new(self.process(id))).collect(),
+            processes: (1..=self.members).map(|id| HashedArc::new(self.process(id))).collect(),
             wires: Vec::new(),
             left: self.budget,
             operator: None,
             restoring: None,
-            ghost: Part::new(Ghost::default()),
+            ghost: HashedArc::new(Ghost::default()),
         };
         if self.assigned {
             self.assign(&mut world);
         }
-        world.processes.iter_mut().for_each(Part::settle);
-        vec![Part::new(world)]
+        world.processes.iter_mut().for_each(HashedArc::settle);
+        vec![HashedArc::new(world)]
     }
 
-    fn actions(&self, world: &Part<World>, actions: &mut Vec<Action>) {
+    fn actions(&self, world: &HashedArc<World>, actions: &mut Vec<Action>) {
         for who in 0..world.processes.len() {
             self.lease_actions(world, who, actions);
             self.group_actions(world, who, actions);
@@ -368,12 +368,12 @@ impl Model for Group {
         self.other_actions(world, actions);
     }
 
-    fn next_state(&self, world: &Part<World>, action: Action) -> Option<Part<World>> {
+    fn next_state(&self, world: &HashedArc<World>, action: Action) -> Option<HashedArc<World>> {
         let mut next = World::clone(world);
         self.act(&mut next, action);
-        next.processes.iter_mut().for_each(Part::settle);
+        next.processes.iter_mut().for_each(HashedArc::settle);
         next.ghost.settle();
-        (next != **world).then(|| Part::new(next))
+        (next != **world).then(|| HashedArc::new(next))
     }
 
     fn properties(&self) -> Vec<Property<Group>> {

@@ -8,7 +8,7 @@ use stateright::{Model, Property};
 use tenure::Epoch;
 use tenure::protocol::message::Nonce;
 use tenure_fencing::protocol::{Ended, Floor, Header, Kind, Sweep, Writer};
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 /// Number of events of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -53,11 +53,11 @@ pub struct Log {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
-    pub objects: Part<BTreeMap<u64, Header>>,
+    pub objects: HashedArc<BTreeMap<u64, Header>>,
     /// The first object at each number. This is the true log.
-    pub first: Part<BTreeMap<u64, Header>>,
+    pub first: HashedArc<BTreeMap<u64, Header>>,
     pub marker: Floor,
-    pub writers: Vec<Part<OneWriter>>,
+    pub writers: Vec<HashedArc<OneWriter>>,
     /// Creates that may still take effect.
     pub limbo: Vec<(u64, Header)>,
     pub trims: Vec<Trim>,
@@ -250,10 +250,10 @@ pub fn numbers(number: u64) -> NonZeroU64 {
 }
 
 impl Model for Log {
-    type State = Part<World>;
+    type State = HashedArc<World>;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<Part<World>> {
+    fn init_states(&self) -> Vec<HashedArc<World>> {
         let writer = |number: &u64| OneWriter {
             machine: Writer::new(epoch(*number), None),
             append: None,
@@ -262,11 +262,11 @@ impl Model for Log {
             drawn: 0,
             other: false,
         };
-        vec![Part::new(World {
-            objects: Part::new(BTreeMap::new()),
-            first: Part::new(BTreeMap::new()),
+        vec![HashedArc::new(World {
+            objects: HashedArc::new(BTreeMap::new()),
+            first: HashedArc::new(BTreeMap::new()),
             marker: Floor::default(),
-            writers: self.epochs.iter().map(writer).map(Part::new).collect(),
+            writers: self.epochs.iter().map(writer).map(HashedArc::new).collect(),
             limbo: Vec::new(),
             trims: Vec::new(),
             reader: Reader::Idle,
@@ -277,19 +277,19 @@ impl Model for Log {
         })]
     }
 
-    fn actions(&self, world: &Part<World>, actions: &mut Vec<Action>) {
+    fn actions(&self, world: &HashedArc<World>, actions: &mut Vec<Action>) {
         self.list_actions(world, actions);
     }
 
-    fn next_state(&self, world: &Part<World>, action: Action) -> Option<Part<World>> {
+    fn next_state(&self, world: &HashedArc<World>, action: Action) -> Option<HashedArc<World>> {
         let mut next = self.step(world, action)?;
         next.objects.settle();
         next.first.settle();
-        next.writers.iter_mut().for_each(Part::settle);
-        Some(Part::new(next))
+        next.writers.iter_mut().for_each(HashedArc::settle);
+        Some(HashedArc::new(next))
     }
 
-    fn within_boundary(&self, world: &Part<World>) -> bool {
+    fn within_boundary(&self, world: &HashedArc<World>) -> bool {
         // Two writers of one epoch that open the log concurrently may outbid each other without a
         // bound.
         world.first.len() <= self.longest
@@ -309,7 +309,7 @@ impl Model for Log {
                 })
             }),
             Property::<Log>::sometimes("replaced", |_, world| {
-                let ended = |writer: &Part<OneWriter>| writer.machine.ended();
+                let ended = |writer: &HashedArc<OneWriter>| writer.machine.ended();
                 world.writers.iter().any(|it| matches!(ended(it), Some(Ended::Replaced { .. })))
             }),
             Property::<Log>::sometimes("fenced off", |_, world| {

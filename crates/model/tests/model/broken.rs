@@ -19,7 +19,7 @@ fn caught(setting: Setting, invariants: &[&'static str]) {
         println!("{name}: {invariant} is broken in {} steps:", path.len() - 1);
         for (world, action) in &path {
             if let Some(action) = action {
-                println!("    {}", game.tells(world, action));
+                println!("    {}", game.describe_action(world, action));
             }
         }
     }

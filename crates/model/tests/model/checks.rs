@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use stateright::Property;
 use tenure::protocol::message::{EpochEnd, Lost};
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 use super::setting::Setting;
 use super::store::{Body, NonceNumber, Number, Store, Wire, small};
@@ -39,7 +39,7 @@ pub struct Grant {
 
 impl History {
     pub fn of_a_walk() -> History {
-        History { past: Past(Some(Part::new(Written::default()))), ..History::default() }
+        History { past: Past(Some(HashedArc::new(Written::default()))), ..History::default() }
     }
 
     pub fn require(&mut self, name: &'static str, holds: bool) {
@@ -143,7 +143,7 @@ impl History {
 
 /// All effects of a random walk on the store, and the events that it reached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Past(Option<Part<Written>>);
+pub struct Past(Option<HashedArc<Written>>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct Written {
@@ -164,7 +164,7 @@ impl Past {
     }
 
     pub fn settle(&mut self) {
-        self.0.iter_mut().for_each(Part::settle);
+        self.0.iter_mut().for_each(HashedArc::settle);
     }
 
     pub fn has(&self, what: &str) -> bool {

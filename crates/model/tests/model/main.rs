@@ -5,6 +5,7 @@
 
 mod broken;
 mod checks;
+mod counterexample;
 mod found;
 mod others;
 mod process;
@@ -14,7 +15,6 @@ mod setting;
 mod single;
 mod step;
 mod store;
-mod tells;
 mod walk;
 mod world;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure::Epoch;
 use tenure::protocol::compaction::{Body as ReadBody, Compaction, Listed};
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 use super::process::{Phase, Process};
 use super::setting::{Broken, Morling};
@@ -27,7 +27,7 @@ impl Game {
         }
         let rules = self.rules(process.role);
         let born_again = Process::clone(process).born_again(rules);
-        world.processes[who] = Part::new(born_again);
+        world.processes[who] = HashedArc::new(born_again);
     }
 
     /// A broken process lists before it creates instead of afterwards.
@@ -35,7 +35,8 @@ impl Game {
         let process = &mut world.processes[who];
         if world.store.newest() > process.greatest() + 1 {
             let rules = self.rules(process.role);
-            *process = Part::new(Process::new(process.role, rules, process.machine.greatest()));
+            *process =
+                HashedArc::new(Process::new(process.role, rules, process.machine.greatest()));
         } else {
             process.confirmed = true;
         }
@@ -79,7 +80,7 @@ impl Game {
         }
         if more {
             let run = Some((plan, *listing.last()?));
-            world.compactors[which] = Part::new(Compactor { run });
+            world.compactors[which] = HashedArc::new(Compactor { run });
         } else if self.setting.broken == Broken::CompactsNewest
             && let Some(newest) = plan.newest()
         {

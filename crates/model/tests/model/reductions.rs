@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use stateright::Model;
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 use super::found;
 use super::setting::{Broken, Budget, Setting};
@@ -99,7 +99,7 @@ fn seen(world: &World) -> Seen {
 fn all_seen(setting: Setting) -> (BTreeSet<Seen>, usize) {
     let game = Game { setting };
     let mut waiting = game.init_states();
-    let mut known: HashSet<u64> = waiting.iter().map(Part::digest).collect();
+    let mut known: HashSet<u64> = waiting.iter().map(HashedArc::digest).collect();
     let mut all = BTreeSet::new();
     while let Some(world) = waiting.pop() {
         all.insert(seen(&world));

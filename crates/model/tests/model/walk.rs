@@ -7,7 +7,7 @@ use std::panic::{self, AssertUnwindSafe};
 use stateright::{Checker, Chooser, Model};
 use tenure::protocol::message::Input;
 use tenure::protocol::message::{Answer, Step, Wait};
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 use super::bound;
 use super::setting::{AMONG_ALL, Broken, Budget, LAWFUL, Morling, Role, SOMETIMES, Setting};
@@ -74,11 +74,16 @@ impl Chooser<Game> for Weighted {
         Choices { rng: fastrand::Rng::with_seed(seed), made: 0, asleep_until: [0; 8] }
     }
 
-    fn choose_initial_state(&self, _: &mut Choices, _: &[Part<World>]) -> usize {
+    fn choose_initial_state(&self, _: &mut Choices, _: &[HashedArc<World>]) -> usize {
         0
     }
 
-    fn choose_action(&self, choices: &mut Choices, _: &Part<World>, actions: &[Action]) -> usize {
+    fn choose_action(
+        &self,
+        choices: &mut Choices,
+        _: &HashedArc<World>,
+        actions: &[Action],
+    ) -> usize {
         let Choices { rng, made, asleep_until } = choices;
         *made += 1;
         if rng.u8(0..64) == 0 {
@@ -192,7 +197,7 @@ fn go(seed: u64, setting: &Setting) -> (Vec<&'static str>, Option<String>) {
     let broken = broken.map(|(name, path)| {
         let path = path.clone().into_vec();
         let told = path.iter().filter_map(|(world, action)| {
-            Some(format!("    {}", game.tells(world, action.as_ref()?)))
+            Some(format!("    {}", game.describe_action(world, action.as_ref()?)))
         });
         let told: Vec<String> = told.collect();
         let last = told[told.len().saturating_sub(60)..].join("\n");

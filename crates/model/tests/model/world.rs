@@ -6,7 +6,7 @@ use stateright::{Model, Property};
 use tenure::protocol::compaction::Compaction;
 use tenure::protocol::message::{Input, Rules};
 use tenure::protocol::message::{Request, Step, Wait};
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 use super::checks::{self, History};
 use super::process::{Phase, Process};
@@ -24,8 +24,8 @@ pub struct World {
     pub store: Store,
     /// The processes in canonical order. The order has no meaning, because candidates that exchange
     /// their places have the same future.
-    pub processes: Vec<Part<Process>>,
-    pub compactors: Vec<Part<Compactor>>,
+    pub processes: Vec<HashedArc<Process>>,
+    pub compactors: Vec<HashedArc<Compactor>>,
     /// Pending writes whose senders have given up, in order.
     pub wires: Vec<Message>,
     pub left: Budget,
@@ -287,17 +287,17 @@ impl Game {
 }
 
 impl Model for Game {
-    type State = Part<World>;
+    type State = HashedArc<World>;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<Part<World>> {
+    fn init_states(&self) -> Vec<HashedArc<World>> {
         let candidates = iter::repeat_n(&Role::Candidate, self.setting.candidates);
         let roles = candidates.chain(self.setting.others);
-        let process = |role: &Role| Part::new(Process::new(*role, self.rules(*role), None));
-        vec![Part::new(World {
+        let process = |role: &Role| HashedArc::new(Process::new(*role, self.rules(*role), None));
+        vec![HashedArc::new(World {
             store: Store::default(),
             processes: roles.map(process).collect(),
-            compactors: vec![Part::new(Compactor::default()); self.setting.compactors],
+            compactors: vec![HashedArc::new(Compactor::default()); self.setting.compactors],
             wires: Vec::new(),
             left: self.setting.faults,
             morling: Peer::default(),
@@ -307,7 +307,7 @@ impl Model for Game {
         })]
     }
 
-    fn actions(&self, world: &Part<World>, actions: &mut Vec<Action>) {
+    fn actions(&self, world: &HashedArc<World>, actions: &mut Vec<Action>) {
         if self.walks() && (world.steps == self.setting.steps || self.is_broken(world)) {
             return;
         }
@@ -320,15 +320,15 @@ impl Model for Game {
         self.other_actions(world, actions);
     }
 
-    fn next_state(&self, world: &Part<World>, action: Action) -> Option<Part<World>> {
+    fn next_state(&self, world: &HashedArc<World>, action: Action) -> Option<HashedArc<World>> {
         let next = self.changed(world, action);
         if !self.walks() {
-            return next.map(Part::new);
+            return next.map(HashedArc::new);
         }
         // Steps without an effect are kept, because stateright cannot retrace a path without them.
         let mut next = next.unwrap_or_else(|| World::clone(world));
         next.steps += 1;
-        Some(Part::new(next))
+        Some(HashedArc::new(next))
     }
 
     fn properties(&self) -> Vec<Property<Game>> {
@@ -339,14 +339,14 @@ impl Model for Game {
 impl World {
     fn bring_into_line(&mut self, game: &Game) {
         self.wires.sort_unstable();
-        self.processes.iter_mut().for_each(Part::settle);
-        self.compactors.iter_mut().for_each(Part::settle);
+        self.processes.iter_mut().for_each(HashedArc::settle);
+        self.compactors.iter_mut().for_each(HashedArc::settle);
         self.history.past.settle();
         let named = game.setting.unreduced || game.setting.named;
         if !named {
-            self.processes.sort_by_key(Part::digest);
+            self.processes.sort_by_key(HashedArc::digest);
         }
-        self.compactors.sort_by_key(Part::digest);
+        self.compactors.sort_by_key(HashedArc::digest);
     }
 
     pub fn confirming(&self, who: usize) -> Option<NonceNumber> {

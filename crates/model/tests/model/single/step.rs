@@ -6,7 +6,7 @@ use tenure::Epoch;
 use tenure::protocol::depose::{Order, Verdict};
 use tenure::protocol::message::{Answer, EpochEnd, Request, Step};
 use tenure::protocol::message::{Event, Input};
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 use super::SingleBroken;
 use super::process::SingleProcess;
@@ -44,7 +44,7 @@ impl SingleGame {
                     world.history.crashed = token;
                 }
                 world.processes[who] =
-                    Part::new(SingleProcess { reborn: true, ..SingleProcess::new() });
+                    HashedArc::new(SingleProcess { reborn: true, ..SingleProcess::new() });
             }
             SingleAction::Arrives(which) => {
                 let message = world.wires.remove(which);

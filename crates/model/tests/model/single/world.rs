@@ -3,7 +3,7 @@
 use stateright::{Model, Property};
 use tenure::protocol::message::Input;
 use tenure::protocol::message::{Request, Step, Wait};
-use tenure_model::part::Part;
+use tenure_model::hashed_arc::HashedArc;
 
 use super::checks::{self, SingleHistory};
 use super::process::SingleProcess;
@@ -20,7 +20,7 @@ pub struct SingleGame {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SingleWorld {
     pub store: SingleStore,
-    pub processes: Vec<Part<SingleProcess>>,
+    pub processes: Vec<HashedArc<SingleProcess>>,
     /// Pending writes whose senders have given up, in order.
     pub wires: Vec<SingleMessage>,
     pub left: Budget,
@@ -207,13 +207,13 @@ impl SingleWorld {
 }
 
 impl Model for SingleGame {
-    type State = Part<SingleWorld>;
+    type State = HashedArc<SingleWorld>;
     type Action = SingleAction;
 
-    fn init_states(&self) -> Vec<Part<SingleWorld>> {
-        vec![Part::new(SingleWorld {
+    fn init_states(&self) -> Vec<HashedArc<SingleWorld>> {
+        vec![HashedArc::new(SingleWorld {
             store: SingleStore::default(),
-            processes: vec![Part::new(SingleProcess::new()); self.setting.candidates],
+            processes: vec![HashedArc::new(SingleProcess::new()); self.setting.candidates],
             wires: Vec::new(),
             left: self.setting.faults,
             peer: SinglePeer::default(),
@@ -222,7 +222,7 @@ impl Model for SingleGame {
         })]
     }
 
-    fn actions(&self, world: &Part<SingleWorld>, actions: &mut Vec<SingleAction>) {
+    fn actions(&self, world: &HashedArc<SingleWorld>, actions: &mut Vec<SingleAction>) {
         for who in 0..world.processes.len() {
             // Equal processes have equal actions.
             if !world.processes[..who].contains(&world.processes[who]) {
@@ -234,9 +234,9 @@ impl Model for SingleGame {
 
     fn next_state(
         &self,
-        world: &Part<SingleWorld>,
+        world: &HashedArc<SingleWorld>,
         action: SingleAction,
-    ) -> Option<Part<SingleWorld>> {
+    ) -> Option<HashedArc<SingleWorld>> {
         let mut next = self.after(SingleWorld::clone(world), action)?;
         next.forget_what_cannot_matter(self.setting.broken);
         if !self.counts_writes() {
@@ -247,11 +247,11 @@ impl Model for SingleGame {
         }
         next.wires.sort_unstable();
         next.wires.dedup();
-        next.processes.iter_mut().for_each(Part::settle);
+        next.processes.iter_mut().for_each(HashedArc::settle);
         if !self.setting.named {
-            next.processes.sort_by_key(Part::digest);
+            next.processes.sort_by_key(HashedArc::digest);
         }
-        (next != **world).then(|| Part::new(next))
+        (next != **world).then(|| HashedArc::new(next))
     }
 
     fn properties(&self) -> Vec<Property<SingleGame>> {

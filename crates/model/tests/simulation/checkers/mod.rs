@@ -1,4 +1,4 @@
-//! The invariants of docs/design/protocol.md, section 5, each in a file of its own.
+//! The invariants of docs/design/protocol.md, section 5, each in a file with its number.
 //!
 //! They see what the store applied, what left and reached the processes, and what applications
 //! believed; never the state of the library.
@@ -7,14 +7,14 @@ mod book;
 mod dropped;
 mod fencing;
 mod foreign;
-mod i1;
-mod i2;
-mod i3;
-mod i4;
-mod i5;
-mod i6;
-mod i7;
-mod i8;
+mod i1_granted_once;
+mod i2_granted_as_newest;
+mod i3_newest_stays;
+mod i4_seal_is_final;
+mod i5_renewed_as_newest;
+mod i6_unsealed_is_newest;
+mod i7_no_token_after_the_end;
+mod i8_one_lease_at_a_time;
 mod kept;
 mod losses;
 mod observer;
@@ -97,10 +97,10 @@ pub trait Checker: Send + std::fmt::Debug {
 /// All that this plan promises.
 pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
     let mut checkers: Vec<Box<dyn Checker>> = vec![
-        Box::<i1::GrantedOnce>::default(),
-        Box::<i2::GrantedAsNewest>::default(),
-        Box::<i3::NewestStays>::default(),
-        Box::<i7::NoTokenAfterTheEnd>::default(),
+        Box::<i1_granted_once::GrantedOnce>::default(),
+        Box::<i2_granted_as_newest::GrantedAsNewest>::default(),
+        Box::<i3_newest_stays::NewestStays>::default(),
+        Box::<i7_no_token_after_the_end::NoTokenAfterTheEnd>::default(),
         Box::<dropped::NeverAfterward>::default(),
         Box::<fencing::NeverLower>::default(),
         Box::<observer::NeverBack>::default(),
@@ -121,13 +121,13 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         checkers.push(Box::<takeover::Waited>::default());
     }
     if plan.ordered() && !plan.restores {
-        checkers.push(Box::<i4::SealIsFinal>::default());
-        checkers.push(Box::<i5::RenewedAsNewest>::default());
-        checkers.push(Box::<i6::UnsealedIsNewest>::default());
+        checkers.push(Box::<i4_seal_is_final::SealIsFinal>::default());
+        checkers.push(Box::<i5_renewed_as_newest::RenewedAsNewest>::default());
+        checkers.push(Box::<i6_unsealed_is_newest::UnsealedIsNewest>::default());
     }
     // Beyond the drift leases do overlap: the same checker then counts.
     if plan.timed() || plan.beyond_drift {
-        checkers.push(Box::<i8::OneLeaseAtATime>::default());
+        checkers.push(Box::<i8_one_lease_at_a_time::OneLeaseAtATime>::default());
     }
     checkers
 }

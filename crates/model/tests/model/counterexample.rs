@@ -9,7 +9,7 @@ use super::world::{Action, Due, Game, Serving, World};
 
 impl Game {
     /// Describes an action in this state in one line.
-    pub fn tells(&self, world: &World, action: &Action) -> String {
+    pub fn describe_action(&self, world: &World, action: &Action) -> String {
         let name = |who: &usize| char::from(b'A' + u8::try_from(*who).expect("few candidates"));
         match action {
             Action::Serve(who, due, serving) => {

@@ -9,15 +9,15 @@ use std::sync::Arc;
 /// A step changes little of a state, and each state is cloned and hashed many times. An unchanged
 /// part is neither cloned nor hashed again.
 #[derive(Debug, Clone)]
-pub struct Part<T> {
+pub struct HashedArc<T> {
     value: Arc<T>,
     /// `None` after the value was accessible for changes.
     hash: Option<u64>,
 }
 
-impl<T: Hash> Part<T> {
-    pub fn new(value: T) -> Part<T> {
-        Part::from(Arc::new(value))
+impl<T: Hash> HashedArc<T> {
+    pub fn new(value: T) -> HashedArc<T> {
+        HashedArc::from(Arc::new(value))
     }
 
     pub fn shared(&self) -> Arc<T> {
@@ -34,14 +34,14 @@ impl<T: Hash> Part<T> {
     }
 }
 
-impl<T: Hash> From<Arc<T>> for Part<T> {
-    fn from(value: Arc<T>) -> Part<T> {
+impl<T: Hash> From<Arc<T>> for HashedArc<T> {
+    fn from(value: Arc<T>) -> HashedArc<T> {
         let hash = Some(hash(&value));
-        Part { value, hash }
+        HashedArc { value, hash }
     }
 }
 
-impl<T> Deref for Part<T> {
+impl<T> Deref for HashedArc<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -49,27 +49,27 @@ impl<T> Deref for Part<T> {
     }
 }
 
-impl<T: Clone> DerefMut for Part<T> {
+impl<T: Clone> DerefMut for HashedArc<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.hash = None;
         Arc::make_mut(&mut self.value)
     }
 }
 
-impl<T: Hash> Hash for Part<T> {
+impl<T: Hash> Hash for HashedArc<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.digest());
     }
 }
 
-impl<T: Hash + PartialEq> PartialEq for Part<T> {
-    fn eq(&self, other: &Part<T>) -> bool {
+impl<T: Hash + PartialEq> PartialEq for HashedArc<T> {
+    fn eq(&self, other: &HashedArc<T>) -> bool {
         let same = || self.digest() == other.digest() && *self.value == *other.value;
         Arc::ptr_eq(&self.value, &other.value) || same()
     }
 }
 
-impl<T: Hash + Eq> Eq for Part<T> {}
+impl<T: Hash + Eq> Eq for HashedArc<T> {}
 
 fn hash(value: &impl Hash) -> u64 {
     let mut hasher = Folding(SEED);
