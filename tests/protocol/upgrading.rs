@@ -1,5 +1,5 @@
-//! Different versions under one prefix: the statements of docs/how-to/upgrade.md on records of later
-//! versions, and on candidates with other settings.
+//! Different versions under one prefix: the statements of docs/how-to/upgrade.md on records of
+//! later versions, and on candidates with other settings.
 
 use serde_json::{Value, json};
 use tenure::{ErrorKind, Loss};

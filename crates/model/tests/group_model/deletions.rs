@@ -1,4 +1,5 @@
-//! Deletions by other programs, and restores: the settings of rules D1 to D12 of docs/design/groups.md.
+//! Deletions by other programs, and restores: the settings of rules D1 to D12 of
+//! docs/design/groups.md.
 
 use super::setting::{Broken, Budget, Group};
 use super::{CALM, broken, explore, group, missed, more};

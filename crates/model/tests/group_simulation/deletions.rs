@@ -22,8 +22,8 @@ enum Deletion {
     Prefix,
 }
 
-/// Deletes assignments if a remaining object shows the deletion (docs/design/groups.md, section 3). No
-/// process starts meanwhile.
+/// Deletes assignments if a remaining object shows the deletion (docs/design/groups.md, section 3).
+/// No process starts meanwhile.
 pub async fn delete_assignments(world: &Arc<World>, slots: &mut [Slot]) {
     let deletion = match world.state().rng.u32(0..5) {
         0 | 1 => Deletion::Newest,

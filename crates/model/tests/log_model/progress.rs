@@ -156,8 +156,8 @@ impl Model for Race {
     }
 }
 
-/// Returns the bound of docs/design/protocol.md section 8: four requests for each refused attempt, and the
-/// walk.
+/// Returns the bound of docs/design/protocol.md section 8: four requests for each refused attempt,
+/// and the walk.
 fn bound(faster: u8) -> u16 {
     let ahead = (2 * u16::from(faster) + 1).next_power_of_two();
     ahead + 4 * u16::try_from(ahead.ilog2()).expect("it is below 16") + 6

@@ -1,5 +1,5 @@
-//! The invariants of docs/design/protocol.md section 5 that need no clock, according to the actions of the
-//! store.
+//! The invariants of docs/design/protocol.md section 5 that need no clock, according to the actions
+//! of the store.
 
 use std::collections::BTreeSet;
 

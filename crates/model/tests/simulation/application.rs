@@ -1,4 +1,5 @@
-//! The application of a candidate: campaigns, leads for a while, writes to the resources, leaves.
+//! The application of a candidate. It campaigns, leads for a while, writes to the resources and
+//! resigns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +59,7 @@ impl Candidate {
 
     async fn lead(&self, leadership: Leadership) {
         let id = self.world.granted(self.who, &leadership);
-        assert!(self.world.plan.broken != Broken::Panics, "as told to");
+        assert!(self.world.plan.broken != Broken::Panics, "a deliberate panic");
         self.count_recoveries(&leadership);
         if self.world.chance(0.2) {
             return self.run(leadership, id).await;
@@ -69,13 +70,15 @@ impl Candidate {
             let token = match leadership.check() {
                 Ok(token) => {
                     let token = match self.world.plan.broken {
-                        Broken::TokenGuessed => token.next().expect("far from the last"),
+                        Broken::TokenGuessed => {
+                            token.next().expect("the epoch is far below the last one")
+                        }
                         _ => token,
                     };
                     self.world.token(id, token.get(), leadership.remaining());
                     token
                 }
-                // This application never asks again.
+                // This application keeps its token without another check.
                 Err(loss) if self.world.plan.broken == Broken::TokenKept => {
                     drop(loss);
                     self.world.token(id, leadership.epoch().get(), Duration::ZERO);
@@ -83,7 +86,7 @@ impl Candidate {
                 }
                 Err(loss) => return self.lost(id, &loss),
             };
-            // What fencing is for: anything may happen between the check and the write.
+            // Fencing protects this write: any delay may occur after the check.
             self.write(token).await;
             if self.world.state().faults && now() >= until {
                 break;
@@ -103,7 +106,7 @@ impl Candidate {
         self.leave(leadership, id).await;
     }
 
-    /// Counts how often a lease that was at risk was renewed after all.
+    /// Counts the leases that were renewed after they were at risk.
     fn count_recoveries(&self, leadership: &Leadership) {
         let (world, mut events) = (Arc::clone(&self.world), leadership.events());
         spawn(&self.world, self.who, 0, async move {
@@ -120,7 +123,7 @@ impl Candidate {
         });
     }
 
-    /// How long this application wants to lead.
+    /// Returns the intended duration of this leadership.
     fn term(&self) -> Duration {
         let mut state = self.world.state();
         if self.world.plan.steady {
@@ -130,7 +133,7 @@ impl Candidate {
         now() + self.knobs.validity.mul_f64(validities)
     }
 
-    /// Between two acts of a leader.
+    /// Waits between two actions of a leader.
     async fn rest(&self) {
         let (faults, part) = {
             let mut state = self.world.state();
@@ -147,7 +150,7 @@ impl Candidate {
         self.resign(leadership, id).await;
     }
 
-    /// Whom to name: one of those who take part, or nobody that exists.
+    /// Returns the name of a successor: a participant, or a name that does not exist.
     pub fn successor(&self) -> Option<String> {
         let candidates = &self.world.plan.candidates;
         if !self.knobs.names {
@@ -159,16 +162,16 @@ impl Candidate {
     }
 
     fn lost(&self, id: usize, loss: &Loss) {
-        self.world.note(self.who, || format!("was told: {loss}"));
+        self.world.note(self.who, || format!("receives the loss: {loss}"));
         self.world.over(id, loss.outcome());
     }
 
-    /// As [`Leadership::run`] does it, and perhaps gives the call up.
+    /// Leads with [`Leadership::run`], and sometimes drops the call.
     async fn run(&self, leadership: Leadership, id: usize) {
         let (until, lease) = (self.term(), leadership.lease());
         let mut running = Box::pin(leadership.run(|token, cancelled| async move {
             self.work(token, cancelled, until).await;
-            // It resigns now.
+            // The leadership resigns now.
             self.world.over(id, "ran");
         }));
         let patience = {
@@ -179,7 +182,7 @@ impl Candidate {
         let gives_up = async {
             sleep(patience).await;
             let is_calm = !self.world.state().faults;
-            // In the calm a leader stays.
+            // In the calm phase a leader stays.
             if is_calm {
                 std::future::pending().await
             }
@@ -217,7 +220,7 @@ impl Candidate {
         }
     }
 
-    /// Writes to the resources over a network of its own.
+    /// Writes to the resources, with a separate network delay.
     async fn write(&self, token: Epoch) {
         let (before, latency) = {
             let mut state = self.world.state();

@@ -1,4 +1,4 @@
-//! The objects of the simulated store: a request takes effect as one step, when it is applied.
+//! The objects of the simulated store. A request takes effect in one step, when it is applied.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -13,13 +13,13 @@ use tenure::store::{ETag, Entry, GetOutcome, Object, Page, PutOutcome};
 use super::plan::Broken;
 
 pub const PREFIX: &str = "app/lock-";
-/// The single object.
+/// Key of the single object.
 pub const LOCK: &str = "app/lock.json";
 
-/// What the simulation understands of a record, apart from the library.
+/// The part of a record that the simulation interprets, independently of the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Body {
-    /// Of the single object.
+    /// Token of the single object.
     pub token: Option<u64>,
     pub nonce: Option<String>,
     pub heartbeat: u64,
@@ -28,7 +28,7 @@ pub struct Body {
     pub validity: Duration,
 }
 
-/// As they stand in the JSON.
+/// The fields as in the JSON.
 #[derive(Deserialize)]
 struct Fields {
     nonce: Option<String>,
@@ -63,7 +63,7 @@ pub enum Reply {
     Page(Page),
     Got(GetOutcome),
     Put(PutOutcome),
-    /// So many keys, from the first on.
+    /// Number of deleted keys, in the order of the request.
     Deleted(usize),
 }
 
@@ -81,7 +81,7 @@ impl Bucket {
         self.object(&key_of(epoch))
     }
 
-    /// All epoch objects, in order, or the single object.
+    /// Returns all epoch objects in order, or the single object.
     pub fn epochs(&self) -> impl DoubleEndedIterator<Item = (u64, &Stored)> {
         self.objects
             .iter()
@@ -92,7 +92,7 @@ impl Bucket {
         self.epochs().next_back().map(|(epoch, _)| epoch)
     }
 
-    /// Carries out a request. `limit` is the most keys that this answer has.
+    /// Applies a request. `limit` is the maximum number of keys in the answer.
     pub fn apply(
         &mut self,
         request: &Request,
@@ -137,7 +137,7 @@ impl Bucket {
         }
     }
 
-    /// An unconditional PUT.
+    /// Writes an object unconditionally.
     pub fn put(&mut self, key: &str, bytes: Bytes, at: Duration) -> PutOutcome {
         let mut hasher = DefaultHasher::new();
         bytes.hash(&mut hasher);
@@ -179,7 +179,7 @@ impl Bucket {
     }
 }
 
-/// In whole seconds, as in the headers of HTTP.
+/// Returns the date in whole seconds, as in HTTP headers.
 fn date(at: Duration) -> DateTime<Utc> {
     let seconds = 1_800_000_000 + i64::try_from(at.as_secs()).expect("a short simulation");
     DateTime::from_timestamp(seconds, 0).expect("a date in this century")
@@ -194,7 +194,7 @@ pub fn epoch_of(key: &str) -> Option<u64> {
     if digits.len() != 10 { None } else { digits.parse().ok() }
 }
 
-/// The epoch that an object of this key and body stands for.
+/// Returns the epoch of an object with this key and body.
 pub fn epoch_in(key: &str, body: Option<&Body>) -> Option<u64> {
     if key == LOCK { body?.token } else { epoch_of(key) }
 }
@@ -205,7 +205,8 @@ fn is_seal(bytes: &[u8]) -> bool {
 
 pub fn parse(bytes: &[u8]) -> Option<Body> {
     let fields: Fields = serde_json::from_slice(bytes).ok()?;
-    // A peer of the If-Match post names no validity, nor does an epoch that a restoring holds.
+    // Peers of the If-Match post write no validity. An epoch that a restoring holds has none
+    // either.
     let nameless = fields.token.is_some() || fields.ended.as_deref() == Some("restored");
     Some(Body {
         token: fields.token,

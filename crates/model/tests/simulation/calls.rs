@@ -1,6 +1,6 @@
-//! The public calls of an [`Election`] and a [`Leadership`] beside a campaign, drawn at random and
-//! given up at random. `Election::restore` is its operator's, as not all invariants hold beside it
-//! (docs/design/protocol.md, section 14).
+//! Makes random public calls of an [`Election`] and a [`Leadership`] during a campaign, and drops
+//! some of them. Only the operator calls `Election::restore`, because some invariants do not hold
+//! then (docs/design/protocol.md, section 14).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::plan::Broken;
 use super::process::spawn;
 use super::world::{Who, World};
 
-/// What an application may ask of its election beside a campaign.
+/// A call of the election by its application, apart from the campaign.
 #[derive(Debug, Clone, Copy)]
 enum Call {
     Leader,
@@ -32,7 +32,7 @@ enum Call {
     Depose,
 }
 
-/// These only look, so they go on when the faults have ended.
+/// These calls only read, so they continue after the end of the faults.
 const LOOKS: [Call; 6] = [
     Call::Leader,
     Call::Snapshot,
@@ -54,7 +54,7 @@ const ALL: [Call; 9] = [
 ];
 
 impl Candidate {
-    /// One call after another, each given up after a while.
+    /// Makes one call after another, and drops each after a while.
     pub async fn call(self, every: Duration) {
         loop {
             let (call, rest, patience) = {
@@ -64,7 +64,7 @@ impl Candidate {
                 (call, state.tail(every), state.part(self.knobs.validity))
             };
             sleep(rest.max(Duration::from_millis(1))).await;
-            // What it began is over when the faults are: a deposition is one.
+            // A deposition is a fault, so these calls must end with the faults.
             let late = now() + patience >= self.world.plan.length;
             if late && matches!(call, Call::Campaign | Call::TryCampaign | Call::Depose) {
                 continue;
@@ -76,7 +76,7 @@ impl Candidate {
                     Err(error) if error.kind() != ErrorKind::Unavailable => {
                         return self.world.fail("campaign", format!("{call:?}: {error:?}"));
                     }
-                    Err(_) => self.world.count("calls in vain"),
+                    Err(_) => self.world.count("calls failed"),
                     Ok(()) => self.world.count("calls"),
                 },
                 () = sleep(patience) => self.world.count("calls given up"),
@@ -108,7 +108,7 @@ impl Candidate {
             }
             Call::SinceLastAnswer => {
                 assert!(!election.name().is_empty());
-                // A clock never goes back, so neither does this beyond the start of the process.
+                // The clock never goes back, so the duration starts at the start of the process.
                 let _ = election.since_last_answer();
             }
             Call::Campaign => self.elected_beside(election.campaign().await?),
@@ -123,7 +123,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// A leader that a call of this task has told of: never an earlier one than before.
+    /// Checks a leader that a call of this task returned. It must not be earlier than before.
     fn saw(&self, leader: Option<&Leader>) {
         if let Some(leader) = leader {
             self.world.observed(self.who, "calls", leader.epoch.get());
@@ -132,11 +132,12 @@ impl Candidate {
 
     fn exists(&self, leader: &Leader) {
         if self.world.state().bucket.newest() < Some(leader.epoch.get()) {
-            self.world.fail("observer", format!("{}: no such leader: {leader:?}", self.who));
+            self.world
+                .fail("observer", format!("{}: the leader does not exist: {leader:?}", self.who));
         }
     }
 
-    /// Nobody wanted this leadership: it is dropped at once.
+    /// Drops a leadership that a call has won.
     fn elected_beside(&self, leadership: Leadership) {
         let id = self.world.granted(self.who, &leadership);
         self.world.count("elected by a call");
@@ -145,7 +146,7 @@ impl Candidate {
 
     async fn depose(&self) -> Result<(), Error> {
         let Some(leader) = self.election.leader().await? else { return Ok(()) };
-        // A foreign peer's record does not say for how long its holder may believe.
+        // The record of a foreign peer does not state how long its holder may believe.
         let deposed = self.election.depose(Some(leader.epoch)).await;
         if let Ok(Deposed::Sealed { .. }) = deposed {
             self.world.count("deposed by a call");
@@ -153,7 +154,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Drops a leadership. From then on its lease is never Ok.
+    /// Drops a leadership. From then on its lease must return an error.
     pub fn let_go(&self, leadership: Leadership, id: LeadId) {
         let lease = leadership.lease();
         self.world.over(id, "dropped");
@@ -170,7 +171,7 @@ impl Candidate {
         self.keep(lease, id);
     }
 
-    /// Keeps a view of a lease, and asks it from time to time.
+    /// Keeps a view of a lease, and checks it periodically.
     pub fn keep(&self, lease: Lease, id: LeadId) {
         if self.knobs.calls.is_none() {
             return;
@@ -185,7 +186,7 @@ impl Candidate {
         });
     }
 
-    /// One of the calls of a leadership, perhaps given up.
+    /// Makes one of the calls of a leadership, and sometimes drops it.
     pub async fn call_leadership(&self, leadership: &Leadership, id: LeadId) {
         let (call, patience) = {
             let mut state = self.world.state();
@@ -211,7 +212,7 @@ impl Candidate {
         }
     }
 
-    /// What sends nothing, all at one moment.
+    /// Makes the calls that send no request, all at one moment.
     fn look(&self, leadership: &Leadership) {
         let (token, left) = (leadership.token(), leadership.remaining());
         let consistent = token.is_none_or(|token| token == leadership.epoch())
@@ -234,10 +235,10 @@ impl Candidate {
         }
     }
 
-    /// Resigns, and perhaps gives the call up.
+    /// Resigns, and sometimes drops the call.
     pub async fn resign(&self, leadership: Leadership, id: LeadId) {
         let lease = leadership.lease();
-        // From this call on `check()` fails, so this is where the belief ends.
+        // From this call on `check()` fails, so the belief ends here.
         let lost = leadership.check().err();
         self.world.over(id, lost.as_ref().map_or("resigned", Loss::outcome));
         let successor = self.successor();
@@ -259,7 +260,7 @@ impl Candidate {
         self.world.note(self.who, || format!("resigned: {resigned:?}"));
         match resigned {
             Some(Ok(())) => self.world.resigned(id),
-            Some(Err(_)) => self.world.count("resigned in vain"),
+            Some(Err(_)) => self.world.count("resignations failed"),
             None => {}
         }
         self.world.lease_checked(id, &lease);
@@ -267,22 +268,22 @@ impl Candidate {
 }
 
 impl World {
-    /// Asks a view of a lease, whoever holds it by now.
+    /// Checks a view of a lease that any task may hold.
     pub fn lease_checked(&self, id: LeadId, lease: &Lease) {
         match lease.check() {
             Ok(token) => {
                 self.lease_ok(id, token.get(), lease.remaining());
             }
-            Err(_) => self.count("leases that were over when asked"),
+            Err(_) => self.count("leases that had ended at a check"),
         }
     }
 
-    /// The application asks a leader of this process for a write of its own.
+    /// Records that the application of a leader requests an additional write.
     pub fn proclaims(&self, who: Who) {
         self.see_in(&mut self.state(), &Event::Proclaims { who });
     }
 
-    /// The application was told that the leadership is lost.
+    /// Checks the lease after the application has received the loss.
     fn lease_lost(&self, id: LeadId, lease: &Lease) {
         if let Ok(token) = lease.check() {
             self.fail("dropped", format!("the lease of {token} is Ok after `lost` of lead {id}"));

@@ -1,4 +1,4 @@
-//! The calm after the faults: somebody leads in time, and stays.
+//! The calm phase after the faults: a candidate leads in time, and keeps the leadership.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::member::Member;
 use super::plan::{Knobs, Plan};
 use super::world::World;
 
-/// How long it took after the last fault until somebody led, and how long it may take.
+/// Time from the last fault to a leader, and its bound.
 #[derive(Debug, Clone, Copy)]
 pub struct Recovery {
     pub took: Duration,
     pub bound: Duration,
 }
 
-/// Ends the faults and waits until somebody leads: the promise of liveness.
+/// Ends the faults and waits for a leader. This checks liveness.
 pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     end_faults(world).await;
     let began = now();
@@ -33,7 +33,7 @@ pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
         match last.filter(|at| *at >= began) {
             Some(at) => break at - began,
             None if now() > began + bound => {
-                world.fail("liveness", format!("nobody leads {bound:?} after the last fault"));
+                world.fail("liveness", format!("no process leads {bound:?} after the last fault"));
                 return None;
             }
             None => {}
@@ -48,7 +48,7 @@ pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     Some(Recovery { took, bound })
 }
 
-/// Until none of their effects is on its way any more.
+/// Ends the faults and waits until none of their effects is in progress.
 pub async fn end_faults(world: &World) {
     world.calm_down();
     while !is_quiet(world) {
@@ -56,7 +56,7 @@ pub async fn end_faults(world: &World) {
     }
 }
 
-/// Requests on their way and stops are faults too, until they have come to an end.
+/// Returns whether all pending requests and stops have ended. They are faults, too.
 fn is_quiet(world: &World) -> bool {
     let state = world.state();
     let stopped = |member: &Member| {
@@ -65,7 +65,7 @@ fn is_quiet(world: &World) -> bool {
     state.in_flight == 0 && !state.members.iter().any(stopped)
 }
 
-/// Once all have recovered, a leader that does not want to leave stays.
+/// Asserts that the leader stays after all processes have recovered.
 async fn stays(world: &World, recovered: Duration) {
     if world.plan.beyond_drift {
         return;
@@ -75,12 +75,12 @@ async fn stays(world: &World, recovered: Duration) {
     let before = grants(world);
     sleep(world.plan.longest_validity() * 2).await;
     if grants(world) != before {
-        world.fail("stability", "elected another although nothing went wrong".to_owned());
+        world.fail("stability", "another leader was elected without a fault".to_owned());
     }
     all_watch(world);
 }
 
-/// Whoever observes sees the leader by now.
+/// Asserts that all observers see the leader.
 fn all_watch(world: &World) {
     let (leader, wrong) = {
         let state = world.state();
@@ -96,22 +96,28 @@ fn all_watch(world: &World) {
     }
 }
 
-/// How many round trips the bound has: one for the sight of the last renewal, one each for the
-/// seal, the create and the confirm, five for the check of the store, three to spare.
+/// Number of round trips in the bound: one to see the last renewal, one each for the seal, the
+/// create and the confirm, five for the check of the store, and three in reserve.
 const ROUND_TRIPS: u32 = 12;
 
-/// A check of the store that has failed pauses this long before each of its five writes.
+/// A failed check of the store pauses this long before each of its five writes.
 const CHECK: Duration = Duration::from_millis(5 * 1_100);
 
-/// The rate of a clock that is slewed as far back as a time daemon may.
+/// Rate of a clock with the maximum negative slew of a time daemon.
 const SLOWED: f64 = 1.0 - MOST_SLEWED as f64 / 1e6;
 
-/// By the slowest clock: validity × (1 + drift) + poll, and what else the protocol may wait for:
-/// the jitter of a tenth before a seal, the takeover delay, the timeout (a fifth) of a request that
-/// hung when the faults ended. An application that polls by itself with `try_campaign` sees the
-/// sign of life, the lapse and a failed attempt one poll later each. One that looks at the lapse
-/// alone may see the last renewal then only, and one that stands back for others does so once. The
-/// check of the store, and the round trips.
+/// Returns the bound on the time without a leader, by the slowest clock. It is validity × (1 +
+/// drift) + poll, and these waits of the protocol:
+///
+/// - the jitter before a seal, a tenth of the validity;
+/// - the takeover delay;
+/// - the timeout of a request that hung when the faults ended, a fifth of the validity;
+/// - three polls with `try_campaign`: the sign of life, the lapse and a failed attempt are each
+///   seen one poll later;
+/// - one lapse if the candidate polls only at the lapse, because it may see the last renewal only
+///   then;
+/// - one delay of a candidate with a lower priority;
+/// - the check of the store, and the round trips.
 fn bound(plan: &Plan) -> Duration {
     let validity = plan.longest_validity();
     let local_lapse = validity.mul_f64(1.0 + plan.drift);
@@ -136,8 +142,8 @@ fn bound(plan: &Plan) -> Duration {
         if plan.candidates.iter().any(|it| it.check_store) { CHECK } else { Duration::ZERO };
     let waits = delay + polls + checks;
     let local = validity.mul_f64(1.0 + plan.drift) + validity / 10 + validity / 5 + waits;
-    // A dead peer of Morling's leaves its epoch unsealed above another one that is unsealed, so
-    // that two leases have to lapse.
+    // A dead peer of Morling's post can leave its unsealed epoch above another unsealed epoch. Then
+    // two leases must lapse.
     let lapses = if plan.foreign { 2 } else { 1 };
     (local.mul_f64(1e6 / slowest) + plan.rtt * ROUND_TRIPS) * lapses
 }

@@ -1,4 +1,4 @@
-//! The drawing of a failure shows it.
+//! The drawing of a failure shows the failure.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn failure(broken: Broken) -> Outcome {
     failed.unwrap_or_else(|| panic!("{broken:?} is not caught by I8"))
 }
 
-/// Those who believe to lead at a moment.
+/// Returns the processes that believe that they lead at a moment.
 fn leading(outcome: &Outcome, at: Duration) -> Vec<Interval> {
     let drawing = outcome.drawing.as_ref().expect("a failure is drawn");
     let leading = drawing.intervals.iter().filter(|i| i.from <= at && at <= i.until);
@@ -24,15 +24,15 @@ fn leading(outcome: &Outcome, at: Duration) -> Vec<Interval> {
 }
 
 #[test]
-fn a_failure_is_drawn_with_both_who_lead_at_once() {
-    // A leader that ignores the loss of its lease, and one whose clock stands still.
+fn an_overlap_is_drawn_with_both_leaders() {
+    // One leader ignores the loss of its lease. The clock of another does not run in suspends.
     for broken in [Broken::TokenKept, Broken::RefusalIgnored, Broken::ClockStopsInSuspend] {
         let outcome = failure(broken);
         let violation = outcome.violation.as_ref().expect("it failed");
         let both = leading(&outcome, violation.at);
         assert!(both.len() >= 2, "{broken:?}: {violation:?}: {both:#?}");
         let path = save(&outcome);
-        let svg = std::fs::read_to_string(&path).expect("it was written");
+        let svg = std::fs::read_to_string(&path).expect("the drawing was written");
         let document = Document::parse(&svg).expect("XML");
         let titles: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();
         for interval in &both {
@@ -48,7 +48,7 @@ fn a_failure_is_drawn_with_both_who_lead_at_once() {
 }
 
 #[test]
-fn an_overlap_of_some_length_is_a_band() {
+fn a_long_overlap_is_a_band() {
     let outcome = failure(Broken::TokenKept);
     let drawing = outcome.drawing.as_ref().expect("a failure is drawn");
     let several = drawing.bands.iter().filter(|band| band.kind == BandKind::Several);
@@ -58,7 +58,7 @@ fn an_overlap_of_some_length_is_a_band() {
 }
 
 #[test]
-fn a_run_that_holds_is_not_drawn() {
+fn a_run_without_a_violation_is_not_drawn() {
     let outcomes = run_all(0..4, |seed| Plan::draw(seed, Broken::Nothing));
     assert!(outcomes.iter().all(|outcome| outcome.drawing.is_none()));
 }

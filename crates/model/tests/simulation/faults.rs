@@ -1,4 +1,4 @@
-//! What happens to processes: stopped, suspended, killed, cut off, set to another time, deposed.
+//! The faults of processes: pauses, suspends, crashes, outages, clock steps and depositions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::plan::{Broken, Knobs};
 use super::process::start_candidate;
 use super::world::{Who, World};
 
-/// A machine on which candidates run, one after another.
+/// A machine that runs candidates, one after another.
 #[derive(Debug)]
 pub struct Slot {
     pub knobs: Knobs,
@@ -35,7 +35,7 @@ enum Fault {
     Restore,
 }
 
-/// Makes things go wrong for as long as the plan says.
+/// Injects faults for the duration of the plan.
 pub async fn inject(world: &Arc<World>, slots: &mut [Slot], others: &[Who], operator: Option<Who>) {
     let until = world.plan.length;
     while now() < until {
@@ -68,7 +68,7 @@ pub async fn inject(world: &Arc<World>, slots: &mut [Slot], others: &[Who], oper
                     restore_for_a_while(world, operator);
                 }
             }
-            // Compactors and observers have nothing to lose in a crash.
+            // A crash costs compactors and observers nothing.
             (Fault::Crash, None) => {}
         }
     }
@@ -103,7 +103,7 @@ fn draw(world: &World) -> Option<Fault> {
     None
 }
 
-/// Up to several validities: mostly around one.
+/// Returns a duration of up to several validities, mostly about one.
 fn length(world: &World) -> Duration {
     let mut state = world.state();
     let most = if state.chance(0.3) { 4 } else { 2 };
@@ -145,12 +145,12 @@ fn stop(world: &Arc<World>, who: Who, fault: Fault) {
         {
             let mut state = world.state();
             state.members[who.0].stopped = false;
-            state.note(who, "goes on");
+            state.note(who, "continues");
         }
         gates[0].open();
         if let Fault::Suspend = fault {
-            // Timers stood still, so that the library's wake up later than the application does:
-            // by what was left of a slice.
+            // Timers did not run. So the timers of the library fire later than the application
+            // continues, by the rest of a slice.
             let slice = world.state().part(Duration::from_secs(1));
             sleep(slice).await;
         }
@@ -213,7 +213,7 @@ fn step_wall(world: &World, who: Who, forward: bool) {
     state.members[who.0].clock.step_wall(forward, by);
 }
 
-/// A time daemon corrects the clocks of a machine by their rate, from now on.
+/// A time daemon slews the clocks of a machine from now on.
 pub fn slew(world: &World, who: Who) {
     let mut state = world.state();
     let by = match state.rng.u32(0..6) {

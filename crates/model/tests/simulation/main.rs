@@ -1,10 +1,11 @@
-//! Deterministic simulation: the shipped driver, election, leadership and compactor on one thread
-//! with paused time, a seeded store and clocks of their own.
+//! Deterministic simulation: the real driver, election, leadership and compactor on one thread,
+//! with paused time, a seeded store and separate clocks.
 //!
-//! - `SEEDS=2000 cargo test -p tenure-model --test simulation` runs that many seeds from 0,
-//!   `SEEDS=1000..1300` a range, `SEED=7` one; with `--nocapture` the summary shows. `ONLY=I8,kept`
-//!   lets these checkers alone count.
-//! - A failure prints its seed and the end of its timeline; with `SEED` all of it.
+//! - `SEEDS=2000 cargo test -p tenure-model --test simulation` runs 2,000 seeds from 0.
+//!   `SEEDS=1000..1300` runs a range, and `SEED=7` runs one seed.
+//! - `--nocapture` shows the summary. `ONLY=I8,kept` limits the run to these checkers.
+//! - A failure prints its seed and the end of its timeline. With `SEED` it prints the whole
+//!   timeline.
 
 mod drawn;
 #[path = "mod.rs"]
@@ -19,7 +20,7 @@ use sim::{Outcome, run, run_all};
 use tenure::Layout;
 
 const DEFAULT_SEEDS: u64 = 200;
-/// From so many seeds on everything that a run can show must have shown.
+/// Number of seeds that must show every event.
 const ENOUGH_SEEDS: u64 = 200;
 const SEEDS_AT_ONCE: usize = 1_000;
 const SHOWN_LINES: usize = 150;
@@ -29,13 +30,13 @@ fn the_invariants_hold_under_faults() {
     the_invariants_hold(Layout::EpochFiles, |seed| Plan::draw(seed, Broken::Nothing));
 }
 
-/// Runs the seeds that are asked for, and requires that everything has happened that can.
+/// Runs the requested seeds, and requires that all possible events have occurred.
 fn the_invariants_hold(layout: Layout, plan: impl Fn(u64) -> Plan + Sync) {
     let seeds = seeds();
     let only = only();
     let plan = |seed| Plan { only, ..plan(seed) };
     let mut summary = Summary::default();
-    // A few at a time, so that what they came to need not be kept.
+    // Runs a part of the seeds at a time, to limit the memory for their outcomes.
     for from in seeds.clone().step_by(SEEDS_AT_ONCE) {
         let some = from..seeds.end.min(from + SEEDS_AT_ONCE as u64);
         let outcomes = run_all(some, plan);
@@ -45,7 +46,7 @@ fn the_invariants_hold(layout: Layout, plan: impl Fn(u64) -> Plan + Sync) {
         outcomes.iter().for_each(|outcome| summary.add(outcome));
     }
     println!("{layout:?}, seeds {} to {}:\n{summary}", seeds.start, seeds.end - 1);
-    // Rare events are looked for among fixed seeds alone: drawn ones may miss one.
+    // Only the fixed seeds are checked for rare events, because drawn seeds may miss one.
     if seeds.start == 0 && seeds.end >= ENOUGH_SEEDS && only.is_empty() {
         summary.assert_that_all_happened(layout);
     }
@@ -56,13 +57,13 @@ fn one_seed_is_one_timeline() {
     let traced = |seed| run(Plan { traced: true, ..Plan::draw(seed, Broken::Nothing) }).trace;
     for seed in 0..8 {
         let first = traced(seed);
-        assert!(first.lines().count() > 100, "seed {seed} shows little:\n{first}");
-        // On another thread, where other runs have been before.
+        assert!(first.lines().count() > 100, "the timeline of seed {seed} is too short:\n{first}");
+        // The second run is on another thread, after another seed.
         let second = std::thread::spawn(move || {
             traced(seed + 1);
             traced(seed)
         });
-        let second = second.join().expect("runs again");
+        let second = second.join().expect("the run succeeds again");
         let differs = first.lines().zip(second.lines()).find(|(one, other)| one != other);
         assert!(differs.is_none() && first.len() == second.len(), "seed {seed}: {differs:#?}");
     }
@@ -77,12 +78,12 @@ fn tracing_changes_nothing() {
     }
 }
 
-// A wrong lease, a wrong wait: two lead, or one leads too long.
+// Errors in leases and waits: two processes lead, or one leads too long.
 
 #[test]
 fn broken_lease_from_the_answer_is_caught() {
     caught(Broken::LeaseFromAnswer, 20, &["I7"]);
-    // The longer the way, the longer the lease that is too long.
+    // A longer round trip makes the error of the lease greater.
     let slow = |plan: Plan| Plan { rtt: plan.rtt * 5, ..plan };
     caught_in(Broken::LeaseFromAnswer, 100, &["I8"], slow);
 }
@@ -120,7 +121,7 @@ fn broken_clock_that_has_no_raw_source_is_caught() {
     caught(Broken::RawRepeatsBoot, 100, &["I8"]);
 }
 
-// That every other checker can fail.
+// The following tests show that every other checker can fail.
 
 #[test]
 fn broken_leadership_that_is_dropped_but_kept_is_caught() {
@@ -128,12 +129,12 @@ fn broken_leadership_that_is_dropped_but_kept_is_caught() {
 }
 
 #[test]
-fn broken_dates_that_stand_still_are_caught() {
+fn broken_constant_dates_are_caught() {
     caught(Broken::DatesStand, 20, &["foreign"]);
 }
 
 #[test]
-fn broken_leader_that_gives_reads_up_is_caught() {
+fn broken_leader_that_abandons_reads_is_caught() {
     caught(Broken::ReadsGivenUp, 50, &["kept"]);
 }
 
@@ -155,7 +156,7 @@ fn broken_compactor_that_deletes_the_newest_is_caught() {
 }
 
 #[test]
-fn broken_held_epoch_that_says_nothing_is_caught() {
+fn broken_held_epoch_without_a_record_is_caught() {
     caught(Broken::HeldSaysNothing, 100, &["I8"]);
 }
 
@@ -167,7 +168,7 @@ fn broken_store_that_replaces_blindly_is_caught() {
 }
 
 #[test]
-fn broken_renewal_of_an_epoch_that_was_granted_sealed_is_caught() {
+fn broken_renewal_of_a_sealed_grant_is_caught() {
     caught(Broken::RefusalIgnored, 100, &["I4"]);
 }
 
@@ -214,7 +215,7 @@ fn broken_resource_that_forgets_is_caught() {
     caught(Broken::ResourceForgets, 100, &["fencing"]);
 }
 
-/// A run that is wrong in this way must fail within so many seeds, by one of these checkers.
+/// Asserts that one of the first `within` seeds fails in one of these checkers.
 fn caught(broken: Broken, within: u64, by: &'static [&'static str]) {
     caught_in(broken, within, by, |plan| plan);
 }
@@ -230,13 +231,17 @@ fn caught_in(
     let Some(caught) = outcomes.iter().find(|outcome| outcome.violation.is_some()) else {
         panic!("{broken:?}: not in {within} seeds");
     };
-    let violation = caught.violation.as_ref().expect("looked for");
+    let violation = caught.violation.as_ref().expect("the search returned a failure");
     println!(
         "{broken:?}: within {within}: seed {}: {}: {}",
         caught.seed, violation.checker, violation.what
     );
     let cured = run(Plan { broken: Broken::Nothing, only: &[], ..caught.plan.clone() });
-    assert!(cured.violation.is_none(), "seed {} fails as well without: {cured:#?}", caught.seed);
+    assert!(
+        cured.violation.is_none(),
+        "seed {} fails without the fault, too: {cured:#?}",
+        caught.seed
+    );
 }
 
 fn seeds() -> Range<u64> {
@@ -252,13 +257,13 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// The checkers that count; none stands for all.
+/// Returns the checkers of `ONLY`. An empty list means all checkers.
 fn only() -> &'static [&'static str] {
     let names = std::env::var("ONLY").unwrap_or_default().leak();
     names.split(',').filter(|name| !name.is_empty()).collect::<Vec<_>>().leak()
 }
 
-/// Runs the seed again, this time writing its timeline, and fails with it.
+/// Runs the seed again, prints its timeline, and fails.
 fn explain(outcome: &Outcome) -> ! {
     let violation = outcome.violation.as_ref().expect("only failures are explained");
     let again = run(Plan { traced: true, ..outcome.plan.clone() });
@@ -268,7 +273,7 @@ fn explain(outcome: &Outcome) -> ! {
     println!("{:#?}", outcome.plan);
     println!("{}", lines[lines.len().saturating_sub(shown)..].join("\n"));
     panic!(
-        "seed {}: {} at {:?}: {} (SEED={} shows the whole timeline; {} who believed to lead)",
+        "seed {}: {} at {:?}: {} (SEED={} shows the whole timeline; {} shows the leaders)",
         outcome.seed,
         violation.checker,
         violation.at,

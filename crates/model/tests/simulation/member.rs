@@ -1,4 +1,4 @@
-//! A process as the world sees it.
+//! A process, as the world sees it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use tenure_model::clock::SimClock;
 use tenure_model::gate::Gate;
 
-/// A process as the world sees it.
+/// The state of a process that the simulation needs.
 #[derive(Debug, Clone)]
 pub struct Member {
     pub label: String,
-    /// Its application, and the tasks of the library.
+    /// Gates of its application and of the tasks of the library.
     pub gates: [Arc<Gate>; 2],
     pub clock: Arc<SimClock>,
     pub outage: Option<Outage>,
     pub alive: bool,
-    /// Stopped on purpose, so that faults do not pile up.
+    /// True while a fault stops the process, so that faults do not accumulate.
     pub stopped: bool,
     /// True if its way to the store is short.
     pub near: bool,
-    /// Which epoch's leader its observer told of last, if it has one that goes on.
+    /// Epoch of the last leader that its observer saw. `None` if it has no lasting observer.
     pub watched: Option<Option<u64>>,
-    /// When an answer to it was last lost, in a steady run.
+    /// Time of the last lost answer, in a steady run.
     pub lost_at: Option<Duration>,
-    /// Which of the plan's candidates it is.
+    /// Index of the candidate in the plan.
     pub slot: Option<usize>,
 }
 

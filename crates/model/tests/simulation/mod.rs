@@ -1,4 +1,4 @@
-//! Runs the shipped library under a simulated world: one seed, one timeline.
+//! Runs the real library in a simulated world. Each seed gives one timeline.
 
 pub mod application;
 pub mod bucket;
@@ -33,17 +33,17 @@ use tenure_model::seeds;
 use tenure_model::time::now;
 use world::{Counts, Violation, World};
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     pub seed: u64,
     pub counts: Counts,
     pub violation: Option<Violation>,
-    /// Who believed to lead when; only of a failure.
+    /// Drawing of the believed leaderships. Only failures have one.
     pub drawing: Option<Drawing>,
     pub trace: String,
     pub plan: Plan,
-    /// How long after the faults somebody led.
+    /// Time from the last fault to a leader.
     pub recovered: Option<Recovery>,
 }
 
@@ -78,7 +78,7 @@ pub fn run(plan: Plan) -> Outcome {
     }
 }
 
-/// The faults, then the calm after them.
+/// Runs the faults and then the calm phase.
 async fn live(world: &Arc<World>) -> Option<Recovery> {
     let plan = &world.plan;
     count_settings(world);
@@ -120,7 +120,7 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
     }
     let operator = plan.operator.then(|| peers::join_operator(world));
     inject(world, &mut slots, &others, operator).await;
-    // A foreign peer may hold the newest epoch for as long as it likes, and lives on.
+    // A foreign peer that lives may hold the newest epoch for any time.
     foreign.into_iter().for_each(|who| kill(world, who));
     for (number, slot) in slots.iter().enumerate() {
         if plan.survivor.is_some_and(|survivor| survivor != number) {
@@ -128,14 +128,15 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
         }
     }
     if let Some(operator) = operator.filter(|_| plan.restores) {
-        // Only now: the late create of a run that was killed holds an epoch, too.
+        // The late create of a killed restoring holds an epoch, too. So the restoring is finished
+        // only now.
         end_faults(world).await;
         peers::finish_restoring(world, operator).await;
     }
     calm(world).await
 }
 
-/// What runs have in common, so that the summary shows how many of each kind there were.
+/// Counts the settings of the runs, for the summary.
 fn count_settings(world: &World) {
     let plan = &world.plan;
     let twins = plan.candidates.iter().filter(|knobs| knobs.name == "twin").count();
@@ -152,7 +153,7 @@ fn count_settings(world: &World) {
     settings.iter().filter(|(_, is)| *is).for_each(|(what, _)| world.count(what));
 }
 
-/// Runs these seeds on all cores, up to the first that fails.
+/// Runs these seeds on all cores, up to the first one that fails.
 pub fn run_all(seeds: Range<u64>, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Outcome> {
     seeds::run_all(seeds, |seed| run(plan(seed)), |outcome| outcome.violation.is_some())
 }

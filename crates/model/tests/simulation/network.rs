@@ -1,4 +1,4 @@
-//! What becomes of a request and of its answer on their way.
+//! The course of a request and its answer.
 
 use std::time::Duration;
 
@@ -10,20 +10,21 @@ use super::bucket::Request;
 use super::member::Outage;
 use super::world::{State, Who, World};
 
-/// What will happen to one request.
+/// The course of one request.
 #[derive(Debug, Clone)]
 pub struct Course {
     pub there: Duration,
     pub back: Duration,
-    /// Applied again this much later.
+    /// Delay after which the request is applied again.
     pub again: Option<Duration>,
     pub applied: bool,
     pub answer: Answered,
-    /// In place of all this.
+    /// A fault of writes that replaces the other fields.
     pub spoiled: Option<WriteCourse>,
     pub page_limit: usize,
     pub undeleted: bool,
-    /// Sent while things go wrong: the calm begins once none of these is left.
+    /// True if it was sent during the faults. The calm phase begins after the last of these
+    /// requests.
     pub counted: bool,
 }
 
@@ -116,7 +117,7 @@ impl Course {
             Request::Create { key, .. } | Request::Replace { key, .. } => Some(key),
             _ => None,
         };
-        // The check of the store finds a store unsafe that refuses a write for no reason.
+        // The check of the store rejects a store that refuses a write without a reason.
         let spoils = reached && written.is_some_and(|key| !key.contains(".tenure-check-"));
         if spoils && network.spoiled > 0.0 && state.chance(network.spoiled) {
             let fault = WRITE_FAULTS[state.rng.usize(..WRITE_FAULTS.len())];
@@ -126,7 +127,8 @@ impl Course {
         course
     }
 
-    /// Loses an answer, and perhaps the request, if none of this process was lost for so long.
+    /// Loses an answer, and sometimes the request, if the process has lost none for the duration
+    /// `apart`.
     fn lose_one(&mut self, state: &mut State, who: Who, apart: Duration) {
         let last = state.members[who.0].lost_at;
         if last.is_some_and(|at| now() - at < apart) || !state.chance(0.15) {
@@ -135,6 +137,6 @@ impl Course {
         state.members[who.0].lost_at = Some(now());
         self.answer = Answered::Never;
         self.applied = state.rng.f64() < 0.8;
-        state.count("answers lost of a process that must not mind");
+        state.count("answers lost in steady runs");
     }
 }

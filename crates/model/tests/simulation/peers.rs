@@ -1,5 +1,4 @@
-//! Those who write without being candidates of this library: an operator, and a node of Morling's
-//! post.
+//! Writers that are not candidates of this library: an operator, and nodes of both posts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +16,16 @@ use super::process::{join, machine, operators, spawn};
 use super::store::SimStore;
 use super::world::{Who, World};
 
-/// Starts nothing: an operator acts when a fault says so. It sits close to the store, so that it
-/// can depose an epoch that is not yet confirmed.
+/// Adds an operator. It acts only when a fault requires it. Its round trips are short, so that it
+/// can depose an epoch before the confirmation.
 pub fn join_operator(world: &Arc<World>) -> Who {
     let who = join(world, "operator", machine(world, 1_000_000));
     world.state().members[who.0].near = true;
     who
 }
 
-/// The operator deposes whoever holds the newest epoch, with the shipped code. Of a holder that is
-/// dead it says `lapsed`.
+/// Lets the operator depose the holder of the newest epoch, with the real code. It deposes a dead
+/// holder with `lapsed`.
 pub fn depose(world: &Arc<World>, operator: Who) {
     let store = SimStore::new(world, operator);
     let its_world = Arc::clone(world);
@@ -35,13 +34,14 @@ pub fn depose(world: &Arc<World>, operator: Who) {
         let single = its_world.plan.layout == Layout::SingleObject;
         let key = if single { LOCK.to_owned() } else { key_of(epoch) };
         let Ok(GetOutcome::Found(object)) = store.get(&key, None, 1 << 16).await else { return };
-        let record: Value = serde_json::from_slice(&object.body).expect("peers write records");
+        let record: Value =
+            serde_json::from_slice(&object.body).expect("every peer writes valid records");
         // A deposition is a fault.
         let sealed = record["expired"] == true || record["expires_at"].as_f64() == Some(0.0);
         if sealed || record["nonce"].is_null() || !its_world.state().faults {
             return;
         }
-        // It may hold a greater one by now.
+        // The object may hold a greater epoch by now.
         let epoch = record["token"].as_u64().unwrap_or(epoch);
         let dead = its_world.is_dead(epoch, record["nonce"].as_str());
         let Some(only) = Epoch::new(epoch) else { return };
@@ -50,15 +50,16 @@ pub fn depose(world: &Arc<World>, operator: Who) {
             true => operator.depose_dead(Some(only)).await,
             false => operator.depose(Some(only)).await,
         };
-        // An error leaves it unknown, and the operator does not care.
+        // An error leaves the outcome unknown. The operator ignores it.
         if let Ok(Deposed::Sealed { .. }) = deposed {
             its_world.count(if dead { "dead leaders deposed" } else { "depositions" });
         }
     });
 }
 
-/// The operator has the counting go on above an epoch higher than all, or finishes what it began;
-/// and is killed on the way, perhaps. At times another one restores beside it, to another epoch.
+/// Lets the operator restore the election above a higher epoch, or finish an unfinished restoring.
+/// The operator is sometimes killed during it, and sometimes a second one restores to another
+/// epoch.
 pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
     let operators = if world.chance(0.5) { 2 } else { 1 };
     for _ in 0..operators {
@@ -66,7 +67,7 @@ pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
             let (rtt, mut state) = (world.plan.rtt, world.state());
             if state.rng.bool() { state.part(rtt * 12) } else { world.plan.longest_validity() }
         };
-        // What it began is over when the faults are.
+        // A restoring is a fault, so it must end with the faults.
         if now() + patience >= world.plan.length {
             continue;
         }
@@ -84,7 +85,7 @@ pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
     }
 }
 
-/// Until nothing is held any more: nobody can lead before.
+/// Restores until no epoch is held. No process can lead before.
 pub async fn finish_restoring(world: &Arc<World>, operator: Who) {
     while world.held().is_some() {
         restore(world, operator, false).await;
@@ -92,7 +93,7 @@ pub async fn finish_restoring(world: &Arc<World>, operator: Who) {
     }
 }
 
-/// `above`: perhaps above what is held, too.
+/// Restores the election. `above`: also above a held epoch, sometimes.
 async fn restore(world: &Arc<World>, operator: Who, above: bool) {
     let (epoch, wait) = {
         let held = world.held();
@@ -107,13 +108,13 @@ async fn restore(world: &Arc<World>, operator: Who, above: bool) {
     let election = operators(SimStore::new(world, operator));
     match election.restore(epoch, wait).await {
         Ok(Restored::Sealed { .. } | Restored::Already(_)) => world.count("restorings"),
-        // Somebody was faster, or nobody knows.
-        Ok(_) | Err(_) => world.count("restorings in vain"),
+        // Another operator was faster, or the outcome is unknown.
+        Ok(_) | Err(_) => world.count("restorings failed"),
     }
 }
 
 impl World {
-    /// The newest epoch, if a restoring holds it.
+    /// Returns the newest epoch, if a restoring holds it.
     fn held(&self) -> Option<u64> {
         let state = self.state();
         let newest = state.bucket.newest()?;
@@ -121,7 +122,7 @@ impl World {
         (!body.sealed && body.ended.as_deref() == Some("restored")).then_some(newest)
     }
 
-    /// Whether the writer of this nonce was killed.
+    /// Returns whether the writer of this nonce was killed.
     fn is_dead(&self, epoch: u64, nonce: Option<&str>) -> bool {
         let state = self.state();
         let mut writes = state.book.writes.iter();
@@ -131,7 +132,7 @@ impl World {
     }
 }
 
-/// Starts a node of the If-Match post, with a wall clock that is anything but right.
+/// Starts a node of the If-Match post, with an arbitrary wall clock.
 pub fn start_if_match(world: &Arc<World>, expires_in: Duration) -> Who {
     let clock = machine(world, 1_000_000);
     let who = join(world, "if-match", Arc::clone(&clock));
@@ -158,8 +159,8 @@ pub fn start_if_match(world: &Arc<World>, expires_in: Duration) -> Who {
     who
 }
 
-/// Starts a node as Morling's post has it: it creates the next epoch once the newest is expired or
-/// old, never seals, never confirms, and touches its lock file without any condition.
+/// Starts a node of Morling's post. It creates the next epoch when the newest is expired or old. It
+/// never seals or confirms, and touches its lock file unconditionally.
 pub fn start_foreign(world: &Arc<World>, validity: Duration) -> Who {
     let who = join(world, "morling", machine(world, 1_000_000));
     let store = SimStore::new(world, who);
@@ -170,7 +171,7 @@ pub fn start_foreign(world: &Arc<World>, validity: Duration) -> Who {
         loop {
             sleep(validity / 4).await;
             let Ok(page) = store.list(PREFIX, PREFIX, 1_000).await else { continue };
-            // A page of the simulation may be short; this one lists until its end.
+            // Pages of the simulation may be short, so the node lists to the end.
             let mut newest = page.entries.iter().filter_map(|e| epoch_of(&e.key)).max();
             let mut page = page;
             while page.truncated {
@@ -210,7 +211,8 @@ impl World {
 
     fn touch(&self, who: Who, epoch: u64, body: Bytes) {
         let mut state = self.state();
-        // Never back to life what a compactor has deleted: that would be a wiped prefix.
+        // The touch must not restore an object that a compactor has deleted, because this would be
+        // a wiped prefix.
         if state.bucket.epoch(epoch).is_some() {
             state.bucket.put(&key_of(epoch), body, now());
             state.note(who, &format!("touches epoch {epoch}"));

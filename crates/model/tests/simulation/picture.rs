@@ -1,4 +1,4 @@
-//! A failure as a drawing: who believed to lead when, up to the violation.
+//! Draws a failure: the believed leaderships up to the violation.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::Outcome;
 use super::checkers::Lead;
 use super::world::State;
 
-/// The story before that says little.
+/// Time before the violation that the drawing shows.
 const SHOWN: Duration = Duration::from_secs(120);
 
-/// A lane for each process, from its grant to the end of its belief.
+/// Draws a lane for each process, from its grant to the end of its belief.
 pub fn of_failure(seed: u64, state: &State) -> Option<Drawing> {
     let violation = state.violation.as_ref()?;
     let at = violation.at;
@@ -25,7 +25,7 @@ pub fn of_failure(seed: u64, state: &State) -> Option<Drawing> {
             "{label}, epoch {epoch}, from {:?} until {:?}: {}",
             lead.began,
             lead.over.unwrap_or(at),
-            if lead.over.is_none() { "believes to lead" } else { lead.outcome }
+            if lead.over.is_none() { "still leads" } else { lead.outcome }
         );
         Interval::new(label, epoch, from, until, mark(lead)).tip(tip)
     };
@@ -46,7 +46,7 @@ fn mark(lead: &Lead) -> Mark {
     }
 }
 
-/// Writes the drawing of a failure to where Cargo keeps what tests leave, and says where.
+/// Writes the drawing of a failure to Cargo's directory for test files, and returns the path.
 pub fn save(outcome: &Outcome) -> PathBuf {
     let layout = format!("{:?}", outcome.plan.layout).to_lowercase();
     let name = format!("simulation-{layout}-seed-{}.svg", outcome.seed);

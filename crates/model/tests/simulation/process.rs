@@ -1,4 +1,4 @@
-//! Simulated processes: a candidate with its application, an observer, a compactor.
+//! Simulated processes: candidates with their applications, observers and compactors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::plan::{Broken, CompactorKnobs, Knobs};
 use super::store::{LEADS, SimStore};
 use super::world::{Who, World};
 
-/// A new process. The clocks of a machine outlive its processes.
+/// Adds a process. The clocks of a machine outlive its processes.
 pub fn join(world: &Arc<World>, label: &str, clock: Arc<SimClock>) -> Who {
     let mut state = world.state();
     let who = Who(state.members.len());
@@ -34,7 +34,7 @@ pub fn join(world: &Arc<World>, label: &str, clock: Arc<SimClock>) -> Who {
     who
 }
 
-/// A machine that has been up for a while, with a wall clock that is anything but right.
+/// Creates a machine that has been up for a while, with an arbitrary wall clock.
 pub fn machine(world: &World, rate: u64) -> Arc<SimClock> {
     let mut state = world.state();
     let boot = Duration::from_millis(state.rng.u64(0..10_000_000));
@@ -66,12 +66,12 @@ fn process(world: &Arc<World>, who: Who) -> Process {
     let clock = Arc::clone(&world.state().members[who.0].clock);
     let process = Process::system().with_clock(clock).with_entropy(Arc::clone(world) as Arc<_>);
     let world = Arc::clone(world);
-    // The library spawns nothing but those who lead.
+    // The library spawns only the tasks of leaders.
     process.with_spawner(move |task| spawn(&world, who, 1, LEADS.scope((), task)))
 }
 
-/// The election as an operator has it. What it began ends soon after the faults do: a deposition is
-/// one of them.
+/// Creates the election of an operator. Its settings let each call end soon after the faults,
+/// because a deposition is a fault.
 pub fn operators(store: Arc<SimStore>) -> Election {
     let (world, who) = (Arc::clone(&store.world), store.who);
     let builder = Election::builder(store, "app").layout(world.plan.layout).name("operator");
@@ -140,7 +140,7 @@ pub fn start_candidate(world: &Arc<World>, knobs: &Knobs, clock: Arc<SimClock>) 
     who
 }
 
-/// Tells those who follow through this election to look, from time to time.
+/// Periodically requests a poll from the followers of this election.
 async fn hear(world: Arc<World>, election: Election, knobs: Knobs) {
     loop {
         let part = {
@@ -152,7 +152,7 @@ async fn hear(world: Arc<World>, election: Election, knobs: Knobs) {
     }
 }
 
-/// Starts an observer: what it sees never goes back.
+/// Starts an observer. The leaders that it sees never go back.
 pub fn start_observer(world: &Arc<World>, knobs: &Knobs) -> Who {
     let who = join(world, "observer", machine(world, knobs.rate));
     let store = SimStore::new(world, who);
@@ -164,7 +164,7 @@ pub fn start_observer(world: &Arc<World>, knobs: &Knobs) -> Who {
     who
 }
 
-/// Observes with another `Election` for every observation, so that nothing is remembered.
+/// Observes with a new `Election` for every observation, so that it remembers no epoch.
 async fn watch_anew(store: Arc<SimStore>, knobs: Knobs) {
     loop {
         if let Some(Ok(Observation::Leader(leader))) =
@@ -193,7 +193,7 @@ async fn watch(world: Arc<World>, who: Who, election: Election) {
     world.fail("observer", format!("{who} stopped observing"));
 }
 
-/// Starts a compactor that runs again and again.
+/// Starts a compactor that runs repeatedly.
 pub fn start_compactor(world: &Arc<World>, knobs: &CompactorKnobs) -> Who {
     let who = join(world, "compactor", machine(world, 1_000_000));
     let compactor = Compactor::builder(SimStore::new(world, who), "app")

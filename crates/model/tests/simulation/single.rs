@@ -1,4 +1,4 @@
-//! The same, on a single object: the same library, faults and checkers.
+//! The same library, faults and checkers on a single object.
 
 use tenure::Layout;
 
@@ -88,7 +88,7 @@ fn broken_leadership_that_is_dropped_but_kept_is_caught_on_a_single_object() {
 }
 
 #[test]
-fn broken_leader_that_gives_reads_up_is_caught_on_a_single_object() {
+fn broken_leader_that_abandons_reads_is_caught_on_a_single_object() {
     caught(Broken::ReadsGivenUp, 50, &["kept"]);
 }
 

@@ -1,4 +1,4 @@
-//! What broken processes make of the answers that they get.
+//! Changes the answers of broken processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::store::SimStore;
 type SpoiledAnswer = Result<Reply, StoreError>;
 
 impl SimStore {
-    /// The answer to a request that took so long, as this process takes it.
+    /// Returns the answer to a request of the duration `took`, as this process understands it.
     pub fn spoil(&self, request: &Request, answer: SpoiledAnswer, took: Duration) -> SpoiledAnswer {
         let clock = || Arc::clone(&self.world.state().members[self.who.0].clock);
         match (self.world.plan.broken, request) {
@@ -63,7 +63,8 @@ impl SimStore {
         }
     }
 
-    /// An observer sees what it once saw; every other listing is too old to show the newest.
+    /// An observer sees the first read of each object. Every second listing is too old to show the
+    /// newest epoch.
     fn cached(&self, request: &Request, reply: Reply) -> Reply {
         let is_observer = self.world.state().members[self.who.0].label.ends_with("/observer");
         match (request, reply) {
@@ -83,7 +84,7 @@ impl SimStore {
     }
 }
 
-/// See [`Broken::DatesStand`].
+/// Implements [`Broken::DatesStand`].
 impl SimStore {
     fn with_first_date(&self, key: &str, reply: Reply) -> Reply {
         let Reply::Got(GetOutcome::Found(mut object)) = reply else { return reply };
@@ -105,7 +106,7 @@ fn ignore_refusal(bytes: &[u8], which: fn(&Body) -> bool, answer: SpoiledAnswer)
     }
 }
 
-/// The single object, as if its holder were known to be dead.
+/// Returns the single object as if its holder were known to be dead.
 fn lapsed(reply: Reply) -> Reply {
     let Reply::Got(GetOutcome::Found(mut object)) = reply else { return reply };
     let mut record: Value = serde_json::from_slice(&object.body).expect("candidates write JSON");

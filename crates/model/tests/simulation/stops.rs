@@ -1,4 +1,4 @@
-//! Stops a process at a point of its code, where a fault drawn by the clock would rarely hit.
+//! Stops a process at a point of its code that a fault by the clock would rarely hit.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -9,7 +9,7 @@ use tenure_model::time::sleep;
 use super::world::{State, Who, World};
 
 impl World {
-    /// Perhaps stops the process of whoever awaits this.
+    /// Sometimes stops the calling process.
     pub async fn stop_here(&self, who: Who, place: &str) {
         let gate = {
             let mut state = self.state();
@@ -22,8 +22,7 @@ impl World {
         pass(&gate).await;
     }
 
-    /// The task, which now and then stops its process instead of going on: between any two points
-    /// at which it waits.
+    /// Wraps a task. Sometimes it stops its process between two waits.
     pub fn interruptible(
         self: &Arc<World>,
         who: Who,
@@ -37,7 +36,7 @@ impl World {
                 let mut state = world.state();
                 if world.draws_stop(&mut state, who, probability) {
                     state.count("stops anywhere");
-                    // Whoever polls this task does so again once its gate is open.
+                    // The executor polls this task again after its gate has opened.
                     world.stop(&mut state, who, "on its way");
                     return Poll::Pending;
                 }
@@ -47,7 +46,7 @@ impl World {
     }
 
     fn draws_stop(&self, state: &mut State, who: Who, probability: f64) -> bool {
-        // Stops do not pile up.
+        // Stops do not accumulate.
         state.faults && !state.members[who.0].stopped && state.chance(probability)
     }
 

@@ -1,5 +1,5 @@
-//! The simulated store as one process reaches it: latency, loss, repetition and errors on the way
-//! to a bucket that is always right.
+//! The simulated store of one process: latency, loss, repetition and errors on the way to a correct
+//! bucket.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,19 +25,19 @@ use super::words::{brief, describe, describe_answer};
 use super::world::{Who, World};
 
 tokio::task_local! {
-    /// Within the task of a leader.
+    /// Set within the task of a leader.
     pub static LEADS: ();
 }
 
-/// A process's way to the store.
+/// The connection of a process to the store.
 pub struct SimStore {
     pub(super) world: Arc<World>,
     pub(super) who: Who,
-    /// What a broken observer once read.
+    /// Objects that a broken observer has read.
     pub(super) cache: Mutex<BTreeMap<String, Object>>,
 }
 
-/// A reply, and what the store's state was when it was made.
+/// A reply, and the state of the store at its time.
 struct Carried {
     reply: Reply,
     step: u64,
@@ -49,7 +49,7 @@ impl SimStore {
         Arc::new(SimStore { world: Arc::clone(world), who, cache: Mutex::default() })
     }
 
-    /// Returns when a broken leader does not wait for this answer any longer.
+    /// Returns when a broken leader abandons the wait for this answer.
     async fn gives_up(&self, request: &Request, leads: bool) {
         match (self.world.plan.broken, request) {
             (Broken::ReadsGivenUp, Request::Get { .. }) if leads => {
@@ -83,7 +83,7 @@ impl SimStore {
         let answer = async {
             match receiver.await {
                 Ok(answer) => answer,
-                // Lost on the way: there is no answer, ever.
+                // The request is lost, and no answer ever arrives.
                 Err(_) => std::future::pending().await,
             }
         };
@@ -102,7 +102,7 @@ impl SimStore {
         self.spoil(&request, answer, now() - started)
     }
 
-    /// Takes note of a write and of the sender's clocks, before anything else can happen.
+    /// Records a write and the sender's clocks, before any other event.
     fn sending(&self, request: &Request) -> Option<WriteId> {
         let (key, bytes, create) = match request {
             Request::Create { key, bytes } => (key, bytes, true),
@@ -113,7 +113,7 @@ impl SimStore {
         let sent = state.members[self.who.0].clock.truth();
         let body = parse(bytes)?;
         let epoch = epoch_in(key, Some(&body))?;
-        // An acquisition of the single object overwrites what was there.
+        // An acquisition of the single object overwrites the previous epoch.
         let takes = body.token.is_some() && !body.sealed && {
             let known = |write: &Write| write.body.nonce == body.nonce;
             !state.book.sent_by(self.who, epoch).any(known)
@@ -146,7 +146,7 @@ impl SimStore {
     }
 }
 
-/// Takes a request to the bucket, whatever becomes of its sender.
+/// Carries a request to the bucket, independently of its sender.
 struct Carrier {
     world: Arc<World>,
     who: Who,
@@ -183,7 +183,7 @@ impl Carrier {
         let _ = answer.send(reply);
     }
 
-    /// Applies and answers a write as one of the faults of writes has it.
+    /// Applies and answers a write with one of the faults of writes.
     async fn spoil(self, spoiled: WriteCourse, answer: oneshot::Sender<CarriedAnswer>) {
         let mut answer = Some(answer);
         if let WriteAnswer::AtOnce(reply) = &spoiled.answer {
@@ -233,7 +233,7 @@ impl Carrier {
         }
     }
 
-    /// The one moment at which the request takes effect.
+    /// Applies the request. This is the only moment at which it takes effect.
     fn apply(&self, again: bool) -> Carried {
         let world = &self.world;
         let mut state = world.state();
@@ -274,7 +274,7 @@ impl Carrier {
             };
             world.see_in(&mut state, &event);
             if let (true, Some(operator)) = (write.create, state.lurking.take()) {
-                state.count("created epochs deposed at once");
+                state.count("created epochs deposed immediately");
                 drop(state);
                 depose(world, operator);
                 state = world.state();
@@ -290,13 +290,13 @@ impl fmt::Debug for SimStore {
     }
 }
 
-/// See [`Broken::ReadsGivenUp`].
+/// Implements [`Broken::ReadsGivenUp`].
 fn given_up_early() -> StoreError {
     StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, "given up early")
 }
 
 fn wrong(reply: &Reply) -> ! {
-    unreachable!("a request is answered by its kind of reply, not by {reply:?}")
+    unreachable!("the reply does not belong to the request: {reply:?}")
 }
 
 #[async_trait]

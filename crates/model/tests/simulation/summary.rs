@@ -1,4 +1,4 @@
-//! What many runs did together, so that one sees that they did something.
+//! The events of many runs, which show that the checks were effective.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::Outcome;
 use super::calm::Recovery;
 use super::world::Counts;
 
-/// What must have happened at least once, or the checks have checked nothing.
+/// Events that must occur at least once. Otherwise the checks would be ineffective.
 const HAPPENED: [&str; 47] = [
     "409",
     "503",
@@ -23,7 +23,7 @@ const HAPPENED: [&str; 47] = [
     "clocks slewed",
     "connections cut",
     "crashes",
-    "created epochs deposed at once",
+    "created epochs deposed immediately",
     "depositions",
     "epochs compacted",
     "fenced zombies",
@@ -34,7 +34,7 @@ const HAPPENED: [&str; 47] = [
     "lost: suspended",
     "lost: wall clock ahead",
     "lost after a sealed grant",
-    "leases that were over when asked",
+    "leases that had ended at a check",
     "machine pauses",
     "outages",
     "overlaps beyond the drift",
@@ -60,7 +60,7 @@ const HAPPENED: [&str; 47] = [
     "writes spoiled",
 ];
 
-/// What takes a confirm or a compactor.
+/// Events that require a confirm or a compactor.
 const OF_EPOCH_FILES: [&str; 7] = [
     "epochs compacted",
     "granted though sealed",
@@ -75,9 +75,9 @@ const OF_EPOCH_FILES: [&str; 7] = [
 pub struct Summary {
     runs: usize,
     total: Counts,
-    /// The longest time after the faults until somebody led, and in which run.
+    /// The longest time from the faults to a leader, and its seed.
     slowest: Option<(Duration, u64)>,
-    /// The greatest part of its bound that a recovery took.
+    /// The greatest share of its bound that a recovery took, and its seed.
     closest: Option<(f64, u64)>,
 }
 

@@ -1,9 +1,9 @@
-//! What happened, line by line: the timeline of a failure, and what the determinism test compares.
+//! The timeline of a run, line by line. A failure prints it, and the determinism test compares it.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// A timeline. Off unless asked for, as writing it takes longer than simulating.
+/// A timeline. It is off by default, because writing it takes longer than the simulation.
 #[derive(Debug, Default)]
 pub struct Trace {
     on: bool,

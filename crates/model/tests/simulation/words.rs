@@ -1,4 +1,4 @@
-//! Requests and replies, as the timeline shows them.
+//! Describes requests and replies for the timeline.
 
 use bytes::Bytes;
 use tenure::store::{GetOutcome, PutOutcome, StoreError};

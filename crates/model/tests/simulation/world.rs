@@ -1,4 +1,4 @@
-//! Everything that is shared by one run: the processes, the bucket, the dice, the checkers.
+//! The shared state of one run: the processes, the bucket, the random numbers and the checkers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::member::Member;
 use super::plan::{Broken, Plan};
 use super::trace::Trace;
 
-/// A process, from its start to its end: a restart is another one.
+/// A process, from its start to its end. A restart is another process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Who(pub usize);
 
@@ -29,15 +29,15 @@ impl fmt::Display for Who {
 pub struct World {
     pub plan: Plan,
     state: Mutex<State>,
-    /// Told when the run is decided early.
+    /// Notified when the run is decided early.
     pub over: Notify,
-    /// Told when faults stop.
+    /// Notified when the faults stop.
     calm: Notify,
-    /// Told when somebody leads, once faults have stopped.
+    /// Notified when a process leads after the faults have stopped.
     pub led: Notify,
 }
 
-/// What went wrong.
+/// A violation of an invariant.
 #[derive(Debug, Clone)]
 pub struct Violation {
     pub checker: String,
@@ -45,7 +45,7 @@ pub struct Violation {
     pub at: Duration,
 }
 
-/// How often something happened, by its name.
+/// Number of occurrences of each event, by its name.
 pub type Counts = BTreeMap<&'static str, u64>;
 
 #[derive(Debug)]
@@ -57,19 +57,19 @@ pub struct State {
     pub book: Book,
     checkers: Vec<Box<dyn Checker>>,
     pub members: Vec<Member>,
-    /// True if things go wrong.
+    /// True during the faults.
     pub faults: bool,
-    /// Requests that may still take effect.
+    /// Number of requests that may still take effect.
     pub in_flight: u64,
     pub last_token: Option<Duration>,
     pub resource: Resources,
-    /// An operator who is about to depose the next epoch that is created.
+    /// An operator that is about to depose the next created epoch.
     pub lurking: Option<Who>,
     pub violation: Option<Violation>,
     pub uniques: u64,
 }
 
-/// What leaders write to.
+/// The resources that leaders write.
 #[derive(Debug, Default)]
 pub struct Resources {
     pub fenced: u64,
@@ -80,7 +80,7 @@ impl World {
     pub fn new(plan: Plan) -> Arc<World> {
         time::start();
         let state = State {
-            // Not the numbers that the plan was drawn with.
+            // The generator differs from the generator of the plan.
             rng: fastrand::Rng::with_seed(plan.seed ^ 0x5eed_0000_0000_0000),
             trace: Trace::new(plan.traced),
             counts: Counts::new(),
@@ -100,13 +100,13 @@ impl World {
         Arc::new(World { plan, state: Mutex::new(state), over, calm, led })
     }
 
-    /// No more faults, and nobody idles any longer.
+    /// Ends the faults and all idle times.
     pub fn calm_down(&self) {
         self.state().faults = false;
         self.calm.notify_waiters();
     }
 
-    /// Sleeps, in the calm not at all.
+    /// Sleeps for this duration, or until the calm phase.
     pub async fn idle(&self, duration: Duration) {
         let mut calm = std::pin::pin!(self.calm.notified());
         calm.as_mut().enable();
@@ -121,7 +121,7 @@ impl World {
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
-        // Poisoned only by a failed assertion of the simulation itself, which is reported.
+        // The mutex is poisoned only by a failed assertion of the simulation, which is reported.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -129,7 +129,7 @@ impl World {
         self.state().count(what);
     }
 
-    /// Writes a line into the timeline, if there is one.
+    /// Writes a line into the timeline, if it is on.
     pub fn note(&self, who: Who, what: impl FnOnce() -> String) {
         if self.plan.traced {
             self.state().note(who, &what());
@@ -140,7 +140,7 @@ impl World {
         self.state().chance(probability)
     }
 
-    /// Shows an event to the checkers.
+    /// Passes an event to the checkers.
     pub fn see_in(&self, state: &mut State, event: &Event<'_>) {
         if state.violation.is_some() {
             return;
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// A campaign of this process has returned.
+    /// Records that a campaign of this process has returned.
     pub fn granted(&self, who: Who, leadership: &Leadership) -> LeadId {
         let epoch = leadership.epoch().get();
         let mut state = self.state();
@@ -210,7 +210,7 @@ impl World {
         id
     }
 
-    /// Somebody leads at this moment.
+    /// Records that a process leads now.
     pub fn leads_in(&self, state: &mut State) {
         state.last_token = Some(now());
         if !state.faults {
@@ -218,7 +218,7 @@ impl World {
         }
     }
 
-    /// `check()` has said that this leadership goes on, and how much of its lease is left.
+    /// Records that `check()` returned this token, and the remaining lease.
     pub fn token(&self, id: LeadId, token: u64, told: Duration) {
         let mut state = self.state();
         let lead = state.book.leads[id].clone();
@@ -231,7 +231,7 @@ impl World {
         self.see_in(&mut state, &Event::Token { lead: &lead, clock, told });
     }
 
-    /// A resignation was answered: the epoch is given up.
+    /// Records that a resignation is complete.
     pub fn resigned(&self, id: LeadId) {
         let mut state = self.state();
         let lead = state.book.leads[id].clone();
@@ -239,19 +239,19 @@ impl World {
         self.see_in(&mut state, &Event::Resigned { lead: &lead });
     }
 
-    /// An observer was told who leads.
+    /// Records that an observer saw this leader.
     pub fn observed(&self, who: Who, by: &'static str, epoch: u64) {
         let mut state = self.state();
         state.count("leaders observed");
         self.see_in(&mut state, &Event::Observed { who, by, epoch });
     }
 
-    /// What the observer that goes on tells now.
+    /// Records the current leader of the lasting observer.
     pub fn watches(&self, who: Who, leader: Option<u64>) {
         self.state().members[who.0].watched = Some(leader);
     }
 
-    /// A view of the lease said that it is Ok, and how much of it is left.
+    /// Records that a view of the lease returned Ok, and the remaining lease.
     pub fn lease_ok(&self, id: LeadId, token: u64, told: Duration) {
         let mut state = self.state();
         let lead = state.book.leads[id].clone();
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// The application has let go of a leadership, or was told that it is lost.
+    /// Records that the application dropped a leadership or learned of its loss.
     pub fn over(&self, id: LeadId, outcome: &'static str) {
         let mut state = self.state();
         if state.book.leads[id].over.is_some() {
@@ -270,7 +270,7 @@ impl World {
         }
         (state.book.leads[id].over, state.book.leads[id].outcome) = (Some(now()), outcome);
         let lead = state.book.leads[id].clone();
-        state.note(lead.who, &format!("epoch {} is over: {outcome}", lead.epoch));
+        state.note(lead.who, &format!("epoch {} has ended: {outcome}", lead.epoch));
         state.count(loss_count(outcome));
         if lead.born_sealed
             && matches!(outcome, "sealed" | "lease_ended" | "suspended" | "wall_clock_ahead")
@@ -280,7 +280,7 @@ impl World {
         self.see_in(&mut state, &Event::Lost { lead: &lead, outcome });
     }
 
-    /// A write reaches both resources.
+    /// Applies a write to both resources.
     pub fn resource_written(&self, who: Who, epoch: u64) {
         let mut state = self.state();
         if epoch < state.resource.unfenced {
@@ -299,7 +299,7 @@ impl World {
     }
 }
 
-/// The dice as the library asks for them.
+/// Gives random numbers to the library.
 impl Entropy for World {
     fn unique(&self) -> u128 {
         let mut state = self.state();
@@ -317,7 +317,7 @@ impl State {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// How the epoch before this one ended: S1 and S2 must be seen to happen.
+    /// Counts the end of the previous epoch, because S1 and S2 must occur.
     fn count_succession(&mut self, epoch: u64) {
         let before = self.book.leads.iter().rev().find(|lead| lead.epoch < epoch);
         let Some(before) = before.cloned() else { return };
@@ -338,12 +338,12 @@ impl State {
         probability > 0.0 && self.rng.f64() < probability
     }
 
-    /// A random part of `most`.
+    /// Returns a random part of `most`.
     pub fn part(&mut self, most: Duration) -> Duration {
         most.mul_f64(self.rng.f64())
     }
 
-    /// Mostly short, now and then long, `most` at most.
+    /// Returns a duration up to `most`. Most are short, and some are long.
     pub fn tail(&mut self, most: Duration) -> Duration {
         most.mul_f64(self.rng.f64().powi(3))
     }

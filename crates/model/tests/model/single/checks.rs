@@ -1,5 +1,5 @@
-//! The invariants of docs/design/protocol.md section 13 that need no clock, according to the actions of
-//! the store.
+//! The invariants of docs/design/protocol.md section 13 that need no clock, according to the
+//! actions of the store.
 
 use stateright::Property;
 use tenure::protocol::message::{EpochEnd, Lost};

@@ -1,4 +1,4 @@
-//! What the checkers know: who wrote what and when, who was granted what, who leads.
+//! The facts that the checkers use: writes, grants and leaderships, with their processes and times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use crate::sim::world::Who;
 pub type WriteId = usize;
 pub type LeadId = usize;
 
-/// A create or an overwrite of an epoch object, as it left its sender.
+/// A create or an overwrite of an epoch object, as its sender sent it.
 #[derive(Debug, Clone)]
 pub struct Write {
     pub who: Who,
     pub epoch: u64,
     pub body: Body,
     pub create: bool,
-    /// The sender's true clocks just before.
+    /// True clocks of the sender just before the request.
     pub sent: Moment,
     /// True if the sender's wall clock may end its lease.
     pub by_wall: bool,
-    /// The store's step that applied it first, if any.
+    /// Step of the store that first applied it, if any.
     pub applied: Option<u64>,
 }
 
-/// An epoch that a campaign was told it has won.
+/// An epoch that a campaign has won, according to the library.
 #[derive(Debug, Clone)]
 pub struct Grant {
     pub who: Who,
     pub epoch: u64,
     pub nonce: String,
-    /// The first page of the confirming LIST; `None` if the winner never got one.
+    /// First page of the confirming LIST. `None` if the winner never received one.
     pub confirm: Option<Seen>,
 }
 
@@ -44,15 +44,15 @@ pub struct Lead {
     pub who: Who,
     pub epoch: u64,
     pub nonce: String,
-    /// The epoch object had been sealed before the LIST that confirmed the grant.
+    /// True if the epoch object was sealed before the LIST that confirmed the grant.
     pub born_sealed: bool,
     pub began: Duration,
     pub over: Option<Duration>,
-    /// What its application was told then, in one word.
+    /// Reason that its application received at the end, in one word.
     pub outcome: &'static str,
 }
 
-/// Who ended an epoch, and at which of the store's steps.
+/// The process that ended an epoch, and the step of the store.
 #[derive(Debug, Clone, Copy)]
 pub struct Seal {
     pub by: Who,
@@ -63,7 +63,8 @@ pub struct Seal {
 pub struct Book {
     pub writes: Vec<Write>,
     by_sender: BTreeMap<(Who, u64), Vec<WriteId>>,
-    /// The last first page of a LIST beyond an epoch that reached its sender before it renewed.
+    /// For each process and epoch, the last first page of a LIST after this epoch that arrived
+    /// before the first renewal.
     confirms: BTreeMap<(Who, u64), Seen>,
     pub grants: BTreeMap<u64, Grant>,
     /// The first seal of each epoch and nonce.
@@ -73,9 +74,9 @@ pub struct Book {
 }
 
 impl Write {
-    /// How long ago it was sent, by the clock that shows the most. Boot and wall are slewed alike,
-    /// so what the wall clock has gained on the boot clock has passed beside what the raw clock
-    /// shows.
+    /// Returns the time since it was sent, by the clock that shows the most. The boot and the wall
+    /// clock have the same slew. So the advance of the wall clock over the boot clock is additional
+    /// to the time that the raw clock shows.
     fn passed(&self, now: Moment) -> Duration {
         let nanos =
             |now: Duration, then: Duration| now.as_nanos() as i128 - then.as_nanos() as i128;
@@ -111,18 +112,18 @@ impl Book {
 
     pub fn received(&mut self, page: Seen) {
         let Some((who, epoch)) = self.last_create(&page) else { return };
-        // It leads already. A seal is that of an operator's call of the same process.
+        // The process leads already. A seal comes from an operator's call of the same process.
         if self.sent_by(who, epoch).any(|write| !write.create && !write.body.sealed) {
             return;
         }
-        // An observer of the same process may look there, too, and later.
+        // An observer of the same process may also list after this epoch, and later.
         let greater = page.newest > Some(epoch);
         if !greater || !self.confirms.contains_key(&(who, epoch)) {
             self.confirms.insert((who, epoch), page);
         }
     }
 
-    /// The create that a page may confirm: one beyond its own epoch.
+    /// Returns the create that a page may confirm: the first one above its epoch.
     fn last_create(&self, page: &Seen) -> Option<(Who, u64)> {
         let mut creates = self.by_sender.range((page.who, 0)..=(page.who, u64::MAX)).rev();
         let (&(who, epoch), _) = creates.find(|((_, epoch), _)| key_of(*epoch) == page.after)?;
@@ -133,37 +134,37 @@ impl Book {
         self.confirms.get(&(who, epoch))
     }
 
-    /// Where the write that wins an epoch is its grant: that write, as if it were a page.
+    /// Returns the write that won an epoch, as a page, if this write is its grant.
     pub fn won(&self, who: Who, epoch: u64) -> Option<Seen> {
         let mut writes = self.sent_by(who, epoch).filter(|write| write.create);
         let step = writes.find_map(|write| write.applied)?;
         Some(Seen { who, after: String::new(), step, newest: Some(epoch) })
     }
 
-    /// What a process sent for an epoch, last first.
+    /// Returns the writes of a process for an epoch, the last first.
     pub fn sent_by(&self, who: Who, epoch: u64) -> impl Iterator<Item = &Write> {
         let ids = self.by_sender.get(&(who, epoch)).map(Vec::as_slice).unwrap_or_default();
         ids.iter().rev().map(|id| &self.writes[*id])
     }
 
-    /// The nonce with which a process created an epoch, if that took effect.
+    /// Returns the nonce with which a process created an epoch, if the create took effect.
     pub fn nonce(&self, who: Who, epoch: u64) -> Option<String> {
         let mut creates = self.sent_by(who, epoch).filter(|w| w.create && w.applied.is_some());
         creates.next()?.body.nonce.clone()
     }
 
-    /// What is left of a lease at a moment of its holder's clocks. It counts from the sending of
-    /// the last write that took effect, whether or not the holder knows.
+    /// Returns the remaining lease at a moment of its holder's clocks. The lease counts from the
+    /// sending of the last write that took effect, even if the holder does not know the outcome.
     pub fn left(&self, lead: &Lead, clock: Moment) -> Duration {
         self.left_of(lead, clock, |_| true)
     }
 
-    /// The same, if only its creation counts.
+    /// Returns the remaining lease if only its creation counts.
     pub fn left_of_creation(&self, lead: &Lead, clock: Moment) -> Duration {
         self.left_of(lead, clock, |write| write.create)
     }
 
-    /// For how long a lease has been over: by the clock that ended it first.
+    /// Returns the time since the end of a lease, by the clock that ended it first.
     pub fn over_for(&self, lead: &Lead, clock: Moment) -> Duration {
         let over_for = |write: &Write| write.passed(clock).saturating_sub(write.body.validity);
         let writes = self.extending(lead).map(over_for);
@@ -176,7 +177,7 @@ impl Book {
         writes.map(left).max().unwrap_or_default()
     }
 
-    /// The writes that took effect from which a lease may count.
+    /// Returns the writes that took effect and extend this lease.
     fn extending<'a>(&'a self, lead: &'a Lead) -> impl Iterator<Item = &'a Write> {
         self.sent_by(lead.who, lead.epoch).filter(|write| {
             write.applied.is_some()
@@ -189,7 +190,7 @@ impl Book {
         self.grants.get(&epoch).is_some_and(|grant| Some(&grant.nonce) == nonce)
     }
 
-    /// Those who may still believe that they lead.
+    /// Returns the leaderships that may still be believed.
     pub fn leading(&self) -> impl Iterator<Item = &Lead> {
         self.leads.iter().filter(|lead| lead.over.is_none())
     }

@@ -1,5 +1,5 @@
-//! A lease is never Ok once its holder has dropped, resigned or lost the leadership, whoever kept a
-//! view of it.
+//! A lease never returns Ok after its holder has dropped, resigned or lost the leadership. This
+//! includes all views of the lease.
 
 use super::{Checker, Event, View};
 
@@ -16,7 +16,7 @@ impl Checker for NeverAfterward {
         match lead.over {
             None => Ok(()),
             Some(at) => Err(format!(
-                "the lease of epoch {} is Ok, although {} has let go of it at {at:?} ({})",
+                "the lease of epoch {} is Ok, although {} gave it up at {at:?} ({})",
                 lead.epoch, lead.who, lead.outcome
             )),
         }

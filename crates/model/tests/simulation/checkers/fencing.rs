@@ -21,9 +21,9 @@ impl Checker for NeverLower {
             ));
         }
         self.greatest = *epoch;
-        // A token is a grant: nobody writes with a number that was never won.
+        // A token is a grant: no process writes with an epoch that was never won.
         if !view.book.grants.contains_key(epoch) {
-            return Err(format!("a write with {epoch}, which was never granted"));
+            return Err(format!("a write with epoch {epoch}, which was never granted"));
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
-//! A living peer of Morling's post is never sealed: who seals its epoch as lapsed has seen one
-//! state of it, ETag and `Last-Modified`, for the whole lapse by its own clock.
+//! A candidate never seals a living peer of Morling's post. A process that seals such an epoch as
+//! lapsed has seen one state of it for the whole lapse by its own clock. The state is the ETag and
+//! `Last-Modified`.
 //!
-//! Judged from what the process read, by whichever of its calls, and when it got the answers.
-//! Stores date objects in whole seconds, so two touches within a second are one state here as well.
+//! The checker uses the reads of all calls of the process, with the times of their answers. Stores
+//! date objects in whole seconds, so two touches within a second are one state here, too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,12 +16,12 @@ use super::{Checker, Event, View};
 use crate::sim::world::Who;
 
 type EntryState = (ETag, Option<DateTime<Utc>>);
-/// A state, and when it was first and last received.
+/// A state, and the times of its first and its last read.
 type Read = (EntryState, Moment, Moment);
 
 #[derive(Debug, Default)]
 pub struct SealedOnlyWhenDead {
-    /// The states of each foreign epoch.
+    /// States of each foreign epoch.
     read: BTreeMap<(Who, u64), Vec<Read>>,
 }
 
@@ -49,12 +50,12 @@ impl Checker for SealedOnlyWhenDead {
                 let longest =
                     states.into_iter().flatten().map(|(_, first, last)| last.since(*first));
                 let longest = longest.max().unwrap_or_default();
-                // Rounded as the library does, and floats are not exact.
+                // The library rounds, and floats are not exact.
                 if longest + Duration::from_micros(1) >= lapse {
                     return Ok(());
                 }
                 Err(format!(
-                    "{} seals the foreign epoch {} of {:?}, which it saw unchanged for {longest:?} \
+                    "{} seals the foreign epoch {} of {:?}, which was unchanged for {longest:?} \
                      of {lapse:?} at most",
                     write.who, write.epoch, write.body.validity
                 ))

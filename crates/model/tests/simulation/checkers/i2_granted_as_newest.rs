@@ -25,7 +25,7 @@ impl Checker for GrantedAsNewest {
             return Err(format!("epoch {epoch} granted to {} without a LIST", grant.who));
         };
         if confirm.newest > Some(epoch) {
-            let newest = confirm.newest.expect("greater than some");
+            let newest = confirm.newest.expect("a page with a greater epoch");
             return Err(format!("epoch {epoch} granted while {newest} existed"));
         }
         let before = self.by_step.range(..confirm.step).next_back();

@@ -13,12 +13,12 @@ impl Checker for NewestStays {
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
         match event {
             Event::Deleting { epoch } if view.bucket.newest() == Some(*epoch) => {
-                Err(format!("epoch {epoch} deleted, and it was the newest"))
+                Err(format!("the newest epoch {epoch} was deleted"))
             }
-            // Where there is one object, its token is the newest epoch.
+            // The token of a single object is the newest epoch.
             Event::Replaced { write, before } if before.token > write.body.token => {
                 let (from, to) = (before.token.unwrap_or_default(), write.epoch);
-                Err(format!("the token went from {from} back to {to}"))
+                Err(format!("the token decreased from {from} to {to}"))
             }
             _ => Ok(()),
         }

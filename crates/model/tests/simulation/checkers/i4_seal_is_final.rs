@@ -1,8 +1,9 @@
 //! I4: a sealed epoch object (with the granted nonce) is never unsealed or renewed. It is granted
 //! only if sealed between its create and its confirm, and then the loss is reported with it.
 //!
-//! Reported: nothing extends that lease, so that it ends, and with it the tokens; and a holder that
-//! resigns is not told that it gave up what somebody else had ended.
+//! The checker tests the report as follows. No write may extend that lease, so that the lease and
+//! the tokens end. If another process has ended the epoch, the library must not report a resignation
+//! of the holder.
 
 use super::{Checker, Event, View, Write};
 use crate::sim::bucket::Body;
@@ -17,7 +18,7 @@ impl Checker for SealIsFinal {
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
         match event {
-            // The same create again, after its epoch was sealed and compacted.
+            // The same create is applied again, after its epoch was sealed and compacted.
             Event::Created { write: Write { epoch, body, who, .. } } => {
                 match view.book.seal(*epoch, body.nonce.clone()) {
                     Some(_) => Err(format!("sealed epoch {epoch} created again by {who}")),
@@ -29,7 +30,7 @@ impl Checker for SealIsFinal {
                 let left = view.book.left_of_creation(lead, *clock);
                 if *told > left || left.is_zero() {
                     return Err(format!(
-                        "{} got the token {}, sealed before it was granted, and its creation gives \
+                        "{} got the token {}, which was sealed before the grant, and its creation gives \
                          {left:?}",
                         lead.who, lead.epoch
                     ));
@@ -40,7 +41,7 @@ impl Checker for SealIsFinal {
                 match view.book.seal(lead.epoch, Some(lead.nonce.clone())) {
                     Some(seal) if seal.by == lead.who => Ok(()),
                     seal => Err(format!(
-                        "{} was told that it resigned epoch {}, but the seal was {seal:?}",
+                        "{} learned that it resigned epoch {}, but the seal was {seal:?}",
                         lead.who, lead.epoch
                     )),
                 }
@@ -50,7 +51,7 @@ impl Checker for SealIsFinal {
     }
 }
 
-/// The single object goes on to the next epoch: by one, and to be held.
+/// Checks an acquisition of the single object: it increments the token, and the new epoch is held.
 fn acquired(Write { who, epoch, body, .. }: &Write, before: &Body) -> Result<(), String> {
     let next = before.token.map(|token| token + 1);
     if body.token != next || body.sealed {
@@ -70,10 +71,10 @@ fn replaced(write: &Write, before: &Body) -> Result<(), String> {
     if before.nonce != body.nonce {
         return Err(format!("epoch {epoch} got another nonce from {who}"));
     }
-    // A peer of the If-Match post has none, and a new `expires_at` instead.
+    // A peer of the If-Match post writes no heartbeat, but a new `expires_at`.
     let foreign = body.token.is_some() && body.nonce.is_none();
     if before.heartbeat >= body.heartbeat && !foreign {
-        return Err(format!("the heartbeat of epoch {epoch} did not rise"));
+        return Err(format!("the heartbeat of epoch {epoch} did not increase"));
     }
     Ok(())
 }

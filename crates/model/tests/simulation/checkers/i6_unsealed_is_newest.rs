@@ -11,7 +11,7 @@ impl Checker for UnsealedIsNewest {
     }
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
-        // These are the two that can make it false.
+        // Only these two events can break the invariant.
         if !matches!(event, Event::Created { .. } | Event::Granted { .. }) {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! I7: no token is handed out at or after the end of the lease. What is left is the least that
-//! the clocks say.
+//! I7: no token is handed out at or after the end of the lease. The remaining time is the minimum
+//! over the clocks.
 
 use super::{Checker, Event, View};
 
@@ -21,7 +21,7 @@ impl Checker for NoTokenAfterTheEnd {
             return Err(format!("{} got the token {} after its lease", lead.who, lead.epoch));
         }
         if *told > left {
-            return Err(format!("{} was told of {told:?} while {left:?} were left", lead.who));
+            return Err(format!("{} learned of {told:?}, but {left:?} remained", lead.who));
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! A leader whose store answers in time, with few answers lost, keeps its leadership and sends few
-//! requests. `plan/steady.rs` says in time for what, how few, and why.
+//! A leader of a steady run keeps its leadership and sends few requests. Its store answers in time,
+//! and few answers are lost. `plan/steady.rs` gives the bounds and their reasons.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl Leadership {
         let sent = self.sent.entry(who).or_default();
         sent.push_back(now());
         let sent = of(sent);
-        // A write each, and a LIST where it is verified.
+        // Each proclaim costs a write, and a LIST if renewals are verified.
         let proclaimed = 2 * self.proclaimed.get_mut(&who).map(of).unwrap_or_default();
         let most = knobs.most_requests() + proclaimed;
         if sent > most {

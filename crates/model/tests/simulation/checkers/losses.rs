@@ -1,5 +1,5 @@
-//! A loss is told with a reason that fits: among peers of section 4, nobody tampers with an epoch
-//! object, deletes a held one or supersedes a leader without sealing its epoch.
+//! The reason of a loss is plausible. Peers that follow section 4 do not tamper with an epoch
+//! object, delete a held one, or supersede a leader without a seal of its epoch.
 
 use super::{Checker, Event, View};
 
@@ -13,7 +13,7 @@ impl Checker for Expected {
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
         let Event::Lost { lead, outcome } = event else { return Ok(()) };
-        // Beyond the drift a leader that is still at work may be superseded and compacted.
+        // Beyond the drift, a leader that is still active may be superseded and compacted.
         let strange = matches!(*outcome, "superseded" | "vanished" | "tampered");
         if strange && view.plan.follows_section_4() && !view.plan.beyond_drift {
             return Err(format!("{} lost epoch {} as {outcome}", lead.who, lead.epoch));

@@ -1,7 +1,7 @@
 //! The invariants of docs/design/protocol.md, section 5, each in a file with its number.
 //!
-//! They see what the store applied, what left and reached the processes, and what applications
-//! believed; never the state of the library.
+//! The checkers see the effects on the store, the requests and answers of processes, and the
+//! beliefs of applications. They never see the state of the library.
 
 mod book;
 mod dropped;
@@ -37,52 +37,52 @@ use super::world::Who;
 pub struct Seen {
     pub who: Who,
     pub after: String,
-    /// Which of the store's steps evaluated it, and the newest epoch then.
+    /// Step of the store that evaluated the page, and the newest epoch at that step.
     pub step: u64,
     pub newest: Option<u64>,
 }
 
-/// Something that an invariant is about.
+/// An event that matters for an invariant.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A create took effect.
     Created { write: &'a Write },
-    /// An overwrite took effect, on an object that had this body.
+    /// An overwrite took effect. The object had the body `before`.
     Replaced { write: &'a Write, before: &'a Body },
     /// An object is about to be deleted.
     Deleting { epoch: u64 },
     /// A campaign was won.
     Granted { grant: &'a Grant },
-    /// `check()` gave the token, and so much of the lease was said to be left.
+    /// `check()` returned the token, and `told` as the remaining lease.
     Token { lead: &'a Lead, clock: Moment, told: Duration },
-    /// The application was told that its resignation is done.
+    /// The application learned that its resignation is complete.
     Resigned { lead: &'a Lead },
-    /// A view of the lease said that it is Ok.
+    /// A view of the lease returned Ok.
     LeaseOk { lead: &'a Lead },
-    /// A process was told by one of its tasks that the holder of this epoch leads.
+    /// A task of a process learned that the holder of this epoch leads.
     Observed { who: Who, by: &'static str, epoch: u64 },
     /// A write is about to leave its sender.
     Sending { write: &'a Write },
     /// The task of a leader sends a request.
     LeaderSends { who: Who },
-    /// The application of a leader asks for a write.
+    /// The application of a leader requests a write.
     Proclaims { who: Who },
     /// A process has read an unsealed record of Morling's peer.
     ReadForeign { who: Who, epoch: u64, etag: ETag, modified: Option<DateTime<Utc>> },
-    /// A leadership is over, for the reason that its application was told.
+    /// A leadership has ended, for the reason that its application received.
     Lost { lead: &'a Lead, outcome: &'static str },
     /// The fenced resource accepted a write.
     Fenced { epoch: u64 },
 }
 
-/// What a checker may look at.
+/// The facts that a checker may read.
 pub struct View<'a> {
     pub plan: &'a Plan,
     pub book: &'a Book,
     pub bucket: &'a Bucket,
-    /// The true clocks of each process.
+    /// True clocks of each process.
     pub clock: &'a dyn Fn(Who) -> Moment,
-    /// The settings of a candidate.
+    /// Settings of a candidate.
     pub knobs: &'a dyn Fn(Who) -> Option<&'a Knobs>,
 }
 
@@ -90,11 +90,11 @@ pub struct View<'a> {
 pub trait Checker: Send + std::fmt::Debug {
     fn name(&self) -> &'static str;
 
-    /// What is wrong, in words.
+    /// Checks an event. An error describes the violation.
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String>;
 }
 
-/// All that this plan promises.
+/// Returns the checkers of the invariants that this plan guarantees.
 pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
     let mut checkers: Vec<Box<dyn Checker>> = vec![
         Box::<i1_granted_once::GrantedOnce>::default(),
@@ -105,7 +105,7 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         Box::<fencing::NeverLower>::default(),
         Box::<observer::NeverBack>::default(),
     ];
-    // The store's dates may say that it is dead.
+    // The store's dates may suggest that the peer is dead.
     let by_dates = plan.candidates.iter().any(|knobs| knobs.store_clock_margin.is_some());
     if plan.foreign && !by_dates {
         checkers.push(Box::<foreign::SealedOnlyWhenDead>::default());
@@ -125,7 +125,7 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         checkers.push(Box::<i5_renewed_as_newest::RenewedAsNewest>::default());
         checkers.push(Box::<i6_unsealed_is_newest::UnsealedIsNewest>::default());
     }
-    // Beyond the drift leases do overlap: the same checker then counts.
+    // Beyond the drift leases do overlap, and the same checker counts the overlaps.
     if plan.timed() || plan.beyond_drift {
         checkers.push(Box::<i8_one_lease_at_a_time::OneLeaseAtATime>::default());
     }

@@ -1,4 +1,4 @@
-//! What an observer is told never goes back to a lower epoch, and has been created.
+//! The leader that an observer sees never has a lower epoch than before, and its epoch exists.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ impl Checker for NeverBack {
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
         let Event::Observed { who, by, epoch } = event else { return Ok(()) };
-        // The newest is never deleted, so what was created is there or below the newest.
+        // The newest epoch is never deleted, so every created epoch is at or below the newest.
         if view.bucket.newest() < Some(*epoch) {
             return Err(format!("{who} saw a leader of epoch {epoch}, which does not exist"));
         }

@@ -1,9 +1,9 @@
-//! With a takeover delay, a successor's create is sent no earlier than that after the seal that it
-//! succeeds. Where the holder may not know of the seal, or there is none, no earlier than that
-//! after the end of the holder's lease.
+//! A successor with a takeover delay sends its create no earlier than this delay after the seal of
+//! the epoch before. If the holder may not know of the seal, or there is no seal, the delay counts
+//! from the end of the holder's lease.
 //!
-//! A successor sees the seal after it took effect, and its timer ends after the holder's lease, so
-//! both are the earliest that it may wait from.
+//! A successor sees a seal after it took effect, and its timer ends after the holder's lease. So
+//! both are the earliest possible starts of the wait.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::{Checker, Event, View, Write};
 
 #[derive(Debug, Default)]
 pub struct Waited {
-    /// When each epoch was first sealed, and all words for its end.
+    /// Time of the first seal of each epoch, and all words for its end.
     seals: BTreeMap<u64, (Duration, Vec<String>)>,
-    /// What is wrong with creates under way, by their nonces. Who has not seen the last renewal
-    /// sends one in vain.
+    /// Violations of pending creates, by their nonces. A candidate that has missed the last renewal
+    /// may send such a create, and the store refuses it.
     early: BTreeMap<Option<String>, String>,
 }
 
@@ -52,7 +52,7 @@ impl Waited {
     fn creates(&self, write: &Write, view: &View<'_>) -> Result<(), String> {
         let plan = view.plan;
         let Some(knobs) = (view.knobs)(write.who) else { return Ok(()) };
-        // By the fastest clock that there may be.
+        // The delay counts by the fastest possible clock.
         let fastest = plan.candidates.iter().map(|knobs| knobs.rate).max().unwrap_or_default();
         let fastest = fastest + fastest * MOST_SLEWED.unsigned_abs() / 1_000_000;
         let (before, delay) = (write.epoch - 1, knobs.takeover_delay);
@@ -71,7 +71,7 @@ impl Waited {
                 ));
             }
         }
-        // Who is known to be dead is not waited for.
+        // A candidate does not wait for a holder that is known to be dead.
         let unique = plan.candidates.iter().any(|knobs| knobs.name_is_unique);
         if ended("lapsed") || seal.is_none() && unique {
             return Ok(());

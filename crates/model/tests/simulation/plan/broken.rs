@@ -1,55 +1,56 @@
-//! The deliberately broken variants: each must be caught by a check.
+//! The deliberately broken variants. A check must catch each of them.
 
-/// The part of a process, or of the simulation, that is deliberately wrong.
+/// The part of a process or of the simulation that is deliberately wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     Nothing,
-    /// The lease counts from the answer to a write, not from its sending.
+    /// The lease counts from the answer to a write instead of its sending.
     LeaseFromAnswer,
     /// The observer's timer starts before the request that shows the ETag.
     TimerFromRequest,
-    /// The boot and the wall clock stand still in suspend, too.
+    /// The boot and the wall clock do not run in suspend, too.
     ClockStopsInSuspend,
-    /// A renewal that was refused counts as done.
+    /// A refused renewal counts as done.
     RefusalIgnored,
-    /// The application keeps its token instead of asking for it.
+    /// The application keeps its token without another check.
     TokenKept,
-    /// A deposed epoch is succeeded as if its holder knew.
+    /// A candidate succeeds a deposed epoch as if its holder knew.
     DepositionNotWaited,
-    /// The store creates what exists already.
+    /// The store creates an object that exists.
     StoreCreatesAgain,
-    /// The store overwrites whatever the ETag.
+    /// The store overwrites objects with any ETag.
     StoreReplacesBlindly,
     /// The compactor deletes the newest epoch object, too.
     NewestCompacted,
-    /// The store refuses every seal by another than the holder.
+    /// The store refuses every seal by a process other than the holder.
     SealsRefused,
-    /// The fenced resource takes any token.
+    /// The fenced resource accepts any token.
     ResourceForgets,
-    /// The application counts the tokens by itself.
+    /// The application counts the tokens itself.
     TokenGuessed,
-    /// A resignation that was refused counts as done.
+    /// A refused resignation counts as done.
     RefusedSealCounts,
-    /// An observer that is restarted all the time reads through a cache that forgets nothing.
+    /// An observer that restarts continuously reads through a cache without expiry.
     ObserverBehindACache,
-    /// One candidate's clock runs at four times the rate.
+    /// The clock of one candidate runs at four times the rate.
     ClockRuns,
-    /// Half-way through, the store begins to deny creates and deletes.
+    /// In the middle of the run the store begins to deny creates and deletes.
     WritesDenied,
     /// The application panics.
     Panics,
-    /// There is no clock but the slewed ones.
+    /// All clocks are slewed.
     RawRepeatsBoot,
-    /// The application lets go of a leadership that something else still holds.
+    /// The application drops a leadership that another part still holds.
     DroppedButKept,
-    /// The dates of objects stay what they were when a process first read them.
+    /// The date of an object stays the one of the first read by a process.
     DatesStand,
-    /// A leader gives each GET up after one usual round trip.
+    /// A leader abandons each GET after one usual round trip.
     ReadsGivenUp,
-    /// Candidates do not wait for the takeover delay that they agreed on.
+    /// Candidates ignore the takeover delay on which they agreed.
     TakeoverDelayIgnored,
-    /// An epoch that a restoring holds looks ended to a compactor, and tells the next run nothing.
+    /// A compactor considers an epoch that a restoring holds ended, and the next restoring finds no
+    /// data in it.
     HeldSaysNothing,
-    /// A holder is succeeded before its lease has lapsed.
+    /// A candidate succeeds a holder before its lease has lapsed.
     LapseNotWaited,
 }

@@ -1,5 +1,5 @@
-//! What is drawn on top of a plan, each with dice of its own, so that the rest of a seed stays what
-//! it was; and what makes a plan favour one kind of trouble.
+//! Additions to a plan. Each has a separate generator, so that the rest of a seed does not change.
+//! Some of them favour one kind of fault.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::latency::phases;
 use super::{CompactorKnobs, Network, Plan, Stops};
 
 impl Plan {
-    /// What a candidate may wish beyond the rules.
+    /// Adds preferences of candidates.
     pub(super) fn add_preferences(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x0af7_e12c);
         for candidate in &mut self.candidates {
@@ -25,8 +25,7 @@ impl Plan {
         }
     }
 
-    /// Time daemons that correct clocks by their rate, in phases; and machines of which it is known
-    /// that nobody pauses them.
+    /// Adds phases in which time daemons slew the clocks, and machines that are never paused.
     pub(super) fn add_slewing(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x51e3_5ca1);
         if rng.f64() < 0.3 {
@@ -37,8 +36,8 @@ impl Plan {
 
     pub(super) fn slew(&mut self, rng: &mut Rng) {
         self.stops.slew = rng.u32(4..=8);
-        // A leader that cannot renew believes to the end of its lease, of which a part may pass in
-        // a suspend or a pause.
+        // A leader that cannot renew believes until the end of its lease. A part of the lease may
+        // pass in a suspend or a pause.
         self.stops.outage += 3;
         self.stops.blackout += 1;
         self.stops.suspend += 2;
@@ -47,7 +46,7 @@ impl Plan {
         }
     }
 
-    /// A clock that is a twelfth too fast is hidden by the drift, and by polls that are rare.
+    /// Removes the drift and rare polls, because both hide a clock that is one twelfth too fast.
     fn show_slewing(&mut self) {
         self.drift = 0.0;
         for candidate in &mut self.candidates {
@@ -57,7 +56,7 @@ impl Plan {
         }
     }
 
-    /// Applications that make every call beside their campaigns; and who is left at the end.
+    /// Adds applications that make all calls during their campaigns, and selects the survivor.
     pub(super) fn add_calls(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0xca11_ed01);
         let (run, survives) = if self.foreign { (0.8, 0.5) } else { (0.3, 0.2) };
@@ -75,8 +74,8 @@ impl Plan {
         }
     }
 
-    /// A lone candidate shows best what its own calls do to it: nobody else, no restart and no
-    /// deletion brings its campaign on its way again.
+    /// Leaves one candidate with a foreign peer. A lone candidate shows the effects of its
+    /// calls best: no other process, restart or deletion helps its campaign.
     fn leave_one_beside_a_foreign_peer(&mut self, watches: bool) {
         self.candidates.truncate(1);
         self.candidates[0].calls = Some(self.candidates[0].validity / 2);
@@ -88,7 +87,7 @@ impl Plan {
         self.survivor = None;
     }
 
-    /// An operator who has the counting go on higher, and is killed in between.
+    /// Adds an operator that restores the election, and is sometimes killed during it.
     pub(super) fn add_restores(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x4e57_04ed);
         if self.follows_section_4() && !self.steady && rng.f64() < 0.15 {
@@ -96,8 +95,8 @@ impl Plan {
         }
     }
 
-    /// Beside a compactor whose `min_age` is shorter than the time between two renewals, and
-    /// leaders that are cut off: they believe to the end of their leases.
+    /// Adds a compactor with a `min_age` shorter than the renew interval, and outages of leaders,
+    /// which believe until the end of their leases.
     pub(super) fn favour_restores(&mut self, rng: &mut Rng) {
         (self.operator, self.restores) = (true, true);
         self.stops.restore = 3;
@@ -107,7 +106,7 @@ impl Plan {
         self.compactors.push(CompactorKnobs { keep: 1, min_age, interval: validity / 8 });
     }
 
-    /// And nothing else goes wrong.
+    /// Adds restores without other faults.
     pub(super) fn restore_all_the_time(&mut self, rng: &mut Rng) {
         self.favour_restores(rng);
         let every = self.longest_validity() / 2;
@@ -116,7 +115,7 @@ impl Plan {
         self.length = every * 120;
     }
 
-    /// Each fault of a write that the tests have, one write without an ETag among them.
+    /// Adds each fault of a write in the list of the testkit, including a write without an ETag.
     pub(super) fn add_spoiled_writes(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x5b01_1ed0);
         if !self.steady && rng.f64() < 0.3 {
@@ -124,8 +123,8 @@ impl Plan {
         }
     }
 
-    /// Stores that are slow for a while, at some kinds of requests: up to a little beyond the
-    /// timeout.
+    /// Adds phases in which the store is slow for some kinds of requests, up to slightly more than
+    /// the timeout.
     pub(super) fn add_phases(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x1a7e_9c1e);
         if rng.bool() {
@@ -135,7 +134,7 @@ impl Plan {
         }
     }
 
-    /// A foreign leader that touches its lock, and candidates that see each touch in time.
+    /// Favours a foreign leader that touches its lock, and candidates that see each touch in time.
     pub(super) fn favour_foreign_leaders(&mut self) {
         self.network = Network::default();
         self.stops = Stops { every: self.stops.every, ..Stops::default() };
@@ -144,15 +143,17 @@ impl Plan {
         }
     }
 
-    /// A create meets its own repetition only if its epoch is compacted soon.
+    /// Favours compaction, because a create meets its own repetition only if its epoch is compacted
+    /// soon.
     pub(super) fn favour_repetition(&mut self) {
         self.network.twice = self.network.twice.max(0.3);
         let (min_age, interval) = (Duration::ZERO, self.longest_validity() / 4);
         self.compactors.push(CompactorKnobs { keep: 1, min_age, interval });
     }
 
-    /// A timer that starts too early by one request's way is hidden by the drift, by the jitter
-    /// before a seal and by every renewal: it shows when a slow poll meets a leader's last renewal.
+    /// Favours slow polls. A timer that starts too early by one round trip is hidden by the drift,
+    /// by the jitter before a seal and by every renewal. The error shows when a slow poll meets the
+    /// last renewal of a leader.
     pub(super) fn favour_slow_polls(&mut self) {
         self.drift = 0.0;
         self.rtt /= 10;

@@ -1,4 +1,4 @@
-//! Latencies of each kind of request, which change by phases.
+//! Latencies of each kind of request. They change by phases.
 
 use std::time::Duration;
 
@@ -6,15 +6,16 @@ use fastrand::Rng;
 
 use crate::sim::bucket::Request;
 
-/// How much longer than usual a round trip takes, for a while.
+/// The additional latency of round trips during a phase.
 #[derive(Debug, Clone)]
 pub struct Phase {
     pub until: Duration,
-    /// Of LIST, GET, a create and a replacement.
+    /// Additional latency of LIST, GET, a create and a replacement.
     pub longer: [Duration; 4],
 }
 
-/// Phases of up to eight validities, in each of which some kinds take up to `most` longer.
+/// Returns phases of up to eight validities. In each phase some kinds of requests take up to `most`
+/// longer.
 pub fn phases(rng: &mut Rng, validity: Duration, most: Duration, length: Duration) -> Vec<Phase> {
     let mut phases = Vec::new();
     let mut until = Duration::ZERO;

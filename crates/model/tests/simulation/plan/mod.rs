@@ -1,4 +1,4 @@
-//! What one seed stands for: who takes part, with which settings, and what goes wrong.
+//! The plan of a seed: the participants, their settings, and the faults.
 
 mod broken;
 mod extras;
@@ -13,31 +13,33 @@ use tenure::Layout;
 pub use broken::Broken;
 pub use latency::Phase;
 
-/// A whole run.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub seed: u64,
     pub layout: Layout,
     pub broken: Broken,
     pub traced: bool,
-    /// The checkers that count; none stands for all.
+    /// The active checkers. An empty list means all checkers.
     pub only: &'static [&'static str],
     pub candidates: Vec<Knobs>,
-    /// The ratio that the candidates are told.
+    /// Drift in the settings of the candidates.
     pub drift: f64,
-    /// True if clocks really keep to it.
+    /// True if the clocks exceed the drift.
     pub beyond_drift: bool,
-    /// Candidates are told that no host pauses their machine, so that the wall clock has no say.
+    /// True if the candidates assume that no host pauses their machine, so that the wall clock is
+    /// ignored.
     pub never_paused: bool,
     pub compactors: Vec<CompactorKnobs>,
     pub observers: usize,
-    /// A peer of Morling's post: creates without sealing, touches unconditionally.
+    /// True if a peer of Morling's post takes part. It creates without a seal and touches
+    /// unconditionally.
     pub foreign: bool,
-    /// The only candidate that is not killed when the faults end, if not all are left.
+    /// The only candidate that survives the end of the faults. `None` if all survive.
     pub survivor: Option<usize>,
     pub operator: bool,
-    /// The operator restores, too. Then I4 to I6 are not promised (docs/design/protocol.md, section
-    /// 14).
+    /// True if the operator also restores the election. Then I4 to I6 are not guaranteed
+    /// (docs/design/protocol.md, section 14).
     pub restores: bool,
     /// True if a create may be applied again when its epoch has been compacted.
     pub twice_after_compaction: bool,
@@ -45,49 +47,49 @@ pub struct Plan {
     pub page_max: usize,
     /// A usual round trip.
     pub rtt: Duration,
-    /// When requests of some kinds take longer than that.
+    /// Phases with longer round trips of some kinds of requests.
     pub phases: Vec<Phase>,
-    /// Nothing goes wrong but what a leader is to survive: see `plan/steady.rs`.
+    /// True if the run has only faults that a leader must survive: see `plan/steady.rs`.
     pub steady: bool,
     pub network: Network,
     pub stops: Stops,
-    /// How long faults go on.
+    /// Duration of the faults.
     pub length: Duration,
 }
 
-/// One candidate.
+/// The settings of one candidate.
 #[derive(Debug, Clone)]
 pub struct Knobs {
-    /// Its place in the plan.
+    /// Index of the candidate in the plan.
     pub number: usize,
     pub name: String,
     pub name_is_unique: bool,
     pub validity: Duration,
     pub renew: Option<Duration>,
     pub poll: Duration,
-    /// Backs off to a look a validity while one leader leads.
+    /// Polls only once per validity while one leader leads.
     pub backs_off: bool,
-    /// Looks at the lapse alone.
+    /// Polls only at the lapse.
     pub at_lapse: bool,
     pub priority_delay: Duration,
-    /// Names a successor when it resigns, who may not exist.
+    /// Names a successor when it resigns. The successor may not exist.
     pub names: bool,
-    /// Is told to look now and then.
+    /// Receives a request to poll from time to time.
     pub hears: bool,
     pub takeover_delay: Duration,
     pub store_clock_margin: Option<Duration>,
     pub verify_renewals: bool,
     pub check_store: bool,
     pub resign_on_drop: bool,
-    /// Millionths of a local second in a simulated one.
+    /// Rate of its clock: millionths of a local second per simulated second.
     pub rate: u64,
-    /// `try_campaign` in a loop instead of `campaign`.
+    /// Calls `try_campaign` in a loop instead of `campaign`.
     pub tries: bool,
-    /// Two campaigns of one `Election` at once, which share what they know.
+    /// Runs two campaigns of one `Election` concurrently, which share their knowledge.
     pub doubled: bool,
-    /// Observes while it campaigns, with the same `Election`.
+    /// Observes during its campaign, with the same `Election`.
     pub watches: bool,
-    /// Makes all other calls, too, beside its campaigns: the next within so long.
+    /// Maximum time between two other calls during its campaigns. `None` means no such calls.
     pub calls: Option<Duration>,
 }
 
@@ -98,7 +100,7 @@ pub struct CompactorKnobs {
     pub interval: Duration,
 }
 
-/// Chances of what may happen to one request.
+/// Probabilities of the events of one request.
 #[derive(Debug, Clone, Default)]
 pub struct Network {
     pub tail: f64,
@@ -112,13 +114,13 @@ pub struct Network {
     pub unavailable_after: f64,
     /// A write meets one of the testkit's faults of writes.
     pub spoiled: f64,
-    /// A process stops right before a request leaves, or when its answer has arrived.
+    /// A process stops right before it sends a request, or when its answer has arrived.
     pub stop_here: f64,
-    /// It stops before any piece of code between two points where it waits.
+    /// A process stops before any code between two waits.
     pub stop_anywhere: f64,
 }
 
-/// Weights of what may happen to a process, drawn from time to time.
+/// Weights of the faults of a process.
 #[derive(Debug, Clone, Default)]
 pub struct Stops {
     pub pause: u32,
@@ -132,7 +134,7 @@ pub struct Stops {
     pub slew: u32,
     pub depose: u32,
     pub restore: u32,
-    /// Between two of them, on average.
+    /// Average time between two faults.
     pub every: Duration,
 }
 
@@ -199,7 +201,7 @@ impl Plan {
             Broken::DatesStand => plan.favour_foreign_leaders(),
             Broken::ReadsGivenUp => plan.make_steady(),
             Broken::TimerFromRequest => plan.favour_slow_polls(),
-            // The check of the store would find these two.
+            // The check of the store would find both variants.
             Broken::StoreCreatesAgain | Broken::StoreReplacesBlindly => {
                 plan.candidates.iter_mut().for_each(|candidate| candidate.check_store = false);
             }
@@ -208,8 +210,8 @@ impl Plan {
         plan
     }
 
-    /// The same on a single object. Nothing there is ever compacted, so no create comes twice; the
-    /// peer, if there is one, is one of the If-Match post.
+    /// Changes the plan to a single object. Its epochs are never compacted, so no create is
+    /// repeated. A foreign peer follows the If-Match post.
     pub fn on_a_single_object(mut self) -> Plan {
         self.layout = Layout::SingleObject;
         self.compactors.clear();
@@ -226,9 +228,10 @@ impl Plan {
         verify_renewals: bool,
         takeover_delay: Duration,
     ) -> Knobs {
-        // Now and then another validity: an observer goes by the record's, not by its own.
+        // Some candidates have another validity. An observer uses the validity of the record and
+        // not its own.
         let validity = if rng.f64() < 0.2 { validity.mul_f64(2.0) } else { validity };
-        // Two processes may have one name; a unique one is the process's alone.
+        // Two processes may share a name. A unique name belongs to one process.
         let name_is_unique = rng.f64() < 0.3;
         let shared = !name_is_unique && rng.f64() < 0.3;
         Knobs {
@@ -256,38 +259,40 @@ impl Plan {
         }
     }
 
-    /// Two rates drawn here differ by less than the drift, unless they are meant to.
+    /// Returns a random rate. Two rates differ by less than the drift, unless the plan exceeds the
+    /// drift.
     fn rate(&self, rng: &mut Rng) -> u64 {
         let ratio = if self.beyond_drift { 3.0 } else { 1.0 + self.drift };
         let exponent = rng.f64() - 0.5;
         (1e6 * f64::powf(ratio, exponent)).round() as u64
     }
 
-    /// Whether I4 to I6 are promised: there is no peer that creates without sealing, and no create
-    /// is repeated after its epoch is gone. A peer of the If-Match post writes by compare-and-swap.
+    /// Returns whether I4 to I6 are guaranteed: no peer creates without a seal, and no create is
+    /// repeated after the deletion of its epoch. A peer of the If-Match post writes by
+    /// compare-and-swap.
     pub fn ordered(&self) -> bool {
         self.layout == Layout::SingleObject || self.follows_section_4()
     }
 
-    /// Whether all who write keep to the leases of others, and no create is repeated after its
-    /// epoch is gone.
+    /// Returns whether all writers respect the leases of others, and no create is repeated after
+    /// the deletion of its epoch.
     pub fn follows_section_4(&self) -> bool {
         !self.foreign && !self.twice_after_compaction
     }
 
-    /// Whether I8 is.
+    /// Returns whether I8 is guaranteed.
     pub fn timed(&self) -> bool {
         let verified = self.candidates.iter().all(|candidate| candidate.verify_renewals);
         !self.foreign && !self.beyond_drift && (!self.twice_after_compaction || verified)
     }
 
-    /// How much later than the first time a request may be applied again, in validities.
+    /// Returns the maximum delay until a request is applied again, in validities.
     pub fn repeats_within(&self) -> u32 {
         if self.twice_after_compaction { 12 } else { 3 }
     }
 
     pub fn longest_validity(&self) -> Duration {
-        self.candidates.iter().map(|c| c.validity).max().expect("there are candidates")
+        self.candidates.iter().map(|c| c.validity).max().expect("the plan has candidates")
     }
 }
 
@@ -301,7 +306,7 @@ fn compactors(rng: &mut Rng, validity: Duration) -> Vec<CompactorKnobs> {
     (0..number).map(|_| draw()).collect()
 }
 
-/// What is wrong shows only when somebody is deposed at the right moment.
+/// Returns whether the fault shows only with a deposition at the right moment.
 fn favours_depositions(broken: Broken) -> bool {
     matches!(
         broken,
@@ -313,7 +318,7 @@ fn network(rng: &mut Rng) -> Network {
     if rng.f64() < 0.1 {
         return Network::default();
     }
-    // Most runs have a few kinds of trouble, and those often enough to meet each other.
+    // Most runs have few kinds of faults, but these occur often enough to meet each other.
     let mut chance = |most: f64| if rng.bool() { most * rng.f64() } else { 0.0 };
     Network {
         tail: chance(0.2),
@@ -354,7 +359,8 @@ fn stops(rng: &mut Rng, validity: Duration, broken: Broken) -> Stops {
         _ => {}
     }
     if stops.machine_pause > 0 {
-        // While its boot clock stands, the wall clock is all that a paused machine has.
+        // While the boot clock of a paused machine does not run, only its wall clock can end a
+        // lease.
         stops.wall_back = 0;
     }
     stops

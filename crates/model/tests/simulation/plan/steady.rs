@@ -1,18 +1,20 @@
-//! Runs in which nothing goes wrong but what a leader is to survive, so that it must keep its
-//! leadership: the checker `kept`.
+//! Runs with only those faults that a leader must survive. So the leader must keep its leadership:
+//! the checker `kept`.
 //!
-//! A round trip takes a limited time, and of a process at most one answer is lost in 1.25 of the
-//! longest validity. How long a round trip may take follows from the longest way to the next
-//! renewal that succeeds, in which at most one answer is lost. With the renew interval R, the
-//! request timeout T = validity / 5, and the longest round trip L:
+//! A round trip has a maximum duration, and each process loses at most one answer within 1.25 of
+//! the longest validity. The maximum follows from the longest time to the next successful renewal,
+//! with one lost answer. Let R be the renew interval, T = validity / 5 the request timeout, and L
+//! the longest round trip. The time consists of:
 //!
 //! - R, and L for a look at the next epoch that began just before;
-//! - T for the renewal whose answer is lost, and validity / 50 for the pause after it;
-//! - 2 L for attempts that are given up with half of the lease gone, as patience doubles each time;
-//! - L for the renewal that is refused, L for the reading back, and L for a LIST that verifies it.
+//! - T for the renewal with the lost answer, and validity / 50 for the pause after it;
+//! - 2 L for attempts that are abandoned with half of the lease gone, because patience doubles each
+//!   time;
+//! - L for the refused renewal, L for reading the record back, and L for a LIST that verifies the
+//!   renewal.
 //!
-//! So R + T + validity / 50 + 6 L is to be less than the validity. That every answer comes within
-//! the request timeout does not suffice: with L = T that is more than a validity.
+//! So R + T + validity / 50 + 6 L must be less than the validity. Answers within the request
+//! timeout are not sufficient: with L = T the sum exceeds the validity.
 
 use std::time::Duration;
 
@@ -21,9 +23,9 @@ use fastrand::Rng;
 use super::latency::phases;
 use super::{Knobs, Network, Plan, Stops};
 
-/// Clocks may be faster than simulated time: by half of the drift, and by slewing.
+/// Maximum rate of clocks over simulated time. It includes half of the drift and slewing.
 const FASTER: f64 = 1.2;
-/// The most requests that a leader gives up early until its lease is extended.
+/// Maximum number of requests that a leader abandons early before an extension of its lease.
 const SHORT_ATTEMPTS: usize = 3;
 
 impl Plan {
@@ -47,8 +49,8 @@ impl Plan {
             candidate.rate = candidate.rate.clamp(980_000, 1_020_000);
         }
         let longest = self.candidates.iter().map(Knobs::longest_round_trip).min();
-        let longest = longest.expect("there are candidates");
-        // A usual one takes up to half as long again.
+        let longest = longest.expect("the plan has candidates");
+        // A usual round trip takes up to one and a half times its mean.
         self.rtt = self.rtt.min(longest / 3);
         let (validity, most) = (self.longest_validity(), longest - self.rtt.mul_f64(1.5));
         self.phases = phases(rng, validity, most, self.length);
@@ -60,18 +62,18 @@ impl Knobs {
         self.renew.unwrap_or(self.validity / 3)
     }
 
-    /// L above, with a twentieth of the validity to spare.
+    /// Returns L of the module's documentation, reduced by a twentieth of the validity.
     fn longest_round_trip(&self) -> Duration {
         let validity = self.validity;
         let used = self.renew_interval() + validity / 5 + validity / 50 + validity / 20;
         (validity - used).div_f64(6.0 * FASTER)
     }
 
-    /// How many requests a leader of a steady run sends in one validity at most.
+    /// Returns the maximum number of requests of a leader of a steady run in one validity.
     ///
-    /// Renewals, each with a LIST if it is verified, and two looks at the next epoch. At most two
-    /// lost answers fall into a validity: each costs a renewal and a GET again, and as many of both
-    /// as are given up early.
+    /// The leader sends renewals, each with a LIST if it is verified, and two looks at the next
+    /// epoch. At most two lost answers fall into a validity. Each costs another renewal and GET,
+    /// and the early abandoned requests of both kinds.
     pub fn most_requests(&self) -> usize {
         let renewals = self.validity.div_duration_f64(self.renew_interval()).ceil() as usize + 1;
         let renewals = renewals * if self.verify_renewals { 2 } else { 1 };
@@ -79,7 +81,7 @@ impl Knobs {
         renewals + 2 + 2 * for_a_loss
     }
 
-    /// The shortest time that one validity of this candidate's clocks takes.
+    /// Returns the shortest simulated time of one validity of this candidate's clocks.
     pub fn shortest_validity(&self) -> Duration {
         self.validity.div_f64(FASTER)
     }
