@@ -9,36 +9,36 @@ use tenure_testkit::world::{VALIDITY, World, elect, elected, held, name};
 
 /// Asserts that each call of the election ends with this error and writes nothing.
 async fn refused_by_all(body: impl Into<Vec<u8>>, kind: ErrorKind) {
-    let (body, what) = {
+    let (body, excerpt) = {
         let body = body.into();
-        let what = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
-        (body, what)
+        let excerpt = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
+        (body, excerpt)
     };
     let world = World::new();
     world.put(&name(1), r#"{"expired":true}"#).await;
     world.put(&name(7), body.clone()).await;
     let election = world.node("a").build().unwrap();
     let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
-    assert_eq!(error.kind(), kind, "{what}: {error}");
+    assert_eq!(error.kind(), kind, "{excerpt}: {error}");
     let text = error.to_string();
-    assert!(text.contains("app/lock-0000000007.json"), "{what}: {text}");
-    assert!(!text.contains("hunter2"), "{what}: {text}");
+    assert!(text.contains("app/lock-0000000007.json"), "{excerpt}: {text}");
+    assert!(!text.contains("hunter2"), "{excerpt}: {text}");
     let repairable = kind == ErrorKind::CorruptRecord;
-    assert_eq!(text.contains("until it is repaired, or deposed"), repairable, "{what}: {text}");
-    assert_eq!(election.try_campaign().await.unwrap_err().kind(), kind, "{what}");
-    assert_eq!(election.leader().await.unwrap_err().kind(), kind, "{what}");
-    assert_eq!(election.snapshot().await.unwrap_err().kind(), kind, "{what}");
+    assert_eq!(text.contains("until it is repaired, or deposed"), repairable, "{excerpt}: {text}");
+    assert_eq!(election.try_campaign().await.unwrap_err().kind(), kind, "{excerpt}");
+    assert_eq!(election.leader().await.unwrap_err().kind(), kind, "{excerpt}");
+    assert_eq!(election.snapshot().await.unwrap_err().kind(), kind, "{excerpt}");
     let told = election.observe().collect::<Vec<_>>().await;
-    assert!(matches!(&told[..], [Err(error)] if error.kind() == kind), "{what}: {told:?}");
-    assert_eq!(world.epochs().await, [1, 7], "{what}");
+    assert!(matches!(&told[..], [Err(error)] if error.kind() == kind), "{excerpt}: {told:?}");
+    assert_eq!(world.epochs().await, [1, 7], "{excerpt}");
     // A candidate with a unique name gets the same error.
     let unique = world.node("a").name_is_unique(true).build().unwrap();
-    assert_eq!(unique.campaign().await.unwrap_err().kind(), kind, "{what}");
+    assert_eq!(unique.campaign().await.unwrap_err().kind(), kind, "{excerpt}");
     let page = world.store.inner().list("app/lock-0000000007", "", 1).await.unwrap();
-    assert_eq!(page.entries[0].size, body.len() as u64, "{what}: the object is unchanged");
+    assert_eq!(page.entries[0].size, body.len() as u64, "{excerpt}: the object is unchanged");
     // After a manual seal the next epoch is the one above.
     world.put(&name(7), r#"{"expired":true}"#).await;
-    assert_eq!(elect(&election).await.epoch().get(), 8, "{what}");
+    assert_eq!(elect(&election).await.epoch().get(), 8, "{excerpt}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ impl Names {
     }
 
     fn of(&self, nonce: Option<Nonce>) -> &str {
-        nonce.map_or("morling", |nonce| self.0.get(&nonce).map_or("somebody", String::as_str))
+        nonce.map_or("morling", |nonce| self.0.get(&nonce).map_or("stranger", String::as_str))
     }
 
     pub fn request(&self, request: &Request) -> String {

@@ -65,55 +65,57 @@ impl World {
             ("<! ", World::is_told),
             (": ", World::does),
         ] {
-            if let Some((who, what)) = line.split_once(mark)
-                && who.chars().all(char::is_alphanumeric)
+            if let Some((label, what)) = line.split_once(mark)
+                && label.chars().all(char::is_alphanumeric)
             {
-                return take(self, who, what);
+                return take(self, label, what);
             }
         }
         Err(not_understood())
     }
 
-    fn get(&mut self, who: &str) -> Result<&mut Participant, String> {
-        self.participants.get_mut(who).ok_or_else(|| format!("no participant is called `{who}`"))
+    fn get(&mut self, label: &str) -> Result<&mut Participant, String> {
+        self.participants
+            .get_mut(label)
+            .ok_or_else(|| format!("no participant is called `{label}`"))
     }
 
     /// Applies `a> LIST after 0`: the next request of a participant. The store applies it
     /// immediately unless the line ends with `, not yet`.
-    fn asks(&mut self, who: &str, what: &str) -> Done {
+    fn asks(&mut self, label: &str, what: &str) -> Done {
         let (what, reaches) = match what.strip_suffix(", not yet") {
             Some(what) => (what, false),
             None => (what, true),
         };
-        let count = self.get(who)?.nonces.len();
-        if self.get(who)?.machine.step() == Step::Nonce {
-            let nonce = self.names.fresh(who, count + 1);
-            let participant = self.get(who)?;
+        let count = self.get(label)?.nonces.len();
+        if self.get(label)?.machine.step() == Step::Nonce {
+            let nonce = self.names.fresh(label, count + 1);
+            let participant = self.get(label)?;
             participant.nonces.push(nonce);
             participant.machine.handle(Input::Nonce(nonce));
         }
-        let now = self.describe(who)?;
-        let participant = self.get(who)?;
+        let now = self.describe(label)?;
+        let participant = self.get(label)?;
         if participant.asked.is_some() {
-            return Err(format!("{who} waits for an answer"));
+            return Err(format!("{label} waits for an answer"));
         }
         let request = match participant.machine.step() {
             Step::Request(request) if now == format!("asks for: {what}") => request,
-            _ => return Err(format!("{who} {now}")),
+            _ => return Err(format!("{label} {now}")),
         };
         let name = participant.name.clone();
         let reply = reaches.then(|| self.store.carry_out(&name, &request));
-        self.sent.push((who.to_owned(), what.to_owned(), request.clone()));
-        self.get(who)?.asked = Some((request, reply));
+        self.sent.push((label.to_owned(), what.to_owned(), request.clone()));
+        self.get(label)?.asked = Some((request, reply));
         Ok(())
     }
 
     /// Applies `a< empty`: the store's answer arrives. With `unknown` the answer is lost.
-    fn hears(&mut self, who: &str, what: &str) -> Done {
-        let participant = self.get(who)?;
+    fn hears(&mut self, label: &str, what: &str) -> Done {
+        let participant = self.get(label)?;
         let (request, reply) = participant.asked.take().ok_or("no request is in progress")?;
         if what == "unknown" {
-            return self.answer(who, Answer::Unknown);
+            return self.answer(label, Answer::Unknown);
         }
         let mut reply = reply.ok_or("the request has not reached the store")?;
         if let (Answer::Found { sighting: Sighting { seen, .. }, touched }, Some(object)) =
@@ -137,22 +139,22 @@ impl World {
         if answered != what {
             return Err(format!("the store answered: {answered}"));
         }
-        self.answer(who, reply.answer)
+        self.answer(label, reply.answer)
     }
 
     /// Applies `a<! refused`: an answer that the store has no reason to give.
-    fn is_told(&mut self, who: &str, what: &str) -> Done {
+    fn is_told(&mut self, label: &str, what: &str) -> Done {
         let answer = words::made_up(what).ok_or_else(not_understood)?;
         // The answer may also arrive without a request. The machine must ignore it.
-        self.get(who)?.asked = None;
-        self.answer(who, answer)
+        self.get(label)?.asked = None;
+        self.answer(label, answer)
     }
 
-    fn answer(&mut self, who: &str, answer: Answer) -> Done {
-        let participant = self.get(who)?;
+    fn answer(&mut self, label: &str, answer: Answer) -> Done {
+        let participant = self.get(label)?;
         let event = participant.machine.handle(Input::Answer(answer));
         if let Some(Event::Granted { epoch, .. }) = event {
-            let before = self.granted.insert(epoch, who.to_owned());
+            let before = self.granted.insert(epoch, label.to_owned());
             if let Some(before) = before {
                 return Err(format!("I1: {epoch} was already granted to {before}"));
             }
@@ -160,13 +162,13 @@ impl World {
                 return Err(format!("I2: a greater epoch than {epoch} was granted before"));
             }
         }
-        let participant = self.get(who)?;
+        let participant = self.get(label)?;
         participant.last = event.or(participant.last);
         Ok(())
     }
 
     /// Applies `a: candidate`, or an event of the clock or the application such as `a: lapsed`.
-    fn does(&mut self, who: &str, what: &str) -> Done {
+    fn does(&mut self, label: &str, what: &str) -> Done {
         let mut words = what.split(", ");
         if let Some(kind @ ("candidate" | "observer")) = words.next() {
             let mut rules = Rules {
@@ -174,7 +176,7 @@ impl World {
                 verify_renewals: false,
                 takeover_delay: false,
             };
-            let (mut name, mut unique, mut greatest) = (who.to_owned(), false, None);
+            let (mut name, mut unique, mut greatest) = (label.to_owned(), false, None);
             for option in words {
                 match option.split_once(' ') {
                     Some(("named", other)) => name = other.to_owned(),
@@ -188,7 +190,7 @@ impl World {
             let machine = Candidate::new(rules, greatest);
             let (nonces, asked, last, touches) = (Vec::new(), None, None, None);
             let participant = Participant { name, unique, machine, nonces, asked, last, touches };
-            self.participants.insert(who.to_owned(), participant);
+            self.participants.insert(label.to_owned(), participant);
             return Ok(());
         }
         let input = match what {
@@ -202,12 +204,12 @@ impl World {
             "abandon" => Input::Abandon,
             "lease ended" => Input::LeaseEnded,
             "campaign again" => {
-                self.get(who)?.machine.restart();
+                self.get(label)?.machine.restart();
                 return Ok(());
             }
             _ => return Err(not_understood()),
         };
-        let participant = self.get(who)?;
+        let participant = self.get(label)?;
         let before = participant.machine.clone();
         let event = participant.machine.handle(input);
         participant.last = event.or(participant.last);
@@ -266,15 +268,15 @@ impl World {
             ["pages", "of", number] => {
                 self.store.page = number.parse().map_err(|_| not_understood())?;
             }
-            ["carries", "out", who, ..] => {
+            ["carries", "out", label, ..] => {
                 let asked = words[3..].join(" ");
-                let is_it = |(by, text, _): &&(String, String, _)| by == who && *text == asked;
+                let is_it = |(by, text, _): &&(String, String, _)| by == label && *text == asked;
                 let (_, _, request) =
                     self.sent.iter().rfind(is_it).ok_or("the request was never sent")?.clone();
-                let name = self.get(who)?.name.clone();
+                let name = self.get(label)?.name.clone();
                 let reply = self.store.carry_out(&name, &request);
                 let waits = |p: &&mut Participant| p.asked.as_ref().is_some_and(|a| a.0 == request);
-                if let Some(participant) = self.participants.get_mut(who).filter(waits) {
+                if let Some(participant) = self.participants.get_mut(label).filter(waits) {
                     participant.asked = Some((request, Some(reply)));
                 }
             }
@@ -292,19 +294,19 @@ impl World {
                 let expected = epoch(number)?.to_string();
                 (newest == expected, format!("the newest is {newest}"))
             }
-            [who, "leads" | "follows" | "waits" | "pauses" | "fails" | "asks", ..] => {
-                let now = self.describe(who)?;
-                (format!("{who} {now}") == what, format!("{who} {now}"))
+            [label, "leads" | "follows" | "waits" | "pauses" | "fails" | "asks", ..] => {
+                let now = self.describe(label)?;
+                (format!("{label} {now}") == what, format!("{label} {now}"))
             }
-            [who, "lost", ..] => {
-                let lost = match &self.get(who)?.last {
-                    Some(Event::Lost(lost)) => format!("{who} lost {}", words::lost(lost)),
-                    other => format!("{who}: {other:?}"),
+            [label, "lost", ..] => {
+                let lost = match &self.get(label)?.last {
+                    Some(Event::Lost(lost)) => format!("{label} lost {}", words::lost(lost)),
+                    other => format!("{label}: {other:?}"),
                 };
                 (lost == what, lost)
             }
-            [who, "extends", "with", "heartbeat", number] => {
-                let last = self.get(who)?.last;
+            [label, "extends", "with", "heartbeat", number] => {
+                let last = self.get(label)?.last;
                 let heartbeat: u64 = number.parse().map_err(|_| not_understood())?;
                 let extended = match last {
                     Some(Event::Granted { heartbeat, .. } | Event::Extended { heartbeat }) => {
@@ -312,11 +314,11 @@ impl World {
                     }
                     _ => None,
                 };
-                (extended == Some(heartbeat), format!("{who}: {last:?}"))
+                (extended == Some(heartbeat), format!("{label}: {last:?}"))
             }
-            [who, "has", "seen", number] => {
-                let greatest = self.get(who)?.machine.greatest();
-                (greatest == Some(epoch(number)?), format!("{who} has seen {greatest:?}"))
+            [label, "has", "seen", number] => {
+                let greatest = self.get(label)?.machine.greatest();
+                (greatest == Some(epoch(number)?), format!("{label} has seen {greatest:?}"))
             }
             _ => return Err(not_understood()),
         };
@@ -324,18 +326,18 @@ impl World {
     }
 
     /// Describes the state of a participant in the words of a scenario.
-    fn describe(&mut self, who: &str) -> Result<String, String> {
+    fn describe(&mut self, label: &str) -> Result<String, String> {
         let participant = self
             .participants
-            .get(who)
-            .ok_or_else(|| format!("no participant is called `{who}`"))?;
+            .get(label)
+            .ok_or_else(|| format!("no participant is called `{label}`"))?;
         let machine = &participant.machine;
         Ok(match machine.step() {
             Step::Request(request) => format!("asks for: {}", self.names.request(&request)),
             // The nonce is drawn when the create is sent.
             Step::Nonce => {
                 let next = machine.greatest().map_or(1, |epoch| epoch.get() + 1);
-                format!("asks for: CREATE {next} as {who}{}", participant.nonces.len() + 1)
+                format!("asks for: CREATE {next} as {label}{}", participant.nonces.len() + 1)
             }
             Step::Failed(failure) => {
                 format!("fails {failure:?}").replace("Epoch(", "").replace("))", ")")

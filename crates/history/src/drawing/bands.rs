@@ -31,16 +31,18 @@ pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
             1 => continue,
             _ => BandKind::Several,
         };
-        let who = who(leading.iter().map(|place| by_begin[*place]), leading.len());
+        let leaders = names(leading.iter().map(|place| by_begin[*place]), leading.len());
         match bands.last_mut() {
-            Some(last) if (last.0, last.2) == (kind, two[0]) && last.3 == who => last.2 = two[1],
-            _ => bands.push((kind, two[0], two[1], who)),
+            Some(last) if (last.0, last.2) == (kind, two[0]) && last.3 == leaders => {
+                last.2 = two[1]
+            }
+            _ => bands.push((kind, two[0], two[1], leaders)),
         }
     }
-    let band = |(kind, from, until, who): (BandKind, Duration, Duration, String)| {
+    let band = |(kind, from, until, leaders): (BandKind, Duration, Duration, String)| {
         let length = short(until.saturating_sub(from));
         let tip = match kind {
-            BandKind::Several => format!("{who} lead at the same time for {length}"),
+            BandKind::Several => format!("{leaders} lead at the same time for {length}"),
             _ => format!("no leader for {length}"),
         };
         Band { kind, from, until, tip }
@@ -51,7 +53,7 @@ pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
 /// Maximum number of names in a tooltip. Further leaders are only counted.
 const NAMED: usize = 5;
 
-fn who<'a>(leading: impl Iterator<Item = &'a Interval>, count: usize) -> String {
+fn names<'a>(leading: impl Iterator<Item = &'a Interval>, count: usize) -> String {
     let named = leading.take(NAMED).map(|i| format!("{} (epoch {})", i.lane, i.label));
     let named = named.collect::<Vec<_>>().join(", ");
     match count.saturating_sub(NAMED) {

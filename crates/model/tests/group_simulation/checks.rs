@@ -119,20 +119,20 @@ fn session_in(id: SessionId, body: &[u8]) -> Option<(Session, Option<String>, Va
 }
 
 /// Checks a write of an object. `before` is the previous content.
-pub fn written(world: &Arc<World>, who: Who, key: &str, body: &[u8]) {
+pub fn written(world: &Arc<World>, process: Who, key: &str, body: &[u8]) {
     if let Some(id) = session_of(key) {
-        session_written(world, who, id, body);
+        session_written(world, process, id, body);
     } else if epoch_of(key).is_some() {
         world.count("assignments");
         assignment_written(world, key, body);
     }
 }
 
-fn session_written(world: &Arc<World>, who: Who, id: SessionId, body: &[u8]) {
+fn session_written(world: &Arc<World>, process: Who, id: SessionId, body: &[u8]) {
     let Some((session, ended, data)) = session_in(id, body) else {
-        return world.fail("session", format!("{who} wrote an invalid session"));
+        return world.fail("session", format!("{process} wrote an invalid session"));
     };
-    let holder = *world.state().book.holders.entry(id).or_insert(who);
+    let holder = *world.state().book.holders.entry(id).or_insert(process);
     match ended.as_deref() {
         None => {
             if let Some((data, _)) = session_data::decode(&data) {
@@ -146,13 +146,13 @@ fn session_written(world: &Arc<World>, who: Who, id: SessionId, body: &[u8]) {
                 "lapsed" => world.count("sessions sealed as lapsed"),
                 _ => world.count("sessions resigned"),
             }
-            if word == "lapsed" && who != holder {
+            if word == "lapsed" && process != holder {
                 let held = world.running(|_| true).into_iter();
                 let id = id.to_string();
                 let owns = held.filter(|(_, it)| it.session() == id && it.check().is_ok());
                 if let Some((handle, _)) = owns.into_iter().next() {
                     let what =
-                        format!("{who} ended the session of {} during its lease", handle.who);
+                        format!("{process} ended the session of {} during its lease", handle.who);
                     world.fail("G6", what);
                 }
             }
@@ -208,12 +208,12 @@ pub fn deleting(world: &World, keys: &[String]) {
 }
 
 /// Checks a process that believes that it owns a partition now, and writes with its token.
-pub fn believes(world: &World, who: Who, partition: &Partition) {
+pub fn believes(world: &World, process: Who, partition: &Partition) {
     let (number, token) = (partition.number().0, partition.token());
-    for (other, its) in world.running(|it| it.who != who && it.number == number) {
+    for (other, its) in world.running(|it| it.who != process && it.number == number) {
         if its.check().is_ok() {
             let tokens = (token, its.token());
-            let what = format!("{who} and {} own partition {number}: {tokens:?}", other.who);
+            let what = format!("{process} and {} own partition {number}: {tokens:?}", other.who);
             // One token means that the partition was granted twice. Two tokens mean that both only
             // believe.
             return world.fail(if tokens.0 == tokens.1 { "G1" } else { "G5" }, what);
@@ -223,20 +223,21 @@ pub fn believes(world: &World, who: Who, partition: &Partition) {
         let mut state = world.state();
         let before = state.book.believed.get(&number).copied();
         if before.is_none_or(|(greatest, _)| greatest <= token) {
-            state.book.believed.insert(number, (token, who));
+            state.book.believed.insert(number, (token, process));
         }
         before
     };
     match before {
         Some((greatest, other)) if greatest > token => {
-            let what =
-                format!("{who} owns partition {number} by {token} after {other} did by {greatest}");
+            let what = format!(
+                "{process} owns partition {number} by {token} after {other} did by {greatest}"
+            );
             world.fail("G5", what);
         }
-        Some((same, other)) if same == token && other != who => {
+        Some((same, other)) if same == token && other != process => {
             world.fail(
                 "G1",
-                format!("{who} and {other} were granted partition {number} by {token}"),
+                format!("{process} and {other} were granted partition {number} by {token}"),
             );
         }
         _ => {}

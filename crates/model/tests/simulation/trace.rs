@@ -15,11 +15,11 @@ impl Trace {
         Trace { on, text: String::new() }
     }
 
-    pub fn line(&mut self, at: Duration, who: &str, what: &str) {
+    pub fn line(&mut self, at: Duration, label: &str, event: &str) {
         if self.on {
             let (seconds, millis) = (at.as_secs(), at.subsec_millis());
             // Writing to a String cannot fail.
-            let _ = writeln!(self.text, "{seconds:>5}.{millis:03} {who:<9} {what}");
+            let _ = writeln!(self.text, "{seconds:>5}.{millis:03} {label:<9} {event}");
         }
     }
 

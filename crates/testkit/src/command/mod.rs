@@ -30,10 +30,10 @@ pub fn in_ms(ms: u64) -> Moment {
 }
 
 /// Polls until the condition holds.
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn eventually(condition: &str, mut holds: impl FnMut() -> bool) {
     let give_up_at = later(PATIENCE).boot;
     while !holds() {
-        assert!(now().boot < give_up_at, "gave up waiting until {what}");
+        assert!(now().boot < give_up_at, "gave up waiting until {condition}");
         pause(20);
     }
 }

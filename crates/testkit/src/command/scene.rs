@@ -153,8 +153,8 @@ impl Candidate {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    pub fn says(&self, what: &str) {
-        eventually(&format!("a candidate prints {what:?}"), || self.said().contains(what));
+    pub fn says(&self, text: &str) {
+        eventually(&format!("a candidate prints {text:?}"), || self.said().contains(text));
     }
 
     /// Returns the process number of the guard of this candidate.

@@ -19,9 +19,9 @@ impl Checker for SealIsFinal {
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
         match event {
             // The same create is applied again, after its epoch was sealed and compacted.
-            Event::Created { write: Write { epoch, body, who, .. } } => {
+            Event::Created { write: Write { epoch, body, who: process, .. } } => {
                 match view.book.seal(*epoch, body.nonce.clone()) {
-                    Some(_) => Err(format!("sealed epoch {epoch} created again by {who}")),
+                    Some(_) => Err(format!("sealed epoch {epoch} created again by {process}")),
                     None => Ok(()),
                 }
             }
@@ -52,24 +52,24 @@ impl Checker for SealIsFinal {
 }
 
 /// Checks an acquisition of the single object: it increments the token, and the new epoch is held.
-fn acquired(Write { who, epoch, body, .. }: &Write, before: &Body) -> Result<(), String> {
+fn acquired(Write { who: process, epoch, body, .. }: &Write, before: &Body) -> Result<(), String> {
     let next = before.token.map(|token| token + 1);
     if body.token != next || body.sealed {
-        return Err(format!("{who} wrote token {epoch} over {:?}", before.token));
+        return Err(format!("{process} wrote token {epoch} over {:?}", before.token));
     }
     Ok(())
 }
 
 fn replaced(write: &Write, before: &Body) -> Result<(), String> {
-    let Write { who, epoch, body, .. } = write;
+    let Write { who: process, epoch, body, .. } = write;
     if body.token != before.token {
         return acquired(write, before);
     }
     if before.sealed && !body.sealed {
-        return Err(format!("sealed epoch {epoch} unsealed by {who}"));
+        return Err(format!("sealed epoch {epoch} unsealed by {process}"));
     }
     if before.nonce != body.nonce {
-        return Err(format!("epoch {epoch} got another nonce from {who}"));
+        return Err(format!("epoch {epoch} got another nonce from {process}"));
     }
     // A peer of the If-Match post writes no heartbeat, but a new `expires_at`.
     let foreign = body.token.is_some() && body.nonce.is_none();

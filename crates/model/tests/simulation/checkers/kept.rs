@@ -42,7 +42,7 @@ impl Checker for Leadership {
 }
 
 impl Leadership {
-    fn sends(&mut self, who: Who, knobs: Option<&Knobs>) -> Result<(), String> {
+    fn sends(&mut self, process: Who, knobs: Option<&Knobs>) -> Result<(), String> {
         let Some(knobs) = knobs else { return Ok(()) };
         let since = now().saturating_sub(knobs.shortest_validity());
         let of = |times: &mut VecDeque<Duration>| {
@@ -51,15 +51,15 @@ impl Leadership {
             }
             times.len()
         };
-        let sent = self.sent.entry(who).or_default();
+        let sent = self.sent.entry(process).or_default();
         sent.push_back(now());
         let sent = of(sent);
         // Each proclaim costs a write, and a LIST if renewals are verified.
-        let proclaimed = 2 * self.proclaimed.get_mut(&who).map(of).unwrap_or_default();
+        let proclaimed = 2 * self.proclaimed.get_mut(&process).map(of).unwrap_or_default();
         let most = knobs.most_requests() + proclaimed;
         if sent > most {
             return Err(format!(
-                "{who} sent {sent} requests as a leader within {:?}, which is more than {most}",
+                "{process} sent {sent} requests as a leader within {:?}, which is more than {most}",
                 knobs.shortest_validity()
             ));
         }

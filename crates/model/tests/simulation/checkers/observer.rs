@@ -16,14 +16,14 @@ impl Checker for NeverBack {
     }
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
-        let Event::Observed { who, by, epoch } = event else { return Ok(()) };
+        let Event::Observed { who: process, by, epoch } = event else { return Ok(()) };
         // The newest epoch is never deleted, so every created epoch is at or below the newest.
         if view.bucket.newest() < Some(*epoch) {
-            return Err(format!("{who} saw a leader of epoch {epoch}, which does not exist"));
+            return Err(format!("{process} saw a leader of epoch {epoch}, which does not exist"));
         }
-        match self.greatest.insert((*who, by), *epoch) {
+        match self.greatest.insert((*process, by), *epoch) {
             Some(last) if last > *epoch => {
-                Err(format!("{who} saw a leader of epoch {last}, then one of {epoch}"))
+                Err(format!("{process} saw a leader of epoch {last}, then one of {epoch}"))
             }
             _ => Ok(()),
         }
