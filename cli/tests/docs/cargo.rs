@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use super::page::{Page, root};
 
-/// Options of `cargo` and of its test programs that the pages name alone.
+/// Options of `cargo` and of its test programs that the pages name without a command.
 pub const OPTIONS: [&str; 10] = [
     "--all-features",
     "--example",
@@ -21,7 +21,7 @@ pub const OPTIONS: [&str; 10] = [
     "--test-threads",
 ];
 
-/// The text of every Rust file, and of every manifest.
+/// The text of all Rust files, and of all manifests.
 static SOURCES: LazyLock<[String; 2]> = LazyLock::new(|| {
     let mut text = [String::new(), String::new()];
     for folder in ["benches", "cli", "crates", "examples", "fuzz", "src", "tests"] {
@@ -44,7 +44,7 @@ fn read(folder: &Path, text: &mut [String; 2]) {
     }
 }
 
-/// The commands in the text and in the blocks.
+/// Checks the commands in the text and in the blocks.
 pub fn problems(page: &Page) -> Vec<String> {
     let spans = page.spans.iter().map(|span| (span.line, span.it.as_str()));
     let shells = page.blocks.iter().filter(|block| ["sh", "console"].contains(&block.word()));
@@ -77,7 +77,7 @@ fn check(words: &[&str]) -> Result<(), String> {
     let filters = (1..words.len()).filter(|at| !words[*at].starts_with('-') && !value(at - 1));
     for filter in filters.map(|at| words[at]) {
         let last = filter.rsplit("::").find(|part| !part.is_empty()).unwrap_or_default();
-        // The name of a test, or its beginning, or a module.
+        // The name of a test, the beginning of one, or a module.
         let named =
             ["fn ", "mod "].iter().any(|kind| SOURCES[0].contains(&format!("{kind}{last}")));
         if !named && !SOURCES[0].contains(&format!("_{last}")) {

@@ -1,4 +1,4 @@
-//! Lists of the pages that must be whole: every kind of error, every exit code.
+//! Lists in the pages that must be complete: every kind of error, every exit code.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use super::page::root;
 const PAGE: &str = "docs/reference/errors.md";
 
 fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).expect("it is there")
+    fs::read_to_string(root().join(path)).expect("the page exists")
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn every_exit_code_has_its_row() {
     }
 }
 
-/// Fixtures that no program reads any more would make the page wrong.
+/// The page would be wrong about fixtures that no program reads.
 #[test]
 fn the_test_vectors_of_fenced_objects_are_fixtures() {
     let page = read("docs/explanation/fencing.md");
@@ -45,6 +45,6 @@ fn the_test_vectors_of_fenced_objects_are_fixtures() {
         }
     }
     for vector in vectors {
-        assert!(kept.contains(&vector), "{vector:?} is no fixture");
+        assert!(kept.contains(&vector), "{vector:?} is not a fixture");
     }
 }

@@ -1,4 +1,4 @@
-//! What the pages say of the command's verbs and flags, held against its own help.
+//! Compares the verbs and flags in the pages with the help of the command.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use super::cargo;
 use super::page::Page;
 
-/// The help of each verb; of `table create`, too.
+/// The help of each verb, including `table create`.
 static HELP: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
     let mut known = BTreeMap::new();
     for verb in verbs(&help(&[])) {
@@ -37,7 +37,7 @@ pub fn problems(page: &Page) -> Vec<String> {
                 check_line(&words).err()
             }
             [flag, ..] if flag.len() > 2 && flag.starts_with("--") => {
-                (!anybody_has(name(flag))).then(|| format!("nobody has {flag}"))
+                (!anybody_has(name(flag))).then(|| format!("no verb has {flag}"))
             }
             _ => None,
         };
@@ -46,7 +46,7 @@ pub fn problems(page: &Page) -> Vec<String> {
     wrong.collect()
 }
 
-/// A verb and its flags, up to a `--`.
+/// Checks a verb and its flags, up to a `--`.
 pub fn check_line(line: &[&str]) -> Result<(), String> {
     let line = line.split(|word| *word == "--").next().unwrap_or_default();
     let Some(first) = line.first() else { return Ok(()) };
@@ -71,7 +71,7 @@ fn has(help: &str, flag: &str) -> bool {
     help.split(|c: char| c.is_whitespace() || ",=".contains(c)).any(|word| word == flag)
 }
 
-/// A flag alone: of `[--json]` and `--poll=5s`, too.
+/// Returns the flag in a word such as `[--json]` or `--poll=5s`.
 fn name(word: &str) -> &str {
     let word = word.trim_matches(['[', ']', '(', ')', ',', '.']);
     word.split_once('=').map_or(word, |(name, _)| name)
@@ -82,11 +82,11 @@ fn help(verb: &[&str]) -> String {
     String::from_utf8(tenure.expect("the command runs").stdout).expect("help is text")
 }
 
-/// The verbs that a help lists.
+/// Returns the verbs that a help lists.
 fn verbs(help: &str) -> Vec<String> {
     let listed = help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
     let lines = listed.lines().take_while(|line| !line.is_empty());
-    // What is wrapped is indented further.
+    // Wrapped lines have a deeper indentation.
     let lines = lines.filter_map(|line| line.strip_prefix("  ").filter(|l| !l.starts_with(' ')));
     lines.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }

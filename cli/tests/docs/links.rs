@@ -1,4 +1,4 @@
-//! Links within the repository, and paths in backticks: the file is there, and so is the heading.
+//! Checks links within the repository and paths in backticks: the file and the heading exist.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -13,12 +13,12 @@ pub fn problems(page: &Page, pages: &[Page]) -> Vec<String> {
     wrong.chain(paths(page)).collect()
 }
 
-/// The folders in which the paths in backticks begin.
+/// The first folders of the paths in backticks.
 const FOLDERS: [&str; 10] =
     ["benches", "cli", "crates", "deploy", "docs", "examples", "fuzz", "scripts", "src", "tests"];
 
-/// The paths of the repository that the text names, and that are not there. A folder's files may be
-/// named without their ending; a path with a placeholder in it is left alone.
+/// Returns the paths in the text that do not exist in the repository. A path may omit the extension
+/// of its file. A path with a placeholder is not checked.
 fn paths(page: &Page) -> impl Iterator<Item = String> {
     page.spans.iter().filter_map(|span| {
         let path = span.it.as_str();
@@ -29,7 +29,7 @@ fn paths(page: &Page) -> impl Iterator<Item = String> {
         }
         let is = |path: &str| root().join(path).exists();
         let there = is(path) || is(&format!("{path}.rs"));
-        (!there).then(|| format!("{}: {path} is not there", page.at(span.line)))
+        (!there).then(|| format!("{}: {path} does not exist", page.at(span.line)))
     })
 }
 
@@ -43,7 +43,7 @@ fn leads_nowhere(page: &Page, pages: &[Page], link: &str) -> Option<&'static str
         file => plain(&page.path.with_file_name("").join(file)),
     };
     if !root().join(&path).exists() && !file.is_empty() {
-        return Some("is not there");
+        return Some("does not exist");
     }
     if anchor.is_empty() {
         return None;
@@ -52,11 +52,11 @@ fn leads_nowhere(page: &Page, pages: &[Page], link: &str) -> Option<&'static str
     match target {
         Some(target) if target.has(anchor) => None,
         Some(_) => Some("has no such heading"),
-        None => Some("is no page with headings"),
+        None => Some("is not a page with headings"),
     }
 }
 
-/// Without `..`.
+/// Returns the path without `..`.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

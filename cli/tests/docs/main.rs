@@ -1,22 +1,22 @@
-//! The guide, taken at its word: its blocks run, its links lead somewhere, its commands exist.
+//! Checks the guide: its blocks run, its links lead to pages, its commands exist.
 //!
-//! The rules, by the tag of a fenced block; a block without a tag, or with another, is an error:
+//! The tag of a fenced block selects its rule. A missing or unknown tag is an error:
 //!
-//! | tag | what is done |
+//! | tag | rule |
 //! | --- | --- |
-//! | `rust` | a doctest of src/lib.rs, which names the page; `no_run` is compiled |
-//! | `sh` | run by bash; must end well. A `text` block right after it is its output |
-//! | `console` | `$ ` before commands, the rest is what they print |
-//! | `json`, `yaml` | parsed; a command line of `tenure` in YAML is one that `tenure` takes |
-//! | `toml` | a manifest of the reader's |
-//! | `promql` | names metrics that the library makes |
-//! | `sql` | carried out, page by page, by SQLite |
-//! | `text` | a picture |
+//! | `rust` | is a doctest of src/lib.rs, which names the page; `no_run` is compiled |
+//! | `sh` | is run by bash and must succeed. A `text` block right after it is its output |
+//! | `console` | has `$ ` before commands; the other lines are their output |
+//! | `json`, `yaml` | is parsed; `tenure` accepts each of its command lines in YAML |
+//! | `toml` | is a manifest of the reader, and is not checked |
+//! | `promql` | names metrics of the library |
+//! | `sql` | is executed, page by page, by SQLite |
+//! | `text` | is a picture |
 //!
-//! The blocks of a page run in order, in one fresh directory, against one S3 server of the tests.
-//! `…` in an output stands for anything, on a line of its own for any lines. `<!-- not run: reason
-//! -->` before a block spares it. A block has two minutes. `cargo` and `scripts/` do not run. The
-//! packages, targets and tests that `cargo` commands name must exist.
+//! The blocks of a page run in order, in a new directory, with one S3 server of the tests. `…` in
+//! an output matches any text; on a separate line it matches any lines. `<!-- not run: reason -->`
+//! before a block excludes it. A block has five minutes. `cargo` and `scripts/` do not run. The
+//! packages, targets and tests in `cargo` commands must exist.
 #![cfg(unix)]
 
 mod cargo;
@@ -32,20 +32,20 @@ mod shims;
 
 use page::{pages, root};
 
-/// All pages are judged before the first complaint.
+/// Reports the problems of all pages together.
 #[track_caller]
 fn none(problems: Vec<String>) {
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
 }
 
 #[test]
-fn every_block_has_a_rule_and_keeps_to_it() {
+fn every_block_has_a_rule_and_obeys_it() {
     let pages = pages();
     none(pages.iter().flat_map(rules::problems).collect());
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     let pages = pages();
     none(pages.iter().flat_map(|page| links::problems(page, &pages)).collect());
 }
@@ -74,14 +74,14 @@ fn every_flag_exists() {
 }
 
 #[test]
-fn every_cargo_command_names_what_exists() {
+fn every_cargo_command_names_existing_targets() {
     none(pages().iter().flat_map(cargo::problems).collect());
 }
 
 #[cfg(feature = "s3")]
 #[test]
-fn every_command_does_what_the_page_says() {
-    // A page waits more than it works, so they run together.
+fn every_command_has_the_output_on_the_page() {
+    // Pages wait more than they compute, so they run concurrently.
     let pages = pages();
     let problems = std::thread::scope(|scope| {
         let run = |page| scope.spawn(move || session::problems(page));

@@ -1,4 +1,4 @@
-//! A page, taken apart: its blocks, its inline code, its links and its headings.
+//! A parsed page: its blocks, its inline code, its links and its headings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 pub struct Page {
-    /// From the root of the repository.
+    /// Path from the root of the repository.
     pub path: PathBuf,
     pub blocks: Vec<Block>,
     pub spans: Vec<At<String>>,
     pub links: Vec<At<String>>,
     pub headings: Vec<String>,
-    /// The code in the first cells of the rows of tables.
+    /// Code in the first cells of the rows of tables.
     pub first_cells: Vec<String>,
 }
 
@@ -24,12 +24,12 @@ pub struct At<T> {
 
 pub struct Block {
     pub line: usize,
-    /// All that stands after the backticks.
+    /// The text after the backticks.
     pub tag: String,
     pub text: String,
     pub not_run: Option<String>,
     #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "sessions of pages read it"))]
-    /// Nothing stands between it and the block before.
+    /// True if the block directly follows the previous one.
     pub follows: bool,
 }
 
@@ -40,19 +40,19 @@ impl Block {
     }
 }
 
-/// What a block can refer to, if it stands right before it.
+/// An element that a block can refer to if it is directly before the block.
 enum Before {
     Block,
     Reason(String),
     Other,
 }
 
-/// The folder of the workspace.
+/// Returns the folder of the workspace.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the command is a member")
 }
 
-/// All pages of the repository.
+/// Returns all pages of the repository.
 pub fn pages() -> Vec<Page> {
     let mut paths = Vec::new();
     find(root(), &mut paths);
@@ -71,7 +71,7 @@ fn find(folder: &Path, paths: &mut Vec<PathBuf>) {
                 find(&path, paths);
             }
         } else if name.ends_with(".md") {
-            paths.push(path.strip_prefix(root()).expect("it is below").to_owned());
+            paths.push(path.strip_prefix(root()).expect("it is below the root").to_owned());
         }
     }
 }
@@ -114,7 +114,7 @@ impl Page {
                 }
                 Event::End(TagEnd::CodeBlock) => in_block = false,
                 Event::Text(text) if in_block => {
-                    page.blocks.last_mut().expect("it has begun").text.push_str(&text);
+                    page.blocks.last_mut().expect("a block has begun").text.push_str(&text);
                 }
                 Event::Html(html) => {
                     let reason = html.trim().strip_prefix("<!-- not run:");
@@ -155,7 +155,8 @@ impl Page {
         page
     }
 
-    /// Whether GitHub gives a heading this anchor. The second of a name gets `-1`, and so on.
+    /// Returns whether GitHub gives a heading this anchor. The second heading of a name gets `-1`,
+    /// and so on.
     pub fn has(&self, anchor: &str) -> bool {
         let mut seen = BTreeMap::<String, usize>::new();
         self.headings.iter().any(|heading| {
@@ -169,13 +170,13 @@ impl Page {
         })
     }
 
-    /// A place on this page, for messages.
+    /// Returns a position on this page, for messages.
     pub fn at(&self, line: usize) -> String {
         format!("{}:{line}", self.path.display())
     }
 }
 
-/// The anchor of a heading, as GitHub makes it.
+/// Returns the anchor of a heading, in the form of GitHub.
 fn slug(heading: &str) -> String {
     let kept = heading.to_lowercase();
     let kept = kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));

@@ -1,4 +1,4 @@
-//! What each kind of block must be, short of running it.
+//! The rules for each kind of block, apart from running it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::flags;
 use super::page::{Block, Page, root};
 
-/// Those of the tables of docs/reference/metrics.md, which tests/election/metrics/mod.rs holds to
-/// what a recorder gets.
+/// The metrics in the tables of docs/reference/metrics.md. tests/election/metrics/mod.rs compares
+/// these tables with the recorded metrics.
 static METRICS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let page = Page::read("docs/reference/metrics.md".into());
     let first_cells = page.first_cells.into_iter();
@@ -35,9 +35,9 @@ pub fn problems(page: &Page) -> Vec<String> {
 fn check(page: &Page, block: &Block) -> Result<(), String> {
     if let Some(reason) = &block.not_run {
         return match (reason.is_empty(), block.word()) {
-            (true, _) => Err("it is not run, for no reason".to_owned()),
+            (true, _) => Err("it is excluded without a reason".to_owned()),
             (_, "sh" | "console" | "rust" | "sql") => Ok(()),
-            (_, other) => Err(format!("a block of {other} would not be run anyway")),
+            (_, other) => Err(format!("a block of {other} is never run, so it needs no exclusion")),
         };
     }
     match block.word() {
@@ -45,11 +45,11 @@ fn check(page: &Page, block: &Block) -> Result<(), String> {
         "rust" => rust(page, block),
         "json" => match serde_json::from_str::<Value>(&block.text) {
             Ok(_) => Ok(()),
-            Err(error) => Err(format!("no JSON: {error}")),
+            Err(error) => Err(format!("invalid JSON: {error}")),
         },
         "yaml" => {
             let documents = Yaml::load_from_str(&block.text);
-            let documents = documents.map_err(|error| format!("no YAML: {error}"))?;
+            let documents = documents.map_err(|error| format!("invalid YAML: {error}"))?;
             documents.iter().try_for_each(command_lines)
         }
         "promql" => metrics(&block.text),
@@ -60,16 +60,16 @@ fn check(page: &Page, block: &Block) -> Result<(), String> {
 
 fn rust(page: &Page, block: &Block) -> Result<(), String> {
     if block.tag.split(',').skip(1).any(|word| word != "no_run") {
-        return Err(format!("{:?} is not even compiled", block.tag));
+        return Err(format!("{:?} is not compiled", block.tag));
     }
-    let crates = fs::read_dir(root().join("crates")).expect("the folder of the crates");
+    let crates = fs::read_dir(root().join("crates")).expect("the folder of the crates exists");
     let crates = crates.map(|package| package.expect("an entry").path());
     let mut fronts = std::iter::once(root().to_path_buf())
         .chain(crates)
         .map(|package| package.join("src/lib.rs"));
     let included = fronts.any(|front| {
         let text = fs::read_to_string(&front).expect("a library has a root");
-        let package = front.parent().and_then(Path::parent).expect("the folder of the package");
+        let package = front.parent().and_then(Path::parent).expect("a package has a folder");
         let own = root().join(&page.path).strip_prefix(package).ok().map(Path::to_path_buf);
         let own = own.map(|own| format!("include_str!(\"../{}\")", own.display()));
         let page = format!("include_str!(\"../../../{}\")", page.path.display());
@@ -78,10 +78,10 @@ fn rust(page: &Page, block: &Block) -> Result<(), String> {
     if included {
         return Ok(());
     }
-    Err(format!("no lib.rs includes {}, so this is never compiled", page.path.display()))
+    Err(format!("no lib.rs includes {}, so its blocks are never compiled", page.path.display()))
 }
 
-/// Every list of words that is a command line of `tenure` is one that it takes.
+/// Checks each list of words that is a command line of `tenure`.
 fn command_lines(yaml: &Yaml) -> Result<(), String> {
     if let Some(mapping) = yaml.as_mapping() {
         return mapping.values().try_for_each(command_lines);
@@ -97,11 +97,11 @@ fn command_lines(yaml: &Yaml) -> Result<(), String> {
     flags::check_line(&words[verb..])
 }
 
-/// Every metric of ours that a query names is one that the library makes.
+/// Checks that the library has each `tenure_` metric in a query.
 fn metrics(query: &str) -> Result<(), String> {
     let words = query.split(|c: char| !c.is_alphanumeric() && c != '_');
     for name in words.filter(|word| word.starts_with("tenure_")) {
-        // What Prometheus makes of a histogram.
+        // The names that Prometheus derives from a histogram.
         let stem = ["_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end));
         let made = |name: &str| METRICS.contains(name);
         if !made(name) && !stem.is_some_and(made) {
@@ -111,9 +111,9 @@ fn metrics(query: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The statements of a page, one after the other, in one database.
+/// Runs the statements of a page in order, in one database.
 fn sql(page: &Page) -> Vec<String> {
-    let database = Connection::open_in_memory().expect("SQLite needs nothing");
+    let database = Connection::open_in_memory().expect("SQLite opens a database in memory");
     let mut problems = Vec::new();
     for block in page.blocks.iter().filter(|block| block.word() == "sql") {
         if block.not_run.is_none()

@@ -1,4 +1,4 @@
-//! The shell blocks of a page, run in order, in one directory and against one S3 server.
+//! Runs the shell blocks of a page in order, in one directory with one S3 server.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -11,7 +11,7 @@ use super::page::{Block, Page};
 use super::shims::Shims;
 use tenure_testkit::s3_server::S3Server;
 
-/// What stands between the outputs of the commands of a console.
+/// Separates the outputs of the commands of a console.
 const RULER: char = '\u{1e}';
 
 pub fn problems(page: &Page) -> Vec<String> {
@@ -41,20 +41,20 @@ pub fn problems(page: &Page) -> Vec<String> {
     problems
 }
 
-/// How often a block is looked at, every 50 ms, before it is killed: for 5 minutes.
+/// Number of polls, 50 ms apart, before a block is killed after 5 minutes.
 const LOOKS: u32 = 6_000;
 
 struct Session {
     shims: Shims,
     server: S3Server,
-    /// What may still run in the background.
+    /// Process groups that may still run in the background.
     groups: Vec<Pid>,
 }
 
 impl Session {
     fn shell(&mut self, at: &str, script: &str) -> Result<String, String> {
         let (ended_well, said) = self.run(at, &format!("set -euo pipefail\n{script}"));
-        if ended_well { Ok(said) } else { Err(format!("it ends badly, and says\n{said}")) }
+        if ended_well { Ok(said) } else { Err(format!("it fails with the output\n{said}")) }
     }
 
     fn console(&mut self, at: &str, block: &Block) -> Result<(), String> {
@@ -83,12 +83,12 @@ impl Session {
         Ok(())
     }
 
-    /// Whether it ended well, and what it said.
+    /// Runs the script. Returns whether it succeeded, and its output.
     fn run(&mut self, at: &str, script: &str) -> (bool, String) {
         for bucket in buckets(script) {
             self.server.create_bucket(&bucket);
         }
-        // The pages write below /tmp; a test leaves nothing there.
+        // The pages write below /tmp; a test must leave no files there.
         let tmp = format!("{}/", self.shims.path("work/tmp").display());
         let script = script.replace("/tmp/", &tmp);
         let path = self.shims.path("said");
@@ -102,22 +102,22 @@ impl Session {
             .stdout(said.try_clone().expect("a second handle"))
             .stderr(said)
             .process_group(0);
-        let mut child = bash.spawn().expect("there is a bash");
+        let mut child = bash.spawn().expect("bash starts");
         let group = Pid::from_raw(child.id().cast_signed());
         self.groups.push(group);
         let mut status = None;
         for _ in 0..LOOKS {
-            status = child.try_wait().expect("it is a child");
+            status = child.try_wait().expect("the child can be polled");
             if status.is_some() {
                 break;
             }
             nap();
         }
         if status.is_none() {
-            // Whatever it started as well, so that the output ends.
+            // Its descendants are killed as well, so that the output ends.
             let _ = killpg(group, Signal::SIGKILL);
         }
-        let ended_well = child.wait().expect("it is a child").success();
+        let ended_well = child.wait().expect("the child can be awaited").success();
         let said = fs::read_to_string(&path).expect("text");
         (ended_well, said.replace(&tmp, "/tmp/"))
     }
@@ -127,7 +127,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         for group in &self.groups {
             let gone = || killpg(*group, None).is_err();
-            // The leaders among them resign.
+            // Leaders in this group resign.
             let _ = killpg(*group, Signal::SIGTERM);
             let mut looks = 200;
             while !gone() && looks > 0 {
@@ -144,14 +144,14 @@ fn nap() {
     std::thread::sleep(std::time::Duration::from_millis(50));
 }
 
-/// The buckets that a script names, so that they are there.
+/// Returns the buckets that a script names, so that they can be created.
 fn buckets(script: &str) -> Vec<String> {
     let urls = script.split("s3://").skip(1);
     let names = urls.map(|url| url.split(|c: char| !c.is_alphanumeric() && c != '-'));
     names.filter_map(|mut name| name.next()).map(str::to_owned).collect()
 }
 
-/// Whether the output is as the page has it.
+/// Compares the output with the page.
 fn check(expected: &str, said: &str) -> Result<(), String> {
     let lines = |text: &str| -> Vec<String> {
         text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect()
@@ -159,7 +159,7 @@ fn check(expected: &str, said: &str) -> Result<(), String> {
     if agree(&lines(expected), &lines(said)) {
         return Ok(());
     }
-    Err(format!("the page has\n{}\nbut it says\n{}", expected.trim_end(), said.trim_end()))
+    Err(format!("the page has\n{}\nbut the output is\n{}", expected.trim_end(), said.trim_end()))
 }
 
 fn agree(expected: &[String], said: &[String]) -> bool {
@@ -174,7 +174,8 @@ fn agree(expected: &[String], said: &[String]) -> bool {
     }
 }
 
-/// Whether the parts between `…` come in this order, the first at the start, the last at the end.
+/// Returns whether the parts between `…` occur in this order, the first at the start and the last
+/// at the end.
 fn alike(expected: &str, said: &str) -> bool {
     let Some((start, rest)) = expected.split_once('…') else { return expected == said };
     let Some(mut said) = said.strip_prefix(start) else { return false };

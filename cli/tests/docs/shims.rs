@@ -1,4 +1,4 @@
-//! A folder with stand-ins for `cargo` and for the repository's scripts, and with `tenure` itself.
+//! A folder with replacements for `cargo` and for the scripts of the repository, and with `tenure`.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -13,7 +13,7 @@ pub struct Shims {
     dir: TempDir,
 }
 
-/// `cargo run -- …` of the command is the command, as built already; nothing else of cargo's runs.
+/// `cargo run -- …` of the command runs the built command; other calls of cargo do nothing.
 const CARGO: &str = r#"#!/bin/bash
 [ "$1" = run ] && [[ " $* " != *" --example "* ]] &&
     [[ " $* " != *" -p tenure-slatedb "* ]] || exit 0
@@ -22,7 +22,7 @@ shift
 exec tenure "$@"
 "#;
 
-/// A script that starts a server runs what follows `--`.
+/// A script that starts a server runs the command after `--`.
 const SCRIPT: &str = r#"#!/bin/bash
 until [ $# = 0 ] || [ "$1" = -- ]; do shift; done
 shift || exit 0
@@ -44,7 +44,7 @@ impl Shims {
         }
         executable(&shims.path("bin/cargo"), CARGO);
         symlink(env!("CARGO_BIN_EXE_tenure"), shims.path("bin/tenure")).expect("a new link");
-        // The pages say NAME.sh where any of them will do.
+        // The pages write NAME.sh for any of the scripts.
         executable(&shims.path("work/scripts/servers/NAME.sh"), SCRIPT);
         shims
     }
@@ -53,7 +53,7 @@ impl Shims {
         self.dir.path().join(below)
     }
 
-    /// bash, in the work folder, with nothing of this user's but the path.
+    /// Returns bash in the work folder. Of the user's environment it has only the path.
     pub fn bash(&self) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut bash = Command::new("timeout");

@@ -1,4 +1,4 @@
-//! `tenure run --try` and `--once-per` as processes of several hosts, some of which are killed.
+//! `tenure run --try` and `--once-per` as processes of several hosts. Some processes are killed.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -11,14 +11,14 @@ use crate::TENURE;
 use tenure_testkit::command::scene::{Candidate, Scene, children, kill_at_once, pid};
 use tenure_testkit::command::{eventually, now, pause};
 
-/// From 1970 to 2069.
+/// A period from 1970 to 2069.
 const LONG: &[&str] = &["--once-per", "36500d"];
 
-/// For tests that wait until a lease has lapsed.
+/// Options of tests that wait until a lease has lapsed.
 const SHORT: &[&str] = &["--validity", "3s", "--poll", "200ms"];
 
-/// Writes a line for its start, one at every turn of its loop, and one for its end: once there is a
-/// file `go`, with exit code 0.
+/// Writes a line at its start, one in each turn of its loop, and one at its end. It ends with exit
+/// code 0 when the file `go` exists.
 const JOB: &str =
     "say() { echo \"$TENURE_PERIOD_START $TENURE_EPOCH ${TENURE_ATTEMPT:-0} $1\" >>jobs; }
     say start; while [ ! -e go ]; do sleep 0.02; say beat; done; say end";
@@ -49,8 +49,8 @@ fn lines(scene: &Scene) -> Vec<Line> {
     whole.lines().map(parse).collect()
 }
 
-/// The starts, in their order. What an epoch writes is never mixed with what another does: no two
-/// run at the same time.
+/// Returns the starts in order. Asserts that the lines of two epochs are never mixed: no two
+/// attempts run at the same time.
 fn starts(scene: &Scene) -> Vec<Line> {
     let lines = lines(scene);
     for pair in lines.windows(2) {
@@ -65,22 +65,22 @@ fn host(scene: &Scene, name: &str, options: &[&[&str]]) -> Candidate {
     scene.script(name, &options.concat(), JOB)
 }
 
-/// The attempt that runs now, on whichever host, once it is this one.
+/// Waits until this attempt runs, and returns its host.
 fn running(scene: &Scene, hosts: &[Candidate], attempt: u32) -> usize {
     eventually(&format!("attempt {attempt} runs"), || {
         lines(scene).last().is_some_and(|line| line.attempt == attempt)
     });
     let says = format!("elected: epoch {};", lines(scene).last().expect("a line").epoch);
     let mut found = None;
-    eventually("a host says that it leads", || {
+    eventually("a host reports that it leads", || {
         found = hosts.iter().position(|host| host.said().contains(&says));
         found.is_some()
     });
-    found.expect("the poll ends once there is one")
+    found.expect("the poll ends when a host is found")
 }
 
 #[test]
-fn try_does_not_wait_for_a_leader_that_lives() {
+fn try_does_not_wait_for_a_living_leader() {
     let scene = Scene::new(TENURE);
     let mut leader = host(&scene, "a", &[&["--validity", "60s"]]);
     eventually("it runs", || !lines(&scene).is_empty());
@@ -94,21 +94,21 @@ fn try_does_not_wait_for_a_leader_that_lives() {
         let says = format!("not waiting: a leads epoch 1; exit code {code}");
         assert!(other.said().contains(&says), "{}", other.said());
     }
-    assert!(!scene.exists("other"), "a command ran beside that of the leader");
+    assert!(!scene.exists("other"), "a command ran together with the leader's command");
     fs::write(scene.path("go"), "").expect("a file");
     assert_eq!(leader.code(), 0);
-    // Resigned: nothing to wait for.
+    // The leader has resigned, so there is no wait.
     let mut next = scene.script("e", &["--try"], "echo >other");
     assert_eq!((next.code(), scene.exists("other")), (0, true), "{}", next.said());
 }
 
-/// Each is a new process, which has never seen the leader alive.
+/// Each host is a new process that has never seen the leader alive.
 #[test]
-fn try_takes_over_from_a_leader_that_was_killed() {
+fn try_takes_over_from_a_killed_leader() {
     let scene = Scene::new(TENURE);
     let leader = host(&scene, "a", &[SHORT]);
     eventually("it runs", || !lines(&scene).is_empty());
-    // With its guard, which would resign.
+    // The guard is killed too, because it would resign.
     let guards = [leader.guard(), leader.standby()];
     leader.signal(Signal::SIGSTOP);
     kill_at_once(guards);
@@ -120,10 +120,10 @@ fn try_takes_over_from_a_leader_that_was_killed() {
 }
 
 #[test]
-fn of_three_hosts_one_runs_the_period() {
+fn one_of_three_hosts_runs_the_period() {
     let scene = Scene::new(TENURE);
     let mut hosts = ["a", "b", "c"].map(|name| host(&scene, name, &[LONG]));
-    eventually("one runs", || !lines(&scene).is_empty());
+    eventually("one host runs", || !lines(&scene).is_empty());
     fs::write(scene.path("go"), "").expect("a file");
     for host in &mut hosts {
         assert_eq!(host.code(), 0, "{}", host.said());
@@ -133,7 +133,7 @@ fn of_three_hosts_one_runs_the_period() {
 }
 
 #[test]
-fn a_host_that_is_killed_in_the_middle_has_had_its_attempt() {
+fn a_killed_host_has_used_its_attempt() {
     let scene = Scene::new(TENURE);
     let mut hosts = ["a", "b", "c"].map(|name| host(&scene, name, &[LONG, SHORT]));
     let leader = running(&scene, &hosts, 1);
@@ -143,17 +143,17 @@ fn a_host_that_is_killed_in_the_middle_has_had_its_attempt() {
         let said = host.said().contains("its host died, or lost its lease");
         assert_eq!(said, number != leader, "{}", host.said());
     }
-    assert_eq!(starts(&scene).len(), 1, "at most once");
+    assert_eq!(starts(&scene).len(), 1, "the job ran more than once");
 }
 
 #[test]
-fn retries_run_on_other_hosts_and_never_beside_the_last_attempt() {
+fn retries_run_on_other_hosts_and_never_overlap() {
     let scene = Scene::new(TENURE);
     let retries: &[&str] = &["--retries", "2"];
     let mut hosts = ["a", "b", "c"].map(|name| host(&scene, name, &[LONG, SHORT, retries]));
     let first = running(&scene, &hosts, 1);
     hosts[first].signal(Signal::SIGKILL);
-    // It is not killed but loses its lease, and then wants to go on.
+    // The host is stopped until its lease is lost, and then continues.
     let second = running(&scene, &hosts, 2);
     hosts[second].stop();
     let third = running(&scene, &hosts, 3);
@@ -170,9 +170,9 @@ fn retries_run_on_other_hosts_and_never_beside_the_last_attempt() {
     assert_eq!(starts(&scene).len(), 3);
 }
 
-/// After a failure the others have two polls of time: here two minutes.
+/// After a failure the other hosts have two poll intervals to take over: here two minutes.
 #[test]
-fn a_failed_attempt_is_left_to_another_host_first() {
+fn another_host_retries_a_failed_attempt_first() {
     let scene = Scene::new(TENURE);
     let slow: &[&str] = &["--retries", "1", "--validity", "60s", "--poll", "60s"];
     let mut failed = scene.script("a", &[LONG, slow].concat(), "exit 9");
@@ -186,9 +186,9 @@ fn a_failed_attempt_is_left_to_another_host_first() {
 }
 
 /// While another host makes the next attempt, the first one reports its own failure and not 76. If
-/// this machine is too slow for the other, the first makes both: with the same code.
+/// this machine is too slow for the other host, the first makes both attempts: with the same code.
 #[test]
-fn a_host_that_has_failed_says_so() {
+fn a_failed_host_reports_its_failure() {
     let scene = Scene::new(TENURE);
     let retries: &[&str] = &["--retries", "1", "--poll", "1s"];
     let script = "while [ ! -e fail ]; do sleep 0.02; done; exit 9";
@@ -202,12 +202,12 @@ fn a_host_that_has_failed_says_so() {
     assert_eq!(other.code(), 0, "{}", other.said());
 }
 
-/// How far the clocks of three hosts are off, in seconds.
+/// Errors of the clocks of the three hosts, in seconds.
 const SKEWS: [i64; 3] = [-4, 0, 3];
 const PERIOD: u64 = 12;
 const PERIODS: u64 = 6;
 
-/// As cron does: each host is started again and again, by its own clock.
+/// Acts like cron: starts a host repeatedly, by its own clock.
 fn crontab(scene: &Scene, host: usize, library: &str, options: &[&str], until: u64) {
     let name = format!("{host}");
     while wall() < until {
@@ -226,7 +226,7 @@ fn crontab(scene: &Scene, host: usize, library: &str, options: &[&str], until: u
         let mut candidate = scene.start(&name, command);
         let code = candidate.code();
         assert!([0, 75, 76, 137].contains(&code), "{code}: {}", candidate.said());
-        // As the next line of a crontab would be: no check depends on how long this takes.
+        // The next run of the crontab. No check depends on this pause.
         pause(300);
     }
 }
@@ -236,7 +236,7 @@ fn wall() -> u64 {
     now().wall.as_secs()
 }
 
-/// The periods that begin in the run for each of the hosts, the first left out.
+/// Returns the periods that begin during the run for each host, without the first one.
 fn whole_periods(from: u64, until: u64) -> Vec<String> {
     let starts = (from / PERIOD + 2..until / PERIOD).map(|number| number * PERIOD);
     let date = |start| Moment::new(Duration::ZERO, Duration::ZERO, Duration::from_secs(start));
@@ -282,7 +282,7 @@ fn hosts_with_skewed_clocks_that_are_killed_never_run_at_the_same_time() {
             let retries = &["--retries", "2"];
             threads.spawn(move || crontab(scene, host, library, retries, until));
         }
-        // Every other start is followed by the end of its host.
+        // The host of every second start is killed.
         let mut seen = 0;
         while wall() < until {
             pause(20);
@@ -294,7 +294,7 @@ fn hosts_with_skewed_clocks_that_are_killed_never_run_at_the_same_time() {
     });
     let starts = starts(&scene);
     println!("{} starts, {kills} of them killed", starts.len());
-    assert!(kills > 0, "nobody was killed");
+    assert!(kills > 0, "no host was killed");
     for line in &starts {
         let same = starts.iter().filter(|other| other.period == line.period);
         assert!(same.count() <= 3, "{starts:?}");
@@ -302,7 +302,7 @@ fn hosts_with_skewed_clocks_that_are_killed_never_run_at_the_same_time() {
     }
 }
 
-/// Kills the `tenure` whose command has written the last line.
+/// Kills the `tenure` process of the command that has written the last line.
 fn kill_leader(scene: &Scene) -> bool {
     let Some(line) = lines(scene).pop() else { return false };
     let says = format!("elected: epoch {};", line.epoch);

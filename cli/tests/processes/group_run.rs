@@ -1,4 +1,4 @@
-//! `tenure group run` as processes that are killed, stopped and told to end.
+//! `tenure group run` as processes that are killed, stopped and terminated.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use tenure_testkit::command::{eventually, runs};
 
 const PARTITIONS: &str = "0..6";
 
-/// Says so if the command before it on this partition still runs; then lives until SIGTERM.
+/// Reports a previous command of this partition that still runs; then runs until SIGTERM.
 const WORK: &str = r#"
     before=$(cat "pid.$TENURE_PARTITION" 2> /dev/null)
     [ -n "$before" ] && kill -0 "$before" 2> /dev/null && echo "$TENURE_PARTITION" >> beside
@@ -22,7 +22,7 @@ const WORK: &str = r#"
 
 struct Members(Scene);
 
-/// A grant, as the command of the partition wrote it.
+/// A grant, as written by the command of the partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Grant {
     partition: String,
@@ -54,7 +54,7 @@ impl Members {
         whole.lines().map(grant).collect()
     }
 
-    /// The partitions for which a member's command was started last and runs.
+    /// Returns the partitions of this member: its command was started last, and runs.
     fn owned_by(&self, member: &str) -> Vec<String> {
         let mut last = BTreeMap::new();
         for grant in self.grants() {
@@ -72,7 +72,7 @@ impl Members {
         });
     }
 
-    /// No two commands ran for one partition at one time, and tokens only grew.
+    /// Asserts that no two commands ran together for one partition, and that tokens only grew.
     fn check(&self) {
         assert!(!self.0.exists("beside"), "two commands ran for one partition");
         let mut last = BTreeMap::new();
@@ -84,7 +84,7 @@ impl Members {
 }
 
 #[test]
-fn of_three_members_one_runs_for_each_partition_whatever_happens_to_them() {
+fn one_of_three_members_runs_each_partition_through_kills_and_stops() {
     let members = Members(Scene::new(TENURE));
     let [mut a, b, mut c] = ["a", "b", "c"].map(|name| members.member(name));
     members.own(&[("a", 2), ("b", 2), ("c", 2)]);
@@ -93,7 +93,7 @@ fn of_three_members_one_runs_for_each_partition_whatever_happens_to_them() {
     members.own(&[("a", 0), ("b", 3), ("c", 3)]);
     b.stop();
     members.own(&[("b", 0), ("c", 6)]);
-    // Past its session by far, it finds out that it owns nothing any more, and joins anew.
+    // After its session has ended, it finds that it owns no partition, and joins again.
     b.signal(Signal::SIGCONT);
     members.own(&[("b", 3), ("c", 3)]);
     assert!(b.said().contains("CMD is killed"), "{}", b.said());
@@ -104,7 +104,7 @@ fn of_three_members_one_runs_for_each_partition_whatever_happens_to_them() {
     members.check();
 }
 
-/// Its session is long, and yet it waits for nothing: what it owned was kept for it.
+/// Its session is long, but the restart does not wait: its partitions were kept for it.
 #[test]
 fn a_restart_under_one_name_moves_no_partition() {
     let members = Members(Scene::new(TENURE));
@@ -120,7 +120,7 @@ fn a_restart_under_one_name_moves_no_partition() {
     members.own(&[("a", 3), ("b", 3)]);
     assert_eq!((members.owned_by("a"), members.owned_by("b")), before);
     assert_eq!(members.grants().len(), grants + 3);
-    // Killed, it leaves a session that goes on: its successor ends that.
+    // A killed member leaves a valid session. Its successor ends that session.
     a.signal(Signal::SIGKILL);
     assert_eq!(a.code(), 137);
     members.own(&[("a", 0), ("b", 3)]);
@@ -130,9 +130,9 @@ fn a_restart_under_one_name_moves_no_partition() {
     members.check();
 }
 
-/// Killed, it leaves commands that have their grace, and its successor waits for no session.
+/// The killed member leaves commands within their grace, and its successor waits for no session.
 #[test]
-fn regression_a_killed_predecessor_s_commands_end_before_its_successor_starts_its_own() {
+fn regression_commands_of_a_killed_predecessor_end_before_new_ones_start() {
     let members = Members(Scene::new(TENURE));
     let options = ["--unique-name", "--validity", "30s", "--grace", "3s", "--poll", "100ms"];
     let stubborn = WORK.replace("trap 'exit 0' TERM", "trap '' TERM");
@@ -141,18 +141,18 @@ fn regression_a_killed_predecessor_s_commands_end_before_its_successor_starts_it
     a.signal(Signal::SIGKILL);
     assert_eq!(a.code(), 137);
     let a = members.start("a", &options, &stubborn);
-    eventually("it has them back", || members.grants().len() == 12);
+    eventually("it owns its partitions again", || members.grants().len() == 12);
     assert!(a.said().contains("a predecessor of this name"), "{}", a.said());
     members.check();
 }
 
 #[test]
-fn a_command_that_fails_is_tried_again_and_disturbs_no_other() {
+fn a_failing_command_is_restarted_and_disturbs_no_other() {
     let members = Members(Scene::new(TENURE));
     let script = format!(r#"[ "$TENURE_PARTITION" = 1 ] && echo x >> tries && exit 3; {WORK}"#);
     let mut a = members.start("a", &["--validity", "3s"], &script);
     members.own(&[("a", 5)]);
-    eventually("it is tried again", || {
+    eventually("it is started again", || {
         fs::read_to_string(members.0.path("tries")).is_ok_and(|tries| tries.lines().count() >= 3)
     });
     a.says("CMD ended with exit code 3");
@@ -173,22 +173,22 @@ fn sighup_is_passed_on_and_a_second_sigterm_kills() {
     let lines = |file: &str| {
         fs::read_to_string(members.0.path(file)).map_or(0, |text| text.lines().count())
     };
-    // With the grace of these sessions alone it would take 10 s.
+    // The grace of these sessions alone would take 10 s.
     let mut a = members.start("a", &["--validity", "60s", "--poll", "100ms"], script);
     eventually("all are ready", || lines("ready") == 6);
     a.signal(Signal::SIGHUP);
-    eventually("all have it", || lines("hup") == 6);
+    eventually("all have received it", || lines("hup") == 6);
     a.signal(Signal::SIGTERM);
-    eventually("all have it", || lines("term") == 6);
+    eventually("all have received it", || lines("term") == 6);
     a.signal(Signal::SIGTERM);
     assert_eq!(a.code(), 0, "{}", a.said());
     assert!(a.said().contains("SIGTERM again"), "{}", a.said());
     assert_eq!((lines("hup"), lines("term")), (6, 6));
 }
 
-/// What a guard and its standby had to end may run on, so the partition is not released.
+/// Processes of a killed guard and standby may still run, so the partition is not released.
 #[test]
-fn nothing_is_released_when_a_guard_and_its_standby_are_killed() {
+fn nothing_is_released_after_a_guard_and_its_standby_are_killed() {
     let members = Members(Scene::new(TENURE));
     let mut a = members.start("a", &[], WORK);
     members.own(&[("a", 6)]);

@@ -9,7 +9,7 @@ use crate::TENURE;
 use tenure_testkit::command::scene::{self, Scene, pid};
 use tenure_testkit::command::{eventually, runs};
 
-/// Ends at SIGTERM, some time after it.
+/// Ends some time after SIGTERM.
 const SLOW: &str = "trap 'echo > term; sleep 1; exit 0' TERM; echo $$ > cmd; \
                     while :; do sleep 0.02; done";
 const STUBBORN: &str = "trap '' TERM; echo $$ > cmd; while :; do sleep 0.02; done";
@@ -32,7 +32,7 @@ fn hooks_run_at_the_start_and_at_the_end() {
 }
 
 #[test]
-fn a_hook_that_fails_is_logged_and_changes_nothing() {
+fn a_failing_hook_is_logged_and_has_no_effect() {
     let scene = Scene::new(TENURE);
     let options = ["--on-elected", "exit 4", "--on-lost", "kill -KILL $$"];
     let mut a = scene.script("a", &options, "echo > ready; read x < go; exit 0");
@@ -60,9 +60,9 @@ fn hooks_that_do_not_end_are_killed() {
     assert!(a.said().contains("--on-lost did not end within 1s"), "{}", a.said());
 }
 
-/// The hook acts for the epoch as CMD does.
+/// The hook acts for the epoch like CMD.
 #[test]
-fn nothing_is_resigned_while_a_hook_runs() {
+fn no_resignation_while_a_hook_runs() {
     let scene = Scene::new(TENURE);
     let hook = "trap '' TERM; echo $$ > hook; while :; do sleep 0.02; done";
     let options = ["--on-elected", hook, "--grace", "5s", "--validity", "60s"];
@@ -73,7 +73,7 @@ fn nothing_is_resigned_while_a_hook_runs() {
     b.says("waiting: a leads epoch 1");
     fs::write(scene.path("go"), "\n").expect("a file");
     a.says("the processes that it left behind get SIGTERM");
-    // The grace may be over already.
+    // The grace may have ended already.
     let _ = kill(pid(hook), Signal::SIGKILL);
     assert_eq!(a.code(), 0);
     assert_eq!(b.code(), 0);
@@ -95,7 +95,7 @@ fn a_hook_dies_with_a_killed_tenure_and_before_the_resignation() {
     assert_eq!(fs::read_to_string(scene.path("stat")).expect("b wrote it"), "");
 }
 
-/// It asks `tenure` to end although it campaigns again by itself.
+/// The signal asks `tenure` to end, so it does not campaign again.
 #[test]
 fn a_signal_ends_a_hook_and_tenure() {
     let scene = Scene::new(TENURE);
@@ -114,15 +114,15 @@ fn a_signal_ends_a_hook_and_tenure() {
 }
 
 #[test]
-fn the_epoch_file_is_there_while_cmd_runs() {
+fn the_epoch_file_exists_while_cmd_runs() {
     let scene = Scene::new(TENURE);
-    fs::write(scene.path("epoch"), "99\n").expect("a file that was left behind");
+    fs::write(scene.path("epoch"), "99\n").expect("an old file");
     let script = "cat epoch > seen; exit 0";
     let mut a = scene.script("a", &["--epoch-file", "epoch"], script);
     assert_eq!(a.code(), 0, "{}", a.said());
     assert_eq!(scene.wait_for_file("seen"), "1\n");
     assert!(!scene.exists("epoch"));
-    // A candidate that waits has none.
+    // A waiting candidate has no file.
     let _b = scene.script("b", &["--epoch-file", "epoch"], "echo > ready; exec sleep 1000");
     scene.wait_for_file("ready");
     let mut c = scene.script("c", &["--epoch-file", "epoch-of-c"], "exit 0");
@@ -133,7 +133,7 @@ fn the_epoch_file_is_there_while_cmd_runs() {
 }
 
 #[test]
-fn the_epoch_file_goes_when_tenure_is_killed() {
+fn the_epoch_file_is_removed_after_tenure_is_killed() {
     let scene = Scene::new(TENURE);
     let options = ["--epoch-file", "epoch", "--validity", "10m", "--grace", "60s"];
     let mut a = scene.script("a", &options, STUBBORN);
@@ -141,26 +141,26 @@ fn the_epoch_file_goes_when_tenure_is_killed() {
     assert_eq!(scene.wait_for_file("epoch"), "1\n");
     a.signal(Signal::SIGKILL);
     assert_eq!(a.code(), 137);
-    eventually("the file is gone", || !scene.exists("epoch"));
-    assert!(runs(cmd), "long before CMD and the lease end");
+    eventually("the file is removed", || !scene.exists("epoch"));
+    assert!(runs(cmd), "the file is removed long before CMD and the lease end");
     kill(pid(cmd), Signal::SIGKILL).expect("it lives");
 }
 
 #[test]
-fn the_epoch_file_goes_with_the_sigterm_for_the_lease() {
+fn the_epoch_file_is_removed_with_the_sigterm_for_the_lease() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &["--epoch-file", "epoch", "--validity", "6s"], SLOW);
     scene.number("cmd");
     assert!(scene.exists("epoch"));
     a.signal(Signal::SIGSTOP);
     scene.wait_for_file("term");
-    eventually("the file is gone", || !scene.exists("epoch"));
+    eventually("the file is removed", || !scene.exists("epoch"));
     a.signal(Signal::SIGCONT);
     assert_eq!(a.code(), 75);
 }
 
 #[test]
-fn the_epoch_file_goes_with_the_guard() {
+fn the_epoch_file_is_removed_with_the_guard() {
     for tenure_too in [false, true] {
         let scene = Scene::new(TENURE);
         let options = ["--epoch-file", "epoch", "--validity", "10m"];
@@ -187,7 +187,7 @@ fn regression_an_epoch_file_may_begin_with_a_dash() {
 }
 
 #[test]
-fn an_epoch_file_that_cannot_be_written_is_refused_beforehand() {
+fn an_unwritable_epoch_file_is_refused_before_the_campaign() {
     let scene = Scene::new(TENURE);
     fs::write(scene.path("mine"), "my text\n").expect("a file");
     for (path, why) in [
@@ -199,11 +199,11 @@ fn an_epoch_file_that_cannot_be_written_is_refused_beforehand() {
         assert_eq!(a.code(), 64, "{path}");
         assert!(a.said().contains(why), "{}", a.said());
     }
-    assert_eq!(fs::read_to_string(scene.path("mine")).expect("it is there"), "my text\n");
-    assert!(!scene.exists("store"), "nothing was opened");
+    assert_eq!(fs::read_to_string(scene.path("mine")).expect("it exists"), "my text\n");
+    assert!(!scene.exists("store"), "the store was opened");
 }
 
-/// The directory is gone when the epoch is to be written.
+/// The directory is removed before the epoch is written.
 #[test]
 fn cmd_does_not_start_without_its_epoch_file() {
     let scene = Scene::new(TENURE);

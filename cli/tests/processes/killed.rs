@@ -1,4 +1,5 @@
-//! `tenure run` that is killed: its guard resigns once nothing of CMD is left, and never before.
+//! `tenure run` is killed: its guard resigns when all processes of CMD have ended, and never
+//! before.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};
@@ -10,15 +11,15 @@ use crate::TENURE;
 use tenure_testkit::command::scene::{self, Candidate, Scene, children, pid};
 use tenure_testkit::command::{eventually, runs};
 
-/// So long that no lapse plays a part in a test.
+/// A validity that does not lapse during a test.
 const LONG: [&str; 2] = ["--validity", "10m"];
 
-/// The record of the first epoch, in either layout.
+/// Returns the record of the first epoch, in either layout.
 fn record(scene: &Scene) -> Value {
     let texts = ["store/lock-0000000001.json", "store/lock.json"].map(|name| scene.path(name));
     let text = texts.iter().find_map(|path| fs::read_to_string(path).ok());
-    let text = text.expect("there is an epoch");
-    // The first line is the directory's own.
+    let text = text.expect("the epoch exists");
+    // The directory store adds the first line.
     let (_, record) = text.split_once('\n').expect("two lines or more");
     serde_json::from_str(record).expect("a record, whole")
 }
@@ -43,7 +44,7 @@ fn escaping(scene: &Scene, options: &[&str]) -> (Candidate, [u32; 4]) {
 }
 
 #[test]
-fn its_epoch_is_resigned_once_no_descendant_is_left() {
+fn the_epoch_is_resigned_after_the_last_descendant() {
     for layout in ["epoch-files", "single-object"] {
         let scene = Scene::new(TENURE);
         let (mut a, processes) = escaping(&scene, &["--grace", "2s", "--layout", layout]);
@@ -54,10 +55,10 @@ fn its_epoch_is_resigned_once_no_descendant_is_left() {
         a.signal(Signal::SIGKILL);
         assert_eq!(a.code(), 137);
         eventually("the epoch is sealed", || {
-            // Looked at in this order, a seal before the end of one of them shows.
+            // In this order, a seal before the end of a process is detected.
             let sealed = layout == "single-object" || is_sealed(&scene);
             let left: Vec<&u32> = processes.iter().filter(|one| runs(**one)).collect();
-            assert!(!sealed || layout == "single-object" || left.is_empty(), "{left:?} run on");
+            assert!(!sealed || layout == "single-object" || left.is_empty(), "{left:?} still run");
             sealed
         });
         assert_eq!(b.code(), 0, "{}", b.said());
@@ -78,9 +79,9 @@ fn its_epoch_is_resigned_once_no_descendant_is_left() {
     }
 }
 
-/// The one that ends late does not end by its grace.
+/// The process that ends late does not end by its grace.
 #[test]
-fn it_is_not_resigned_while_one_process_is_left() {
+fn the_epoch_is_not_resigned_while_one_process_lives() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &[&LONG[..], &["--grace", "60s"]].concat(), STUBBORN_ORPHAN);
     let orphan = scene.number("orphan");
@@ -101,20 +102,20 @@ const STUBBORN_ORPHAN: &str = r#"
     (setsid sh -c 'trap "" TERM; echo $$ > orphan; while :; do sleep 0.02; done' &)
     echo $$ > cmd; while :; do sleep 0.02; done"#;
 
-/// Nobody is left that has seen the end of all processes.
+/// No remaining process has seen the end of all processes.
 #[test]
-fn nothing_is_resigned_when_the_guard_is_killed_too() {
+fn nothing_is_resigned_if_the_guard_is_killed_too() {
     let scene = Scene::new(TENURE);
     let (mut a, processes) = escaping(&scene, &[]);
     let standby = a.standby();
     scene::kill_at_once([a.id(), a.guard()]);
     assert_eq!(a.code(), 137);
-    eventually("the standby has ended all, and itself", || !runs(standby));
+    eventually("the standby has ended all, and then ends", || !runs(standby));
     assert!(!processes.iter().any(|one| runs(*one)));
     assert!(!is_sealed(&scene), "{}", a.said());
 }
 
-/// The guard is an ancestor of all processes on its own, too.
+/// A guard without a standby is also an ancestor of all processes.
 #[test]
 fn a_guard_without_its_standby_resigns() {
     let scene = Scene::new(TENURE);
@@ -126,14 +127,15 @@ fn a_guard_without_its_standby_resigns() {
     assert_eq!(record(&scene)["ended"], "resigned");
 }
 
-/// As the kernel does when memory runs out: the end of CMD shows before that of `tenure`.
+/// The kernel does this when memory is exhausted: the end of CMD is seen before the end of
+/// `tenure`.
 #[test]
-fn an_epoch_is_resigned_when_cmd_and_tenure_are_killed_at_once() {
+fn an_epoch_is_resigned_if_cmd_and_tenure_are_killed_together() {
     let scene = Scene::new(TENURE);
     let script = "echo $$ > cmd; exec sleep 1000";
     let mut a = scene.script("a", &LONG, script);
     let cmd = scene.number("cmd");
-    // A stopped guard learns of both when it goes on, in any order.
+    // A stopped guard learns of both when it continues, in any order.
     let guard = pid(a.guard());
     kill(guard, Signal::SIGSTOP).expect("it lives");
     kill(pid(cmd), Signal::SIGKILL).expect("it lives");
@@ -154,7 +156,7 @@ fn the_successor_of_a_killed_leader_goes_first() {
     assert_eq!(record(&scene)["successor"], "c");
 }
 
-/// The store does not answer: it waits no longer than for the end of the lease.
+/// The store does not answer: the guard waits at most until the end of the lease.
 #[test]
 fn a_resignation_does_not_outlive_the_lease() {
     let scene = Scene::new(TENURE);
@@ -169,7 +171,7 @@ fn a_resignation_does_not_outlive_the_lease() {
     drop(lock);
 }
 
-/// The guard has blocked all signals, and processes inherit that.
+/// The guard has blocked all signals, and its child processes inherit that.
 #[test]
 fn signals_end_the_process_that_resigns() {
     let scene = Scene::new(TENURE);
@@ -188,16 +190,17 @@ fn signals_end_the_process_that_resigns() {
     a.says("resigned epoch 1");
 }
 
-/// Nobody else can write as long as this is held.
+/// Locks the store, so that no other process can write.
 fn lock_of_the_store(scene: &Scene) -> File {
-    let lock = File::open(scene.path("store/.tenure/lock")).expect("the lock of the store");
+    let lock = File::open(scene.path("store/.tenure/lock")).expect("the store has a lock");
     lock.lock().expect("it can be locked");
     lock
 }
 
-/// It said that others wait until its lease lapses. They had been told not to.
+/// The message said that others wait until the lease lapses. The operator's command had ended that
+/// wait.
 #[test]
-fn regression_a_leader_that_was_deposed_as_dead_does_not_say_that_others_wait() {
+fn regression_a_leader_deposed_as_dead_does_not_report_that_others_wait() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &LONG, "echo > ready; exec sleep 1000");
     scene.wait_for_file("ready");

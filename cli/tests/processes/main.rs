@@ -1,4 +1,5 @@
-//! `tenure run`, `tenure group run` and their guards as processes that are killed, stopped and told to end.
+//! `tenure run`, `tenure group run` and their guards as processes that are killed, stopped and
+//! terminated.
 #![cfg(target_os = "linux")]
 
 mod cron;

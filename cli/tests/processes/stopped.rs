@@ -1,4 +1,4 @@
-//! `tenure run` and the processes that guard its CMD are stopped at once, as by `pkill -STOP tenure`.
+//! `tenure run` and the guards of its CMD are stopped together, as by `pkill -STOP tenure`.
 #![cfg(target_os = "linux")]
 
 use nix::sys::signal::{Signal, kill};
@@ -10,7 +10,7 @@ use tenure_testkit::command::{eventually, runs, state};
 /// Longer than a busy machine needs to end CMD between its deadline and the end of the lease.
 const VALIDITY: [&str; 4] = ["--validity", "12s", "--poll", "500ms"];
 
-/// A leader whose CMD runs, and then is stopped together with these processes.
+/// Starts a leader. After its CMD runs, stops the leader and these processes.
 fn stopped(scene: &Scene, script: &str, of: impl FnOnce(&Candidate) -> Vec<u32>) -> Candidate {
     let a = scene.script("a", &VALIDITY, script);
     scene.wait_for_file("cmd");
@@ -23,7 +23,7 @@ fn stopped(scene: &Scene, script: &str, of: impl FnOnce(&Candidate) -> Vec<u32>)
     a
 }
 
-/// Two commands ran at once until somebody let the guard go on: its standby waited for its end.
+/// Two commands ran together until the guard was continued: its standby waited for its end.
 #[test]
 fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
     let scene = Scene::new(TENURE);
@@ -41,9 +41,9 @@ fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
     a.code();
 }
 
-/// The kernel kills CMD itself. What CMD has started goes when the standby does.
+/// The kernel kills CMD. The descendants of CMD end with the standby.
 #[test]
-fn regression_a_command_ends_with_its_lease_although_all_processes_of_tenure_are_stopped() {
+fn regression_a_command_ends_with_its_lease_although_all_tenure_processes_are_stopped() {
     let scene = Scene::new(TENURE);
     let script = "trap '' TERM; echo $$ > cmd; while :; do sleep 0.05; done";
     let mut standby = 0;

@@ -1,4 +1,4 @@
-//! Guards and standbys that are killed or stopped: all that they guard ends.
+//! Guards and standbys that are killed or stopped: all guarded processes end.
 
 use super::*;
 use tenure_testkit::command::eventually;
@@ -6,7 +6,7 @@ use tenure_testkit::command::scene::kill_at_once;
 use tenure_testkit::command::state;
 
 #[tokio::test]
-async fn when_guard_and_standby_are_killed_nobody_says_that_all_are_gone() {
+async fn a_killed_guard_and_standby_do_not_report_an_empty_group() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
@@ -17,11 +17,11 @@ async fn when_guard_and_standby_are_killed_nobody_says_that_all_are_gone() {
     kill_at_once([guard, standby]);
     let (end, left) = group.gone().await;
     assert_eq!((end.exit_code(), end.stop, left), (137, Some(Stop::Unguarded), Left::Unknown));
-    assert!(!runs(child), "the group is known");
+    assert!(!runs(child), "the kill reached the child");
 }
 
 #[tokio::test]
-async fn the_guard_ends_all_when_its_standby_dies() {
+async fn the_guard_kills_the_group_after_the_death_of_its_standby() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
@@ -42,7 +42,7 @@ async fn the_group_dies_with_its_guard() {
     let group = start(&script, &file).await;
     let child = number_in(&file);
     let leader = number_in(&dir.path().join("pid.leader"));
-    kill(pid(guard_of(leader)), Signal::SIGKILL).expect("the guard lives");
+    kill(pid(guard_of(leader)), Signal::SIGKILL).expect("the guard is alive");
     let end = gone(&group).await;
     assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Unguarded)));
     assert!(!runs(child));
@@ -56,21 +56,21 @@ async fn a_stopped_guard_does_not_save_the_group() {
     let group = start(&script, &file).await;
     number_in(&file);
     let guard = guard_of(number_in(&dir.path().join("pid.leader")));
-    kill(pid(guard), Signal::SIGSTOP).expect("the guard lives");
+    kill(pid(guard), Signal::SIGSTOP).expect("the guard is alive");
     eventually("the guard is stopped", || state(guard) == Some('T'));
     group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(200) });
     let end = gone(&group).await;
     assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
-    eventually("the stopped guard is gone too", || !runs(guard));
+    eventually("the stopped guard has ended too", || !runs(guard));
 }
 
-/// Two faults at once: a stopped guard whose standby was killed let CMD go on beside its successor,
-/// and a stopped standby whose guard was killed kept the lease for ever.
+/// Two faults together: after the kill of its standby, a stopped guard let CMD run together with
+/// its successor. After the kill of its guard, a stopped standby kept the lease without an end.
 #[tokio::test(flavor = "multi_thread")]
-async fn regression_no_two_faults_of_guard_and_standby_keep_anything_alive() {
+async fn regression_no_two_faults_of_guard_and_standby_keep_a_process_alive() {
     let faults = [None, Some(Signal::SIGSTOP), Some(Signal::SIGKILL)];
     let pairs = faults.iter().flat_map(|standby| faults.iter().map(move |guard| (standby, guard)));
-    // If both are killed, nobody knows what left the group.
+    // If both are killed, no process knows the descendants outside of the group.
     let pairs = pairs.filter(|pair| *pair != (&Some(Signal::SIGKILL), &Some(Signal::SIGKILL)));
     let stories = pairs.map(async |(to_standby, to_guard)| {
         let dir = tempfile::tempdir().expect("a directory");
@@ -104,14 +104,14 @@ async fn regression_no_two_faults_of_guard_and_standby_keep_anything_alive() {
             assert!(!runs(process), "{story}: {process} is alive");
         }
         for process in [guard, standby] {
-            let what = format!("{story}: {process} is gone, too");
+            let what = format!("{story}: {process} has ended too");
             eventually(&what, || !runs(process));
         }
     });
     futures::future::join_all(stories).await;
 }
 
-/// A thousand signals filled the pipe to a stopped guard, and nobody killed CMD in its place.
+/// A thousand signals filled the pipe to a stopped guard, and no process killed CMD in its place.
 #[tokio::test]
 async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -120,7 +120,7 @@ async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
     let group = start(&script, &file).await;
     let child = number_in(&file);
     let guard = guard_of(number_in(&dir.path().join("pid.leader")));
-    kill(pid(guard), Signal::SIGSTOP).expect("the guard lives");
+    kill(pid(guard), Signal::SIGSTOP).expect("the guard is alive");
     eventually("the guard is stopped", || state(guard) == Some('T'));
     for _ in 0..20_000 {
         group.forward(Signal::SIGHUP);
@@ -131,18 +131,18 @@ async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
     assert!(!runs(child));
 }
 
-/// The lease was renewed for ever for a CMD that had ended.
+/// The lease was renewed without an end for a CMD that had ended.
 #[tokio::test]
-async fn regression_the_end_of_cmd_is_noticed_although_its_guard_was_stopped() {
+async fn regression_the_end_of_cmd_is_noticed_despite_a_stopped_guard() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let group = start(r#"echo $$ > "$1"; exec sleep 600"#, &file).await;
     let leader = number_in(&file);
     let guard = guard_of(leader);
-    kill(pid(guard), Signal::SIGSTOP).expect("the guard lives");
+    kill(pid(guard), Signal::SIGSTOP).expect("the guard is alive");
     eventually("the guard is stopped", || state(guard) == Some('T'));
     kill(pid(leader), Signal::SIGKILL).expect("it lives");
-    // Renewals, as there is no end otherwise.
+    // Renewals continue, because a lease at risk would end the group.
     let renewals = async {
         loop {
             group.set_deadlines(far());
@@ -151,8 +151,8 @@ async fn regression_the_end_of_cmd_is_noticed_although_its_guard_was_stopped() {
     };
     let end = tokio::select! {
         end = gone(&group) => end,
-        () = renewals => unreachable!("renewals have no end"),
+        () = renewals => unreachable!("the loop of renewals never ends"),
     };
     assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Unguarded)));
-    eventually("the stopped guard is gone too", || !runs(guard));
+    eventually("the stopped guard has ended too", || !runs(guard));
 }

@@ -1,4 +1,4 @@
-//! A group with its guard, its gate and its tender, as `tenure run` uses it.
+//! A process group with its guard, its gate and its tender, as `tenure run` uses it.
 #![cfg(target_os = "linux")]
 
 use std::ffi::{OsStr, OsString};
@@ -49,38 +49,38 @@ async fn start_command(command: &[&OsStr], deadlines: Deadlines) -> Group {
 async fn gone(group: &Group) -> GroupEnd {
     let deadline = std::time::Duration::from_secs(60);
     let gone = tokio::time::timeout(deadline, group.gone()).await;
-    let (end, left) = gone.expect("the group is gone in time");
+    let (end, left) = gone.expect("the group ends in time");
     assert_eq!(left, Left::Nothing);
     end
 }
 
-/// Nothing announces that a group is not gone, so this observes for a while: far longer than a
-/// report takes after that of the end of CMD, which comes over the same pipe and was there before.
-/// A slow machine can make it miss a fault, but cannot make it fail.
+/// Asserts that the group does not end for a while. No event announces this, so the wait is far
+/// longer than the delay between the report of CMD's end and the next report on the same pipe. A
+/// slow machine can make this check miss a fault, but cannot make it fail.
 async fn stays_pending(gone: Pin<&mut impl Future<Output = (GroupEnd, Left)>>) {
     tokio::select! {
-        (_, left) = gone => panic!("a process lives, and it is reported as gone: {left:?}"),
+        (_, left) = gone => panic!("a process is alive, but reported as ended: {left:?}"),
         () = pause(300) => {}
     }
 }
 
-/// The guard of the group of this shell.
+/// Returns the guard of the group of this shell.
 fn guard_of(leader: u32) -> u32 {
     let stat = fs::read_to_string(format!("/proc/{leader}/stat")).expect("the shell runs");
     let parent = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1));
-    parent.and_then(|parent| parent.parse().ok()).expect("a line of proc(5)")
+    parent.and_then(|parent| parent.parse().ok()).expect("a line in the format of proc(5)")
 }
 
 fn pid(number: u32) -> Pid {
     Pid::from_raw(i32::try_from(number).expect("process numbers are small"))
 }
 
-/// Its child ignores SIGTERM; the file has the child's number.
+/// A command that ignores SIGTERM, with a child that does too. The file has the child's number.
 const STUBBORN: &str =
     r#"(trap '' TERM; exec sleep 1000) & echo $! > "$1"; trap '' TERM; wait; sleep 1000"#;
 
 #[tokio::test]
-async fn a_command_ends_by_itself() {
+async fn a_command_that_ends_has_its_code() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("epoch");
     let group = start(r#"echo $TENURE_EPOCH > "$1"; exit 3"#, &file).await;
@@ -88,7 +88,7 @@ async fn a_command_ends_by_itself() {
     assert_eq!((end.exit_code(), end.stop), (3, None));
     assert_eq!(gone(&group).await, end);
     assert_eq!(fs::read_to_string(&file).expect("it was written"), "7\n");
-    // A number that was given up is not signalled: this must do nothing.
+    // The number of an ended process is not signalled: this must do nothing.
     group.kill();
 }
 
@@ -113,7 +113,7 @@ async fn signals_reach_the_whole_group() {
 }
 
 #[tokio::test]
-async fn the_group_is_not_gone_while_a_child_of_the_command_lives() {
+async fn the_group_lives_while_a_child_of_the_command_lives() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let group = start(r#"sleep 1000 & echo $! > "$1"; exit 0"#, &file).await;
@@ -130,7 +130,7 @@ async fn the_group_is_not_gone_while_a_child_of_the_command_lives() {
 }
 
 #[tokio::test]
-async fn regression_the_group_is_not_gone_while_a_descendant_lives_elsewhere() {
+async fn regression_the_group_lives_while_a_descendant_lives_elsewhere() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = r#"(exec setsid sleep 1000) & echo $! > "$1""#;
@@ -182,7 +182,7 @@ async fn a_lease_that_ended_before_the_start_runs_nothing() {
 }
 
 #[tokio::test]
-async fn signals_are_passed_on_however_many_were_before() {
+async fn signals_are_passed_on_after_many_others() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = r#"trap 'exit 7' USR1; trap '' HUP; echo $$ > "$1"; while :; do sleep 0.02; done"#;
@@ -194,7 +194,7 @@ async fn signals_are_passed_on_however_many_were_before() {
         }
         pause(50).await;
     }
-    // Again and again, as a guard on a busy machine may have many before it still.
+    // Repeatedly, because a guard on a busy machine may still have many earlier ones.
     let signals = async {
         loop {
             group.forward(Signal::SIGUSR1);
@@ -203,7 +203,7 @@ async fn signals_are_passed_on_however_many_were_before() {
     };
     let end = tokio::select! {
         end = gone(&group) => end,
-        () = signals => unreachable!("the signals have no end"),
+        () = signals => unreachable!("the loop of signals never ends"),
     };
     assert_eq!(end.exit_code(), 7);
 }
@@ -220,14 +220,14 @@ async fn dropping_the_group_kills_it() {
     }
 }
 
-/// `tenure` lives on, and decides itself what becomes of the epoch.
+/// `tenure` is still alive, and decides the end of the epoch.
 #[tokio::test]
-async fn a_group_that_is_dropped_resigns_nothing() {
+async fn a_dropped_group_does_not_resign() {
     let dir = tempfile::tempdir().expect("a directory");
     let (file, place) = (dir.path().join("pid"), dir.path().join("store"));
     let store = Arc::new(DirStore::open(&place).expect("a directory"));
     let election = Election::builder(store, "").name("a").build().expect("valid settings");
-    let leadership = election.campaign().await.expect("nobody else is there");
+    let leadership = election.campaign().await.expect("no other candidate campaigns");
     let resignation = Resignation {
         store: format!("file://{}", place.display()),
         layout: "epoch-files".to_owned(),
@@ -248,12 +248,12 @@ async fn a_group_that_is_dropped_resigns_nothing() {
     while runs(guard) {
         pause(20).await;
     }
-    let end = election.snapshot().await.expect("it can be read").end;
+    let end = election.snapshot().await.expect("the read succeeds").end;
     assert!(end != Some(EpochEnd::Resigned), "{end:?}");
 }
 
 #[tokio::test]
-async fn a_command_that_does_not_exist_ends_with_127() {
+async fn a_missing_command_ends_with_127() {
     let group = start_command(&["tenure-no-such-command".as_ref()], far()).await;
     assert_eq!(gone(&group).await.exit_code(), 127);
 }

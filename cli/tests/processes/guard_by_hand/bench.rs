@@ -1,4 +1,4 @@
-//! A guard or a standby in the hands of a test.
+//! A guard or a standby that a test drives.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Read as _, Write as _};
@@ -14,24 +14,24 @@ use tenure::Moment;
 use crate::TENURE;
 use tenure_testkit::command::{self, in_ms, now, number_in};
 
-/// Ignores SIGTERM, and so does its child; both are ready once the file has the child's number.
+/// Ignores SIGTERM, like its child. Both are ready when the file has the child's number.
 pub const STUBBORN: &str = r#"trap '' TERM; sleep 1000 & echo $! > "$1"; wait; sleep 1000"#;
-/// Writes down each SIGTERM, and goes on.
+/// Records each SIGTERM, and continues.
 pub const COUNTING: &str =
     r#"trap 'echo term >> "$1"' TERM; echo ready > "$1"; while :; do sleep 0.02; done"#;
 /// Has a child in another process group, one in another session, and an orphan in a third. Each
-/// does `ON_TERM` at a SIGTERM, and writes its number to a file in the directory.
+/// runs `ON_TERM` at a SIGTERM, and writes its number to a file in the directory.
 pub const ESCAPING: &str = r#"export D="$1"
     one='trap "ON_TERM" TERM; echo $$ > "$D/$0"; while :; do sleep 0.02; done'
     timeout 1000 sh -c "$one" group &
     setsid sh -c "$one" session &
     (setsid sh -c "$one" daemon &)
     wait"#;
-/// Ends at SIGTERM, after it has written a file.
+/// Writes a file at SIGTERM, and ends.
 pub const POLITE: &str = "echo term > $D/$0.term; exit";
 pub const ESCAPES: [&str; 3] = ["group", "session", "daemon"];
 
-/// The numbers of the processes of [`ESCAPING`], once all are ready.
+/// Waits until all processes of [`ESCAPING`] are ready, and returns their numbers.
 pub fn escaped(dir: &Path) -> [u32; 3] {
     ESCAPES.map(|name| number_in(&dir.join(name)))
 }
@@ -40,20 +40,20 @@ pub struct Guard {
     child: Child,
     orders: Option<PipeWriter>,
     reports: BufReader<PipeReader>,
-    /// The number of its CMD, once that was started.
+    /// Number of its CMD, after the start.
     pub command: u32,
-    /// Its ends of the pipes, as links in /proc look.
+    /// Its ends of the pipes, as links in /proc.
     pub pipes: [PathBuf; 2],
 }
 
 impl Guard {
-    /// A guard whose CMD runs: a shell with this script and argument. Its lease is long, and leaves
-    /// no grace.
+    /// Starts a guard and its CMD: a shell with this script and argument. Its lease is long, and
+    /// leaves no grace.
     pub fn over(script: &str, argument: &Path) -> Guard {
         Guard::of("__guard", script, argument)
     }
 
-    /// The same as the guard or as a standby.
+    /// Starts a guard or a standby, as this verb tells, and its CMD.
     pub fn of(verb: &str, script: &str, argument: &Path) -> Guard {
         let mut guard = Guard::waiting(verb, &["sh", "-c", script, "sh"], argument);
         let hour = in_ms(3_600_000);
@@ -64,12 +64,12 @@ impl Guard {
         guard
     }
 
-    /// One that waits for its first order.
+    /// Starts a process that waits for its first order.
     pub fn waiting(verb: &str, command: &[&str], argument: &Path) -> Guard {
         Guard::with(verb, &[], command, argument)
     }
 
-    /// The same with these options.
+    /// Starts a process with these options that waits for its first order.
     pub fn with(verb: &str, options: &[&str], command: &[&str], argument: &Path) -> Guard {
         let (orders_in, orders) = std::io::pipe().expect("a pipe");
         let (reports, reports_out) = std::io::pipe().expect("a pipe");
@@ -98,10 +98,10 @@ impl Guard {
     }
 
     pub fn tell(&mut self, line: &str) {
-        assert!(self.tell_if_it_lives(line), "the guard lives");
+        assert!(self.tell_if_it_lives(line), "the guard is alive");
     }
 
-    /// False if the guard has ended.
+    /// Sends an order. Returns false if the guard has ended.
     pub fn tell_if_it_lives(&mut self, line: &str) -> bool {
         let orders = self.orders.as_mut().expect("the pipe is open");
         writeln!(orders, "{line}").is_ok()
@@ -143,16 +143,16 @@ impl Guard {
         self.orders = None;
     }
 
-    /// It ends well.
+    /// Waits for its end, and asserts success.
     pub fn leaves(&mut self) {
         assert!(command::ended(&mut self.child).success());
     }
 
-    /// What it says on stderr until its end.
+    /// Returns its output on stderr until its end.
     pub fn says(&mut self) -> String {
         let mut said = String::new();
         let id = self.child.id();
-        let stderr = self.child.stderr.as_mut().expect("it is piped");
+        let stderr = self.child.stderr.as_mut().expect("stderr is a pipe");
         command::with_deadline(id, || stderr.read_to_string(&mut said)).expect("text");
         said
     }
@@ -165,7 +165,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(orders) = &mut self.orders {
-            // An error says that it has ended.
+            // An error means that the guard has ended.
             let _ = writeln!(orders, "lease 0 0 0 0 0 0");
         }
         self.hang_up();

@@ -1,4 +1,4 @@
-//! The gate, and what CMD inherits through it.
+//! The gate, and the state that CMD inherits through it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,23 +19,23 @@ fn gate(parent: u32, command: &[&str]) -> Option<i32> {
 }
 
 #[test]
-fn a_command_whose_guard_is_dead_does_not_run() {
+fn a_command_with_a_dead_guard_does_not_run() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("ran");
     let file = file.to_str().expect("it is UTF-8");
     let touch = ["touch", file];
     assert_eq!(gate(1, &touch), Some(126));
-    assert!(!fs::exists(file).expect("it can be asked for"));
+    assert!(!fs::exists(file).expect("its existence can be checked"));
     assert_eq!(gate(std::process::id(), &touch), Some(0));
-    assert!(fs::exists(file).expect("it can be asked for"));
+    assert!(fs::exists(file).expect("its existence can be checked"));
 }
 
 #[test]
-fn a_command_that_cannot_be_executed_gives_the_codes_of_a_shell() {
+fn a_command_that_cannot_run_gives_the_codes_of_a_shell() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("not-executable");
     fs::write(&file, "x").expect("a file");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("it is ours");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("the test owns the file");
     let file = file.to_str().expect("it is UTF-8");
     for (command, code) in [("tenure-no-such-command", 127), ("/no/such/file", 127), (file, 126)] {
         assert_eq!(gate(std::process::id(), &[command]), Some(code), "{command}");
@@ -54,7 +54,7 @@ fn the_command_leads_its_group_and_blocks_no_signal() {
     assert!(status.contains("SigBlk:\t0000000000000000\n"), "{status}");
     let group: u32 = read("stat")
         .rsplit_once(") ")
-        .expect("a line of proc(5)")
+        .expect("a line in the format of proc(5)")
         .1
         .split(' ')
         .nth(2)
@@ -65,7 +65,7 @@ fn the_command_leads_its_group_and_blocks_no_signal() {
 }
 
 #[test]
-fn the_command_inherits_no_pipe_of_ours() {
+fn the_command_inherits_no_pipe_of_the_guard() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let guard = Guard::over(r#"echo $$ > "$1"; exec sleep 1000"#, &file);

@@ -1,4 +1,4 @@
-//! Guard, standby and gate as processes, driven by hand in the place of `tenure run`.
+//! Guard, standby and gate as processes. A test drives them in the place of `tenure run`.
 #![cfg(target_os = "linux")]
 
 mod bench;
@@ -23,7 +23,8 @@ fn the_whole_group_dies_at_kill_at_and_not_before() {
     let child = number_in(&file);
     let kill_at = in_ms(400);
     guard.lease(in_ms(0), kill_at);
-    // SIGTERM was due when the guard looked first, so before it answered.
+    // At the first check of the guard the time of SIGTERM had passed, so SIGTERM comes before the
+    // answer.
     guard.hears(&["terminated", "watching", "killed"]);
     assert!(reached(kill_at), "killed while the lease was valid");
     guard.hears(&["ended 9", "gone"]);
@@ -32,7 +33,7 @@ fn the_whole_group_dies_at_kill_at_and_not_before() {
 }
 
 #[test]
-fn it_waits_for_the_later_lease() {
+fn the_guard_waits_for_the_later_lease() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let mut guard = Guard::over(STUBBORN, &file);
@@ -69,8 +70,8 @@ fn each_risk_terminates_once() {
     eventually("the trap is set", || lines(&file) == ["ready"]);
     guard.lease(in_ms(0), in_ms(HOUR));
     guard.hears(&["terminated", "watching"]);
-    eventually("the shell saw it", || lines(&file) == ["ready", "term"]);
-    // Still at risk: it was told already.
+    eventually("the shell received it", || lines(&file) == ["ready", "term"]);
+    // The lease is still at risk: no second SIGTERM.
     guard.lease(now(), in_ms(HOUR));
     guard.hears(&["watching"]);
     // Renewed, then at risk again.
@@ -78,11 +79,11 @@ fn each_risk_terminates_once() {
     guard.hears(&["watching"]);
     guard.lease(now(), in_ms(HOUR));
     guard.hears(&["terminated", "watching"]);
-    eventually("the shell saw it", || lines(&file) == ["ready", "term", "term"]);
+    eventually("the shell received it", || lines(&file) == ["ready", "term", "term"]);
 }
 
 #[test]
-fn a_stopped_group_is_woken_to_end() {
+fn a_stopped_group_is_continued_to_end() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("log");
     let mut guard = Guard::over(COUNTING, &file);
@@ -91,38 +92,38 @@ fn a_stopped_group_is_woken_to_end() {
     bench::signal(command, Signal::SIGSTOP);
     eventually("the shell is stopped", || state(command) == Some('T'));
     guard.lease(in_ms(0), in_ms(HOUR));
-    eventually("the shell saw it", || lines(&file) == ["ready", "term"]);
+    eventually("the shell received it", || lines(&file) == ["ready", "term"]);
 }
 
 #[test]
-fn regression_the_end_of_tenure_leaves_the_grace() {
+fn regression_the_grace_remains_after_the_end_of_tenure() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("log");
     let mut guard = Guard::over(COUNTING, &file);
     eventually("the trap is set", || lines(&file) == ["ready"]);
-    // An hour is left of the lease, and two seconds of them are the grace.
+    // An hour of the lease is left, and two seconds of it are the grace.
     guard.lease(in_ms(HOUR - 2_000), in_ms(HOUR));
     guard.hears(&["watching"]);
     let killed = in_ms(2_000);
     guard.hang_up();
-    eventually("the shell saw SIGTERM", || lines(&file) == ["ready", "term"]);
+    eventually("the shell received SIGTERM", || lines(&file) == ["ready", "term"]);
     assert!(runs(guard.command), "killed without its grace");
     let command = guard.command;
     eventually("the shell is dead", || !runs(command));
     assert!(reached(killed), "killed before the end of the grace");
     let said = guard.says();
     for words in ["tenure has died", "SIGTERM", "SIGKILL", "all processes of CMD have ended"] {
-        assert!(said.contains(words), "{words:?} is not in {said}");
+        assert!(said.contains(words), "{words:?} is missing in {said}");
     }
 }
 
 #[test]
-fn the_end_of_tenure_leaves_no_more_than_the_lease() {
+fn the_end_of_tenure_leaves_at_most_the_lease() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let mut guard = Guard::over(STUBBORN, &file);
     let child = number_in(&file);
-    // It was at risk long ago.
+    // The lease has been at risk for a long time.
     guard.lease(now(), in_ms(500));
     guard.hears(&["terminated", "watching"]);
     guard.hang_up();
@@ -131,10 +132,10 @@ fn the_end_of_tenure_leaves_no_more_than_the_lease() {
     assert!(said.contains("killed (SIGKILL)"), "{said}");
 }
 
-/// The guard looked at no deadline while it worked off its orders, each with a walk through /proc:
-/// 2,000 signals let CMD go on for seconds beside its successor.
+/// The guard checked no deadline while it executed its orders, each with a walk through /proc:
+/// 2,000 signals let CMD run together with its successor for seconds.
 #[test]
-fn regression_no_number_of_orders_puts_off_the_end() {
+fn regression_many_orders_do_not_delay_the_end() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = format!("trap '' HUP; {STUBBORN}");
@@ -143,9 +144,9 @@ fn regression_no_number_of_orders_puts_off_the_end() {
     let kill_at = in_ms(200);
     guard.lease(now(), kill_at);
     guard.hears(&["terminated", "watching"]);
-    // These alone took 20 s and more.
+    // These orders alone took at least 20 s.
     for _ in 0..20_000 {
-        // On a loaded machine the end comes first.
+        // On a loaded machine the guard may end first.
         if !guard.tell_if_it_lives("signal SIGHUP") {
             break;
         }
@@ -158,7 +159,7 @@ fn regression_no_number_of_orders_puts_off_the_end() {
 }
 
 #[test]
-fn a_line_that_makes_no_sense_is_the_end_of_tenure() {
+fn a_malformed_line_counts_as_the_end_of_tenure() {
     let dir = tempfile::tempdir().expect("a directory");
     for line in ["lease 1 2 3", "watch 1 2 3 4", "start", "\u{0}"] {
         let file = dir.path().join("pid");
@@ -173,7 +174,7 @@ fn a_line_that_makes_no_sense_is_the_end_of_tenure() {
 }
 
 #[test]
-fn without_a_start_the_command_does_not_run() {
+fn the_command_does_not_run_without_a_start() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("ran");
     for watch in [false, true] {
@@ -203,13 +204,13 @@ fn signals_do_not_reach_the_guard() {
 }
 
 #[test]
-fn regression_killed_is_said_only_of_what_lived() {
+fn regression_killed_is_reported_only_for_living_processes() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let mut guard = Guard::over(r#"echo $$ > "$1"; trap 'exit 5' TERM; sleep 1000 & wait"#, &file);
     number_in(&file);
     guard.lease(now(), in_ms(HOUR));
-    // The status of exit(5).
+    // 1280 is the status of exit(5).
     guard.hears(&["terminated", "watching", "ended 1280", "gone"]);
     guard.leaves();
 }
@@ -221,7 +222,7 @@ fn a_real_time_signal_is_a_status_like_any_other() {
     guard.hears(&["ended 34", "gone"]);
 }
 
-/// By process group, session, and the orphan of a double fork.
+/// They leave by a process group, by a session, and by the orphan of a double fork.
 #[test]
 fn regression_descendants_that_leave_the_group_are_killed() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -229,14 +230,14 @@ fn regression_descendants_that_leave_the_group_are_killed() {
     let mut guard = Guard::over(&stubborn, dir.path());
     let escaped = escaped(dir.path());
     guard.lease(now(), in_ms(300));
-    // CMD obeys, and is gone only when the others are.
+    // CMD obeys, and the group ends only after the others.
     guard.hears(&["terminated", "watching", "ended 15", "killed", "gone"]);
     assert!(!escaped.iter().any(|one| runs(*one)), "{escaped:?}");
     guard.leaves();
 }
 
 #[test]
-fn regression_descendants_that_leave_the_group_are_told_to_end() {
+fn regression_descendants_that_leave_the_group_get_sigterm() {
     let dir = tempfile::tempdir().expect("a directory");
     let polite = ESCAPING.replace("ON_TERM", POLITE);
     let mut guard = Guard::over(&polite, dir.path());
@@ -249,9 +250,9 @@ fn regression_descendants_that_leave_the_group_are_told_to_end() {
     }
 }
 
-/// A supervisor shuts its children down in an order of its own.
+/// A supervisor terminates its children in its own order.
 #[test]
-fn a_child_outside_of_the_group_is_its_parents_to_end() {
+fn a_child_outside_of_the_group_is_terminated_by_its_parent() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = r#"trap 'sleep 0.5; kill -USR1 $(cat "$1"); wait; exit 0' TERM
         setsid sh -c 'trap "exit 3" TERM; trap "exit 0" USR1
@@ -262,11 +263,11 @@ fn a_child_outside_of_the_group_is_its_parents_to_end() {
     number_in(&file);
     guard.lease(now(), in_ms(HOUR));
     guard.hears(&["terminated", "watching", "ended 0", "gone"]);
-    assert!(!dir.path().join("pid.code").exists(), "it ended before its parent told it to");
+    assert!(!dir.path().join("pid.code").exists(), "it ended before its parent signalled it");
 }
 
 #[test]
-fn what_cmd_leaves_behind_is_told_to_end_on_order() {
+fn leftovers_of_cmd_get_sigterm_on_order() {
     let dir = tempfile::tempdir().expect("a directory");
     let polite = ESCAPING.replace("ON_TERM", POLITE);
     let mut guard = Guard::over(&polite.replace("wait", "exit 4"), dir.path());
@@ -280,7 +281,7 @@ fn what_cmd_leaves_behind_is_told_to_end_on_order() {
 
 /// Each generation forks the next one and ends.
 #[test]
-fn a_process_that_forks_and_ends_again_and_again_is_caught() {
+fn a_process_that_forks_and_ends_repeatedly_is_caught() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = r#"f=$1; next() { ( [ -s "$f" ] || echo $$ > "$f"; next ) & exit; }; next"#;
@@ -288,14 +289,14 @@ fn a_process_that_forks_and_ends_again_and_again_is_caught() {
     number_in(&file);
     guard.hears(&["ended 0"]);
     guard.lease(now(), now());
-    // A look may miss it, or catch it.
+    // A single scan may miss it or catch it.
     let heard = guard.hears_until("gone");
     assert!(heard.contains(&"killed".to_owned()), "{heard:?}");
     guard.leaves();
 }
 
 #[test]
-fn regression_the_standby_ends_all_when_the_guard_dies() {
+fn regression_the_standby_kills_all_after_the_death_of_the_guard() {
     let dir = tempfile::tempdir().expect("a directory");
     let stubborn = ESCAPING.replace("ON_TERM", "");
     let mut standby = Guard::of("__standby", &stubborn, dir.path());
@@ -310,7 +311,7 @@ fn regression_the_standby_ends_all_when_the_guard_dies() {
 }
 
 #[test]
-fn regression_the_command_dies_when_guard_and_standby_do() {
+fn regression_the_command_dies_with_guard_and_standby() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let standby = Guard::of("__standby", STUBBORN, &file);

@@ -1,4 +1,4 @@
-//! When the guard resigns, and when it does not.
+//! The conditions for a resignation by the guard.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use tenure_testkit::command::{eventually, in_ms, number_in, runs};
 
 #[tokio::main(flavor = "current_thread")]
 async fn resign_key(dir: &Path) -> String {
-    let leadership = election(dir).campaign().await.expect("nobody else is there");
+    let leadership = election(dir).campaign().await.expect("no other candidate campaigns");
     leadership.resign_key().to_string()
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn snapshot(dir: &Path) -> Snapshot {
-    election(dir).snapshot().await.expect("it can be read")
+    election(dir).snapshot().await.expect("the read succeeds")
 }
 
 fn election(dir: &Path) -> Election {
@@ -31,7 +31,7 @@ fn is_resigned(dir: &Path) -> bool {
     snapshot(dir).end == Some(tenure::EpochEnd::Resigned)
 }
 
-/// The order for an epoch that is led by nobody that runs.
+/// Returns the order for an epoch without a running leader.
 fn order(dir: &Path) -> Value {
     let key = resign_key(dir);
     json!({
@@ -41,7 +41,7 @@ fn order(dir: &Path) -> Value {
     })
 }
 
-/// A guard that watches a lease of an hour, and knows what to resign.
+/// Starts a guard with a lease of an hour and the key to resign.
 fn guard(dir: &Path, command: &[&str]) -> Guard {
     let mut guard = Guard::waiting("__guard", command, &dir.join("file"));
     let hour = in_ms(HOUR);
@@ -52,7 +52,7 @@ fn guard(dir: &Path, command: &[&str]) -> Guard {
 }
 
 #[test]
-fn it_resigns_where_nothing_was_started() {
+fn the_guard_resigns_if_no_command_was_started() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut guard = guard(dir.path(), &["sh", "-c", r#"echo > "$0""#]);
     guard.hang_up();
@@ -63,7 +63,7 @@ fn it_resigns_where_nothing_was_started() {
 }
 
 #[test]
-fn it_does_not_where_tenure_lives_or_makes_no_sense() {
+fn the_guard_does_not_resign_while_tenure_lives_or_after_a_malformed_order() {
     for (last, start) in [("leave", false), ("leave", true), ("x", false), ("x", true)] {
         let dir = tempfile::tempdir().expect("a directory");
         let mut guard = guard(dir.path(), &["sh", "-c", STUBBORN, "sh"]);
@@ -84,7 +84,7 @@ fn it_does_not_where_tenure_lives_or_makes_no_sense() {
 }
 
 #[test]
-fn it_does_not_where_the_lease_has_ended() {
+fn the_guard_does_not_resign_after_the_end_of_the_lease() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut guard = guard(dir.path(), &["sh", "-c", "sleep 1000", "sh"]);
     guard.tell("start");

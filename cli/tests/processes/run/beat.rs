@@ -1,4 +1,4 @@
-//! Commands that write signs of life, and what these show of their order.
+//! Commands that write timestamped beats, and the order of these beats.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -8,16 +8,16 @@ use std::path::Path;
 use tenure_testkit::command::scene::{Candidate, Scene};
 use tenure_testkit::command::{eventually, now, pause};
 
-/// A sign of life that a command wrote.
+/// A beat that a command wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beat {
     pub epoch: u64,
     pub name: String,
-    /// By the boot clock.
+    /// Time of the boot clock.
     pub at_ns: u128,
 }
 
-/// A candidate whose command writes beats until it is killed: this very test program.
+/// Starts a candidate with this test program as its command, which writes beats until it is killed.
 pub fn beating(scene: &Scene, name: &str, options: &[&str]) -> Candidate {
     let mut command = scene.run(name, options);
     command.arg("--").arg(std::env::current_exe().expect("a path"));
@@ -26,22 +26,22 @@ pub fn beating(scene: &Scene, name: &str, options: &[&str]) -> Candidate {
     scene.start(name, command)
 }
 
-/// What the commands wrote, in the order in which they did.
+/// Returns the beats of the commands, in the order of the writes.
 pub fn beats(scene: &Scene, file: &str) -> Vec<Beat> {
     let text = fs::read_to_string(scene.path(file)).unwrap_or_default();
-    // The last line may be on its way.
+    // The last line may be incomplete.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().map(Beat::parse).collect()
 }
 
-/// Waits for a beat of an epoch above this one, and gives the last.
+/// Waits for a beat of an epoch above this one, and returns the last beat.
 pub fn beat_above(scene: &Scene, epoch: u64) -> Beat {
     let mut last = None;
     eventually(&format!("a command runs in an epoch above {epoch}"), || {
         last = beats(scene, "beats").pop().filter(|beat| beat.epoch > epoch);
         last.is_some()
     });
-    last.expect("the poll ends once there is one")
+    last.expect("the poll ends when a beat is found")
 }
 
 impl Beat {
@@ -56,14 +56,14 @@ impl Beat {
     }
 }
 
-/// Tells this test program that it is a command, and where to write.
+/// Makes this test program run as the command, and names the directory of its files.
 pub const BEATS: &str = "TENURE_TEST_BEATS";
 
-/// The command: writes two logs until it is killed, `beats` as it comes and `fenced` only with the
-/// greatest epoch so far; what the fence refused goes to `refused`.
+/// The command. It writes two logs until it is killed: `beats` without a condition, and `fenced`
+/// only with the greatest epoch so far. Refused beats go to `refused`.
 pub fn beat(dir: OsString) {
     let dir = Path::new(&dir);
-    let variable = |name| std::env::var(name).expect("tenure sets it");
+    let variable = |name| std::env::var(name).expect("tenure sets the variable");
     let (epoch, name) = (variable("TENURE_EPOCH"), variable("TENURE_NAME"));
     let own: u64 = epoch.parse().expect("a number");
     let append = |file: &str, line: &str| {

@@ -1,4 +1,4 @@
-//! What CMD leaves behind: its descendants, wherever they are, end before anybody else leads.
+//! Leftovers of CMD: all of its descendants end before another candidate leads.
 
 use super::*;
 
@@ -12,7 +12,7 @@ const ESCAPING: &str = r#"
     wait"#;
 
 #[test]
-fn regression_after_sigkill_no_descendant_runs_beside_the_next_leader() {
+fn regression_after_sigkill_no_descendant_overlaps_with_the_next_leader() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", SHORT, ESCAPING);
     let escaped = ["group", "session", "daemon"].map(|name| scene.number(name));
@@ -22,7 +22,7 @@ fn regression_after_sigkill_no_descendant_runs_beside_the_next_leader() {
     assert_eq!(a.code(), 137);
     scene.wait_for_file("b");
     let stats = fs::read_to_string(scene.path("stats")).unwrap_or_default();
-    assert_eq!(stats, "", "they run beside the next leader");
+    assert_eq!(stats, "", "they run together with the next leader");
     assert!(!escaped.iter().any(|one| runs(*one)));
     a.says("all processes of CMD have ended");
 }
@@ -45,7 +45,7 @@ fn regression_no_descendant_outlives_a_resignation() {
 }
 
 #[test]
-fn regression_after_sigkill_the_command_may_end_well() {
+fn regression_after_sigkill_the_command_may_end_on_sigterm() {
     let scene = Scene::new(TENURE);
     let script = "trap 'echo > term; exit 0' TERM; echo $$ > pid; while :; do sleep 0.02; done";
     let mut a = scene.script("a", &["--validity", "20s"], script);
@@ -59,9 +59,9 @@ fn regression_after_sigkill_the_command_may_end_well() {
 }
 
 #[test]
-fn nobody_leads_while_a_process_of_the_last_leader_lives() {
+fn no_leader_follows_while_a_process_of_the_last_one_lives() {
     let scene = Scene::new(TENURE);
-    // The command ends, and leaves a child behind that ignores SIGTERM.
+    // The command ends, and leaves a child that ignores SIGTERM.
     let script = "(trap '' TERM; exec sleep 1000) & echo $! > child; \
                   while [ ! -e go ]; do sleep 0.02; done; exit 4";
     let mut a = scene.script("a", &["--grace", "1s", "--validity", "10s"], script);
@@ -72,16 +72,16 @@ fn nobody_leads_while_a_process_of_the_last_leader_lives() {
     fs::write(scene.path("go"), "").expect("a new file");
     a.says("the processes that it left behind get SIGTERM");
     assert_eq!(a.code(), 4, "{}", a.said());
-    assert!(!runs(child), "resigned while {child} lives");
+    assert!(!runs(child), "resigned while {child} is alive");
     scene.wait_for_file("b");
     let stat = fs::read_to_string(scene.path("stat")).unwrap_or_default();
-    assert!(stat.is_empty() || stat.contains(") Z "), "it runs beside the next leader: {stat}");
+    assert!(stat.is_empty() || stat.contains(") Z "), "it overlaps with the next leader: {stat}");
     assert_eq!(b.code(), 0);
     assert_eq!(scene.status()["epoch"], 2);
 }
 
 #[test]
-fn what_the_command_leaves_behind_may_end_well() {
+fn a_leftover_of_the_command_may_end_on_sigterm() {
     let scene = Scene::new(TENURE);
     let script = "(trap 'echo > ended; exit' TERM; echo > ready; while :; do sleep 0.02; done) & \
                   while [ ! -e ready ]; do sleep 0.02; done; exit 0";
@@ -95,14 +95,14 @@ fn a_dead_guard_ends_the_command_and_gives_71() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &[], STUBBORN);
     let child = scene.number("child");
-    kill(pid(a.guard()), Signal::SIGKILL).expect("the guard lives");
+    kill(pid(a.guard()), Signal::SIGKILL).expect("the guard is alive");
     assert_eq!(a.code(), 71);
     assert!(!runs(child));
     assert_eq!(scene.status()["ended"], "resigned");
 }
 
 #[test]
-fn nothing_is_resigned_when_nobody_knows_what_is_left() {
+fn nothing_is_resigned_if_the_leftovers_are_unknown() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &[], STUBBORN);
     let child = scene.number("child");

@@ -1,4 +1,4 @@
-//! `tenure run` as processes that are killed, stopped and told to end.
+//! `tenure run` as processes that are killed, stopped and terminated.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ mod left_behind;
 
 use beat::{BEATS, Beat, beat_above, beating, beats as beats_of};
 
-/// For tests that wait until a lease has lapsed.
+/// Options of tests that wait until a lease has lapsed.
 const SHORT: &[&str] = &["--validity", "3s"];
 
 /// Not a test: the command of [`beating`].
@@ -28,7 +28,7 @@ fn beats() {
     }
 }
 
-/// Epochs only grow, and no epoch has a sign of life after the first one of the next.
+/// Asserts that epochs only grow, and that no epoch has a beat after the first one of the next.
 fn check_order(beats: &[Beat]) {
     for pair in beats.windows(2) {
         let [before, after] = pair else { unreachable!("windows of two") };
@@ -42,7 +42,7 @@ fn check_order(beats: &[Beat]) {
 }
 
 #[test]
-fn of_three_candidates_one_runs_whatever_happens_to_them() {
+fn one_of_three_candidates_runs_through_kills_and_stops() {
     let scene = Scene::new(TENURE);
     let mut candidates =
         ["a", "b", "c"].map(|name| beating(&scene, name, &["--forever", "--validity", "3s"]));
@@ -59,15 +59,15 @@ fn of_three_candidates_one_runs_whatever_happens_to_them() {
     candidates[stopped].stop();
     let third = beat_above(&scene, second.epoch);
     assert_ne!(third.name, second.name);
-    // Past its lease by far, it finds out that it does not lead any more.
+    // After the end of its lease, it finds that it has lost the leadership.
     candidates[stopped].signal(Signal::SIGCONT);
     candidates[stopped].says(&format!("lost epoch {}", second.epoch));
     assert!(candidates[stopped].lives(), "{}", candidates[stopped].said());
 
-    // Whoever is left is elected again.
+    // The remaining candidate is elected again.
     let last = of(&third.name);
     candidates[last].signal(Signal::SIGTERM);
-    // A service whose CMD was asked to end has done what it was asked for.
+    // A service succeeds if its CMD was asked to end.
     assert_eq!(candidates[last].code(), 0, "{}", candidates[last].said());
     let fourth = beat_above(&scene, third.epoch);
     assert_eq!(of(&fourth.name), stopped);
@@ -76,18 +76,18 @@ fn of_three_candidates_one_runs_whatever_happens_to_them() {
 
     check_order(&beats_of(&scene, "beats"));
     check_order(&beats_of(&scene, "fenced"));
-    assert!(!scene.exists("refused"), "a command ran beside that of a greater epoch");
+    assert!(!scene.exists("refused"), "a command overlapped with a greater epoch");
     let status = scene.status();
     assert_eq!((&status["state"], &status["ended"]), (&"sealed".into(), &"resigned".into()));
 }
 
 #[test]
-fn a_stopped_leader_ends_with_75_once_it_goes_on() {
+fn a_stopped_leader_ends_with_75_after_it_continues() {
     let scene = Scene::new(TENURE);
     let mut a = beating(&scene, "a", SHORT);
     let first = beat_above(&scene, 0);
     a.signal(Signal::SIGSTOP);
-    // Nobody else is there: the guard ends the command by the lease alone.
+    // No other candidate exists: only the lease makes the guard end the command.
     let guard = a.guard();
     let mut last = None;
     eventually("the command is dead", || {
@@ -96,7 +96,7 @@ fn a_stopped_leader_ends_with_75_once_it_goes_on() {
         before == Some(beats_of(&scene, "beats").pop())
     });
     eventually("the guard has nothing left to do", || !runs(guard));
-    // On an idle machine that was sooner than the end of the lease.
+    // On an idle machine the guard ends before the lease.
     eventually("the lease has lapsed", || scene.status()["lapsed"] == true);
     let status = scene.status();
     assert_eq!((&status["state"], &status["epoch"]), (&"held".into(), &first.epoch.into()));
@@ -105,10 +105,10 @@ fn a_stopped_leader_ends_with_75_once_it_goes_on() {
     assert!(a.said().contains("lost epoch 1"), "{}", a.said());
 }
 
-/// What had ended at SIGTERM by then was not killed. A machine that is too slow for one grace gets
-/// a longer one.
+/// A command that had ended at SIGTERM was reported as killed. A machine that is too slow for one
+/// grace gets a longer one.
 #[test]
-fn regression_killed_is_said_only_of_a_command_that_was() {
+fn regression_killed_is_reported_only_for_a_killed_command() {
     let script = "trap 'echo > term; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
     let ended_in_its_grace = ["3s", "9s", "27s"].into_iter().any(|validity| {
         let scene = Scene::new(TENURE);
@@ -127,7 +127,7 @@ fn regression_killed_is_said_only_of_a_command_that_was() {
     assert!(ended_in_its_grace);
 }
 
-/// Ignores SIGTERM, and so does its child; the file has the child's number.
+/// Ignores SIGTERM, like its child. The file has the child's number.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $! > child; wait; sleep 1000";
 
 #[test]
@@ -141,12 +141,12 @@ fn a_command_that_ignores_sigterm_dies_with_tenure() {
     assert_eq!(a.code(), 137);
     scene.wait_for_file("b");
     let stat = fs::read_to_string(scene.path("stat")).unwrap_or_default();
-    assert!(stat.is_empty() || stat.contains(") Z "), "it runs beside the next leader: {stat}");
+    assert!(stat.is_empty() || stat.contains(") Z "), "it overlaps with the next leader: {stat}");
     assert!(!runs(child));
 }
 
 #[test]
-fn the_code_of_the_command_is_passed_on() {
+fn the_exit_code_of_the_command_is_passed_on() {
     let scene = Scene::new(TENURE);
     assert_eq!(scene.script("a", &[], "exit 3").code(), 3);
     assert_eq!(scene.status()["ended"], "resigned");
@@ -159,7 +159,7 @@ fn the_code_of_the_command_is_passed_on() {
 }
 
 #[test]
-fn regression_a_command_that_cannot_run_is_not_campaigned_for() {
+fn regression_a_command_that_cannot_run_starts_no_campaign() {
     let scene = Scene::new(TENURE);
     for (command, code) in [("/no/such/command", 127), ("no-such-command", 127), ("/dev/null", 126)]
     {
@@ -169,11 +169,11 @@ fn regression_a_command_that_cannot_run_is_not_campaigned_for() {
         assert_eq!(a.code(), code, "{}", a.said());
         assert!(a.said().lines().last().is_some_and(|line| line.contains(command)), "{}", a.said());
     }
-    assert!(!scene.exists("store"), "nothing was opened");
+    assert!(!scene.exists("store"), "the store was opened");
 }
 
 #[test]
-fn the_command_knows_its_epoch_its_name_and_its_store() {
+fn the_command_has_its_epoch_its_name_and_its_store() {
     let scene = Scene::new(TENURE);
     let script = r#"echo "$TENURE_EPOCH $TENURE_NAME $TENURE_STORE" > env"#;
     assert_eq!(scene.script("worker-7", &[], script).code(), 0);
@@ -189,7 +189,7 @@ fn signals_are_passed_on_each_time() {
     scene.wait_for_file("ready");
     a.signal(Signal::SIGTERM);
     assert_eq!(scene.wait_for_file("n"), "1\n");
-    // It was asked to end, and has not: it goes on leading.
+    // The command was asked to end and has not, so it still leads.
     let before = scene.status()["heartbeat"].as_u64();
     eventually("the lease is renewed", || scene.status()["heartbeat"].as_u64() > before);
     assert_eq!(scene.status()["state"], "held");
@@ -215,7 +215,7 @@ fn other_signals_that_end_processes_are_passed_on_too() {
 }
 
 #[test]
-fn a_candidate_that_waits_ends_at_once() {
+fn a_waiting_candidate_ends_immediately() {
     let scene = Scene::new(TENURE);
     let _a = scene.script("a", &[], "echo > ready; sleep 1000");
     scene.wait_for_file("ready");
@@ -239,7 +239,7 @@ fn a_candidate_that_waits_ends_at_once() {
 }
 
 #[test]
-fn what_nohup_ignores_stays_ignored() {
+fn signals_ignored_by_nohup_stay_ignored() {
     let scene = Scene::new(TENURE);
     let mut command = Command::new("sh");
     let script = r#"trap '' HUP; exec "$@""#;
@@ -249,7 +249,7 @@ fn what_nohup_ignores_stays_ignored() {
     let mut a = scene.start("a", command);
     scene.wait_for_file("ready");
     a.signal(Signal::SIGHUP);
-    // The second renewal from here on was begun after the signal.
+    // The second renewal from here on began after the signal.
     for _ in 0..2 {
         let record = || fs::read(scene.path("store/lock-0000000001.json")).expect("the record");
         let before = record();
@@ -261,7 +261,7 @@ fn what_nohup_ignores_stays_ignored() {
 }
 
 #[test]
-fn an_ignored_sigchld_does_not_hide_how_the_command_ended() {
+fn an_ignored_sigchld_does_not_hide_the_status_of_the_command() {
     let scene = Scene::new(TENURE);
     let mut command = Command::new("sh");
     let script = r#"trap '' CHLD; exec "$@""#;
@@ -272,7 +272,7 @@ fn an_ignored_sigchld_does_not_hide_how_the_command_ended() {
     assert_eq!(scene.status()["ended"], "resigned");
 }
 
-/// A stderr that nobody reads delays neither the renewals nor the end of CMD.
+/// A stderr without a reader does not delay the renewals or the end of CMD.
 #[test]
 fn regression_a_full_stderr_delays_no_kill() {
     let scene = Scene::new(TENURE);
@@ -288,7 +288,7 @@ fn regression_a_full_stderr_delays_no_kill() {
     assert_eq!(a.code(), 75);
 }
 
-/// A pipe that takes no byte more.
+/// Returns a pipe that is full.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let nonblocking = |on| {
@@ -303,18 +303,18 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
 }
 
 #[test]
-fn a_store_that_fails_ends_the_command_in_time_and_forever_comes_back() {
+fn a_failing_store_ends_the_command_in_time_and_forever_recovers() {
     let scene = Scene::new(TENURE);
     let script = "trap 'echo > term.$TENURE_EPOCH; exit 0' TERM; \
                   echo $$ > pid.$TENURE_EPOCH; while :; do sleep 0.02; done";
-    // A grace of 2 s: it must do for a loaded machine.
+    // A grace of 2 s, which is enough on a loaded machine.
     let mut a = scene.script("a", &["--forever", "--validity", "12s"], script);
     let first = scene.number("pid.1");
-    // Nobody can write as long as the lock is held.
+    // No process can write while the lock is held.
     let lock = File::options().write(true).open(scene.path("store/.tenure/lock")).expect("a file");
     lock.lock().expect("a lock");
-    eventually("the command is told to end", || scene.exists("term.1"));
-    eventually("it has ended", || !runs(first));
+    eventually("the command got SIGTERM", || scene.exists("term.1"));
+    eventually("the command has ended", || !runs(first));
     a.says("epoch 1");
     drop(lock);
     let second: Vec<_> = (2..9).map(|epoch| format!("pid.{epoch}")).collect();
@@ -325,23 +325,23 @@ fn a_store_that_fails_ends_the_command_in_time_and_forever_comes_back() {
 }
 
 #[test]
-fn a_store_that_goes_away_gives_75() {
+fn a_store_that_disappears_gives_75() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", SHORT, "echo $$ > pid; exec sleep 1000");
     let command = scene.number("pid");
-    fs::rename(scene.path("store"), scene.path("away")).expect("it is there");
+    fs::rename(scene.path("store"), scene.path("away")).expect("the store exists");
     eventually("the command has ended", || !runs(command));
     assert_eq!(a.code(), 75, "{}", a.said());
 }
 
-/// Seals the current epoch object by hand, with this word.
+/// Seals the current epoch object with this word, like an operator.
 fn seal(scene: &Scene, ended: &str) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let store = DirStore::open(scene.path("store")).expect("the store of the scene");
+        let store = DirStore::open(scene.path("store")).expect("the store of the scene opens");
         let key = format!("lock-{:010}.json", scene.status()["epoch"].as_u64().expect("an epoch"));
         loop {
-            let found = store.get(&key, None, 1 << 16).await.expect("it can be read");
+            let found = store.get(&key, None, 1 << 16).await.expect("the read succeeds");
             let GetOutcome::Found(object) = found else { panic!("no {key}: {found:?}") };
             let mut record: serde_json::Value =
                 serde_json::from_slice(&object.body).expect("it is JSON");
@@ -349,9 +349,9 @@ fn seal(scene: &Scene, ended: &str) {
             record["ended"] = ended.into();
             record["sealed_by"] = "an operator".into();
             let sealed = store.replace(&key, record.to_string().into(), object.etag).await;
-            match sealed.expect("it can be written") {
+            match sealed.expect("the write succeeds") {
                 PutOutcome::Done { .. } => return,
-                // It was renewed meanwhile.
+                // The leader has renewed meanwhile.
                 _ => pause(1),
             }
         }
@@ -359,7 +359,7 @@ fn seal(scene: &Scene, ended: &str) {
 }
 
 #[test]
-fn a_deposed_leader_tells_its_command_to_end() {
+fn a_deposed_leader_terminates_its_command() {
     let scene = Scene::new(TENURE);
     let script = "trap 'echo > term; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
     let mut a = scene.script("a", &["--validity", "20s"], script);
@@ -371,7 +371,7 @@ fn a_deposed_leader_tells_its_command_to_end() {
 }
 
 #[test]
-fn a_leader_taken_for_dead_kills_its_command_at_once() {
+fn a_leader_taken_for_dead_kills_its_command_immediately() {
     let scene = Scene::new(TENURE);
     let script = "trap 'echo > term' TERM; echo $$ > pid; while :; do sleep 0.02; done";
     let mut a = scene.script("a", &["--validity", "20s", "--grace", "2s"], script);
