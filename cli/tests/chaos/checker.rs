@@ -1,4 +1,4 @@
-//! What must hold in the end. Each check has a story that it must not let pass.
+//! The rules for the end of a run. For each rule there is a story that breaks it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,18 +10,18 @@ use crate::history::{self, Call, Op, Ret};
 use crate::stalls::{self, Stall, Stalls};
 use crate::watch::{Seen, Watch};
 
-/// How many renewals there must have been at least.
+/// The least number of renewals in a run.
 pub const ENOUGH_RENEWALS: usize = 5;
-/// How long a guard that was stopped with its child may take to end it once it goes on.
+/// Time in which a continued guard must end its child, after both were stopped.
 const GUARD_WAKES_NS: u64 = 500_000_000;
-/// For how long before the end of the lease a guard has been trying to kill.
+/// Time before the end of the lease at which a guard begins to kill.
 const KILL_MARGIN_NS: u64 = 200_000_000;
 
-/// Everything that was seen and written down.
+/// All observations and logs of a run.
 pub struct Story {
     lives: Vec<Life>,
     manifest: Vec<(u64, Entry)>,
-    /// What a power loss would leave of it, where that is known.
+    /// The manifest after a power loss, if it is known.
     kept: Option<Vec<(u64, Entry)>>,
     stalls: Vec<Stall>,
     renewals: Vec<(u64, Seen)>,
@@ -31,18 +31,18 @@ pub struct Story {
     end_ns: u64,
 }
 
-/// A child.
+/// The life of a child.
 #[derive(Clone, Debug, Default)]
 struct Life {
     epoch: u64,
     lines: Vec<Line>,
-    /// Each moment at which it was alive, with the end of the lease at that moment.
+    /// Each moment at which the child was alive, with the end of the lease at that moment.
     signs: Vec<(u64, u64)>,
-    /// While its guard was stopped with it.
+    /// The time in which its guard was stopped together with it.
     guard_stopped: Option<Seen>,
-    /// After its epoch was made, and before its child was started or its lease renewed.
+    /// A time after the creation of its epoch, and before the start of the child or a renewal.
     granted: Option<Seen>,
-    /// When its epoch was first seen to be sealed as resigned.
+    /// The first time at which its epoch was seen resigned.
     resigned_ns: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Story {
         for child in fleet.children() {
             let (epoch, lines) = (child.epoch, child.lines());
             let Some(seen) = watch.epochs.get(&epoch) else {
-                wrong.push(format!("{child:?} ran in an epoch that nobody saw"));
+                wrong.push(format!("{child:?} ran in an unseen epoch"));
                 continue;
             };
             let alive = watch.alive.get(&epoch).into_iter().flatten().copied();
@@ -75,7 +75,7 @@ impl Story {
             let resigned_ns = seen.resigned_ns;
             lives.push(Life { epoch, lines, signs, guard_stopped, granted, resigned_ns });
         }
-        // Who leads without a child, as it was killed or lost the lease first, was granted as well.
+        // A leader that was killed or lost its lease before its child started was granted as well.
         for (epoch, seen) in &watch.epochs {
             if let Some(first) = seen.renewed.first()
                 && lives.iter().all(|life| life.epoch != *epoch || life.granted.is_none())
@@ -100,7 +100,7 @@ impl Story {
         }
     }
 
-    /// What there was, or what should not have been.
+    /// Checks all rules. Returns a summary of the run, or the broken rule.
     pub fn check(&self) -> Result<String, String> {
         if !self.wrong.is_empty() {
             return Err(self.wrong.join("\n"));
@@ -131,10 +131,10 @@ impl Story {
             }
         }
         Ok(format!(
-            "{grants} epochs granted, {} of them wrote, {resigned} were resigned; {} renewals seen; {} entries, \
-             {acknowledged} acknowledged; {fenced} children fenced off; {} epochs compacted, {} \
-             made again in vain; the last sign of life of a child came {} ms before its lease \
-             ended, or earlier; the machine stalled {} times, for {} ms at most; {linearizable}",
+            "{grants} epochs granted, {} of them wrote, {resigned} were resigned; {} renewals seen; {} \
+             entries, {acknowledged} acknowledged; {fenced} children fenced off; {} epochs compacted, \
+             {} made again without a grant; each child was last alive at least {} ms before the end \
+             of its lease; the machine stalled {} times, for {} ms at most; {linearizable}",
             writers.len(),
             self.renewals.len(),
             self.manifest.len(),
@@ -146,7 +146,7 @@ impl Story {
         ))
     }
 
-    /// All calls. What was never answered counts if the manifest has it.
+    /// Returns all calls. An unanswered call counts if the manifest has its entry.
     fn history(&self) -> Vec<Call> {
         let call =
             |op, ret, seen: Seen| Call { op, ret, from_ns: seen.from_ns, until_ns: seen.until_ns };
@@ -172,7 +172,7 @@ impl Story {
                     Line::Fenced(at, ..) => (Ret::Refused, at),
                     Line::Starts(_) | Line::Beats(_) => continue,
                 };
-                let (from_ns, _) = open.take().expect("a child calls before it hears");
+                let (from_ns, _) = open.take().expect("a child calls before its answer");
                 history.push(call(append, ret, Seen { from_ns, until_ns }));
             }
             if let Some((from_ns, asked)) = open
@@ -186,8 +186,8 @@ impl Story {
     }
 }
 
-/// Gives an end to appends that took effect and were never answered: the earliest answer to one of
-/// a greater number, which cannot be written before.
+/// Adds an end to appends that took effect and were never answered: the earliest answer to an
+/// append of a greater number, which cannot be written before.
 fn close(history: &mut [Call], end_ns: u64) {
     let answered = |call: &Call| match call.ret {
         Ret::Appended(number) if call.until_ns < end_ns => Some((number, call.until_ns)),
@@ -201,11 +201,11 @@ fn close(history: &mut [Call], end_ns: u64) {
     }
 }
 
-/// Numbers are dense, epochs never decrease, and nothing is in there twice.
+/// Checks that numbers are dense, epochs never decrease, and no entry occurs twice.
 fn check_manifest(manifest: &[(u64, Entry)]) -> Result<(), String> {
     for (index, (number, _)) in manifest.iter().enumerate() {
         if *number != index as u64 + 1 {
-            return Err(format!("number {} is missing, {number} is there", index + 1));
+            return Err(format!("number {} is missing, but {number} exists", index + 1));
         }
     }
     for pair in manifest.windows(2) {
@@ -217,7 +217,7 @@ fn check_manifest(manifest: &[(u64, Entry)]) -> Result<(), String> {
     Ok(())
 }
 
-/// What was acknowledged is there, under its number. Says how much that was.
+/// Checks that each acknowledged entry is at its number. Returns the number of these entries.
 fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize, String> {
     let manifest: BTreeMap<_, _> = manifest.iter().copied().collect();
     let mut count = 0;
@@ -233,13 +233,13 @@ fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize
     Ok(count)
 }
 
-/// No child is alive at the end of its lease. Says by how many nanoseconds the nearest of them
-/// missed it.
+/// Checks that no child is alive at the end of its lease. Returns the least time between the last
+/// sign of a child and the end of its lease, in nanoseconds.
 ///
-/// The lease is known from the store: it ends at most `validity` after its last renewal was seen,
-/// which is some milliseconds late. The guard kills 200 ms before, and has that long to be given
-/// time by the kernel. Where the machine gave nobody time, as the naps of [`Stalls`] show, the
-/// child may live on for as long; so may one whose guard was stopped with it.
+/// The store shows the lease: it ends at most `validity` after the sight of its last renewal, which
+/// is some milliseconds late. The guard begins to kill 200 ms before, and needs CPU time from the
+/// kernel within this margin. If the machine ran no process for a while, as the naps of [`Stalls`]
+/// show, the child may live longer by that time. The same holds if its guard was stopped with it.
 fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
     let mut nearest = u64::MAX;
     for life in lives {
@@ -261,9 +261,10 @@ fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
     Ok(nearest)
 }
 
-/// Nothing acts for an epoch that was resigned. Says how many were.
+/// Checks that no process acts for a resigned epoch. Returns the number of resigned epochs.
 ///
-/// No stall excuses a sign of life after the seal: its writer has seen the last process end.
+/// A stall does not excuse a sign of life after the seal: the writer of the seal has seen the end
+/// of the last process.
 fn check_resignations(lives: &[Life]) -> Result<usize, String> {
     let mut count = 0;
     for life in lives {
@@ -278,8 +279,8 @@ fn check_resignations(lives: &[Life]) -> Result<usize, String> {
     Ok(count)
 }
 
-/// No epoch has two children, and no child has a sign of life after the first one of a greater
-/// epoch.
+/// Checks that no epoch has two children, and that no child is alive after the first sign of a
+/// child of a greater epoch.
 fn check_order(lives: &[Life]) -> Result<(), String> {
     let mut lives: Vec<_> = lives.iter().filter(|life| !life.signs.is_empty()).collect();
     lives.sort_by_key(|life| life.epoch);
@@ -292,7 +293,10 @@ fn check_order(lives: &[Life]) -> Result<(), String> {
         greater = life.epoch;
         for (at_ns, _) in &life.signs {
             if *at_ns >= first_ns && !life.is_excused(*at_ns) {
-                return Err(format!("the child of {} lived beside a greater epoch's", life.epoch));
+                return Err(format!(
+                    "the child of epoch {} overlapped with a later one",
+                    life.epoch
+                ));
             }
         }
         let first = life.signs.iter().map(|(at_ns, _)| *at_ns).min();

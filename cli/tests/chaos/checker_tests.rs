@@ -1,4 +1,4 @@
-//! A story that is well, and what is wrong with others.
+//! A correct story, and stories that break the rules.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn entry(epoch: u64, sequence: u64) -> Entry {
     Entry { epoch, sequence }
 }
 
-/// A child that appends one entry, and lives from then until then; the lease is of 3 s.
+/// A child that appends one entry and lives in this interval, with a lease of 3 s.
 fn life(epoch: u64, from_s: u64, until_s: u64) -> Life {
     let (from_ns, until_ns) = (from_s * SECOND, until_s * SECOND);
     let lines = vec![
@@ -21,7 +21,7 @@ fn life(epoch: u64, from_s: u64, until_s: u64) -> Life {
     Life { epoch, lines, signs, guard_stopped: None, granted, resigned_ns: None }
 }
 
-/// Three epochs, one after the other, which the checks let pass.
+/// Three consecutive epochs that satisfy the rules.
 fn story() -> Story {
     Story {
         lives: vec![life(1, 10, 12), life(2, 20, 22), life(3, 30, 32)],
@@ -37,7 +37,7 @@ fn story() -> Story {
 }
 
 fn why(story: &Story) -> String {
-    story.check().expect_err("the story is wrong")
+    story.check().expect_err("the story breaks a rule")
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn too_short_a_story_shows_nothing() {
 #[test]
 fn broken_store_that_loses_an_append() {
     let mut story = story();
-    // Somebody else's is there instead, so that the manifest looks well.
+    // The entry of another epoch has its number, so the manifest is dense.
     story.manifest[2].1 = entry(3, 2);
     assert!(why(&story).contains("was acknowledged as 3"), "{}", why(&story));
     story.manifest.pop();
@@ -70,7 +70,7 @@ fn broken_fence_that_lets_a_lower_epoch_in() {
 }
 
 #[test]
-fn broken_append_that_is_there_twice() {
+fn broken_append_that_occurs_twice() {
     let mut story = story();
     story.manifest.push((4, entry(3, 1)));
     assert!(why(&story).contains("is followed by"), "{}", why(&story));
@@ -82,7 +82,7 @@ fn broken_guard_that_lets_a_child_live_too_long() {
     let late_ns = 23 * SECOND + 100_000_000;
     story.lives[1].signs.push((late_ns, 23 * SECOND));
     assert!(why(&story).contains("of epoch 2 lived 100ms too long"), "{}", why(&story));
-    // A stall that ended before the guard had to act, or is too short, is no excuse.
+    // A stall that is too short, or ended before the guard had to act, is not an excuse.
     story.stalls = vec![(22 * SECOND, 22 * SECOND + 700_000_000)];
     assert!(why(&story).contains("too long"), "{}", why(&story));
     story.stalls = vec![(23 * SECOND, 23 * SECOND + 99_000_000)];
@@ -92,7 +92,7 @@ fn broken_guard_that_lets_a_child_live_too_long() {
 }
 
 #[test]
-fn a_guard_that_was_stopped_too_is_an_excuse_until_it_goes_on() {
+fn a_stopped_guard_is_an_excuse_until_it_continues() {
     let mut story = story();
     story.lives[1].signs.push((25 * SECOND, 23 * SECOND));
     story.lives[1].guard_stopped = Some(Seen { from_ns: 24 * SECOND, until_ns: 25 * SECOND });
@@ -107,14 +107,14 @@ fn a_guard_that_was_stopped_too_is_an_excuse_until_it_goes_on() {
 fn broken_election_that_runs_two_children() {
     let mut story = story();
     story.lives[1].signs.push((31 * SECOND, 33 * SECOND));
-    assert!(why(&story).contains("lived beside"), "{}", why(&story));
+    assert!(why(&story).contains("overlapped with"), "{}", why(&story));
     story.lives[1] = life(3, 20, 22);
     story.lives[1].lines.clear();
     assert!(why(&story).contains("two children"), "{}", why(&story));
 }
 
 #[test]
-fn broken_guard_that_resigns_over_a_living_child() {
+fn broken_guard_that_resigns_while_a_child_lives() {
     let mut story = story();
     story.lives[1].resigned_ns = Some(22 * SECOND);
     assert!(why(&story).starts_with("too little has happened"), "{}", why(&story));
@@ -125,7 +125,7 @@ fn broken_guard_that_resigns_over_a_living_child() {
 #[test]
 fn broken_order_of_grants() {
     let mut story = story();
-    // Both were granted before; the greater one certainly first.
+    // Both epochs were granted earlier, and the greater one was first.
     story.lives[0].granted = Some(Seen { from_ns: 3, until_ns: 4 });
     story.lives[1].granted = Some(Seen { from_ns: 1, until_ns: 2 });
     assert!(why(&story).contains("no order explains"), "{}", why(&story));
@@ -141,17 +141,17 @@ fn broken_renewal_under_a_greater_epoch() {
 }
 
 #[test]
-fn an_append_that_was_never_answered_counts_if_it_is_there() {
+fn an_unanswered_append_counts_if_the_manifest_has_it() {
     let mut story = story();
     story.lives[1].lines.pop();
     assert!(why(&story).contains("too little"), "{}", why(&story));
     let unanswered = story.history();
     assert!(unanswered.iter().any(|call| call.until_ns == story.end_ns));
-    // It had taken effect when the next number was answered.
+    // It had taken effect before the answer to the next number.
     let mut closed = unanswered;
     close(&mut closed, story.end_ns);
     assert!(closed.iter().all(|call| call.until_ns < story.end_ns));
-    // And it does not if it is not.
+    // It does not count if the manifest does not have it.
     story.manifest.remove(1);
     story.manifest[1].0 = 2;
     story.lives[2].lines[2] = Line::Appended(30 * SECOND + 2, entry(3, 1), 2);

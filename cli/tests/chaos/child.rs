@@ -1,5 +1,5 @@
-//! What `tenure run` runs: appends `(epoch, sequence)` to a manifest of serially numbered objects,
-//! and stops once it meets a greater epoch.
+//! The program under `tenure run`. It appends `(epoch, sequence)` to a manifest of numbered
+//! objects, and stops when it meets a greater epoch.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub const FOLDER: &str = "CHAOS_FOLDER";
 pub const STORE: &str = "CHAOS_STORE";
 pub const PREFIX: &str = "CHAOS_PREFIX";
 
-/// The file that tells all children to end, also those that ignore SIGTERM.
+/// A file that asks all children to end, including children that ignore SIGTERM.
 pub const END: &str = "end";
 
 /// The exit code of a child that met a greater epoch.
@@ -25,14 +25,14 @@ pub const FENCED: i32 = 9;
 const MAX_BODY: usize = 4096;
 pub const REQUEST: Duration = Duration::from_secs(2);
 
-/// One object of the manifest.
+/// An object of the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub epoch: u64,
     pub sequence: u64,
 }
 
-/// One line of a child's log; the time is nanoseconds of the machine's clock.
+/// A line of a child's log. The time is nanoseconds of the machine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Line {
     Starts(u64),
@@ -45,16 +45,15 @@ pub enum Line {
 }
 
 pub fn now_ns() -> u64 {
-    u64::try_from(Process::system().now().boot.as_nanos())
-        .expect("the machine is younger than that")
+    u64::try_from(Process::system().now().boot.as_nanos()).expect("the uptime fits into 64 bits")
 }
 
 pub fn key(prefix: &str, number: u64) -> String {
     format!("{prefix}manifest/{number:020}.json")
 }
 
-/// Runs until fenced, killed, or told to end by the file [`END`]. Nothing outlives a test for long:
-/// after ten minutes it ends.
+/// Runs until fenced, killed, or asked to end by the file [`END`]. It ends after ten minutes in any
+/// case, so that no child outlives its test for long.
 pub fn run() {
     let epoch: u64 = var("TENURE_EPOCH").parse().expect("a number");
     let (name, pid) = (var("TENURE_NAME"), std::process::id());
@@ -75,7 +74,7 @@ pub fn run() {
         std::process::exit(0);
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime can be built").block_on(async {
+    runtime.expect("the runtime starts").block_on(async {
         let mut writer = Writer { store: store().await, prefix: var(PREFIX), tail: None };
         for sequence in 1..u64::MAX {
             let entry = Entry { epoch, sequence };
@@ -93,10 +92,10 @@ pub fn run() {
 }
 
 pub fn var(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| panic!("{name} is set"))
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))
 }
 
-/// The store of the environment.
+/// Returns the store of the environment.
 pub async fn store() -> Arc<dyn Store> {
     match var(STORE).as_str() {
         "s3" => Arc::new(S3Store::from_env(var("TENURE_TEST_S3_BUCKET")).await),
@@ -107,12 +106,12 @@ pub async fn store() -> Arc<dyn Store> {
 struct Writer {
     store: Arc<dyn Store>,
     prefix: String,
-    /// The last number that is known, and the epoch in it.
+    /// The last known number, and the epoch in it.
     tail: Option<(u64, u64)>,
 }
 
 impl Writer {
-    /// The number under which the entry was appended, or the greater epoch that was met.
+    /// Returns the number of the appended entry, or the greater epoch that it met.
     async fn append(&mut self, entry: Entry) -> Result<u64, u64> {
         let mut from = 0;
         loop {
@@ -132,13 +131,13 @@ impl Writer {
                 self.tail = Some((number, entry.epoch));
                 return Ok(number);
             }
-            // Refused, by another's or by this one's own earlier attempt, or unknown.
+            // Refused by another entry or by an earlier attempt of this one, or unknown.
             if let Some(found) = self.read(&key).await {
                 if found == entry {
                     self.tail = Some((number, found.epoch));
                     return Ok(number);
                 }
-                // Somebody else writes: who has slept for long has much to catch up with.
+                // Another child writes. After a long pause this child must find the end again.
                 (self.tail, from) = (None, last);
             }
         }
@@ -153,8 +152,8 @@ impl Writer {
         }
     }
 
-    /// The greatest number, which is above this one, and its epoch, if the store answers; 0 if
-    /// there is none.
+    /// Finds the greatest number above this one, and its epoch; 0 if no number is above. Returns
+    /// `None` if the store does not answer.
     async fn find_tail(&self, from: u64) -> Option<(u64, u64)> {
         let prefix = format!("{}manifest/", self.prefix);
         let mut last = if from == 0 { String::new() } else { key(&self.prefix, from) };
@@ -175,7 +174,7 @@ impl Writer {
     }
 }
 
-/// The answer, unless the call fails or takes long; then there is a pause.
+/// Returns the answer. If the call fails or takes long, pauses and returns `None`.
 #[allow(clippy::disallowed_methods, reason = "real servers take real time")]
 pub async fn answer<T>(
     call: impl Future<Output = Result<T, tenure::store::StoreError>>,

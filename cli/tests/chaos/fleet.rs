@@ -1,4 +1,4 @@
-//! Candidates and a compactor as processes, and what is done to them.
+//! Candidates and a compactor as processes, and the harm done to them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,21 +17,23 @@ use crate::lines;
 use crate::process::{Process, TENURE, code, compacted, compactor};
 use crate::watch::Seen;
 
-/// The exit codes of signals, a lost lease, and a store that does not answer. Anything else, an unsafe
-/// store above all, is a finding.
+/// The exit codes of signals, a lost lease, and a store that does not answer. Any other code is a
+/// finding, in particular the code of an unsafe store.
 const EXPECTED: [i32; 5] = [0, 128 + 9, 128 + 15, 69, 75];
-/// A service gives 1 for each code of its child.
+/// A service exits with 1 for any code of its child.
 const OF_SERVICES: i32 = 1;
-/// Others give the child's code, and 71 after a guard that was stopped past the lease killed itself.
+/// Other candidates exit with the child's code, or with 71 after a guard that was stopped past the
+/// lease killed itself.
 const OF_OTHERS: [i32; 2] = [child::FENCED, 71];
 
-/// The others end with their leases, and start anew.
+/// Other candidates end with their leases, and are started again.
 fn is_service(number: usize) -> bool {
     number.is_multiple_of(2)
 }
 
-/// Three of four children ignore SIGTERM, so that their guards have to kill them. By epoch, a child
-/// is CMD itself, is in a process group or a session of its own, or is an orphan in a session.
+/// Three of four children ignore SIGTERM, so that their guards must kill them. The epoch selects
+/// the kind of child: CMD, a process in another process group or session, or an orphan in a
+/// session.
 const COMMAND: &str = r#"[ $((TENURE_EPOCH % 4)) = 0 ] || trap '' TERM
 case $((TENURE_EPOCH % 5)) in
 0 | 1) exec "$@" ;;
@@ -43,7 +45,7 @@ case $((TENURE_EPOCH % 5)) in
     ;;
 esac"#;
 
-/// How long a child that was paused goes on before its guard does.
+/// Delay between the continuation of a paused child and of its guard.
 const ZOMBIE_NS: u64 = 400_000_000;
 
 pub struct Fleet {
@@ -52,13 +54,13 @@ pub struct Fleet {
     clocks: Option<Clocks>,
     folder: PathBuf,
     validity_ns: u64,
-    /// By epoch: while the guard of its child was stopped together with what it guards, as on a
-    /// machine that is paused as a whole. Only the epoch protects meanwhile.
+    /// Times, by epoch, in which the guard of the child was stopped together with its processes,
+    /// like on a machine that is paused as a whole. Only the epoch protects in this time.
     pub guards_stopped: BTreeMap<u64, Seen>,
     pub unexpected: Vec<String>,
 }
 
-/// What can be done to the processes.
+/// Harm to the processes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Deed {
     KillLeader,
@@ -66,7 +68,7 @@ pub enum Deed {
     StopLeader,
     KillChild,
     StopChild,
-    /// The leader, its guard and its child; the child goes on a moment before its guard.
+    /// Pauses the leader, its guard and its child; the child continues a moment before its guard.
     PauseLeaderGuardAndChild,
     KillFollower,
     StopFollower,
@@ -90,13 +92,13 @@ impl Deed {
         Deed::StepClockOfFollower,
     ];
 
-    /// What can be done where clocks cannot be stepped.
+    /// The harm that is possible without steps of the clocks.
     pub fn without_clocks() -> &'static [Deed] {
         &Deed::ALL[..9]
     }
 }
 
-/// A child by its log's name.
+/// A child, by the name of its log.
 #[derive(Clone, Debug)]
 pub struct ChildOf {
     pub epoch: u64,
@@ -126,7 +128,7 @@ impl Fleet {
         fleet
     }
 
-    /// Starts who has ended, and lets go on who was stopped, when their time has come.
+    /// Starts processes that have ended, and continues stopped ones, when their time has come.
     pub fn tend(&mut self, backend: &Backend) {
         self.let_go_on();
         self.reap();
@@ -182,7 +184,7 @@ impl Fleet {
         command
     }
 
-    /// Does it, and says to whom; nothing if there is nobody now to do it to.
+    /// Does this harm and returns its victim; `None` if it has no victim now.
     pub fn harm(&mut self, deed: Deed, rng: &mut fastrand::Rng) -> Option<String> {
         let again_at_ns = now_ns() + rng.u64(0..2_000_000_000);
         if deed == Deed::KillCompactor {
@@ -226,7 +228,7 @@ impl Fleet {
             Deed::TermLeader if leader.epoch.is_multiple_of(4) => {
                 candidate.signal(Signal::SIGTERM)?;
             }
-            // SIGTERM, and SIGKILL to a child that ignores it.
+            // SIGTERM, and SIGKILL for a child that ignores it.
             Deed::TermLeader => {
                 candidate.signal(Signal::SIGTERM)?;
                 kill(leader.pid, Signal::SIGKILL).ok()?;
@@ -251,13 +253,13 @@ impl Fleet {
         Some(format!("{}, epoch {}", leader.name, leader.epoch))
     }
 
-    /// By up to three leases.
+    /// Steps the clock by up to three leases.
     fn step_clock(&self, candidate: &str, rng: &mut fastrand::Rng) -> Option<String> {
         let most = Duration::from_nanos(3 * self.validity_ns);
         Some(self.clocks.as_ref()?.step(&self.folder, candidate, most, rng))
     }
 
-    /// Lets everybody go on.
+    /// Continues all stopped processes.
     pub fn calm(&mut self) {
         for process in &mut self.candidates {
             process.stopped.iter_mut().for_each(|stopped| stopped.until_ns = 0);
@@ -273,22 +275,22 @@ impl Fleet {
         }
     }
 
-    /// Whether all have ended.
+    /// Returns whether all processes have ended.
     pub fn ended(&mut self) -> bool {
         self.reap();
         let mut processes = self.candidates.iter().chain([&self.compactor]);
         !processes.any(Process::lives)
     }
 
-    /// How many epoch objects were deleted, as far as the compactor lived to say so.
+    /// Returns the number of deleted epoch objects in the reports of the compactor.
     pub fn compacted(&self) -> u64 {
         compacted(&self.folder, "/deleted")
     }
 
-    /// All children there ever were, by epoch.
+    /// Returns all children of the run, by epoch.
     pub fn children(&self) -> Vec<ChildOf> {
         let mut children = Vec::new();
-        for file in std::fs::read_dir(&self.folder).expect("the folder is there") {
+        for file in std::fs::read_dir(&self.folder).expect("the folder exists") {
             let log = file.expect("a file").path();
             let name = log.file_name().and_then(|name| name.to_str()).expect("our own names");
             let parts: Vec<_> = name.split('-').collect();
@@ -312,14 +314,14 @@ impl ChildOf {
     }
 }
 
-/// Whether this process of ours can still do anything, now or once it is let go on.
+/// Returns whether this child process can still act, now or after it is continued.
 pub fn runs(pid: Pid) -> bool {
     let file = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
-    // The number may belong to another process by now.
+    // Another process may have this number by now.
     let ours = file("cmdline").is_ok_and(|line| line.contains("\0child\0"));
     let Ok(status) = file("status") else { return false };
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-    // To whom a SIGKILL is on its way, the kernel gives no more time.
+    // The kernel gives no more time to a process with a pending SIGKILL.
     let pending = field("SigPnd:").and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     let dying = pending.is_none_or(|mask| mask & (1 << 8) != 0);
     let state = field("State:").and_then(|state| state.trim_start().chars().next());

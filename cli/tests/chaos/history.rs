@@ -1,19 +1,20 @@
-//! Whether a history of grants, renewals and writes is one of a register that is guarded by
-//! epochs, judged by stateright's checker.
+//! Checks that a history of grants, renewals and writes belongs to a register that is guarded by
+//! epochs, with stateright's checker.
 
 use stateright::semantics::{ConsistencyTester as _, LinearizabilityTester, SequentialSpec};
 
-/// Histories are cut where nothing is in flight, since the checker's work grows with their square.
+/// The history is cut at moments without pending calls, because the checker's work grows with the
+/// square of the length.
 const PIECE: usize = 60;
 /// The checker recurses once per call.
 const STACK: usize = 1 << 30;
 
-/// Who leads, and the manifest that the leaders write: what all the processes together should look
-/// like.
+/// The leader, and the manifest that the leaders write: the register that all processes together
+/// must behave like.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Guarded {
     granted: u64,
-    /// The epoch in the manifest's last entry, or that of a later claim.
+    /// The epoch in the manifest's last entry, or of a later claim.
     written_by: u64,
     entries: u64,
 }
@@ -22,7 +23,7 @@ pub struct Guarded {
 pub enum Op {
     Grant(u64),
     Renew(u64),
-    /// From here on no lower epoch appends.
+    /// Bars lower epochs from appending from here on.
     Claim(u64),
     Append(u64),
 }
@@ -61,7 +62,7 @@ impl SequentialSpec for Guarded {
     }
 }
 
-/// Something that took effect at one moment between these two.
+/// A call that took effect at one moment of this interval.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub op: Op,
@@ -70,10 +71,10 @@ pub struct Call {
     pub until_ns: u64,
 }
 
-/// Checks the history; says how many calls and pieces there were, or which piece has no order.
+/// Checks the history. Returns the number of calls and pieces, or a piece without a valid order.
 pub fn check(calls: Vec<Call>) -> Result<String, String> {
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || check_all(calls));
-    thread.expect("a thread can be started").join().expect("the checker does not panic")
+    thread.expect("the thread starts").join().expect("the checker does not panic")
 }
 
 fn check_all(mut calls: Vec<Call>) -> Result<String, String> {
@@ -94,10 +95,10 @@ fn check_all(mut calls: Vec<Call>) -> Result<String, String> {
     Ok(format!("{count} calls in {pieces} pieces of up to {longest} are linearizable"))
 }
 
-/// The state after the piece. There is only one: every call has returned.
+/// Returns the state after the piece. It is unique, because every call has returned.
 fn check_piece(before: Guarded, calls: &[Call]) -> Result<Guarded, String> {
-    // Each call goes to the first thread on which nothing is in flight: the fewer threads, the less
-    // the checker tries, and calls of one thread follow each other in time anyway.
+    // Each call goes to the first thread without a pending call. The checker tries fewer orders
+    // with fewer threads, and the calls of one thread are consecutive anyway.
     let mut free_from: Vec<u64> = Vec::new();
     let mut events = Vec::new();
     for call in calls {
@@ -107,7 +108,7 @@ fn check_piece(before: Guarded, calls: &[Call]) -> Result<Guarded, String> {
             free_from.push(0);
         }
         free_from[thread] = call.until_ns;
-        // At the same moment, calls before returns: that allows more orders, never fewer.
+        // At the same moment, calls come before returns: that only allows more orders.
         events.extend([(call.from_ns, 0, thread, call), (call.until_ns, 1, thread, call)]);
     }
     events.sort_by_key(|(at_ns, kind, ..)| (*at_ns, *kind));
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_at_the_same_time_may_have_any_order() {
+    fn concurrent_calls_may_have_any_order() {
         let mut history = vec![
             call(Op::Grant(1), Ret::Granted, 0, 5),
             call(Op::Append(1), Ret::Appended(2), 6, 20),
@@ -151,23 +152,23 @@ mod tests {
             call(Op::Append(2), Ret::Appended(3), 31, 40),
             call(Op::Append(1), Ret::Refused, 32, 45),
         ];
-        check(history.clone()).expect("there is an order");
+        check(history.clone()).expect("a valid order exists");
         history[4].from_ns = 31;
         history[4].until_ns = 33;
-        check(history).expect_err("renewed after the next grant");
+        check(history).expect_err("a renewal after the next grant");
     }
 
     #[test]
-    fn what_is_cut_into_pieces_is_still_one_history() {
+    fn a_history_in_pieces_is_still_one_history() {
         let mut history = grants(1);
         for entry in 1..=200 {
             let from_ns = 100 + entry * 10;
             history.push(call(Op::Append(1), Ret::Appended(entry), from_ns, from_ns + 5));
         }
-        let said = check(history.clone()).expect("there is an order");
+        let said = check(history.clone()).expect("a valid order exists");
         assert!(said.contains("in 4 pieces"), "{said}");
         history.push(call(Op::Grant(1), Ret::Granted, 9_000, 9_001));
-        check(history).expect_err("an epoch is granted twice, the second time pieces later");
+        check(history).expect_err("a second grant of an epoch, some pieces later");
     }
 
     #[test]
@@ -177,7 +178,7 @@ mod tests {
             call(Op::Append(2), Ret::Appended(1), 30, 35),
             call(Op::Append(1), Ret::Appended(2), 36, 39),
         ]);
-        check(history).expect_err("a zombie was let in");
+        check(history).expect_err("an append of a lower epoch");
     }
 
     #[test]
@@ -188,9 +189,9 @@ mod tests {
             call(Op::Append(1), Ret::Appended(1), 32, 50),
             call(Op::Claim(2), Ret::Claimed, 40, 45),
         ]);
-        check(history.clone()).expect("appended before the claim");
+        check(history.clone()).expect("an append before the claim");
         history.push(call(Op::Append(1), Ret::Appended(2), 51, 52));
-        check(history).expect_err("a claim keeps nobody out");
+        check(history).expect_err("an append after the claim");
     }
 
     #[test]
@@ -204,7 +205,7 @@ mod tests {
     fn broken_grant_after_a_greater_one() {
         let mut history = grants(2);
         history.push(call(Op::Grant(1), Ret::Granted, 40, 41));
-        check(history).expect_err("grants go back");
+        check(history).expect_err("a grant after a greater one");
     }
 
     #[test]
@@ -221,13 +222,13 @@ mod tests {
             call(Op::Append(1), Ret::Appended(1), 30, 31),
             call(Op::Append(2), Ret::Appended(1), 32, 33),
         ]);
-        check(history).expect_err("an acknowledged entry is gone");
+        check(history).expect_err("an acknowledged entry is missing");
     }
 
     #[test]
     fn broken_refusal_without_a_greater_epoch() {
         let mut history = grants(1);
         history.push(call(Op::Append(1), Ret::Refused, 30, 31));
-        check(history).expect_err("nobody else wrote");
+        check(history).expect_err("a refusal without another writer");
     }
 }

@@ -1,4 +1,4 @@
-//! What a process of a test wrote down: one JSON value per line.
+//! The log of a process of a test: one JSON value per line.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -14,19 +14,19 @@ pub struct Log(Arc<File>);
 impl Log {
     pub fn open(path: &Path) -> Log {
         let file = OpenOptions::new().create(true).append(true).open(path);
-        Log(Arc::new(file.expect("a log can be opened")))
+        Log(Arc::new(file.expect("the log opens")))
     }
 
     pub fn say(&self, line: &impl Serialize) {
         let text = serde_json::to_string(line).expect("a line is JSON") + "\n";
-        // In one write, so that it is there as a whole even if the process is killed just after.
-        (&*self.0).write_all(text.as_bytes()).expect("the log can be written");
+        // One write, so that the line is whole even if the process is killed just after.
+        (&*self.0).write_all(text.as_bytes()).expect("the log is writable");
     }
 }
 
-/// What was written, but for a last line that a kill cut off.
+/// Returns the lines, except for a last line that a kill cut off.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Vec<T> {
     let text = std::fs::read_to_string(path).expect("the log of a process");
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    whole.lines().map(|line| serde_json::from_str(line).expect("a line of ours")).collect()
+    whole.lines().map(|line| serde_json::from_str(line).expect("a line of this test")).collect()
 }

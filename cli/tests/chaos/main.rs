@@ -1,7 +1,7 @@
-//! Processes that are killed: of an election here, of a group in [`groups`].
+//! Processes that are killed: an election here, a group in [`groups`].
 //!
-//! Five `tenure run` on one election, whose children write one manifest, and a `tenure compact`,
-//! while processes are killed and stopped, and requests, connections and the server go wrong.
+//! Five `tenure run` share one election, and their children write one manifest. A `tenure compact`
+//! runs as well. Processes are killed and stopped, and requests, connections and the server fail.
 //!
 //! ```sh
 //! cargo test --test chaos -- --nocapture
@@ -10,7 +10,7 @@
 //! scripts/servers/ceph.sh -- cargo test --test chaos that_is_not_ours -- --ignored --nocapture
 //! ```
 //!
-//! `CHAOS_SEED` chooses what is done to them; when, the machine decides too.
+//! `CHAOS_SEED` selects the faults. Their times also depend on the machine.
 #![cfg(all(feature = "s3", target_os = "linux"))]
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ mod watch;
 
 const VALIDITY: Duration = Duration::from_secs(3);
 
-/// Not a test: what the candidates run.
+/// Not a test: the command of the candidates.
 #[test]
 #[ignore = "no test: the tests start this program with --exact child --ignored"]
 fn child() {
@@ -61,7 +61,7 @@ fn on_a_directory() {
     chaos(Backend::dir(dir.path()), 25);
 }
 
-/// What was acknowledged is also in what a power loss would leave.
+/// Each acknowledged entry also survives a power loss.
 #[test]
 #[ignore = "needs a disk: scripts/servers/failing-disk.sh -- cargo test --test chaos on_a_disk_that_fails -- --ignored"]
 fn on_a_disk_that_fails() {
@@ -75,7 +75,7 @@ fn on_a_server_that_is_not_ours() {
     chaos(Backend::environment(), 120);
 }
 
-/// The wall clock of each candidate is stepped both ways, by up to three leases.
+/// The wall clock of each candidate is stepped in both directions, by up to three leases.
 #[test]
 #[ignore = "needs libfaketime: scripts/servers/faketime.sh -- cargo test --test chaos stepped -- --ignored"]
 fn on_a_directory_with_stepped_clocks() {
@@ -91,7 +91,7 @@ fn chaos_with(mut backend: Backend, seconds: u64, clocks: Option<Clocks>) {
     let run = Run::begin(&backend, seconds);
     let stalls = Stalls::watch();
     let mut watch = Watch::default();
-    // Before there is anything to see, so that the first epoch, too, is known to be new.
+    // Before the candidates start, so that the first epoch is known to be new.
     watch.look(&backend, &[]);
     let deeds = if clocks.is_some() { &Deed::ALL[..] } else { Deed::without_clocks() };
     let fleet = Fleet::start(5, &run.folder, &backend, VALIDITY, clocks);
@@ -105,7 +105,7 @@ fn chaos_with(mut backend: Backend, seconds: u64, clocks: Option<Clocks>) {
     rampage.end(run, &backend, met, story.check());
 }
 
-/// The candidates, and what is seen of them.
+/// The candidates, and the observations of them.
 struct Election {
     fleet: Fleet,
     watch: Watch,
@@ -128,7 +128,7 @@ impl Victims for Election {
     }
 }
 
-/// Once nothing goes wrong any more somebody leads and writes; then all are told to end.
+/// Waits after the end of all faults until a candidate leads and writes; then asks all to end.
 fn settle(backend: &mut Backend, fleet: &mut Fleet, watch: &mut Watch) {
     backend.calm();
     fleet.calm();
@@ -141,7 +141,7 @@ fn settle(backend: &mut Backend, fleet: &mut Fleet, watch: &mut Watch) {
         })
     };
     while !written(fleet) {
-        assert!(now_ns() < give_up_ns, "nobody writes, although nothing goes wrong any more");
+        assert!(now_ns() < give_up_ns, "no candidate writes, although all faults have ended");
         fleet.tend(backend);
         watch.look(backend, &fleet.children());
         nap(LOOK_EVERY);

@@ -1,4 +1,4 @@
-//! A process that is started again after its end, and that is killed and stopped.
+//! A process that is killed, stopped, and started again after its end.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
@@ -17,16 +17,16 @@ pub const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 pub struct Process {
     pub name: String,
     process: Option<Child>,
-    /// When to start it again.
+    /// Time of its next start.
     pub again_at_ns: u64,
-    /// Who of it is stopped until when, in the order in which they go on.
+    /// Its stopped processes, in the order in which they continue.
     pub stopped: Vec<Stopped>,
 }
 
 pub struct Stopped {
     pub pid: Pid,
     pub until_ns: u64,
-    /// The epoch whose child it guards.
+    /// The epoch of the child that it guards.
     pub guards: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Process {
         self.process.is_some()
     }
 
-    /// Whether it can be harmed: it lives, and nothing of it is stopped.
+    /// Returns whether it can be harmed: it lives, and none of its processes is stopped.
     pub fn is_free(&self) -> bool {
         self.lives() && self.stopped.is_empty()
     }
@@ -56,9 +56,9 @@ impl Process {
         self.process = Some(command.spawn().expect("the command starts"));
     }
 
-    /// How it ended, if it has since the last call.
+    /// Returns its exit status if it has ended since the last call.
     pub fn reap(&mut self) -> Option<ExitStatus> {
-        let status = self.process.as_mut()?.try_wait().expect("a child can be waited for")?;
+        let status = self.process.as_mut()?.try_wait().expect("a child can be polled")?;
         self.process = None;
         Some(status)
     }
@@ -76,7 +76,7 @@ impl Process {
         self.stopped.push(Stopped { pid, until_ns, guards });
     }
 
-    /// Lets go on what was stopped for long enough, and returns it.
+    /// Continues the processes that were stopped for their time, and returns them.
     pub fn let_go_on(&mut self) -> Vec<Stopped> {
         let now_ns = now_ns();
         let due = self.stopped.extract_if(.., |stopped| stopped.until_ns <= now_ns);
@@ -89,17 +89,17 @@ impl Drop for Process {
         self.stopped.iter_mut().for_each(|stopped| stopped.until_ns = 0);
         self.let_go_on();
         if let Some(mut process) = self.process.take() {
-            // Its guard, if it has one, kills the child.
+            // Its guard, if any, kills the child.
             let _ = process.kill();
             let _ = process.wait();
         }
     }
 }
 
-/// `tenure compact`, again and again.
+/// Returns `tenure compact` as a repeated job.
 ///
-/// Keeps epochs for longer than a request can be late: a create that takes effect once more after
-/// its epoch was compacted breaks what the protocol asks of a store.
+/// It keeps epochs for longer than the delay of any request. A create that takes effect again after
+/// the compaction of its epoch breaks a requirement of the protocol for stores.
 pub fn compactor(backend: &Backend) -> Command {
     let min_age = if backend.is_of_the_environment() { "30s" } else { "6s" };
     let mut command = Command::new(TENURE);
@@ -108,14 +108,14 @@ pub fn compactor(backend: &Backend) -> Command {
     command
 }
 
-/// The sum of a number in the reports of a compactor, as far as it lived to print them.
+/// Returns the sum of a number in the reports that the compactor has printed.
 pub fn compacted(folder: &Path, pointer: &str) -> u64 {
     let said = std::fs::read_to_string(folder.join("said-compactor")).unwrap_or_default();
     let reports = said.lines().filter_map(|line| serde_json::from_str(line).ok());
     reports.filter_map(|report: serde_json::Value| report.pointer(pointer)?.as_u64()).sum()
 }
 
-/// The exit code as a shell gives it: 128 + n after signal n.
+/// Returns the exit code in the form of a shell: 128 + n after signal n.
 pub fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }

@@ -1,5 +1,5 @@
-//! A TCP proxy before a server that is not ours, so that its connections can be cut, too; or before
-//! any server, for the connections of one process.
+//! A TCP proxy. Before a third-party server it can cut connections; before any server it can serve
+//! the connections of one process.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,17 +18,17 @@ pub struct Proxy {
 
 struct Shared {
     upstream: String,
-    /// Whether connections are cut and new ones closed.
+    /// True while connections are cut and new ones closed.
     away: watch::Sender<bool>,
-    /// Whether nothing is passed on, and no connection cut.
+    /// True while the proxy passes nothing on, and cuts no connection.
     silent: watch::Sender<bool>,
-    /// How many of the next answers are held back, and their connections cut.
+    /// Number of the next answers that are held back with a cut connection.
     cuts: AtomicUsize,
     cut: AtomicUsize,
 }
 
 impl Proxy {
-    /// Runs on this runtime, before the server at this URL.
+    /// Starts the proxy on this runtime, before the server at this URL.
     pub fn start(runtime: &Runtime, endpoint: &str) -> Proxy {
         let upstream = endpoint.strip_prefix("http://").expect("scripts start servers without TLS");
         let upstream = upstream.trim_end_matches('/').to_owned();
@@ -68,13 +68,13 @@ impl Proxy {
         self.shared.away.send_replace(away);
     }
 
-    /// Holds back all requests and answers; when it ends, they arrive late.
+    /// Holds back all requests and answers. They arrive late, after the end of the silence.
     pub fn fall_silent(&self, silent: bool) {
         self.shared.silent.send_replace(silent);
     }
 
-    /// Cuts so many connections, each once the server has begun to answer: then the request has
-    /// taken effect.
+    /// Cuts this number of connections, each after the server has begun to answer: the request has
+    /// then taken effect.
     pub fn cut_after(&self, answers: usize) {
         self.shared.cuts.fetch_add(answers, Ordering::Relaxed);
     }
@@ -85,13 +85,13 @@ impl Proxy {
         self.shared.cuts.store(0, Ordering::Relaxed);
     }
 
-    /// How many connections were cut after the request.
+    /// Returns the number of connections that were cut after the request.
     pub fn cut(&self) -> usize {
         self.shared.cut.load(Ordering::Relaxed)
     }
 }
 
-/// Until either side closes, or the connection is to be cut.
+/// Copies bytes until either side closes, or the connection is to be cut.
 async fn pass_on(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut server = TcpStream::connect(&shared.upstream).await?;
     let (mut from_client, mut to_client) = client.split();

@@ -1,4 +1,4 @@
-//! One run: harm is done to processes and to the backend, each kind once before any comes again.
+//! One run: faults of the processes and of the backend. Each kind comes once before any repeats.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -10,15 +10,15 @@ use crate::child::{nap, now_ns};
 use crate::schedule::Schedule;
 
 pub const LOOK_EVERY: Duration = Duration::from_millis(15);
-/// Far longer than anything here takes, even on a busy machine.
+/// A time limit that no step reaches, even on a busy machine.
 pub const PATIENCE_NS: u64 = 180_000_000_000;
 pub const SECOND_NS: u64 = 1_000_000_000;
 
-/// What the environment says of a run, and where its processes write.
+/// The settings of a run in the environment, and the folder of its processes.
 pub struct Run {
     seconds: u64,
     seed: u64,
-    /// Kept if the test fails, as the logs say why.
+    /// The folder is kept if the test fails, because the logs show the reason.
     pub folder: PathBuf,
 }
 
@@ -35,15 +35,15 @@ impl Run {
     }
 }
 
-/// The processes that harm is done to.
+/// The processes that are harmed.
 pub trait Victims {
     type Deed: Copy + Debug;
 
-    /// Starts those that have ended, lets those that are stopped go on, when their time has come,
-    /// and looks at what they do.
+    /// Starts processes that have ended and continues stopped ones, when their time has come, and
+    /// observes them.
     fn tend(&mut self, backend: &mut Backend);
 
-    /// Does it, and says to whom; nothing if there is nobody now to do it to.
+    /// Does this harm and returns its victim; `None` if it has no victim now.
     fn harm(
         &mut self,
         deed: Self::Deed,
@@ -51,11 +51,11 @@ pub trait Victims {
         rng: &mut fastrand::Rng,
     ) -> Option<String>;
 
-    /// Whether enough was seen for a check to mean something.
+    /// Returns whether the observations are enough for a meaningful check.
     fn showed_enough(&self) -> bool;
 }
 
-/// What is done to the processes, to the backend, and to the parts of a cluster.
+/// The faults of the processes, of the backend, and of the parts of a cluster.
 pub struct Rampage<D> {
     rng: fastrand::Rng,
     start_ns: u64,
@@ -63,7 +63,7 @@ pub struct Rampage<D> {
     deeds: Schedule<D>,
     harms: Schedule<Harm>,
     parts: Option<tenure_testkit::harm::Harm>,
-    /// How often each thing was done.
+    /// Number of times that each fault happened.
     done: BTreeMap<String, usize>,
 }
 
@@ -82,7 +82,7 @@ impl<D: Copy + Debug> Rampage<D> {
         }
     }
 
-    /// Goes on until the time is over, everything has been done at least once, and enough was seen.
+    /// Runs until the time has passed, every fault has happened, and the observations are enough.
     pub fn go_on(&mut self, backend: &mut Backend, victims: &mut impl Victims<Deed = D>) {
         let start_ns = self.start_ns;
         let mut deed_ns = start_ns + 2 * SECOND_NS;
@@ -90,7 +90,7 @@ impl<D: Copy + Debug> Rampage<D> {
         let mut part_ns = start_ns + 8 * SECOND_NS;
         let give_up_ns = self.end_ns + PATIENCE_NS;
         while now_ns() < self.end_ns || !self.all_done() || !victims.showed_enough() {
-            assert!(now_ns() < give_up_ns, "not everything could be done: {:?}", self.done);
+            assert!(now_ns() < give_up_ns, "some faults did not happen, only {:?}", self.done);
             backend.tend();
             victims.tend(backend);
             if now_ns() > deed_ns {
@@ -128,7 +128,8 @@ impl<D: Copy + Debug> Rampage<D> {
         *self.done.entry(what).or_default() += 1;
     }
 
-    /// Prints what was done and found; fails if that is wrong, or if a kind of fault met nothing.
+    /// Prints the faults and the findings. Fails if a rule is broken, or if a kind of fault met no
+    /// request.
     pub fn end(
         self,
         run: Run,

@@ -1,6 +1,6 @@
-//! A schedule of faults: each comes once before any comes again.
+//! A schedule of faults: each comes once before any repeats.
 
-/// What is to be done, in random order. What cannot be done now stays for later.
+/// The remaining faults, in random order. A fault that is not possible now stays for later.
 pub struct Schedule<T> {
     all: Vec<T>,
     left: Vec<T>,
@@ -12,12 +12,12 @@ impl<T: Copy> Schedule<T> {
         Schedule { left: all.clone(), all, rounds: 0 }
     }
 
-    /// Whether each has been done.
+    /// Returns whether each fault has happened.
     pub fn is_through(&self) -> bool {
         self.rounds > 0 || self.left.is_empty()
     }
 
-    /// Tries those that are left, in random order, until one can be done.
+    /// Tries the remaining faults in random order until one is possible.
     pub fn next<R>(
         &mut self,
         rng: &mut fastrand::Rng,

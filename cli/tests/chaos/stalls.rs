@@ -1,4 +1,4 @@
-//! When this machine let nobody run for a while.
+//! Times in which this machine ran no process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,15 +11,15 @@ const NAP: Duration = Duration::from_millis(5);
 /// Longer naps than this are stalls.
 const LONG_NS: u64 = 50_000_000;
 
-/// A thread that sleeps for 5 ms again and again, and notes when it was woken late: on a machine
-/// that does that, the guard of a child cannot have run in time either.
+/// A thread that sleeps repeatedly for 5 ms, and records late wake-ups. During such a stall the
+/// guard of a child cannot run in time, either.
 pub struct Stalls {
     seen: Arc<Mutex<Vec<Stall>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// From when to when.
+/// The start and the end of a stall.
 pub type Stall = (u64, u64);
 
 impl Stalls {
@@ -32,7 +32,10 @@ impl Stalls {
                 nap(NAP);
                 let after_ns = now_ns();
                 if after_ns - before_ns > LONG_NS {
-                    of_thread.lock().expect("nobody panics with it").push((before_ns, after_ns));
+                    of_thread
+                        .lock()
+                        .expect("no holder of the lock panics")
+                        .push((before_ns, after_ns));
                 }
                 before_ns = after_ns;
             }
@@ -41,7 +44,7 @@ impl Stalls {
     }
 
     pub fn seen(&self) -> Vec<Stall> {
-        self.seen.lock().expect("nobody panics with it").clone()
+        self.seen.lock().expect("no holder of the lock panics").clone()
     }
 }
 
@@ -52,7 +55,7 @@ impl Drop for Stalls {
     }
 }
 
-/// How long the machine stood still between these moments.
+/// Returns the duration of the stalls between these moments.
 pub fn within(stalls: &[Stall], from_ns: u64, until_ns: u64) -> u64 {
     let part = |(from, until): &Stall| (*until).min(until_ns).saturating_sub((*from).max(from_ns));
     stalls.iter().map(part).sum()

@@ -1,5 +1,5 @@
-//! What the epoch objects say while it goes on: when each was made and renewed, and whether the
-//! newest is always there. And which children are alive meanwhile.
+//! Watches the epoch objects during the run: their creation, their renewals, and the presence of
+//! the newest. It also watches the children.
 
 use std::collections::BTreeMap;
 
@@ -9,36 +9,36 @@ use crate::backend::Backend;
 use crate::child::now_ns;
 use crate::fleet::{ChildOf, runs};
 
-/// How many of the newest epochs are looked at.
+/// Number of the newest epochs that are watched.
 const WATCHED: u64 = 4;
 
-/// The epoch objects, as they were seen. Every interval is one in which something certainly took
-/// effect: from before a look that did not see it yet until after the one that did.
+/// The observed epoch objects. Every effect lies in its interval: from before the last poll without
+/// it until after the first poll with it.
 #[derive(Default)]
 pub struct Watch {
     pub epochs: BTreeMap<u64, Epoch>,
     newest: u64,
-    /// Before the last look that found nothing above the newest.
+    /// A time before the last poll that found nothing above the newest.
     nothing_above_ns: u64,
-    /// When the child of an epoch was seen alive.
+    /// The times at which the child of an epoch was alive.
     pub alive: BTreeMap<u64, Vec<u64>>,
-    /// How often an epoch was made again after it had been compacted.
+    /// Number of epochs that were created again after their compaction.
     pub made_again: usize,
-    /// What must never be seen.
+    /// Observations that break a rule.
     pub wrong: Vec<String>,
 }
 
 pub struct Epoch {
     pub made: Seen,
     pub renewed: Vec<Seen>,
-    /// When it was first seen to be sealed as resigned.
+    /// The first time at which it was seen resigned.
     pub resigned_ns: Option<u64>,
-    /// Before the last look, when it was as it is in `record`.
+    /// A time before the last poll, which found it equal to `record`.
     looked_ns: u64,
     record: Value,
 }
 
-/// Took effect in between.
+/// The interval of an effect.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     pub from_ns: u64,
@@ -46,8 +46,8 @@ pub struct Seen {
 }
 
 impl Watch {
-    /// One look, and whether the store answered. Where it did not, the next look sees what this one
-    /// has missed.
+    /// Polls once, and returns whether the store answered. After a failure the next poll makes up
+    /// for this one.
     pub fn look(&mut self, backend: &Backend, children: &[ChildOf]) -> bool {
         for child in children.iter().filter(|child| child.epoch + WATCHED > self.newest) {
             let at_ns = now_ns();
@@ -58,7 +58,7 @@ impl Watch {
         self.read(backend).is_ok()
     }
 
-    /// How many renewals were seen.
+    /// Returns the number of observed renewals.
     pub fn renewals(&self) -> usize {
         self.epochs.values().map(|epoch| epoch.renewed.len()).sum()
     }
@@ -70,10 +70,10 @@ impl Watch {
             match backend.epoch_object(epoch)? {
                 Some(body) => self.note(epoch, &body, looked_ns, now_ns()),
                 None if epoch == before => {
-                    // Superseded and compacted while nobody looked, or lost.
+                    // It was superseded and compacted before a poll, or lost.
                     match backend.epochs_after(epoch)?.first() {
                         Some(next) => self.newest = next - 1,
-                        None => self.wrong.push(format!("epoch {epoch}, the newest, is gone")),
+                        None => self.wrong.push(format!("epoch {epoch}, the newest, is missing")),
                     }
                 }
                 None => {}
@@ -101,8 +101,9 @@ impl Watch {
         };
         let expired = |record: &Value| record["expired"] == true;
         if epoch.record["nonce"] != record["nonce"] {
-            // By a candidate that slept while the epoch was led and compacted. It is not granted:
-            // otherwise there is a second child, or a renewal under a greater epoch.
+            // A candidate slept while the epoch was led and compacted, and created it again. It is
+            // not granted: otherwise a second child, or a renewal under a greater epoch, would
+            // show.
             self.made_again += 1;
             (epoch.record, epoch.looked_ns) = (record, looked_ns);
             return;
@@ -112,7 +113,7 @@ impl Watch {
         }
         let beats = |record: &Value| record["heartbeat"].as_u64().unwrap_or_default();
         let writes = beats(&record).saturating_sub(beats(&epoch.record));
-        // A seal raises the heartbeat by one, too.
+        // A seal raises the heartbeat by one as well.
         if writes > u64::from(expired(&record) && !expired(&epoch.record)) {
             epoch.renewed.push(Seen { from_ns: epoch.looked_ns, until_ns: seen_ns });
         }
@@ -129,8 +130,9 @@ fn is_resigned(record: &Value) -> bool {
 }
 
 impl Epoch {
-    /// A moment by which the lease has ended that its leader believes in at `at_ns`. It counts from
-    /// the sending of a write that had taken effect by then; the latest of these was seen until:
+    /// Returns an upper bound for the end of the lease in which its leader believes at `at_ns`. The
+    /// lease counts from the sending of a write that had taken effect by then. The bound counts
+    /// from the end of the interval of the last such write.
     pub fn lease_end(&self, at_ns: u64, validity_ns: u64) -> u64 {
         let mut effective = self.renewed.iter().filter(|seen| seen.from_ns <= at_ns);
         let last = effective.next_back().unwrap_or(&self.made);
@@ -154,10 +156,10 @@ mod tests {
     const RENEWED: &str = r#"{"expired":false,"nonce":"a","heartbeat":2}"#;
 
     #[test]
-    fn a_renewal_between_two_looks_lengthens_the_lease() {
+    fn a_renewal_between_two_polls_lengthens_the_lease() {
         let watch = noted(&[MADE, MADE, RENEWED, RENEWED]);
         assert!(watch.wrong.is_empty(), "{:?}", watch.wrong);
-        // The second look, at 100, did not see it yet.
+        // The second poll, at 100, did not see the renewal.
         assert_eq!(watch.epochs[&1].lease_end(99, 1_000), 1_010);
         assert_eq!(watch.epochs[&1].lease_end(100, 1_000), 1_210);
     }
@@ -184,12 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_that_is_made_again_must_not_be_renewed() {
+    fn an_epoch_that_is_created_again_must_not_be_renewed() {
         let by_b = |record: &str| record.replace("\"a\"", "\"b\"");
         let watch = noted(&[MADE, RENEWED, &by_b(RENEWED)]);
         assert_eq!((watch.made_again, watch.epochs[&1].renewed.len()), (1, 1));
         assert!(watch.wrong.is_empty(), "{:?}", watch.wrong);
-        // The history takes this for a renewal of the epoch, and knows of the greater one.
+        // The history takes this for a renewal of the epoch under a greater epoch.
         let third = r#"{"expired":false,"nonce":"b","heartbeat":3}"#;
         let watch = noted(&[MADE, RENEWED, &by_b(RENEWED), third]);
         assert_eq!(watch.epochs[&1].renewed.len(), 2);
@@ -206,6 +208,6 @@ mod tests {
         assert!(watch.wrong.is_empty() && watch.epochs.len() == 1, "{:?}", watch.wrong);
         backend.delete_epoch_object(1);
         watch.look(&backend, &[]);
-        assert_eq!(watch.wrong, ["epoch 1, the newest, is gone"]);
+        assert_eq!(watch.wrong, ["epoch 1, the newest, is missing"]);
     }
 }

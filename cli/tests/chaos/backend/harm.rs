@@ -1,4 +1,4 @@
-//! What is done to a backend.
+//! The faults of a backend.
 
 use std::fs::File;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use super::{Backend, Kind};
 use crate::child::now_ns;
 use crate::proxy::Proxy;
 
-/// What can be done to a backend.
+/// A fault of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Harm {
-    /// The server, or a proxy before it, cuts all connections and takes no new ones for a while, as
-    /// one that restarts.
+    /// The server, or a proxy before it, cuts all connections and accepts no new ones for a while,
+    /// like a restarting server.
     Restart,
-    /// Somebody holds the directory's lock, so that nobody can write.
+    /// Another process holds the lock of the directory, so no process can write.
     Lock,
-    /// The disk fails each fsync for a while, and forgets what it was to write.
+    /// The disk fails each fsync for a while, and loses the data of the failed writes.
     Disk,
     /// The connection breaks before or after the request has taken effect.
     CutBefore,
     CutAfter,
-    /// The same with 500.
+    /// The server answers 500 before or after the request has taken effect.
     ErrorBefore,
     ErrorAfter,
     SlowDown,
     Conflict,
-    /// Answered late, takes effect late, or once more.
+    /// The answer is late, the effect is late, or the request takes effect twice.
     AnswerLate,
     ApplyLate,
     ApplyAgain,
@@ -64,8 +64,8 @@ impl Backend {
         }
     }
 
-    /// Does it, or orders it for the next requests; says what exactly, or nothing if it cannot be
-    /// done now.
+    /// Starts the fault, or sets it for the next requests. Returns a description, or `None` if the
+    /// fault is not possible now.
     pub fn harm(&mut self, harm: Harm, rng: &mut fastrand::Rng) -> Option<String> {
         let away = Duration::from_millis(rng.u64(50..1_500));
         let late = Duration::from_millis(rng.u64(100..3_000));
@@ -78,7 +78,7 @@ impl Backend {
             }
             (Kind::Dir(path), Harm::Lock) if self.away_until_ns.is_none() => {
                 let lock = File::options().write(true).open(path.join(".tenure/lock")).ok()?;
-                // A stopped process may hold it, and goes on only if this one does not wait.
+                // A stopped process may hold it, and can continue only if this call does not wait.
                 lock.try_lock().ok()?;
                 let held = away.min(Duration::from_millis(self.longest_lock_ms));
                 let until_ns = until_ns - nanos(away - held);
@@ -125,10 +125,10 @@ impl Backend {
         Some(said)
     }
 
-    /// Ends what was to last until now.
+    /// Ends the faults that were to last until now.
     pub fn tend(&mut self) {
         if let Kind::Server(server) = &self.kind {
-            // Otherwise they would fill the memory in a long run.
+            // In a long run they would exhaust the memory.
             server.forget_requests();
         }
         if self.away_until_ns.is_some_and(|until_ns| until_ns <= now_ns()) {
@@ -139,7 +139,7 @@ impl Backend {
     fn come_back(&mut self) {
         (self.away_until_ns, self.lock) = (None, None);
         if let Some(trigger) = &self.trigger {
-            // It may not be there.
+            // The file may not exist.
             let _ = std::fs::remove_file(trigger);
         }
         match &self.kind {
@@ -160,5 +160,5 @@ impl Backend {
 }
 
 fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).expect("it is short")
+    u64::try_from(time.as_nanos()).expect("the time is short")
 }

@@ -1,5 +1,5 @@
-//! Where the processes meet: our server, with its faults; a directory; or a server of the
-//! environment.
+//! The common store of the processes: the S3 server of the tests, with its faults; a directory; or
+//! a server of the environment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -23,29 +23,29 @@ const ENDPOINT: &str = "AWS_ENDPOINT_URL";
 
 pub struct Backend {
     kind: Kind,
-    /// For the test's own reads.
+    /// The store for the reads of the test.
     store: Arc<dyn Store>,
     runtime: Runtime,
     prefix: String,
-    /// What its numbered objects are called.
+    /// Name of its numbered objects.
     numbered: &'static str,
-    /// Of which keys requests meet faults, and how many at once, at most.
+    /// Keys of requests that meet faults, and the greatest number of concurrent faults.
     faulted: &'static [(&'static str, usize)],
-    /// For how long somebody holds the lock of a directory at most.
+    /// Longest time that another process holds the lock of a directory.
     longest_lock_ms: u64,
-    /// A proxy for each process, before the server.
+    /// The proxy of each process, before the server.
     lines: Vec<Proxy>,
-    /// Until when the server is away, or the directory's lock is held.
+    /// End of the server's absence, or of the hold of the directory's lock.
     away_until_ns: Option<u64>,
     lock: Option<File>,
-    /// While this file exists, the directory's disk fails.
+    /// The disk of the directory fails while this file exists.
     trigger: Option<PathBuf>,
 }
 
 enum Kind {
     Server(S3Server),
     Dir(PathBuf),
-    /// Proxies before all its gateways.
+    /// Has proxies before all its gateways.
     Environment(Vec<Proxy>),
 }
 
@@ -96,12 +96,12 @@ impl Backend {
         Backend::on(runtime, Kind::Environment(proxies), store, environment::prefix("chaos"))
     }
 
-    /// For a group: its objects are watched, and each member has a connection of its own to the
-    /// server, if there is one.
+    /// Returns the backend for a group. The test watches the objects of the group, and each member
+    /// has a separate connection to the server, if there is one.
     pub fn of_group(mut self, members: usize) -> Backend {
         self.numbered = "assignment-";
         self.faulted = &[("/assignment-", 3), ("/members/", 5), ("", 12)];
-        // Many more write than in an election, and one that is stopped may hold it, too.
+        // More processes write than in an election, and a stopped process may hold the lock, too.
         self.longest_lock_ms = 500;
         let endpoint = |member| {
             let env = self.env(member);
@@ -112,7 +112,7 @@ impl Backend {
         self
     }
 
-    /// The connection of this member, if it has one of its own.
+    /// Returns the separate connection of this member, if it has one.
     pub fn line(&self, member: usize) -> Option<&Proxy> {
         self.lines.get(member)
     }
@@ -121,7 +121,7 @@ impl Backend {
         matches!(self.kind, Kind::Environment(_))
     }
 
-    /// The URL of the election.
+    /// Returns the URL of the election.
     pub fn url(&self) -> String {
         match &self.kind {
             Kind::Server(_) => format!("s3://{BUCKET}/{}leader", self.prefix),
@@ -130,7 +130,7 @@ impl Backend {
         }
     }
 
-    /// What a candidate and its child find in their environment.
+    /// Returns the environment of a candidate and its child.
     pub fn env(&self, candidate: usize) -> Vec<(&'static str, String)> {
         let mut env = vec![(child::PREFIX, self.prefix.clone())];
         match &self.kind {
@@ -147,13 +147,13 @@ impl Backend {
             }
         }
         if let Some(line) = self.line(candidate) {
-            // The last one of a name counts.
+            // The last value of a variable counts.
             env.push((ENDPOINT, line.endpoint()));
         }
         env
     }
 
-    /// The prefix of the election, or of the group.
+    /// Returns the prefix of the election, or of the group.
     pub fn home(&self) -> String {
         match &self.kind {
             Kind::Dir(_) => String::new(),
@@ -165,7 +165,7 @@ impl Backend {
         format!("{}{}{epoch:010}.json", self.home(), self.numbered)
     }
 
-    /// The body of an epoch object; an error if the store does not answer.
+    /// Returns the body of an epoch object; an error if the store does not answer.
     pub fn epoch_object(&self, epoch: u64) -> Result<Option<Bytes>, ()> {
         let key = self.epoch_key(epoch);
         if let Kind::Server(server) = &self.kind {
@@ -178,7 +178,7 @@ impl Backend {
         }
     }
 
-    /// The epochs above this one that have an object.
+    /// Returns the epochs above this one that have an object.
     pub fn epochs_after(&self, epoch: u64) -> Result<Vec<u64>, ()> {
         let after = self.epoch_key(epoch);
         let start = after.len() - "0000000001.json".len();
@@ -191,22 +191,22 @@ impl Backend {
         Ok(page.entries.iter().map(|entry| number(&entry.key, start)).collect())
     }
 
-    /// What a power loss would leave of the manifest, where that is known.
+    /// Returns the manifest after a power loss, if this backend can tell.
     pub fn manifest_on_the_disk(&self) -> Option<Vec<(u64, child::Entry)>> {
         self.trigger.as_ref().map(|_| Backend::dir(&disk("DISK_IMAGE")).manifest())
     }
 
-    /// All of the manifest, by number.
+    /// Returns the whole manifest, by number.
     pub fn manifest(&self) -> Vec<(u64, child::Entry)> {
         let prefix = child::key(&self.prefix, 0).replace("00000000000000000000.json", "");
         let entry = |(name, body): (String, Bytes)| {
             let body = serde_json::from_slice(&body);
-            (number(&name, 0), body.expect("only whole entries are written there"))
+            (number(&name, 0), body.expect("the folder has only whole entries"))
         };
         self.objects(&prefix).into_iter().map(entry).collect()
     }
 
-    /// What lies in a folder of the processes' own, by the rest of its name.
+    /// Returns the objects in a folder of the processes, by the rest of their names.
     pub fn folder(&self, folder: &str) -> Vec<(String, Bytes)> {
         self.objects(&format!("{}{folder}/", self.prefix))
     }
@@ -218,7 +218,7 @@ impl Backend {
             let page = self.at_last(|| self.store.list(prefix, &after, 1_000));
             for entry in &page.entries {
                 let found = self.at_last(|| self.store.get(&entry.key, None, 1 << 16));
-                let GetOutcome::Found(object) = found else { panic!("{} is gone", entry.key) };
+                let GetOutcome::Found(object) = found else { panic!("{} is missing", entry.key) };
                 objects.push((entry.key[prefix.len()..].to_owned(), object.body));
             }
             match page.entries.last() {
@@ -228,20 +228,20 @@ impl Backend {
         }
     }
 
-    /// The answer; what was done to the backend may last for a while.
+    /// Repeats the call until it is answered: a fault may last for a while.
     fn at_last<T, F>(&self, call: impl Fn() -> F) -> T
     where
         F: Future<Output = Result<T, tenure::store::StoreError>>,
     {
         let answer = (0..100).find_map(|_| self.wait_for(child::answer(call())));
-        answer.expect("the store answers in the end")
+        answer.expect("the store answers eventually")
     }
 
     fn wait_for<T>(&self, call: impl Future<Output = T>) -> T {
         self.runtime.block_on(call)
     }
 
-    /// How many requests met each kind of fault.
+    /// Returns the number of requests that met each kind of fault.
     pub fn faults_met(&self) -> BTreeMap<String, usize> {
         match &self.kind {
             Kind::Server(server) => server.faults_met(),
@@ -254,7 +254,7 @@ impl Backend {
         }
     }
 
-    /// Whether every kind of fault was met.
+    /// Returns whether requests met every kind of fault.
     pub fn all_met(&self, met: &BTreeMap<String, usize>) -> bool {
         let of_requests = |harm: &Harm| !matches!(harm, Harm::Restart | Harm::Lock | Harm::Disk);
         let kinds: BTreeSet<_> = self.harms().into_iter().filter(of_requests).collect();
@@ -278,10 +278,10 @@ fn disk(name: &str) -> PathBuf {
 fn runtime() -> Runtime {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_all().build();
-    runtime.expect("a runtime can be built")
+    runtime.expect("the runtime starts")
 }
 
-/// The number in a key, from there on.
+/// Returns the number in a key, from this position on.
 fn number(key: &str, start: usize) -> u64 {
-    key[start..].trim_end_matches(".json").parse().expect("only numbers are written there")
+    key[start..].trim_end_matches(".json").parse().expect("the folder has only numbers")
 }

@@ -1,5 +1,5 @@
-//! The assignments while it goes on: when each was made, and whom it grants what. And whether the
-//! newest is always there.
+//! Watches the assignments during the run: their times, their grants, and the presence of the
+//! newest.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ use crate::watch::Seen;
 
 #[derive(Default)]
 pub struct Assignments {
-    /// When each took effect, those that were compacted before anybody looked included.
+    /// Time of the effect of each assignment, including unseen ones that were compacted.
     pub made: BTreeMap<u64, Seen>,
-    /// The session that each grant was made to.
+    /// The session of each grant.
     pub grants: BTreeMap<Grant, String>,
     pub newest: Option<Assignment>,
     body: Bytes,
-    /// Before the last look that found nothing above the newest.
+    /// A time before the last poll that found nothing above the newest.
     nothing_above_ns: u64,
-    /// What must never be seen.
+    /// Observations that break a rule.
     pub wrong: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct Assignment {
     epoch: u64,
-    /// A place in `members`, here and below.
+    /// Index into `members`, here and below.
     coordinator: Option<usize>,
     members: Vec<Member>,
     partitions: Vec<Partition>,
@@ -58,7 +58,8 @@ impl Assignment {
         owners.into_iter().any(|owner| self.members[owner].name == member)
     }
 
-    /// Whether so many members share all partitions, as evenly as possible, and none is to move.
+    /// Returns whether this number of members shares all partitions as evenly as possible, without
+    /// pending moves.
     pub fn is_balanced(&self, members: usize) -> bool {
         let moves =
             |it: &Partition| it.owner.is_none() || it.target.is_some_and(|_| it.target != it.owner);
@@ -71,8 +72,8 @@ impl Assignment {
 }
 
 impl Assignments {
-    /// One look, and whether the store answered. Where it did not, the next look sees what this one
-    /// has missed.
+    /// Polls once, and returns whether the store answered. After a failure the next poll makes up
+    /// for this one.
     pub fn look(&mut self, backend: &Backend) -> bool {
         self.read(backend).is_ok()
     }
@@ -89,11 +90,11 @@ impl Assignments {
                     self.wrong.push(format!("assignment {} was overwritten", next - 1));
                 }
                 Some(_) => {}
-                // Superseded and compacted while nobody looked, or lost.
+                // It was superseded and compacted before a poll, or lost.
                 None => match backend.epochs_after(next - 1)?.first() {
                     Some(first) => next = *first,
                     None => {
-                        self.wrong.push(format!("assignment {}, the newest, is gone", next - 1));
+                        self.wrong.push(format!("assignment {}, the newest, is missing", next - 1));
                     }
                 },
             }
@@ -169,11 +170,11 @@ mod tests {
         let grant = |token| Grant { partition: 0, token };
         let grants: Vec<_> = watch.grants.into_iter().collect();
         assert_eq!(grants, [(grant(1), "a".to_owned()), (grant(3), "b".to_owned())]);
-        assert_eq!(watch.newest.expect("there is one").coordinator(), Some("m0"));
+        assert_eq!(watch.newest.expect("an assignment exists").coordinator(), Some("m0"));
     }
 
     #[test]
-    fn broken_grant_of_one_token_to_two() {
+    fn broken_grant_of_one_token_to_two_sessions() {
         let watch = noted(&[assignment(1, 0, 1), assignment(2, 1, 1)]);
         assert!(watch.wrong[0].contains("was granted to a and to b"), "{:?}", watch.wrong);
     }
@@ -195,11 +196,11 @@ mod tests {
         assert!(watch.wrong.is_empty() && watch.made.len() == 1, "{:?}", watch.wrong);
         backend.delete_epoch_object(1);
         watch.look(&backend);
-        assert_eq!(watch.wrong, ["assignment 1, the newest, is gone"]);
+        assert_eq!(watch.wrong, ["assignment 1, the newest, is missing"]);
         backend.make_epoch_object(1, r#"{"epoch":1, "members":[],"partitions":[]}"#);
         watch.look(&backend);
         assert_eq!(watch.wrong[1..], ["assignment 1 was overwritten"]);
-        // One that was compacted before anybody saw it was made since the last look.
+        // An assignment that was compacted unseen was made since the last poll.
         backend.delete_epoch_object(1);
         backend.make_epoch_object(3, r#"{"epoch":3,"members":[],"partitions":[]}"#);
         watch.look(&backend);
@@ -207,8 +208,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_balanced() {
-        let newest = |owner| noted(&[assignment(1, owner, 1)]).newest.expect("there is one");
+    fn equal_shares_without_moves_are_balanced() {
+        let newest =
+            |owner| noted(&[assignment(1, owner, 1)]).newest.expect("an assignment exists");
         assert!(newest(0).is_balanced(2) && newest(1).owns("m1") && !newest(1).owns("m0"));
         assert!(!newest(0).is_balanced(3));
     }

@@ -1,4 +1,4 @@
-//! The members of a group and a compactor as processes, and what is done to them.
+//! The members of a group and a compactor as processes, and the harm done to them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,17 +15,17 @@ use crate::lines;
 use crate::process::{Process, code, compacted, compactor};
 use crate::rampage::Victims;
 
-/// What a process may end with: after leaving, by a signal, and a compactor also if the store does
-/// not answer. A panic, or a member that cannot join, is a finding.
+/// The allowed exit codes: after leaving, after a signal, and for a compactor also if the store
+/// does not answer. A panic, or a member that cannot join, is a finding.
 const EXPECTED: [i32; 4] = [0, 128 + 9, 128 + 15, 69];
 
-/// How many members nothing is done to.
+/// Number of members that are never harmed.
 const LEFT_ALONE: usize = 2;
 
 pub struct Members {
     members: Vec<Process>,
     compactor: Process,
-    /// Whose connection is cut or silent until when.
+    /// Members with a cut or silent connection, and its end.
     cut: Vec<(usize, u64)>,
     folder: PathBuf,
     broken: bool,
@@ -33,22 +33,22 @@ pub struct Members {
     pub unexpected: Vec<String>,
 }
 
-/// What can be done to the processes.
+/// Harm to the processes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Deed {
     Kill,
     KillCoordinator,
-    /// For longer than the validity.
+    /// Stops it for longer than the validity.
     Stop,
     StopCoordinator,
-    /// For less than the validity.
+    /// Stops it for less than the validity.
     StopBriefly,
-    /// SIGTERM, upon which it leaves; some ask that their partitions are kept.
+    /// SIGTERM, after which it leaves. Some members ask the group to keep their partitions.
     Leave,
     KillCompactor,
-    /// All its connections are cut, and it can make no new ones.
+    /// Cuts all its connections, and refuses new ones.
     Cut,
-    /// Neither its requests nor the answers arrive until it ends; then they do.
+    /// Delays its requests and the answers until the end of this harm.
     Silence,
 }
 
@@ -65,7 +65,7 @@ impl Deed {
         Deed::Silence,
     ];
 
-    /// What can be done where there are connections, or none.
+    /// The harm that is possible on this backend, with or without connections.
     pub fn of(backend: &Backend) -> &'static [Deed] {
         if backend.line(0).is_some() { &Deed::ALL } else { &Deed::ALL[..7] }
     }
@@ -82,7 +82,7 @@ impl Members {
             assignments: Assignments::default(),
             unexpected: Vec::new(),
         };
-        // Before there is anything to see, so that the first assignment, too, is known to be new.
+        // Before the members start, so that the first assignment is known to be new.
         members.assignments.look(backend);
         members.start_due(backend);
         members
@@ -133,7 +133,7 @@ impl Members {
         command
     }
 
-    /// Those that live, that nothing is done to now, and that own a partition.
+    /// Returns the living members that are not harmed now and own a partition.
     fn at_work(&self) -> Vec<usize> {
         let Some(newest) = &self.assignments.newest else { return Vec::new() };
         let free = |number: &usize| {
@@ -145,7 +145,7 @@ impl Members {
         (0..self.members.len()).filter(free).collect()
     }
 
-    /// Whether so many members share all partitions.
+    /// Returns whether this number of members shares all partitions.
     pub fn share_all(&self, members: usize) -> bool {
         self.assignments.newest.as_ref().is_some_and(|it| it.is_balanced(members))
     }
@@ -154,7 +154,7 @@ impl Members {
         self.assignments.newest.as_ref().is_some_and(|it| it.owns(member))
     }
 
-    /// Stops one that is at work until all are let go on, and says which.
+    /// Stops a working member until the end of the run, and returns its name.
     pub fn stop_one(&mut self) -> Option<String> {
         let number = *self.at_work().first()?;
         let member = &mut self.members[number];
@@ -162,7 +162,7 @@ impl Members {
         Some(member.name.clone())
     }
 
-    /// Lets everybody go on.
+    /// Continues all stopped processes and connections.
     pub fn calm(&mut self, backend: &Backend) {
         for process in self.members.iter_mut().chain([&mut self.compactor]) {
             process.stopped.iter_mut().for_each(|stopped| stopped.until_ns = 0);
@@ -178,15 +178,15 @@ impl Members {
         }
     }
 
-    /// Whether all have ended.
+    /// Returns whether all processes have ended.
     pub fn ended(&mut self) -> bool {
         self.reap();
         !self.members.iter().chain([&self.compactor]).any(Process::lives)
     }
 
-    /// What each process there ever was has written.
+    /// Returns the lines of each process of the run.
     pub fn lines(&self) -> Vec<Vec<Line>> {
-        let files = std::fs::read_dir(&self.folder).expect("the folder is there");
+        let files = std::fs::read_dir(&self.folder).expect("the folder exists");
         let paths = files.map(|file| file.expect("a file").path());
         let of_worker = |path: &PathBuf| {
             path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("worker-"))
@@ -194,7 +194,7 @@ impl Members {
         paths.filter(of_worker).map(|path| lines::read(&path)).collect()
     }
 
-    /// How many assignments and how many sessions were deleted.
+    /// Returns the numbers of deleted assignments and sessions.
     pub fn compacted(&self) -> (u64, u64) {
         let compacted = |pointer| compacted(&self.folder, pointer);
         (compacted("/deleted"), compacted("/sessions/deleted"))
@@ -244,7 +244,7 @@ impl Victims for Members {
             }
             Deed::Silence => {
                 backend.line(number)?.fall_silent(true);
-                // Requests are late by less than the compactor waits.
+                // The delay of a request is shorter than the minimum age of the compactor.
                 self.cut.push((number, now_ns() + rng.u64(validity_ns / 4..validity_ns * 3 / 2)));
             }
             Deed::KillCompactor => {}

@@ -28,8 +28,8 @@ const MEMBERS: usize = 5;
 const PARTITIONS: u64 = 12;
 const VALIDITY: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(300);
-/// After the last fault each partition is owned and written to, and the members have equal shares,
-/// within four validities and twenty polls (GS1).
+/// After the last fault, each partition is owned and written to within four validities and twenty
+/// polls, and the members have equal shares (GS1).
 const RECOVERY: Duration = Duration::from_secs(18);
 
 /// Not a test: a member of the group.
@@ -58,23 +58,23 @@ fn server_of_the_environment() {
     chaos(Backend::environment(), 120);
 }
 
-/// Work that continues under the token that refused its own.
+/// Workers that continue under a token after its refusal.
 #[test]
 fn broken_workers_that_do_not_fence() {
     let mut backend = Backend::server().of_group(MEMBERS);
     let run = Run::begin(&backend, 0);
     let stalls = Stalls::watch();
     let mut members = Members::start(&run.folder, &backend, true);
-    // An owner that has not begun its work has nothing to continue.
+    // An owner that has not begun its work cannot continue it.
     wait_for(&mut members, &mut backend, "no partition is written to", |members| {
         members.share_all(MEMBERS) && all_written_to(members, 0)
     });
     let stopped = members.stop_one().expect("somebody works");
-    wait_for(&mut members, &mut backend, "nobody takes over", |members| {
+    wait_for(&mut members, &mut backend, "no member takes over", |members| {
         members.share_all(MEMBERS - 1) && !members.owns(&stopped)
     });
     members.calm(&backend);
-    wait_for(&mut members, &mut backend, "no zombie is refused, and appends", |members| {
+    wait_for(&mut members, &mut backend, "no refused zombie appends", |members| {
         let after_refusal = |lines: &Vec<Line>| {
             let refused = lines.iter().position(|line| matches!(line, Line::Fenced(..)));
             let rest = refused.map_or(&[][..], |index| &lines[index..]);
@@ -102,8 +102,8 @@ fn chaos(backend: Backend, seconds: u64) {
     rampage.end(run, &backend, met, story.check());
 }
 
-/// Once nothing goes wrong any more all partitions are owned and written to; then all leave. From
-/// when to when the first of these took.
+/// Waits after the end of all faults until all partitions are owned and written to; then makes all
+/// members leave. Returns the interval of the first step.
 fn settle(backend: &mut Backend, members: &mut Members) -> Seen {
     backend.calm();
     members.calm(backend);
@@ -130,7 +130,7 @@ fn settle(backend: &mut Backend, members: &mut Members) -> Seen {
     recovery
 }
 
-/// Whether each partition was written to after this moment.
+/// Returns whether each partition was written to after this moment.
 fn all_written_to(members: &Members, from_ns: u64) -> bool {
     let lines = members.lines();
     let appended = lines.iter().flatten().filter_map(|line| match line {
@@ -140,7 +140,7 @@ fn all_written_to(members: &Members, from_ns: u64) -> bool {
     appended.collect::<BTreeSet<_>>().len() as u64 == PARTITIONS
 }
 
-/// Looks at it every 200 ms, as it may read all logs.
+/// Polls every 200 ms, because a poll may read all logs.
 fn wait_for(
     members: &mut Members,
     backend: &mut Backend,
@@ -150,7 +150,7 @@ fn wait_for(
     let give_up_ns = now_ns() + PATIENCE_NS;
     let mut next_ns = now_ns();
     loop {
-        assert!(now_ns() < give_up_ns, "waited in vain: {what}");
+        assert!(now_ns() < give_up_ns, "not within the deadline: {what}");
         members.tend(backend);
         if now_ns() > next_ns {
             next_ns = now_ns() + SECOND_NS / 5;

@@ -1,5 +1,5 @@
-//! A member of the group: appends `(partition, token, sequence)` to the fenced log of each
-//! partition that it owns, until SIGTERM.
+//! A member of the group. Until SIGTERM it appends `(partition, token, sequence)` to the fenced log
+//! of each partition that it owns.
 
 use std::convert::Infallible;
 use std::os::unix::process::parent_id;
@@ -21,56 +21,56 @@ use crate::lines::Log;
 
 pub const MEMBER: &str = "CHAOS_MEMBER";
 pub const GROUP: &str = "CHAOS_GROUP";
-/// Set for a worker that does not fence: it continues with the token that refused its own.
+/// A variable for a worker that does not fence: it continues after the refusal of its token.
 pub const BROKEN: &str = "CHAOS_BROKEN";
 /// The exit code of a worker that could not join.
 pub const NOT_JOINED: i32 = 9;
 
-/// Between a check and its append: a worker that was stopped here goes on as a zombie.
+/// Time between a check and its append. A worker that is stopped here continues as a zombie.
 const GAP: Duration = Duration::from_millis(40);
 const BETWEEN: Duration = Duration::from_millis(30);
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(50);
-/// For how long some ask that their partitions are kept when they leave.
+/// Time for which some members ask the group to keep their partitions when they leave.
 const PARK: Duration = Duration::from_secs(10);
 
-/// One grant of a partition.
+/// A grant of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Grant {
     pub partition: u64,
     pub token: u64,
 }
 
-/// One entry of a partition's log.
+/// An entry of a partition's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Entry {
     pub grant: Grant,
     pub sequence: u64,
 }
 
-/// One line of a worker's log; the time is nanoseconds of the machine's clock.
+/// A line of a worker's log. The time is nanoseconds of the machine's clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Line {
     /// The group has called the work, under this session.
     Granted(u64, Grant, String),
-    /// It owned the partition at some moment after this one.
+    /// The worker owned the partition at some moment after this one.
     Owns(u64, Grant),
-    /// It claims the log.
+    /// The worker claims the log.
     Opens(u64, Grant),
     Opened(u64, Grant),
-    /// It appends, and owned the partition at some moment after this one.
+    /// The worker appends. It owned the partition at some moment after this one.
     Calls(u64, Entry),
     /// Acknowledged: the entry is in the log under this number.
     Appended(u64, Entry, u64),
-    /// Refused: this token, which is greater, has claimed the log.
+    /// Refused: this greater token has claimed the log.
     Fenced(u64, Grant, u64),
-    /// The work stopped; why the partition was lost, if it was already.
+    /// The work ended. Has the reason of the loss if the partition was lost before.
     Ends(u64, Grant, Option<String>),
-    /// What should not happen.
+    /// An unexpected failure.
     Failed(u64, Grant, String),
 }
 
-/// Runs until it has left, after SIGTERM, or its test is gone.
+/// Runs until it has left after SIGTERM, or until its test has ended.
 pub fn run() {
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr);
     subscriber.init();
@@ -85,7 +85,7 @@ pub fn run() {
     let file = PathBuf::from(var(child::FOLDER)).join(format!("worker-{}", std::process::id()));
     let log = Log::open(&file);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime can be built").block_on(async {
+    runtime.expect("the runtime starts").block_on(async {
         let broken = std::env::var_os(BROKEN).is_some();
         let worker =
             Worker { store: child::store().await, prefix: var(child::PREFIX), log, broken };
@@ -97,7 +97,7 @@ pub fn run() {
             .validity(VALIDITY)
             .poll_interval(POLL)
             .build()
-            .expect("the settings fit together");
+            .expect("the settings are valid");
         let leaving = group.clone();
         tokio::spawn(async move {
             let mut terminated = signal(SignalKind::terminate()).expect("a handler");
@@ -122,11 +122,11 @@ struct Worker {
     broken: bool,
 }
 
-/// Why a writer appends no more.
+/// The reason why a writer stopped appending.
 enum Done {
-    /// Revoked, fenced off, or failed.
+    /// The writer was revoked or fenced off, or it failed.
     Stops,
-    /// Its claim was replaced: the log is to be opened again.
+    /// Its claim was replaced: the worker opens the log again.
     Replaced,
 }
 
@@ -134,7 +134,7 @@ type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 impl Worker {
     async fn work(&self, partition: Partition) -> Outcome {
-        let number = partition.name().parse().expect("partitions are numbers");
+        let number = partition.name().parse().expect("the partitions have numbers");
         let grant = Grant { partition: number, token: partition.token().get() };
         self.log.say(&Line::Granted(now_ns(), grant, partition.session()));
         tokio::select! {
@@ -143,12 +143,12 @@ impl Worker {
         }
         let loss = partition.check().err().map(|loss| loss.outcome().to_owned());
         self.log.say(&Line::Ends(now_ns(), grant, loss));
-        // Work that returns by itself is taken for work that failed.
+        // The group takes work that returns before its revocation for failed work.
         partition.revoked().cancelled().await;
         Ok(())
     }
 
-    /// Says again and again whether the partition is owned, also while an append is not answered.
+    /// Records repeatedly that the partition is owned, also during an unanswered append.
     async fn check(&self, partition: &Partition, grant: Grant) -> Infallible {
         loop {
             let before_ns = now_ns();
@@ -159,7 +159,8 @@ impl Worker {
         }
     }
 
-    /// A worker that does not fence gives up what is to move, but not what it has lost.
+    /// Returns whether the work must stop. A worker that does not fence gives up partitions that
+    /// are to move, but not lost ones.
     fn stops(&self, partition: &Partition) -> bool {
         let lost = partition.check().is_err();
         partition.revoked().is_cancelled() && !(self.broken && lost)
@@ -236,8 +237,8 @@ impl Worker {
         }
     }
 
-    /// Notes what is more than a failure of the store; returns the token that refuses this one, if
-    /// one does.
+    /// Records an error that is not a failure of the store. Returns the token that refused this
+    /// one, if any.
     fn judge(&self, error: &FencingError, grant: Grant) -> Option<Epoch> {
         if let Some(stale) = error.stale() {
             self.log.say(&Line::Fenced(now_ns(), grant, stale.newest.get()));
@@ -252,7 +253,7 @@ impl Worker {
     }
 }
 
-/// Of the log of a partition.
+/// Returns the folder of the log of a partition.
 pub fn folder(prefix: &str, partition: u64) -> String {
     format!("{prefix}log/{partition}")
 }

@@ -1,4 +1,4 @@
-//! What must hold in the end. Each check has a story that it must not let pass.
+//! The rules for the end of a run. For each rule there is a story that breaks it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,25 +18,25 @@ use crate::watch::Seen;
 mod order;
 mod tests;
 
-/// How many assignments there must have been at least.
+/// The least number of assignments in a run.
 pub const ENOUGH_ASSIGNMENTS: usize = 8;
-/// Under how many tokens each partition must have been written to at least, and how often.
+/// The least number of tokens and of writes of each partition.
 pub const ENOUGH_TOKENS: usize = 2;
 pub const ENOUGH_APPENDS: usize = 5;
 
-/// Everything that was seen and written down.
+/// All observations and logs of a run.
 pub struct Story {
-    /// By process.
+    /// The lines of each process.
     workers: Vec<Vec<Line>>,
-    /// By partition.
+    /// The log of each partition.
     logs: BTreeMap<u64, Vec<Object>>,
     made: BTreeMap<u64, Seen>,
     grants: BTreeMap<Grant, String>,
     wrong: Vec<String>,
     stalls: Vec<Stall>,
-    /// From the last fault until all partitions were written to, and balanced.
+    /// The time from the last fault until all partitions were written to and balanced.
     recovery: Seen,
-    /// Assignments and sessions.
+    /// Numbers of compacted assignments and sessions.
     compacted: (u64, u64),
     end_ns: u64,
 }
@@ -53,7 +53,7 @@ struct Object {
 enum Kind {
     Entry(Entry),
     Claim,
-    /// Lies ahead of a claim, and of no use to anybody else.
+    /// Precedes a claim, and has no other use.
     Fence,
 }
 
@@ -81,7 +81,7 @@ impl Story {
         self.workers.iter().flatten()
     }
 
-    /// What there was, or what should not have been.
+    /// Checks all rules. Returns a summary of the run, or the broken rule.
     pub fn check(&self) -> Result<String, String> {
         if !self.wrong.is_empty() {
             return Err(self.wrong.join("\n"));
@@ -103,7 +103,7 @@ impl Story {
         Ok(self.said(nearest, calls, recovered))
     }
 
-    /// What was acknowledged is there, under its number.
+    /// Checks that each acknowledged entry is at its number.
     fn check_acknowledged(&self) -> Result<(), String> {
         for line in self.lines() {
             let Line::Appended(_, entry, number) = line else { continue };
@@ -117,18 +117,19 @@ impl Story {
         Ok(())
     }
 
-    /// Each token is of one session, as an assignment says, and was worked under once; every entry
-    /// and every claim is of such a token; no partition was taken away.
+    /// Checks the grants: each token belongs to one session, as an assignment shows, and was worked
+    /// under once. Every entry and every claim has such a token. No partition was taken from its
+    /// owner.
     fn check_grants(&self) -> Result<(), String> {
         let mut granted = BTreeSet::new();
         for line in self.lines() {
             match line {
                 Line::Granted(_, grant, session) => {
                     if self.grants.get(grant).is_some_and(|owner| owner != session) {
-                        return Err(format!("{grant:?} is not of {session}, which works under it"));
+                        return Err(format!("{session} works under {grant:?} of another session"));
                     }
                     if !self.made.contains_key(&grant.token) {
-                        return Err(format!("{grant:?} is of no assignment"));
+                        return Err(format!("{grant:?} is not in an assignment"));
                     }
                     if !granted.insert(*grant) {
                         return Err(format!("{grant:?} was granted twice"));
@@ -144,7 +145,9 @@ impl Story {
         for (partition, log) in &self.logs {
             for Object { number, token, .. } in log {
                 if !granted.contains(&Grant { partition: *partition, token: *token }) {
-                    return Err(format!("{number} of {partition} is of {token}, never granted"));
+                    return Err(format!(
+                        "{number} of {partition} has {token}, which was never granted"
+                    ));
                 }
             }
         }
@@ -193,9 +196,9 @@ impl Story {
         let stalled = self.stalls.iter().map(|(from, until)| until - from).max().unwrap_or(0);
         format!(
             "{} assignments, {} compacted and {} sessions; {} grants, {} worked under; {entries} \
-             entries, {} acknowledged, {} to {} in a partition; {} zombies fenced off; a partition \
-             was last owned {} ms before its next owner began, or earlier; recovered in {} ms; the \
-             machine stalled {} times, for {} ms at most; {calls} calls are linearizable",
+             entries, {} acknowledged, {} to {} in a partition; {} zombies fenced off; each \
+             partition was last owned at least {} ms before its next owner began; recovered in {} \
+             ms; the machine stalled {} times, for {} ms at most; {calls} calls are linearizable",
             self.made.len(),
             self.compacted.0,
             self.compacted.1,
@@ -213,7 +216,7 @@ impl Story {
     }
 }
 
-/// Under how many tokens the partition was written to that had the fewest, and how often.
+/// Returns the least number of tokens, and of writes, of a partition.
 pub fn fewest<'a>(lines: impl Iterator<Item = &'a Line>) -> (usize, usize) {
     let mut tokens = BTreeSet::new();
     let mut of_partition = vec![(0, 0); PARTITIONS as usize];
@@ -228,7 +231,7 @@ pub fn fewest<'a>(lines: impl Iterator<Item = &'a Line>) -> (usize, usize) {
     (writers.into_iter().min().unwrap_or(0), appends.into_iter().min().unwrap_or(0))
 }
 
-/// An object of a log, read without the library.
+/// Parses an object of a log without the library.
 fn object(name: &str, body: &Bytes) -> Object {
     #[derive(Deserialize)]
     struct Header {
@@ -240,7 +243,7 @@ fn object(name: &str, body: &Bytes) -> Object {
     let header: Header = serde_json::from_slice(&body[..end]).expect("the line of an object");
     let kind = match (header.claims_after, header.fence_after) {
         (None, None) => {
-            Kind::Entry(serde_json::from_slice(&body[end + 1..]).expect("an entry of ours"))
+            Kind::Entry(serde_json::from_slice(&body[end + 1..]).expect("an entry of a worker"))
         }
         (Some(_), _) => Kind::Claim,
         (None, Some(_)) => Kind::Fence,
@@ -248,10 +251,10 @@ fn object(name: &str, body: &Bytes) -> Object {
     Object { number: name.parse().expect("a number"), token: header.epoch, kind }
 }
 
-/// Numbers are dense, tokens never decrease, and nothing is in there twice, or of another partition
-/// or token than its writer's.
+/// Checks that numbers are dense, tokens never decrease, no entry occurs twice, and each entry has
+/// the partition and the token of its writer.
 fn check_log(partition: u64, log: &[Object]) -> Result<(), String> {
-    // Fences may lie ahead of the end.
+    // Fences may lie above the end.
     let end = log.iter().rposition(|it| it.kind != Kind::Fence).map_or(0, |index| index + 1);
     for (object, number) in log[..end].iter().zip(1..) {
         if object.number != number {

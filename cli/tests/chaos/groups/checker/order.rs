@@ -1,4 +1,4 @@
-//! In which order things happened: who owned a partition when, and its history.
+//! The order of events: the owners of a partition, and its history.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::groups::worker::{Entry, Grant, Line};
 use crate::history::{Call, Op, Ret};
 use crate::watch::Seen;
 
-/// A call of a worker that has not returned yet.
+/// A call of a worker that has not returned.
 #[derive(Clone, Copy)]
 struct Open {
     from_ns: u64,
@@ -20,22 +20,22 @@ enum What {
     Append(Entry),
 }
 
-/// What the log of a partition says of calls that were not answered.
+/// The traces of unanswered calls in the log of a partition.
 struct Found<'a> {
-    /// The place among the entries, and the number.
+    /// Index among the entries, and the number.
     entries: BTreeMap<Entry, (u64, u64)>,
-    /// The greatest number of a claim, and how many claims no answer told of.
+    /// The greatest number of a claim, and the number of claims without an answer.
     claims: BTreeMap<u64, (u64, usize)>,
-    /// When appends were answered, by number: the earliest of those from there on.
+    /// The earliest answer to an append of this number or a greater one.
     answered: BTreeMap<u64, u64>,
     story: &'a Story,
 }
 
 impl Story {
-    /// Nobody's check succeeds once a member has been granted the partition with a greater token
-    /// (G5). Says how long before, at least.
+    /// Checks that no check of a member succeeds after another member was granted the partition
+    /// with a greater token (G5). Returns the least time in between.
     pub(super) fn check_order(&self) -> Result<u64, String> {
-        // When the work began, and the last moment before a check that succeeded.
+        // The start of the work, and the last moment before a successful check.
         let mut owned: BTreeMap<Grant, Seen> = BTreeMap::new();
         for line in self.lines() {
             let at_ns = line.at_ns();
@@ -58,7 +58,7 @@ impl Story {
             let began_ns = next.filter(|(partition, _)| *partition == grant.partition);
             let began_ns = began_ns.map_or(u64::MAX, |(_, began_ns)| began_ns);
             match began_ns.checked_sub(seen.until_ns) {
-                None => return Err(format!("{grant:?} was owned beside a greater token")),
+                None => return Err(format!("{grant:?} was owned together with a greater token")),
                 Some(left) => nearest = nearest.min(left),
             }
             next = Some((grant.partition, began_ns.min(seen.from_ns)));
@@ -66,7 +66,7 @@ impl Story {
         Ok(nearest)
     }
 
-    /// All calls on a partition. What was never answered counts if the log has it.
+    /// Returns all calls on a partition. An unanswered call counts if the log has its object.
     pub(super) fn history(&self, partition: u64) -> Vec<Call> {
         let mut found = Found::of(self, partition);
         let mut history = Vec::new();
@@ -85,7 +85,8 @@ impl Story {
                     _ => None,
                 };
                 if let Some((op, ret, until_ns)) = returns {
-                    let Open { from_ns, .. } = open.take().expect("it calls before it hears");
+                    let Open { from_ns, .. } =
+                        open.take().expect("a worker calls before its answer");
                     history.push(Call { op, ret, from_ns, until_ns });
                     continue;
                 }
@@ -154,7 +155,7 @@ impl Found<'_> {
         Found { entries, claims, answered, story }
     }
 
-    /// An append that is there was refused only after it had taken effect.
+    /// Handles a refusal. A refused append that is in the log was refused after its effect.
     fn refused(&self, open: Open, at_ns: u64) -> (Op, Ret, u64) {
         match open.what {
             What::Claim(grant) => (Op::Claim(grant.token), Ret::Refused, at_ns),
@@ -166,8 +167,8 @@ impl Found<'_> {
         }
     }
 
-    /// What took effect, with an end: the earliest answer to an append of a greater number, which
-    /// cannot be written before.
+    /// Returns the call if it took effect. Its end is the earliest answer to an append of a greater
+    /// number, which cannot be written before.
     fn unanswered(&mut self, open: Open) -> Option<Call> {
         let (op, ret, number) = match open.what {
             What::Append(entry) => {

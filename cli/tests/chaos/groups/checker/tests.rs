@@ -1,4 +1,4 @@
-//! A story that is well, and what is wrong with others.
+//! A correct story, and stories that break the rules.
 
 use super::*;
 use crate::history::Op;
@@ -13,7 +13,7 @@ fn entry(token: u64, sequence: u64) -> Entry {
     Entry { grant: grant(0, token), sequence }
 }
 
-/// A worker that owns partition 0 from then on, claims its log under this number, and appends one
+/// A worker that owns partition 0 from this time on, claims its log at this number, and appends one
 /// entry after it.
 fn worker(token: u64, from_s: u64, claim: u64) -> Vec<Line> {
     let at_ns = from_s * SECOND;
@@ -35,7 +35,7 @@ fn appended(number: u64, token: u64, sequence: u64) -> Object {
     Object { number, token, kind: Kind::Entry(entry(token, sequence)) }
 }
 
-/// Three owners, one after the other, which the checks let pass.
+/// Three consecutive owners that satisfy the rules.
 fn story() -> Story {
     let seen = |token| Seen { from_ns: token * 10 * SECOND - 2, until_ns: token * 10 * SECOND - 1 };
     let log =
@@ -54,11 +54,11 @@ fn story() -> Story {
 }
 
 fn log(story: &mut Story) -> &mut Vec<Object> {
-    story.logs.get_mut(&0).expect("there is one")
+    story.logs.get_mut(&0).expect("partition 0 has a log")
 }
 
 fn why(story: &Story) -> String {
-    story.check().expect_err("the story is wrong")
+    story.check().expect_err("the story breaks a rule")
 }
 
 fn refuses(story: &Story, part: &str) {
@@ -75,7 +75,7 @@ fn too_short_a_story_shows_nothing() {
 #[test]
 fn broken_store_that_loses_an_append() {
     let mut story = story();
-    // Somebody else's is there instead, so that the log looks well.
+    // The entry of another token has its number, so the log is dense.
     log(&mut story)[5] = appended(6, 3, 2);
     refuses(&story, "was acknowledged as 6");
     log(&mut story).pop();
@@ -97,7 +97,7 @@ fn broken_fence_that_lets_a_lower_token_in() {
 }
 
 #[test]
-fn broken_append_that_is_there_twice() {
+fn broken_append_that_occurs_twice() {
     let mut story = story();
     log(&mut story).push(appended(7, 3, 1));
     refuses(&story, "is followed by");
@@ -136,7 +136,7 @@ fn broken_claim_of_a_token_that_was_never_granted() {
 fn broken_worker_under_the_token_of_another_session() {
     let mut story = story();
     story.workers[1][0] = Line::Granted(20 * SECOND, grant(0, 2), "s3".to_owned());
-    refuses(&story, "is not of s3");
+    refuses(&story, "of another session");
 }
 
 #[test]
@@ -155,19 +155,19 @@ fn broken_group_that_takes_a_partition_away() {
 }
 
 #[test]
-fn broken_member_that_owns_beside_the_next_owner() {
+fn broken_member_that_owns_together_with_the_next_owner() {
     let mut story = story();
-    // It checks, and never writes, so the log is well.
+    // The member checks, and never writes, so the log is correct.
     story.workers[1].push(Line::Calls(30 * SECOND - 1, entry(2, 2)));
     refuses(&story, WELL);
     story.workers[1].push(Line::Owns(30 * SECOND + 1, grant(0, 2)));
-    refuses(&story, "was owned beside a greater token");
+    refuses(&story, "was owned together with a greater token");
 }
 
 #[test]
 fn broken_append_after_a_greater_claim() {
     let mut story = story();
-    // Its number is lower, and the claim was there before it was called.
+    // Its number is lower, and the claim existed before the call.
     story.workers[1][3] = Line::Calls(20 * SECOND + 3, entry(2, 1));
     story.workers[1][4] = Line::Appended(29 * SECOND, entry(2, 1), 4);
     refuses(&story, WELL);
@@ -196,19 +196,19 @@ fn a_zombie_is_fenced_off() {
 }
 
 #[test]
-fn what_was_never_answered_counts_if_it_is_there() {
+fn an_unanswered_call_counts_if_the_log_has_it() {
     let mut story = story();
-    // A claim and an append by a worker that was killed.
+    // A claim and an append of a killed worker.
     story.workers[1].truncate(4);
     story.workers[1].remove(2);
     let history = story.history(0);
     let of_second = |op: &Op| matches!(op, Op::Claim(2) | Op::Append(2));
-    // They had taken effect when the third owner's append was answered.
+    // They had taken effect before the answer to the third owner's append.
     let ends: Vec<_> =
         history.iter().filter(|it| of_second(&it.op)).map(|it| it.until_ns).collect();
     assert_eq!(ends, [30 * SECOND + 4; 2]);
     refuses(&story, WELL);
-    // And they do not if they are not.
+    // They do not count if the log does not have them.
     log(&mut story).drain(2..4);
     log(&mut story)[2].number = 3;
     log(&mut story)[3].number = 4;
@@ -222,7 +222,7 @@ fn broken_group_that_leaves_partitions_without_an_owner() {
     let mut story = story();
     story.recovery.until_ns = 59 * SECOND;
     refuses(&story, "were owned again only after 19s");
-    // The machine stood still for long enough.
+    // The machine stalled for long enough.
     story.stalls = vec![(45 * SECOND, 46 * SECOND)];
     refuses(&story, WELL);
 }
