@@ -33,7 +33,7 @@ const MAX_LIMIT: usize = 100_000;
 /// # }
 /// ```
 #[derive(Debug, Clone)]
-#[must_use = "a reader does nothing until it reads"]
+#[must_use = "call `read` to read the history"]
 pub struct Reader {
     objects: EpochObjects,
     layout: Layout,

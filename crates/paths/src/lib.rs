@@ -175,7 +175,7 @@ impl PathLocks {
     ///
     /// # Errors
     /// Returns the reason of the loss when the leadership or the partition is lost, even while it
-    /// waits. Stop the work then. Locks without a leadership and a partition never fail.
+    /// waits. Stop the work then. Locks from [`PathLocks::new`] never fail.
     pub async fn lock(&self, access: Access) -> Result<PathGuard, Loss> {
         self.check()?;
         let claim = Claim::enter(&self.table, access.into_modes());
@@ -197,7 +197,7 @@ impl PathLocks {
     ///
     /// # Errors
     /// Returns the reason of the loss when the leadership or the partition is lost. Stop the work
-    /// then. Locks without a leadership and a partition never fail.
+    /// then. Locks from [`PathLocks::new`] never fail.
     pub fn try_lock(&self, access: Access) -> Result<Option<PathGuard>, Loss> {
         self.check()?;
         let claim = Claim::try_enter(&self.table, access.into_modes());
@@ -218,7 +218,7 @@ impl PathLocks {
 
 impl PathGuard {
     /// Checks that the leadership or the ownership of this guard still lasts. Always succeeds
-    /// without a leadership and a partition. No request.
+    /// for locks from [`PathLocks::new`]. No request.
     ///
     /// # Errors
     /// Returns the reason of the loss. Stop the work, because another process may work on the same
@@ -227,8 +227,8 @@ impl PathGuard {
         check(self.term.as_ref())
     }
 
-    /// Returns the fencing token of this guard while `check` succeeds. Returns `None` without a
-    /// leadership and a partition. Send the token with each write. No request.
+    /// Returns the fencing token of this guard while `check` succeeds. Returns `None` for
+    /// locks from [`PathLocks::new`]. Send the token with each write. No request.
     #[must_use]
     pub fn token(&self) -> Option<Epoch> {
         self.term.as_ref().and_then(|term| term.check().ok())

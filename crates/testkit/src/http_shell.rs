@@ -66,7 +66,7 @@ impl Shell {
     }
 }
 
-#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only the double of S3 asks"))]
+#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only the double of S3 uses it"))]
 impl Shell {
     pub fn go_away(&self, away: bool) {
         self.line.away.send_replace(away);

@@ -54,7 +54,7 @@ pub fn every_interleaving(
     let runner = Runner::new(AllSpawnedFirst(DfsScheduler::new(Some(MOST), false)), config);
     match catch_unwind(AssertUnwindSafe(move || runner.run(start))) {
         Ok(interleavings) => {
-            assert!(interleavings < MOST, "there are more than {MOST}");
+            assert!(interleavings < MOST, "the number of interleavings exceeds {MOST}");
             Ok(interleavings)
         }
         Err(panic) => match panic.downcast::<String>() {

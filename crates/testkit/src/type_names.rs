@@ -36,6 +36,6 @@ pub use crate::time::*;
 pub use crate::world::*;
 pub use crate::write_faults::*;
 
-// Servers share names of constants and functions. Users name these with their module.
+// Servers share names of constants and functions. Users write the module before these names.
 #[cfg(feature = "s3")]
 pub use crate::s3_server::{ACCESS_KEY, BUCKET, config};

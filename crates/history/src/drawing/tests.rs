@@ -242,7 +242,7 @@ fn extreme_times_are_drawn() {
 /// Returns a drawing with all elements.
 fn everything() -> Drawing {
     let mut drawing = many(3, MARKS.len());
-    drawing.subtitle = "all of it".to_owned();
+    drawing.subtitle = "all elements".to_owned();
     let (from, until, tip) = (secs(0), secs(3), String::new());
     for kind in [BandKind::Nobody, BandKind::Several, BandKind::Unknown] {
         drawing.bands.push(Band { kind, from, until, tip: tip.clone() });

@@ -21,7 +21,7 @@ impl Group {
                 (0..u32::from(group.partitions)).all(|p| it.believers(PartitionNumber(p)) <= 1)
             }),
             Property::<Group>::always("R3", |_, it| !it.ghost.broken.contains("R3")),
-            Property::<Group>::always("goes on", |_, it| !it.ghost.broken.contains("failed")),
+            Property::<Group>::always("no failure", |_, it| !it.ghost.broken.contains("failed")),
         ];
         let sometimes = [
             Property::<Group>::sometimes("GS1", |group, it| {

@@ -15,7 +15,7 @@ mod world;
 use setting::{Broken, Budget, Group};
 use stateright::{Checker, Model};
 
-const ALWAYS: &[&str] = &["G1", "G2", "G3", "G4", "G5", "goes on"];
+const ALWAYS: &[&str] = &["G1", "G2", "G3", "G4", "G5", "no failure"];
 
 fn group(members: u8, partitions: u8, last: u64, budget: Budget) -> Group {
     Group {
@@ -253,7 +253,7 @@ fn broken_release_that_is_taken_back() {
     broken(Broken::TakesBack, group(2, 1, 4, budget), "G5");
 }
 
-/// A restarted member with the same id considers the partitions of its predecessor its own.
+/// A restarted member with the same id uses the partitions of its predecessor.
 #[test]
 fn broken_sessions_identified_only_by_id() {
     let budget = Budget { crashes: 1, vanish: 1, ..CALM };

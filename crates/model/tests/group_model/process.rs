@@ -27,7 +27,7 @@ pub struct Process {
     drawn: u8,
     /// Nonces of its attempts to create the session.
     sent: Vec<Nonce>,
-    /// Heartbeat at which its lease begins, while the lease runs.
+    /// Heartbeat of the write that extended its lease. `None` after the end of the lease.
     pub runs: Option<u64>,
     /// Nonce of its session, after the grant.
     pub nonce: Option<Nonce>,
@@ -118,7 +118,8 @@ impl Process {
     pub fn tell(&mut self, input: Input) {
         match self.lease.handle(input) {
             Some(Event::Granted { heartbeat, .. }) => {
-                let attempt = usize::try_from(heartbeat).expect("attempts are few") - 1;
+                let attempt =
+                    usize::try_from(heartbeat).expect("the number of attempts is small") - 1;
                 let nonce = self.sent[attempt];
                 self.runs = Some(heartbeat);
                 self.nonce = Some(nonce);

@@ -128,7 +128,7 @@ impl Group {
 }
 
 impl World {
-    /// Returns whether no action is in progress that began without the newest assignment. Otherwise
+    /// Returns whether all actions in progress began with knowledge of the newest assignment. Otherwise
     /// members would not find a deletion (docs/design/groups.md, section 3).
     fn is_settled(&self) -> bool {
         let knows = |it: &Participant| it.known().map(|it| it.epoch) == self.ghost.greatest;

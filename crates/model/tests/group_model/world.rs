@@ -302,7 +302,7 @@ impl World {
         object.is_none_or(|it| Some(it.nonce) != process.nonce || it.ended.is_some())
     }
 
-    /// Returns the heartbeat at which the lease of this session begins, if it runs.
+    /// Returns the heartbeat of the write that extended the lease of this session, if it runs.
     pub fn runs(&self, session: Session) -> Option<u64> {
         let own = |it: &&HashedArc<Process>| {
             it.participant.as_ref().is_some_and(|it| it.holdings().session() == session)

@@ -81,7 +81,7 @@ fn delete(world: &World, deletion: Deletion) -> Option<Epoch> {
     Some(newest)
 }
 
-/// Deletes one session, unless only this session may show a deletion of assignments.
+/// Deletes one session. Keeps the only session that shows a deletion of assignments.
 pub fn delete_session(world: &World) {
     let state = &mut *world.state();
     if !state.is_repaired() {

@@ -233,7 +233,7 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
         return;
     }
     world.count("calms that balanced");
-    let members = u32::try_from(slots.len()).expect("a few");
+    let members = u32::try_from(slots.len()).expect("the number is small");
     let before = world.owners();
     slots.push(start_another(world));
     if !balanced(world, &slots, "after a join").await {
@@ -354,7 +354,7 @@ fn unread(world: &World, stays: &Slot) -> Option<u64> {
 /// Returns the duration of one listing of the sessions and a few more requests.
 fn listing(world: &World) -> Duration {
     let objects = world.state().bucket.objects.len();
-    let pages = u32::try_from(objects / world.plan.page).expect("a few");
+    let pages = u32::try_from(objects / world.plan.page).expect("the number is small");
     world.plan.rtt * (pages + 4)
 }
 

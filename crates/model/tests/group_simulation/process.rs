@@ -147,7 +147,7 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
         }
         if world.plan.fails && world.state().faults && world.chance(0.001) {
             world.count("works that failed");
-            return Err("it fails at times".into());
+            return Err("the work fails sometimes".into());
         }
         if revoked.is_cancelled() && stop_at.is_none() {
             stop_at = Some(now() + world.plan.stopping);

@@ -148,7 +148,7 @@ pub fn run(plan: Plan) -> Outcome {
         .enable_time()
         .start_paused(true)
         .build()
-        .expect("a runtime without IO needs nothing");
+        .expect("a runtime without IO can be built");
     let world = runtime.block_on(async {
         time::start();
         let world = World::new(plan.clone());

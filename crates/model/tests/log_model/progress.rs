@@ -160,7 +160,7 @@ impl Model for Race {
 /// and the walk.
 fn bound(faster: u8) -> u16 {
     let ahead = (2 * u16::from(faster) + 1).next_power_of_two();
-    ahead + 4 * u16::try_from(ahead.ilog2()).expect("it is below 16") + 6
+    ahead + 4 * u16::try_from(ahead.ilog2()).expect("the logarithm is below 16") + 6
 }
 
 #[test]

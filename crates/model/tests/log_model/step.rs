@@ -166,7 +166,7 @@ impl Log {
         self.answer(world, writer, answer);
     }
 
-    /// A writer that sent another object considers that object its own.
+    /// A writer that sent another object recognises that object as its own.
     fn as_read(&self, writer: &OneWriter, mut header: Header) -> Header {
         if let Some(nonce) = writer.append.filter(|nonce| header.nonce == another(*nonce)) {
             header.nonce = nonce;

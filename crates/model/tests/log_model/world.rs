@@ -44,7 +44,7 @@ pub struct Log {
     /// Epochs of the writers, in any order.
     pub epochs: Vec<u64>,
     pub budget: Budget,
-    /// Number of explored numbers of the log.
+    /// Maximum length of the log.
     pub longest: usize,
     pub broken: Broken,
     pub always: Vec<&'static str>,
@@ -237,7 +237,8 @@ impl World {
 
 /// Returns the nonce that [`Broken::ForgetsUnknown`] sends instead.
 pub fn another(nonce: Nonce) -> Nonce {
-    let bits = u128::from_str_radix(&nonce.to_string(), 16).expect("a nonce shows as its digits");
+    let bits =
+        u128::from_str_radix(&nonce.to_string(), 16).expect("a nonce is displayed in hexadecimal");
     Nonce::from_bits(bits + 100)
 }
 

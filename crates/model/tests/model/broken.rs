@@ -66,8 +66,9 @@ fn broken_resigning_by_deleting() {
 }
 
 /// A 409 means a concurrent write, and not a false condition. The write may have taken effect, or
-/// may do so later. A candidate that treats it as a refusal forgets the request. Later it considers
-/// its own epoch object another candidate's, and waits for a leader that does not exist.
+/// may do so later. A candidate that treats it as a refusal forgets the request. Later it
+/// treats its own epoch object as another candidate's object, and waits for a leader that does not
+/// exist.
 #[test]
 fn broken_409_taken_as_refused() {
     let faults = Budget { gives_up: 1, ..Budget::NONE };
@@ -76,8 +77,8 @@ fn broken_409_taken_as_refused() {
 }
 
 /// An SDK that resends a conditional write gets a 412 for its own success. The real machine reads
-/// its own write back. A machine that does not know its own nonce loses it: it considers its epoch
-/// another candidate's, and a leader reports a tampered lease.
+/// its own write back. A machine that does not recognise its nonce loses the epoch: a candidate
+/// treats its epoch as another candidate's epoch, and a leader reports a tampered lease.
 #[test]
 fn broken_sdk_retry_that_turns_a_success_into_412() {
     let faults = Budget { untrue_refusals: 1, renewals: 1, ..Budget::NONE };
@@ -98,7 +99,7 @@ fn broken_trusting_the_name() {
 #[test]
 fn broken_peer_that_never_confirms() {
     let faults = Budget { compactions: 1, foreign_creates: 1, ..Budget::NONE };
-    let setting = Setting::new("Morling's peer beside a compactor", faults);
+    let setting = Setting::new("Morling's peer with a compactor", faults);
     caught(Setting { morling: Morling::Counts, ..setting }, &["I1", "I2"]);
 }
 

@@ -10,7 +10,9 @@ use super::world::{Action, Due, Game, Serving, World};
 impl Game {
     /// Describes an action in this state in one line.
     pub fn describe_action(&self, world: &World, action: &Action) -> String {
-        let name = |who: &usize| char::from(b'A' + u8::try_from(*who).expect("few candidates"));
+        let name = |who: &usize| {
+            char::from(b'A' + u8::try_from(*who).expect("the number of candidates is small"))
+        };
         match action {
             Action::Serve(who, due, serving) => {
                 let asks = self.asks(world, *who, due);

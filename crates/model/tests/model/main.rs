@@ -99,7 +99,7 @@ fn late_answers_and_short_pages_of_foreign_keys() {
 }
 
 #[test]
-fn everything_at_once() {
+fn all_faults_together() {
     let faults = Budget {
         gives_up: 1,
         twice: 1,
@@ -109,7 +109,7 @@ fn everything_at_once() {
         ..Budget::CALM
     };
     let last_epoch = bound(2, 3);
-    let setting = Setting::new("everything at once", faults);
+    let setting = Setting::new("all faults together", faults);
     explore(Setting { last_epoch, ..setting });
 }
 
@@ -169,7 +169,7 @@ fn verified_renewals_among_lawful_peers() {
 #[test]
 fn a_peer_that_never_seals() {
     let faults = Budget { foreign_creates: 2, gives_up: 1, renewals: bound(0, 1), ..Budget::NONE };
-    let setting = Setting::new("beside a peer that never seals", faults);
+    let setting = Setting::new("a peer that never seals", faults);
     let always = AMONG_ALL.to_vec();
     explore(Setting { morling: Morling::Counts, always, ..setting });
 }
@@ -183,7 +183,7 @@ fn a_peer_that_never_confirms() {
         compactions: 1,
         ..Budget::CALM
     };
-    let setting = Setting::new("beside a peer that never confirms", faults);
+    let setting = Setting::new("a peer that never confirms", faults);
     let always = AMONG_ALL.to_vec();
     explore(Setting { morling: Morling::TakesPart, always, ..setting });
 }

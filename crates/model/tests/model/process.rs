@@ -102,7 +102,8 @@ impl Process {
         let event = self.machine.handle(input);
         match event {
             Some(Event::Granted { epoch, heartbeat }) => {
-                let attempt = usize::try_from(heartbeat).expect("attempts are few") - 1;
+                let attempt =
+                    usize::try_from(heartbeat).expect("the number of attempts is small") - 1;
                 self.leads = Some((small(epoch.get()), self.creating[attempt]));
                 self.reclaims = false;
             }

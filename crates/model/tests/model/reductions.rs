@@ -86,7 +86,7 @@ fn seen(world: &World) -> Seen {
             nonces.push(nonce);
             nonces.len() - 1
         });
-        NonceNumber::try_from(place).expect("few nonces")
+        NonceNumber::try_from(place).expect("the number of nonces is small")
     };
     let objects = world.store.epochs();
     let objects = objects.map(|(epoch, body)| (epoch, body.with_nonce(number(body.nonce))));
@@ -117,7 +117,7 @@ fn nothing_is_lost(setting: Setting) {
     let name = setting.name;
     let (reduced, few) = all_seen(setting.clone());
     let (whole, many) = all_seen(Setting { unreduced: true, ..setting });
-    println!("{name}: {} sights in {few} states, in place of {many}", whole.len());
+    println!("{name}: {} observable states in {few} states instead of {many}", whole.len());
     let numbers = found::on_page(&format!("{name}, reduced and whole"));
     assert_eq!(numbers, [few, many], "{name} in states.md");
     assert!(few < many);
@@ -150,6 +150,6 @@ fn late_answers_add_no_observable_state() {
     let late = Budget { late: 1, ..Budget::CALM };
     let (late, more) = all_seen(Setting::new("late answers", late));
     let (prompt, states) = all_seen(Setting::new("prompt answers", Budget::CALM));
-    println!("late answers: {} sights in {more} states and in {states}", late.len());
+    println!("late answers: {} observable states in {more} states and in {states}", late.len());
     assert!(late == prompt);
 }

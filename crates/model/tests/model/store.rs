@@ -59,14 +59,14 @@ impl Body {
     pub fn etag(self) -> ETag {
         let parts = [self.nonce, u16::from(self.heartbeat), u16::from(self.word)];
         let letter = |part| char::from_u32(u32::from(part) + FIRST_LETTER);
-        let letters = parts.map(|part| letter(part).expect("few nonces, so no surrogates"));
+        let letters = parts.map(|part| letter(part).expect("small numbers are no surrogates"));
         ETag::new(String::from_iter(letters))
     }
 
     pub fn from_etag(etag: &ETag) -> Body {
         let mut parts = etag.as_str().chars().map(|letter| u32::from(letter) - FIRST_LETTER);
         let mut next = || parts.next().expect("a tag of this store has three letters");
-        let nonce = NonceNumber::try_from(next()).expect("few nonces");
+        let nonce = NonceNumber::try_from(next()).expect("the number of nonces is small");
         Body { nonce, heartbeat: small(next().into()), word: small(next().into()) }
     }
 

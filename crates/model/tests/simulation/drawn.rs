@@ -28,7 +28,7 @@ fn an_overlap_is_drawn_with_both_leaders() {
     // One leader ignores the loss of its lease. The clock of another does not run in suspends.
     for broken in [Broken::TokenKept, Broken::RefusalIgnored, Broken::ClockStopsInSuspend] {
         let outcome = failure(broken);
-        let violation = outcome.violation.as_ref().expect("it failed");
+        let violation = outcome.violation.as_ref().expect("the run failed");
         let both = leading(&outcome, violation.at);
         assert!(both.len() >= 2, "{broken:?}: {violation:?}: {both:#?}");
         let path = save(&outcome);
@@ -52,7 +52,7 @@ fn a_long_overlap_is_a_band() {
     let outcome = failure(Broken::TokenKept);
     let drawing = outcome.drawing.as_ref().expect("a failure is drawn");
     let several = drawing.bands.iter().filter(|band| band.kind == BandKind::Several);
-    let at = outcome.violation.as_ref().expect("it failed").at;
+    let at = outcome.violation.as_ref().expect("the run failed").at;
     let longest = several.filter(|band| band.until == at).map(|band| band.until - band.from).max();
     assert!(longest > Some(Duration::ZERO), "{:?}", drawing.bands);
 }

@@ -63,7 +63,7 @@ fn one_seed_is_one_timeline() {
             traced(seed + 1);
             traced(seed)
         });
-        let second = second.join().expect("the run succeeds again");
+        let second = second.join().expect("the run does not panic");
         let differs = first.lines().zip(second.lines()).find(|(one, other)| one != other);
         assert!(differs.is_none() && first.len() == second.len(), "seed {seed}: {differs:#?}");
     }

@@ -53,7 +53,7 @@ pub fn run(plan: Plan) -> Outcome {
         .enable_time()
         .start_paused(true)
         .build()
-        .expect("a runtime without IO needs nothing");
+        .expect("a runtime without IO can be built");
     let seed = plan.seed;
     let (world, recovered) = runtime.block_on(async {
         let world = World::new(plan.clone());

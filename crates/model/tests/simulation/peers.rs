@@ -85,7 +85,7 @@ pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
     }
 }
 
-/// Restores until no epoch is held. No process can lead before.
+/// Restores until no epoch is held. No process can lead before this.
 pub async fn finish_restoring(world: &Arc<World>, operator: Who) {
     while world.held().is_some() {
         restore(world, operator, false).await;

@@ -188,7 +188,7 @@ impl Drop for Candidate {
         let _ = self.child.kill();
         let _ = self.child.wait();
         // The guard ends after all processes of the command.
-        eventually("the processes of a candidate are gone", || !guards.iter().any(|g| runs(*g)));
+        eventually("the processes of a candidate have ended", || !guards.iter().any(|g| runs(*g)));
         if std::thread::panicking() {
             eprintln!("--- {}\n{}", self.log.display(), self.said());
         }
@@ -214,7 +214,7 @@ pub fn standbys(tenure: u32) -> impl Iterator<Item = u32> {
 /// Kills both processes. Stops both first, so that neither can react to the death of the other.
 pub fn kill_at_once(processes: [u32; 2]) {
     for process in processes {
-        kill(pid(process), Signal::SIGSTOP).expect("it lives");
+        kill(pid(process), Signal::SIGSTOP).expect("the process is alive");
         eventually("the process is stopped", || state(process) == Some('T'));
     }
     for process in processes {

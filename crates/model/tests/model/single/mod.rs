@@ -110,5 +110,5 @@ fn single_an_sdk_that_resends_is_tolerated() {
 #[test]
 fn single_a_peer_of_the_post() {
     let faults = Budget { foreign_creates: 2, gives_up: bound(0, 1), ..Budget::CALM };
-    explore(SingleSetting::new("beside a peer of the post", faults));
+    explore(SingleSetting::new("a peer of the post", faults));
 }

@@ -72,7 +72,8 @@ impl SingleProcess {
         match event {
             Some(Event::Granted { epoch, heartbeat }) => {
                 let token = small(epoch.get());
-                let attempt = usize::try_from(heartbeat).expect("attempts are few") - 1;
+                let attempt =
+                    usize::try_from(heartbeat).expect("the number of attempts is small") - 1;
                 let nonce = self.sent[attempt];
                 self.leads = Some((token, nonce));
                 self.sent.clear();

@@ -54,7 +54,7 @@ impl SingleBody {
 
     pub fn etag(self) -> ETag {
         let letters = [self.token, self.nonce, self.heartbeat, self.word].map(|part| part + b'!');
-        ETag::new(str::from_utf8(&letters).expect("few of everything, so ASCII"))
+        ETag::new(str::from_utf8(&letters).expect("small numbers are ASCII"))
     }
 
     pub fn from_etag(etag: &ETag) -> SingleBody {

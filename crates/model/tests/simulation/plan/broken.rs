@@ -48,8 +48,8 @@ pub enum Broken {
     ReadsGivenUp,
     /// Candidates ignore the takeover delay on which they agreed.
     TakeoverDelayIgnored,
-    /// A compactor considers an epoch that a restoring holds ended, and the next restoring finds no
-    /// data in it.
+    /// A compactor treats a held epoch of a restoring as ended. The next restoring finds no data
+    /// in it.
     HeldSaysNothing,
     /// A candidate succeeds a holder before its lease has lapsed.
     LapseNotWaited,

@@ -6,7 +6,7 @@
 //! with one lost answer. Let R be the renew interval, T = validity / 5 the request timeout, and L
 //! the longest round trip. The time consists of:
 //!
-//! - R, and L for a look at the next epoch that began just before;
+//! - R until the next renewal, and L for a GET of the next epoch that is in progress then;
 //! - T for the renewal with the lost answer, and validity / 50 for the pause after it;
 //! - 2 L for attempts that are abandoned with half of the lease gone, because patience doubles each
 //!   time;
