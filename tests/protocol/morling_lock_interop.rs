@@ -126,9 +126,9 @@ async fn candidates_wait_for_a_node_that_died() {
     }
 }
 
-/// A peer creates epoch 2 without sealing epoch 1, which the candidate follows. Meanwhile the
-/// application asks for the leader. The lapse of epoch 1 never became due, and the candidate was
-/// not elected within an hour.
+/// The candidate follows epoch 1. A peer creates epoch 2 without a seal of epoch 1, and the
+/// application reads the leader. The lapse of epoch 1 never became due, and the candidate was not
+/// elected within an hour.
 #[tokio::test(start_paused = true)]
 async fn regression_a_read_of_the_leader_does_not_stop_a_campaign() {
     for asked in ["nothing", "leader", "observe"] {

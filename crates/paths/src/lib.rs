@@ -15,8 +15,8 @@
 //! Two operations run at the same time unless they conflict. They conflict if one writes in the
 //! lineage of a path that the other reads or writes. The lineage of a path consists of the path
 //! itself, its ancestors and its descendants. The idea and the modes come from Michal Charemza's
-//! *S3 path/pseudo-folder locking*. docs/how-to/lock-folders.md describes them, the arguments, and
-//! the differences.
+//! *S3 path/pseudo-folder locking*. docs/how-to/lock-folders.md describes them, the reasons, and
+//! the differences from that post.
 //!
 //! ```
 //! use tenure_paths::{Access, Path, PathLocks};

@@ -128,8 +128,8 @@ impl Group {
 }
 
 impl World {
-    /// Returns whether all actions in progress began with knowledge of the newest assignment. Otherwise
-    /// members would not find a deletion (docs/design/groups.md, section 3).
+    /// Returns whether all actions in progress began with knowledge of the newest assignment.
+    /// Otherwise members would not find a deletion (docs/design/groups.md, section 3).
     fn is_settled(&self) -> bool {
         let knows = |it: &Participant| it.known().map(|it| it.epoch) == self.ghost.greatest;
         let has_read = |it: &Participant| {

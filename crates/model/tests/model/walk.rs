@@ -55,7 +55,7 @@ fn drawn(seed: u64, setting: &Setting) -> Setting {
     Setting { candidates, foreign_keys: foreign_keys[rng.usize(..4)], ..setting.clone() }
 }
 
-/// Chooses actions with the probabilities of a network and a clock: mostly useful actions happen.
+/// Chooses useful actions more often than others, as a network and a clock do.
 /// Sometimes a process pauses at an arbitrary point, and its pending requests continue.
 #[derive(Debug, Clone)]
 struct Weighted;

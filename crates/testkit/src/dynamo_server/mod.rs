@@ -97,7 +97,7 @@ impl DynamoServer {
         self.shell.endpoint()
     }
 
-    /// Returns a client with the SDK's retries enabled. The retries wait 1 ms or little more.
+    /// Returns a client with the SDK's retries enabled. The retries wait 1 ms or slightly longer.
     pub fn client(&self) -> Client {
         Client::from_conf(config(&self.endpoint()).build())
     }

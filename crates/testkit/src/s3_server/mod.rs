@@ -135,7 +135,7 @@ impl S3Server {
     }
 
     /// Returns a client that addresses buckets in the path, with the SDK's retries enabled. The
-    /// retries wait 1 ms or little more.
+    /// retries wait 1 ms or slightly longer.
     pub fn client(&self) -> Client {
         self.client_as(ACCESS_KEY, SECRET_KEY)
     }
