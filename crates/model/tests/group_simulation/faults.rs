@@ -268,7 +268,8 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
             return world.fail("moves", format!("{} went, and {others:?} moved", gone.who));
         }
         let plan = &world.plan;
-        // The limit is half a validity until the check of a session without a seal, and some polls.
+        // Members check a silent session only after half a validity. The other terms are polls, the
+        // end of the work and listings.
         let soon = plan.validity / 2 + plan.poll * 10 + plan.stopping + listing(world) * 6;
         let had = before.values().any(|who| *who == gone.who);
         if !dies && had && now() - began > soon + plan.validity / 2 {

@@ -107,16 +107,15 @@ const CHECK: Duration = Duration::from_millis(5 * 1_100);
 const SLOWED: f64 = 1.0 - MOST_SLEWED as f64 / 1e6;
 
 /// Returns the bound on the time without a leader, by the slowest clock. It is validity × (1 +
-/// drift) + poll, and these waits of the protocol:
+/// drift), and these waits of the protocol:
 ///
+/// - one poll, until the candidate sees the last renewal. A candidate that backs off polls once per
+///   validity, and a candidate that polls only at the lapse sees the renewal one lapse later;
+/// - two more polls with `try_campaign`, which sees the lapse and a failed attempt one poll later;
 /// - the jitter before a seal, a tenth of the validity;
 /// - the takeover delay;
 /// - the timeout of a request that hung when the faults ended, a fifth of the validity;
-/// - three polls with `try_campaign`: the sign of life, the lapse and a failed attempt are each
-///   seen one poll later;
-/// - one lapse if the candidate polls only at the lapse, because it may see the last renewal only
-///   then;
-/// - one delay of a candidate with a lower priority;
+/// - one delay of a candidate with a lower priority, or behind a named successor;
 /// - the check of the store, and the round trips.
 fn bound(plan: &Plan) -> Duration {
     let validity = plan.longest_validity();

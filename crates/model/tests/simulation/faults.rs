@@ -68,7 +68,7 @@ pub async fn inject(world: &Arc<World>, slots: &mut [Slot], others: &[Who], oper
                     restore_for_a_while(world, operator);
                 }
             }
-            // A crash costs compactors and observers nothing.
+            // A crash has no effect on compactors and observers.
             (Fault::Crash, None) => {}
         }
     }

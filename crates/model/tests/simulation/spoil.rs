@@ -63,8 +63,8 @@ impl SimStore {
         }
     }
 
-    /// An observer sees the first read of each object. Every second listing is too old to show the
-    /// newest epoch.
+    /// An observer always gets the first version that it read of an object. Half of its listings
+    /// omit the newest epoch.
     fn cached(&self, request: &Request, reply: Reply) -> Reply {
         let is_observer = self.world.state().members[self.who.0].label.ends_with("/observer");
         match (request, reply) {

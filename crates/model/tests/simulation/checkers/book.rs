@@ -123,7 +123,8 @@ impl Book {
         }
     }
 
-    /// Returns the create that a page may confirm: the first one above its epoch.
+    /// Returns the process and the epoch of the create that a page may confirm. The page lists the
+    /// keys after this epoch.
     fn last_create(&self, page: &Seen) -> Option<(Who, u64)> {
         let mut creates = self.by_sender.range((page.who, 0)..=(page.who, u64::MAX)).rev();
         let (&(who, epoch), _) = creates.find(|((_, epoch), _)| key_of(*epoch) == page.after)?;
@@ -134,7 +135,8 @@ impl Book {
         self.confirms.get(&(who, epoch))
     }
 
-    /// Returns the write that won an epoch, as a page, if this write is its grant.
+    /// Returns the write that won an epoch, in the form of a page. In a single object this write is
+    /// the grant.
     pub fn won(&self, who: Who, epoch: u64) -> Option<Seen> {
         let mut writes = self.sent_by(who, epoch).filter(|write| write.create);
         let step = writes.find_map(|write| write.applied)?;
