@@ -127,7 +127,8 @@ impl Process {
         }
     }
 
-    /// Returns the nonce of the epoch object that the process follows.
+    /// Returns the nonce of an abandoned create, if the process follows the created epoch object as
+    /// another candidate's object.
     pub fn followed_nonce(&self) -> Option<NonceNumber> {
         let nonce = self.machine.followed()?.seen.nonce?;
         self.sent.iter().copied().find(|sent| nonce_of(*sent) == nonce)
