@@ -182,8 +182,8 @@ impl Process {
         self.participant = self.before.take().map(|it| *it).or_else(|| self.participant.take());
     }
 
-    /// Returns whether its session lacks contents. A newly seen assignment alone does not cause a
-    /// write.
+    /// Returns whether its session omits a release or the end of the membership. A newly seen
+    /// assignment alone does not cause a write.
     pub fn has_news(&self) -> bool {
         let said = |it: &Data| (it.releases.clone(), it.leaving);
         self.written.as_ref().map(said) != Some(said(&self.data()))

@@ -31,8 +31,9 @@ pub struct Setting {
     /// True to disable the reductions `World::forget_what_cannot_matter`,
     /// `World::bring_into_line` and `Due`.
     pub unreduced: bool,
-    /// Names of the properties that must hold in all states, and in some state.
+    /// Names of the properties that must hold in all states.
     pub always: Vec<&'static str>,
+    /// Names of the properties that must hold in at least one state.
     pub sometimes: Vec<&'static str>,
     pub broken: Broken,
 }

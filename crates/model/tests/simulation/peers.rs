@@ -211,8 +211,8 @@ impl World {
 
     fn touch(&self, who: Who, epoch: u64, body: Bytes) {
         let mut state = self.state();
-        // The touch must not restore an object that a compactor has deleted, because this would be
-        // a wiped prefix.
+        // A touch never creates an object again that a compactor has deleted. Otherwise the newest
+        // epoch could decrease, as on a wiped prefix.
         if state.bucket.epoch(epoch).is_some() {
             state.bucket.put(&key_of(epoch), body, now());
             state.note(who, &format!("touches epoch {epoch}"));
