@@ -211,8 +211,8 @@ impl World {
 
     fn touch(&self, who: Who, epoch: u64, body: Bytes) {
         let mut state = self.state();
-        // A touch never creates an object again that a compactor has deleted. Otherwise the newest
-        // epoch could decrease, as on a wiped prefix.
+        // A touch never creates an object again that a compactor has deleted. The simulation excludes
+        // this case, as it excludes a wiped prefix.
         if state.bucket.epoch(epoch).is_some() {
             state.bucket.put(&key_of(epoch), body, now());
             state.note(who, &format!("touches epoch {epoch}"));
