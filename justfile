@@ -46,6 +46,11 @@ features:
 semver COMMIT:
     cargo semver-checks --baseline-rev {{COMMIT}}
 
+# Write the page of the command from its help
+command-page:
+    cargo build --locked -p tenure-cli
+    scripts/docs/command-page.py
+
 # Run the long checks, some hours
 nightly:
     SEEDS=5000 {{model}} -- --nocapture

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! One row keeps the greatest token of all writers. The check of the token and the work are one
-//! transaction, so no other write can come between them. docs/explanation/fencing.md has the
+//! transaction, so no other write can come between them. docs/how-to/fence-a-database.md has the
 //! statements for PostgreSQL.
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! The program of docs/start/first-leader.md, with a shorter validity and with batches.
+//! The program of docs/start/first-leader-in-rust.md, with a shorter validity and with batches.
 //!
 //! ```text
 //! cargo run --example quick_start    # on the bucket my-bucket, settings as for the AWS CLI

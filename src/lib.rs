@@ -139,7 +139,7 @@
 //! - [`store`] has the stores, and the trait for others.
 //! - The package `tenure-paths` has locks on pseudo-folders for the tasks of the leader's process.
 //!
-//! The guide (`docs/README.md`) has a quick start, the choice of the validity, failures and their
+//! The book (`docs/README.md`) has a first leader, the choice of the validity, failures and their
 //! remedies, permissions, logs and metrics, and comparisons.
 //!
 //! # Features
@@ -204,11 +204,11 @@ pub use store::Store;
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;
 #[cfg(all(doctest, feature = "s3"))]
-#[doc = include_str!("../docs/start/first-leader.md")]
+#[doc = include_str!("../docs/start/first-leader-in-rust.md")]
 struct QuickStartExamples;
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../docs/how-to/kubernetes.md")]
 struct KubernetesExamples;
 #[cfg(all(doctest, feature = "s3"))]
-#[doc = include_str!("../docs/reference/metrics.md")]
-struct ObservabilityExamples;
+#[doc = include_str!("../docs/how-to/monitor.md")]
+struct MonitorExamples;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """How long after SIGKILL of `tenure run` the next leader's command starts, at default settings on a
-directory: the numbers in docs/explanation/cost.md. By hand, after `cargo build --release`:
+directory: the numbers in docs/design/measurements.md. By hand, after `cargo build --release`:
 
     scripts/measure/kill.py [--binary PATH] [--kills N] [--at-once N] [--command-takes SECONDS]
 

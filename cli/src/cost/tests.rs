@@ -344,7 +344,7 @@ async fn regression_a_coordinator_among_many_sessions_sends_the_requests_of_the_
     near("coordinator", taken(&store), expected, 0.02, 2.0);
 }
 
-/// The numbers of docs/design/groups.md and docs/how-to/share-partitions.md.
+/// The numbers of docs/design/measurements.md and docs/explanation/cost.md.
 #[test]
 fn ten_members_with_a_thousand_partitions_cost_the_sum_of_the_docs() {
     let args = args("--partitions 1000 --members 10 --elections-per-day 0 --compactions-per-day 0");

@@ -33,7 +33,7 @@ fn every_exit_code_has_its_row() {
 /// The page would be wrong about fixtures that no program reads.
 #[test]
 fn the_test_vectors_of_fenced_objects_are_fixtures() {
-    let page = read("docs/explanation/fencing.md");
+    let page = read("docs/reference/formats.md");
     let vectors = page.lines().filter(|line| line.starts_with("{\"tenure_"));
     let vectors: Vec<_> = vectors.map(|line| line.replace("\\n", "\n")).collect();
     assert_eq!(vectors.len(), 8);

@@ -75,6 +75,10 @@ pub use log::{FencedLog, LogEntry, LogWriter};
 pub use object::{Contents, FencedObject, ObjectWriter};
 pub use token::Token;
 
-#[cfg(all(doctest, feature = "tower"))]
-#[doc = include_str!("../../../docs/explanation/fencing.md")]
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to/fence-an-object.md")]
+#[doc = include_str!("../../../docs/how-to/fence-a-log.md")]
 struct FencingExamples;
+#[cfg(all(doctest, feature = "tower"))]
+#[doc = include_str!("../../../docs/how-to/fence-a-service.md")]
+struct ServiceExamples;

@@ -19,7 +19,7 @@ fn the_example_is_the_program_of_the_page() {
     let read = |path: &str| {
         std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
     };
-    let page = read("docs/start/first-leader.md");
+    let page = read("docs/start/first-leader-in-rust.md");
     let (_, block) = page.split_once("```rust,no_run\n").expect("the page has a program");
     let (block, _) = block.split_once("```").expect("which ends");
     let mut expected = block.to_owned();

@@ -245,8 +245,8 @@ async fn regression_a_busy_writer_does_not_delay_the_opening_of_an_object_foreve
     }
 }
 
-/// The usage in docs/explanation/fencing.md: a new `FencedObject` opens the object for each write.
-/// The store took 1,227 updates while five openings of the successor failed.
+/// The usage in docs/how-to/fence-an-object.md: a new `FencedObject` opens the object for each
+/// write. The store took 1,227 updates while five openings of the successor failed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_writer_that_opens_the_object_for_each_write_stops() {
     for request in [20, 10, 2] {

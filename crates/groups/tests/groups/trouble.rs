@@ -322,7 +322,7 @@ async fn a_member_that_seals_its_session_follows_nothing() {
     assert!(since.iter().all(|(_, key)| key.contains("members/")), "{asked:?}");
 }
 
-/// As docs/reference/errors.md has it: the last that can be read is written again, above.
+/// As docs/how-to/recover.md has it: the last that can be read is written again, above.
 #[tokio::test(start_paused = true)]
 async fn an_assignment_that_cannot_be_read_is_repaired_by_hand() {
     let fleet = Fleet::new(4);

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Writes docs/reference/command.md from the help of `tenure`.
+
+  scripts/docs/command-page.py [TENURE]           writes the page
+  scripts/docs/command-page.py --check [TENURE]   fails if the page differs from the help
+
+TENURE is the command, target/debug/tenure by default. Options that docs/reference/settings.md
+explains are named and not explained here.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
+
+root = pathlib.Path(__file__).resolve().parents[2]
+page = root / "docs/reference/command.md"
+if "--help" in sys.argv[1:]:
+    sys.exit(__doc__)
+check = "--check" in sys.argv[1:]
+tenure = ([word for word in sys.argv[1:] if word != "--check"] or [root / "target/debug/tenure"])[0]
+# Options of nearly all verbs, which the page explains once.
+common = {"--store", "--json", "--log-format"}
+settings = set(re.findall(r"`(--[a-z-]+)`", (root / "docs/reference/settings.md").read_text()))
+
+
+def help_of(verb):
+    return subprocess.check_output([tenure, *verb, "--help"], text=True, env={"COLUMNS": "100"})
+
+
+def section(text, name):
+    """The lines below a heading, up to the next heading."""
+    found = re.search(rf"^{name}:\n(.*?)(?=^\S|\Z)", text, re.M | re.S)
+    return found.group(1) if found else ""
+
+
+def verbs(text):
+    return [m for m in re.findall(r"^  ([a-z]+(?:-[a-z]+)*)  ", section(text, "Commands"), re.M) if m != "help"]
+
+
+def options(text):
+    """(flag with its value, the first sentence, the default) of each option."""
+    for block in re.split(r"\n(?=      ?(?:-., )?--|  -., --|  <)", "\n" + section(text, "Arguments") + section(text, "Options")):
+        lines = block.strip("\n").split("\n")
+        flag = lines[0].strip()
+        if not flag or "--help" in flag or "--version" in flag:
+            continue
+        body = " ".join(line.strip() for line in lines[1:])
+        body = re.sub(r"\s+", " ", body.split("Possible values:")[0])
+        default = re.search(r"\[default: ([^\]]*)\]|\[default, and at most: ([^\]]*)\]", " ".join(lines[1:]))
+        default = next((part for part in default.groups() if part), "") if default else ""
+        body = re.sub(r"\[[^\]]*\]", "", body).strip()
+        sentence = re.split(r"(?<=[a-z)`0-9])\. (?=[A-Z`])", body)[0].rstrip(".")
+        yield flag, sentence.replace("|", "\\|"), re.sub(r"\s+", " ", default).strip()
+
+
+out = ["# The command", "", "<!-- Written by scripts/docs/command-page.py from `tenure VERB --help`. -->", ""]
+
+
+def paragraph(text):
+    out.extend([textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False), ""])
+
+
+paragraph("Each verb has `-h` for a summary and `--help` for the whole text. `tenure man DIRECTORY` writes "
+          "manual pages. [Settings](settings.md) has the options that are settings, with their variables and "
+          "bounds. [Exit codes](errors.md#exit-codes) are on another page. Nearly all verbs take `--store`, "
+          "`--log-format` and `--json`, which prints JSON in place of lines for people.")
+
+
+def write(verb, depth):
+    text = help_of(verb)
+    about, usage = re.match(r"(.*?)\n\nUsage: (.*?)\n", text, re.S).groups()
+    out.extend(["#" * depth + " " + " ".join(["tenure", *verb]), ""])
+    paragraph(" ".join(about.split()) + ".")
+    below = verbs(text)
+    if below:
+        for name in below:
+            write([*verb, name], depth + 1)
+        return
+    out.extend(["```text", usage, "```", ""])
+    rows, named = [], []
+    for flag, sentence, default in options(text):
+        name = re.search(r"--[a-z-]+", flag)
+        if name and name.group(0) in common:
+            continue
+        if name and name.group(0) in settings:
+            named.append(f"`{name.group(0)}`")
+            continue
+        rows.append(f"| `{flag}` | {sentence} | {default} |")
+    if rows:
+        out.extend(["| option | meaning | default |", "| --- | --- | --- |", *rows, ""])
+    if named:
+        paragraph("Settings: " + ", ".join(named) + ".")
+
+
+for name in verbs(help_of([])):
+    write([name], 2)
+text = "\n".join(out).rstrip("\n") + "\n"
+if not check:
+    page.write_text(text)
+elif page.read_text() != text:
+    sys.exit(f"{page.relative_to(root)} differs from the help: run scripts/docs/command-page.py")
