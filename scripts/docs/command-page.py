@@ -22,6 +22,7 @@ check = "--check" in sys.argv[1:]
 tenure = ([word for word in sys.argv[1:] if word != "--check"] or [root / "target/debug/tenure"])[0]
 # Options of nearly all verbs, which the page explains once.
 common = {"--store", "--json", "--log-format"}
+seen = set()
 settings = set(re.findall(r"`(--[a-z-]+)`", (root / "docs/reference/settings.md").read_text()))
 
 
@@ -52,7 +53,7 @@ def options(text):
         default = next((part for part in default.groups() if part), "") if default else ""
         body = re.sub(r"\[[^\]]*\]", "", body).strip()
         sentence = re.split(r"(?<=[a-z)`0-9])\. (?=[A-Z`])", body)[0].rstrip(".")
-        yield flag, sentence.replace("|", "\\|"), re.sub(r"\s+", " ", default).strip()
+        yield flag, sentence.strip(), re.sub(r"\s+", " ", default).strip()
 
 
 out = ["# The command", "", "<!-- Written by scripts/docs/command-page.py from `tenure VERB --help`. -->", ""]
@@ -65,7 +66,8 @@ def paragraph(text):
 paragraph("Each verb has `-h` for a summary and `--help` for the whole text. `tenure man DIRECTORY` writes "
           "manual pages. [Settings](settings.md) has the options that are settings, with their variables and "
           "bounds. [Exit codes](errors.md#exit-codes) are on another page. Nearly all verbs take `--store`, "
-          "`--log-format` and `--json`, which prints JSON in place of lines for people.")
+          "`--log-format` and `--json`, which prints JSON in place of lines for people. An option that a verb "
+          "above has, with the same words, is not repeated.")
 
 
 def write(verb, depth):
@@ -78,20 +80,19 @@ def write(verb, depth):
         for name in below:
             write([*verb, name], depth + 1)
         return
-    out.extend(["```text", usage, "```", ""])
-    rows, named = [], []
     for flag, sentence, default in options(text):
         name = re.search(r"--[a-z-]+", flag)
         if name and name.group(0) in common:
             continue
         if name and name.group(0) in settings:
-            named.append(f"`{name.group(0)}`")
             continue
-        rows.append(f"| `{flag}` | {sentence} | {default} |")
-    if rows:
-        out.extend(["| option | meaning | default |", "| --- | --- | --- |", *rows, ""])
-    if named:
-        paragraph("Settings: " + ", ".join(named) + ".")
+        if (flag, sentence) in seen:
+            continue
+        seen.add((flag, sentence))
+        item = f"- `{flag}`: {sentence}." + (f" Default: {default}." if default else "")
+        out.append(textwrap.fill(item, 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
+    if out[-1].startswith(("- ", "  ")):
+        out.append("")
 
 
 for name in verbs(help_of([])):
