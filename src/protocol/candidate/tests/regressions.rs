@@ -1,4 +1,4 @@
-//! Bugs that these tests and random walks found; docs/design/findings.md tells of them.
+//! Bugs that these tests and random walks found.
 
 use super::*;
 
