@@ -14,7 +14,6 @@ pub(crate) mod operator;
 mod own_epoch;
 mod refresh;
 mod requests;
-mod restore;
 pub(crate) mod runtime;
 pub(crate) mod spans;
 mod store_calls;

@@ -1,12 +1,12 @@
 //! The resignation of an epoch whose holder is dead, by another process.
 
-use super::{ATTEMPTS, Operator, Wrote, instead};
+use super::outcomes::Resigned;
+use super::sent_seals::SentSeals;
+use super::{ATTEMPTS, Operator};
 use crate::driver::lead::ResignKey;
-use crate::driver::operator::outcomes::Resigned;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::depose::{Verdict, resign_dead};
 use crate::protocol::layout::Layout;
-use crate::store::ETag;
 
 impl Operator {
     /// Seals the epoch as its holder would have, if it is still that holder's and unsealed.
@@ -22,15 +22,11 @@ impl Operator {
             Layout::EpochFiles => Some(key.epoch),
             Layout::SingleObject => None,
         };
-        let mut sent = Vec::new();
-        // An attempt that may yet take effect, as long as this ETag is there.
-        let mut open: Option<(ETag, Error)> = None;
-        let mut turned_away = None;
+        let mut sent = SentSeals::default();
         for attempt in 0..=ATTEMPTS {
-            let now = self.read(at).await.map_err(|error| instead(&open, error))?;
+            let now = self.read(at).await.map_err(|error| sent.instead(error))?;
             let Some(now) = now else { return Ok(Resigned::NotCurrent) };
-            open = open.filter(|(over, _)| *over == now.etag);
-            if sent.iter().any(|body| now.body.as_ref() == Some(body)) {
+            if sent.find(&now).is_some() {
                 return Ok(self.resigned(key));
             }
             self.refuse_later_format(&now)?;
@@ -47,21 +43,12 @@ impl Operator {
             };
             let mut seal = self.cx.sealed(record, ended, heartbeat);
             seal.successor.clone_from(&successor);
-            let body = self.encode(now.epoch, &seal);
-            let wrote = self.replace("sealing", now.epoch, body.clone(), now.etag.clone()).await;
-            match wrote.map_err(|error| instead(&open, error))? {
-                Wrote::Done => return Ok(self.resigned(key)),
-                Wrote::Refused => turned_away = None,
-                Wrote::Unknown(error) => {
-                    sent.push(body);
-                    open = Some((now.etag, error));
-                }
-                Wrote::TurnedAway(error) => turned_away = Some(error),
+            if self.write_seal(&mut sent, now, &seal, ()).await? {
+                return Ok(self.resigned(key));
             }
             self.pause().await;
         }
-        let why = open.map(|(_, error)| error).or(turned_away);
-        why.map_or(Ok(Resigned::Renewed), Err)
+        sent.failure().map_or(Ok(Resigned::Renewed), Err)
     }
 
     fn resigned(&self, key: ResignKey) -> Resigned {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::super::operator::{Operator, Standing};
+use super::super::{Operator, Standing};
 use super::{MAX_WAIT, millis};
 use crate::epoch::Epoch;
 use crate::protocol::message::EpochEnd;

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::operator::{ATTEMPTS, Operator, Standing, Wrote};
+use super::outcomes::Restored;
+use super::sent_seals::SentSeals;
+use super::{ATTEMPTS, Operator, Standing, Wrote};
 use crate::driver::leader::Leader;
-use crate::driver::operator::outcomes::Restored;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::layout::Layout;
@@ -88,7 +89,7 @@ impl Operator {
         mut absent: bool,
         hold: Option<Bytes>,
     ) -> Result<Done, Error> {
-        let mut sent = RestoreWrites::default();
+        let mut sent = SentSeals::default();
         let mut superseded = false;
         for _ in 0..=ATTEMPTS {
             let now = match absent {
@@ -99,7 +100,7 @@ impl Operator {
                 let Some(hold) = hold.clone() else { return Err(self.too_busy(epoch)) };
                 let wrote = self.create(epoch, hold).await.map_err(|error| sent.instead(error))?;
                 absent = false;
-                sent.note(wrote, None);
+                sent.note(None, wrote, None);
                 continue;
             };
             if let Some(wait) = sent.find(&now) {
@@ -117,8 +118,8 @@ impl Operator {
             if held.wait.is_none_or(|known| known < longest) {
                 // Before the first seal: a kill after it, and a deletion, must not forget the wait.
                 let hold = self.hold(held.above, longest).to_bytes().into();
-                let wrote = self.replace("holding", epoch, hold, now.etag).await;
-                sent.note(wrote.map_err(|error| sent.instead(error))?, None);
+                let wrote = self.replace("holding", epoch, hold, now.etag.clone()).await;
+                sent.note(Some(now.etag), wrote.map_err(|error| sent.instead(error))?, None);
                 self.pause().await;
                 continue;
             }
@@ -126,18 +127,17 @@ impl Operator {
                 Ok(asked) => asked.max(longest),
                 Err(leader) => return Ok(Done::needs_force(leader, superseded)),
             };
-            let body = self.encode(epoch, &self.restored(waits));
-            let wrote = self.replace("sealing", epoch, body.clone(), now.etag).await;
-            if sent.note(wrote.map_err(|error| sent.instead(error))?, Some((body, waits))) {
+            let seal = self.restored(waits);
+            if self.write_seal(&mut sent, now, &seal, waits).await? {
                 return Ok(Done { restored: self.tell_restored(epoch, waits), superseded });
             }
             self.pause().await;
         }
-        Err(sent.open.or(sent.turned_away).unwrap_or_else(|| self.too_busy(epoch)))
+        Err(sent.failure().unwrap_or_else(|| self.too_busy(epoch)))
     }
 
     async fn restore_token(&mut self, epoch: Epoch, wait: Duration) -> Result<Restored, Error> {
-        let mut sent = RestoreWrites::default();
+        let mut sent = SentSeals::default();
         for _ in 0..=ATTEMPTS {
             let now = self.read(None).await.map_err(|error| sent.instead(error))?;
             let mut waits = wait;
@@ -160,16 +160,18 @@ impl Operator {
                 }
             }
             let body = self.encode(epoch, &self.restored(waits));
-            let wrote = match now {
+            let over = now.map(|now| now.etag);
+            let wrote = match over.clone() {
                 None => self.create(epoch, body.clone()).await,
-                Some(now) => self.replace("restoring", epoch, body.clone(), now.etag).await,
+                Some(etag) => self.replace("restoring", epoch, body.clone(), etag).await,
             };
-            if sent.note(wrote.map_err(|error| sent.instead(error))?, Some((body, waits))) {
+            let wrote = wrote.map_err(|error| sent.instead(error))?;
+            if sent.note(over, wrote, Some((body, waits))) {
                 return Ok(self.tell_restored(epoch, waits));
             }
             self.pause().await;
         }
-        Err(sent.open.or(sent.turned_away).unwrap_or_else(|| self.too_busy(epoch)))
+        Err(sent.failure().unwrap_or_else(|| self.too_busy(epoch)))
     }
 
     async fn create(&mut self, epoch: Epoch, body: Bytes) -> Result<Wrote, Error> {
@@ -235,48 +237,6 @@ struct Done {
 impl Done {
     fn needs_force(leader: Leader, superseded: bool) -> Done {
         Done { restored: Restored::NeedsForce(leader), superseded }
-    }
-}
-
-/// The seals that were sent, and why the fate of the last write is unknown.
-#[derive(Default)]
-struct RestoreWrites {
-    seals: Vec<(Bytes, Duration)>,
-    open: Option<Error>,
-    turned_away: Option<Error>,
-}
-
-impl RestoreWrites {
-    /// Whether the write took effect; if nobody knows, it is remembered.
-    fn note(&mut self, wrote: Wrote, seal: Option<(Bytes, Duration)>) -> bool {
-        match wrote {
-            Wrote::Done => (self.open, self.turned_away) = (None, None),
-            // By an earlier attempt, perhaps: reading tells.
-            Wrote::Refused => {
-                self.turned_away = None;
-                return false;
-            }
-            Wrote::TurnedAway(error) => {
-                self.turned_away = Some(error);
-                return false;
-            }
-            Wrote::Unknown(error) => {
-                self.seals.extend(seal);
-                self.open = Some(error);
-                return false;
-            }
-        }
-        true
-    }
-
-    fn find(&self, now: &Standing) -> Option<Duration> {
-        let seal = self.seals.iter().find(|(body, _)| now.body.as_ref() == Some(body));
-        seal.map(|(_, wait)| *wait)
-    }
-
-    /// Reports the write with an unknown outcome first, rather than the error of reading it back.
-    fn instead(&self, error: Error) -> Error {
-        self.open.clone().unwrap_or(error)
     }
 }
 

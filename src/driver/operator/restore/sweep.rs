@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
 
-use super::super::operator::Operator;
+use super::super::Operator;
+use super::super::outcomes::{Deposed, Restored};
 use super::Done;
 use super::held::{RestoreHold, held};
 use crate::driver::leader::Leader;
-use crate::driver::operator::outcomes::{Deposed, Restored};
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::protocol::depose::DeposeOrder;

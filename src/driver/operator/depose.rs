@@ -1,0 +1,135 @@
+//! The deposition of a leader: the requests around [`DeposeOrder::decide`].
+
+use super::outcomes::Deposed;
+use super::sent_seals::SentSeals;
+use super::{ATTEMPTS, Operator, Standing, TRIES};
+use crate::driver::leader::Leader;
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+use crate::protocol::depose::{DeposeOrder, Verdict};
+use crate::protocol::layout::Layout;
+use crate::protocol::message::EpochEnd;
+use crate::record::Record;
+use crate::store::escape::plain;
+
+impl Operator {
+    /// Carries out the order on the newest epoch, or on the one in the single object.
+    pub(crate) async fn depose(&mut self, order: DeposeOrder) -> Result<Deposed, Error> {
+        match self.cx.config.layout {
+            Layout::SingleObject => self.depose_at(None, order).await,
+            Layout::EpochFiles => {
+                let mut deposed = Deposed::NoLeader;
+                // What is gone when it is read was compacted, so there is a greater one.
+                for _ in 0..TRIES {
+                    let Some(newest) = self.newest().await? else { break };
+                    let meant = self.meant(newest, order).await?;
+                    deposed = self.depose_at(Some(meant), order).await?;
+                    // Another restoring below it is not the one to finish.
+                    let held = matches!(deposed, Deposed::NoLeader | Deposed::Held(_));
+                    if held && meant != newest {
+                        return Ok(Deposed::Held(newest));
+                    }
+                    if deposed != Deposed::NoLeader {
+                        break;
+                    }
+                }
+                Ok(deposed)
+            }
+        }
+    }
+
+    /// The newest; or the one that the order names, below an epoch that a restoring holds: a record
+    /// there that does not say for how long its holder may believe keeps the restoring from its
+    /// end.
+    async fn meant(&mut self, newest: Epoch, order: DeposeOrder) -> Result<Epoch, Error> {
+        let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };
+        let now = self.read(Some(newest)).await?;
+        let held = now.is_some_and(|now| now.record.as_ref().is_ok_and(Record::is_held));
+        Ok(if held { only } else { newest })
+    }
+
+    /// Carries out the order on this epoch object, or on the single object.
+    pub(super) async fn depose_at(
+        &mut self,
+        epoch: Option<Epoch>,
+        mut order: DeposeOrder,
+    ) -> Result<Deposed, Error> {
+        let mut sent = SentSeals::default();
+        let mut attempt = 0;
+        loop {
+            let now = self.read(epoch).await.map_err(|error| sent.instead(error))?;
+            let Some(now) = now else {
+                return sent.unknown().map_or(Ok(Deposed::NoLeader), Err);
+            };
+            if let Some(seal) = sent.find(&now) {
+                return Ok(self.deposed(now.epoch, &seal));
+            }
+            let blank = Record::blank();
+            let record = now.record.as_ref().unwrap_or(&blank);
+            let leader = Leader::new(now.epoch, record);
+            let meant = order.only.is_none_or(|only| only == now.epoch);
+            if epoch.is_some() && meant && record.is_held() {
+                // Sealed by this, it would be succeeded beside a leader below it.
+                return Ok(Deposed::Held(now.epoch));
+            }
+            let (heartbeat, ended) = match self.decide(order, epoch, &now)? {
+                Verdict::Seal { .. } if attempt == ATTEMPTS => {
+                    return sent.failure().map_or(Ok(Deposed::Renewed(leader)), Err);
+                }
+                Verdict::Seal { heartbeat, ended } => (heartbeat, ended),
+                Verdict::Sealed(ended) => {
+                    let ended = record.end().unwrap_or(ended);
+                    return Ok(Deposed::Already { leader, ended });
+                }
+                Verdict::NotCurrent => return Ok(Deposed::NotCurrent(leader)),
+                Verdict::NeedsForce => return Ok(Deposed::NeedsForce(leader)),
+            };
+            // A candidate that has taken over meanwhile must not be deposed.
+            order.only = Some(now.epoch);
+            let seal = self.cx.sealed(record, ended, heartbeat);
+            let seal = seal.ordered(record, order.force, self.cx.config.reason.as_deref());
+            let epoch = now.epoch;
+            if self.write_seal(&mut sent, now, &seal, seal.clone()).await? {
+                return Ok(self.deposed(epoch, &seal));
+            }
+            attempt += 1;
+            self.pause().await;
+        }
+    }
+
+    fn decide(
+        &self,
+        order: DeposeOrder,
+        epoch: Option<Epoch>,
+        now: &Standing,
+    ) -> Result<Verdict, Error> {
+        self.refuse_later_format(now)?;
+        let record = match &now.record {
+            Ok(record) => Some(record),
+            // Its token is in the body alone, so nobody can say above which to go on.
+            Err(why) if epoch.is_none() => {
+                return Err(self.cannot_read(now, ErrorKind::CorruptRecord, why));
+            }
+            Err(_) => None,
+        };
+        let seen = record.map(Record::seen);
+        Ok(order.decide(now.epoch, seen.as_ref(), record.and_then(Record::validity)))
+    }
+
+    fn deposed(&self, epoch: Epoch, seal: &Record) -> Deposed {
+        let wait = match seal.ended {
+            Some(EpochEnd::Deposed) => seal.validity().map(|v| self.cx.config.drift.stretch(v)),
+            _ => None,
+        };
+        let leader = Leader::new(epoch, seal);
+        tracing::info!(
+            election = self.cx.keys.prefix(),
+            candidate = self.cx.config.name,
+            epoch = epoch.get(),
+            leader = plain(leader.name()),
+            outcome = "deposed",
+            "deposed"
+        );
+        Deposed::Sealed { leader, wait: wait.unwrap_or_default() }
+    }
+}

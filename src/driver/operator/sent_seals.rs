@@ -1,0 +1,92 @@
+//! The seals that one action of an operator has sent.
+//!
+//! An action reads back a write with an unknown outcome. It reports the write as done only if it
+//! finds the exact body that it sent. The condition of each write is the ETag of the last reading.
+//! So a late write takes effect only where it would have taken effect in time.
+
+use bytes::Bytes;
+
+use super::{Operator, Standing, Wrote};
+use crate::error::Error;
+use crate::record::Record;
+use crate::store::ETag;
+
+/// The seals whose outcome is unknown, each with a value of the action.
+#[derive(Debug)]
+pub(super) struct SentSeals<T> {
+    seals: Vec<(Bytes, T)>,
+    /// The last write with an unknown outcome. It may take effect while the object has this ETag;
+    /// `None`: while the object is missing.
+    open: Option<(Option<ETag>, Error)>,
+    /// The reason why the store rejected the last write.
+    turned_away: Option<Error>,
+}
+
+impl<T> Default for SentSeals<T> {
+    fn default() -> SentSeals<T> {
+        SentSeals { seals: Vec::new(), open: None, turned_away: None }
+    }
+}
+
+impl<T: Clone> SentSeals<T> {
+    /// Returns the value of the seal that this reading shows.
+    pub(super) fn find(&mut self, now: &Standing) -> Option<T> {
+        self.open.take_if(|(over, _)| over.as_ref() != Some(&now.etag));
+        let seal = self.seals.iter().find(|(body, _)| now.body.as_ref() == Some(body));
+        seal.map(|(_, value)| value.clone())
+    }
+
+    /// Notes the outcome of a write over this ETag. Returns whether the write took effect.
+    pub(super) fn note(
+        &mut self,
+        over: Option<ETag>,
+        wrote: Wrote,
+        seal: Option<(Bytes, T)>,
+    ) -> bool {
+        match wrote {
+            Wrote::Done => {
+                (self.open, self.turned_away) = (None, None);
+                return true;
+            }
+            // An earlier attempt may have taken effect: the next reading shows it.
+            Wrote::Refused => self.turned_away = None,
+            Wrote::TurnedAway(error) => self.turned_away = Some(error),
+            Wrote::Unknown(error) => {
+                self.seals.extend(seal);
+                self.open = Some((over, error));
+            }
+        }
+        false
+    }
+
+    /// Returns the error of the write with an unknown outcome, or this error without such a write.
+    pub(super) fn instead(&self, error: Error) -> Error {
+        self.open.as_ref().map_or(error, |(_, unknown)| unknown.clone())
+    }
+
+    /// Returns the error of the write with an unknown outcome.
+    pub(super) fn unknown(self) -> Option<Error> {
+        self.open.map(|(_, error)| error)
+    }
+
+    /// Returns the reason why the last attempt failed; `None` if another process was faster.
+    pub(super) fn failure(self) -> Option<Error> {
+        self.open.map(|(_, error)| error).or(self.turned_away)
+    }
+}
+
+impl Operator {
+    /// Replaces the record that was read by this seal. Returns whether the write took effect.
+    pub(super) async fn write_seal<T: Clone>(
+        &mut self,
+        sent: &mut SentSeals<T>,
+        now: Standing,
+        seal: &Record,
+        value: T,
+    ) -> Result<bool, Error> {
+        let body = self.encode(now.epoch, seal);
+        let wrote = self.replace("sealing", now.epoch, body.clone(), now.etag.clone()).await;
+        let wrote = wrote.map_err(|error| sent.instead(error))?;
+        Ok(sent.note(Some(now.etag), wrote, Some((body, value))))
+    }
+}
