@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::clock::Skew;
-use super::meter::{Account, Kind};
+use super::clock_skew::Skew;
+use super::metered_store::{Account, RequestKind};
 use super::quantile::quantile;
 
 /// Something that is no broken promise and yet wants to be changed.
@@ -37,7 +37,9 @@ pub fn all(account: &Account, skew: Option<Skew>, left_behind: &[String]) -> Vec
 
 /// A request may take a fifth of the validity; half of that leaves room for worse days.
 fn latency_advice(account: &Account) -> Option<Advice> {
-    let writes = [Kind::Create, Kind::Replace].iter().filter_map(|kind| account.took.get(kind));
+    let writes = [RequestKind::Create, RequestKind::Replace]
+        .iter()
+        .filter_map(|kind| account.took.get(kind));
     let mut took: Vec<_> = writes.flatten().copied().collect();
     took.sort();
     let p99 = quantile(&took, 0.99)?;

@@ -3,9 +3,9 @@
 mod advice;
 #[cfg(feature = "s3")]
 mod bucket;
-mod clock;
-mod meter;
-mod power;
+mod clock_skew;
+mod metered_store;
+mod missed_faults;
 mod quantile;
 mod report;
 
@@ -22,8 +22,8 @@ use tenure_conformance::{Capabilities, Check, CheckFailure, essential};
 use tokio_util::sync::CancellationToken;
 
 use self::advice::{Advice, Setting};
-use self::meter::{Meter, failure};
-use self::report::{Asked, Finding, PromiseStatus, Report};
+use self::metered_store::{Meter, failure};
+use self::report::{Asked, Finding, ProbeReport, PromiseStatus};
 use super::exit::{self, Failure};
 use crate::args::common::{LayoutArg, StoreArg, YEAR, positive_up_to};
 use crate::cost::prices;
@@ -144,7 +144,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
         Err(CheckFailure::Broken(what)) => return Err(Failure::new(exit::UNSAFE, what)),
     };
     let settings = settings(url.place(), &normalised, &meter).await;
-    let report = Report::new(&meter, asked, settings, left_behind, prices::of(url.place()));
+    let report = ProbeReport::new(&meter, asked, settings, left_behind, prices::of(url.place()));
     let _ = if args.json { print_json(&report)? } else { print(&report.for_people())? };
     Ok(report.exit_code())
 }
@@ -315,7 +315,7 @@ fn race(
         }
         None => (PromiseStatus::Unknown, Some("too few writers had a clear answer".to_owned())),
     };
-    Finding { name, promise, kept, seen, needed: true, unclear: 0, race: Some(tally.into()) }
+    Finding { name, promise, kept, seen, needed: true, unclear: 0, race: Some(tally) }
 }
 
 #[cfg(feature = "s3")]
@@ -323,7 +323,7 @@ async fn settings(place: &Place, prefix: &str, meter: &Meter) -> (Vec<Setting>, 
     use crate::store::url::Kind;
     match place {
         Place::In { service, name, options, .. } if service.kind == Kind::S3 => {
-            *meter.account().requests.entry(meter::Kind::Settings).or_default() += 2;
+            *meter.account().requests.entry(metered_store::RequestKind::Settings).or_default() += 2;
             let store = options.bucket(name).await;
             bucket::look(&store, prefix).await
         }

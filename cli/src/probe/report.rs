@@ -8,9 +8,9 @@ use tenure::store::Store as _;
 use tenure_conformance::race::{Tally, WRITERS};
 
 use super::advice::{self, Advice, Setting};
-use super::clock::Skew;
-use super::meter::{Account, Meter};
-use super::power::{Power, no_fault_seen, power};
+use super::clock_skew::Skew;
+use super::metered_store::{Account, Meter};
+use super::missed_faults::{Power, no_fault_seen, power};
 use super::quantile::quantile;
 use crate::cost::prices::Prices;
 use crate::exit;
@@ -37,26 +37,7 @@ pub struct Finding {
     /// Attempts that ended in an unclear answer.
     pub unclear: u32,
     /// Only of a race.
-    pub race: Option<RaceCounts>,
-}
-
-/// The answers in all races of one kind.
-#[derive(Debug, Clone, Serialize)]
-pub struct RaceCounts {
-    pub rounds: u32,
-    pub races: u32,
-    pub done: u64,
-    pub refused: u64,
-    pub unknown: u64,
-    pub undecided: u32,
-    pub broken: u32,
-}
-
-impl From<Tally> for RaceCounts {
-    fn from(tally: Tally) -> RaceCounts {
-        let Tally { rounds, races, done, refused, unknown, undecided, broken, .. } = tally;
-        RaceCounts { rounds, races, done, refused, unknown, undecided, broken }
-    }
+    pub race: Option<Tally>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -87,7 +68,7 @@ struct Clock {
 
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct ProbeReport {
     pub verdict: Verdict,
     /// The verdict in words, and what to do.
     pub why: String,
@@ -117,7 +98,7 @@ pub struct Asked {
     pub not_tried: Option<String>,
 }
 
-impl Report {
+impl ProbeReport {
     /// The requests that `meter` counted, the settings of the bucket, and the advice on both.
     pub fn new(
         meter: &Meter,
@@ -125,7 +106,7 @@ impl Report {
         (settings, mut warnings): (Vec<Setting>, Vec<Advice>),
         left_behind: Vec<String>,
         prices: Option<Prices>,
-    ) -> Report {
+    ) -> ProbeReport {
         let Asked { promises, long_bytes, not_tried } = asked;
         let account = &*meter.account();
         let skew = Skew::of(&account.sightings);
@@ -146,7 +127,7 @@ impl Report {
             within_ms: ms(skew.within),
             answers: skew.answers,
         });
-        Report {
+        ProbeReport {
             verdict,
             why,
             store: meter.describe(),
@@ -220,7 +201,7 @@ impl Report {
             };
             let mut notes = Vec::new();
             if let Some(race) = race {
-                let RaceCounts { races, done, refused, unknown, undecided, .. } = race;
+                let Tally { races, done, refused, unknown, undecided, .. } = race;
                 let open = match undecided {
                     0 => String::new(),
                     races => format!(", {races} races undecided"),

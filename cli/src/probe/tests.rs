@@ -19,7 +19,7 @@ fn rounds() -> Bounds {
 }
 
 struct Probed {
-    report: Report,
+    report: ProbeReport,
     left: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ async fn probed(store: Arc<dyn Store>, layout: LayoutArg) -> Probed {
     let meter = Arc::new(Meter::new(store, "app/", CancellationToken::new()));
     let asked = ask_all(&meter, &rounds(), layout).await.expect("it comes to its end");
     let left = meter.clean_up().await;
-    let report = Report::new(&meter, asked, Default::default(), left.clone(), None);
+    let report = ProbeReport::new(&meter, asked, Default::default(), left.clone(), None);
     Probed { report, left }
 }
 

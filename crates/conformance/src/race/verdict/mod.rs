@@ -1,13 +1,14 @@
 //! What the answers to the writers of a race mean, beside what is stored then.
 
 use bytes::Bytes;
+use serde::Serialize;
 use tenure::store::{Determinacy, PutOutcome};
 
 use super::Seen;
 use super::writers::WriteAnswer;
 
 /// The answers to the writers in all rounds of one kind of race.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Of 32 writers each.
     pub rounds: u32,
@@ -23,7 +24,8 @@ pub struct Tally {
     pub undecided: u32,
     /// Races in which the promise was broken.
     pub broken: u32,
-    /// What was seen first.
+    /// The first broken promise. The serialized tally omits it.
+    #[serde(skip)]
     pub first: Option<String>,
 }
 

@@ -16,7 +16,7 @@ use tenure::store::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::clock::Sighting;
+use super::clock_skew::Sighting;
 use crate::exit::Failure;
 use crate::process::lock::lock;
 use crate::process::timer::pause;
@@ -34,7 +34,7 @@ const SAMPLES: usize = 200_000;
 
 /// What is asked, as it is accounted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum RequestKind {
     Create,
     Replace,
     Read,
@@ -50,19 +50,19 @@ pub enum Kind {
     Settings,
 }
 
-impl Kind {
+impl RequestKind {
     /// Among the latencies, and among the counts of requests.
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
-            Kind::Create => ("create", "writes"),
-            Kind::Replace => ("replace", "writes"),
-            Kind::Read => ("read", "reads"),
-            Kind::List => ("list", "lists"),
-            Kind::Delete => ("delete", "deletes"),
-            Kind::CreateRace => ("create, 32 at once", "writes"),
-            Kind::ReplaceRace => ("replace, 32 at once", "writes"),
-            Kind::LongWrite => ("write, long", "writes"),
-            Kind::Settings => ("settings", "settings"),
+            RequestKind::Create => ("create", "writes"),
+            RequestKind::Replace => ("replace", "writes"),
+            RequestKind::Read => ("read", "reads"),
+            RequestKind::List => ("list", "lists"),
+            RequestKind::Delete => ("delete", "deletes"),
+            RequestKind::CreateRace => ("create, 32 at once", "writes"),
+            RequestKind::ReplaceRace => ("replace, 32 at once", "writes"),
+            RequestKind::LongWrite => ("write, long", "writes"),
+            RequestKind::Settings => ("settings", "settings"),
         }
     }
 }
@@ -70,9 +70,9 @@ impl Kind {
 #[derive(Debug, Default)]
 pub struct Account {
     /// How many requests of each kind were sent.
-    pub requests: BTreeMap<Kind, u64>,
+    pub requests: BTreeMap<RequestKind, u64>,
     /// How long each answer took, by kind.
-    pub took: BTreeMap<Kind, Vec<Duration>>,
+    pub took: BTreeMap<RequestKind, Vec<Duration>>,
     pub sightings: Vec<Sighting>,
     /// Writes of which nobody knows whether they took effect, or will.
     pub in_doubt: u64,
@@ -112,9 +112,9 @@ impl Meter {
 
     /// Notes a key that is written, and waits if it was written before on a store that may limit
     /// that. The writers of a race do not wait.
-    async fn pace(&self, kind: Kind, key: &str) {
+    async fn pace(&self, kind: RequestKind, key: &str) {
         let again = !self.account().keys.insert(key.to_owned());
-        let alone = matches!(kind, Kind::Create | Kind::Replace);
+        let alone = matches!(kind, RequestKind::Create | RequestKind::Replace);
         if again && alone && self.paced.load(Ordering::Relaxed) {
             pause(PACE).await;
         }
@@ -131,7 +131,7 @@ impl Meter {
 
     async fn ask<T>(
         &self,
-        kind: Kind,
+        kind: RequestKind,
         if_late: Determinacy,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
@@ -144,7 +144,7 @@ impl Meter {
 
     async fn send<T>(
         &self,
-        kind: Kind,
+        kind: RequestKind,
         if_late: Determinacy,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
@@ -170,7 +170,7 @@ impl Meter {
             Err(error) => {
                 let doubtful = error.determinacy() == Determinacy::Indeterminate;
                 account.in_doubt += u64::from(doubtful);
-                if matches!(kind, Kind::Create | Kind::Replace) {
+                if matches!(kind, RequestKind::Create | RequestKind::Replace) {
                     self.paced.store(true, Ordering::Relaxed);
                 }
             }
@@ -190,10 +190,10 @@ impl Meter {
             let sought: Vec<String> = keys.iter().cloned().collect();
             for some in sought.chunks(PAGE) {
                 let call = self.store.delete(some.to_vec());
-                let _ = self.send(Kind::Delete, Determinacy::Indeterminate, call).await;
+                let _ = self.send(RequestKind::Delete, Determinacy::Indeterminate, call).await;
             }
             let call = self.store.list(&self.start, "", PAGE);
-            match self.send(Kind::List, Determinacy::Determinate, call).await {
+            match self.send(RequestKind::List, Determinacy::Determinate, call).await {
                 Ok(page) => keys = page.entries.into_iter().map(|entry| entry.key).collect(),
                 // Not to know is no reason to say that it is clean.
                 Err(_) => keys = sought.into_iter().collect(),
@@ -211,7 +211,7 @@ impl Meter {
         let mut left = Vec::new();
         for key in keys {
             let call = self.store.get(key, None, LONG);
-            let gone = self.send(Kind::Read, Determinacy::Determinate, call).await;
+            let gone = self.send(RequestKind::Read, Determinacy::Determinate, call).await;
             if !matches!(gone, Ok(GetOutcome::NotFound)) {
                 left.push(key.clone());
             }
@@ -225,7 +225,7 @@ impl Store for Meter {
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         let sent = Process::system().now().wall;
         let call = self.store.list(prefix, after, limit);
-        let page = self.ask(Kind::List, Determinacy::Determinate, call).await?;
+        let page = self.ask(RequestKind::List, Determinacy::Determinate, call).await?;
         self.saw(sent, page.served_at);
         Ok(page)
     }
@@ -238,7 +238,7 @@ impl Store for Meter {
     ) -> Result<GetOutcome, StoreError> {
         let sent = Process::system().now().wall;
         let call = self.store.get(key, unless, max_len);
-        let outcome = self.ask(Kind::Read, Determinacy::Determinate, call).await?;
+        let outcome = self.ask(RequestKind::Read, Determinacy::Determinate, call).await?;
         if let GetOutcome::Found(object) = &outcome {
             self.saw(sent, object.served_at);
         }
@@ -247,9 +247,9 @@ impl Store for Meter {
 
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         let kind = match () {
-            () if body.len() > LONG => Kind::LongWrite,
-            () if key.contains("create-race") => Kind::CreateRace,
-            () => Kind::Create,
+            () if body.len() > LONG => RequestKind::LongWrite,
+            () if key.contains("create-race") => RequestKind::CreateRace,
+            () => RequestKind::Create,
         };
         self.pace(kind, key).await;
         self.ask(kind, Determinacy::Indeterminate, self.store.create(key, body)).await
@@ -257,9 +257,9 @@ impl Store for Meter {
 
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
         let kind = match () {
-            () if body.len() > LONG => Kind::LongWrite,
-            () if key.contains("replace-race") => Kind::ReplaceRace,
-            () => Kind::Replace,
+            () if body.len() > LONG => RequestKind::LongWrite,
+            () if key.contains("replace-race") => RequestKind::ReplaceRace,
+            () => RequestKind::Replace,
         };
         self.pace(kind, key).await;
         self.ask(kind, Determinacy::Indeterminate, self.store.replace(key, body, etag)).await
@@ -267,7 +267,7 @@ impl Store for Meter {
 
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         let call = self.store.delete(keys.clone());
-        let failed = self.ask(Kind::Delete, Determinacy::Indeterminate, call).await?;
+        let failed = self.ask(RequestKind::Delete, Determinacy::Indeterminate, call).await?;
         if failed.is_empty() {
             let mut account = self.account();
             // The others are few, and a new write of one is paced.
