@@ -126,8 +126,8 @@ fn most_objects(args: &CostArgs, a_day: f64) -> f64 {
     between + KEPT.max(a_day / 24.0)
 }
 
-/// The roles of a group in this time (docs/design/groups.md, section 7), and of one election for each of
-/// its partitions.
+/// The roles of a group in this time (docs/design/groups.md, section 7), and of one election for
+/// each of its partitions.
 pub fn group(args: &CostArgs, partitions: u32, time: Duration) -> Vec<Role> {
     let per = |interval: Duration| time.as_secs_f64() / interval.as_secs_f64();
     let (validities, polls, days) = (per(args.validity), per(args.poll()), per(DAY));

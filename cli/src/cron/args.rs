@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::period::{Rules, SHORTEST};
+use super::period::{PeriodRules, SHORTEST};
 use crate::args::common::{CENTURY, DAY, duration, duration_up_to, positive_up_to};
 use crate::exit::{self, Failure};
 use crate::output::print::in_ms;
@@ -63,7 +63,7 @@ impl CronArgs {
     }
 
     /// The rules of `--once-per`, if it is given. Refuses those that do not fit.
-    pub fn rules(&self) -> Result<Option<Rules>, Failure> {
+    pub fn rules(&self) -> Result<Option<PeriodRules>, Failure> {
         let Some(period) = self.once_per else { return Ok(None) };
         let refused = |why: String| Err(Failure::new(exit::USAGE, why));
         if period < SHORTEST || !period.subsec_nanos().is_multiple_of(1_000_000) {
@@ -94,7 +94,7 @@ impl CronArgs {
             }
             _ => {}
         }
-        Ok(Some(Rules {
+        Ok(Some(PeriodRules {
             period,
             offset,
             tolerance: skips.then(|| self.tolerance.unwrap_or(period / 2)),

@@ -3,14 +3,14 @@
 
 mod args;
 mod attempt;
-mod meter;
+mod metric;
 mod once_per;
 mod period;
-mod place;
+mod record_place;
 
 pub use args::CronArgs;
 pub use attempt::{Attempt, attempt};
-pub use meter::follow as follow_metric;
+pub use metric::follow as follow_metric;
 pub use once_per::{OncePer, Turn, wall};
-pub use period::{Record, date, shown};
-pub use place::Place;
+pub use period::{PeriodRecord, date, shown};
+pub use record_place::RecordPlace;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tenure::{Election, EpochEnd, LastSeen, Leader, Observation, Process};
 
 use crate::args::common::{StoreArg, after_help, positive_duration};
-use crate::cron::{Place, follow_metric};
+use crate::cron::{RecordPlace, follow_metric};
 use crate::exit::{self, Failure};
 use crate::http::Sites;
 use crate::http::metrics::MetricsArg;
@@ -89,7 +89,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         looked = refuse_all_else(&store, &prefix, args.store.layout, "tenure group watch") => looked?,
     }
     if args.metrics.metrics_addr.is_some() {
-        tokio::spawn(follow_metric(Place::new(Arc::clone(&store), &prefix)));
+        tokio::spawn(follow_metric(RecordPlace::new(Arc::clone(&store), &prefix)));
     }
     let election = Election::builder(store, prefix)
         .layout(args.store.layout.into())

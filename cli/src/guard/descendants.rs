@@ -3,10 +3,13 @@
 //! On Linux they are found in /proc, in whatever process group or session they are. Elsewhere only
 //! the process group of CMD is known.
 
+use std::io;
+use std::time::Duration;
+
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use super::id::GroupId;
+use super::process_group::GroupId;
 
 /// A process that can still do something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +21,38 @@ pub struct Living {
 
 /// How often in a row the children are looked up and killed.
 const LOOKS_AT_CHILDREN: usize = 20;
+
+/// Whether this process adopts orphans once it has asked for them.
+pub const ADOPTS: bool = cfg!(target_os = "linux");
+
+/// Asks for the orphans among the descendants of this process.
+#[cfg(target_os = "linux")]
+pub fn adopt_orphans() -> io::Result<()> {
+    Ok(nix::sys::prctl::set_child_subreaper(true)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn adopt_orphans() -> io::Result<()> {
+    Ok(())
+}
+
+/// How long to wait until SIGKILL is sent again: shortly at first, as a process may fork just then
+/// and end; later what is left is in the kernel's hands, or belongs to another user.
+#[derive(Debug, Default)]
+pub struct KillPace {
+    rounds: u32,
+}
+
+impl KillPace {
+    pub fn next(&mut self) -> Duration {
+        self.rounds = self.rounds.saturating_add(1);
+        Duration::from_millis(match self.rounds {
+            ..=100 => 5,
+            101..=200 => 100,
+            _ => 1_000,
+        })
+    }
+}
 
 /// Sends SIGKILL to all descendants of this process; says whether any of them got it.
 pub fn kill_own(group: Option<GroupId>) -> bool {

@@ -12,10 +12,10 @@ use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
 use super::Extras;
-use super::binary::Tenure;
 use super::event_loop::arguments;
-use super::ipc::{Order, Report};
+use super::messages::{GuardOrder, GuardReport};
 use super::pipes::Pipes;
+use super::tenure_binary::Tenure;
 use crate::output::print::millis;
 
 /// Dropping it ends the orders, and so has the guard end CMD.
@@ -32,7 +32,7 @@ pub struct GuardProcess {
 /// A message from them, or its absence.
 #[derive(Debug)]
 pub enum GuardMessage {
-    Report(Report),
+    Report(GuardReport),
     /// The guard has died, or makes no sense: no report comes any more.
     Silence,
     /// The standby has ended.
@@ -79,7 +79,7 @@ impl GuardProcess {
     }
 
     /// Does not wait as long as few orders are unanswered: the pipe holds hundreds.
-    pub async fn send(&mut self, order: Order) -> io::Result<()> {
+    pub async fn send(&mut self, order: GuardOrder) -> io::Result<()> {
         self.orders.write_all(format!("{order}\n").as_bytes()).await
     }
 
@@ -109,7 +109,7 @@ impl Drop for GuardProcess {
     fn drop(&mut self) {
         // So that the guard does not take the end of the orders for the death of this process. The
         // pipe has room, or the guard was stopped; then the epoch is not its to resign either.
-        let _ = self.orders.try_write(format!("{}\n", Order::Leave).as_bytes());
+        let _ = self.orders.try_write(format!("{}\n", GuardOrder::Leave).as_bytes());
     }
 }
 

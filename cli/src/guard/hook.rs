@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use tenure::{Moment, Process};
 use tracing::{debug, warn};
 
-use super::binary::Tenure;
 use super::descendants::Living;
-use super::id::GroupId;
+use super::process_group::GroupId;
+use super::tenure_binary::Tenure;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
@@ -36,8 +36,7 @@ impl Hook {
         let words = ["sh", "-c", &self.line].map(Into::into);
         let mut command = tenure.command("__gate", parent, &words);
         let child = command.process_group(0).stdin(Stdio::null()).stdout(to_stderr()).spawn()?;
-        let group = i32::try_from(child.id()).ok().and_then(GroupId::new);
-        let group = group.ok_or_else(|| io::Error::other("a process with an impossible number"))?;
+        let group = GroupId::of(&child)?;
         let kill_at = Process::system().now().plus(Duration::from_millis(self.limit_ms));
         Ok(RunningHook { group, kill_at })
     }

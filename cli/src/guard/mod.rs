@@ -11,7 +11,7 @@
 //! Where there is no subreaper, the guard ends the process group of CMD instead.
 
 mod alarm;
-mod binary;
+mod cmd_phase;
 mod deadlines;
 mod descendants;
 mod epoch_file;
@@ -19,13 +19,13 @@ mod event_loop;
 mod gate;
 mod guard_process;
 mod hook;
-mod id;
-mod ipc;
-mod phase;
+mod messages;
 mod pipes;
+mod process_group;
 mod resignation;
 mod standby;
 mod supervisor;
+mod tenure_binary;
 
 use std::ffi::OsString;
 use std::io;
@@ -36,21 +36,21 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tracing::Instrument as _;
 
+use cmd_phase::CmdPhase;
 use guard_process::GuardProcess;
-use ipc::Order;
-use phase::Phase;
+use messages::GuardOrder;
 use supervisor::Supervisor;
 
-pub use binary::{Tenure, own_binary};
+pub use cmd_phase::{GroupEnd, Left, Stop};
 pub use deadlines::Deadlines;
 pub use epoch_file::{EpochFile, prepare as prepare_epoch_file};
 pub use event_loop::{GuardArgs, run as run_guard};
 pub use gate::{GateArgs, NOT_EXECUTABLE, NOT_FOUND, run as run_gate};
 pub use hook::{Hook, log_end as log_hook_end, to_stderr};
-pub use phase::{GroupEnd, Left, Stop};
 pub use pipes::Pipes;
-pub use resignation::{Resignation, Task};
+pub use resignation::{ResignTask, Resignation};
 pub use standby::run as run_standby;
+pub use tenure_binary::{Tenure, own_binary};
 
 /// What a guard does besides ending CMD in time.
 #[derive(Debug, Clone, Default)]
@@ -73,8 +73,8 @@ pub struct Extras {
 #[must_use = "dropping it kills the group"]
 pub struct Group {
     deadlines: watch::Sender<Deadlines>,
-    orders: mpsc::UnboundedSender<Order>,
-    phase: watch::Receiver<Phase>,
+    orders: mpsc::UnboundedSender<GuardOrder>,
+    phase: watch::Receiver<CmdPhase>,
 }
 
 impl Group {
@@ -96,7 +96,7 @@ impl Group {
         let guard = GuardProcess::spawn(tenure, command, environment, &extras)
             .map_err(|error| failed("start a guard", &error))?;
         let (deadlines, new_deadlines) = watch::channel(deadlines);
-        let (new_phase, phase) = watch::channel(Phase::Running);
+        let (new_phase, phase) = watch::channel(CmdPhase::Running);
         let (orders, new_orders) = mpsc::unbounded_channel();
         let mut supervisor = Supervisor::new(guard, new_deadlines, new_orders, new_phase)?;
         if !supervisor.put_under_guard(extras).await {
@@ -115,15 +115,15 @@ impl Group {
 
     /// Passes a signal on to the process group of CMD.
     pub fn forward(&self, signal: Signal) {
-        self.order(Order::Signal(signal));
+        self.order(GuardOrder::Signal(signal));
     }
 
     /// CMD has ended: sends SIGTERM to the processes that it left behind, once.
     pub fn end_rest(&self) {
-        self.order(Order::EndRest);
+        self.order(GuardOrder::EndRest);
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: GuardOrder) {
         // An error says that nothing is left to signal.
         let _ = self.orders.send(order);
     }
@@ -135,20 +135,20 @@ impl Group {
 
     /// How CMD ended, once it has. Descendants of it may live on: see [`Group::gone`].
     pub async fn wait(&self) -> GroupEnd {
-        self.phase_with(Phase::end).await
+        self.phase_with(CmdPhase::end).await
     }
 
     /// Returns once nothing of CMD is left, or nobody can tell any more; gives how CMD had ended.
     /// Only if nothing is left may the leadership be resigned.
     pub async fn gone(&self) -> (GroupEnd, Left) {
         self.phase_with(|phase| match phase {
-            Phase::Gone(end, left) => Some((end, left)),
-            Phase::Running | Phase::Ended(_) => None,
+            CmdPhase::Gone(end, left) => Some((end, left)),
+            CmdPhase::Running | CmdPhase::Ended(_) => None,
         })
         .await
     }
 
-    async fn phase_with<T>(&self, find: impl Fn(Phase) -> Option<T>) -> T {
+    async fn phase_with<T>(&self, find: impl Fn(CmdPhase) -> Option<T>) -> T {
         let mut phases = self.phase.clone();
         let phase = phases.wait_for(|phase| find(*phase).is_some()).await;
         phase

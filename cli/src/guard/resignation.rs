@@ -3,13 +3,13 @@
 
 use std::io::{self, Write as _};
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tenure::{Moment, Process};
 
-use super::binary::Tenure;
+use super::tenure_binary::Tenure;
+use crate::process::timer::block_for;
 
 /// For how much longer than the lease the process may run, if it hangs.
 const BEYOND_THE_LEASE: Duration = Duration::from_secs(1);
@@ -35,14 +35,14 @@ pub struct Resignation {
 
 /// What the process reads from its standard input.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Task {
+pub struct ResignTask {
     pub resignation: Resignation,
     ends_at: [Duration; 3],
 }
 
-impl Task {
-    pub fn new(resignation: Resignation, ends_at: Moment) -> Task {
-        Task { resignation, ends_at: [ends_at.boot, ends_at.raw, ends_at.wall] }
+impl ResignTask {
+    pub fn new(resignation: Resignation, ends_at: Moment) -> ResignTask {
+        ResignTask { resignation, ends_at: [ends_at.boot, ends_at.raw, ends_at.wall] }
     }
 
     /// The end of the lease.
@@ -78,7 +78,7 @@ impl Resignation {
             );
             say("not_resigned", &why);
         };
-        match start(tenure, &Task::new(self, ends_at)) {
+        match start(tenure, &ResignTask::new(self, ends_at)) {
             Ok(mut process) => {
                 if !ends_in_time(&mut process, ends_at) {
                     // It is a child that was not waited for, so the number is its own.
@@ -91,7 +91,7 @@ impl Resignation {
     }
 }
 
-fn start(tenure: &Tenure, task: &Task) -> io::Result<Child> {
+fn start(tenure: &Tenure, task: &ResignTask) -> io::Result<Child> {
     let mut command: Command = tenure.command("__resign", &[""; 0], &[]);
     let mut process = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
     let mut input = process.stdin.take().ok_or_else(|| io::Error::other("it has no input"))?;
@@ -110,11 +110,6 @@ fn ends_in_time(process: &mut Child, ends_at: Moment) -> bool {
         if Process::system().now().until(last).is_zero() {
             return false;
         }
-        sleep(LOOK_EVERY);
+        block_for(LOOK_EVERY);
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "a process of its own, with nothing else to do")]
-fn sleep(duration: Duration) {
-    thread::sleep(duration);
 }

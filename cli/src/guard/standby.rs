@@ -1,17 +1,17 @@
 //! The standby: the parent of the guard, which takes over if the guard dies.
 
 use std::io;
-use std::thread;
 
 use nix::errno::Errno;
 use nix::sys::signal::SigSet;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::binary::{ADOPTS, KillPace, Tenure, adopt_orphans};
-use super::descendants;
+use super::descendants::{self, ADOPTS, KillPace, adopt_orphans};
 use super::epoch_file::{EpochFile, Removal};
 use super::event_loop::{GuardArgs, arguments};
+use super::tenure_binary::Tenure;
+use crate::process::timer::block_for;
 
 /// Runs the guard. Returns once no descendant is left; if the guard dies before, kills them all.
 ///
@@ -59,11 +59,6 @@ fn end_all() -> bool {
             }
         }
         killed |= descendants::kill_own(None);
-        sleep(&mut pace);
+        block_for(pace.next());
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "a process of its own, with nothing else to do")]
-fn sleep(pace: &mut KillPace) {
-    thread::sleep(pace.next());
 }

@@ -13,14 +13,14 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, error, warn};
 
 use super::Extras;
+use super::cmd_phase::{CmdPhase, GroupEnd, Left, Stop};
 use super::deadlines::{DeadlineTimer, Deadlines, Due};
 use super::descendants::{self, Living};
 use super::epoch_file::EpochFile;
 use super::guard_process::{GuardMessage, GuardProcess};
 use super::hook;
-use super::id::GroupId;
-use super::ipc::{Order, Report};
-use super::phase::{GroupEnd, Left, Phase, Stop};
+use super::messages::{GuardOrder, GuardReport};
+use super::process_group::GroupId;
 use crate::process::timer::pause;
 
 /// For how long no descendant must be seen alive until a guard that says nothing is not waited for.
@@ -38,8 +38,8 @@ pub struct Supervisor {
     guard_pid: Option<Pid>,
     group: Option<GroupId>,
     deadlines: watch::Receiver<Deadlines>,
-    orders: mpsc::UnboundedReceiver<Order>,
-    phase: watch::Sender<Phase>,
+    orders: mpsc::UnboundedReceiver<GuardOrder>,
+    phase: watch::Sender<CmdPhase>,
     timer: DeadlineTimer,
     status: Option<ExitStatus>,
     stop: Option<Stop>,
@@ -67,8 +67,8 @@ impl Supervisor {
     pub fn new(
         guard: GuardProcess,
         deadlines: watch::Receiver<Deadlines>,
-        orders: mpsc::UnboundedReceiver<Order>,
-        phase: watch::Sender<Phase>,
+        orders: mpsc::UnboundedReceiver<GuardOrder>,
+        phase: watch::Sender<CmdPhase>,
     ) -> io::Result<Supervisor> {
         let timer = DeadlineTimer::new(*deadlines.borrow());
         let standby = guard.standby();
@@ -101,13 +101,13 @@ impl Supervisor {
     pub async fn put_under_guard(&mut self, extras: Extras) -> bool {
         let deadlines = *self.deadlines.borrow_and_update();
         self.unanswered = true;
-        self.send(Order::Watch(deadlines)).await;
+        self.send(GuardOrder::Watch(deadlines)).await;
         self.epoch_file = extras.epoch_file;
         if let Some(resignation) = extras.resignation {
-            self.send(Order::Resign(Box::new(resignation))).await;
+            self.send(GuardOrder::Resign(Box::new(resignation))).await;
         }
         if let Some(hook) = extras.on_elected {
-            self.send(Order::OnElected(Box::new(hook))).await;
+            self.send(GuardOrder::OnElected(Box::new(hook))).await;
         }
         while self.unanswered && !self.guard_lost {
             match self.guard.recv().await {
@@ -123,7 +123,7 @@ impl Supervisor {
 
     /// Has CMD started. The order is written at once or, if this is dropped before, not at all.
     pub async fn start(&mut self) {
-        self.send(Order::Start).await;
+        self.send(GuardOrder::Start).await;
     }
 
     /// Supervises CMD until nothing of it is left, or until nobody holds its
@@ -134,7 +134,7 @@ impl Supervisor {
         }
         let Some(left) = self.left else {
             // The end of the orders alone would leave CMD its grace.
-            self.send(Order::Lease(Deadlines::long_past())).await;
+            self.send(GuardOrder::Lease(Deadlines::long_past())).await;
             return;
         };
         debug!(?left, "nothing of CMD runs any more");
@@ -143,7 +143,7 @@ impl Supervisor {
             self.kill_guard();
         }
         let status = self.status.unwrap_or(ExitStatus::from_raw(Signal::SIGKILL as i32));
-        self.phase.send_replace(Phase::Gone(GroupEnd { status, stop: self.stop }, left));
+        self.phase.send_replace(CmdPhase::Gone(GroupEnd { status, stop: self.stop }, left));
     }
 
     /// Waits for the next thing to happen, and handles it.
@@ -242,14 +242,14 @@ impl Supervisor {
     async fn pass_on_deadlines(&mut self) {
         let deadlines = *self.deadlines.borrow_and_update();
         self.unanswered = true;
-        self.send(Order::Lease(deadlines)).await;
+        self.send(GuardOrder::Lease(deadlines)).await;
     }
 
-    async fn pass_on(&mut self, order: Order) {
+    async fn pass_on(&mut self, order: GuardOrder) {
         match order {
             // Once, if many wait: the kernel merges what is pending, too.
-            Order::Signal(signal) if self.waiting.contains(&signal) => {}
-            Order::Signal(signal) => {
+            GuardOrder::Signal(signal) if self.waiting.contains(&signal) => {}
+            GuardOrder::Signal(signal) => {
                 self.waiting.push(signal);
                 self.pass_signals_on().await;
             }
@@ -261,42 +261,42 @@ impl Supervisor {
         while self.signals < MAX_SIGNALS && !self.waiting.is_empty() {
             let signal = self.waiting.remove(0);
             self.signals += 1;
-            self.send(Order::Signal(signal)).await;
+            self.send(GuardOrder::Signal(signal)).await;
         }
     }
 
-    async fn send(&mut self, order: Order) {
+    async fn send(&mut self, order: GuardOrder) {
         // An error says that the guard has died, and so does the end of its reports.
         let _ = self.guard.send(order).await;
     }
 
-    fn handle(&mut self, report: Report) {
+    fn handle(&mut self, report: GuardReport) {
         match report {
-            Report::Watching => self.unanswered = false,
-            Report::Signalled(orders) => self.signals = self.signals.saturating_sub(orders),
-            Report::TooLate => {
+            GuardReport::Watching => self.unanswered = false,
+            GuardReport::Signalled(orders) => self.signals = self.signals.saturating_sub(orders),
+            GuardReport::TooLate => {
                 self.stop = Some(Stop::Killed);
                 error!(outcome = "killed", "CMD was not started: its lease had ended");
             }
-            Report::Started(group) => {
+            GuardReport::Started(group) => {
                 debug!(%group, "CMD runs");
                 self.group = Some(group);
             }
-            Report::Terminated => {
+            GuardReport::Terminated => {
                 self.stop = self.stop.or(Some(Stop::Terminated));
                 warn!(outcome = "terminated", "CMD got SIGTERM");
             }
-            Report::Killed => self.note_killed(),
-            Report::Ended(status) => {
+            GuardReport::Killed => self.note_killed(),
+            GuardReport::Ended(status) => {
                 let status = ExitStatus::from_raw(status);
                 debug!(%status, "CMD has ended");
                 self.status = Some(status);
-                self.phase.send_replace(Phase::Ended(GroupEnd { status, stop: self.stop }));
+                self.phase.send_replace(CmdPhase::Ended(GroupEnd { status, stop: self.stop }));
             }
-            Report::HookEnded(status) => {
+            GuardReport::HookEnded(status) => {
                 hook::log_end("--on-elected", ExitStatus::from_raw(status))
             }
-            Report::Gone => self.left = Some(Left::Nothing),
+            GuardReport::Gone => self.left = Some(Left::Nothing),
         }
     }
 
@@ -345,7 +345,7 @@ impl Supervisor {
         self.lose_guard("the standby of the guard");
         self.standby_lost = true;
         // Alone, the guard still ends all before it ends itself.
-        self.send(Order::Lease(Deadlines::long_past())).await;
+        self.send(GuardOrder::Lease(Deadlines::long_past())).await;
     }
 
     async fn read_last_reports(&mut self) {

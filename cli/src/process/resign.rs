@@ -12,7 +12,7 @@ use tenure::{Election, Moment, Process, ResignKey, Resigned};
 use super::timer::pause;
 use crate::args::common::LayoutArg;
 use crate::exit::{self, Failure};
-use crate::guard::{Resignation, Task};
+use crate::guard::{ResignTask, Resignation};
 use crate::output::logs;
 use crate::output::print::plain;
 use crate::store::open::{IfMissing, Opened, open};
@@ -34,7 +34,7 @@ pub fn unblock_signals() -> Result<(), Failure> {
 pub async fn resign() -> Result<u8, Failure> {
     let mut text = String::new();
     let task = io::stdin().take(MOST_BYTES).read_to_string(&mut text).ok();
-    let task = task.and_then(|_| serde_json::from_str::<Task>(&text).ok());
+    let task = task.and_then(|_| serde_json::from_str::<ResignTask>(&text).ok());
     let task = task.ok_or_else(|| Failure::new(exit::USAGE, "stdin has no epoch to resign"))?;
     let outcome = tokio::select! {
         biased;

@@ -1,8 +1,15 @@
 //! Waiting.
 
+use std::thread;
 use std::time::Duration;
 
 #[allow(clippy::disallowed_methods, reason = "the command is not simulated, and has no driver")]
 pub async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
+}
+
+/// Blocks a process that has no other work, such as the standby.
+#[allow(clippy::disallowed_methods, reason = "the guard and the standby run no async code")]
+pub fn block_for(duration: Duration) {
+    thread::sleep(duration);
 }

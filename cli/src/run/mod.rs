@@ -16,7 +16,7 @@ use tenure::store::{MemoryStore, Store};
 use tenure::{CampaignEvent, Election, ElectionBuilder, Error, Leadership, Process, Snapshot};
 use tracing::{Instrument as _, error_span, info, warn};
 
-use super::cron::{CronArgs, OncePer, Place, wall};
+use super::cron::{CronArgs, OncePer, RecordPlace, wall};
 use super::exit::{self, Failure};
 use super::http::Sites;
 use crate::args::common::{StoreArg, after_help, name};
@@ -193,7 +193,7 @@ async fn run_as(
         }
     }
     health.opened(&election);
-    let once = planned.map(|planned| OncePer::new(planned, Place::new(store, &prefix), name));
+    let once = planned.map(|planned| OncePer::new(planned, RecordPlace::new(store, &prefix), name));
     if let ControlFlow::Break(code) = turn::look_first(once.as_ref(), &mut signals).await? {
         return Ok(code);
     }

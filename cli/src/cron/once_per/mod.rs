@@ -9,9 +9,9 @@ use tenure::{Epoch, Error, ErrorKind, Leadership, Process};
 use tenure_fencing::{FencingError, ObjectWriter};
 use tracing::{info, warn};
 
-use super::meter;
-use super::period::{Decision, Nothing, Period, Record, Rules, date, shown};
-use super::place::Place;
+use super::metric;
+use super::period::{Decision, Period, PeriodRecord, PeriodRules, SkipReason, date, shown};
+use super::record_place::RecordPlace;
 use crate::exit::{self, Failure};
 use crate::output::print::{in_ms, in_seconds, plain};
 use crate::process::signals::Signals;
@@ -29,9 +29,9 @@ const HURRIED: Duration = Duration::from_secs(1);
 /// One `tenure run --once-per`. It is for the period in which it was started, however long it
 /// waits.
 pub struct OncePer {
-    rules: Rules,
+    rules: PeriodRules,
     period: Period,
-    place: Place,
+    place: RecordPlace,
     candidate: String,
     /// The exit code of CMD where it has failed here in this period.
     failed: Option<u8>,
@@ -40,13 +40,17 @@ pub struct OncePer {
 /// A leader that is to run CMD: the attempt is recorded.
 pub struct Turn {
     writer: ObjectWriter,
-    record: Record,
-    place: Place,
+    record: PeriodRecord,
+    place: RecordPlace,
     retries: u32,
 }
 
 impl OncePer {
-    pub fn new((rules, period): (Rules, Period), place: Place, candidate: &str) -> OncePer {
+    pub fn new(
+        (rules, period): (PeriodRules, Period),
+        place: RecordPlace,
+        candidate: &str,
+    ) -> OncePer {
         OncePer { rules, period, place, candidate: candidate.to_owned(), failed: None }
     }
 
@@ -60,15 +64,15 @@ impl OncePer {
             Err(failure) if failure.code == exit::UNAVAILABLE => return Ok(false),
             Err(failure) => return Err(failure),
         };
-        meter::set(&self.place, record.as_ref().and_then(|record| record.last_completed));
+        metric::set(&self.place, record.as_ref().and_then(|record| record.last_completed));
         match self.rules.decide(record.as_ref(), self.period, wall()) {
             Decision::Run { .. } => self.check_clock().await.map(|()| false),
-            Decision::Nothing(Nothing::Failed)
+            Decision::Skip(SkipReason::Failed)
                 if record.as_ref().is_some_and(|record| record.exit_code.is_none()) =>
             {
                 self.check_clock().await.map(|()| false)
             }
-            Decision::Nothing(why) => self.explain(why, record.as_ref()).map(|()| true),
+            Decision::Skip(why) => self.explain(why, record.as_ref()).map(|()| true),
         }
     }
 
@@ -90,16 +94,16 @@ impl OncePer {
         let before = self.place.parse(writer.body().map(AsRef::as_ref))?;
         let attempt = match self.rules.decide(before.as_ref(), self.period, wall()) {
             Decision::Run { attempt } => attempt,
-            Decision::Nothing(why) => {
+            Decision::Skip(why) => {
                 self.explain(why, before.as_ref())?;
-                let completed = why == Nothing::Completed;
+                let completed = why == SkipReason::Completed;
                 return Ok(ControlFlow::Break(if completed { 0 } else { self.code_or(0) }));
             }
         };
         self.check_clock().await?;
         before.as_ref().into_iter().for_each(|before| self.warn_of_missed(before));
         let who = (self.candidate.as_str(), epoch.get());
-        let record = Record::begin(before.as_ref(), self.period, attempt, who, wall());
+        let record = PeriodRecord::begin(before.as_ref(), self.period, attempt, who, wall());
         writer.write(record.to_json()).await.map_err(|error| self.failure(error))?;
         let (start, most) = (shown(record.period_start), self.rules.retries.saturating_add(1));
         info!(
@@ -151,7 +155,7 @@ impl OncePer {
     }
 
     /// Warns of periods that no host has begun. Only the host that runs the next one does.
-    fn warn_of_missed(&self, before: &Record) {
+    fn warn_of_missed(&self, before: &PeriodRecord) {
         let missed = self.rules.missed(before, self.period);
         if missed == 0 {
             return;
@@ -166,22 +170,22 @@ impl OncePer {
     }
 
     /// Logs why nothing is done; where a clock is wrong that is a failure.
-    fn explain(&self, why: Nothing, record: Option<&Record>) -> Result<(), Failure> {
+    fn explain(&self, why: SkipReason, record: Option<&PeriodRecord>) -> Result<(), Failure> {
         let own = shown(date(self.period.start));
         let by = record.map_or_else(String::new, |record| {
             let (name, epoch) = (plain(&record.candidate), record.epoch);
             format!("{name} in epoch {epoch}")
         });
         match why {
-            Nothing::Completed => {
+            SkipReason::Completed => {
                 info!(outcome = "period_completed", "the period of {own} was completed by {by}");
             }
-            Nothing::Past => {
+            SkipReason::Past => {
                 let later = record.map_or_else(String::new, |record| shown(record.period_start));
                 let what = format!("the period of {own} is over: {by} has begun that of {later}");
                 info!(outcome = "period_past", "{what}");
             }
-            Nothing::Failed => {
+            SkipReason::Failed => {
                 let attempts = record.map_or(0, |record| record.attempts);
                 let end = match record.and_then(|record| record.exit_code) {
                     Some(code) => format!("with exit code {code}"),
@@ -194,7 +198,7 @@ impl OncePer {
                     self.rules.retries.saturating_add(1)
                 );
             }
-            Nothing::TooLate => {
+            SkipReason::TooLate => {
                 let late = in_seconds(wall().saturating_sub(self.period.start));
                 let most = in_ms(self.rules.tolerance.unwrap_or_default());
                 let what = format!(
@@ -203,11 +207,11 @@ impl OncePer {
                 );
                 warn!(outcome = "period_skipped", "{what}");
             }
-            Nothing::NotBegun => {
+            SkipReason::NotBegun => {
                 let what = format!("this host's clock shows {}", shown(date(wall())));
                 return Err(Failure::new(exit::REFUSED, self.not_begun(&what)));
             }
-            Nothing::InTheFuture => {
+            SkipReason::InTheFuture => {
                 let later = record.map_or_else(String::new, |record| shown(record.period_start));
                 let why = format!(
                     "{} says that {by} has begun the period of {later}, and this host's clock \
@@ -279,7 +283,7 @@ impl Turn {
                 }
                 written = self.writer.write(body) => match written {
                     Ok(()) => {
-                        meter::set(&self.place, self.record.last_completed);
+                        metric::set(&self.place, self.record.last_completed);
                         self.log_end(code);
                         return Ok(());
                     }

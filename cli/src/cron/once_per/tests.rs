@@ -17,10 +17,10 @@ impl Clock for Behind {
     }
 }
 
-fn rules(retries: u32) -> Rules {
+fn rules(retries: u32) -> PeriodRules {
     let period = Duration::from_secs(100 * 365 * 86_400);
     let clock_ahead_max = Duration::from_secs(60);
-    Rules { period, offset: Duration::ZERO, tolerance: None, retries, clock_ahead_max }
+    PeriodRules { period, offset: Duration::ZERO, tolerance: None, retries, clock_ahead_max }
 }
 
 fn host(store: &(impl Store + Clone), retries: u32, name: &str) -> OncePer {
@@ -30,11 +30,11 @@ fn host(store: &(impl Store + Clone), retries: u32, name: &str) -> OncePer {
 /// A host that was started when its clock showed this.
 fn host_since(
     started: Duration,
-    rules: Rules,
+    rules: PeriodRules,
     store: &(impl Store + Clone),
     name: &str,
 ) -> OncePer {
-    let place = Place::new(Arc::new(store.clone()), "p/");
+    let place = RecordPlace::new(Arc::new(store.clone()), "p/");
     OncePer::new((rules, rules.period_at(started)), place, name)
 }
 
@@ -42,10 +42,10 @@ fn epoch(number: u64) -> Epoch {
     Epoch::new(number).expect("a small number")
 }
 
-async fn read(store: &(impl Store + Clone)) -> Option<Record> {
+async fn read(store: &(impl Store + Clone)) -> Option<PeriodRecord> {
     let object = FencedObject::new(Arc::new(store.clone()), "p/once-per.json");
     let body = object.read().await.expect("a store in memory").and_then(|found| found.body);
-    body.map(|body| Record::parse(&body).expect("a record"))
+    body.map(|body| PeriodRecord::parse(&body).expect("a record"))
 }
 
 async fn turn(host: &OncePer, number: u64) -> Turn {
@@ -74,7 +74,7 @@ async fn a_host_whose_clock_is_ahead_of_the_stores_runs_nothing() {
 #[tokio::test]
 async fn regression_a_period_that_has_not_begun_is_not_run() {
     const DAY: Duration = Duration::from_secs(86_400);
-    let daily = Rules { period: DAY, ..rules(0) };
+    let daily = PeriodRules { period: DAY, ..rules(0) };
     for ahead in [2 * DAY, 4 * DAY] {
         let store = MemoryStore::new();
         let later = host_since(wall() + ahead, daily, &store, "a");
@@ -92,11 +92,11 @@ async fn regression_a_period_that_has_not_begun_is_not_run() {
 #[tokio::test]
 async fn regression_the_clock_is_checked_before_the_campaign() {
     const DAY: Duration = Duration::from_secs(86_400);
-    let daily = Rules { period: DAY, ..rules(0) };
+    let daily = PeriodRules { period: DAY, ..rules(0) };
     let store = MemoryStore::with_clock(Arc::new(Behind(2 * DAY)));
     // Before the first record there is no date.
     assert!(!host_since(wall(), daily, &store, "a").is_over().await.expect("nothing is known"));
-    let lenient = Rules { clock_ahead_max: 3 * DAY, ..daily };
+    let lenient = PeriodRules { clock_ahead_max: 3 * DAY, ..daily };
     let mut old = turn(&host_since(wall() - 3 * DAY, lenient, &store, "a"), 1).await;
     let (leadership, mut signals) = leader().await;
     old.end(0, &leadership, &mut signals).await.expect("no faults");

@@ -14,7 +14,7 @@ pub const SHORTEST: Duration = Duration::from_secs(1);
 
 /// When CMD may run, once checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
+pub struct PeriodRules {
     /// The length of a period.
     pub period: Duration,
     /// The first period starts so long after 1970-01-01T00:00:00Z.
@@ -37,7 +37,7 @@ pub struct Period {
 
 /// The latest period that was begun on any host: the body of the fenced object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct PeriodRecord {
     tenure_once_per: u64,
     /// The start of the period. Starts are compared, not numbers of periods: so a period of another
     /// length or offset may follow.
@@ -64,12 +64,12 @@ pub enum Decision {
     Run {
         attempt: u32,
     },
-    Nothing(Nothing),
+    Skip(SkipReason),
 }
 
 /// Why nothing is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Nothing {
+pub enum SkipReason {
     Completed,
     /// A later period was begun.
     Past,
@@ -90,7 +90,7 @@ pub enum BadRecord {
     TooNew(u64),
 }
 
-impl Rules {
+impl PeriodRules {
     /// The period that contains this time of the wall clock.
     pub fn period_at(&self, wall: Duration) -> Period {
         let (period, since) = (self.period.as_millis(), wall.saturating_sub(self.offset));
@@ -102,36 +102,39 @@ impl Rules {
 
     /// What the leader does that was started for `own`, by the record as it read it under its
     /// token; `wall` is its wall clock now.
-    pub fn decide(&self, record: Option<&Record>, own: Period, wall: Duration) -> Decision {
+    pub fn decide(&self, record: Option<&PeriodRecord>, own: Period, wall: Duration) -> Decision {
         let latest = wall.saturating_add(self.clock_ahead_max);
         if own.start > latest {
-            return Decision::Nothing(Nothing::NotBegun);
+            return Decision::Skip(SkipReason::NotBegun);
         }
         let attempts = match record {
             Some(record) if record.start() > own.start => {
-                let why =
-                    if record.start() > latest { Nothing::InTheFuture } else { Nothing::Past };
-                return Decision::Nothing(why);
+                let why = if record.start() > latest {
+                    SkipReason::InTheFuture
+                } else {
+                    SkipReason::Past
+                };
+                return Decision::Skip(why);
             }
             Some(record) if record.start() == own.start => {
                 if record.is_completed() {
-                    return Decision::Nothing(Nothing::Completed);
+                    return Decision::Skip(SkipReason::Completed);
                 }
                 record.attempts
             }
             _ => 0,
         };
         if attempts > self.retries {
-            return Decision::Nothing(Nothing::Failed);
+            return Decision::Skip(SkipReason::Failed);
         }
         if self.tolerance.is_some_and(|most| wall.saturating_sub(own.start) > most) {
-            return Decision::Nothing(Nothing::TooLate);
+            return Decision::Skip(SkipReason::TooLate);
         }
         Decision::Run { attempt: attempts.saturating_add(1) }
     }
 
     /// How many periods lie between the recorded one and this one.
-    pub fn missed(&self, record: &Record, own: Period) -> u128 {
+    pub fn missed(&self, record: &PeriodRecord, own: Period) -> u128 {
         let since = own.start.saturating_sub(record.start());
         (since.as_millis() / self.period.as_millis().max(1)).saturating_sub(1)
     }
@@ -144,16 +147,16 @@ impl Rules {
     }
 }
 
-impl Record {
+impl PeriodRecord {
     /// The record of an attempt that is about to begin.
     pub fn begin(
-        before: Option<&Record>,
+        before: Option<&PeriodRecord>,
         own: Period,
         attempts: u32,
         (candidate, epoch): (&str, u64),
         wall: Duration,
-    ) -> Record {
-        Record {
+    ) -> PeriodRecord {
+        PeriodRecord {
             tenure_once_per: FORMAT,
             period_start: date(own.start),
             period_ms: u64::try_from(own.length.as_millis()).unwrap_or(u64::MAX),
@@ -168,7 +171,7 @@ impl Record {
     }
 
     /// The same, once CMD has ended.
-    pub fn ended(mut self, exit_code: u8, wall: Duration) -> Record {
+    pub fn ended(mut self, exit_code: u8, wall: Duration) -> PeriodRecord {
         self.ended_at = Some(date(wall));
         self.exit_code = Some(exit_code);
         if exit_code == 0 {
@@ -185,7 +188,7 @@ impl Record {
         since_epoch(self.period_start)
     }
 
-    pub fn parse(bytes: &[u8]) -> Result<Record, BadRecord> {
+    pub fn parse(bytes: &[u8]) -> Result<PeriodRecord, BadRecord> {
         #[derive(Deserialize)]
         struct Format {
             tenure_once_per: u64,

@@ -9,13 +9,13 @@ fn s(seconds: u64) -> Duration {
 }
 
 /// Hours with no offset, run late, without retries.
-fn hourly() -> Rules {
+fn hourly() -> PeriodRules {
     let (period, offset) = (s(HOUR), Duration::ZERO);
-    Rules { period, offset, tolerance: None, retries: 0, clock_ahead_max: s(60) }
+    PeriodRules { period, offset, tolerance: None, retries: 0, clock_ahead_max: s(60) }
 }
 
-fn begun(rules: &Rules, at: Duration, attempts: u32) -> Record {
-    Record::begin(None, rules.period_at(at), attempts, ("a", 1), at)
+fn begun(rules: &PeriodRules, at: Duration, attempts: u32) -> PeriodRecord {
+    PeriodRecord::begin(None, rules.period_at(at), attempts, ("a", 1), at)
 }
 
 fn run(attempt: u32) -> Decision {
@@ -24,15 +24,15 @@ fn run(attempt: u32) -> Decision {
 
 #[test]
 fn periods_are_counted_in_utc_from_the_offset() {
-    let daily = Rules { period: s(24 * HOUR), offset: s(3 * HOUR), ..hourly() };
-    let start = |rules: &Rules, wall| rules.period_at(wall).start;
+    let daily = PeriodRules { period: s(24 * HOUR), offset: s(3 * HOUR), ..hourly() };
+    let start = |rules: &PeriodRules, wall| rules.period_at(wall).start;
     let three = s(10 * 24 * HOUR + 3 * HOUR);
     assert_eq!(start(&daily, three), three);
     assert_eq!(start(&daily, three + s(24 * HOUR) - Duration::from_millis(1)), three);
     assert_eq!(start(&daily, three - Duration::from_millis(1)), three - s(24 * HOUR));
     assert_eq!(shown(date(start(&hourly(), s(HOUR * 5 + 17)))), "1970-01-01T05:00:00Z");
     // 1970-01-05 was a Monday.
-    let weekly = Rules { period: s(7 * 24 * HOUR), offset: s(4 * 24 * HOUR), ..hourly() };
+    let weekly = PeriodRules { period: s(7 * 24 * HOUR), offset: s(4 * 24 * HOUR), ..hourly() };
     let monday = start(&weekly, s(1_795_467_346));
     assert_eq!(date(monday).format("%a %F").to_string(), "Mon 2026-11-23");
     // A clock that was never set is before every record.
@@ -48,10 +48,12 @@ fn a_period_runs_once() {
     let running = begun(&rules, now, 1);
     let completed = running.clone().ended(0, now);
     let failed = running.clone().ended(3, now);
-    for (record, why) in
-        [(&running, Nothing::Failed), (&completed, Nothing::Completed), (&failed, Nothing::Failed)]
-    {
-        assert_eq!(rules.decide(Some(record), own, now), Decision::Nothing(why), "{record:?}");
+    for (record, why) in [
+        (&running, SkipReason::Failed),
+        (&completed, SkipReason::Completed),
+        (&failed, SkipReason::Failed),
+    ] {
+        assert_eq!(rules.decide(Some(record), own, now), Decision::Skip(why), "{record:?}");
         let next = now + s(HOUR);
         assert_eq!(rules.decide(Some(record), rules.period_at(next), next), run(1));
     }
@@ -59,31 +61,31 @@ fn a_period_runs_once() {
 
 #[test]
 fn retries_are_further_attempts_in_the_same_period() {
-    let rules = Rules { retries: 2, ..hourly() };
+    let rules = PeriodRules { retries: 2, ..hourly() };
     let now = s(100 * HOUR + 10);
     let own = rules.period_at(now);
     for record in [begun(&rules, now, 1), begun(&rules, now, 1).ended(3, now)] {
         assert_eq!(rules.decide(Some(&record), own, now), run(2));
     }
-    let used_up = Decision::Nothing(Nothing::Failed);
+    let used_up = Decision::Skip(SkipReason::Failed);
     assert_eq!(rules.decide(Some(&begun(&rules, now, 2)), own, now), run(3));
     assert_eq!(rules.decide(Some(&begun(&rules, now, 3)), own, now), used_up);
     let completed = begun(&rules, now, 1).ended(0, now);
-    assert_eq!(rules.decide(Some(&completed), own, now), Decision::Nothing(Nothing::Completed));
+    assert_eq!(rules.decide(Some(&completed), own, now), Decision::Skip(SkipReason::Completed));
 }
 
 #[test]
 fn a_host_whose_clock_is_behind_does_nothing() {
-    let rules = Rules { retries: 9, ..hourly() };
+    let rules = PeriodRules { retries: 9, ..hourly() };
     let now = s(100 * HOUR + 10);
     let behind = now - s(30);
     for record in [begun(&rules, now, 1), begun(&rules, now, 1).ended(0, now)] {
         let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
-        assert_eq!(decision, Decision::Nothing(Nothing::Past));
+        assert_eq!(decision, Decision::Skip(SkipReason::Past));
         // So far behind, or the other so far ahead, that somebody should look at the clocks.
         let behind = now - s(HOUR);
         let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
-        assert_eq!(decision, Decision::Nothing(Nothing::InTheFuture));
+        assert_eq!(decision, Decision::Skip(SkipReason::InTheFuture));
     }
 }
 
@@ -95,18 +97,18 @@ fn a_host_that_waited_runs_its_own_period_unless_a_later_one_was_begun() {
     let (own, now) = (rules.period_at(started), started + s(2 * HOUR));
     assert_eq!(rules.decide(None, own, now), run(1));
     let later = begun(&rules, now, 1);
-    assert_eq!(rules.decide(Some(&later), own, now), Decision::Nothing(Nothing::Past));
+    assert_eq!(rules.decide(Some(&later), own, now), Decision::Skip(SkipReason::Past));
 }
 
 #[test]
 fn a_period_is_skipped_only_beyond_its_tolerance() {
-    let rules = Rules { tolerance: Some(s(300)), retries: 5, ..hourly() };
+    let rules = PeriodRules { tolerance: Some(s(300)), retries: 5, ..hourly() };
     let start = s(100 * HOUR);
     let own = rules.period_at(start);
     let failed = begun(&rules, start, 1).ended(1, start);
     for (late, skipped) in [(0, false), (300, false), (301, true), (2 * HOUR, true)] {
         let now = start + s(late);
-        let skip = Decision::Nothing(Nothing::TooLate);
+        let skip = Decision::Skip(SkipReason::TooLate);
         let expected = |attempt| if skipped { skip.clone() } else { run(attempt) };
         assert_eq!(rules.decide(None, own, now), expected(1), "{late}");
         assert_eq!(rules.decide(Some(&failed), own, now), expected(2), "{late}");
@@ -120,14 +122,14 @@ fn a_period_is_skipped_only_beyond_its_tolerance() {
 /// Starts are compared, so the next period of another length or offset is one that starts later.
 #[test]
 fn another_period_or_offset_goes_on_from_the_record() {
-    let day = Rules { period: s(24 * HOUR), ..hourly() };
+    let day = PeriodRules { period: s(24 * HOUR), ..hourly() };
     let now = s(5 * 24 * HOUR + 7 * HOUR + 5);
     let done = begun(&hourly(), now, 1).ended(0, now);
     let own = day.period_at(now);
-    assert_eq!(day.decide(Some(&done), own, now), Decision::Nothing(Nothing::Past));
+    assert_eq!(day.decide(Some(&done), own, now), Decision::Skip(SkipReason::Past));
     let next = now + s(24 * HOUR);
     assert_eq!(day.decide(Some(&done), day.period_at(next), next), run(1));
-    let half = Rules { period: s(HOUR / 2), ..hourly() };
+    let half = PeriodRules { period: s(HOUR / 2), ..hourly() };
     let next = now + s(HOUR / 2);
     assert_eq!(half.decide(Some(&done), half.period_at(next), next), run(1));
 }
@@ -147,16 +149,16 @@ fn a_clock_ahead_of_the_stores_is_refused_beyond_the_bound() {
 fn a_record_is_read_as_it_was_written_and_nothing_else_is() {
     let now = s(100 * HOUR + 10) + Duration::from_millis(250);
     let first = begun(&hourly(), now, 1).ended(0, now);
-    let second = Record::begin(Some(&first), hourly().period_at(now), 2, ("b", 7), now);
+    let second = PeriodRecord::begin(Some(&first), hourly().period_at(now), 2, ("b", 7), now);
     assert_eq!(second.last_completed, Some(first.period_start));
     for record in [first, second.clone(), second.ended(255, now)] {
-        assert_eq!(Record::parse(&record.to_json()), Ok(record));
+        assert_eq!(PeriodRecord::parse(&record.to_json()), Ok(record));
     }
     for bytes in ["", "{}", "[]", r#"{"tenure_once_per":0}"#, r#"{"tenure_once_per":1}"#] {
-        assert_eq!(Record::parse(bytes.as_bytes()), Err(BadRecord::Corrupt), "{bytes:?}");
+        assert_eq!(PeriodRecord::parse(bytes.as_bytes()), Err(BadRecord::Corrupt), "{bytes:?}");
     }
     let newer = br#"{"tenure_once_per":2,"anything":[]}"#;
-    assert_eq!(Record::parse(newer), Err(BadRecord::TooNew(2)));
+    assert_eq!(PeriodRecord::parse(newer), Err(BadRecord::TooNew(2)));
 }
 
 /// One host of a simulated run.
@@ -176,11 +178,11 @@ fn three_hosts_with_skewed_clocks_keep_the_promise() {
         let mut rng = fastrand::Rng::with_seed(seed);
         let faults = rng.bool();
         let retries = rng.u32(0..3);
-        let rules = Rules { retries, ..hourly() };
+        let rules = PeriodRules { retries, ..hourly() };
         let mut hosts = [0, 1, 2].map(|_| Host { skew: rng.i64(-60..=60), waits: None });
         let mut starts = BTreeMap::<Duration, u32>::new();
         let mut completed = BTreeMap::<Duration, u32>::new();
-        let mut record = None::<Record>;
+        let mut record = None::<PeriodRecord>;
         let mut epoch = 0;
         let first = 1_000 * HOUR;
         let mut now = first;
@@ -204,7 +206,7 @@ fn three_hosts_with_skewed_clocks_keep_the_promise() {
             assert!(!completed.contains_key(&own.start), "seed {seed}: after its completion");
             let early = own.start.saturating_sub(s(now));
             assert!(early <= rules.clock_ahead_max, "seed {seed}: {early:?} early");
-            record = Some(Record::begin(record.as_ref(), own, attempt, ("a", epoch), wall));
+            record = Some(PeriodRecord::begin(record.as_ref(), own, attempt, ("a", epoch), wall));
             // It may die here, before CMD has started.
             if faults && rng.u8(0..10) == 0 {
                 continue;
@@ -235,7 +237,7 @@ fn regression_a_period_that_has_not_begun_is_not_run() {
     let rules = hourly();
     let now = s(100 * HOUR + 10);
     let own = rules.period_at(now + s(HOUR));
-    let not_begun = Decision::Nothing(Nothing::NotBegun);
+    let not_begun = Decision::Skip(SkipReason::NotBegun);
     for record in [None, Some(begun(&rules, now, 1)), Some(begun(&rules, now + s(HOUR), 1))] {
         assert_eq!(rules.decide(record.as_ref(), own, now), not_begun);
     }

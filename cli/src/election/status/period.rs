@@ -9,7 +9,7 @@ use tenure::store::Store;
 
 use super::line;
 use crate::args::common::{CENTURY, positive_up_to};
-use crate::cron::{Place, Record, date, shown, wall};
+use crate::cron::{PeriodRecord, RecordPlace, date, shown, wall};
 use crate::exit::{self, Failure};
 use crate::output::logs::complain_of;
 use crate::output::print::{ATTENTION, GOOD, plain, styled};
@@ -29,8 +29,8 @@ impl PeriodArg {
         self,
         store: &Arc<dyn Store>,
         prefix: &str,
-    ) -> Result<Option<Record>, Failure> {
-        match Place::new(Arc::clone(store), prefix).read().await {
+    ) -> Result<Option<PeriodRecord>, Failure> {
+        match RecordPlace::new(Arc::clone(store), prefix).read().await {
             Err(failure) if self.last_period_within.is_none() => {
                 // The policy of an observer allows the epochs alone.
                 if failure.code != exit::ACCESS_DENIED {
@@ -43,7 +43,7 @@ impl PeriodArg {
     }
 
     /// Returns whether a period was completed lately; `None` if the exit code does not depend on it.
-    pub fn is_met(self, record: Option<&Record>) -> Option<bool> {
+    pub fn is_met(self, record: Option<&PeriodRecord>) -> Option<bool> {
         let earliest = date(wall().saturating_sub(self.last_period_within?));
         let last = record.and_then(|record| record.last_completed);
         Some(last.is_some_and(|start| start >= earliest))
@@ -67,7 +67,7 @@ pub struct PeriodStatus {
 }
 
 impl PeriodStatus {
-    pub fn of(record: &Record, snapshot: &Snapshot) -> PeriodStatus {
+    pub fn of(record: &PeriodRecord, snapshot: &Snapshot) -> PeriodStatus {
         let leads = |epoch| {
             let leader = snapshot.leader.as_ref().filter(|_| snapshot.end.is_none());
             leader.is_some_and(|leader| leader.epoch.get() == epoch)

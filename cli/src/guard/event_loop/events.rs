@@ -9,10 +9,10 @@ use nix::unistd::Pid;
 use rustix::io::Errno;
 use rustix::process::WaitOptions;
 
-use super::super::ipc::Order;
+use super::super::messages::GuardOrder;
 
-pub enum Event {
-    Order(Order),
+pub enum GuardEvent {
+    Order(GuardOrder),
     /// The orders have ended: `tenure` has died.
     HungUp,
     /// An order makes no sense, or cannot be read: `tenure` cannot be relied on, but may live.
@@ -23,18 +23,18 @@ pub enum Event {
 }
 
 /// Passes the orders on. They end with the pipe, or with the first line that makes no sense.
-pub fn read_orders(from: File, events: Sender<Event>) -> io::Result<()> {
+pub fn read_orders(from: File, events: Sender<GuardEvent>) -> io::Result<()> {
     thread::Builder::new().name("orders".to_owned()).spawn(move || {
-        let mut last = Event::HungUp;
+        let mut last = GuardEvent::HungUp;
         for line in BufReader::new(from).lines() {
             match line.ok().and_then(|line| line.parse().ok()) {
                 Some(order) => {
-                    if events.send(Event::Order(order)).is_err() {
+                    if events.send(GuardEvent::Order(order)).is_err() {
                         return;
                     }
                 }
                 None => {
-                    last = Event::Garbled;
+                    last = GuardEvent::Garbled;
                     break;
                 }
             }
@@ -45,18 +45,18 @@ pub fn read_orders(from: File, events: Sender<Event>) -> io::Result<()> {
 }
 
 /// Reaps all children, adopted ones too, and tells when there are none any more.
-pub fn reap_children(events: Sender<Event>) -> io::Result<()> {
+pub fn reap_children(events: Sender<GuardEvent>) -> io::Result<()> {
     thread::Builder::new().name("reaper".to_owned()).spawn(move || {
         loop {
             // nix has no status for the death by a real-time signal.
             let event = match rustix::process::wait(WaitOptions::empty()) {
                 Ok(Some((pid, status))) => {
-                    Event::Reaped(Pid::from_raw(pid.as_raw_nonzero().get()), status.as_raw())
+                    GuardEvent::Reaped(Pid::from_raw(pid.as_raw_nonzero().get()), status.as_raw())
                 }
-                Err(Errno::CHILD) => Event::Childless,
+                Err(Errno::CHILD) => GuardEvent::Childless,
                 Ok(None) | Err(_) => continue,
             };
-            let is_last = matches!(event, Event::Childless);
+            let is_last = matches!(event, GuardEvent::Childless);
             if events.send(event).is_err() || is_last {
                 return;
             }

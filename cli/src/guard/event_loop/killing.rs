@@ -6,8 +6,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::super::descendants::{self, Living};
-use super::super::id::GroupId;
-use super::super::ipc::Report;
+use super::super::messages::GuardReport;
+use super::super::process_group::GroupId;
 use super::Guard;
 
 impl<S: Fn(&'static str, &str)> Guard<S> {
@@ -17,7 +17,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         self.remove_epoch_file();
         if descendants::kill_own(self.group) && !self.killed {
             self.killed = true;
-            self.report(Report::Killed);
+            self.report(GuardReport::Killed);
             if self.hung_up {
                 (self.say)("killed", "the processes of CMD were killed (SIGKILL)");
             }

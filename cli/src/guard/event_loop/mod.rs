@@ -21,17 +21,18 @@ use nix::unistd::Pid;
 use tenure::{Moment, Process};
 
 use super::alarm::Alarm;
-use super::binary::{ADOPTS, KillPace, Tenure, adopt_orphans};
 use super::deadlines::{DeadlineTimer, Deadlines, Due, LOOK_AT_LEAST_EVERY};
+use super::descendants::{ADOPTS, KillPace, adopt_orphans};
 use super::epoch_file::{EpochFile, Removal};
 use super::hook::{Hook, RunningHook};
-use super::id::GroupId;
-use super::ipc::{Order, Report};
+use super::messages::{GuardOrder, GuardReport};
+use super::process_group::GroupId;
 use super::resignation::Resignation;
+use super::tenure_binary::Tenure;
 use crate::output::print::in_ms;
 use crate::output::stderr;
 pub use args::{GuardArgs, arguments};
-use events::{Event, read_orders, reap_children};
+use events::{GuardEvent, read_orders, reap_children};
 
 /// How often to look for new orphans while the descendants of CMD get SIGTERM. Nothing reports
 /// an adoption.
@@ -50,21 +51,23 @@ pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) 
     let (orders, reports) = args.pipes.open()?;
     let (events, received) = mpsc::channel();
     read_orders(orders, events.clone())?;
-    let Ok(Event::Order(Order::Watch(deadlines))) = received.recv() else { return Ok(()) };
-    report(&reports, Report::Watching);
+    let Ok(GuardEvent::Order(GuardOrder::Watch(deadlines))) = received.recv() else {
+        return Ok(());
+    };
+    report(&reports, GuardReport::Watching);
     let mut next = received.recv();
     let (mut resignation, mut on_elected) = (None, None);
     loop {
         match next {
-            Ok(Event::Order(Order::Resign(told))) => resignation = Some(*told),
-            Ok(Event::Order(Order::OnElected(hook))) => on_elected = Some(*hook),
+            Ok(GuardEvent::Order(GuardOrder::Resign(told))) => resignation = Some(*told),
+            Ok(GuardEvent::Order(GuardOrder::OnElected(hook))) => on_elected = Some(*hook),
             _ => break,
         }
         next = received.recv();
     }
-    let started = matches!(next, Ok(Event::Order(Order::Start)));
+    let started = matches!(next, Ok(GuardEvent::Order(GuardOrder::Start)));
     let mut guard = Guard::new(args, deadlines, reports, say);
-    (guard.resignation, guard.died) = (resignation, matches!(next, Ok(Event::HungUp)));
+    (guard.resignation, guard.died) = (resignation, matches!(next, Ok(GuardEvent::HungUp)));
     if started && guard.start(tenure, args, on_elected.as_ref(), EpochFile::write) {
         reap_children(events.clone())?;
         guard.watch(&received);
@@ -146,7 +149,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         let written = self.epoch_file.as_ref().map_or(Ok(()), write);
         // Only now: the disk may have hung for longer than the lease lasts.
         if self.timer.due(Process::system().now()) == Some(Due::Kill) {
-            self.report(Report::TooLate);
+            self.report(GuardReport::TooLate);
             self.remove_epoch_file();
             self.gone();
             return false;
@@ -158,17 +161,13 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             .and_then(|()| {
                 tenure.command("__gate", &parent, &args.command).process_group(0).spawn()
             });
-        let id = gate.and_then(|gate| {
-            let id = i32::try_from(gate.id()).ok().and_then(GroupId::new);
-            id.ok_or_else(|| io::Error::other("a process with an impossible number"))
-        });
-        match id {
+        match gate.and_then(|gate| GroupId::of(&gate)) {
             Ok(id) => {
                 self.group = Some(id);
-                self.report(Report::Started(id));
+                self.report(GuardReport::Started(id));
                 match hook.map(|hook| hook.start(tenure, &parent)).transpose() {
                     Ok(hook) => self.hook = hook,
-                    Err(_) => self.report(Report::HookEnded(CANNOT_START << 8)),
+                    Err(_) => self.report(GuardReport::HookEnded(CANNOT_START << 8)),
                 }
                 true
             }
@@ -176,7 +175,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
                 (self.say)("failed", &format!("cannot start a process for CMD: {error}"));
                 // `tenure` ends this process once nothing runs.
                 stderr::flush();
-                self.report(Report::Ended(CANNOT_START << 8));
+                self.report(GuardReport::Ended(CANNOT_START << 8));
                 self.remove_epoch_file();
                 self.gone();
                 false
@@ -185,13 +184,13 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
     }
 
     /// Returns once no descendant is left.
-    fn watch(&mut self, events: &Receiver<Event>) {
+    fn watch(&mut self, events: &Receiver<GuardEvent>) {
         let mut answer = false;
         loop {
             let pause = self.look();
             // Answered only now: an order to watch a lease that has ended is carried out by then.
             if std::mem::take(&mut answer) {
-                self.report(Report::Watching);
+                self.report(GuardReport::Watching);
             }
             if self.is_gone() {
                 break;
@@ -199,7 +198,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             self.pass_signals_on();
             let mut event = events.recv_timeout(pause).ok();
             while let Some(one) = event {
-                answer |= matches!(one, Event::Order(Order::Lease(_)));
+                answer |= matches!(one, GuardEvent::Order(GuardOrder::Lease(_)));
                 self.handle(one);
                 event = events.try_recv().ok();
             }
@@ -229,51 +228,51 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         self.alarm.clear();
         // After this the epoch may be resigned.
         self.removal.take().into_iter().for_each(Removal::wait);
-        self.report(Report::Gone);
+        self.report(GuardReport::Gone);
     }
 
     /// Takes no longer than a moment, as any number may be handled before the next look.
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: GuardEvent) {
         match event {
-            Event::Order(Order::Lease(deadlines)) if !self.hung_up => {
+            GuardEvent::Order(GuardOrder::Lease(deadlines)) if !self.hung_up => {
                 if deadlines != Deadlines::long_past() {
                     self.kill_at = deadlines.kill_at;
                 }
                 self.timer.set(deadlines);
                 self.set_alarm();
             }
-            Event::Order(Order::Signal(signal)) => {
+            GuardEvent::Order(GuardOrder::Signal(signal)) => {
                 self.signal_orders = self.signal_orders.saturating_add(1);
                 // The kernel merges what is pending, too.
                 if !self.signals.contains(&signal) {
                     self.signals.push(signal);
                 }
             }
-            Event::Order(Order::EndRest) => self.ending = true,
-            Event::Reaped(pid, status) => {
+            GuardEvent::Order(GuardOrder::EndRest) => self.ending = true,
+            GuardEvent::Reaped(pid, status) => {
                 self.terminated.remove(&pid);
                 if self.group.is_some_and(|group| group.leader() == pid) {
-                    self.report(Report::Ended(status));
+                    self.report(GuardReport::Ended(status));
                     self.remove_epoch_file();
                 }
                 if self.hook.as_ref().is_some_and(|hook| hook.leader() == pid) {
                     self.hook = None;
-                    self.report(Report::HookEnded(status));
+                    self.report(GuardReport::HookEnded(status));
                 }
             }
-            Event::Childless => self.childless = true,
-            Event::HungUp => {
+            GuardEvent::Childless => self.childless = true,
+            GuardEvent::HungUp => {
                 // Not if it has taken its leave, or made no sense, before.
                 self.died = !self.hung_up;
                 self.hang_up();
             }
             // A second start is as garbled as any line.
-            Event::Garbled | Event::Order(_) => self.hang_up(),
+            GuardEvent::Garbled | GuardEvent::Order(_) => self.hang_up(),
         }
     }
 
     /// Nothing is left. If `tenure` lives, it ends this process now.
-    fn see_whether_tenure_died(&mut self, events: &Receiver<Event>) {
+    fn see_whether_tenure_died(&mut self, events: &Receiver<GuardEvent>) {
         while self.resignation.is_some() && !self.hung_up {
             match events.recv_timeout(UNTIL_ITS_DEATH_SHOWS) {
                 Ok(event) => self.handle(event),
@@ -301,7 +300,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             self.signal_group(signal, &living);
         }
         let orders = std::mem::take(&mut self.signal_orders);
-        self.report(Report::Signalled(orders));
+        self.report(GuardReport::Signalled(orders));
     }
 
     fn is_gone(&self) -> bool {
@@ -324,7 +323,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
                     self.asked = false;
                 }
                 self.ask_to_end();
-                self.report(Report::Terminated);
+                self.report(GuardReport::Terminated);
             }
             None => {}
         }
@@ -369,13 +368,13 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    fn report(&self, what: Report) {
+    fn report(&self, what: GuardReport) {
         report(&self.reports, what);
     }
 }
 
 /// The pipe never fills, as there is about one report per order. If nobody listens any more, the
 /// orders end too.
-fn report(mut to: &File, what: Report) {
+fn report(mut to: &File, what: GuardReport) {
     let _ = to.write_all(format!("{what}\n").as_bytes());
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tenure::store::Store;
 use tenure_fencing::FencedObject;
 
-use super::period::{BadRecord, Record};
+use super::period::{BadRecord, PeriodRecord};
 use crate::exit::{self, Failure};
 use crate::output::print::plain;
 
@@ -15,26 +15,26 @@ const KEY: &str = "once-per.json";
 
 /// The record of one election.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct RecordPlace {
     pub store: Arc<dyn Store>,
     pub key: String,
 }
 
-impl Place {
-    pub fn new(store: Arc<dyn Store>, prefix: &str) -> Place {
+impl RecordPlace {
+    pub fn new(store: Arc<dyn Store>, prefix: &str) -> RecordPlace {
         let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
         let key = if prefix.is_empty() { KEY.to_owned() } else { format!("{prefix}/{KEY}") };
-        Place { store, key }
+        RecordPlace { store, key }
     }
 
     /// The record; `None` if no period was begun. 1 GET.
-    pub async fn read(&self) -> Result<Option<Record>, Failure> {
+    pub async fn read(&self) -> Result<Option<PeriodRecord>, Failure> {
         let contents = self.object().read().await?;
         self.parse(contents.and_then(|contents| contents.body).as_deref())
     }
 
-    pub fn parse(&self, body: Option<&[u8]>) -> Result<Option<Record>, Failure> {
-        body.map(Record::parse).transpose().map_err(|bad| {
+    pub fn parse(&self, body: Option<&[u8]>) -> Result<Option<PeriodRecord>, Failure> {
+        body.map(PeriodRecord::parse).transpose().map_err(|bad| {
             let why = match bad {
                 BadRecord::Corrupt => format!(
                     "{self} is not the record of --once-per, so CMD does not run: restore it, or stop \
@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RecordPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&plain(&format!("{} in {}", self.key, self.store.describe())))
     }

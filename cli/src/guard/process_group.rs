@@ -1,6 +1,8 @@
 //! The number of a process group, and the signals sent to it.
 
 use std::fmt;
+use std::io;
+use std::process::Child;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
@@ -16,6 +18,12 @@ impl GroupId {
     /// own group, and every process there is.
     pub fn new(leader: i32) -> Option<GroupId> {
         (leader > 1).then(|| GroupId(Pid::from_raw(leader)))
+    }
+
+    /// The group that this child leads.
+    pub fn of(child: &Child) -> io::Result<GroupId> {
+        let id = i32::try_from(child.id()).ok().and_then(GroupId::new);
+        id.ok_or_else(|| io::Error::other("a process with an impossible number"))
     }
 
     /// The process that started the group.

@@ -1,11 +1,10 @@
-//! What `tenure`, the standby and the guard share: their binary, orphans, the pace of SIGKILL.
+//! The file of this command. The standby, the guard and the gate run it, too.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 /// This command itself, as standby, guard and gate are started of it.
 #[derive(Debug)]
@@ -34,36 +33,4 @@ impl Tenure {
 /// all must be of one version with `tenure`.
 pub fn own_binary() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
-}
-
-/// Whether this process adopts orphans once it has asked for them.
-pub const ADOPTS: bool = cfg!(target_os = "linux");
-
-/// Asks for the orphans among the descendants of this process.
-#[cfg(target_os = "linux")]
-pub fn adopt_orphans() -> io::Result<()> {
-    Ok(nix::sys::prctl::set_child_subreaper(true)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-pub fn adopt_orphans() -> io::Result<()> {
-    Ok(())
-}
-
-/// How long to wait until SIGKILL is sent again: shortly at first, as a process may fork just then
-/// and end; later what is left is in the kernel's hands, or belongs to another user.
-#[derive(Debug, Default)]
-pub struct KillPace {
-    rounds: u32,
-}
-
-impl KillPace {
-    pub fn next(&mut self) -> Duration {
-        self.rounds = self.rounds.saturating_add(1);
-        Duration::from_millis(match self.rounds {
-            ..=100 => 5,
-            101..=200 => 100,
-            _ => 1_000,
-        })
-    }
 }

@@ -11,12 +11,12 @@ use tenure::Moment;
 
 use super::deadlines::Deadlines;
 use super::hook::Hook;
-use super::id::GroupId;
+use super::process_group::GroupId;
 use super::resignation::Resignation;
 
 /// From `tenure` to the guard. The end of the pipe means that `tenure` has died.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Order {
+pub enum GuardOrder {
     /// Watch these deadlines. The first order, given once; answered with `Watching`.
     Watch(Deadlines),
     /// Resign the epoch once `tenure` has died and nothing of CMD is left. Given once at most, before
@@ -38,7 +38,7 @@ pub enum Order {
 
 /// From the guard to `tenure`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Report {
+pub enum GuardReport {
     /// The deadlines are watched.
     Watching,
     /// The lease had ended before CMD was started: it was not.
@@ -64,46 +64,46 @@ const RESIGN: &str = "resign ";
 /// Before the JSON of a [`Hook`].
 const ON_ELECTED: &str = "on-elected ";
 
-impl fmt::Display for Order {
+impl fmt::Display for GuardOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Order::Watch(deadlines) => write!(f, "watch {deadlines}"),
-            Order::Resign(resignation) => {
+            GuardOrder::Watch(deadlines) => write!(f, "watch {deadlines}"),
+            GuardOrder::Resign(resignation) => {
                 let json = serde_json::to_string(resignation).map_err(|_| fmt::Error)?;
                 write!(f, "{RESIGN}{json}")
             }
-            Order::OnElected(hook) => {
+            GuardOrder::OnElected(hook) => {
                 let json = serde_json::to_string(hook).map_err(|_| fmt::Error)?;
                 write!(f, "{ON_ELECTED}{json}")
             }
-            Order::Start => f.write_str("start"),
-            Order::Lease(deadlines) => write!(f, "lease {deadlines}"),
-            Order::Signal(signal) => write!(f, "signal {signal}"),
-            Order::EndRest => f.write_str("end-rest"),
-            Order::Leave => f.write_str("leave"),
+            GuardOrder::Start => f.write_str("start"),
+            GuardOrder::Lease(deadlines) => write!(f, "lease {deadlines}"),
+            GuardOrder::Signal(signal) => write!(f, "signal {signal}"),
+            GuardOrder::EndRest => f.write_str("end-rest"),
+            GuardOrder::Leave => f.write_str("leave"),
         }
     }
 }
 
 /// Refuses a garbled line: the guard then acts as if `tenure` had died.
-impl FromStr for Order {
+impl FromStr for GuardOrder {
     type Err = ();
 
-    fn from_str(line: &str) -> Result<Order, ()> {
+    fn from_str(line: &str) -> Result<GuardOrder, ()> {
         if let Some(json) = line.strip_prefix(RESIGN) {
-            return serde_json::from_str(json).map(Order::Resign).map_err(|_| ());
+            return serde_json::from_str(json).map(GuardOrder::Resign).map_err(|_| ());
         }
         if let Some(json) = line.strip_prefix(ON_ELECTED) {
-            return serde_json::from_str(json).map(Order::OnElected).map_err(|_| ());
+            return serde_json::from_str(json).map(GuardOrder::OnElected).map_err(|_| ());
         }
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
-            ["watch", ref deadlines @ ..] => parse_deadlines(deadlines).map(Order::Watch),
-            ["start"] => Some(Order::Start),
-            ["lease", ref deadlines @ ..] => parse_deadlines(deadlines).map(Order::Lease),
-            ["signal", signal] => signal.parse().ok().map(Order::Signal),
-            ["end-rest"] => Some(Order::EndRest),
-            ["leave"] => Some(Order::Leave),
+            ["watch", ref deadlines @ ..] => parse_deadlines(deadlines).map(GuardOrder::Watch),
+            ["start"] => Some(GuardOrder::Start),
+            ["lease", ref deadlines @ ..] => parse_deadlines(deadlines).map(GuardOrder::Lease),
+            ["signal", signal] => signal.parse().ok().map(GuardOrder::Signal),
+            ["end-rest"] => Some(GuardOrder::EndRest),
+            ["leave"] => Some(GuardOrder::Leave),
             _ => None,
         }
         .ok_or(())
@@ -138,36 +138,38 @@ fn parse_deadlines(words: &[&str]) -> Option<Deadlines> {
     Some(Deadlines { term_at: moment(term)?, kill_at: moment(kill)? })
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for GuardReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Report::Watching => f.write_str("watching"),
-            Report::TooLate => f.write_str("too-late"),
-            Report::Started(group) => write!(f, "started {group}"),
-            Report::Signalled(orders) => write!(f, "signalled {orders}"),
-            Report::Terminated => f.write_str("terminated"),
-            Report::Killed => f.write_str("killed"),
-            Report::Ended(status) => write!(f, "ended {status}"),
-            Report::HookEnded(status) => write!(f, "hook-ended {status}"),
-            Report::Gone => f.write_str("gone"),
+            GuardReport::Watching => f.write_str("watching"),
+            GuardReport::TooLate => f.write_str("too-late"),
+            GuardReport::Started(group) => write!(f, "started {group}"),
+            GuardReport::Signalled(orders) => write!(f, "signalled {orders}"),
+            GuardReport::Terminated => f.write_str("terminated"),
+            GuardReport::Killed => f.write_str("killed"),
+            GuardReport::Ended(status) => write!(f, "ended {status}"),
+            GuardReport::HookEnded(status) => write!(f, "hook-ended {status}"),
+            GuardReport::Gone => f.write_str("gone"),
         }
     }
 }
 
-impl FromStr for Report {
+impl FromStr for GuardReport {
     type Err = ();
 
-    fn from_str(line: &str) -> Result<Report, ()> {
+    fn from_str(line: &str) -> Result<GuardReport, ()> {
         match line.split_once(' ').unwrap_or((line, "")) {
-            ("watching", "") => Some(Report::Watching),
-            ("too-late", "") => Some(Report::TooLate),
-            ("started", group) => group.parse().ok().and_then(GroupId::new).map(Report::Started),
-            ("signalled", orders) => orders.parse().ok().map(Report::Signalled),
-            ("terminated", "") => Some(Report::Terminated),
-            ("killed", "") => Some(Report::Killed),
-            ("ended", status) => status.parse().ok().map(Report::Ended),
-            ("hook-ended", status) => status.parse().ok().map(Report::HookEnded),
-            ("gone", "") => Some(Report::Gone),
+            ("watching", "") => Some(GuardReport::Watching),
+            ("too-late", "") => Some(GuardReport::TooLate),
+            ("started", group) => {
+                group.parse().ok().and_then(GroupId::new).map(GuardReport::Started)
+            }
+            ("signalled", orders) => orders.parse().ok().map(GuardReport::Signalled),
+            ("terminated", "") => Some(GuardReport::Terminated),
+            ("killed", "") => Some(GuardReport::Killed),
+            ("ended", status) => status.parse().ok().map(GuardReport::Ended),
+            ("hook-ended", status) => status.parse().ok().map(GuardReport::HookEnded),
+            ("gone", "") => Some(GuardReport::Gone),
             _ => None,
         }
         .ok_or(())
@@ -202,21 +204,21 @@ mod tests {
     #[test]
     fn orders_survive_the_pipe() {
         for order in [
-            Order::Watch(deadlines()),
-            Order::Resign(Box::new(resignation())),
-            Order::OnElected(Box::new(Hook { line: "a 'b'\n".to_owned(), limit_ms: 7 })),
-            Order::Start,
-            Order::Lease(deadlines()),
-            Order::Signal(Signal::SIGHUP),
-            Order::EndRest,
-            Order::Leave,
+            GuardOrder::Watch(deadlines()),
+            GuardOrder::Resign(Box::new(resignation())),
+            GuardOrder::OnElected(Box::new(Hook { line: "a 'b'\n".to_owned(), limit_ms: 7 })),
+            GuardOrder::Start,
+            GuardOrder::Lease(deadlines()),
+            GuardOrder::Signal(Signal::SIGHUP),
+            GuardOrder::EndRest,
+            GuardOrder::Leave,
         ] {
             let line = order.to_string();
             assert!(!line.contains('\n'), "{line}");
             assert_eq!(line.parse(), Ok(order));
         }
         assert_eq!(
-            Order::Lease(deadlines()).to_string(),
+            GuardOrder::Lease(deadlines()).to_string(),
             "lease 10000000001 10000000001 1800000000000000002 \
              20000000001 20000000001 1800000010000000002"
         );
@@ -226,15 +228,15 @@ mod tests {
     fn reports_survive_the_pipe() {
         let group = GroupId::new(4711).expect("a process number above 1");
         for report in [
-            Report::Watching,
-            Report::TooLate,
-            Report::Started(group),
-            Report::Signalled(7),
-            Report::Terminated,
-            Report::Killed,
-            Report::Ended(256),
-            Report::HookEnded(9),
-            Report::Gone,
+            GuardReport::Watching,
+            GuardReport::TooLate,
+            GuardReport::Started(group),
+            GuardReport::Signalled(7),
+            GuardReport::Terminated,
+            GuardReport::Killed,
+            GuardReport::Ended(256),
+            GuardReport::HookEnded(9),
+            GuardReport::Gone,
         ] {
             assert_eq!(report.to_string().parse(), Ok(report));
         }
@@ -242,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_line_cut_short_is_garbled() {
-        let whole = Order::Lease(deadlines()).to_string();
+        let whole = GuardOrder::Lease(deadlines()).to_string();
         let cut = whole.rsplit_once(' ').expect("it has spaces").0;
         for line in [
             cut,
@@ -257,18 +259,18 @@ mod tests {
             "resign {}",
             r#"resign {"store":"file:///x","la"#,
         ] {
-            assert!(line.parse::<Order>().is_err(), "{line:?}");
+            assert!(line.parse::<GuardOrder>().is_err(), "{line:?}");
         }
         for line in ["", "started", "ended", "ended x", "gone 1"] {
-            assert!(line.parse::<Report>().is_err(), "{line:?}");
+            assert!(line.parse::<GuardReport>().is_err(), "{line:?}");
         }
     }
 
     #[test]
     fn no_report_can_name_every_process_or_the_readers_own_group() {
         for group in [-7, -1, 0, 1] {
-            assert!(format!("started {group}").parse::<Report>().is_err(), "{group}");
+            assert!(format!("started {group}").parse::<GuardReport>().is_err(), "{group}");
         }
-        assert!("started 2".parse::<Report>().is_ok());
+        assert!("started 2".parse::<GuardReport>().is_ok());
     }
 }

@@ -32,7 +32,7 @@ pub enum Left {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum Phase {
+pub enum CmdPhase {
     Running,
     Ended(GroupEnd),
     Gone(GroupEnd, Left),
@@ -50,11 +50,11 @@ impl GroupEnd {
     }
 }
 
-impl Phase {
+impl CmdPhase {
     pub fn end(self) -> Option<GroupEnd> {
         match self {
-            Phase::Running => None,
-            Phase::Ended(end) | Phase::Gone(end, _) => Some(end),
+            CmdPhase::Running => None,
+            CmdPhase::Ended(end) | CmdPhase::Gone(end, _) => Some(end),
         }
     }
 }

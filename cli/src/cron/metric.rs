@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use metrics::{describe_gauge, gauge};
 
-use super::place::Place;
+use super::record_place::RecordPlace;
 use crate::process::timer::pause;
 
 const LAST_COMPLETED: &str = "tenure_period_last_completed_timestamp_seconds";
@@ -13,7 +13,7 @@ const LAST_COMPLETED: &str = "tenure_period_last_completed_timestamp_seconds";
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Sets the metric of this election. Without a recorder it does nothing.
-pub fn set(place: &Place, last_completed: Option<DateTime<Utc>>) {
+pub fn set(place: &RecordPlace, last_completed: Option<DateTime<Utc>>) {
     let Some(start) = last_completed else { return };
     describe_gauge!(
         LAST_COMPLETED,
@@ -25,7 +25,7 @@ pub fn set(place: &Place, last_completed: Option<DateTime<Utc>>) {
 }
 
 /// Reads the record again and again. A record that cannot be read leaves the metric as it is.
-pub async fn follow(place: Place) {
+pub async fn follow(place: RecordPlace) {
     loop {
         if let Ok(Some(record)) = place.read().await {
             set(&place, record.last_completed);
