@@ -144,7 +144,7 @@ impl Api {
     }
 
     fn election(&self, name: &str) -> Result<&Arc<Candidacy>, Refusal> {
-        let named = self.elections()?.iter().find(|one| one.name == name);
+        let named = self.elections()?.iter().find(|one| one.common.name == name);
         named.ok_or(Refusal::NO_ELECTION)
     }
 
@@ -182,7 +182,7 @@ impl Api {
         }
         let order = ResignOrder { successor: body.successor, pause };
         let (reply, outcome) = oneshot::channel();
-        candidacy.order(ElectionOrder::Resign { order, epoch, reply })?;
+        candidacy.common.order(ElectionOrder::Resign { order, epoch, reply })?;
         let candidacy::Resigned { epoch, sealed } = within(outcome).await?;
         Ok(Answer::Whole(Reply::json(200, &json!({ "epoch": epoch, "sealed": sealed }))))
     }
@@ -196,7 +196,7 @@ impl Api {
         let data: Value =
             serde_json::from_slice(body_of(asked)?).map_err(|error| bad_body(&error))?;
         let (reply, outcome) = oneshot::channel();
-        candidacy.order(ElectionOrder::Proclaim { data, epoch, reply })?;
+        candidacy.common.order(ElectionOrder::Proclaim { data, epoch, reply })?;
         let epoch = within(outcome).await?;
         Ok(Answer::Whole(Reply::json(200, &json!({ "epoch": epoch }))))
     }

@@ -1,45 +1,20 @@
 //! Campaigns and leads in one election, until the process ends.
 
-use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
-use tenure::{CampaignEvent, Election, Error, ErrorKind, Leadership};
-use tokio::sync::{mpsc, watch};
+use tenure::{CampaignEvent, Error, ErrorKind, Leadership};
 use tracing::{info, warn};
 
-use super::candidacy::{
-    Candidacy, CandidateRole, ElectionOrder, OrderReply, ResignOrder, Resigned,
+use super::candidacy::{Candidacy, ElectionOrder, ResignOrder, Resigned};
+use super::machine::{
+    Common, LOOK, Machine, OrderReply, ServedRole, ServedTask, TOO_LATE, refuse_all, until,
 };
 use super::refusal::Refusal;
-use super::stream::Source as _;
 use crate::output::logs::Throttle;
 use crate::output::print::{in_ms, plain};
-use crate::process::lock::lock;
 use crate::process::timer::pause;
-use crate::store::patience::{AFTER_A_FAILURE, caught};
-
-/// The clocks are looked at this often, as a timer stands still while the machine sleeps.
-pub const LOOK: Duration = Duration::from_millis(500);
-
-pub const TOO_LATE: &str = "its lease is about to end, and was not renewed in time";
-
-/// The task of one election.
-pub struct Campaigner {
-    pub candidacy: Arc<Candidacy>,
-    pub orders: mpsc::Receiver<ElectionOrder>,
-    /// Whether the application is healthy.
-    pub healthy: watch::Receiver<bool>,
-    /// Whether this process is to end.
-    pub ending: watch::Receiver<bool>,
-    /// How long the application has for its work once this process is to end.
-    pub grace: Duration,
-    /// How long this candidate stays out of the election after it has resigned.
-    pub defer_for: Duration,
-    pub throttle: Throttle,
-}
 
 /// Why a leadership is over.
 enum LeadershipOver {
@@ -52,55 +27,41 @@ enum LeadershipOver {
     Lost,
 }
 
-impl Campaigner {
-    pub async fn run(mut self) {
-        let mut defer_for = None;
-        while !*self.ending.borrow() {
-            if !caught(self.turn(&mut defer_for)).await {
-                self.wait_after("panicked", String::new()).await;
-            }
-        }
-        self.candidacy.enter(CandidateRole::Ending);
+impl Machine for Candidacy {
+    type Order = ElectionOrder;
+
+    const SEEKING: &str = "the campaign";
+    const NO_SEEKING: &str = "no campaign";
+    const GIVEN_UP: &str = "resigned";
+
+    fn common(&self) -> &Common<ElectionOrder> {
+        &self.common
     }
 
-    async fn turn(&mut self, defer_for: &mut Option<Duration>) {
-        if !*self.healthy.borrow() {
-            self.stand_by("app_unhealthy", None).await;
-        } else if let Some(time) = defer_for.take() {
-            self.stand_by("resigned", Some(time)).await;
-        } else if let Some(leadership) = self.campaign().await {
-            *defer_for = self.lead(leadership).await;
-        }
+    fn enter(&self, role: ServedRole) {
+        Candidacy::enter(self, role);
     }
 
-    /// Leaves the leadership to others, and follows who leads: for this time, or until the
-    /// application is healthy.
-    async fn stand_by(&mut self, why: &'static str, time: Option<Duration>) {
-        self.candidacy.enter(CandidateRole::Standby(why));
-        match time {
-            Some(time) => info!(outcome = "standby", "no campaign for {}: {why}", in_ms(time)),
-            None => info!(outcome = "standby", "no campaign: {why}"),
-        }
-        let over = async {
-            match time {
-                Some(time) => pause(time).await,
-                None => drop(self.healthy.wait_for(|healthy| *healthy).await),
-            }
-        };
-        let looking = follow(&self.candidacy.election);
-        tokio::select! {
-            biased;
-            _ = self.ending.wait_for(|ending| *ending) => {}
-            () = over => {}
-            never = refuse_all(&mut self.orders) => match never {},
-            never = looking => match never {},
-        }
+    async fn follow(&self) {
+        let mut changes = self.election.observe();
+        while let Some(Ok(_)) = changes.next().await {}
     }
 
+    fn refuse(order: ElectionOrder) {
+        refuse(order, &Refusal::NOT_LEADING);
+    }
+
+    async fn seek_and_hold(task: &mut ServedTask<Candidacy>) -> Option<Duration> {
+        let leadership = task.campaign().await?;
+        task.lead(leadership).await
+    }
+}
+
+impl ServedTask<Candidacy> {
     /// Waits until elected; `None` if something else is to be done first.
     async fn campaign(&mut self) -> Option<Leadership> {
-        self.candidacy.enter(CandidateRole::Campaigning);
-        let election = &self.candidacy.election;
+        self.machine.enter(ServedRole::Seeking);
+        let election = &self.machine.election;
         let campaign = async {
             let mut events = election.events();
             let mut campaign = std::pin::pin!(election.campaign());
@@ -114,10 +75,10 @@ impl Campaigner {
         };
         let elected = tokio::select! {
             biased;
-            _ = self.ending.wait_for(|ending| *ending) => return None,
-            _ = self.healthy.wait_for(|healthy| !*healthy) => return None,
+            () = until(&mut self.ending, true) => return None,
+            () = until(&mut self.healthy, false) => return None,
             elected = campaign => elected,
-            never = refuse_all(&mut self.orders) => match never {},
+            never = refuse_all::<Candidacy>(&mut self.orders) => match never {},
         };
         match elected {
             Ok(leadership) => Some(leadership),
@@ -128,32 +89,11 @@ impl Campaigner {
         }
     }
 
-    /// Retrying cannot fix it, but an operator can while the other elections go on.
-    async fn failed(&mut self, error: &Error) {
-        let why = plain(&error.to_string());
-        if self.throttle.is_due(error) {
-            let again = in_ms(AFTER_A_FAILURE);
-            warn!(outcome = "failed", "the campaign failed, and is repeated in {again}: {why}");
-        }
-        self.wait_after(code_of(error.kind()), why).await;
-    }
-
-    async fn wait_after(&mut self, failure: &'static str, why: String) {
-        *lock(&self.candidacy.failure) = why;
-        self.candidacy.enter(CandidateRole::Failed(failure));
-        tokio::select! {
-            biased;
-            _ = self.ending.wait_for(|ending| *ending) => {}
-            () = pause(AFTER_A_FAILURE) => {}
-            never = refuse_all(&mut self.orders) => match never {},
-        }
-    }
-
     /// Leads until the leadership is over. Returns how long to stay out of the election then.
     async fn lead(&mut self, leadership: Leadership) -> Option<Duration> {
         let epoch = leadership.epoch();
         // From here on replies say so, until the lease or this task ends it.
-        self.candidacy.enter(CandidateRole::Leading(leadership.lease()));
+        self.machine.elected(leadership.lease());
         info!(outcome = "elected", "elected: epoch {epoch}");
         match self.until_over(&leadership).await {
             LeadershipOver::Lost => {
@@ -168,18 +108,18 @@ impl Campaigner {
                 None
             }
             LeadershipOver::Unhealthy => {
-                self.candidacy.give_up("app_unhealthy");
+                self.machine.give_up("app_unhealthy");
                 warn!(outcome = "app_unhealthy", "the application is not healthy: resigning");
                 resign(leadership, None).await;
                 None
             }
             LeadershipOver::Ending => {
-                self.candidacy.give_up("ending");
+                self.machine.give_up("ending");
                 self.drain(leadership).await;
                 None
             }
             LeadershipOver::Resign(ResignOrder { successor, pause }, reply) => {
-                self.candidacy.give_up("resigned");
+                self.machine.give_up("resigned");
                 let sealed = resign(leadership, successor).await;
                 let _ = reply.send(Ok(Resigned { epoch: epoch.get(), sealed }));
                 Some(pause.unwrap_or(self.defer_for))
@@ -188,15 +128,15 @@ impl Campaigner {
     }
 
     async fn until_over(&mut self, leadership: &Leadership) -> LeadershipOver {
-        let candidacy = &self.candidacy;
-        let mut changes = candidacy.changes();
+        let candidacy = &self.machine;
+        let mut changes = candidacy.common.changes.subscribe();
         let mut proclaims = FuturesUnordered::new();
         loop {
             let Some((epoch, left)) = candidacy.leadership() else { return LeadershipOver::Lost };
             tokio::select! {
                 biased;
-                _ = self.ending.wait_for(|ending| *ending) => return LeadershipOver::Ending,
-                _ = self.healthy.wait_for(|healthy| !*healthy) => return LeadershipOver::Unhealthy,
+                () = until(&mut self.ending, true) => return LeadershipOver::Ending,
+                () = until(&mut self.healthy, false) => return LeadershipOver::Unhealthy,
                 _ = leadership.lost() => {}
                 _ = changes.changed() => {}
                 Some(()) = proclaims.next(), if !proclaims.is_empty() => {}
@@ -282,25 +222,6 @@ async fn resign(leadership: Leadership, successor: Option<String>) -> bool {
     }
 }
 
-/// Follows who leads, for the replies.
-async fn follow(election: &Election) -> Infallible {
-    loop {
-        let mut changes = election.observe();
-        while let Some(Ok(_)) = changes.next().await {}
-        // An error that retrying cannot fix ended it: as a campaign does, it looks again.
-        pause(AFTER_A_FAILURE).await;
-    }
-}
-
-/// Only a leader carries out orders.
-async fn refuse_all(orders: &mut mpsc::Receiver<ElectionOrder>) -> Infallible {
-    while let Some(order) = orders.recv().await {
-        refuse(order, &Refusal::NOT_LEADING);
-    }
-    // The candidacy holds a sender.
-    std::future::pending().await
-}
-
 fn refuse(order: ElectionOrder, why: &Refusal) {
     match order {
         ElectionOrder::Proclaim { reply, .. } => drop(reply.send(Err(why.clone()))),
@@ -322,20 +243,6 @@ fn of(error: &Error) -> Refusal {
         ErrorKind::InvalidInput => Refusal::new(413, "data_too_long", plain(&error.to_string())),
         _ if error.may_have_happened() => Refusal::UNKNOWN_OUTCOME,
         _ => Refusal::NOT_LEADING,
-    }
-}
-
-/// One stable word, as `reason` of a failed election.
-pub fn code_of(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::AccessDenied => "access_denied",
-        ErrorKind::NoSuchStore => "no_such_store",
-        ErrorKind::UnsafeStore => "unsafe_store",
-        ErrorKind::CorruptRecord => "corrupt_record",
-        ErrorKind::RecordTooNew => "record_too_new",
-        ErrorKind::EpochsExhausted => "epochs_exhausted",
-        ErrorKind::NewestDeleted => "newest_deleted",
-        _ => "unavailable",
     }
 }
 

@@ -3,60 +3,30 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use serde_json::Value;
 use tenure::{Election, LastSeen, Lease, Process};
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::mpsc;
 
-use super::refusal::Refusal;
-use super::stream::{Changes, Source};
+use super::machine::{Common, OrderReply, ServedRole};
 use crate::process::lock::lock;
-
-/// Orders of clients that wait to be carried out; one more is refused.
-const MOST_ORDERS: usize = 64;
-
-/// The reason of a leadership that is given up before its lease ends.
-pub const NOT_RENEWED: &str = "not_renewed";
 
 /// This candidate in one election. The task that campaigns and leads changes its role; a reply is
 /// made of the role, of the lease as it is at that moment, and of what the election has last seen.
 #[derive(Debug)]
 pub struct Candidacy {
-    /// The name of the election in the API.
-    pub name: String,
+    pub common: Common<ElectionOrder>,
     pub election: Election,
-    /// How long before the end of a lease the leadership is given up.
-    margin: Duration,
-    validity: Duration,
-    process: Process,
     state: Mutex<CandidacyState>,
-    /// The reason of [`CandidateRole::Failed`], for people.
-    pub failure: Mutex<String>,
-    changes: Changes,
-    orders: mpsc::Sender<ElectionOrder>,
 }
 
 #[derive(Debug)]
 struct CandidacyState {
-    role: CandidateRole,
+    role: ServedRole,
+    /// The lease of a leader.
+    lease: Option<Lease>,
     /// What this leader has proclaimed with success.
     data: Value,
     lost: Option<LostLeadership>,
-}
-
-/// What this candidate does.
-#[derive(Debug, Clone)]
-pub enum CandidateRole {
-    Starting,
-    /// It leaves the leadership to others for this reason.
-    Standby(&'static str),
-    Campaigning,
-    /// The campaign ended with an error of this kind, and is repeated.
-    Failed(&'static str),
-    Leading(Lease),
-    /// It leads no more, and may hold the lease still.
-    Ending,
 }
 
 /// How the last leadership of this candidate ended.
@@ -71,7 +41,7 @@ pub struct LostLeadership {
 /// What is true at one moment.
 #[derive(Debug)]
 pub struct CandidacyNow {
-    pub role: CandidateRole,
+    pub role: ServedRole,
     /// The epoch that this candidate leads, and for how long it surely does.
     pub leads: Option<(u64, Duration)>,
     /// Whether less than a quarter of the validity is left of that.
@@ -92,8 +62,6 @@ pub enum ElectionOrder {
     Proclaim { data: Value, epoch: Option<u64>, reply: OrderReply<u64> },
     Resign { order: ResignOrder, epoch: Option<u64>, reply: OrderReply<Resigned> },
 }
-
-pub type OrderReply<T> = oneshot::Sender<Result<T, Refusal>>;
 
 /// How to resign.
 #[derive(Debug, Clone, Default)]
@@ -120,51 +88,45 @@ impl Candidacy {
         margin: Duration,
         process: Process,
     ) -> (Arc<Candidacy>, mpsc::Receiver<ElectionOrder>) {
-        let (orders, received) = mpsc::channel(MOST_ORDERS);
-        let state = CandidacyState { role: CandidateRole::Starting, data: Value::Null, lost: None };
-        let candidacy = Candidacy {
-            name: name.to_owned(),
-            election,
-            margin,
-            validity,
-            process,
-            state: Mutex::new(state),
-            failure: Mutex::default(),
-            changes: Changes::new(),
-            orders,
+        let (common, orders) = Common::new(name, validity, margin, process);
+        let state = CandidacyState {
+            role: ServedRole::Starting,
+            lease: None,
+            data: Value::Null,
+            lost: None,
         };
-        (Arc::new(candidacy), received)
+        (Arc::new(Candidacy { common, election, state: Mutex::new(state) }), orders)
     }
 
-    pub fn enter(&self, role: CandidateRole) {
+    pub fn enter(&self, role: ServedRole) {
         let mut state = lock(&self.state);
-        if let CandidateRole::Leading(_) = role {
-            state.data = Value::Null;
-        }
-        state.role = role;
+        (state.role, state.lease) = (role, None);
         drop(state);
-        self.changes.notify();
+        self.common.changes.notify();
+    }
+
+    /// From here on replies name this candidate, until the lease or the task ends it.
+    pub fn elected(&self, lease: Lease) {
+        let mut state = lock(&self.state);
+        (state.role, state.lease, state.data) = (ServedRole::Holding, Some(lease), Value::Null);
+        drop(state);
+        self.common.changes.notify();
     }
 
     /// What this leader has written is what it has proclaimed.
     pub fn proclaimed(&self, data: Value) {
         lock(&self.state).data = data;
-        self.changes.notify();
-    }
-
-    /// By the wall clock: for people, and for logs of several processes.
-    pub fn time_of_day(&self) -> DateTime<Utc> {
-        self.process.now().time_of_day()
+        self.common.changes.notify();
     }
 
     /// What is true now.
     pub fn now(&self) -> CandidacyNow {
-        let at = self.process.now().boot;
+        let at = self.common.boot();
         let mut state = lock(&self.state);
         let leads = self.leads(&mut state, at);
-        let at_risk = leads.is_some_and(|(_, left)| left + self.margin <= self.validity / 4);
+        let at_risk = leads.is_some_and(|(_, left)| self.common.is_at_risk(left));
         CandidacyNow {
-            role: state.role.clone(),
+            role: state.role,
             leads,
             at_risk,
             data: if leads.is_some() { state.data.clone() } else { Value::Null },
@@ -181,13 +143,13 @@ impl Candidacy {
 
     /// The epoch that this candidate leads, and for how long it surely does.
     pub fn leadership(&self) -> Option<(u64, Duration)> {
-        let at = self.process.now().boot;
+        let at = self.common.boot();
         self.leads(&mut lock(&self.state), at)
     }
 
     /// Ends the leadership for this reason, for every reply from now on.
     pub fn give_up(&self, reason: &'static str) {
-        let at = self.process.now().boot;
+        let at = self.common.boot();
         let mut state = lock(&self.state);
         if self.leads(&mut state, at).is_some() {
             self.end(&mut state, reason, at);
@@ -201,39 +163,22 @@ impl Candidacy {
         state: &mut MutexGuard<'_, CandidacyState>,
         at: Duration,
     ) -> Option<(u64, Duration)> {
-        let CandidateRole::Leading(lease) = &state.role else { return None };
-        let reason = match lease.check() {
-            Ok(epoch) => match lease.remaining().saturating_sub(self.margin) {
-                Duration::ZERO => NOT_RENEWED,
-                left => return Some((epoch.get(), left)),
-            },
-            Err(loss) => loss.outcome(),
-        };
-        self.end(state, reason, at);
-        None
-    }
-
-    fn end(&self, state: &mut MutexGuard<'_, CandidacyState>, reason: &'static str, at: Duration) {
-        if let CandidateRole::Leading(lease) = &state.role {
-            state.lost = Some(LostLeadership { epoch: lease.epoch().get(), reason, at });
-            state.role = CandidateRole::Ending;
-            self.changes.notify();
+        let lease = state.lease.as_ref()?;
+        match self.common.left(lease) {
+            Ok(left) => Some((lease.epoch().get(), left)),
+            Err(reason) => {
+                self.end(state, reason, at);
+                None
+            }
         }
     }
 
-    /// Passes an order to the task of this election.
-    pub fn order(&self, order: ElectionOrder) -> Result<(), Refusal> {
-        self.orders.try_send(order).map_err(|error| match error {
-            TrySendError::Full(_) => Refusal::BUSY,
-            // The task has ended, and others of this process have not.
-            TrySendError::Closed(_) => Refusal::ENDING,
-        })
-    }
-}
-
-impl Source for Candidacy {
-    fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+    fn end(&self, state: &mut MutexGuard<'_, CandidacyState>, reason: &'static str, at: Duration) {
+        if let Some(lease) = state.lease.take() {
+            state.lost = Some(LostLeadership { epoch: lease.epoch().get(), reason, at });
+            state.role = ServedRole::Ending;
+            self.common.changes.notify();
+        }
     }
 }
 
@@ -245,6 +190,7 @@ mod tests {
     use tenure_testkit::world::{VALIDITY, World, elect};
 
     use super::*;
+    use crate::serve::machine::NOT_RENEWED;
 
     const MARGIN: Duration = Duration::from_secs(2);
 
@@ -253,10 +199,10 @@ mod tests {
         let election = world.node(name).build().expect("settings that fit");
         let process = Process::system().with_clock(Arc::new(world.clock.clone()));
         let (candidacy, _) = Candidacy::new("e", election, VALIDITY, MARGIN, process);
-        candidacy.enter(CandidateRole::Campaigning);
+        candidacy.enter(ServedRole::Seeking);
         assert_eq!(candidacy.leadership(), None);
         let leadership = elect(&candidacy.election).await;
-        candidacy.enter(CandidateRole::Leading(leadership.lease()));
+        candidacy.elected(leadership.lease());
         (candidacy, leadership)
     }
 
@@ -296,7 +242,7 @@ mod tests {
     async fn a_reply_asks_the_lease_and_not_what_was_known() {
         let world = World::new();
         let (candidacy, leadership) = leading(&world, "a").await;
-        let mut changes = candidacy.changes();
+        let mut changes = candidacy.common.changes.subscribe();
         changes.mark_unchanged();
         // The machine sleeps: no task has run since.
         world.clock.suspend(VALIDITY);

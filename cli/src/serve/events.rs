@@ -138,7 +138,6 @@ mod tests {
         use tenure_testkit::world::{VALIDITY, World, elect};
 
         use super::*;
-        use crate::serve::candidacy::CandidateRole;
         use crate::serve::stream::testing::{SOON, follow_events};
 
         const MARGIN: Duration = Duration::from_secs(1);
@@ -148,7 +147,7 @@ mod tests {
             let process = Process::system().with_clock(Arc::new(world.clock.clone()));
             let (candidacy, _) = Candidacy::new("e", election, VALIDITY, MARGIN, process);
             let leadership = elect(&candidacy.election).await;
-            candidacy.enter(CandidateRole::Leading(leadership.lease()));
+            candidacy.elected(leadership.lease());
             (candidacy, leadership)
         }
 

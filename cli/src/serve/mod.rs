@@ -10,6 +10,7 @@ mod candidacy;
 mod events;
 mod groups;
 mod lease;
+mod machine;
 mod named;
 mod probes;
 mod refusal;
@@ -32,7 +33,6 @@ use super::http::{self, Server, Sites};
 use crate::args::common::{LayoutArg, after_help};
 use crate::http::health::{Pulse, recent};
 use crate::http::metrics::MetricsArg;
-use crate::output::logs::Throttle;
 use crate::process::signals::{self, ENDING, Signals};
 use crate::process::timer::pause;
 use crate::store::open::{Opened, prefix};
@@ -40,10 +40,10 @@ use crate::store::patience::{AFTER_A_FAILURE, caught, patiently};
 use access::{Access, Listen, ListenArgs};
 use api::{Api, MOST_BODY, Served};
 use app_health::{AppHealth, AppHealthArgs};
-use campaign::Campaigner;
 use candidacy::Candidacy;
-use groups::{GroupsArgs, Shared};
+use groups::GroupsArgs;
 use lease::ServeLeaseArgs;
+use machine::{ServedTask, Shared};
 use named::{Named, named, open_all, refuse_twice};
 use probes::probes;
 
@@ -194,17 +194,9 @@ fn start(
             shared.margin,
             Process::system(),
         );
-        let campaigner = Campaigner {
-            candidacy: Arc::clone(&candidacy),
-            orders,
-            healthy: shared.healthy.clone(),
-            ending: shared.ending.clone(),
-            grace: args.lease.grace(),
-            defer_for: args.lease.defer_for(),
-            throttle: Throttle::default(),
-        };
+        let task = ServedTask::new(&candidacy, orders, shared);
         let span = error_span!("election", name = named.name, candidate = shared.name);
-        tasks.spawn(campaigner.run().instrument(span));
+        tasks.spawn(task.run().instrument(span));
         elections.push(candidacy);
     }
     for (named, opened) in args.groups.groups.iter().zip(opened) {

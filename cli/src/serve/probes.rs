@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::{Api, Served};
-use super::candidacy;
-use super::groups::member;
+use super::machine::ServedRole;
 use crate::http::health::{Pulse, answered_lately, denied};
 use crate::http::{Reply, Routes};
 use crate::process::lock::lock;
@@ -27,29 +26,22 @@ pub fn probes(api: &Arc<Api>, pulse: &Arc<Pulse>, recent: Duration) -> Routes {
 fn readyz(served: &Served, recent: Duration) -> Reply {
     let elections = served.elections.iter().map(|candidacy| {
         let now = candidacy.now();
-        let why = match now.role {
-            candidacy::CandidateRole::Starting => Some("starting"),
-            candidacy::CandidateRole::Ending => Some("ending"),
-            candidacy::CandidateRole::Failed(why) => Some(why),
-            _ => None,
-        };
-        let why = why.map(|why| (why, &candidacy.failure));
-        (&candidacy.name, why, now.answered_ago, candidacy.election.last_failure())
+        let reason = &candidacy.common.failure;
+        let failure = candidacy.election.last_failure();
+        (&candidacy.common.name, now.role, reason, now.answered_ago, failure)
     });
     let groups = served.members.iter().map(|member| {
-        let why = match member.now().role {
-            member::MemberRole::Starting => Some("starting"),
-            member::MemberRole::Ending => Some("ending"),
-            member::MemberRole::Failed(why) => Some(why),
-            _ => None,
-        };
-        let why = why.map(|why| (why, &member.failure));
-        (&member.name, why, member.group.since_last_answer(), member.group.last_failure())
+        let reason = &member.common.failure;
+        let (answered_ago, failure) =
+            (member.group.since_last_answer(), member.group.last_failure());
+        (&member.common.name, member.now().role, reason, answered_ago, failure)
     });
-    for (name, why, answered_ago, failure) in elections.chain(groups) {
-        let refused = match why {
-            Some((why, reason)) => Some(not_ready(name, why, &lock(reason))),
-            None => denied(failure.as_ref()).or_else(|| answered_lately(answered_ago, recent)),
+    for (name, role, reason, answered_ago, failure) in elections.chain(groups) {
+        let refused = match role {
+            ServedRole::Starting => Some(not_ready(name, "starting", "")),
+            ServedRole::Ending => Some(not_ready(name, "ending", "")),
+            ServedRole::Failed(why) => Some(not_ready(name, why, &lock(reason))),
+            _ => denied(failure.as_ref()).or_else(|| answered_lately(answered_ago, recent)),
         };
         if let Some(refused) = refused {
             return refused;

@@ -7,6 +7,7 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use tokio::sync::watch;
 
+use super::machine::Machine;
 use crate::process::timer::pause;
 
 /// How often a stream looks for what no task tells of: time that passes, and other processes.
@@ -14,41 +15,12 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A comment is sent after so many looks without an event, so that a client sees a dead line.
 const LOOKS_BEFORE_A_COMMENT: u32 = 100;
 
-/// What wakes the streams of one election or group, and its task.
-#[derive(Debug)]
-pub struct Changes(watch::Sender<u64>);
-
-impl Changes {
-    pub fn new() -> Changes {
-        Changes(watch::Sender::new(0))
-    }
-
-    pub fn notify(&self) {
-        self.0.send_modify(|count| *count = count.wrapping_add(1));
-    }
-
-    /// How many there were.
-    pub fn count(&self) -> u64 {
-        *self.0.borrow()
-    }
-
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.0.subscribe()
-    }
-}
-
-/// What a stream follows.
-pub trait Source: Send + Sync + 'static {
-    /// Announces each change that a task makes; not those of time or of other processes.
-    fn changes(&self) -> watch::Receiver<u64>;
-}
-
 /// Text that is sent whenever `next` has some; it is asked after each change, and every 50 ms.
-pub fn follow<S: Source>(
+pub fn follow<S: Machine>(
     source: &Arc<S>,
     mut next: impl FnMut(&S) -> String + Send + 'static,
 ) -> BoxStream<'static, String> {
-    let (source, changes) = (Arc::clone(source), source.changes());
+    let (source, changes) = (Arc::clone(source), source.common().changes.subscribe());
     let state = (source, changes, 0);
     let step = move |(source, mut changes, mut looks): (Arc<S>, watch::Receiver<u64>, u32)| {
         // Made when the connection has room for it.
@@ -76,7 +48,7 @@ pub fn follow<S: Source>(
 }
 
 /// The same, which a client that loses it opens again after a second.
-pub fn events<S: Source>(
+pub fn events<S: Machine>(
     source: &Arc<S>,
     next: impl FnMut(&S) -> String + Send + 'static,
 ) -> BoxStream<'static, String> {

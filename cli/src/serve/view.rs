@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::candidacy::{Candidacy, CandidacyNow, CandidateRole};
+use super::candidacy::{Candidacy, CandidacyNow};
 use crate::output::print::millis;
 
 /// `GET /v1/elections/{name}`, and the data of each event. What does not apply is null.
@@ -57,15 +57,7 @@ impl ElectionView {
     pub fn of(candidacy: &Candidacy) -> ElectionView {
         let CandidacyNow { role, leads, at_risk, data, seen, answered_ago, lost, at } =
             candidacy.now();
-        let (state, reason) = match role {
-            CandidateRole::Starting => ("starting", None),
-            CandidateRole::Standby(why) => ("standby", Some(why)),
-            CandidateRole::Campaigning => ("campaigning", None),
-            CandidateRole::Failed(why) => ("failed", Some(why)),
-            CandidateRole::Leading(_) if at_risk => ("at_risk", None),
-            CandidateRole::Leading(_) => ("leading", None),
-            CandidateRole::Ending => ("ending", None),
-        };
+        let (state, reason) = role.state(at_risk, "campaigning", "leading");
         let candidate = candidacy.election.name().to_owned();
         let lost = lost.map(|lost| LostLeadershipView {
             epoch: lost.epoch,
@@ -73,8 +65,8 @@ impl ElectionView {
             ms_ago: millis(at.saturating_sub(lost.at)),
         });
         let mut view = ElectionView {
-            at: candidacy.time_of_day().format("%FT%T%.3fZ").to_string(),
-            election: candidacy.name.clone(),
+            at: candidacy.common.time_of_day(),
+            election: candidacy.common.name.clone(),
             state,
             reason,
             this_candidate_leads: leads.is_some(),

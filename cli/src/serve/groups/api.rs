@@ -98,7 +98,7 @@ pub async fn answer(
     asked: &HttpRequest,
 ) -> Result<Answer, Refusal> {
     let member = |name: &str| {
-        let named = members.iter().find(|one| one.name == name);
+        let named = members.iter().find(|one| one.common.name == name);
         named.ok_or(NO_GROUP)
     };
     let reply = match target {
@@ -125,7 +125,7 @@ pub async fn answer(
 
 async fn assignment(member: &Member) -> Result<Reply, Refusal> {
     let (reply, outcome) = oneshot::channel();
-    member.order(GroupOrder::LastSeen { reply })?;
+    member.common.order(GroupOrder::LastSeen { reply })?;
     let seen = within(outcome).await?;
     Ok(Reply::json(200, &AssignmentView::of(member, &seen)))
 }
@@ -136,7 +136,7 @@ async fn leave(member: &Member, asked: &HttpRequest) -> Result<Reply, Refusal> {
     let keep = keep.filter(|keep| *keep > Duration::ZERO);
     let pause = millis_of("pause_ms", body.pause_ms, LONGEST_PAUSE)?;
     let (reply, outcome) = oneshot::channel();
-    member.order(GroupOrder::Leave { order: Leave { keep, pause }, reply })?;
+    member.common.order(GroupOrder::Leave { order: Leave { keep, pause }, reply })?;
     let owned = within(outcome).await?;
     Ok(Reply::json(200, &json!({ "owned": owned })))
 }

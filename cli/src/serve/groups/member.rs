@@ -4,20 +4,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use tenure::{Lease, Loss, Process};
 use tenure_groups::{Group, Partition};
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::refusals::{NOT_OWNED, other_token};
 use crate::process::lock::lock;
-use crate::serve::candidacy::{NOT_RENEWED, OrderReply};
+use crate::serve::machine::{Common, OrderReply, ServedRole};
 use crate::serve::refusal::Refusal;
-use crate::serve::stream::{Changes, Source};
 
-/// Orders of clients that wait to be carried out; one more is refused.
-const MOST_ORDERS: usize = 64;
 /// A partition that was released although nobody wanted it back: other members are preferred for
 /// so long, as after a CMD of `group run` that ended by itself.
 const BACK_OFF: Duration = Duration::from_secs(1);
@@ -26,23 +21,16 @@ const BACK_OFF: Duration = Duration::from_secs(1);
 /// of the lease as it is at that moment.
 #[derive(Debug)]
 pub struct Member {
-    /// The name of the group in the API.
-    pub name: String,
+    pub common: Common<GroupOrder>,
     pub group: Group,
-    /// How long before the end of its lease the session is given up.
-    margin: Duration,
-    validity: Duration,
-    process: Process,
+    /// Time for which what it owns at the end is kept for its name.
+    pub leave_for: Option<Duration>,
     state: Mutex<MemberState>,
-    /// The reason of [`MemberRole::Failed`], for people.
-    pub failure: Mutex<String>,
-    changes: Changes,
-    orders: mpsc::Sender<GroupOrder>,
 }
 
 #[derive(Debug)]
 struct MemberState {
-    role: MemberRole,
+    role: ServedRole,
     /// Until its end, as replies have it.
     session: Option<Session>,
     /// By the name of the partition.
@@ -66,22 +54,6 @@ struct ServedPartition {
     revoked: bool,
 }
 
-/// What this process does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MemberRole {
-    Starting,
-    /// It is no member, for this reason.
-    Standby(&'static str),
-    Joining,
-    /// Joining ended with an error of this kind, and is repeated.
-    Failed(&'static str),
-    Member,
-    /// It takes no more partitions, and ends its session once it owns none.
-    Leaving,
-    /// The session is over, and its lease may run still; or this process ends.
-    Ending,
-}
-
 /// How the last session of this member ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostSession {
@@ -94,7 +66,7 @@ pub struct LostSession {
 /// What is true at one moment, but for the partitions.
 #[derive(Debug)]
 pub struct MemberNow {
-    pub role: MemberRole,
+    pub role: ServedRole,
     /// The session, and for how long it surely lasts.
     pub session: Option<(String, Duration)>,
     /// Whether less than a quarter of the validity is left of that.
@@ -145,70 +117,54 @@ impl Member {
         margin: Duration,
         process: Process,
     ) -> (Member, mpsc::Receiver<GroupOrder>) {
-        let (orders, received) = mpsc::channel(MOST_ORDERS);
+        let (common, orders) = Common::new(name, validity, margin, process);
         let (owned, ends) = Default::default();
         let state =
-            MemberState { role: MemberRole::Starting, session: None, owned, ends, lost: None };
-        let member = Member {
-            name: name.to_owned(),
-            group,
-            margin,
-            validity,
-            process,
-            state: Mutex::new(state),
-            failure: Mutex::default(),
-            changes: Changes::new(),
-            orders,
-        };
-        (member, received)
+            MemberState { role: ServedRole::Starting, session: None, owned, ends, lost: None };
+        (Member { common, group, leave_for: None, state: Mutex::new(state) }, orders)
     }
 
     /// Changes with everything that a stream tells of.
     pub fn change(&self) -> (u64, bool) {
         let at_risk = self.now().at_risk;
-        (self.changes.count(), at_risk)
+        (self.common.changes.count(), at_risk)
     }
 
-    pub fn enter(&self, role: MemberRole) {
+    pub fn enter(&self, role: ServedRole) {
         lock(&self.state).role = role;
-        self.changes.notify();
+        self.common.changes.notify();
     }
 
     /// From here on replies say so, until the lease or the task ends it.
     pub fn joined(&self, id: String, lease: Lease) {
         let mut state = lock(&self.state);
-        state.role = MemberRole::Member;
+        state.role = ServedRole::Holding;
         state.session = Some(Session { id, lease, leaves: None });
         drop(state);
-        self.changes.notify();
+        self.common.changes.notify();
     }
 
     /// It takes no more partitions. The session ends for this reason once it owns none.
-    pub fn leaves(&self, reason: &'static str, role: MemberRole) {
+    pub fn leaves(&self, reason: &'static str, role: ServedRole) {
         let mut state = lock(&self.state);
         if let Some(session) = &mut state.session {
             session.leaves = Some(reason);
             state.role = role;
         }
         drop(state);
-        self.changes.notify();
-    }
-
-    /// By the wall clock: for people, and for logs of several processes.
-    pub fn time_of_day(&self) -> DateTime<Utc> {
-        self.process.now().time_of_day()
+        self.common.changes.notify();
     }
 
     /// What is true now.
     pub fn now(&self) -> MemberNow {
-        let at = self.process.now().boot;
+        let at = self.common.boot();
         let mut state = lock(&self.state);
         self.now_of(&mut state, at)
     }
 
     /// The same, and what this member owns, by number.
     pub fn all(&self) -> (MemberNow, Vec<OwnedNow>) {
-        let at = self.process.now().boot;
+        let at = self.common.boot();
         let mut state = lock(&self.state);
         let now = self.now_of(&mut state, at);
         let owned = state.owned.iter().filter(|(_, it)| it.partition.check().is_ok());
@@ -220,20 +176,20 @@ impl Member {
 
     fn now_of(&self, state: &mut MutexGuard<'_, MemberState>, at: Duration) -> MemberNow {
         let left = self.left(state, at);
-        let at_risk = left.is_some_and(|left| left + self.margin <= self.validity / 4);
+        let at_risk = left.is_some_and(|left| self.common.is_at_risk(left));
         let id = state.session.as_ref().map(|session| session.id.clone());
         MemberNow { role: state.role, session: id.zip(left), at_risk, lost: state.lost.clone(), at }
     }
 
     /// For how long the session surely lasts.
     pub fn remaining(&self) -> Option<Duration> {
-        let at = self.process.now().boot;
+        let at = self.common.boot();
         self.left(&mut lock(&self.state), at)
     }
 
     /// The token of a partition that this member owns, and for how long it surely does.
     pub fn token(&self, name: &str) -> Option<(OwnedNow, Duration)> {
-        let at = self.process.now().boot;
+        let at = self.common.boot();
         let mut state = lock(&self.state);
         let left = self.left(&mut state, at)?;
         let (name, owned) = state.owned.get_key_value(name)?;
@@ -255,7 +211,7 @@ impl Member {
         only: Option<u64>,
         back_off: Option<Duration>,
     ) -> Result<u64, Refusal> {
-        let at = self.process.now().boot;
+        let at = self.common.boot();
         let mut state = lock(&self.state);
         self.left(&mut state, at).ok_or(NOT_OWNED)?;
         let owned = state.owned.get(name).filter(|it| it.partition.check().is_ok());
@@ -268,14 +224,14 @@ impl Member {
             partition.release_for(back_off.unwrap_or(again));
         }
         drop(state);
-        self.changes.notify();
+        self.common.changes.notify();
         Ok(token)
     }
 
     /// This member owns it from now on, unless the session is over for replies: then the partition
     /// is given back.
     pub fn granted(&self, partition: Partition) -> Option<Partition> {
-        let at = self.process.now().boot;
+        let at = self.common.boot();
         let mut state = lock(&self.state);
         if self.left(&mut state, at).is_none() {
             return Some(partition);
@@ -283,7 +239,7 @@ impl Member {
         let name = Arc::from(partition.name());
         state.owned.insert(name, ServedPartition { partition, revoked: false });
         drop(state);
-        self.changes.notify();
+        self.common.changes.notify();
         None
     }
 
@@ -292,19 +248,19 @@ impl Member {
         if let Some(owned) = lock(&self.state).owned.get_mut(name) {
             owned.revoked = true;
         }
-        self.changes.notify();
+        self.common.changes.notify();
     }
 
     pub fn taken(&self, name: &str) {
         lock(&self.state).end(name, "taken");
-        self.changes.notify();
+        self.common.changes.notify();
     }
 
     /// Ends the session for this reason, for every reply from now on. Returns what was owned until
     /// now, which is not released by this; `None` if the session was over for replies already: then
     /// nobody can release what it had.
     pub fn give_up(&self, reason: &'static str) -> Option<Vec<Partition>> {
-        let at = self.process.now().boot;
+        let at = self.common.boot();
         let mut state = lock(&self.state);
         self.left(&mut state, at)?;
         Some(self.end(&mut state, reason, at))
@@ -314,15 +270,13 @@ impl Member {
     /// later revives nothing that a client was told of.
     fn left(&self, state: &mut MutexGuard<'_, MemberState>, at: Duration) -> Option<Duration> {
         let session = state.session.as_ref()?;
-        let reason = match (session.lease.check(), session.leaves) {
-            (Ok(_), _) => match session.lease.remaining().saturating_sub(self.margin) {
-                Duration::ZERO => NOT_RENEWED,
-                left => return Some(left),
-            },
-            (Err(Loss::Resigned), Some(reason)) => reason,
-            (Err(loss), _) => loss.outcome(),
-        };
-        self.end(state, reason, at);
+        match (self.common.left(&session.lease), session.leaves) {
+            (Ok(left), _) => return Some(left),
+            (Err(loss), Some(leaves)) if loss == Loss::Resigned.outcome() => {
+                self.end(state, leaves, at);
+            }
+            (Err(loss), _) => drop(self.end(state, loss, at)),
+        }
         None
     }
 
@@ -334,22 +288,13 @@ impl Member {
     ) -> Vec<Partition> {
         if let Some(Session { id, .. }) = state.session.take() {
             state.lost = Some(LostSession { session: id, reason, at });
-            state.role = MemberRole::Ending;
-            self.changes.notify();
+            state.role = ServedRole::Ending;
+            self.common.changes.notify();
         }
         let owned = std::mem::take(&mut state.owned);
         let ends = owned.iter().map(|(name, it)| (Arc::clone(name), (it.token(), reason)));
         state.ends.extend(ends);
         owned.into_values().map(|it| it.partition).collect()
-    }
-
-    /// Passes an order to the task of this group.
-    pub fn order(&self, order: GroupOrder) -> Result<(), Refusal> {
-        self.orders.try_send(order).map_err(|error| match error {
-            TrySendError::Full(_) => Refusal::BUSY,
-            // The task has ended, and others of this process have not.
-            TrySendError::Closed(_) => Refusal::ENDING,
-        })
     }
 }
 
@@ -369,11 +314,5 @@ impl ServedPartition {
     fn now(&self, name: &Arc<str>) -> OwnedNow {
         let number = self.partition.number().0;
         OwnedNow { name: Arc::clone(name), number, token: self.token(), revoked: self.revoked }
-    }
-}
-
-impl Source for Member {
-    fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
     }
 }

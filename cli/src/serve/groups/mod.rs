@@ -8,24 +8,20 @@ mod task;
 mod view;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tenure::Process;
 use tenure::store::{MemoryStore, Store};
 use tenure_groups::Group;
-use tokio::sync::{mpsc, watch};
 use tracing::{Instrument as _, error_span};
 
-use super::lease::ServeLeaseArgs;
+use super::machine::{ServedTask, Shared};
 use super::named::{Named, named};
 use crate::args::lease::LeaseArgs;
 use crate::args::member::MemberArgs;
 use crate::args::partitions::{Names, partitions as partition_names};
 use crate::exit::{self, Failure};
-use crate::output::logs::Throttle;
 use crate::store::open::{Opened, prefix};
 use member::Member;
-use task::Joiner;
 
 #[derive(Debug, clap::Args)]
 pub struct GroupsArgs {
@@ -58,15 +54,6 @@ fn partitions(text: &str) -> Result<Partitions, String> {
         None => (None, text),
     };
     Ok(Partitions { group, names: partition_names(names)? })
-}
-
-/// What the tasks of all groups are told.
-pub struct Shared<'a> {
-    pub lease: &'a ServeLeaseArgs,
-    pub margin: Duration,
-    pub name: &'a str,
-    pub healthy: watch::Receiver<bool>,
-    pub ending: watch::Receiver<bool>,
 }
 
 impl GroupsArgs {
@@ -157,36 +144,18 @@ impl GroupsArgs {
     ) -> Result<(Arc<Member>, impl Future<Output = ()> + Send + use<>), Failure> {
         let Shared { lease, margin, name, .. } = *shared;
         let group = self.build(&lease.election.lease, name, named, opened.store, &opened.prefix)?;
-        let (member, orders) = Member::new(
+        let (mut member, orders) = Member::new(
             &named.name,
             group,
             lease.election.lease.validity,
             margin,
             Process::system(),
         );
+        member.leave_for = self.member.leave_for();
         let member = Arc::new(member);
-        let joiner = self.joiner(&member, orders, shared);
+        let task = ServedTask::new(&member, orders, shared);
         let span = error_span!("group", name = named.name, member = name);
-        Ok((member, joiner.run().instrument(span)))
-    }
-
-    fn joiner(
-        &self,
-        member: &Arc<Member>,
-        orders: mpsc::Receiver<member::GroupOrder>,
-        shared: &Shared<'_>,
-    ) -> Joiner {
-        Joiner {
-            member: Arc::clone(member),
-            orders,
-            healthy: shared.healthy.clone(),
-            ending: shared.ending.clone(),
-            grace: shared.lease.grace(),
-            leave_for: self.member.leave_for(),
-            margin: shared.margin,
-            defer_for: shared.lease.defer_for(),
-            throttle: Throttle::default(),
-        }
+        Ok((member, task.run().instrument(span)))
     }
 }
 

@@ -1,46 +1,22 @@
 //! Joins one group, and follows what this member owns, until the process ends.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use tenure::{Error, Loss};
-use tenure_groups::{Group, Membership, MembershipEvent, Partition};
-use tokio::sync::{mpsc, watch};
+use tenure::Loss;
+use tenure_groups::{Membership, MembershipEvent, Partition};
 use tracing::{error, info, warn};
 
-use super::member::{GroupOrder, Leave, Member, MemberRole};
+use super::member::{GroupOrder, Leave, Member};
 use super::refusals::{NOT_MEMBER, NOTHING_SEEN};
 use crate::output::logs::Throttle;
 use crate::output::print::{in_ms, plain};
-use crate::process::lock::lock;
 use crate::process::timer::pause;
-use crate::serve::campaign::{LOOK, TOO_LATE, code_of};
-use crate::serve::candidacy::OrderReply;
-use crate::serve::stream::Source as _;
-use crate::store::patience::{AFTER_A_FAILURE, caught};
-
-/// The task of one group.
-pub struct Joiner {
-    pub member: Arc<Member>,
-    pub orders: mpsc::Receiver<GroupOrder>,
-    /// Whether the application is healthy.
-    pub healthy: watch::Receiver<bool>,
-    /// Whether this process is to end.
-    pub ending: watch::Receiver<bool>,
-    /// How long the application has for its work once this process is to end.
-    pub grace: Duration,
-    /// For how long what it owns at the end is kept for its name.
-    pub leave_for: Option<Duration>,
-    /// Between the end of a session for replies and for the others.
-    pub margin: Duration,
-    /// How long this member stays out of the group after it has left.
-    pub defer_for: Duration,
-    /// For warnings of joins that failed.
-    pub throttle: Throttle,
-}
+use crate::serve::machine::{
+    Common, LOOK, Machine, ServedRole, ServedTask, TOO_LATE, refuse_all, until,
+};
 
 /// Why this process is no member any more.
 enum MembershipOver {
@@ -54,7 +30,7 @@ enum MembershipOver {
 
 /// A membership, and why it ends.
 struct Following<'a> {
-    joiner: &'a mut Joiner,
+    task: &'a mut ServedTask<Member>,
     membership: Membership,
     /// How long to stay out of the group, once it leaves.
     defer_for: Option<Duration>,
@@ -63,54 +39,44 @@ struct Following<'a> {
     throttle: Throttle,
 }
 
-impl Joiner {
-    pub async fn run(mut self) {
-        let mut defer_for = None;
-        while !*self.ending.borrow() {
-            if !caught(self.turn(&mut defer_for)).await {
-                self.wait_after("panicked", String::new()).await;
-            }
-        }
-        self.member.enter(MemberRole::Ending);
+impl Machine for Member {
+    type Order = GroupOrder;
+
+    const SEEKING: &str = "joining";
+    const NO_SEEKING: &str = "no member";
+    const GIVEN_UP: &str = "left";
+
+    fn common(&self) -> &Common<GroupOrder> {
+        &self.common
     }
 
-    async fn turn(&mut self, defer_for: &mut Option<Duration>) {
-        if !*self.healthy.borrow() {
-            self.stand_by("app_unhealthy", None).await;
-        } else if let Some(time) = defer_for.take() {
-            self.stand_by("left", Some(time)).await;
-        } else if let Some(membership) = self.join().await {
-            *defer_for = self.take_part(membership).await;
-        }
+    fn enter(&self, role: ServedRole) {
+        Member::enter(self, role);
     }
 
-    /// Owns nothing, and follows the group: for this time, or until the application is healthy.
-    async fn stand_by(&mut self, why: &'static str, time: Option<Duration>) {
-        self.member.enter(MemberRole::Standby(why));
-        match time {
-            Some(time) => info!(outcome = "standby", "no member for {}: {why}", in_ms(time)),
-            None => info!(outcome = "standby", "no member: {why}"),
-        }
-        let over = async {
-            match time {
-                Some(time) => pause(time).await,
-                None => until(&mut self.healthy, true).await,
-            }
-        };
-        let looking = look(&self.member.group);
-        tokio::select! {
-            biased;
-            () = until(&mut self.ending, true) => {}
-            () = over => {}
-            never = refuse_all(&mut self.orders) => match never {},
-            never = looking => match never {},
+    async fn follow(&self) {
+        let mut changes = self.group.observe();
+        while let Some(Ok(_)) = changes.next().await {}
+    }
+
+    fn refuse(order: GroupOrder) {
+        match order {
+            GroupOrder::Leave { reply, .. } => drop(reply.send(Err(NOT_MEMBER))),
+            GroupOrder::LastSeen { reply } => drop(reply.send(Err(NOTHING_SEEN))),
         }
     }
 
+    async fn seek_and_hold(task: &mut ServedTask<Member>) -> Option<Duration> {
+        let membership = task.join().await?;
+        task.take_part(membership).await
+    }
+}
+
+impl ServedTask<Member> {
     /// Waits until this process is a member; `None` if something else is to be done first.
     async fn join(&mut self) -> Option<Membership> {
-        self.member.enter(MemberRole::Joining);
-        let group = self.member.group.clone();
+        self.machine.enter(ServedRole::Seeking);
+        let group = self.machine.group.clone();
         let mut join = std::pin::pin!(group.join());
         let joined = tokio::select! {
             biased;
@@ -118,7 +84,7 @@ impl Joiner {
             // The session of a join that is dropped is resigned.
             () = until(&mut self.healthy, false) => return None,
             joined = &mut join => Some(joined),
-            never = refuse_all(&mut self.orders) => match never {},
+            never = refuse_all::<Member>(&mut self.orders) => match never {},
         };
         let joined = match joined {
             Some(joined) => joined,
@@ -137,34 +103,13 @@ impl Joiner {
         }
     }
 
-    /// Retrying cannot fix it, but an operator can while all else goes on.
-    async fn failed(&mut self, error: &Error) {
-        let why = plain(&error.to_string());
-        if self.throttle.is_due(error) {
-            let again = in_ms(AFTER_A_FAILURE);
-            warn!(outcome = "failed", "joining failed, and is repeated in {again}: {why}");
-        }
-        self.wait_after(code_of(error.kind()), why).await;
-    }
-
-    async fn wait_after(&mut self, failure: &'static str, why: String) {
-        *lock(&self.member.failure) = why;
-        self.member.enter(MemberRole::Failed(failure));
-        tokio::select! {
-            biased;
-            () = until(&mut self.ending, true) => {}
-            () = pause(AFTER_A_FAILURE) => {}
-            never = refuse_all(&mut self.orders) => match never {},
-        }
-    }
-
     /// Is a member until the session is over. Returns how long to stay out of the group then.
     async fn take_part(&mut self, membership: Membership) -> Option<Duration> {
         let (session, lease) = (membership.session(), membership.lease());
         info!(outcome = "joined", "joined: session {session}");
-        self.member.joined(session, lease);
+        self.machine.joined(session, lease);
         let (defer_for, draining, throttle) = Default::default();
-        let mut following = Following { joiner: self, membership, defer_for, draining, throttle };
+        let mut following = Following { task: self, membership, defer_for, draining, throttle };
         match following.until_over().await {
             MembershipOver::Left(time) => Some(time),
             MembershipOver::Lost => following.lapse().await,
@@ -175,21 +120,21 @@ impl Joiner {
 
 impl Following<'_> {
     async fn until_over(&mut self) -> MembershipOver {
-        let member = Arc::clone(&self.joiner.member);
-        let mut changes = member.changes();
+        let member = Arc::clone(&self.task.machine);
+        let mut changes = member.common.changes.subscribe();
         let mut grace: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(std::future::pending());
         loop {
             let Some(left) = member.remaining() else { return MembershipOver::Lost };
-            let joiner = &mut *self.joiner;
+            let task = &mut *self.task;
             tokio::select! {
                 biased;
-                () = until(&mut joiner.ending, true), if !self.draining => {
+                () = until(&mut task.ending, true), if !self.draining => {
                     self.draining = true;
-                    grace = Box::pin(pause(self.joiner.grace));
+                    grace = Box::pin(pause(self.task.grace));
                     self.drain();
                 }
                 // At the end it has its grace, and no more.
-                () = until(&mut joiner.healthy, false), if !self.draining => {
+                () = until(&mut task.healthy, false), if !self.draining => {
                     return MembershipOver::GivenUp("app_unhealthy");
                 }
                 () = &mut grace => return MembershipOver::GivenUp("ending"),
@@ -198,7 +143,7 @@ impl Following<'_> {
                     Some(event) => self.handle(event),
                     None => return MembershipOver::Lost,
                 },
-                Some(order) = joiner.orders.recv() => self.carry_out(order),
+                Some(order) = task.orders.recv() => self.carry_out(order),
                 _ = changes.changed() => {}
                 () = pause(left.min(LOOK)) => {}
             }
@@ -207,12 +152,13 @@ impl Following<'_> {
 
     /// The application has its grace to end its work, and the session is renewed meanwhile.
     fn drain(&mut self) {
-        let Joiner { member, grace, leave_for, .. } = &*self.joiner;
+        let ServedTask { machine: member, grace, .. } = &*self.task;
+        let leave_for = member.leave_for;
         info!(outcome = "ending", "all is revoked; leaving after a grace of {}", in_ms(*grace));
-        member.leaves("ending", MemberRole::Ending);
+        member.leaves("ending", ServedRole::Ending);
         // What the application has asked for counts.
         if self.defer_for.is_none() || leave_for.is_some() {
-            leave(&self.membership, *leave_for);
+            leave(&self.membership, leave_for);
         }
     }
 
@@ -222,18 +168,18 @@ impl Following<'_> {
             GroupOrder::Leave { order: Leave { keep, pause }, reply } => {
                 if !self.draining {
                     info!(outcome = "leaving", "the application leaves: all is revoked");
-                    self.defer_for = Some(pause.unwrap_or(self.joiner.defer_for));
-                    self.joiner.member.leaves("left", MemberRole::Leaving);
+                    self.defer_for = Some(pause.unwrap_or(self.task.defer_for));
+                    self.task.machine.leaves("left", ServedRole::Leaving);
                     leave(&self.membership, keep);
                 }
-                let (_, owned) = self.joiner.member.all();
+                let (_, owned) = self.task.machine.all();
                 let _ = reply.send(Ok(owned.len()));
             }
         }
     }
 
     fn handle(&mut self, event: MembershipEvent) {
-        let member = &self.joiner.member;
+        let member = &self.task.machine;
         match event {
             MembershipEvent::Granted(partition) => {
                 let (name, token) = (plain(partition.name()), partition.token());
@@ -264,7 +210,7 @@ impl Following<'_> {
     /// The last event has come.
     fn ended(&mut self, loss: &Loss) -> MembershipOver {
         // Finds the reason, if no reply has done so.
-        self.joiner.member.give_up(loss.outcome());
+        self.task.machine.give_up(loss.outcome());
         match (loss, self.defer_for) {
             (Loss::Resigned, Some(time)) => {
                 info!(outcome = "left", "left the group");
@@ -281,13 +227,13 @@ impl Following<'_> {
     /// What the application does is not known, so the session is left to lapse. One that is being
     /// resigned is over for replies, too: that is waited for. Returns how long to stay out.
     async fn lapse(self) -> Option<Duration> {
-        let Following { joiner, mut membership, defer_for, .. } = self;
-        let orders = &mut joiner.orders;
+        let Following { task, mut membership, defer_for, .. } = self;
+        let orders = &mut task.orders;
         match membership.lease().check() {
             Err(Loss::Resigned) => {
                 tokio::select! {
                     () = async { while membership.next().await.is_some() {} } => {}
-                    never = refuse_all(orders) => match never {},
+                    never = refuse_all::<Member>(orders) => match never {},
                 }
                 info!(outcome = "left", "left the group");
             }
@@ -301,9 +247,9 @@ impl Following<'_> {
                 // A member whose name is unique seals its former session as soon as it joins, and
                 // the application has the margin to hear of the loss.
                 tokio::select! {
-                    () = until(&mut joiner.ending, true) => {}
-                    () = pause(joiner.margin) => {}
-                    never = refuse_all(orders) => match never {},
+                    () = until(&mut task.ending, true) => {}
+                    () = pause(task.machine.common.margin) => {}
+                    never = refuse_all::<Member>(orders) => match never {},
                 }
             }
         }
@@ -316,11 +262,11 @@ impl Following<'_> {
     async fn resign(mut self, reason: &'static str) -> Option<Duration> {
         // Without its partitions nothing could release them, and the session would be renewed for
         // ever.
-        let Some(mut owned) = self.joiner.member.give_up(reason) else {
+        let Some(mut owned) = self.task.machine.give_up(reason) else {
             return self.lapse().await;
         };
         warn!(outcome = reason, "giving up all partitions: {reason}");
-        let mut margin = std::pin::pin!(pause(self.joiner.margin));
+        let mut margin = std::pin::pin!(pause(self.task.machine.common.margin));
         loop {
             tokio::select! {
                 biased;
@@ -330,7 +276,7 @@ impl Following<'_> {
                     Some(_) => {}
                 },
                 () = &mut margin => break,
-                never = refuse_all(&mut self.joiner.orders) => match never {},
+                never = refuse_all::<Member>(&mut self.task.orders) => match never {},
             }
         }
         if !self.draining {
@@ -345,7 +291,7 @@ impl Following<'_> {
                     Some(MembershipEvent::Lost(_)) | None => break,
                     Some(_) => {}
                 },
-                never = refuse_all(&mut self.joiner.orders) => match never {},
+                never = refuse_all::<Member>(&mut self.task.orders) => match never {},
             }
         }
         info!(outcome = "left", "left the group");
@@ -353,40 +299,9 @@ impl Following<'_> {
     }
 }
 
-async fn until(flag: &mut watch::Receiver<bool>, value: bool) {
-    // The sender outlives this task.
-    let _ = flag.wait_for(|now| *now == value).await;
-}
-
 fn leave(membership: &Membership, keep: Option<Duration>) {
     match keep {
         Some(delay) => membership.leave_for(delay),
         None => membership.leave(),
     }
-}
-
-/// Follows the group, so that it is known whether the store answers.
-async fn look(group: &Group) -> Infallible {
-    loop {
-        let mut changes = group.observe();
-        while let Some(Ok(_)) = changes.next().await {}
-        // An error that retrying cannot fix ended it: as a join does, it looks again.
-        pause(AFTER_A_FAILURE).await;
-    }
-}
-
-/// Only a member carries out orders.
-async fn refuse_all(orders: &mut mpsc::Receiver<GroupOrder>) -> Infallible {
-    while let Some(order) = orders.recv().await {
-        match order {
-            GroupOrder::Leave { reply, .. } => refuse(reply, NOT_MEMBER),
-            GroupOrder::LastSeen { reply } => refuse(reply, NOTHING_SEEN),
-        }
-    }
-    // The member holds a sender.
-    std::future::pending().await
-}
-
-fn refuse<T>(reply: OrderReply<T>, why: crate::serve::refusal::Refusal) {
-    let _ = reply.send(Err(why));
 }

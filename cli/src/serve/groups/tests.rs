@@ -1,14 +1,16 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tenure::Clock as _;
 use tenure::store::GetOutcome;
 use tenure_testkit::fault_store::{Fault, FaultStore};
 use tenure_testkit::time::{millis, process, wait};
 use tenure_testkit::world::World;
+use tokio::sync::watch;
 
-use super::member::{GroupOrder, Leave, MemberRole};
+use super::member::{GroupOrder, Leave};
 use super::*;
-use crate::serve::stream::Source as _;
+use crate::serve::machine::ServedRole;
 use crate::serve::stream::testing::{SOON, follow_events};
 
 const VALIDITY: Duration = Duration::from_secs(30);
@@ -49,18 +51,16 @@ impl Sidecar {
         let (member, orders) = Member::new("g", group, VALIDITY, MARGIN, clocks);
         let member = Arc::new(member);
         let (healthy, ending) = (watch::Sender::new(true), watch::Sender::new(false));
-        let joiner = Joiner {
-            member: Arc::clone(&member),
+        let task = ServedTask {
+            machine: Arc::clone(&member),
             orders,
             healthy: healthy.subscribe(),
             ending: ending.subscribe(),
             grace: GRACE,
-            leave_for: None,
-            margin: MARGIN,
             defer_for: Duration::from_secs(10),
             throttle: Default::default(),
         };
-        let task = tokio::spawn(joiner.run());
+        let task = tokio::spawn(task.run());
         Sidecar { member, healthy, ending, task }
     }
 
@@ -76,7 +76,7 @@ impl Sidecar {
         owned.into_iter().filter(|it| it.revoked).map(|it| it.name.to_string()).collect()
     }
 
-    fn role(&self) -> MemberRole {
+    fn role(&self) -> ServedRole {
         self.member.now().role
     }
 
@@ -86,7 +86,7 @@ impl Sidecar {
 
     async fn leave(&self, order: Leave) -> Result<usize, crate::serve::refusal::Refusal> {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        self.member.order(GroupOrder::Leave { order, reply }).expect("there is room");
+        self.member.common.order(GroupOrder::Leave { order, reply }).expect("there is room");
         answer.await.expect("the task runs")
     }
 }
@@ -186,7 +186,7 @@ async fn regression_a_session_that_a_reply_found_over_is_not_kept() {
     assert!(a.member.token("0").is_none());
     a.healthy.send_replace(false);
     until("b owns all", &[&a, &b], || b.tokens().len() == 4).await;
-    assert_eq!((a.role(), a.lost()), (MemberRole::Standby("app_unhealthy"), Some("not_renewed")));
+    assert_eq!((a.role(), a.lost()), (ServedRole::Standby("app_unhealthy"), Some("not_renewed")));
     a.ending.send_replace(true);
     wait(millis(10)).await;
     assert!(a.task.is_finished());
@@ -218,7 +218,7 @@ async fn regression_a_member_that_leaves_stays_out_however_its_session_ends() {
     let (a, b, way) = revoked_of_four(&world).await;
     let pause = Some(Duration::from_secs(3_600));
     for (reason, member) in [("not_renewed", &a), ("app_unhealthy", &b)] {
-        until("it is a member", &[&a, &b], || member.role() == MemberRole::Member).await;
+        until("it is a member", &[&a, &b], || member.role() == ServedRole::Holding).await;
         member.leave(Leave { keep: None, pause }).await.expect("it is a member");
         match reason {
             "not_renewed" => way.always(Fault::FailBefore),
@@ -228,7 +228,7 @@ async fn regression_a_member_that_leaves_stays_out_however_its_session_ends() {
         way.heal();
         member.healthy.send_replace(true);
         wait(VALIDITY * 3).await;
-        assert_eq!(member.role(), MemberRole::Standby("left"), "{reason}");
+        assert_eq!(member.role(), ServedRole::Standby("left"), "{reason}");
     }
 }
 
@@ -236,7 +236,7 @@ async fn regression_a_member_that_leaves_stays_out_however_its_session_ends() {
 async fn a_reply_asks_the_lease_and_not_what_was_known() {
     let world = World::new();
     let (a, _b, _) = revoked_of_four(&world).await;
-    let mut changes = a.member.changes();
+    let mut changes = a.member.common.changes.subscribe();
     changes.mark_unchanged();
     // The machine sleeps: no task has run since.
     world.clock.suspend(VALIDITY);
@@ -253,13 +253,13 @@ async fn a_member_that_leaves_waits_for_its_application_and_stays_out() {
     assert_eq!(a.leave(Leave { keep: None, pause }).await, Ok(4));
     until("all are revoked", &[&a, &b], || a.revoked().len() == 4).await;
     wait(VALIDITY * 3).await;
-    assert_eq!((a.role(), a.tokens().len(), b.tokens().len()), (MemberRole::Leaving, 4, 0));
+    assert_eq!((a.role(), a.tokens().len(), b.tokens().len()), (ServedRole::Leaving, 4, 0));
     for number in 0..4 {
         a.member.release(&number.to_string(), None, None).expect("it is owned");
     }
     until("b owns all", &[&a, &b], || b.tokens().len() == 4).await;
     wait(VALIDITY * 3).await;
-    assert_eq!((a.role(), a.lost()), (MemberRole::Standby("left"), Some("left")));
+    assert_eq!((a.role(), a.lost()), (ServedRole::Standby("left"), Some("left")));
     assert_eq!(a.leave(Leave::default()).await.map_err(|it| it.code), Err("not_member"));
 }
 
@@ -280,9 +280,9 @@ async fn a_sick_application_loses_all_and_others_own_it_later() {
     assert!(is_sealed(&world, &session).await);
     // No validity is waited for.
     wait(VALIDITY / 2).await;
-    assert_eq!((b.tokens().len(), a.role()), (4, MemberRole::Standby("app_unhealthy")));
+    assert_eq!((b.tokens().len(), a.role()), (4, ServedRole::Standby("app_unhealthy")));
     a.healthy.send_replace(true);
-    until("it is a member again", &[&a, &b], || a.role() == MemberRole::Member).await;
+    until("it is a member again", &[&a, &b], || a.role() == ServedRole::Holding).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,7 +293,7 @@ async fn at_the_end_the_application_has_its_grace() {
     until("all are revoked", &[&a, &b], || a.revoked().len() == 4).await;
     assert_eq!(
         (a.role(), a.tokens().len()),
-        (MemberRole::Ending, 4),
+        (ServedRole::Ending, 4),
         "they are valid until released"
     );
     a.member.release("0", None, None).expect("it is owned");

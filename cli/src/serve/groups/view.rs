@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tenure_groups::GroupSnapshot;
 
-use super::member::{Member, MemberNow, MemberRole, OwnedNow};
+use super::member::{Member, MemberNow, OwnedNow};
 use crate::group::GroupStatus;
 use crate::output::print::millis;
 
@@ -90,16 +90,7 @@ pub struct AssignmentView<'a> {
 
 impl MemberView {
     pub fn of(member: &Member, now: &MemberNow) -> MemberView {
-        let (state, reason) = match now.role {
-            MemberRole::Starting => ("starting", None),
-            MemberRole::Standby(why) => ("standby", Some(why)),
-            MemberRole::Joining => ("joining", None),
-            MemberRole::Failed(why) => ("failed", Some(why)),
-            MemberRole::Member if now.at_risk => ("at_risk", None),
-            MemberRole::Member => ("member", None),
-            MemberRole::Leaving => ("leaving", None),
-            MemberRole::Ending => ("ending", None),
-        };
+        let (state, reason) = now.role.state(now.at_risk, "joining", "member");
         let lost = now.lost.as_ref().map(|lost| LostSessionView {
             session: lost.session.clone(),
             reason: lost.reason,
@@ -107,8 +98,8 @@ impl MemberView {
         });
         let (session, left) = now.session.clone().unzip();
         MemberView {
-            at: at(member),
-            group: member.name.clone(),
+            at: member.common.time_of_day(),
+            group: member.common.name.clone(),
             state,
             reason,
             member: member.group.name().to_owned(),
@@ -148,16 +139,12 @@ impl PartitionView {
 impl AssignmentView<'_> {
     pub fn of<'a>(member: &'a Member, seen: &'a GroupSnapshot) -> AssignmentView<'a> {
         AssignmentView {
-            at: at(member),
-            group: &member.name,
+            at: member.common.time_of_day(),
+            group: &member.common.name,
             store_answered_ms_ago: answered(member),
             assignment: GroupStatus::of(seen),
         }
     }
-}
-
-fn at(member: &Member) -> String {
-    member.time_of_day().format("%FT%T%.3fZ").to_string()
 }
 
 fn answered(member: &Member) -> Option<u64> {

@@ -1,0 +1,326 @@
+//! The parts that the elections and the groups of a sidecar share: the role of this process, the
+//! orders of clients, and the task that runs until the process ends.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tenure::{Error, ErrorKind, Lease, Process};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot, watch};
+use tracing::{info, warn};
+
+use super::lease::ServeLeaseArgs;
+use super::refusal::Refusal;
+use crate::output::logs::Throttle;
+use crate::output::print::{in_ms, plain};
+use crate::process::lock::lock;
+use crate::process::timer::pause;
+use crate::store::patience::{AFTER_A_FAILURE, caught};
+
+/// The task reads the clocks at this interval, as a timer stops while the machine sleeps.
+pub const LOOK: Duration = Duration::from_millis(500);
+/// The number of orders that wait for the task; one more is refused.
+const MOST_ORDERS: usize = 64;
+
+/// The reason of a leadership or a session that is given up before its lease ends.
+pub const NOT_RENEWED: &str = "not_renewed";
+/// The same, for people.
+pub const TOO_LATE: &str = "its lease is about to end, and was not renewed in time";
+
+pub type OrderReply<T> = oneshot::Sender<Result<T, Refusal>>;
+
+/// The role of this process in one election or group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServedRole {
+    Starting,
+    /// It does not campaign or join, for this reason.
+    Standby(&'static str),
+    /// It campaigns or joins.
+    Seeking,
+    /// The campaign or the join failed with an error of this kind, and is repeated.
+    Failed(&'static str),
+    /// It leads, or is a member.
+    Holding,
+    /// It takes no more partitions, and ends its session once it owns none.
+    Leaving,
+    /// The leadership or the session has ended, and the lease may run still; or the process ends.
+    Ending,
+}
+
+impl ServedRole {
+    /// Returns the state and its reason for the API.
+    pub fn state(
+        self,
+        at_risk: bool,
+        seeking: &'static str,
+        holding: &'static str,
+    ) -> (&'static str, Option<&'static str>) {
+        match self {
+            ServedRole::Starting => ("starting", None),
+            ServedRole::Standby(why) => ("standby", Some(why)),
+            ServedRole::Seeking => (seeking, None),
+            ServedRole::Failed(why) => ("failed", Some(why)),
+            ServedRole::Holding if at_risk => ("at_risk", None),
+            ServedRole::Holding => (holding, None),
+            ServedRole::Leaving => ("leaving", None),
+            ServedRole::Ending => ("ending", None),
+        }
+    }
+}
+
+/// Wakes the streams of one election or group, and its task.
+#[derive(Debug)]
+pub struct Changes(watch::Sender<u64>);
+
+impl Changes {
+    pub fn notify(&self) {
+        self.0.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Returns the number of changes.
+    pub fn count(&self) -> u64 {
+        *self.0.borrow()
+    }
+
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.0.subscribe()
+    }
+}
+
+/// The state of one election or group that does not depend on which of the two it is.
+#[derive(Debug)]
+pub struct Common<O> {
+    /// The name in the API.
+    pub name: String,
+    validity: Duration,
+    /// Time between the end of a leadership or session for replies, and the end of its lease.
+    pub margin: Duration,
+    process: Process,
+    /// The reason of [`ServedRole::Failed`], for people.
+    pub failure: Mutex<String>,
+    /// Each change that a task makes; not those of time or of other processes.
+    pub changes: Changes,
+    orders: mpsc::Sender<O>,
+}
+
+impl<O> Common<O> {
+    pub fn new(
+        name: &str,
+        validity: Duration,
+        margin: Duration,
+        process: Process,
+    ) -> (Common<O>, mpsc::Receiver<O>) {
+        let (orders, received) = mpsc::channel(MOST_ORDERS);
+        let common = Common {
+            name: name.to_owned(),
+            validity,
+            margin,
+            process,
+            failure: Mutex::default(),
+            changes: Changes(watch::Sender::new(0)),
+            orders,
+        };
+        (common, received)
+    }
+
+    /// Returns the time on the boot clock.
+    pub fn boot(&self) -> Duration {
+        self.process.now().boot
+    }
+
+    /// Returns the time by the wall clock: for people, and for logs of several processes.
+    pub fn time_of_day(&self) -> String {
+        self.process.now().time_of_day().format("%FT%T%.3fZ").to_string()
+    }
+
+    /// Asks the lease. Returns how long it surely holds for replies, or the reason of its end.
+    pub fn left(&self, lease: &Lease) -> Result<Duration, &'static str> {
+        lease.check().map_err(|loss| loss.outcome())?;
+        let left = lease.remaining().saturating_sub(self.margin);
+        if left.is_zero() { Err(NOT_RENEWED) } else { Ok(left) }
+    }
+
+    /// Returns whether less than a quarter of the validity is left of the lease.
+    pub fn is_at_risk(&self, left: Duration) -> bool {
+        left + self.margin <= self.validity / 4
+    }
+
+    /// Passes an order to the task.
+    pub fn order(&self, order: O) -> Result<(), Refusal> {
+        self.orders.try_send(order).map_err(|error| match error {
+            TrySendError::Full(_) => Refusal::BUSY,
+            // The task has ended, and others of this process have not.
+            TrySendError::Closed(_) => Refusal::ENDING,
+        })
+    }
+}
+
+/// An election or a group of a sidecar. Its task changes its role. A reply is made of the role and
+/// of the lease at that moment.
+pub trait Machine: Sized + Send + Sync + 'static {
+    /// The requests of clients to the task.
+    type Order: Send;
+
+    /// The subject of a log of a failure.
+    const SEEKING: &str;
+    /// The subject of a log of a standby.
+    const NO_SEEKING: &str;
+    /// The reason of a standby after the application has given up.
+    const GIVEN_UP: &str;
+
+    fn common(&self) -> &Common<Self::Order>;
+
+    fn enter(&self, role: ServedRole);
+
+    /// Follows the election or the group, for the replies of a standby.
+    fn follow(&self) -> impl Future<Output = ()> + Send;
+
+    /// Refuses an order that only a leader or a member carries out.
+    fn refuse(order: Self::Order);
+
+    /// Campaigns and leads, or joins and is a member. Returns how long to stay out after that.
+    fn seek_and_hold(task: &mut ServedTask<Self>) -> impl Future<Output = Option<Duration>> + Send;
+}
+
+/// The settings that all tasks have.
+pub struct Shared<'a> {
+    pub lease: &'a ServeLeaseArgs,
+    pub margin: Duration,
+    pub name: &'a str,
+    pub healthy: watch::Receiver<bool>,
+    pub ending: watch::Receiver<bool>,
+}
+
+/// The task of one election or group.
+pub struct ServedTask<M: Machine> {
+    pub machine: Arc<M>,
+    pub orders: mpsc::Receiver<M::Order>,
+    /// Whether the application is healthy.
+    pub healthy: watch::Receiver<bool>,
+    /// Whether this process is to end.
+    pub ending: watch::Receiver<bool>,
+    /// Time that the application has for its work once this process is to end.
+    pub grace: Duration,
+    /// Time to stay out of the election or group after the application has given up.
+    pub defer_for: Duration,
+    pub throttle: Throttle,
+}
+
+impl<M: Machine> ServedTask<M> {
+    pub fn new(
+        machine: &Arc<M>,
+        orders: mpsc::Receiver<M::Order>,
+        shared: &Shared<'_>,
+    ) -> ServedTask<M> {
+        ServedTask {
+            machine: Arc::clone(machine),
+            orders,
+            healthy: shared.healthy.clone(),
+            ending: shared.ending.clone(),
+            grace: shared.lease.grace(),
+            defer_for: shared.lease.defer_for(),
+            throttle: Throttle::default(),
+        }
+    }
+
+    pub async fn run(mut self) {
+        let mut defer_for = None;
+        while !*self.ending.borrow() {
+            if !caught(self.turn(&mut defer_for)).await {
+                self.wait_after("panicked", String::new()).await;
+            }
+        }
+        self.machine.enter(ServedRole::Ending);
+    }
+
+    async fn turn(&mut self, defer_for: &mut Option<Duration>) {
+        if !*self.healthy.borrow() {
+            self.stand_by("app_unhealthy", None).await;
+        } else if let Some(time) = defer_for.take() {
+            self.stand_by(M::GIVEN_UP, Some(time)).await;
+        } else {
+            *defer_for = M::seek_and_hold(self).await;
+        }
+    }
+
+    /// Leaves the leadership or the partitions to others: for this time, or until the application is
+    /// healthy.
+    async fn stand_by(&mut self, why: &'static str, time: Option<Duration>) {
+        self.machine.enter(ServedRole::Standby(why));
+        let no = M::NO_SEEKING;
+        match time {
+            Some(time) => info!(outcome = "standby", "{no} for {}: {why}", in_ms(time)),
+            None => info!(outcome = "standby", "{no}: {why}"),
+        }
+        let over = async {
+            match time {
+                Some(time) => pause(time).await,
+                None => until(&mut self.healthy, true).await,
+            }
+        };
+        let following = async {
+            loop {
+                self.machine.follow().await;
+                // An error that retrying cannot fix ended it. It looks again, as a campaign does.
+                pause(AFTER_A_FAILURE).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = until(&mut self.ending, true) => {}
+            () = over => {}
+            never = refuse_all::<M>(&mut self.orders) => match never {},
+            () = following => {}
+        }
+    }
+
+    /// Retrying cannot fix it, but an operator can, while all other tasks continue.
+    pub async fn failed(&mut self, error: &Error) {
+        let why = plain(&error.to_string());
+        if self.throttle.is_due(error) {
+            let (seeking, again) = (M::SEEKING, in_ms(AFTER_A_FAILURE));
+            warn!(outcome = "failed", "{seeking} failed, and is repeated in {again}: {why}");
+        }
+        self.wait_after(code_of(error.kind()), why).await;
+    }
+
+    async fn wait_after(&mut self, failure: &'static str, why: String) {
+        *lock(&self.machine.common().failure) = why;
+        self.machine.enter(ServedRole::Failed(failure));
+        tokio::select! {
+            biased;
+            () = until(&mut self.ending, true) => {}
+            () = pause(AFTER_A_FAILURE) => {}
+            never = refuse_all::<M>(&mut self.orders) => match never {},
+        }
+    }
+}
+
+/// Refuses each order while this process does not hold the election or the group.
+pub async fn refuse_all<M: Machine>(orders: &mut mpsc::Receiver<M::Order>) -> Infallible {
+    while let Some(order) = orders.recv().await {
+        M::refuse(order);
+    }
+    // The machine holds a sender.
+    std::future::pending().await
+}
+
+pub async fn until(flag: &mut watch::Receiver<bool>, value: bool) {
+    // The sender outlives this task.
+    let _ = flag.wait_for(|now| *now == value).await;
+}
+
+/// Returns one stable word, as `reason` of a failed election or group.
+fn code_of(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::AccessDenied => "access_denied",
+        ErrorKind::NoSuchStore => "no_such_store",
+        ErrorKind::UnsafeStore => "unsafe_store",
+        ErrorKind::CorruptRecord => "corrupt_record",
+        ErrorKind::RecordTooNew => "record_too_new",
+        ErrorKind::EpochsExhausted => "epochs_exhausted",
+        ErrorKind::NewestDeleted => "newest_deleted",
+        _ => "unavailable",
+    }
+}
