@@ -9,8 +9,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::Group;
 use super::member::MemberTask;
 use super::membership::Membership;
+use super::ownership::Ownership;
 use super::session_data::{self, seen_alone};
-use super::shared::Shared;
 use super::telemetry::joins;
 use crate::protocol::session::SessionData;
 use crate::protocol::{Session, SessionId};
@@ -166,7 +166,7 @@ impl Group {
             return lost(error).map(|()| None);
         }
         let (sender, events) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::new(&self.cx, session, leadership.lease(), said, sender));
+        let shared = Arc::new(Ownership::new(&self.cx, session, leadership.lease(), said, sender));
         let (alive, dropped) = mpsc::channel(1);
         let member = MemberTask::new(&shared, self, former.to_vec());
         self.cx.spawn(member.run(leadership, dropped));

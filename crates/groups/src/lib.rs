@@ -83,24 +83,19 @@ mod join;
 mod member;
 mod member_sessions;
 mod membership;
-mod memory;
 mod objects;
 mod operate;
-mod overdue;
+mod overdue_work;
+mod ownership;
 mod partition;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod protocol;
 #[cfg(not(feature = "internals"))]
 mod protocol;
-mod relapses;
 mod restore;
-mod rounds;
 mod run;
 mod session_record;
-mod sessions;
-mod shared;
-mod standing_by;
 mod telemetry;
 mod view;
 
@@ -135,8 +130,8 @@ use tenure::{Error, Store};
 
 use config::GroupConfig;
 use ended_sessions::EndedSessions;
+use ownership::Ownership;
 use run::Leave;
-use shared::Shared;
 use telemetry::Followers;
 
 pub use protocol::assignor::{Assignor, Seat, Share, StickyAssignor};
@@ -186,7 +181,7 @@ pub struct Group {
     /// How the calls of [`Group::run`] are to leave, once they are.
     leave: Arc<watch::Sender<Option<Leave>>>,
     /// The membership of the newest call of that.
-    current: Arc<Mutex<Weak<Shared>>>,
+    current: Arc<Mutex<Weak<Ownership>>>,
     ended: Arc<EndedSessions>,
     followers: Followers,
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::stream::{self, Stream};
 use tokio::sync::mpsc;
 
+use super::ownership::Ownership;
 use super::partition::Partition;
-use super::shared::Shared;
 use super::view::GroupSnapshot;
 use crate::protocol::PartitionNumber;
 use tenure::Error;
@@ -81,7 +81,7 @@ pub enum MembershipEvent {
 /// ```
 #[must_use = "a membership that is dropped is no longer renewed"]
 pub struct Membership {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<Ownership>,
     pub(super) events: mpsc::UnboundedReceiver<MembershipEvent>,
     /// Closed when this is dropped: then the task of the member ends.
     pub(super) _alive: mpsc::Sender<()>,

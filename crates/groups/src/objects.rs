@@ -11,8 +11,8 @@ use super::assignment_record::{
 };
 use super::session_record::{SessionBody, session_key, session_of};
 use super::telemetry::created;
-use crate::protocol::looks::LookTime;
 use crate::protocol::message::{AssignmentAnswer, AssignmentRequest, ReaderFailure};
+use crate::protocol::session_timers::RequestTimes;
 use crate::protocol::{Assignment, Member, Session, SessionId};
 use tenure::Epoch;
 use tenure::internals::groups::After;
@@ -68,7 +68,7 @@ impl Seen {
 pub(super) struct Sessions {
     pub(super) sessions: Vec<(SessionId, Option<ETag>)>,
     pub(super) truncated: bool,
-    pub(super) when: LookTime,
+    pub(super) when: RequestTimes,
 }
 
 impl Objects {
@@ -236,7 +236,7 @@ impl Objects {
                 continue;
             }
             self.answered(AssignmentAnswer::Missing);
-            let when = LookTime { sent, received: cx.now() };
+            let when = RequestTimes { sent, received: cx.now() };
             return Some(Sessions { sessions, truncated: page.truncated, when });
         }
     }
@@ -245,7 +245,7 @@ impl Objects {
     pub(super) async fn read_sessions(
         &mut self,
         ids: impl IntoIterator<Item = SessionId>,
-    ) -> Vec<(SessionId, Seen, LookTime)> {
+    ) -> Vec<(SessionId, Seen, RequestTimes)> {
         let cx = &self.cx;
         let reads = ids.into_iter().map(|id| async move { (id, read(cx, id, None).await) });
         let reads: Vec<_> = stream::iter(reads).buffer_unordered(AT_ONCE).collect().await;
@@ -261,7 +261,7 @@ impl Objects {
         &mut self,
         id: SessionId,
         unless: Option<ETag>,
-    ) -> (Seen, LookTime) {
+    ) -> (Seen, RequestTimes) {
         let (outcome, when) = read(&self.cx, id, unless).await;
         (self.seen(id, outcome), when)
     }
@@ -377,10 +377,10 @@ async fn read(
     cx: &Context,
     id: SessionId,
     unless: Option<ETag>,
-) -> (Result<GetOutcome, StoreError>, LookTime) {
+) -> (Result<GetOutcome, StoreError>, RequestTimes) {
     let (key, sent) = (session_key(cx.prefix(), id), cx.now());
     let outcome = cx.get(&key, unless, Record::MAX_READ_BYTES).await;
-    (outcome, LookTime { sent, received: cx.now() })
+    (outcome, RequestTimes { sent, received: cx.now() })
 }
 
 /// Whether a body that is no session is a JSON object nevertheless: then no session was damaged.

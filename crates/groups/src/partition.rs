@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::shared::Shared;
+use super::ownership::Ownership;
 use futures::future::{BoxFuture, FutureExt as _};
 
 use crate::protocol::{PartitionNumber, Release};
@@ -58,7 +58,7 @@ use tenure::{Cancellation, Loss, Term};
 /// ```
 pub struct Partition {
     pub(super) grant: Arc<Grant>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<Ownership>,
 }
 
 /// Why a partition is not owned any more. Final: the same partition may be granted again, with

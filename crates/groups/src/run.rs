@@ -12,7 +12,7 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::watch;
 
 use super::membership::{Membership, MembershipEvent};
-use super::overdue::Watchdog;
+use super::overdue_work::Watchdog;
 use super::partition::Partition;
 use super::telemetry::Overdue;
 use super::{Group, GroupSnapshot, PartitionNumber};

@@ -4,14 +4,13 @@
 //! [`Assignment`] holds who owns what. [`plan`] makes the next one of it and of what was read of
 //! the sessions, and changes only what rules R1 to R4 allow. [`reader`] follows the newest
 //! assignment, and confirms what a process may act on. [`holdings`] is what one member owns.
-//! [`session_reader`] reads the sessions. [`looks`] and [`standby`] are the arithmetic of time,
-//! with the time as an argument; all else is timeless, so that a model checker can explore it under
-//! any clocks.
+//! [`session_reader`] reads the sessions. [`session_timers`] and [`standby`] are the arithmetic of
+//! time, with the time as an argument; all else is timeless, so that a model checker can explore it
+//! under any clocks.
 
 pub mod assignment;
 pub mod assignor;
 pub mod holdings;
-pub mod looks;
 pub mod marks;
 pub mod message;
 pub mod operation;
@@ -21,6 +20,7 @@ pub mod plan;
 pub mod reader;
 pub mod session;
 pub mod session_reader;
+pub mod session_timers;
 pub mod standby;
 
 pub use assignment::{AssignedPartition, Assignment, Member};

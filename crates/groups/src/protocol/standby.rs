@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::looks::{LookTime, silence};
 use super::session::{Session, SessionRecord};
+use super::session_timers::{RequestTimes, silence};
 use tenure::Moment;
 use tenure::internals::groups::Drift;
 use tenure::store::ETag;
@@ -94,12 +94,12 @@ impl Standby {
     }
 
     /// Its session is as it was.
-    pub fn unchanged(&mut self, when: LookTime) {
+    pub fn unchanged(&mut self, when: RequestTimes) {
         self.conclude(when);
     }
 
     /// Its session was read, or nothing is there. Another nonce there counts as nothing.
-    pub fn read(&mut self, found: Option<&SessionRecord>, when: LookTime) {
+    pub fn read(&mut self, found: Option<&SessionRecord>, when: RequestTimes) {
         let own = |record: &&SessionRecord| {
             self.coordinator.is_some_and(|session| session.nonce == record.nonce)
         };
@@ -122,7 +122,7 @@ impl Standby {
 
     /// It has lapsed if its tag stands still for its validity, and is wedged if it does not look
     /// for two.
-    fn conclude(&mut self, when: LookTime) {
+    fn conclude(&mut self, when: RequestTimes) {
         let lapse = self.drift.stretch(self.validity);
         let stands = |since: &Moment, by| when.sent.since(*since) >= by;
         let lapsed = self.tag.as_ref().is_some_and(|(_, since)| stands(since, lapse));
@@ -177,8 +177,8 @@ mod tests {
         Moment::new(since, since, since)
     }
 
-    fn when(sent: u64) -> LookTime {
-        LookTime { sent: at(sent), received: at(sent) }
+    fn when(sent: u64) -> RequestTimes {
+        RequestTimes { sent: at(sent), received: at(sent) }
     }
 
     fn standby() -> Standby {

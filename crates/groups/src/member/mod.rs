@@ -1,5 +1,11 @@
 //! The task of a member: follows the assignment, and plans where it is its turn.
 
+mod coordinator;
+mod crash_loops;
+mod failing_partitions;
+mod sessions;
+mod succession;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -9,20 +15,20 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use tokio::sync::mpsc;
 
-use super::Group;
-use super::config::GroupConfig;
-use super::ended_sessions::EndedSessions;
-use super::membership::MembershipEvent;
-use super::memory::Memory;
-use super::objects::{Bodies, Objects, Seen};
-use super::relapses::Relapses;
-use super::sessions::SessionEnd;
-use super::shared::Shared;
-use crate::protocol::looks::Looks;
+use crate::Group;
+use crate::config::GroupConfig;
+use crate::ended_sessions::EndedSessions;
+use crate::membership::MembershipEvent;
+use crate::objects::{Bodies, Objects, Seen};
+use crate::ownership::Ownership;
 use crate::protocol::message::{News, ParticipantStep, SessionAnswer};
+use crate::protocol::session_timers::SessionTimers;
 use crate::protocol::standby::Standby;
 use crate::protocol::{Session, SessionId};
 use crate::telemetry::GroupSight;
+use crash_loops::CrashLoops;
+use failing_partitions::FailingPartitions;
+use sessions::SessionEnd;
 use tenure::Epoch;
 use tenure::Moment;
 use tenure::internals::groups::Requests;
@@ -36,59 +42,59 @@ pub(super) const LIST_EVERY: Duration = Duration::from_secs(600);
 /// Follows the assignment for one member, and plans.
 pub(super) struct MemberTask {
     // The member and its surroundings.
-    pub(super) shared: Arc<Shared>,
-    pub(super) config: Arc<GroupConfig>,
+    shared: Arc<Ownership>,
+    config: Arc<GroupConfig>,
     /// Sessions that this process lost, and whose work has returned.
     former: Vec<Session>,
-    pub(super) objects: Objects,
+    objects: Objects,
 
     // Time.
-    pub(super) looks: Looks,
-    pub(super) standby: Standby,
+    looks: SessionTimers,
+    standby: Standby,
     /// Random delay before it takes over from a coordinator that has ended.
-    pub(super) delay: Duration,
+    delay: Duration,
     /// Time of the last listing of the assignments.
     listed: Moment,
     /// Start of the wait of members that are not added yet.
-    pub(super) joining_since: Option<Moment>,
+    joining_since: Option<Moment>,
 
     // The sessions of the last listings and reads.
     /// The sessions that were read, except ended ones of other processes than members.
-    pub(super) bodies: Bodies,
+    bodies: Bodies,
     /// The ended sessions that any membership of this process has read.
-    pub(super) ended: Arc<EndedSessions>,
+    ended: Arc<EndedSessions>,
     /// The pages of the listing that is under way.
-    pub(super) listing: Option<(BTreeMap<SessionId, Option<ETag>>, Moment)>,
+    listing: Option<(BTreeMap<SessionId, Option<ETag>>, Moment)>,
     /// The greatest assignment epoch that any session has seen.
-    pub(super) seen: Option<Epoch>,
+    seen: Option<Epoch>,
     /// Sessions with a failed read since the last read that was answered.
-    pub(super) unreadable: BTreeSet<SessionId>,
+    unreadable: BTreeSet<SessionId>,
     /// Sessions that have lapsed and could not be sealed, the next to be tried first.
-    pub(super) stuck: VecDeque<Session>,
+    stuck: VecDeque<Session>,
     /// Objects among the sessions that are no sessions, with their tags at the read.
-    pub(super) foreign: BTreeMap<SessionId, ETag>,
+    foreign: BTreeMap<SessionId, ETag>,
 
     // Advice for the plan.
     /// Failures of partitions at members.
-    pub(super) memory: Memory,
-    pub(super) relapses: Relapses,
+    memory: FailingPartitions,
+    relapses: CrashLoops,
 
     // Outcome of the last look, and reports.
     /// The last look was completed: other members can detect one that is wedged.
-    pub(super) looked: bool,
+    looked: bool,
     /// A session could not be read or sealed in this look.
-    pub(super) unread: bool,
+    unread: bool,
     /// Looks in a row with such a session.
     unread_looks: u32,
     /// The last assignment was too large to be written.
-    pub(super) too_large: bool,
+    too_large: bool,
     /// The failure that was reported last, since a look was completed.
     told: Option<String>,
     sight: GroupSight,
 }
 
 impl MemberTask {
-    pub(super) fn new(shared: &Arc<Shared>, group: &Group, former: Vec<Session>) -> MemberTask {
+    pub(super) fn new(shared: &Arc<Ownership>, group: &Group, former: Vec<Session>) -> MemberTask {
         let (cx, config) = (&shared.cx, &group.config);
         let (now, drift) = (cx.now(), cx.drift());
         let (validity, poll) = (config.validity(), cx.poll_interval());
@@ -97,7 +103,7 @@ impl MemberTask {
             config: Arc::clone(config),
             former,
             objects: Objects::new(cx),
-            looks: Looks::new(drift, poll),
+            looks: SessionTimers::new(drift, poll),
             standby: Standby::new(None, validity, poll, drift, now),
             delay: cx.jitter(cx.poll_interval()),
             bodies: Bodies::new(),
@@ -106,8 +112,8 @@ impl MemberTask {
             seen: None,
             listed: now,
             joining_since: None,
-            memory: Memory::default(),
-            relapses: Relapses::default(),
+            memory: FailingPartitions::default(),
+            relapses: CrashLoops::default(),
             looked: false,
             unread: false,
             unread_looks: 0,
@@ -337,7 +343,7 @@ impl MemberTask {
 
 /// A bug, such as one of the assignor. Work may still be running, so the session lapses; the
 /// application joins anew only then, and not again and again.
-async fn panicked(shared: &Shared, leadership: Leadership) {
+async fn panicked(shared: &Ownership, leadership: Leadership) {
     tracing::error!(group = shared.cx.prefix(), "the task of a member panicked: it is lost");
     drop(leadership);
     shared.cx.sleep(shared.cx.validity()).await;
@@ -346,7 +352,7 @@ async fn panicked(shared: &Shared, leadership: Leadership) {
 
 /// Tells the application of each risk. Never returns.
 async fn report_risks(
-    shared: &Shared,
+    shared: &Ownership,
     news: &mut (impl futures::Stream<Item = LeadershipEvent> + Unpin),
 ) {
     use futures::StreamExt as _;

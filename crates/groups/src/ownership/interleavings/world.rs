@@ -15,7 +15,7 @@ use tenure::store::MemoryStore;
 use tenure_testkit::interleavings::spawn;
 
 pub(super) struct World {
-    shared: Arc<Shared>,
+    shared: Arc<Ownership>,
     broken: Broken,
     pub(super) begun: AtomicBool,
     /// The next critical section comes first since its task went on, which others may have
@@ -36,7 +36,7 @@ impl World {
         let (sender, events) = mpsc::unbounded_channel();
         let application = Application::new(events);
         World {
-            shared: Arc::new(Shared::new(&Arc::new(cx), OWN, lease, said, sender)),
+            shared: Arc::new(Ownership::new(&Arc::new(cx), OWN, lease, said, sender)),
             broken,
             begun: AtomicBool::new(false),
             comes_first: AtomicBool::new(false),
@@ -243,7 +243,7 @@ impl World {
     }
 
     /// What changes nothing that is shared.
-    fn quietly<T>(&self, act: impl FnOnce(&mut SharedState) -> T) -> T {
+    fn quietly<T>(&self, act: impl FnOnce(&mut OwnershipState) -> T) -> T {
         act(&mut self.shared.state.try_lock().expect("nobody is in a critical section"))
     }
 

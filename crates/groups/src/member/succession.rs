@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::member::MemberTask;
-use super::objects::Seen;
+use super::MemberTask;
 use super::sessions::READ_BETWEEN_POLLS;
+use crate::objects::Seen;
 use crate::protocol::Session;
-use crate::protocol::looks::LookTime;
 use crate::protocol::message::SessionAnswer;
+use crate::protocol::session_timers::RequestTimes;
 use crate::protocol::standby::{Place, Standby};
 
 /// Members before this one that are read side by side, once the coordinator has ended.
@@ -152,7 +152,7 @@ impl MemberTask {
             after = page.sessions.last().map(|(id, _)| *id);
             listing.extend(page.sessions);
             if !page.truncated {
-                self.looks.listed(&listing, LookTime { sent, received: page.when.received });
+                self.looks.listed(&listing, RequestTimes { sent, received: page.when.received });
                 self.listing = Some((listing, sent));
                 return;
             }

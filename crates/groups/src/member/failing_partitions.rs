@@ -16,7 +16,7 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(600);
 
 /// Partitions that somebody gave up for a time.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct FailingPartitions {
     failures: BTreeMap<PartitionNumber, Failures>,
     /// Since when this coordinator has seen that they are kept, under these tokens.
     kept: BTreeMap<PartitionNumber, (Option<Epoch>, Moment)>,
@@ -31,7 +31,7 @@ struct Failures {
     healthy_at: Moment,
 }
 
-impl Memory {
+impl FailingPartitions {
     /// A member of this name has released these.
     pub(super) fn released(&mut self, name: &str, data: &SessionData, now: Moment) {
         for (release, back_off) in &data.releases {
@@ -123,18 +123,18 @@ mod tests {
         let token = Epoch::FIRST;
         let mut known = Assignment::first(Nonce::from_bits(1), vec!["a".into()]);
         known.partitions[0].token = Some(token);
-        let mut memory = Memory::default();
-        memory.released("m", &released(token), at(0));
+        let mut failing = FailingPartitions::default();
+        failing.released("m", &released(token), at(0));
         // It is written again with each renewal.
-        memory.released("m", &released(token), at(5));
-        assert_eq!(memory.failures(at(9)), failures(&[("m", true)]));
-        assert_eq!(memory.failures(at(10)), failures(&[("m", false)]));
-        memory.forget(at(601), Some(&known));
-        memory.released("m", &released(token), at(601));
-        assert_eq!(memory.failures(at(602)), BTreeMap::new());
+        failing.released("m", &released(token), at(5));
+        assert_eq!(failing.failures(at(9)), failures(&[("m", true)]));
+        assert_eq!(failing.failures(at(10)), failures(&[("m", false)]));
+        failing.forget(at(601), Some(&known));
+        failing.released("m", &released(token), at(601));
+        assert_eq!(failing.failures(at(602)), BTreeMap::new());
         known.partitions[0].token = token.next();
-        memory.forget(at(602), Some(&known));
-        assert!(memory.failures.is_empty());
+        failing.forget(at(602), Some(&known));
+        assert!(failing.failures.is_empty());
     }
 
     #[test]
@@ -145,15 +145,15 @@ mod tests {
             let session = Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id) };
             known.members.push(Member::new(session, name));
         }
-        let mut memory = Memory::default();
-        memory.released("m", &released(tokens[0]), at(0));
-        memory.released("n", &released(tokens[1]), at(500));
-        assert_eq!(memory.failures(at(1_099)), failures(&[("m", false), ("n", false)]));
-        assert_eq!(memory.failures(at(1_100)), BTreeMap::new());
-        memory.released("n", &released(tokens[2]), at(1_200));
-        assert_eq!(memory.failures(at(1_200)), failures(&[("n", true)]));
+        let mut failing = FailingPartitions::default();
+        failing.released("m", &released(tokens[0]), at(0));
+        failing.released("n", &released(tokens[1]), at(500));
+        assert_eq!(failing.failures(at(1_099)), failures(&[("m", false), ("n", false)]));
+        assert_eq!(failing.failures(at(1_100)), BTreeMap::new());
+        failing.released("n", &released(tokens[2]), at(1_200));
+        assert_eq!(failing.failures(at(1_200)), failures(&[("n", true)]));
         known.members.pop();
-        memory.forget(at(1_200), Some(&known));
-        assert_eq!(memory.failures(at(1_200)), failures(&[]));
+        failing.forget(at(1_200), Some(&known));
+        assert_eq!(failing.failures(at(1_200)), failures(&[]));
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::member::MemberTask;
-use super::objects::Seen;
-use super::session_record::SessionBody;
-use crate::protocol::looks::LookTime;
+use super::MemberTask;
+use crate::objects::Seen;
 use crate::protocol::message::{AssignmentAnswer, SessionAnswer, SessionRequest};
+use crate::protocol::session_timers::RequestTimes;
 use crate::protocol::{Session, SessionId};
+use crate::session_record::SessionBody;
 use tenure::EpochEnd;
 use tenure::store::ETag;
 
@@ -88,7 +88,7 @@ impl MemberTask {
         if let Some((listing, sent)) = &mut self.listing {
             listing.extend(page.sessions.iter().cloned());
             if !page.truncated {
-                let when = LookTime { sent: *sent, received: page.when.received };
+                let when = RequestTimes { sent: *sent, received: page.when.received };
                 self.looks.listed(listing, when);
                 let listed: BTreeSet<_> = listing.keys().copied().collect();
                 self.foreign.retain(|id, _| listed.contains(id));
@@ -111,7 +111,7 @@ impl MemberTask {
     }
 
     /// Takes note of one look at a session.
-    pub(super) fn note(&mut self, id: SessionId, seen: Seen, when: LookTime) -> SessionAnswer {
+    pub(super) fn note(&mut self, id: SessionId, seen: Seen, when: RequestTimes) -> SessionAnswer {
         let session = self.expected(id);
         match seen {
             Seen::Session(body) => {

@@ -33,12 +33,12 @@ const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
 /// One member, as its task and its handles see it.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct Ownership {
     pub(super) cx: Arc<Context>,
     pub(super) session: Session,
     pub(super) lease: Lease,
     said: Said,
-    state: Mutex<SharedState>,
+    state: Mutex<OwnershipState>,
     /// There is something to write into the session.
     write: Notify,
     /// The end of a grant was set. One for all of them, as few are waited for.
@@ -51,7 +51,7 @@ pub(super) struct Shared {
 
 /// What changes.
 #[derive(Debug)]
-pub(super) struct SharedState {
+pub(super) struct OwnershipState {
     pub(super) participant: Participant,
     /// The greatest assignment that this process knew of before this session. It owns nothing by a
     /// smaller one.
@@ -72,16 +72,16 @@ pub(super) struct SharedState {
     pub(super) owner: Owner,
 }
 
-impl Shared {
+impl Ownership {
     pub(super) fn new(
         cx: &Arc<Context>,
         session: Session,
         lease: Lease,
         said: Said,
         events: mpsc::UnboundedSender<MembershipEvent>,
-    ) -> Shared {
+    ) -> Ownership {
         let remembered = cx.greatest();
-        let state = SharedState {
+        let state = OwnershipState {
             participant: Participant::new(session, remembered),
             remembered,
             grants: BTreeMap::new(),
@@ -93,7 +93,7 @@ impl Shared {
             unasked: false,
             owner: Owner::new(cx.meter()),
         };
-        Shared {
+        Ownership {
             cx: Arc::clone(cx),
             session,
             lease,
@@ -106,7 +106,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, SharedState> {
+    pub(super) fn state(&self) -> MutexGuard<'_, OwnershipState> {
         #[cfg(test)]
         interleavings::before_a_critical_section();
         unpoisoned(self.state.lock())
@@ -118,7 +118,7 @@ impl Shared {
     }
 
     /// What changed is told to the application.
-    pub(super) fn apply(self: &Arc<Self>, state: &mut SharedState, changes: Vec<Change>) {
+    pub(super) fn apply(self: &Arc<Self>, state: &mut OwnershipState, changes: Vec<Change>) {
         for change in changes {
             match change {
                 Change::Granted(release) => {
@@ -297,7 +297,7 @@ impl Shared {
     }
 }
 
-impl SharedState {
+impl OwnershipState {
     fn has_left(&self) -> bool {
         self.leaving && self.grants.is_empty()
     }

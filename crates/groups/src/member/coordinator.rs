@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::member::MemberTask;
-use super::objects::Bodies;
-use super::operate::UNFINISHED;
-use super::relapses::Relapses;
+use super::MemberTask;
+use super::crash_loops::CrashLoops;
+use crate::objects::Bodies;
+use crate::operate::UNFINISHED;
 use crate::protocol::plan::{Evidence, Planner};
 use crate::protocol::session::SessionRecord;
 use crate::protocol::{Assignment, Member, Session, SessionId};
@@ -263,7 +263,7 @@ impl MemberTask {
             kept.any(|(kept, _)| **kept == *name)
         };
         evidence.joining.retain(|it| {
-            let waits = |relapses: &mut Relapses| {
+            let waits = |relapses: &mut CrashLoops| {
                 looks.is_silent(it.session.id)
                     || relapses.delays(it.session, &it.name, validity, now)
                         && (!is_kept_for(&it.name) || relapses.are_frequent(&it.name))

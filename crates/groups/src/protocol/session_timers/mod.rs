@@ -15,16 +15,16 @@ use tenure::store::ETag;
 
 /// What one coordinator has seen of the sessions.
 #[derive(Debug, Clone)]
-pub struct Looks {
+pub struct SessionTimers {
     drift: Drift,
     poll: Duration,
-    sessions: BTreeMap<SessionId, Look>,
+    sessions: BTreeMap<SessionId, SessionTimer>,
     /// The store lists no tags: every session is read at every look.
     tagless: bool,
 }
 
 #[derive(Debug, Clone)]
-struct Look {
+struct SessionTimer {
     validity: Duration,
     /// The tag shown last, and when the answer that showed it first had been received.
     tag: Option<(ETag, Moment)>,
@@ -50,7 +50,7 @@ struct Look {
 /// One look: when its request was sent, and when its whole answer had been received. Of a listing
 /// of several pages: the first request and the last answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LookTime {
+pub struct RequestTimes {
     pub sent: Moment,
     pub received: Moment,
 }
@@ -65,14 +65,14 @@ pub fn silence(validity: Duration, poll: Duration) -> Duration {
     poll.max(validity * 2 / 5)
 }
 
-impl Looks {
-    pub fn new(drift: Drift, poll: Duration) -> Looks {
-        Looks { drift, poll, sessions: BTreeMap::new(), tagless: false }
+impl SessionTimers {
+    pub fn new(drift: Drift, poll: Duration) -> SessionTimers {
+        SessionTimers { drift, poll, sessions: BTreeMap::new(), tagless: false }
     }
 
     /// Watches over this session.
     pub fn watch(&mut self, id: SessionId, validity: Duration) {
-        let new = Look {
+        let new = SessionTimer {
             validity,
             tag: None,
             shown: None,
@@ -93,71 +93,71 @@ impl Looks {
     }
 
     /// A complete listing, each session with its tag where the store lists them.
-    pub fn listed(&mut self, listed: &BTreeMap<SessionId, Option<ETag>>, when: LookTime) {
+    pub fn listed(&mut self, listed: &BTreeMap<SessionId, Option<ETag>>, when: RequestTimes) {
         self.tagless = listed.values().any(Option::is_none);
-        for (id, look) in &mut self.sessions {
-            match listed.get(id).filter(|_| !look.replaced) {
-                Some(Some(tag)) => look.shows(tag, when, self.poll),
-                Some(None) => look.missing = None,
-                None => look.misses(when),
+        for (id, timer) in &mut self.sessions {
+            match listed.get(id).filter(|_| !timer.replaced) {
+                Some(Some(tag)) => timer.shows(tag, when, self.poll),
+                Some(None) => timer.missing = None,
+                None => timer.misses(when),
             }
         }
     }
 
     /// A session was read, or nothing was found there. What has another nonce than `expected`
     /// counts as gone.
-    pub fn read(&mut self, session: Session, found: Option<&SessionRecord>, when: LookTime) {
-        let Some(look) = self.sessions.get_mut(&session.id) else { return };
-        look.answered(when);
-        look.replaced = found.is_some_and(|record| record.nonce != session.nonce);
-        match found.filter(|_| !look.replaced) {
+    pub fn read(&mut self, session: Session, found: Option<&SessionRecord>, when: RequestTimes) {
+        let Some(timer) = self.sessions.get_mut(&session.id) else { return };
+        timer.answered(when);
+        timer.replaced = found.is_some_and(|record| record.nonce != session.nonce);
+        match found.filter(|_| !timer.replaced) {
             Some(record) => {
-                look.shows(&record.etag, when, self.poll);
+                timer.shows(&record.etag, when, self.poll);
                 let waits = |ended| !matches!(ended, EpochEnd::Resigned | EpochEnd::Lapsed);
-                look.over = record.ended.is_some_and(|ended| !waits(ended));
+                timer.over = record.ended.is_some_and(|ended| !waits(ended));
                 if record.ended.is_some_and(waits) {
-                    look.ended.get_or_insert(when.received);
+                    timer.ended.get_or_insert(when.received);
                 }
             }
-            None => look.misses(when),
+            None => timer.misses(when),
         }
-        look.odd = false;
+        timer.odd = false;
     }
 
     /// A session was read on the condition that it has another tag than this, and has not.
-    pub fn unchanged(&mut self, id: SessionId, tag: &ETag, when: LookTime) {
-        if let Some(look) = self.sessions.get_mut(&id) {
-            look.answered(when);
-            look.shows(tag, when, self.poll);
+    pub fn unchanged(&mut self, id: SessionId, tag: &ETag, when: RequestTimes) {
+        if let Some(timer) = self.sessions.get_mut(&id) {
+            timer.answered(when);
+            timer.shows(tag, when, self.poll);
         }
     }
 
     /// How long until the next session lapses, or a wait is over, if all stands still: a look then
     /// sees it at once, and not at the next poll. `None` if none is about to.
     pub fn until_lapse(&self, now: Moment) -> Option<Duration> {
-        let left = |look: &Look| {
-            let tagged = look.tag.as_ref().map(|(_, since)| *since).filter(|_| !look.over);
-            let since = look.missing.map(|(first, _)| first).or(look.ended).or(tagged)?;
-            let left = self.drift.stretch(look.validity).saturating_sub(now.since(since));
+        let left = |timer: &SessionTimer| {
+            let tagged = timer.tag.as_ref().map(|(_, since)| *since).filter(|_| !timer.over);
+            let since = timer.missing.map(|(first, _)| first).or(timer.ended).or(tagged)?;
+            let left = self.drift.stretch(timer.validity).saturating_sub(now.since(since));
             (!left.is_zero()).then_some(left)
         };
         self.sessions.values().filter_map(left).min()
     }
 
     /// What lies there is no session that this version can read, so it counts as gone.
-    pub fn foreign(&mut self, id: SessionId, when: LookTime) {
-        if let Some(look) = self.sessions.get_mut(&id) {
-            look.answered(when);
-            look.replaced = true;
-            look.misses(when);
-            look.odd = false;
+    pub fn foreign(&mut self, id: SessionId, when: RequestTimes) {
+        if let Some(timer) = self.sessions.get_mut(&id) {
+            timer.answered(when);
+            timer.replaced = true;
+            timer.misses(when);
+            timer.odd = false;
         }
     }
 
     /// A read of this session failed.
     pub fn failed(&mut self, id: SessionId, now: Moment) {
-        if let Some(look) = self.sessions.get_mut(&id) {
-            look.failed = (look.failed.0.saturating_add(1), Some(now));
+        if let Some(timer) = self.sessions.get_mut(&id) {
+            timer.failed = (timer.failed.0.saturating_add(1), Some(now));
         }
     }
 
@@ -166,9 +166,9 @@ impl Looks {
     /// attempt after a failure is in the next round, the others are up to half of the validity
     /// apart.
     pub fn rests(&self, id: SessionId, now: Moment) -> bool {
-        let Some(look) = self.sessions.get(&id) else { return false };
-        let (times, Some(last)) = look.failed else { return false };
-        let rest = self.poll.saturating_mul(times.saturating_sub(1)).min(look.validity / 2);
+        let Some(timer) = self.sessions.get(&id) else { return false };
+        let (times, Some(last)) = timer.failed else { return false };
+        let rest = self.poll.saturating_mul(times.saturating_sub(1)).min(timer.validity / 2);
         now.since(last) < rest
     }
 
@@ -176,30 +176,30 @@ impl Looks {
     /// tag stands still for half of it, and where it changed too early or too late to be a
     /// renewal's. All, if the store lists no tags.
     pub fn due(&self, now: Moment) -> BTreeSet<SessionId> {
-        let due = |look: &Look| {
-            let unread = look.read.is_none_or(|read| now.since(read) >= look.validity);
-            let silent = look.tag.as_ref().is_some_and(|(_, since)| {
-                let unread = look.read.is_none_or(|read| read.since(*since) < look.validity / 2);
-                unread && now.since(*since) >= look.validity / 2
+        let due = |timer: &SessionTimer| {
+            let unread = timer.read.is_none_or(|read| now.since(read) >= timer.validity);
+            let silent = timer.tag.as_ref().is_some_and(|(_, since)| {
+                let unread = timer.read.is_none_or(|read| read.since(*since) < timer.validity / 2);
+                unread && now.since(*since) >= timer.validity / 2
             });
-            look.odd || unread || silent || self.tagless
+            timer.odd || unread || silent || self.tagless
         };
-        self.sessions.iter().filter(|(_, look)| due(look)).map(|(id, _)| *id).collect()
+        self.sessions.iter().filter(|(_, timer)| due(timer)).map(|(id, _)| *id).collect()
     }
 
     /// The tag under which this session has lapsed: two answered looks lie apart by more than its
     /// validity × (1 + drift), and both showed it. It is read once more before it is sealed.
     pub fn lapsed(&self, id: SessionId) -> Option<&ETag> {
-        let look = self.sessions.get(&id)?;
-        let (tag, since) = look.tag.as_ref()?;
-        let lapsed = look.shown?.since(*since) >= self.drift.stretch(look.validity);
-        (lapsed && look.missing.is_none()).then_some(tag)
+        let timer = self.sessions.get(&id)?;
+        let (tag, since) = timer.tag.as_ref()?;
+        let lapsed = timer.shown?.since(*since) >= self.drift.stretch(timer.validity);
+        (lapsed && timer.missing.is_none()).then_some(tag)
     }
 
     /// Whether a member with this session is given nothing more: it has lapsed or was deposed, and
     /// no rule lets its partitions leave it yet.
     pub fn is_ending(&self, id: SessionId) -> bool {
-        let deposed = self.sessions.get(&id).is_some_and(|look| look.ended.is_some());
+        let deposed = self.sessions.get(&id).is_some_and(|timer| timer.ended.is_some());
         deposed || self.lapsed(id).is_some()
     }
 
@@ -207,33 +207,33 @@ impl Looks {
     /// renewal is overdue. Only the order of the
     /// succession rests on this.
     pub fn is_silent(&self, id: SessionId) -> bool {
-        let Some(look) = self.sessions.get(&id) else { return false };
+        let Some(timer) = self.sessions.get(&id) else { return false };
         // Between looks nobody knows.
         let silent = |(_, since): &(ETag, Moment)| {
-            let silence = silence(look.validity, self.poll);
-            look.shown.is_some_and(|shown| shown.since(*since) >= silence)
+            let silence = silence(timer.validity, self.poll);
+            timer.shown.is_some_and(|shown| shown.since(*since) >= silence)
         };
-        let ended = look.over || look.ended.is_some() || look.missing.is_some();
-        ended || look.tag.as_ref().is_some_and(silent)
+        let ended = timer.over || timer.ended.is_some() || timer.missing.is_some();
+        ended || timer.tag.as_ref().is_some_and(silent)
     }
 
     /// Whether the holder of this session cannot believe in it any more, although its object does
     /// not say that it has lapsed or resigned: it was deposed, or it is gone.
     pub fn waited(&self, id: SessionId, now: Moment) -> bool {
-        let Some(look) = self.sessions.get(&id) else { return false };
-        let lapse = self.drift.stretch(look.validity);
-        let deposed = look.ended.is_some_and(|ended| now.since(ended) >= lapse);
-        deposed || look.missing.is_some_and(|(first, last)| last.since(first) >= lapse)
+        let Some(timer) = self.sessions.get(&id) else { return false };
+        let lapse = self.drift.stretch(timer.validity);
+        let deposed = timer.ended.is_some_and(|ended| now.since(ended) >= lapse);
+        deposed || timer.missing.is_some_and(|(first, last)| last.since(first) >= lapse)
     }
 }
 
-impl Look {
+impl SessionTimer {
     /// A GET that was sent at this time was answered.
-    fn answered(&mut self, when: LookTime) {
+    fn answered(&mut self, when: RequestTimes) {
         (self.read, self.failed) = (Some(when.sent), (0, None));
     }
 
-    fn shows(&mut self, tag: &ETag, when: LookTime, poll: Duration) {
+    fn shows(&mut self, tag: &ETag, when: RequestTimes, poll: Duration) {
         self.missing = None;
         match &self.tag {
             Some((known, _)) if known.names_the_same(tag) => {}
@@ -248,7 +248,7 @@ impl Look {
         self.shown = Some(when.sent);
     }
 
-    fn misses(&mut self, when: LookTime) {
+    fn misses(&mut self, when: RequestTimes) {
         let first = self.missing.map_or(when.received, |(first, _)| first);
         self.missing = Some((first, when.sent));
     }

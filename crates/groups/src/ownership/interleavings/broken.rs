@@ -21,7 +21,7 @@ pub(super) enum Broken {
     SpeaksAfterTheLoss,
 }
 
-impl Shared {
+impl Ownership {
     pub(super) fn tell_before_it_keeps(self: &Arc<Self>, changes: Vec<Change>) {
         for change in changes {
             let mut state = self.state();
@@ -40,7 +40,7 @@ impl Shared {
 
     pub(super) fn tell_before_it_takes(
         self: &Arc<Self>,
-        state: &mut SharedState,
+        state: &mut OwnershipState,
         changes: Vec<Change>,
     ) {
         for change in &changes {

@@ -25,7 +25,7 @@ const FORGOTTEN: u32 = 2 * LONGEST;
 
 /// What a coordinator remembers of the members that it added.
 #[derive(Debug, Default)]
-pub(super) struct Relapses {
+pub(super) struct CrashLoops {
     /// Each member that is named, and when this coordinator added it, if it did.
     members: BTreeMap<Session, (Arc<str>, Option<Moment>)>,
     names: BTreeMap<Arc<str>, Relapsed>,
@@ -52,7 +52,7 @@ impl Relapsed {
     }
 }
 
-impl Relapses {
+impl CrashLoops {
     /// Takes note of the members that are named, and of those among them that have not resigned and
     /// whose sessions have ended.
     pub(super) fn note(
@@ -154,18 +154,18 @@ mod tests {
         it
     }
 
-    fn note(it: &mut Relapses, members: &[u128], lapsed: &[u128], now: u64) {
+    fn note(it: &mut CrashLoops, members: &[u128], lapsed: &[u128], now: u64) {
         let lapsed = |one| lapsed.iter().any(|id| session(*id) == one);
         it.note(&known(members), lapsed, VALIDITY, at(now));
     }
 
-    fn delays(it: &mut Relapses, id: u128, name: &str, now: u64) -> bool {
+    fn delays(it: &mut CrashLoops, id: u128, name: &str, now: u64) -> bool {
         it.delays(session(id), name, VALIDITY, at(now))
     }
 
     #[test]
     fn a_name_waits_longer_with_each_session_that_lapses_soon() {
-        let mut it = Relapses::default();
+        let mut it = CrashLoops::default();
         note(&mut it, &[1], &[], 0);
         for (times, delay) in [(1, 15), (2, 30), (3, 60), (4, 120), (5, 240), (6, 240)] {
             let (id, now) = (10 + times, 1_000 * u64::try_from(times).unwrap());
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn regression_new_names_wait_longer_while_sessions_of_new_names_lapse() {
-        let mut it = Relapses::default();
-        let add = |it: &mut Relapses, names: &[&str], now| {
+        let mut it = CrashLoops::default();
+        let add = |it: &mut CrashLoops, names: &[&str], now| {
             let mut known = known(&[1]);
             let member = |name: &&str| Member::new(session(name.len() as u128 + 9), *name);
             known.members.extend(names.iter().map(member));
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn members_that_were_stable_and_names_of_long_ago_do_not_wait() {
-        let mut it = Relapses::default();
+        let mut it = CrashLoops::default();
         note(&mut it, &[1, 2], &[], 0);
         note(&mut it, &[1, 2], &[2], 10);
         assert!(!delays(&mut it, 9, "b", 10), "another coordinator added it");

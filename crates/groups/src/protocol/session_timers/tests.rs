@@ -1,0 +1,193 @@
+use super::*;
+use tenure::internals::groups::Nonce;
+
+const VALIDITY: Duration = Duration::from_secs(30);
+const SESSION: Session = Session { id: SessionId::from_bits(1), nonce: Nonce::from_bits(7) };
+
+fn at(seconds: u64) -> Moment {
+    let since = Duration::from_secs(seconds);
+    Moment::new(since, since, since)
+}
+
+/// A look that was sent and answered at these seconds.
+fn when(sent: u64, received: u64) -> RequestTimes {
+    RequestTimes { sent: at(sent), received: at(received) }
+}
+
+fn timers() -> SessionTimers {
+    let mut timers = SessionTimers::new(Drift::from_ppm(10_000), Duration::from_secs(5));
+    timers.watch(SESSION.id, VALIDITY);
+    timers
+}
+
+fn list(timers: &mut SessionTimers, tag: Option<&str>, when: RequestTimes) {
+    let tag = tag.map(|tag| (SESSION.id, Some(ETag::new(tag))));
+    timers.listed(&tag.into_iter().collect(), when);
+}
+
+fn record(tag: &str, ended: Option<EpochEnd>) -> SessionRecord {
+    let etag = ETag::new(tag);
+    SessionRecord { nonce: SESSION.nonce, heartbeat: 2, etag, ended, data: None }
+}
+
+#[test]
+fn a_session_lapses_between_two_looks_that_show_the_same_tag() {
+    let mut timers = timers();
+    list(&mut timers, Some("a"), when(0, 1));
+    list(&mut timers, Some("a"), when(31, 31));
+    assert_eq!(timers.lapsed(SESSION.id), None, "30.3 s after it was received");
+    list(&mut timers, Some("a"), when(32, 40));
+    assert_eq!(timers.lapsed(SESSION.id), Some(&ETag::new("a")));
+    list(&mut timers, Some("b"), when(33, 41));
+    assert_eq!(timers.lapsed(SESSION.id), None);
+}
+
+#[test]
+fn the_next_look_is_when_a_session_lapses() {
+    let mut timers = timers();
+    assert_eq!(timers.until_lapse(at(0)), None, "nothing was seen");
+    list(&mut timers, Some("a"), when(0, 1));
+    let left =
+        |timers: &SessionTimers, now| timers.until_lapse(at(now)).map(|left| left.as_millis());
+    assert_eq!((left(&timers, 1), left(&timers, 31)), (Some(30_300), Some(300)));
+    timers.unchanged(SESSION.id, &ETag::new("a"), when(10, 10));
+    assert_eq!((left(&timers, 31), left(&timers, 32)), (Some(300), None));
+    list(&mut timers, Some("b"), when(19, 20));
+    assert_eq!(left(&timers, 31), Some(19_300));
+    timers.read(SESSION, Some(&record("c", Some(EpochEnd::Resigned))), when(21, 21));
+    assert_eq!(left(&timers, 31), None, "nothing is waited for");
+    timers.read(SESSION, Some(&record("d", Some(EpochEnd::Deposed))), when(22, 22));
+    assert_eq!(left(&timers, 31), Some(21_300));
+    timers.read(SESSION, None, when(30, 30));
+    assert_eq!(left(&timers, 31), Some(29_300), "it is gone, which is waited for anew");
+}
+
+/// The one that stalls says nothing about the time that it took.
+#[test]
+fn a_listing_that_stalls_for_three_minutes_lapses_nobody() {
+    let mut timers = timers();
+    list(&mut timers, Some("a"), when(0, 1));
+    list(&mut timers, Some("a"), when(5, 185));
+    assert_eq!(timers.lapsed(SESSION.id), None);
+    list(&mut timers, Some("z"), when(186, 187));
+    assert_eq!(timers.lapsed(SESSION.id), None);
+    list(&mut timers, Some("z"), when(190, 400));
+    assert_eq!(timers.lapsed(SESSION.id), None);
+}
+
+#[test]
+fn one_that_is_gone_is_waited_for_from_the_first_look_that_misses_it() {
+    let mut timers = timers();
+    list(&mut timers, Some("a"), when(0, 1));
+    list(&mut timers, None, when(5, 8));
+    list(&mut timers, None, when(38, 60));
+    assert!(!timers.waited(SESSION.id, at(60)), "30 s from 8 to 38");
+    list(&mut timers, None, when(39, 60));
+    assert!(timers.waited(SESSION.id, at(60)));
+    assert_eq!(timers.lapsed(SESSION.id), None);
+    // It is there again, or another session is.
+    let mut back = timers.clone();
+    list(&mut back, Some("a"), when(61, 61));
+    assert!(!back.waited(SESSION.id, at(99)));
+    let other = SessionRecord { nonce: Nonce::from_bits(8), ..record("a", None) };
+    timers.read(SESSION, Some(&other), when(61, 61));
+    assert!(timers.waited(SESSION.id, at(61)), "another nonce is no sign of life");
+    list(&mut timers, Some("other"), when(62, 62));
+    assert!(timers.waited(SESSION.id, at(62)), "nor is its tag");
+    timers.read(SESSION, Some(&record("a", None)), when(63, 63));
+    assert!(!timers.waited(SESSION.id, at(63)));
+}
+
+#[test]
+fn one_that_was_deposed_is_waited_for_from_the_first_sight_of_it() {
+    for (ended, waits) in [(EpochEnd::Deposed, true), (EpochEnd::Unknown, true)] {
+        let mut timers = timers();
+        timers.read(SESSION, Some(&record("a", None)), when(0, 1));
+        timers.read(SESSION, Some(&record("b", Some(ended))), when(9, 10));
+        timers.read(SESSION, Some(&record("b", Some(ended))), when(20, 21));
+        assert!(!timers.waited(SESSION.id, at(40)));
+        assert_eq!(timers.waited(SESSION.id, at(41)), waits);
+    }
+}
+
+#[test]
+fn without_tags_every_session_is_read_at_every_look() {
+    let mut timers = timers();
+    timers.read(SESSION, Some(&record("a", None)), when(0, 0));
+    assert!(timers.due(at(1)).is_empty());
+    timers.listed(&BTreeMap::from([(SESSION.id, None)]), when(1, 1));
+    assert_eq!(timers.due(at(1)).len(), 1);
+    timers.read(SESSION, Some(&record("a", None)), when(31, 31));
+    assert_eq!(timers.lapsed(SESSION.id), Some(&ETag::new("a")));
+}
+
+#[test]
+fn sessions_are_read_once_a_validity_and_when_their_tags_say_so() {
+    let due = |timers: &SessionTimers, now| timers.due(at(now)).contains(&SESSION.id);
+    let mut timers = timers();
+    assert!(due(&timers, 0), "never read");
+    timers.read(SESSION, Some(&record("a", None)), when(0, 0));
+    assert!(!due(&timers, 14));
+    assert!(due(&timers, 15), "it stands still for half of the validity");
+    list(&mut timers, Some("b"), when(10, 10));
+    assert!(!due(&timers, 20), "a renewal");
+    list(&mut timers, Some("c"), when(15, 15));
+    assert!(due(&timers, 15), "too early for a renewal");
+    timers.read(SESSION, Some(&record("c", None)), when(15, 15));
+    assert!(!due(&timers, 16));
+    for renewal in [25, 35, 44] {
+        list(&mut timers, Some(&renewal.to_string()), when(renewal, renewal));
+        assert!(!due(&timers, renewal), "{renewal}");
+    }
+    assert!(due(&timers, 45), "not read for a validity");
+}
+
+/// A member that lost its session resigns it long after its last renewal.
+#[test]
+fn regression_a_session_whose_tag_changes_late_is_read() {
+    let mut timers = timers();
+    timers.read(SESSION, Some(&record("a", None)), when(0, 0));
+    timers.read(SESSION, Some(&record("a", None)), when(16, 16));
+    for (renewal, late) in [(10, false), (19, false), (20, true)] {
+        let mut timers = timers.clone();
+        list(&mut timers, Some("b"), when(renewal, renewal));
+        assert_eq!(timers.due(at(renewal)).contains(&SESSION.id), late, "{renewal}");
+    }
+}
+
+#[test]
+fn a_session_is_silent_once_a_renewal_is_overdue_or_it_is_over() {
+    let mut timers = timers();
+    assert!(!timers.is_silent(SESSION.id), "nothing was seen");
+    list(&mut timers, Some("a"), when(0, 0));
+    list(&mut timers, Some("a"), when(11, 30));
+    assert!(!timers.is_silent(SESSION.id), "between looks nobody knows");
+    list(&mut timers, Some("a"), when(12, 30));
+    assert!(timers.is_silent(SESSION.id));
+    assert!(!timers.is_ending(SESSION.id));
+    list(&mut timers, Some("a"), when(31, 31));
+    assert!(timers.is_ending(SESSION.id), "it has lapsed");
+    timers.read(SESSION, Some(&record("b", None)), when(32, 32));
+    assert!(!timers.is_silent(SESSION.id) && !timers.is_ending(SESSION.id));
+    timers.read(SESSION, Some(&record("c", Some(EpochEnd::Resigned))), when(33, 33));
+    assert!(timers.is_silent(SESSION.id) && !timers.is_ending(SESSION.id));
+    timers.read(SESSION, Some(&record("d", Some(EpochEnd::Deposed))), when(34, 34));
+    assert!(timers.is_silent(SESSION.id) && timers.is_ending(SESSION.id));
+    timers.read(SESSION, None, when(35, 35));
+    assert!(timers.is_silent(SESSION.id));
+}
+
+#[test]
+fn reads_that_fail_again_and_again_are_made_less_often() {
+    let mut timers = timers();
+    let rests = |timers: &SessionTimers, now| timers.rests(SESSION.id, at(now));
+    timers.failed(SESSION.id, at(0));
+    assert!(!rests(&timers, 0), "the next round tries again");
+    timers.failed(SESSION.id, at(5));
+    assert!(rests(&timers, 9) && !rests(&timers, 10));
+    (0..9).for_each(|_| timers.failed(SESSION.id, at(10)));
+    assert!(rests(&timers, 24) && !rests(&timers, 25), "half of the validity at most");
+    timers.read(SESSION, Some(&record("a", None)), when(25, 25));
+    timers.failed(SESSION.id, at(26));
+    assert!(!rests(&timers, 26));
+}
