@@ -165,10 +165,11 @@ impl Group {
             tracing::warn!(group = self.cx.prefix(), %error, "could not join; trying again");
             return lost(error).map(|()| None);
         }
-        let (sender, events) = mpsc::unbounded_channel();
-        let shared = Arc::new(Ownership::new(&self.cx, session, leadership.lease(), said, sender));
+        let (sender, notices) = mpsc::unbounded_channel();
+        let ownership =
+            Arc::new(Ownership::new(&self.cx, session, leadership.lease(), said, sender));
         let (alive, dropped) = mpsc::channel(1);
-        let member = MemberTask::new(&shared, self, former.to_vec());
+        let member = MemberTask::new(&ownership, self, former.to_vec());
         self.cx.spawn(member.run(leadership, dropped));
         tracing::info!(
             group = self.cx.prefix(),
@@ -176,7 +177,7 @@ impl Group {
             session = %id,
             "joined the group"
         );
-        Ok(Some(Membership { shared, events, _alive: alive }))
+        Ok(Some(Membership { ownership, notices, _alive: alive }))
     }
 }
 

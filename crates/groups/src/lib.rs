@@ -73,9 +73,11 @@
 mod compactor;
 mod config;
 mod ended_sessions;
+mod events;
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod grant;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod history;
@@ -118,9 +120,11 @@ use tokio::sync::watch;
 
 pub use compactor::{GroupCompactor, GroupReport, SessionsReport};
 pub use config::GroupBuilder;
+pub use events::MembershipEvent;
+pub use grant::PartitionLoss;
 pub use member_sessions::SessionState;
-pub use membership::{Membership, MembershipEvent};
-pub use partition::{Partition, PartitionLoss};
+pub use membership::Membership;
+pub use partition::Partition;
 pub use restore::GroupRestored;
 pub use session_record::{is_session, session_election};
 pub use view::{GroupSnapshot, MemberSnapshot, PartitionSnapshot};

@@ -7,45 +7,10 @@ use std::time::Duration;
 use futures::stream::{self, Stream};
 use tokio::sync::mpsc;
 
-use super::ownership::Ownership;
-use super::partition::Partition;
+use super::events::MembershipEvent;
+use super::ownership::{Notice, Ownership};
 use super::view::GroupSnapshot;
-use crate::protocol::PartitionNumber;
-use tenure::Error;
-use tenure::{Lease, Loss};
-
-/// What happens to a member. Each event comes once, in order, and none is left out.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum MembershipEvent {
-    /// This member owns a partition: begin the work on it.
-    Granted(Partition),
-    /// A partition is to move: stop the work on it, then [release](Partition::release) it.
-    Revoked {
-        /// The partition's name.
-        name: String,
-        /// The partition's number.
-        number: PartitionNumber,
-    },
-    /// A partition was taken away against the rules: see
-    /// [`PartitionLoss::Taken`](super::PartitionLoss::Taken).
-    Taken {
-        /// The partition's name.
-        name: String,
-        /// The partition's number.
-        number: PartitionNumber,
-    },
-    /// Renewals fail and less than a quarter of the validity is left: stop all work.
-    AtRisk {
-        /// What is left of the lease.
-        remaining: Duration,
-    },
-    /// A request failed in a way that more attempts may not change, or the assignment cannot be
-    /// read or written. The member keeps what it owns and tries again.
-    StoreFailed(Error),
-    /// The session is over, and with it all that the member owned. The last event.
-    Lost(Loss),
-}
+use tenure::Lease;
 
 /// A process that has joined a group, until its session is over.
 ///
@@ -81,8 +46,8 @@ pub enum MembershipEvent {
 /// ```
 #[must_use = "a membership that is dropped is no longer renewed"]
 pub struct Membership {
-    pub(super) shared: Arc<Ownership>,
-    pub(super) events: mpsc::UnboundedReceiver<MembershipEvent>,
+    pub(super) ownership: Arc<Ownership>,
+    pub(super) notices: mpsc::UnboundedReceiver<Notice>,
     /// Closed when this is dropped: then the task of the member ends.
     pub(super) _alive: mpsc::Sender<()>,
 }
@@ -96,19 +61,22 @@ impl Membership {
     /// # Panics
     /// Outside of a Tokio runtime with timers.
     pub async fn next(&mut self) -> Option<MembershipEvent> {
-        tokio::select! {
+        let notice = tokio::select! {
             biased;
-            event = self.events.recv() => return event,
-            loss = self.shared.is_abandoned() => self.shared.lost(loss),
-        }
-        self.events.recv().await
+            notice = self.notices.recv() => notice,
+            loss = self.ownership.is_abandoned() => {
+                self.ownership.lost(loss);
+                self.notices.recv().await
+            }
+        };
+        Some(MembershipEvent::new(notice?, &self.ownership))
     }
 
     /// Returns whether this process is a member: its lease runs, and the assignment that it read
     /// last names it. No request.
     #[must_use]
     pub fn is_member(&self) -> bool {
-        self.shared.is_member()
+        self.ownership.is_member()
     }
 
     /// Returns the events as a stream, which keeps the membership. No request.
@@ -123,13 +91,13 @@ impl Membership {
     /// request.
     #[must_use]
     pub fn lease(&self) -> Lease {
-        self.shared.lease.clone()
+        self.ownership.lease.clone()
     }
 
     /// Returns the id of this member's session, as the assignment names it.
     #[must_use]
     pub fn session(&self) -> String {
-        self.shared.session.id.to_string()
+        self.ownership.session.id.to_string()
     }
 
     /// Returns the assignment that this member has read last: who owns what, as far as it knows. It
@@ -137,7 +105,7 @@ impl Membership {
     /// a copy of all members and partitions.
     #[must_use]
     pub fn last_seen(&self) -> GroupSnapshot {
-        self.shared.last_seen()
+        GroupSnapshot::of(self.ownership.known().as_ref())
     }
 
     /// Takes no more partitions, and revokes all that this member owns. Once they are released the
@@ -147,7 +115,7 @@ impl Membership {
     /// It takes back a [`leave_for`](Membership::leave_for) until the session is resigned: nothing
     /// is reserved then.
     pub fn leave(&self) {
-        self.shared.leave(None);
+        self.ownership.leave(None);
     }
 
     /// As [`leave`](Membership::leave), but asks that all that this member owns is reserved for its
@@ -156,21 +124,21 @@ impl Membership {
     /// [`Group::unreserve`](super::Group::unreserve) ends a reservation early. After
     /// [`leave`](Membership::leave) it has no effect.
     pub fn leave_for(&self, delay: Duration) {
-        self.shared.leave(Some(delay));
+        self.ownership.leave(Some(delay));
     }
 
     /// Looks at the store now, for an application that learns of a change in another way. This is
     /// only a hint. At most what a poll costs.
     pub fn refresh(&self) {
-        self.shared.wake.notify_one();
+        self.ownership.wake.notify_one();
     }
 }
 
 impl fmt::Debug for Membership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Membership")
-            .field("session", &self.shared.session.id)
-            .field("lease", &self.shared.lease)
+            .field("session", &self.ownership.session.id)
+            .field("lease", &self.ownership.lease)
             .finish_non_exhaustive()
     }
 }

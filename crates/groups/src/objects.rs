@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt as _};
@@ -24,6 +25,9 @@ use tenure::{Error, ErrorKind};
 
 /// A token of as many digits as one has after years.
 const MANY_EPOCHS: u64 = 9_999_999;
+/// Each reader lists at least this often: the next number may be created and compacted between two
+/// of its polls (docs/groups.md, section 3).
+pub(super) const LIST_EVERY: Duration = Duration::from_secs(600);
 /// Sessions that are read side by side.
 const AT_ONCE: usize = 64;
 
@@ -65,7 +69,7 @@ impl Seen {
 
 /// A page of the listing of the sessions.
 #[derive(Debug)]
-pub(super) struct Sessions {
+pub(super) struct SessionPage {
     pub(super) sessions: Vec<(SessionId, Option<ETag>)>,
     pub(super) truncated: bool,
     pub(super) when: RequestTimes,
@@ -93,7 +97,7 @@ impl Objects {
     }
 
     /// A pause before the next attempt.
-    pub(super) fn retry_delay(&self) -> std::time::Duration {
+    pub(super) fn retry_delay(&self) -> Duration {
         self.requests.retry_delay(self.cx.poll_interval())
     }
 
@@ -214,7 +218,7 @@ impl Objects {
     }
 
     /// A page of the sessions after this one: the next that shows any, or the last.
-    pub(super) async fn list_sessions(&mut self, after: Option<SessionId>) -> Option<Sessions> {
+    pub(super) async fn list_sessions(&mut self, after: Option<SessionId>) -> Option<SessionPage> {
         let cx = Arc::clone(&self.cx);
         let prefix = format!("{}members/", cx.prefix());
         let mut start = after.map_or_else(|| prefix.clone(), |id| session_key(cx.prefix(), id));
@@ -237,7 +241,7 @@ impl Objects {
             }
             self.answered(AssignmentAnswer::Missing);
             let when = RequestTimes { sent, received: cx.now() };
-            return Some(Sessions { sessions, truncated: page.truncated, when });
+            return Some(SessionPage { sessions, truncated: page.truncated, when });
         }
     }
 

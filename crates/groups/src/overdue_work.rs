@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::PartitionNumber;
-use super::partition::{Grant, Partition};
+use super::grant::Grant;
+use super::partition::Partition;
 use crate::telemetry::Overdue;
 use tenure::Moment;
 

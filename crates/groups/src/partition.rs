@@ -1,16 +1,14 @@
 //! A partition that this member owns.
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-
+use super::grant::{Grant, PartitionLoss};
 use super::ownership::Ownership;
 use futures::future::{BoxFuture, FutureExt as _};
 
-use crate::protocol::{PartitionNumber, Release};
+use crate::protocol::PartitionNumber;
 use tenure::Epoch;
 use tenure::Moment;
 use tenure::internals::groups::SharedValues;
@@ -58,95 +56,21 @@ use tenure::{Cancellation, Loss, Term};
 /// ```
 pub struct Partition {
     pub(super) grant: Arc<Grant>,
-    pub(super) shared: Arc<Ownership>,
-}
-
-/// Why a partition is not owned any more. Final: the same partition may be granted again, with
-/// another token.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum PartitionLoss {
-    /// This process released it.
-    Released,
-    /// An assignment does not name this member as the owner, although it released nothing and its
-    /// session lives. No member writes such an assignment: somebody restored or edited objects.
-    Taken,
-    /// The session of this member ended, and with it all that it owned.
-    Session(Loss),
-}
-
-/// One grant: what the handles and the task of the member share.
-#[derive(Debug)]
-pub(super) struct Grant {
-    pub(super) name: Arc<str>,
-    pub(super) release: Release,
-    /// Cancelled once the work is to stop: revoked, at risk, or over.
-    pub(super) stop: CancellationToken,
-    /// A newer assignment is to give it to another member, or to none.
-    pub(super) revoked: AtomicBool,
-    end: OnceLock<End>,
-    /// What all tasks that work on it share.
-    pub(super) values: SharedValues,
-}
-
-/// How a grant ended, if not with the session.
-#[derive(Debug, Clone, Copy)]
-enum End {
-    Released,
-    /// By the assignment of this epoch.
-    Taken(Epoch),
-}
-
-impl Grant {
-    pub(super) fn new(name: Arc<str>, release: Release, stop: CancellationToken) -> Grant {
-        let (revoked, end, values) = Default::default();
-        Grant { name, release, stop, revoked, end, values }
-    }
-
-    /// The assignment of this epoch does not name this member as the owner.
-    pub(super) fn take(&self, by: Epoch) {
-        self.ends(End::Taken(by));
-    }
-
-    /// From here on it is not owned, whatever becomes of the write that says so.
-    pub(super) fn give_up(&self) {
-        self.ends(End::Released);
-    }
-
-    /// The first end counts.
-    fn ends(&self, end: End) {
-        let _ = self.end.set(end);
-        self.stop.cancel();
-    }
-
-    pub(super) fn loss(&self) -> Option<PartitionLoss> {
-        self.end.get().map(|end| match end {
-            End::Released => PartitionLoss::Released,
-            End::Taken(_) => PartitionLoss::Taken,
-        })
-    }
-
-    /// As the loss of a leadership would be called.
-    fn loss_in_other_words(&self) -> Option<Loss> {
-        self.end.get().map(|end| match end {
-            End::Released => Loss::Resigned,
-            End::Taken(by) => Loss::Superseded { by: *by },
-        })
-    }
+    pub(super) ownership: Arc<Ownership>,
 }
 
 impl Partition {
     /// Another handle to the same ownership.
     pub(super) fn another(&self) -> Partition {
-        Partition { grant: Arc::clone(&self.grant), shared: Arc::clone(&self.shared) }
+        Partition { grant: Arc::clone(&self.grant), ownership: Arc::clone(&self.ownership) }
     }
 
     /// Waits until it is not owned any more, and returns the error of a leadership.
     async fn loss(&self) -> Loss {
         let ended = async {
             loop {
-                let ended = self.shared.ended.notified();
-                if let Some(loss) = self.grant.loss_in_other_words() {
+                let ended = self.ownership.ended.notified();
+                if let Some(loss) = self.grant.loss_of_a_term() {
                     return loss;
                 }
                 ended.await;
@@ -154,7 +78,7 @@ impl Partition {
         };
         tokio::select! {
             biased;
-            loss = self.shared.lease.lost() => loss,
+            loss = self.ownership.lease.lost() => loss,
             loss = ended => loss,
         }
     }
@@ -180,7 +104,7 @@ impl Partition {
     /// Returns the id of the session under which this member owns it, as the assignment names it.
     #[must_use]
     pub fn session(&self) -> String {
-        self.shared.session.id.to_string()
+        self.ownership.session.id.to_string()
     }
 
     /// Returns the token if this member owns the partition at this moment. No request.
@@ -189,7 +113,7 @@ impl Partition {
     /// Why it is not owned any more: stop the work. A loss is final.
     pub fn check(&self) -> Result<Epoch, PartitionLoss> {
         // The lease first: a partition that is released meanwhile shows it.
-        self.shared.lease.check().map_err(PartitionLoss::Session)?;
+        self.ownership.lease.check().map_err(PartitionLoss::Session)?;
         self.grant.loss().map_or(Ok(self.token()), Err)
     }
 
@@ -198,7 +122,7 @@ impl Partition {
     #[must_use]
     pub fn remaining(&self) -> Duration {
         match self.grant.loss() {
-            None => self.shared.lease.remaining(),
+            None => self.ownership.lease.remaining(),
             Some(_) => Duration::ZERO,
         }
     }
@@ -207,7 +131,7 @@ impl Partition {
     /// machine: the first to reach it counts. Each renewal moves it. No request.
     #[must_use]
     pub fn ends_at(&self) -> Moment {
-        self.shared.lease.ends_at()
+        self.ownership.lease.ends_at()
     }
 
     /// Returns the signal to stop the work: once the partition is to move to another member, the
@@ -215,7 +139,7 @@ impl Partition {
     /// Final.
     #[must_use]
     pub fn revoked(&self) -> Cancellation {
-        Cancellation::under(&self.shared.lease, self.grant.stop.clone())
+        Cancellation::under(&self.ownership.lease, self.grant.stop.clone())
     }
 
     /// Gives the partition up, once the work on it has stopped: another member may own it as soon
@@ -232,7 +156,7 @@ impl Partition {
     /// long: because the work on it failed here. At most 24 h. If another member may have it that
     /// has not released it so, it goes there, and does not come back within ten minutes.
     pub fn release_for(self, back_off: Duration) {
-        self.shared.release(&self.grant, back_off.min(MAX_BACK_OFF));
+        self.ownership.release(&self.grant, back_off.min(MAX_BACK_OFF));
     }
 }
 
@@ -243,8 +167,8 @@ impl Term for Partition {
 
     /// The same as [`check`](Partition::check), with the error of a leadership.
     fn check(&self) -> Result<Epoch, Loss> {
-        self.shared.lease.check()?;
-        self.grant.loss_in_other_words().map_or(Ok(self.token()), Err)
+        self.ownership.lease.check()?;
+        self.grant.loss_of_a_term().map_or(Ok(self.token()), Err)
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {
@@ -256,7 +180,7 @@ impl Term for Partition {
             tokio::select! {
                 biased;
                 loss = self.loss() => Some(loss),
-                loss = self.shared.lease.ending() => loss,
+                loss = self.ownership.lease.ending() => loss,
             }
         }
         .boxed()
@@ -273,32 +197,6 @@ impl Term for Partition {
 }
 
 const MAX_BACK_OFF: Duration = Duration::from_secs(24 * 60 * 60);
-
-impl PartitionLoss {
-    /// Returns one stable word, for logs and metrics.
-    #[must_use]
-    pub fn outcome(&self) -> &'static str {
-        match self {
-            PartitionLoss::Released => "released",
-            PartitionLoss::Taken => "taken",
-            PartitionLoss::Session(loss) => loss.outcome(),
-        }
-    }
-}
-
-impl fmt::Display for PartitionLoss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PartitionLoss::Released => f.write_str("this process released it"),
-            PartitionLoss::Taken => {
-                f.write_str("an assignment gave it away, although this member lives and had it")
-            }
-            PartitionLoss::Session(loss) => write!(f, "the session of this member ended: {loss}"),
-        }
-    }
-}
-
-impl std::error::Error for PartitionLoss {}
 
 impl fmt::Debug for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

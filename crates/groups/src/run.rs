@@ -11,7 +11,8 @@ use futures::FutureExt as _;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::watch;
 
-use super::membership::{Membership, MembershipEvent};
+use super::events::MembershipEvent;
+use super::membership::Membership;
 use super::overdue_work::Watchdog;
 use super::partition::Partition;
 use super::telemetry::Overdue;
@@ -106,8 +107,8 @@ impl Group {
         loop {
             let joined = self.join_unless_leaving(&former).await?;
             let Some(membership) = joined else { return Ok(()) };
-            let session = membership.shared.session;
-            *unpoisoned(self.current.lock()) = Arc::downgrade(&membership.shared);
+            let session = membership.ownership.session;
+            *unpoisoned(self.current.lock()) = Arc::downgrade(&membership.ownership);
             self.run_as(membership, &work, &mut failures).await;
             if self.leave.borrow().is_some() {
                 return Ok(());
@@ -140,7 +141,7 @@ impl Group {
                 biased;
                 leave = next_leave(&mut leaves) => {
                     if let Some(membership) = &member {
-                        membership.shared.leave(leave.park);
+                        membership.ownership.leave(leave.park);
                     }
                 }
                 event = next_event(&mut member) => match event {
@@ -222,12 +223,12 @@ impl Group {
             );
         }
         if self.config.leave_when_overdue && watchdog.is_any_overdue() {
-            let shared = member.as_ref().map(|membership| &membership.shared);
-            if let Some(shared) = shared.filter(|shared| !shared.is_leaving()) {
-                shared.leave(None);
+            let ownership = member.as_ref().map(|membership| &membership.ownership);
+            if let Some(leaving) = ownership.filter(|it| !it.is_leaving()) {
+                leaving.leave(None);
             }
             // The session lapses, as the work still runs. The other partitions have moved before.
-            if watchdog.is_all_overdue() && shared.is_some_and(|shared| shared.is_released()) {
+            if watchdog.is_all_overdue() && ownership.is_some_and(|it| it.is_released()) {
                 *member = None;
             }
         }
@@ -302,14 +303,14 @@ impl Group {
     /// last that joined counts.
     #[must_use]
     pub fn is_member(&self) -> bool {
-        unpoisoned(self.current.lock()).upgrade().is_some_and(|shared| shared.is_member())
+        unpoisoned(self.current.lock()).upgrade().is_some_and(|member| member.is_member())
     }
 
     /// Returns the lease of the session that the call of [`run`](Group::run) on this `Group` or a
     /// clone has, or had last; `None` before it has joined and once it has returned. No request.
     #[must_use]
     pub fn lease(&self) -> Option<Lease> {
-        unpoisoned(self.current.lock()).upgrade().map(|shared| shared.lease.clone())
+        unpoisoned(self.current.lock()).upgrade().map(|member| member.lease.clone())
     }
 
     /// Returns the assignment that the call of [`run`](Group::run) on this `Group` or a clone has
@@ -318,7 +319,9 @@ impl Group {
     /// partitions.
     #[must_use]
     pub fn last_seen(&self) -> Option<GroupSnapshot> {
-        unpoisoned(self.current.lock()).upgrade().map(|shared| shared.last_seen())
+        unpoisoned(self.current.lock())
+            .upgrade()
+            .map(|member| GroupSnapshot::of(member.known().as_ref()))
     }
 }
 

@@ -44,6 +44,13 @@ struct Ranges {
     partitions: Vec<(u32, u32)>,
 }
 
+/// The bytes of a session's record besides its data: its name and the fields of the lease.
+const RECORD_BYTES: usize = 2 * 1024;
+/// The greatest length of a session's data.
+pub(crate) const MAX_DATA_BYTES: usize = Record::MAX_WRITTEN_BYTES - RECORD_BYTES;
+/// The greatest length of the data without releases: some releases always fit.
+pub(crate) const MAX_SAID_BYTES: usize = MAX_DATA_BYTES - 2 * 1024;
+
 /// More partitions than this in one session's releases are no releases.
 const MAX_RELEASES: usize = 1_000_000;
 

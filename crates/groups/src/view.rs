@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::Value;
 
-use super::objects::{Objects, Seen};
+use super::objects::{LIST_EVERY, Objects, Seen};
 use super::telemetry::GroupSight;
 use super::{Group, Marks, PartitionNumber};
 use crate::protocol::message::{News, ReaderStep};
@@ -299,7 +299,7 @@ impl Group {
             loop {
                 if follower.reader.step() == ReaderStep::Idle {
                     cx.sleep(cx.poll_interval()).await;
-                    if cx.now().since(listed) >= super::member::LIST_EVERY {
+                    if cx.now().since(listed) >= LIST_EVERY {
                         listed = cx.now();
                         follower.reader.confirm();
                     } else {

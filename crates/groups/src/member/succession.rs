@@ -1,11 +1,11 @@
-//! What a member that does not coordinate does: it looks whether the coordinator still plans.
+//! A member that does not coordinate: it watches the coordinator, and succeeds it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::MemberTask;
-use super::sessions::READ_BETWEEN_POLLS;
+use super::requests::READ_BETWEEN_POLLS;
 use crate::objects::Seen;
 use crate::protocol::Session;
 use crate::protocol::message::SessionAnswer;
@@ -18,13 +18,12 @@ const READ_BEFORE: usize = 3;
 impl MemberTask {
     /// Takes note of who coordinates by now.
     pub(super) fn follow_coordinator(&mut self) {
-        let known = self.shared.state().participant.known().cloned();
-        let coordinator = known.as_ref().and_then(|known| known.coordinator);
+        let known = self.participant.known();
+        let coordinator = known.and_then(|known| known.coordinator);
         if self.standby.coordinator() != coordinator {
-            let cx = &self.shared.cx;
-            let member = |it: &Session| known.as_ref().and_then(|known| known.member(*it)).cloned();
-            let validity = coordinator.as_ref().and_then(member).map(|it| it.validity);
-            let validity = validity.unwrap_or_else(|| self.config.validity());
+            let cx = &self.cx;
+            let member = coordinator.and_then(|it| known?.member(it));
+            let validity = member.map_or(self.config.validity(), |it| it.validity);
             let (now, poll, drift) = (cx.now(), cx.poll_interval(), cx.drift());
             self.standby = Standby::new(coordinator, validity, poll, drift, now);
             self.delay = cx.jitter(cx.poll_interval());
@@ -34,7 +33,7 @@ impl MemberTask {
     /// Looks at the coordinator. Zero: it is over, and it is this member's turn to plan; otherwise
     /// how soon to look again, if sooner than at the next poll.
     pub(super) async fn stand_by(&mut self) -> Option<Duration> {
-        let cx = Arc::clone(&self.shared.cx);
+        let cx = Arc::clone(&self.cx);
         let place = self.place();
         // The next look follows without a pause if the session lapses during these requests.
         let began = cx.now();
@@ -47,10 +46,10 @@ impl MemberTask {
                 Seen::Unchanged => {
                     self.standby.unchanged(when);
                     if let Some(tag) = self.standby.tag() {
-                        self.looks.unchanged(coordinator.id, tag, when);
+                        self.sessions.timers.unchanged(coordinator.id, tag, when);
                     }
                 }
-                Seen::Unknown => self.unread = true,
+                Seen::Unknown => self.report.unread = true,
                 // What a coordinator would have learned, so that this one need not see it lapse
                 // anew.
                 seen => match self.note(coordinator.id, seen, when) {
@@ -63,14 +62,14 @@ impl MemberTask {
         // The first in the order goes ahead now, and its round lists them.
         let turn = self.standby.is_over() && before.is_empty();
         if self.standby.is_silent(cx.now()) && !turn {
-            self.watch_members();
+            self.sessions.watch_members(self.participant.known().map(|it| &**it));
             self.list_all().await;
             if let Some(coordinator) = self.standby.coordinator()
-                && self.looks.lapsed(coordinator.id).is_some()
+                && self.sessions.timers.lapsed(coordinator.id).is_some()
             {
                 self.standby.lapsed(cx.now());
             }
-            if before.iter().all(|session| self.looks.is_silent(session.id)) {
+            if before.iter().all(|session| self.sessions.timers.is_silent(session.id)) {
                 self.read_ahead().await;
             }
             if self.standby.is_over() {
@@ -78,9 +77,9 @@ impl MemberTask {
             }
         }
         match self.standby.ahead_in(place, before.len(), self.delay, cx.now()) {
-            Some(Duration::ZERO) if self.shared.is_leaving() => None,
+            Some(Duration::ZERO) if self.ownership.is_leaving() => None,
             Some(Duration::ZERO) => {
-                self.shared.state().participant.go_ahead();
+                self.participant.go_ahead();
                 Some(Duration::ZERO)
             }
             None => self.standby.next_look(began),
@@ -91,25 +90,24 @@ impl MemberTask {
 
     /// The members that go ahead before this one, in their order.
     fn before(&self) -> Vec<Session> {
-        let own = self.shared.session;
-        let known = self.shared.state().participant.known().cloned();
-        let successors = known.iter().flat_map(|known| known.successors());
+        let (own, known) = (self.ownership.session, self.participant.known());
+        let successors = known.into_iter().flat_map(|known| known.successors());
         successors.take_while(|session| *session != own).collect()
     }
 
     /// Keeps the members that may be alive. It reads the first of them: a member that has resigned
     /// shows no silence before its next renewal is overdue.
     async fn living(&mut self, mut before: Vec<Session>) -> Vec<Session> {
-        let now = self.shared.cx.now();
+        let now = self.cx.now();
         loop {
-            before.retain(|session| !self.looks.is_silent(session.id));
+            before.retain(|session| !self.sessions.timers.is_silent(session.id));
             let first = before.iter().map(|session| session.id).take(READ_BEFORE);
-            let first: Vec<_> = first.filter(|id| !self.looks.rests(*id, now)).collect();
+            let first: Vec<_> = first.filter(|id| !self.sessions.timers.rests(*id, now)).collect();
             for (id, seen, when) in self.objects.read_sessions(first.clone()).await {
                 self.note(id, seen, when);
             }
             // Once one of them shows a sign of life it is its turn.
-            if first.is_empty() || first.iter().any(|id| !self.looks.is_silent(*id)) {
+            if first.is_empty() || first.iter().any(|id| !self.sessions.timers.is_silent(*id)) {
                 return before;
             }
         }
@@ -118,14 +116,16 @@ impl MemberTask {
     /// Reads the sessions that the first round needs, before the coordinator lapses: a group may
     /// have many ended sessions. It stops after a poll interval.
     async fn read_ahead(&mut self) {
-        let cx = Arc::clone(&self.shared.cx);
+        let cx = Arc::clone(&self.cx);
         let began = cx.now();
-        let listed = self.listing.iter().flat_map(|(listing, _)| listing.keys().copied());
-        let listed: Vec<_> = listed.filter(|id| !self.bodies.contains_key(id)).collect();
-        let unread = listed.into_iter().filter(|id| self.known_answer(*id).is_none());
-        let unread: Vec<_> = unread.filter(|id| !self.looks.rests(*id, began)).collect();
+        let known = self.participant.known().map(|it| &**it);
+        let listed = self.sessions.listing.iter().flat_map(|(listing, _)| listing.keys().copied());
+        let listed: Vec<_> = listed.filter(|id| !self.sessions.bodies.contains_key(id)).collect();
+        let unread =
+            listed.into_iter().filter(|id| self.sessions.known_answer(*id, known).is_none());
+        let unread: Vec<_> = unread.filter(|id| !self.sessions.timers.rests(*id, began)).collect();
         for some in unread.chunks(READ_BETWEEN_POLLS) {
-            if cx.now().since(began) >= self.shared.cx.poll_interval() {
+            if cx.now().since(began) >= cx.poll_interval() {
                 return;
             }
             for (id, seen, when) in self.objects.read_sessions(some.iter().copied()).await {
@@ -135,11 +135,10 @@ impl MemberTask {
     }
 
     fn place(&self) -> Place {
-        let state = self.shared.state();
-        match state.participant.known() {
+        match self.participant.known() {
             None => Place::First,
-            Some(known) if known.member(self.shared.session).is_none() => Place::Joining,
-            Some(known) if known.is_deputy(self.shared.session) => Place::Deputy,
+            Some(known) if known.member(self.ownership.session).is_none() => Place::Joining,
+            Some(known) if known.is_deputy(self.ownership.session) => Place::Deputy,
             Some(_) => Place::Other,
         }
     }
@@ -152,8 +151,10 @@ impl MemberTask {
             after = page.sessions.last().map(|(id, _)| *id);
             listing.extend(page.sessions);
             if !page.truncated {
-                self.looks.listed(&listing, RequestTimes { sent, received: page.when.received });
-                self.listing = Some((listing, sent));
+                self.sessions
+                    .timers
+                    .listed(&listing, RequestTimes { sent, received: page.when.received });
+                self.sessions.listing = Some((listing, sent));
                 return;
             }
         }

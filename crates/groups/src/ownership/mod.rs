@@ -1,4 +1,5 @@
-//! What the task of a member and the application's handles share.
+//! The state of a member that its task and the application's handles share: its grants, its releases
+//! and its leave. Everything else belongs to the task.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -8,30 +9,33 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 
-use super::membership::MembershipEvent;
-use super::partition::{Grant, Partition, PartitionLoss};
-use super::session_data::{self, Said};
-use super::view::GroupSnapshot;
-use crate::protocol::holdings::Change;
+use super::grant::{Grant, PartitionLoss};
+use super::session_data::{self, MAX_DATA_BYTES, Said};
+use crate::protocol::holdings::{Change, Holdings};
+use crate::protocol::message::{AssignmentAnswer, News};
 use crate::protocol::participant::Participant;
 use crate::protocol::session::SessionData;
 use crate::protocol::{Assignment, PartitionNumber, Session};
 use crate::telemetry::Owner;
 use crate::unpoisoned;
-use tenure::Epoch;
-use tenure::Error;
 use tenure::internals::groups::Context;
-use tenure::internals::groups::Record;
-use tenure::{Leadership, Lease, Loss};
+use tenure::{Epoch, Error, Leadership, Lease, Loss};
 
-/// What of a session's record is not its data: its name and the fields of the lease.
-const RECORD_BYTES: usize = 2 * 1024;
-/// Of what a member says of itself: some releases always fit beside it, or none would be written.
-pub(super) const MAX_SAID_BYTES: usize = Record::MAX_WRITTEN_BYTES - RECORD_BYTES - 2 * 1024;
-/// Between two writes of a session: stores limit writes of one object.
+/// The shortest time between two writes of a session: stores limit the writes of one object.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
-/// One member, as its task and its handles see it.
+/// An event before the application takes it.
+#[derive(Debug, Clone)]
+pub(super) enum Notice {
+    Granted(Arc<Grant>),
+    Revoked(Arc<Grant>),
+    Taken(Arc<Grant>),
+    AtRisk(Duration),
+    StoreFailed(Error),
+    Lost(Loss),
+}
+
+/// The state of one member that its task and its handles share.
 #[derive(Debug)]
 pub(super) struct Ownership {
     pub(super) cx: Arc<Context>,
@@ -39,37 +43,43 @@ pub(super) struct Ownership {
     pub(super) lease: Lease,
     said: Said,
     state: Mutex<OwnershipState>,
-    /// There is something to write into the session.
+    /// Wakes the task to write the session.
     write: Notify,
-    /// The end of a grant was set. One for all of them, as few are waited for.
+    /// The end of a grant was set. One for all grants, as few tasks wait.
     pub(super) ended: Notify,
-    /// It leaves, and the work on all that it owned has stopped.
+    /// The member leaves, and the work on all its partitions has stopped.
     left: Notify,
-    /// The member is to look at the store now.
+    /// Wakes the task to poll the store.
     pub(super) wake: Notify,
 }
 
-/// What changes.
 #[derive(Debug)]
-pub(super) struct OwnershipState {
-    pub(super) participant: Participant,
-    /// The greatest assignment that this process knew of before this session. It owns nothing by a
-    /// smaller one.
-    remembered: Option<Epoch>,
+struct OwnershipState {
+    // The ownership.
+    holdings: Holdings,
     grants: BTreeMap<PartitionNumber, Arc<Grant>>,
+    /// The newest assignment that the task has read.
+    known: Option<Arc<Assignment>>,
     /// `None` after the last event.
-    events: Option<mpsc::UnboundedSender<MembershipEvent>>,
-    /// Completed rounds of planning, or polls.
-    pub(super) looks: u64,
+    notices: Option<mpsc::UnboundedSender<Notice>>,
+    /// The metrics of the member.
+    owner: Owner,
+
+    // The leave.
     leaving: bool,
-    /// For how long its partitions are to be kept for its name once it has left.
+    /// Time for which the partitions are reserved for the member's name after it has left.
     park: Option<Duration>,
-    /// Releases that the last write had room for.
+
+    // The data of the session.
+    /// The greatest assignment that this process knew before this session. The member owns nothing
+    /// by a smaller one.
+    remembered: Option<Epoch>,
+    /// Completed rounds of planning, or polls.
+    looks: u64,
+    /// Number of releases in the last write.
     fitted: usize,
-    /// It has released what it was not asked to give up.
+    /// A partition was released that no assignment had revoked.
     unasked: bool,
-    /// What is counted of it.
-    pub(super) owner: Owner,
 }
 
 impl Ownership {
@@ -78,52 +88,57 @@ impl Ownership {
         session: Session,
         lease: Lease,
         said: Said,
-        events: mpsc::UnboundedSender<MembershipEvent>,
+        notices: mpsc::UnboundedSender<Notice>,
     ) -> Ownership {
-        let remembered = cx.greatest();
         let state = OwnershipState {
-            participant: Participant::new(session, remembered),
-            remembered,
+            holdings: Holdings::new(session),
             grants: BTreeMap::new(),
-            events: Some(events),
-            looks: 0,
+            known: None,
+            notices: Some(notices),
+            owner: Owner::new(cx.meter()),
             leaving: false,
             park: None,
+            remembered: cx.greatest(),
+            looks: 0,
             fitted: 0,
             unasked: false,
-            owner: Owner::new(cx.meter()),
         };
-        Ownership {
-            cx: Arc::clone(cx),
-            session,
-            lease,
-            said,
-            state: Mutex::new(state),
-            write: Notify::new(),
-            ended: Notify::new(),
-            left: Notify::new(),
-            wake: Notify::new(),
-        }
+        let [write, ended, left, wake] = std::array::from_fn(|_| Notify::new());
+        let (cx, state) = (Arc::clone(cx), Mutex::new(state));
+        Ownership { cx, session, lease, said, state, write, ended, left, wake }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, OwnershipState> {
+    fn state(&self) -> MutexGuard<'_, OwnershipState> {
         #[cfg(test)]
         interleavings::before_a_critical_section();
         unpoisoned(self.state.lock())
     }
 
-    /// What the session says at this moment.
-    pub(super) fn data(&self) -> Value {
+    /// Returns the content of the session.
+    fn data(&self) -> Value {
         self.state().data(&self.said)
     }
 
-    /// What changed is told to the application.
-    pub(super) fn apply(self: &Arc<Self>, state: &mut OwnershipState, changes: Vec<Change>) {
+    /// Takes an answer about an assignment to the machine of the member, and reports the changes to
+    /// the application.
+    pub(super) fn answer(
+        &self,
+        participant: &mut Participant,
+        answer: AssignmentAnswer,
+    ) -> Option<News> {
+        let mut state = self.state();
+        let (news, changes) = participant.assignment(answer, &mut state.holdings);
+        state.known = participant.known().cloned();
+        self.cx.learn(participant.greatest());
+        self.apply(&mut state, changes);
+        news
+    }
+
+    fn apply(&self, state: &mut OwnershipState, changes: Vec<Change>) {
         for change in changes {
             match change {
                 Change::Granted(release) => {
-                    let known = state.participant.known();
-                    let found = known.and_then(|known| known.partition(release.partition));
+                    let found = state.known.as_ref().and_then(|it| it.partition(release.partition));
                     let Some(name) = found.map(|partition| Arc::clone(&partition.name)) else {
                         continue;
                     };
@@ -131,26 +146,23 @@ impl Ownership {
                     let grant = Arc::new(Grant::new(name, release, stop));
                     state.grants.insert(release.partition, Arc::clone(&grant));
                     state.owner.granted();
-                    let shared = Arc::clone(self);
-                    let partition = Partition { grant: Arc::clone(&grant), shared };
-                    state.tell(MembershipEvent::Granted(partition));
+                    state.tell(Notice::Granted(Arc::clone(&grant)));
                     if state.leaving {
                         state.revoke(&grant);
                     }
                 }
                 Change::Revoked(release) => {
-                    if let Some(grant) = state.grants.get(&release.partition).cloned() {
-                        state.revoke(&grant);
+                    if let Some(grant) = state.grants.get(&release.partition) {
+                        state.revoke(grant);
                     }
                 }
                 Change::Lost(release) => {
-                    let by = state.participant.known().map_or(release.token, |it| it.epoch);
+                    let by = state.known.as_ref().map_or(release.token, |it| it.epoch);
                     if let Some(grant) = state.grants.remove(&release.partition) {
-                        let (name, number) = (grant.name.to_string(), release.partition);
                         grant.take(by);
                         self.ended.notify_waiters();
                         state.owner.lost(PartitionLoss::Taken.outcome());
-                        state.tell(MembershipEvent::Taken { name, number });
+                        state.tell(Notice::Taken(grant));
                         if state.has_left() {
                             self.left.notify_one();
                         }
@@ -158,38 +170,37 @@ impl Ownership {
                 }
             }
         }
-        let releasing = state.participant.holdings().releasing().len();
-        if state.park.is_none() && releasing > state.fitted {
+        if state.park.is_none() && state.holdings.releasing().len() > state.fitted {
             self.write.notify_one();
         }
     }
 
-    /// The work on a partition has stopped.
+    /// Gives up a partition, once the work on it has stopped.
     pub(super) fn release(&self, grant: &Arc<Grant>, back_off: Duration) {
         let mut state = self.state();
         grant.give_up();
         self.ended.notify_waiters();
         let number = grant.release.partition;
-        if !state.participant.holdings_mut().release(grant.release, back_off) {
+        if !state.holdings.release(grant.release, back_off) {
             return;
         }
-        // Once the session is over its loss has been counted.
+        // After the end of the session the loss is counted already.
         if state.grants.remove(&number).is_some() {
             state.owner.lost(PartitionLoss::Released.outcome());
         }
-        let known = state.participant.known();
-        state.unasked |= known.is_some_and(|known| !known.is_revoked(number));
+        let unasked = state.known.as_ref().is_some_and(|known| !known.is_revoked(number));
+        state.unasked |= unasked;
         if state.has_left() {
             self.left.notify_one();
         }
-        // Kept for its name, they leave it with its session.
+        // Reserved partitions leave with the session.
         if state.park.is_none() {
             self.write.notify_one();
         }
     }
 
-    /// Takes no more partitions, and signals all work to stop. Nothing is reserved once it has left
-    /// without that: its releases are written already.
+    /// Takes no more partitions, and signals all work to stop. After a leave without a reservation,
+    /// `park` has no effect: the releases may be written already.
     pub(super) fn leave(&self, park: Option<Duration>) {
         let mut state = self.state();
         if !state.leaving || state.park.is_some() {
@@ -207,37 +218,40 @@ impl Ownership {
         self.state().park
     }
 
-    /// Its lease runs, and the assignment that it knows names it.
+    /// Returns whether the lease runs, and the newest known assignment names the session.
     pub(super) fn is_member(&self) -> bool {
-        let named = |known: &Arc<Assignment>| known.member(self.session).is_some();
-        let named = self.state().participant.known().is_some_and(named);
+        let named = self.known().is_some_and(|known| known.member(self.session).is_some());
         named && self.lease.check().is_ok()
     }
 
-    pub(super) fn last_seen(&self) -> GroupSnapshot {
-        let known = self.state().participant.known().cloned();
-        GroupSnapshot::of(known.as_ref())
+    /// Returns the greatest assignment that the process knew before this session.
+    pub(super) fn remembered(&self) -> Option<Epoch> {
+        self.state().remembered
     }
 
-    /// Whether all releases show in the newest known assignment.
+    /// Returns the newest assignment that the task has read.
+    pub(super) fn known(&self) -> Option<Arc<Assignment>> {
+        self.state().known.clone()
+    }
+
+    /// Returns whether the newest known assignment shows all releases.
     pub(super) fn is_released(&self) -> bool {
-        self.state().participant.holdings().releasing().is_empty()
+        self.state().holdings.releasing().is_empty()
     }
 
     pub(super) fn is_leaving(&self) -> bool {
         self.state().leaving
     }
 
-    /// Returns once it leaves and the work on all that it owned has stopped.
+    /// Waits for a leave, and for the end of the work on all partitions.
     pub(super) async fn left(&self) {
-        // What was granted meanwhile must be released, too.
         while !self.state().has_left() {
             self.left.notified().await;
         }
     }
 
-    /// Waits until the lease has ended and the task of the member has had the time to say so: its
-    /// runtime is gone. Depends on no other task.
+    /// Waits for the end of the lease, and for a request timeout in which the task of the member
+    /// should report it. After that the runtime of the task is gone. Depends on no other task.
     pub(super) async fn is_abandoned(&self) -> Loss {
         loop {
             let over = self.lease.ends_at().boot.saturating_add(self.cx.request_timeout());
@@ -249,7 +263,7 @@ impl Ownership {
         }
     }
 
-    /// The session is over, and with it all that it owned.
+    /// Ends all grants with the session, and sends the last event.
     pub(super) fn lost(&self, loss: Loss) {
         let mut state = self.state();
         for (_, grant) in std::mem::take(&mut state.grants) {
@@ -257,30 +271,27 @@ impl Ownership {
             state.owner.lost(loss.outcome());
         }
         state.owner.coordinates(false);
-        state.tell(MembershipEvent::Lost(loss));
-        state.events = None;
+        state.tell(Notice::Lost(loss));
+        state.notices = None;
     }
 
-    pub(super) fn count_coordinator(&self) {
+    /// Records the end of a poll: whether it was completed, and whether the member coordinates.
+    pub(super) fn polled(&self, completed: bool, coordinates: bool) {
         let mut state = self.state();
-        let coordinates = state.participant.coordinates();
+        state.looks += u64::from(completed);
         state.owner.coordinates(coordinates);
     }
 
-    pub(super) fn tell(&self, event: MembershipEvent) {
-        self.state().tell(event);
+    pub(super) fn tell(&self, notice: Notice) {
+        self.state().tell(notice);
     }
 
-    pub(super) fn failed(&self, error: Error) {
-        self.tell(MembershipEvent::StoreFailed(error));
-    }
-
-    /// Puts what the session says into its next renewal, so that it costs no request.
+    /// Puts the data of the session into its next renewal, which costs no request.
     pub(super) fn carry(&self, leadership: &Leadership) {
         leadership.renew_with(self.data());
     }
 
-    /// Writes the session when there is something to say, at most once a second. Never returns.
+    /// Writes the session after each change, at most once a second. Never returns.
     pub(super) async fn write(&self, leadership: &Leadership) {
         let validity = self.cx.validity();
         let (mut due, between) = (false, BETWEEN_WRITES.min(validity / 30));
@@ -302,36 +313,33 @@ impl OwnershipState {
         self.leaving && self.grants.is_empty()
     }
 
-    fn revoke(&self, grant: &Grant) {
-        // Each is told once, however many reasons there are.
+    fn revoke(&self, grant: &Arc<Grant>) {
+        // One event, whatever the number of reasons.
         if !grant.revoked.swap(true, Ordering::SeqCst) {
             grant.stop.cancel();
             self.owner.revoked();
-            let (name, number) = (grant.name.to_string(), grant.release.partition);
-            self.tell(MembershipEvent::Revoked { name, number });
+            self.tell(Notice::Revoked(Arc::clone(grant)));
         }
     }
 
-    fn tell(&self, event: MembershipEvent) {
-        if let Some(events) = &self.events {
+    fn tell(&self, notice: Notice) {
+        if let Some(notices) = &self.notices {
             // The application may have dropped its membership.
-            let _ = events.send(event);
+            let _ = notices.send(notice);
             #[cfg(test)]
             interleavings::told();
         }
     }
 
     fn data(&mut self, said: &Said) -> Value {
-        let (known, holdings) = (self.participant.known(), self.participant.holdings());
         let data = SessionData {
             releases: BTreeMap::new(),
             looks: self.looks,
-            seen: known.map(|known| known.epoch).max(self.remembered),
+            seen: self.known.as_ref().map(|known| known.epoch).max(self.remembered),
             leaving: self.leaving && self.park.is_none(),
         };
-        let room = Record::MAX_WRITTEN_BYTES - RECORD_BYTES;
-        let releases = if self.park.is_none() { holdings.releasing() } else { &[] };
-        let (data, fitted) = session_data::encode(releases, &data, said, room);
+        let releases = if self.park.is_none() { self.holdings.releasing() } else { &[] };
+        let (data, fitted) = session_data::encode(releases, &data, said, MAX_DATA_BYTES);
         self.fitted = fitted;
         data
     }

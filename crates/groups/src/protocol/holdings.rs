@@ -41,10 +41,6 @@ impl Holdings {
         Holdings { session, owned: BTreeMap::new(), releasing: Vec::new() }
     }
 
-    pub fn session(&self) -> Session {
-        self.session
-    }
-
     /// The token of a partition that it owns, as long as its session's lease runs.
     pub fn token(&self, partition: PartitionNumber) -> Option<Epoch> {
         self.owned.get(&partition).map(|owned| owned.token)

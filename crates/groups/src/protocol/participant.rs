@@ -1,4 +1,4 @@
-//! One process of a group: its reader, what it owns, and its rounds if it coordinates.
+//! One process of a group: its reader, and its rounds if it coordinates.
 //!
 //! One request of the reader or one round is under way at a time, the reader's first.
 
@@ -30,11 +30,14 @@ use tenure::store::ETag;
 ///   [`ParticipantStep::Nonce`], [`resume`](Participant::resume) or
 ///   [`give_up`](Participant::give_up) answers [`ParticipantStep::Pause`],
 ///   [`restart`](Participant::restart) answers [`ParticipantStep::Failed`].
-/// - The changes that `assignment` returns take effect in their order, before the next input.
+/// - The driver keeps the [`Holdings`] of the same session, and gives `assignment` always the same
+///   value. Others may release partitions of it between two inputs.
+/// - The changes that `assignment` returns take effect in their order, before the next input and
+///   before the next release.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Participant {
+    session: Session,
     reader: Reader,
-    holdings: Holdings,
     sessions: SessionReader,
     /// It plans, although the newest assignment names another coordinator.
     ahead: bool,
@@ -46,8 +49,8 @@ impl Participant {
     /// A member of this session, in a process that knows of assignments up to `greatest`.
     pub fn new(session: Session, greatest: Option<Epoch>) -> Participant {
         Participant {
+            session,
             reader: Reader::new(greatest),
-            holdings: Holdings::new(session),
             sessions: SessionReader::default(),
             ahead: false,
             plans: false,
@@ -73,12 +76,8 @@ impl Participant {
         self.reader.is_behind()
     }
 
-    pub fn holdings(&self) -> &Holdings {
-        &self.holdings
-    }
-
-    pub fn holdings_mut(&mut self) -> &mut Holdings {
-        &mut self.holdings
+    pub fn own_session(&self) -> Session {
+        self.session
     }
 
     pub fn sessions(&self) -> &SessionReader {
@@ -87,7 +86,7 @@ impl Participant {
 
     /// Whether it is named as the coordinator, or acts as one.
     pub fn coordinates(&self) -> bool {
-        let own = Some(self.holdings.session());
+        let own = Some(self.session);
         self.ahead || self.known().is_some_and(|known| known.coordinator == own)
     }
 
@@ -169,8 +168,12 @@ impl Participant {
         }
     }
 
-    /// Takes the answer about an assignment.
-    pub fn assignment(&mut self, answer: AssignmentAnswer) -> (Option<News>, Vec<Change>) {
+    /// Takes the answer about an assignment, and applies the assignment to the member's holdings.
+    pub fn assignment(
+        &mut self,
+        answer: AssignmentAnswer,
+        holdings: &mut Holdings,
+    ) -> (Option<News>, Vec<Change>) {
         let news = self.reader.handle(answer);
         let Some(known) = self.reader.known() else { return (news, Vec::new()) };
         let changes = match news {
@@ -178,15 +181,15 @@ impl Participant {
                 self.plans = false;
                 // A greater assignment says who plans; whoever lost the race follows it.
                 self.ahead = false;
-                if known.coordinator != Some(self.holdings.session()) {
+                if known.coordinator != Some(self.session) {
                     self.sessions.stop();
                 }
-                self.holdings.note(known, false)
+                holdings.note(known, false)
             }
-            Some(News::Confirmed) => self.holdings.note(known, true),
+            Some(News::Confirmed) => holdings.note(known, true),
             _ => Vec::new(),
         };
-        if self.holdings.gains(known) {
+        if holdings.gains(known) {
             self.reader.confirm();
         }
         (news, changes)

@@ -18,7 +18,7 @@ impl Group {
         let mut record = object.record();
         let knows = |it: &Participant| it.known().is_some();
         if self.broken == Broken::IgnoresGreater
-            && world.processes[who].participant.as_ref().is_some_and(knows)
+            && world.processes[who].participant.as_ref().is_some_and(|it| knows(it))
             && let Some(data) = &mut record.data
         {
             data.seen = None;

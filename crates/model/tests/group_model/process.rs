@@ -2,12 +2,15 @@
 //! the driver that matters here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 
 use tenure::Epoch;
 use tenure::protocol::message::{Answer, Nonce, Request, Step, Wait};
 use tenure::protocol::message::{Event, Input, Rules};
 use tenure::protocol::single::SingleCandidate;
 use tenure_groups::protocol::assignor::StickyAssignor;
+use tenure_groups::protocol::holdings::{Change, Holdings};
+use tenure_groups::protocol::message::{AssignmentAnswer, News};
 use tenure_groups::protocol::participant::Participant;
 use tenure_groups::protocol::plan::Planner;
 use tenure_groups::protocol::session::SessionRecord;
@@ -17,6 +20,42 @@ use tenure_model::hashed_arc::HashedArc;
 use super::store::{Data, Object};
 
 const RULES: Rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
+
+/// The machines of a member.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Machines {
+    participant: Participant,
+    holdings: Holdings,
+}
+
+impl Machines {
+    fn new(session: Session, greatest: Option<Epoch>) -> Machines {
+        let participant = Participant::new(session, greatest);
+        Machines { participant, holdings: Holdings::new(session) }
+    }
+
+    pub fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
+
+    pub fn assignment(&mut self, answer: AssignmentAnswer) -> (Option<News>, Vec<Change>) {
+        self.participant.assignment(answer, &mut self.holdings)
+    }
+}
+
+impl Deref for Machines {
+    type Target = Participant;
+
+    fn deref(&self) -> &Participant {
+        &self.participant
+    }
+}
+
+impl DerefMut for Machines {
+    fn deref_mut(&mut self) -> &mut Participant {
+        &mut self.participant
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Process {
@@ -34,13 +73,13 @@ pub struct Process {
     /// Broken: sessions with the same id are the same session.
     pub ids_alone: bool,
     /// Its part in the group, after the grant of the session.
-    pub participant: Option<Participant>,
+    pub participant: Option<Machines>,
     /// Contents of its session, as far as it knows.
     pub written: Option<Data>,
     /// Contents that it has sent, with the heartbeats.
     wrote: Vec<(u64, Data)>,
     /// Broken: its holdings before the last release, which it can take back.
-    before: Option<Box<Participant>>,
+    before: Option<Box<Machines>>,
     pub leaving: bool,
     /// The greatest assignment that this process has seen in former sessions.
     pub remembers: Option<Epoch>,
@@ -83,7 +122,7 @@ impl Process {
 
     /// Returns the greatest assignment that this process knows, now or earlier.
     pub fn greatest(&self) -> Option<Epoch> {
-        self.participant.as_ref().and_then(Participant::greatest).max(self.remembers)
+        self.participant.as_ref().and_then(|it| it.greatest()).max(self.remembers)
     }
 
     /// Returns whether its session shows the greatest assignment that it has seen.
@@ -125,7 +164,7 @@ impl Process {
                 self.nonce = Some(nonce);
                 let nonce = if self.ids_alone { Nonce::from_bits(0) } else { nonce };
                 self.participant =
-                    Some(Participant::new(Session { id: self.id, nonce }, self.remembers));
+                    Some(Machines::new(Session { id: self.id, nonce }, self.remembers));
             }
             Some(Event::Extended { heartbeat }) => {
                 self.runs = Some(heartbeat);
@@ -173,7 +212,7 @@ impl Process {
             self.before = self.participant.clone().map(Box::new);
         }
         if let Some(participant) = &mut self.participant {
-            participant.holdings_mut().release(release, Default::default());
+            participant.holdings.release(release, Default::default());
         }
     }
 
@@ -190,7 +229,7 @@ impl Process {
     }
 
     pub fn believes(&self, release: Release) -> bool {
-        let owns = |it: &Participant| it.holdings().token(release.partition);
+        let owns = |it: &Machines| it.holdings().token(release.partition);
         self.runs.is_some() && self.participant.as_ref().and_then(owns) == Some(release.token)
     }
 
@@ -245,7 +284,7 @@ impl Process {
 }
 
 fn planner(participant: &Participant) -> Planner<'static> {
-    let coordinator = participant.holdings().session();
+    let coordinator = participant.own_session();
     let named = participant.known().and_then(|known| known.coordinator);
     let goes_ahead = named.is_some_and(|named| named != coordinator);
     Planner { assignor: &StickyAssignor, coordinator, only_ownerless: false, goes_ahead }

@@ -149,7 +149,7 @@ impl World {
         };
         let innocent = |it: &HashedArc<Process>| {
             let idle = |it: &Participant| knows(it) || !has_read(it) && !creates(it);
-            it.participant.as_ref().is_none_or(idle)
+            it.participant.as_ref().is_none_or(|it| idle(it))
         };
         let late = |wire: &Wire| matches!(wire, Wire::Assignment(_));
         let operates = self.operator.is_some();

@@ -264,7 +264,7 @@ impl Group {
     fn settle(&self, world: &mut World) {
         for who in 0..world.processes.len() {
             loop {
-                match world.processes[who].participant.as_ref().map(Participant::step) {
+                match world.processes[who].participant.as_ref().map(|it| it.step()) {
                     Some(ParticipantStep::Nonce) => {
                         let nonce = world.processes[who].draw();
                         participant(world, who, |it| it.nonce(nonce));
@@ -303,5 +303,5 @@ fn participant(world: &mut World, who: usize, with: impl FnOnce(&mut Participant
 
 fn session_of(world: &World, who: usize) -> Session {
     let participant = world.processes[who].participant.as_ref();
-    participant.expect("an owner has joined").holdings().session()
+    participant.expect("an owner has joined").own_session()
 }

@@ -305,7 +305,7 @@ impl World {
     /// Returns the heartbeat of the write that extended the lease of this session, if it runs.
     pub fn runs(&self, session: Session) -> Option<u64> {
         let own = |it: &&HashedArc<Process>| {
-            it.participant.as_ref().is_some_and(|it| it.holdings().session() == session)
+            it.participant.as_ref().is_some_and(|it| it.own_session() == session)
         };
         self.processes.iter().find(own)?.runs
     }

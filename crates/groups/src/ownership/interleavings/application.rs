@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::partition::PartitionLoss;
 
 /// Where a partition stands, by what the application was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +13,8 @@ enum Stage {
 }
 
 /// The application, which takes each event at once.
+#[derive(Default)]
 pub(super) struct Application {
-    pub(super) events: mpsc::UnboundedReceiver<MembershipEvent>,
     /// All that was ever granted, in this order.
     pub(super) partitions: Vec<Partition>,
     stages: BTreeMap<PartitionNumber, (Epoch, Stage)>,
@@ -27,18 +26,6 @@ pub(super) struct Application {
 }
 
 impl Application {
-    pub(super) fn new(events: mpsc::UnboundedReceiver<MembershipEvent>) -> Application {
-        Application {
-            events,
-            partitions: Vec::new(),
-            stages: BTreeMap::new(),
-            to_release: Vec::new(),
-            begun: BTreeSet::new(),
-            released: BTreeSet::new(),
-            lost: false,
-        }
-    }
-
     pub(super) fn handle(&self, number: PartitionNumber) -> Option<&Partition> {
         self.partitions.iter().rfind(|it| it.number() == number)
     }

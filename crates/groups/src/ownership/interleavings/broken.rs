@@ -22,7 +22,7 @@ pub(super) enum Broken {
 }
 
 impl Ownership {
-    pub(super) fn tell_before_it_keeps(self: &Arc<Self>, changes: Vec<Change>) {
+    pub(super) fn tell_before_it_keeps(&self, changes: Vec<Change>) {
         for change in changes {
             let mut state = self.state();
             let Change::Granted(release) = change else {
@@ -31,22 +31,17 @@ impl Ownership {
             };
             let stop = self.lease.begin_work().child_token();
             let grant = Arc::new(Grant::new("p".into(), release, stop));
-            let partition = Partition { grant: Arc::clone(&grant), shared: Arc::clone(self) };
-            state.tell(MembershipEvent::Granted(partition));
+            state.tell(Notice::Granted(Arc::clone(&grant)));
             drop(state);
             self.state().grants.insert(release.partition, grant);
         }
     }
 
-    pub(super) fn tell_before_it_takes(
-        self: &Arc<Self>,
-        state: &mut OwnershipState,
-        changes: Vec<Change>,
-    ) {
+    pub(super) fn tell_before_it_takes(&self, state: &mut OwnershipState, changes: Vec<Change>) {
         for change in &changes {
             if let Change::Lost(release) = change {
-                let (name, number) = ("p".into(), release.partition);
-                state.tell(MembershipEvent::Taken { name, number });
+                let grant = Arc::clone(&state.grants[&release.partition]);
+                state.tell(Notice::Taken(grant));
             }
         }
         self.apply(state, changes);
@@ -56,7 +51,7 @@ impl Ownership {
         let number = grant.release.partition;
         {
             let mut state = self.state();
-            if !state.participant.holdings_mut().release(grant.release, Duration::ZERO) {
+            if !state.holdings.release(grant.release, Duration::ZERO) {
                 return grant.give_up();
             }
             state.grants.remove(&number);
@@ -73,7 +68,7 @@ impl Ownership {
     pub(super) fn release_silently(&self, grant: &Grant) {
         let mut state = self.state();
         grant.give_up();
-        state.participant.holdings_mut().release(grant.release, Duration::ZERO);
+        state.holdings.release(grant.release, Duration::ZERO);
         state.grants.remove(&grant.release.partition);
     }
 }

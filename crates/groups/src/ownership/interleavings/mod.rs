@@ -9,6 +9,8 @@ mod world;
 use std::cell::RefCell;
 
 use super::*;
+use crate::events::MembershipEvent;
+use crate::partition::Partition;
 use crate::protocol::SessionId;
 use crate::protocol::assignment::{Assignment, Member};
 use broken::Broken;

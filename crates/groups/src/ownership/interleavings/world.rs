@@ -15,7 +15,9 @@ use tenure::store::MemoryStore;
 use tenure_testkit::interleavings::spawn;
 
 pub(super) struct World {
-    shared: Arc<Ownership>,
+    ownership: Arc<Ownership>,
+    participant: Mutex<Participant>,
+    notices: Mutex<mpsc::UnboundedReceiver<Notice>>,
     broken: Broken,
     pub(super) begun: AtomicBool,
     /// The next critical section comes first since its task went on, which others may have
@@ -33,14 +35,15 @@ impl World {
         let cx = settings.numbered(crate::ASSIGNMENT, &crate::telemetry::SESSION).unwrap();
         let lease = Lease::without_driver(&cx, Duration::from_secs(24 * 60 * 60));
         let said = Said { weight: 1, data: Value::Null };
-        let (sender, events) = mpsc::unbounded_channel();
-        let application = Application::new(events);
+        let (sender, notices) = mpsc::unbounded_channel();
         World {
-            shared: Arc::new(Ownership::new(&Arc::new(cx), OWN, lease, said, sender)),
+            ownership: Arc::new(Ownership::new(&Arc::new(cx), OWN, lease, said, sender)),
+            participant: Mutex::new(Participant::new(OWN, None)),
+            notices: Mutex::new(notices),
             broken,
             begun: AtomicBool::new(false),
             comes_first: AtomicBool::new(false),
-            application: Mutex::new(application),
+            application: Mutex::default(),
             news: Notify::new(),
             left: AtomicUsize::new(tasks),
         }
@@ -48,18 +51,19 @@ impl World {
 
     pub(super) fn listen(&self) {
         let mut application = self.application.lock().unwrap();
-        while let Ok(event) = application.events.try_recv() {
-            application.takes(event);
+        let mut notices = self.notices.lock().unwrap();
+        while let Ok(notice) = notices.try_recv() {
+            application.takes(MembershipEvent::new(notice, &self.ownership));
         }
-        drop(application);
+        drop((application, notices));
         self.news.notify_waiters();
     }
 
     /// Nobody is in a critical section.
     pub(super) fn look(&self) {
-        let state = self.shared.state.try_lock().expect("nobody is in a critical section");
+        let state = self.ownership.state.try_lock().expect("nobody is in a critical section");
         let application = self.application.lock().unwrap();
-        let (holdings, lives) = (state.participant.holdings(), self.shared.lease.check().is_ok());
+        let (holdings, lives) = (&state.holdings, self.ownership.lease.check().is_ok());
         for partition in &application.partitions {
             let owns = holdings.token(partition.number()) == Some(partition.token());
             assert_eq!(partition.check().is_ok(), owns && lives, "the check of {partition:?}");
@@ -148,7 +152,7 @@ impl World {
             }
             Does::Leaves => self.leave(None),
             Does::LeavesFor => self.leave(Some(Duration::from_secs(1))),
-            Does::LosesTheSession => self.shared.lease.end_with(Loss::Vanished),
+            Does::LosesTheSession => self.ownership.lease.end_with(Loss::Vanished),
         }
     }
 
@@ -157,55 +161,55 @@ impl World {
         self.application.lock().unwrap().begun.insert(released);
         let grant = Arc::clone(&partition.grant);
         match self.broken {
-            Broken::ReleasesBeforeItGivesUp => self.shared.release_before_it_gives_up(&grant),
-            Broken::ReleasesSilently => self.shared.release_silently(&grant),
+            Broken::ReleasesBeforeItGivesUp => self.ownership.release_before_it_gives_up(&grant),
+            Broken::ReleasesSilently => self.ownership.release_silently(&grant),
             _ => partition.release(),
         }
-        let late = grant.loss().is_none() && self.shared.lease.check().is_ok();
+        let late = grant.loss().is_none() && self.ownership.lease.check().is_ok();
         assert!(!late, "released and still owned: {released:?}");
         self.application.lock().unwrap().released.insert(released);
     }
 
     fn leave(&self, park: Option<Duration>) {
         if self.broken == Broken::RevokesTwice {
-            let state = self.shared.state();
+            let state = self.ownership.state();
             state.grants.values().for_each(|it| it.revoked.store(false, Ordering::SeqCst));
             drop(state);
         }
-        self.shared.leave(park);
+        self.ownership.leave(park);
     }
 
     /// As `MemberTask::run`, with assignments that come from no store. Without a leave and a loss
     /// it ends once so many releases have been written.
     async fn member(&self, assignments: Vec<Assignment>, releases: usize) {
         let lost = async {
-            self.shared.lease.until_ended().await;
+            self.ownership.lease.until_ended().await;
         };
         tokio::select! {
             biased;
             () = lost => {}
             () = self.write(releases) => {}
-            () = self.shared.left() => {}
+            () = self.ownership.left() => {}
             never = self.follow(assignments) => match never {},
         }
-        if self.shared.lease.check().is_ok() && self.quietly(|state| state.leaving) {
+        if self.ownership.lease.check().is_ok() && self.quietly(|state| state.leaving) {
             for partition in &self.application.lock().unwrap().partitions {
                 assert!(partition.check().is_err(), "left and still owned: {partition:?}");
             }
         }
-        self.shared.lease.end_with(Loss::Resigned);
-        let events = self.quietly(|state| state.events.clone());
-        self.shared.lost(Loss::Resigned);
+        self.ownership.lease.end_with(Loss::Resigned);
+        let notices = self.quietly(|state| state.notices.clone());
+        self.ownership.lost(Loss::Resigned);
         if self.broken == Broken::SpeaksAfterTheLoss {
-            self.quietly(|state| state.events = events);
-            self.shared.tell(MembershipEvent::AtRisk { remaining: Duration::ZERO });
+            self.quietly(|state| state.notices = notices);
+            self.ownership.tell(Notice::AtRisk(Duration::ZERO));
         }
     }
 
     async fn write(&self, releases: usize) {
         loop {
-            self.shared.write.notified().await;
-            let _ = self.shared.data();
+            self.ownership.write.notified().await;
+            let _ = self.ownership.data();
             let (fitted, leaving) = self.quietly(|state| (state.fitted, state.leaving));
             let does_not_wait = self.broken == Broken::DoesNotWait && leaving;
             if does_not_wait || (fitted == releases && releases > 0) {
@@ -232,31 +236,34 @@ impl World {
             answers.insert(0, AssignmentAnswer::Listed(listing));
         }
         if !first {
-            self.quietly(|state| state.participant.poll());
+            self.participant.lock().unwrap().poll();
         }
         for answer in answers {
             self.answered(answer);
         }
-        if self.quietly(|state| state.participant.step()) != ParticipantStep::Idle {
+        if self.participant.lock().unwrap().step() != ParticipantStep::Idle {
             self.answered(AssignmentAnswer::Listed(Listing { epochs: None, rest: None }));
         }
     }
 
     /// What changes nothing that is shared.
     fn quietly<T>(&self, act: impl FnOnce(&mut OwnershipState) -> T) -> T {
-        act(&mut self.shared.state.try_lock().expect("nobody is in a critical section"))
+        act(&mut self.ownership.state.try_lock().expect("nobody is in a critical section"))
     }
 
     fn answered(&self, answer: AssignmentAnswer) {
-        let mut state = self.shared.state();
-        let (_, changes) = state.participant.assignment(answer);
-        match self.broken {
-            Broken::TellsBeforeItKeeps => {
-                drop(state);
-                self.shared.tell_before_it_keeps(changes);
-            }
-            Broken::TellsBeforeItTakes => self.shared.tell_before_it_takes(&mut state, changes),
-            _ => self.shared.apply(&mut state, changes),
+        let mut participant = self.participant.lock().unwrap();
+        if !matches!(self.broken, Broken::TellsBeforeItKeeps | Broken::TellsBeforeItTakes) {
+            self.ownership.answer(&mut participant, answer);
+            return;
         }
+        let mut state = self.ownership.state();
+        let (_, changes) = participant.assignment(answer, &mut state.holdings);
+        state.known = participant.known().cloned();
+        if self.broken == Broken::TellsBeforeItTakes {
+            return self.ownership.tell_before_it_takes(&mut state, changes);
+        }
+        drop(state);
+        self.ownership.tell_before_it_keeps(changes);
     }
 }

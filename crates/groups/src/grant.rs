@@ -1,0 +1,111 @@
+//! The grant of a partition to this member, and its end.
+
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::protocol::Release;
+use tenure::internals::groups::SharedValues;
+use tenure::{Epoch, Loss};
+
+/// Why a partition is not owned any more. Final: the same partition may be granted again, with
+/// another token.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum PartitionLoss {
+    /// This process released it.
+    Released,
+    /// An assignment does not name this member as the owner, although it released nothing and its
+    /// session lives. No member writes such an assignment: somebody restored or edited objects.
+    Taken,
+    /// The session of this member ended, and with it all that it owned.
+    Session(Loss),
+}
+
+/// One grant of a partition, as the handles and the task of the member share it.
+#[derive(Debug)]
+pub(super) struct Grant {
+    pub(super) name: Arc<str>,
+    pub(super) release: Release,
+    /// Cancelled once the work must stop: the partition is revoked, at risk, or lost.
+    pub(super) stop: CancellationToken,
+    /// The revocation was reported to the application.
+    pub(super) revoked: AtomicBool,
+    end: OnceLock<End>,
+    /// Values that all tasks with this partition share.
+    pub(super) values: SharedValues,
+}
+
+/// The end of a grant while the session lives.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Released,
+    /// The assignment of this epoch names another owner.
+    Taken(Epoch),
+}
+
+impl Grant {
+    pub(super) fn new(name: Arc<str>, release: Release, stop: CancellationToken) -> Grant {
+        let (revoked, end, values) = Default::default();
+        Grant { name, release, stop, revoked, end, values }
+    }
+
+    /// The assignment of this epoch does not name this member as the owner.
+    pub(super) fn take(&self, by: Epoch) {
+        self.ends(End::Taken(by));
+    }
+
+    /// Ends the ownership, whatever the outcome of the write that reports the release.
+    pub(super) fn give_up(&self) {
+        self.ends(End::Released);
+    }
+
+    /// The first end counts.
+    fn ends(&self, end: End) {
+        let _ = self.end.set(end);
+        self.stop.cancel();
+    }
+
+    pub(super) fn loss(&self) -> Option<PartitionLoss> {
+        self.end.get().map(|end| match end {
+            End::Released => PartitionLoss::Released,
+            End::Taken(_) => PartitionLoss::Taken,
+        })
+    }
+
+    /// The error of a leadership for this end.
+    pub(super) fn loss_of_a_term(&self) -> Option<Loss> {
+        self.end.get().map(|end| match end {
+            End::Released => Loss::Resigned,
+            End::Taken(by) => Loss::Superseded { by: *by },
+        })
+    }
+}
+
+impl PartitionLoss {
+    /// Returns one stable word, for logs and metrics.
+    #[must_use]
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            PartitionLoss::Released => "released",
+            PartitionLoss::Taken => "taken",
+            PartitionLoss::Session(loss) => loss.outcome(),
+        }
+    }
+}
+
+impl fmt::Display for PartitionLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PartitionLoss::Released => f.write_str("this process released it"),
+            PartitionLoss::Taken => {
+                f.write_str("an assignment gave it away, although this member lives and had it")
+            }
+            PartitionLoss::Session(loss) => write!(f, "the session of this member ended: {loss}"),
+        }
+    }
+}
+
+impl std::error::Error for PartitionLoss {}

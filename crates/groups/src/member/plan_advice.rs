@@ -1,0 +1,96 @@
+//! What a coordinator remembers for its plans. Advice: it lasts as long as the coordinator does.
+
+use std::time::Duration;
+
+use super::crash_loops::CrashLoops;
+use super::failing_partitions::FailingPartitions;
+use super::known_sessions::KnownSessions;
+use crate::protocol::participant::Participant;
+use crate::protocol::plan::Evidence;
+use crate::protocol::session::SessionRecord;
+use crate::protocol::{Assignment, Session};
+use tenure::{EpochEnd, Moment};
+
+/// The memory of a coordinator.
+#[derive(Debug, Default)]
+pub(super) struct PlanAdvice {
+    pub(super) failing: FailingPartitions,
+    pub(super) crash_loops: CrashLoops,
+    /// Start of the wait of members that are not added yet.
+    joining_since: Option<Moment>,
+}
+
+impl PlanAdvice {
+    /// Leaves out the sessions that wait before they are added: silent sessions, and sessions of a
+    /// name whose sessions ended soon after they were added.
+    pub(super) fn delay_crash_loops(
+        &mut self,
+        evidence: &mut Evidence,
+        participant: &Participant,
+        sessions: &KnownSessions,
+        (validity, now): (Duration, Moment),
+    ) {
+        let known = participant.known();
+        let (own, loops, timers) =
+            (participant.own_session(), &mut self.crash_loops, &sessions.timers);
+        if let Some(known) = known {
+            let sessions = participant.sessions();
+            let resigned = |record: &SessionRecord| record.ended == Some(EpochEnd::Resigned);
+            let ended_unresigned = |session: Session| {
+                sessions.has_ended(session) && !sessions.record(session.id).is_some_and(resigned)
+            };
+            loops.note(known, ended_unresigned, validity, now);
+        }
+        let joining = &evidence.joining;
+        loops.forget_all_but(|session| joining.iter().any(|it| it.session == session));
+        // Reserved partitions move after a longer wait. They should if the processes of the name
+        // crash again and again.
+        let is_kept_for = |name: &str| {
+            let mut kept =
+                known.iter().flat_map(|it| &it.partitions).filter_map(|it| it.kept.as_ref());
+            kept.any(|(kept, _)| **kept == *name)
+        };
+        evidence.joining.retain(|it| {
+            let waits = |loops: &mut CrashLoops| {
+                timers.is_silent(it.session.id)
+                    || loops.delays(it.session, &it.name, validity, now)
+                        && (!is_kept_for(&it.name) || loops.are_frequent(&it.name))
+            };
+            it.session == own || !waits(loops)
+        });
+    }
+
+    /// Adds the failures and the reservations that this coordinator has counted.
+    pub(super) fn add_to(
+        &mut self,
+        evidence: &mut Evidence,
+        known: Option<&Assignment>,
+        now: Moment,
+    ) {
+        self.failing.forget(now, known);
+        evidence.failures = self.failing.failures(now);
+        evidence.kept_enough = self.failing.kept_enough(now, known);
+    }
+
+    /// Lets members that join wait for others, up to `delay`. Returns the rest of the wait.
+    pub(super) fn gather(
+        &mut self,
+        evidence: &mut Evidence,
+        delay: Duration,
+        now: Moment,
+    ) -> Option<Duration> {
+        if evidence.joining.is_empty() {
+            self.joining_since = None;
+            return None;
+        }
+        let since = *self.joining_since.get_or_insert(now);
+        let left = delay.saturating_sub(now.since(since));
+        // After a death a member that joins fills the gap without a wait.
+        if left.is_zero() || !evidence.ended.is_empty() {
+            self.joining_since = None;
+            return None;
+        }
+        evidence.joining.clear();
+        Some(left)
+    }
+}

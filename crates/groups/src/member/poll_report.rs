@@ -1,0 +1,53 @@
+//! The outcome of each poll of a member, and the failures that it reports.
+
+use crate::telemetry::GroupSight;
+use tenure::internals::groups::Requests;
+
+/// The outcome of the current poll, and of the polls before.
+pub(super) struct PollReport {
+    /// The poll was completed. Other members replace a coordinator that completes none.
+    pub(super) completed: bool,
+    /// A session could not be read or sealed in this poll.
+    pub(super) unread: bool,
+    /// The assignment was too large to be written.
+    pub(super) too_large: bool,
+    /// Polls in a row with such a session.
+    unread_polls: u32,
+    /// The failure that was reported last, since a poll was completed.
+    reported: Option<String>,
+    pub(super) sight: GroupSight,
+}
+
+impl PollReport {
+    pub(super) fn new(sight: GroupSight) -> PollReport {
+        let (completed, unread, too_large) = (false, false, false);
+        PollReport { completed, unread, too_large, unread_polls: 0, reported: None, sight }
+    }
+
+    pub(super) fn begin(&mut self) {
+        (self.completed, self.unread, self.too_large) = (false, false, false);
+    }
+
+    /// Ends a poll. Returns whether to report the failure of a session: it has lasted for some
+    /// polls.
+    pub(super) fn end(&mut self) -> bool {
+        if self.unread {
+            self.unread_polls += 1;
+        } else if self.completed {
+            self.unread_polls = 0;
+            if !self.too_large {
+                self.reported = None;
+            }
+        }
+        self.sight.polled(self.completed && !self.unread && !self.too_large);
+        self.unread && self.unread_polls >= Requests::FAILURES_BEFORE_GIVING_UP
+    }
+
+    /// Returns whether the failure differs from the one reported last.
+    pub(super) fn is_news(&mut self, error: &tenure::Error) -> bool {
+        let text = error.to_string();
+        let news = self.reported.as_ref() != Some(&text);
+        self.reported = Some(text);
+        news
+    }
+}
