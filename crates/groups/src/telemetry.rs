@@ -51,35 +51,46 @@ pub(super) static SESSION: LeaseMetrics = LeaseMetrics {
     ],
 };
 
+const MEMBERS: &str = "tenure_group_members";
+const PARTITIONS: &str = "tenure_group_partitions";
+const OWNERLESS: &str = "tenure_group_ownerless";
+const EPOCH: &str = "tenure_group_epoch";
+const OWNED: &str = "tenure_group_owned";
+const COORDINATOR: &str = "tenure_group_coordinator";
+const GRANTS: &str = "tenure_group_grants_total";
+const REVOCATIONS: &str = "tenure_group_revocations_total";
+const LOSSES: &str = "tenure_group_losses_total";
+const ASSIGNMENTS_TOTAL: &str = "tenure_group_assignments_total";
+const POLLS_TOTAL: &str = "tenure_group_polls_total";
+
 /// Describes the metrics to the recorder. A recorder must be installed before.
 pub(super) fn describe() {
-    describe_gauge!("tenure_group_member", Count, "1 while this process's session lasts");
-    describe_gauge!("tenure_group_member_info", Count, "1; the label tells the member's name");
-    describe_gauge!("tenure_group_coordinator", Count, "1 while this process plans the group");
-    describe_gauge!("tenure_group_owned", Count, "Partitions that this member owns");
-    describe_gauge!(
-        "tenure_group_overdue",
-        Count,
-        "Partitions with work that does not stop in time"
-    );
-    describe_gauge!("tenure_group_epoch", Count, "The greatest assignment that this process knows");
-    describe_gauge!("tenure_group_partitions", Count, "Partitions of the newest known assignment");
-    describe_gauge!(
-        "tenure_group_ownerless",
-        Count,
-        "Partitions that should have an owner, and have none in the newest known assignment"
-    );
-    describe_gauge!("tenure_group_members", Count, "Members of the newest known assignment");
-    describe_counter!("tenure_group_grants_total", Count, "Partitions that this member was given");
-    describe_counter!("tenure_group_revocations_total", Count, "Partitions that are to move");
-    describe_counter!("tenure_group_losses_total", Count, "Ownerships that have ended");
-    describe_counter!("tenure_group_assignments_total", Count, "Assignments to be created");
-    describe_counter!(
-        "tenure_group_polls_total",
-        Count,
-        "Looks at the group by those who follow it"
-    );
-    describe_counter!("tenure_group_session_losses_total", Count, "Sessions that have ended");
+    for (name, text) in [
+        (SESSION.holds, "1 while this process's session lasts"),
+        (SESSION.info.0, "1; the label tells the member's name"),
+        (COORDINATOR, "1 while this process plans the group"),
+        (OWNED, "Partitions that this member owns"),
+        (OVERDUE, "Partitions with work that does not stop in time"),
+        (EPOCH, "The greatest assignment that this process knows"),
+        (PARTITIONS, "Partitions of the newest known assignment"),
+        (
+            OWNERLESS,
+            "Partitions without an owner that should have one, in the newest known assignment",
+        ),
+        (MEMBERS, "Members of the newest known assignment"),
+    ] {
+        describe_gauge!(name, Count, text);
+    }
+    for (name, text) in [
+        (GRANTS, "Partitions that this member was given"),
+        (REVOCATIONS, "Partitions that are to move"),
+        (LOSSES, "Ownerships that have ended"),
+        (ASSIGNMENTS_TOTAL, "Assignments to be created"),
+        (POLLS_TOTAL, "Polls of the group by its members and observers"),
+        (SESSION.losses, "Sessions that have ended"),
+    ] {
+        describe_counter!(name, Count, text);
+    }
 }
 
 fn count(meter: &Meter, name: &'static str, label: (&'static str, &'static str), by: u64) {
@@ -90,22 +101,22 @@ fn count(meter: &Meter, name: &'static str, label: (&'static str, &'static str),
 /// increase.
 pub(super) fn joins(meter: &Meter) {
     for reason in PARTITION_LOSSES.iter().chain(&Meter::LOSSES) {
-        count(meter, "tenure_group_losses_total", ("reason", reason), 0);
+        count(meter, LOSSES, ("reason", reason), 0);
     }
     for outcome in ASSIGNMENTS {
-        count(meter, "tenure_group_assignments_total", ("outcome", outcome), 0);
+        count(meter, ASSIGNMENTS_TOTAL, ("outcome", outcome), 0);
     }
-    for counter in ["tenure_group_grants_total", "tenure_group_revocations_total"] {
+    for counter in [GRANTS, REVOCATIONS] {
         meter.counter(counter, &[]).increment(0);
     }
-    for gauge in ["tenure_group_owned", "tenure_group_coordinator", OVERDUE] {
+    for gauge in [OWNED, COORDINATOR, OVERDUE] {
         meter.gauge(gauge).increment(0.0);
     }
 }
 
 /// Counts the answer to the creation of an assignment.
 pub(super) fn created(meter: &Meter, outcome: &'static str) {
-    count(meter, "tenure_group_assignments_total", ("outcome", outcome), 1);
+    count(meter, ASSIGNMENTS_TOTAL, ("outcome", outcome), 1);
 }
 
 /// The partitions and the role of one member.
@@ -124,29 +135,29 @@ impl Owner {
 
     pub(super) fn granted(&mut self) {
         self.owned += 1;
-        self.meter.gauge("tenure_group_owned").increment(1.0);
-        self.meter.counter("tenure_group_grants_total", &[]).increment(1);
+        self.meter.gauge(OWNED).increment(1.0);
+        self.meter.counter(GRANTS, &[]).increment(1);
     }
 
     pub(super) fn revoked(&self) {
-        self.meter.counter("tenure_group_revocations_total", &[]).increment(1);
+        self.meter.counter(REVOCATIONS, &[]).increment(1);
     }
 
     pub(super) fn lost(&mut self, reason: &'static str) {
-        count(&self.meter, "tenure_group_losses_total", ("reason", reason), 1);
+        count(&self.meter, LOSSES, ("reason", reason), 1);
         self.owns(self.owned.saturating_sub(1));
     }
 
     fn owns(&mut self, owned: u32) {
         let fewer = f64::from(self.owned) - f64::from(owned);
-        self.meter.gauge("tenure_group_owned").decrement(fewer);
+        self.meter.gauge(OWNED).decrement(fewer);
         self.owned = owned;
     }
 
     pub(super) fn coordinates(&mut self, coordinates: bool) {
         if self.coordinates != coordinates {
             self.coordinates = coordinates;
-            let gauge = self.meter.gauge("tenure_group_coordinator");
+            let gauge = self.meter.gauge(COORDINATOR);
             gauge.increment(if coordinates { 1.0 } else { -1.0 });
         }
     }
@@ -201,7 +212,7 @@ impl Followers {
         meter.keep_keys();
         self.0.fetch_add(1, Ordering::SeqCst);
         for outcome in POLLS {
-            count(meter, "tenure_group_polls_total", ("outcome", outcome), 0);
+            count(meter, POLLS_TOTAL, ("outcome", outcome), 0);
         }
         GroupSight { meter: meter.clone(), followers: self.clone() }
     }
@@ -223,7 +234,7 @@ pub(super) struct GroupSight {
 impl GroupSight {
     pub(super) fn polled(&self, done: bool) {
         let outcome = POLLS[usize::from(!done)];
-        count(&self.meter, "tenure_group_polls_total", ("outcome", outcome), 1);
+        count(&self.meter, POLLS_TOTAL, ("outcome", outcome), 1);
     }
 
     pub(super) fn sees(&self, assignment: &Assignment) {
@@ -233,15 +244,13 @@ impl GroupSight {
         };
         let ownerless = assignment.partitions.iter().filter(meant).count();
         self.set(assignment.partitions.len(), ownerless, assignment.members.len());
-        self.meter.gauge("tenure_group_epoch").set(assignment.epoch.get() as f64);
+        self.meter.gauge(EPOCH).set(assignment.epoch.get() as f64);
     }
 
     fn set(&self, partitions: usize, ownerless: usize, members: usize) {
-        for (gauge, number) in [
-            ("tenure_group_partitions", partitions),
-            ("tenure_group_ownerless", ownerless),
-            ("tenure_group_members", members),
-        ] {
+        for (gauge, number) in
+            [(PARTITIONS, partitions), (OWNERLESS, ownerless), (MEMBERS, members)]
+        {
             self.meter.gauge(gauge).set(number as f64);
         }
     }
