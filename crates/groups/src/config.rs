@@ -17,10 +17,8 @@ use super::session_record::session_key;
 use super::telemetry::{SESSION, describe};
 use crate::protocol::assignor::{Assignor, StickyAssignor};
 use crate::protocol::{Assignment, SessionId};
-use tenure::Store;
 use tenure::internals::groups::Nonce;
-use tenure::{Election, ElectionBuilder, Process};
-use tenure::{Error, ErrorKind};
+use tenure::{Election, ElectionBuilder, Error, ErrorKind, Process, Store};
 
 const DEFAULT_REBALANCE_DELAY: Duration = Duration::from_secs(1);
 const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);

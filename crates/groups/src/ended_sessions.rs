@@ -44,7 +44,8 @@ impl EndedSessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure::{EpochEnd, internals::groups::Nonce};
+    use tenure::EpochEnd;
+    use tenure::internals::groups::Nonce;
 
     #[test]
     fn a_record_answers_only_for_the_tag_under_which_it_was_read() {

@@ -14,10 +14,8 @@ use super::session_data::{self, seen_alone};
 use super::telemetry::joins;
 use crate::protocol::session::SessionData;
 use crate::protocol::{Session, SessionId};
-use tenure::Epoch;
-use tenure::Lease;
 use tenure::internals::groups::{Context, Requests};
-use tenure::{Error, ErrorKind};
+use tenure::{Epoch, Error, ErrorKind, Lease};
 
 /// The requests of one join, whose denials in a row are counted across sessions: those of the first
 /// write of each session, and those of the second one. A validity may be shorter than the time for

@@ -99,6 +99,8 @@ mod restore;
 mod run;
 mod session_record;
 mod telemetry;
+#[cfg(test)]
+mod test_values;
 mod view;
 
 #[cfg(feature = "internals")]

@@ -8,11 +8,9 @@ use super::Group;
 use super::session_record::{SessionBody, age, session_key};
 use super::view::{GroupSnapshot, MemberSnapshot};
 use crate::protocol::SessionId;
-use tenure::EpochEnd;
-use tenure::Error;
-use tenure::internals::groups::Context;
-use tenure::internals::groups::Record;
+use tenure::internals::groups::{Context, Record};
 use tenure::store::{GetOutcome, StoreErrorKind};
+use tenure::{EpochEnd, Error};
 
 /// Sessions that are read at the same time.
 const AT_ONCE: usize = 16;

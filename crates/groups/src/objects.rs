@@ -15,13 +15,9 @@ use super::telemetry::created;
 use crate::protocol::message::{AssignmentAnswer, AssignmentRequest, ReaderFailure};
 use crate::protocol::session_timers::RequestTimes;
 use crate::protocol::{Assignment, Member, Session, SessionId};
-use tenure::Epoch;
-use tenure::internals::groups::After;
-use tenure::internals::groups::Nonce;
-use tenure::internals::groups::{Context, Record, Requests, Written};
-use tenure::store::ETag;
-use tenure::store::{GetOutcome, StoreError};
-use tenure::{Error, ErrorKind};
+use tenure::internals::groups::{After, Context, Nonce, Record, Requests, Written};
+use tenure::store::{ETag, GetOutcome, StoreError};
+use tenure::{Epoch, Error, ErrorKind};
 
 /// A token of as many digits as one has after years.
 const MANY_EPOCHS: u64 = 9_999_999;

@@ -9,10 +9,8 @@ use super::ownership::Ownership;
 use futures::future::{BoxFuture, FutureExt as _};
 
 use crate::protocol::PartitionNumber;
-use tenure::Epoch;
-use tenure::Moment;
 use tenure::internals::groups::SharedValues;
-use tenure::{Cancellation, Loss, Term};
+use tenure::{Cancellation, Epoch, Loss, Moment, Term};
 
 /// A partition that this member was granted, with its fencing token.
 ///

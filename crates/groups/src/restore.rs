@@ -12,9 +12,7 @@ use super::{Group, GroupSnapshot};
 use crate::protocol::message::AssignmentAnswer;
 use crate::protocol::operation::{hold, release};
 use crate::protocol::{Assignment, SessionId};
-use tenure::Epoch;
-use tenure::EpochEnd;
-use tenure::{Error, ErrorKind};
+use tenure::{Epoch, EpochEnd, Error, ErrorKind};
 
 /// How often a session is deposed again, as its member renewed it first.
 const ATTEMPTS: usize = 16;

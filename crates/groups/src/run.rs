@@ -19,9 +19,8 @@ use super::telemetry::Overdue;
 use super::{Group, GroupSnapshot, PartitionNumber};
 use crate::doubled;
 use crate::unpoisoned;
-use tenure::Error;
-use tenure::Lease;
 use tenure::store::plain;
+use tenure::{Error, Lease};
 
 /// Before a partition whose work has failed here is given to this member again.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);

@@ -8,11 +8,9 @@ use super::assignment_record::{MAX_NAME_BYTES, MAX_VALIDITY};
 use super::session_data::{self, Said};
 use crate::protocol::session::{SessionData, SessionRecord};
 use crate::protocol::{Member, Session, SessionId};
-use tenure::internals::groups::Record;
-use tenure::store::ETag;
-use tenure::store::Object;
-use tenure::{ElectionBuilder, Epoch, Layout, Moment};
-use tenure::{EpochEnd, internals::groups::Nonce};
+use tenure::internals::groups::{Nonce, Record};
+use tenure::store::{ETag, Object};
+use tenure::{ElectionBuilder, Epoch, EpochEnd, Layout, Moment};
 
 /// A session as it was read.
 #[derive(Debug, Clone)]

@@ -13,10 +13,8 @@ use super::{Group, Marks, PartitionNumber};
 use crate::protocol::message::{News, ReaderStep};
 use crate::protocol::reader::Reader;
 use crate::protocol::{Assignment, SessionId};
-use tenure::Epoch;
-use tenure::internals::groups::Nonce;
-use tenure::internals::groups::{Context, Requests};
-use tenure::{Error, ErrorKind};
+use tenure::internals::groups::{Context, Nonce, Requests};
+use tenure::{Epoch, Error, ErrorKind};
 
 /// A group's assignment, as it was read.
 ///

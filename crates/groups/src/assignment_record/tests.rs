@@ -1,8 +1,5 @@
 use super::*;
-
-fn epoch(number: u64) -> Epoch {
-    Epoch::new(number).unwrap()
-}
+use crate::test_values::epoch;
 
 fn session(id: u128) -> Session {
     Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id + 1_000) }

@@ -188,14 +188,11 @@ impl MemberTask {
         let members = known.iter().flat_map(|known| &known.members).map(|it| it.session);
         let ending = members.filter(|it| *it != own && sessions.timers.is_ending(it.id));
         evidence.leaving.extend(ending);
-        let validity = self.config.validity();
-        advice.delay_crash_loops(&mut evidence, participant, sessions, (validity, now));
-        advice.add_to(&mut evidence, known, now);
+        let wait = advice.add_to(&mut evidence, participant, sessions, (&self.config, now));
         let reclaimed = self.cx.poll_interval() * 2;
         let parked = sessions.bodies.iter();
         let parked = parked.filter_map(|(id, it)| Some((it.session(*id), it.parked(reclaimed)?)));
         evidence.parked = parked.collect();
-        let wait = advice.gather(&mut evidence, self.config.rebalance_delay, now);
         (evidence, wait)
     }
 }

@@ -132,19 +132,11 @@ impl CrashLoops {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Member, SessionId};
+    use crate::protocol::Member;
+    use crate::test_values::{at, session};
     use tenure::internals::groups::Nonce;
 
     const VALIDITY: Duration = Duration::from_secs(30);
-
-    fn at(seconds: u64) -> Moment {
-        let since = Duration::from_secs(seconds);
-        Moment::new(since, since, since)
-    }
-
-    fn session(id: u128) -> Session {
-        Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id) }
-    }
 
     /// The members of these numbers: 1 is "a", all others are "b".
     fn known(members: &[u128]) -> Assignment {

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use crate::protocol::session::SessionData;
 use crate::protocol::{Assignment, PartitionNumber};
-use tenure::Epoch;
-use tenure::Moment;
+use tenure::{Epoch, Moment};
 
 /// After this time without a failure a partition counts as healthy again.
 const HEALTHY_AFTER: Duration = Duration::from_secs(600);
@@ -100,12 +99,8 @@ mod tests {
     use super::*;
     use crate::protocol::session::SessionId;
     use crate::protocol::{Member, Release, Session};
+    use crate::test_values::at;
     use tenure::internals::groups::Nonce;
-
-    fn at(seconds: u64) -> Moment {
-        let since = Duration::from_secs(seconds);
-        Moment::new(since, since, since)
-    }
 
     fn released(token: Epoch) -> SessionData {
         let release = Release { partition: PartitionNumber(0), token };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ended_sessions::EndedSessions;
-use crate::objects::{Bodies, Seen};
+use crate::objects::{Bodies, Seen, SessionPage};
 use crate::protocol::message::SessionAnswer;
 use crate::protocol::session_timers::{RequestTimes, SessionTimers};
 use crate::protocol::{Assignment, Session, SessionId};
@@ -63,6 +63,24 @@ impl KnownSessions {
             let validity = body.map_or(member.validity, SessionBody::validity);
             self.timers.watch(member.session.id, validity);
         }
+    }
+
+    /// Adds a page to the listing. Returns the listed sessions after the last page.
+    pub(super) fn listed(
+        &mut self,
+        after: Option<SessionId>,
+        page: &SessionPage,
+    ) -> Option<BTreeSet<SessionId>> {
+        let first = after.is_none().then(|| (Listed::new(), page.when.sent));
+        let (mut listing, sent) = first.or_else(|| self.listing.take())?;
+        listing.extend(page.sessions.iter().cloned());
+        let when = RequestTimes { sent, received: page.when.received };
+        let complete = (!page.truncated).then(|| {
+            self.timers.listed(&listing, when);
+            listing.keys().copied().collect()
+        });
+        self.listing = Some((listing, sent));
+        complete
     }
 
     /// Forgets the sessions that a complete listing did not show, except members.

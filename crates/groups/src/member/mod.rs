@@ -72,7 +72,7 @@ impl MemberTask {
             ownership: Arc::clone(ownership),
             former,
             objects: Objects::new(cx),
-            participant: Participant::new(ownership.session, ownership.remembered()),
+            participant: Participant::new(ownership.session, cx.greatest()),
             standby: Standby::new(None, validity, poll, drift, now),
             sessions: KnownSessions::new(timers, Arc::clone(&group.ended), validity),
             advice: PlanAdvice::default(),

@@ -5,10 +5,11 @@ use std::time::Duration;
 use super::crash_loops::CrashLoops;
 use super::failing_partitions::FailingPartitions;
 use super::known_sessions::KnownSessions;
+use crate::config::GroupConfig;
+use crate::protocol::Session;
 use crate::protocol::participant::Participant;
 use crate::protocol::plan::Evidence;
 use crate::protocol::session::SessionRecord;
-use crate::protocol::{Assignment, Session};
 use tenure::{EpochEnd, Moment};
 
 /// The memory of a coordinator.
@@ -21,9 +22,37 @@ pub(super) struct PlanAdvice {
 }
 
 impl PlanAdvice {
+    /// Adds the memory to the evidence for a plan. Members that join wait for others, up to the
+    /// rebalance delay: returns the rest of that wait.
+    pub(super) fn add_to(
+        &mut self,
+        evidence: &mut Evidence,
+        participant: &Participant,
+        sessions: &KnownSessions,
+        (config, now): (&GroupConfig, Moment),
+    ) -> Option<Duration> {
+        self.delay_crash_loops(evidence, participant, sessions, (config.validity(), now));
+        let known = participant.known().map(|known| &**known);
+        self.failing.forget(now, known);
+        evidence.failures = self.failing.failures(now);
+        evidence.kept_enough = self.failing.kept_enough(now, known);
+        let since = match evidence.joining.is_empty() {
+            true => None,
+            false => Some(self.joining_since.unwrap_or(now)),
+        };
+        let left = since.map(|since| config.rebalance_delay.saturating_sub(now.since(since)));
+        // After a death a member that joins fills the gap without a wait.
+        let waits = left.filter(|left| !left.is_zero() && evidence.ended.is_empty());
+        self.joining_since = since.filter(|_| waits.is_some());
+        if waits.is_some() {
+            evidence.joining.clear();
+        }
+        waits
+    }
+
     /// Leaves out the sessions that wait before they are added: silent sessions, and sessions of a
     /// name whose sessions ended soon after they were added.
-    pub(super) fn delay_crash_loops(
+    fn delay_crash_loops(
         &mut self,
         evidence: &mut Evidence,
         participant: &Participant,
@@ -58,39 +87,5 @@ impl PlanAdvice {
             };
             it.session == own || !waits(loops)
         });
-    }
-
-    /// Adds the failures and the reservations that this coordinator has counted.
-    pub(super) fn add_to(
-        &mut self,
-        evidence: &mut Evidence,
-        known: Option<&Assignment>,
-        now: Moment,
-    ) {
-        self.failing.forget(now, known);
-        evidence.failures = self.failing.failures(now);
-        evidence.kept_enough = self.failing.kept_enough(now, known);
-    }
-
-    /// Lets members that join wait for others, up to `delay`. Returns the rest of the wait.
-    pub(super) fn gather(
-        &mut self,
-        evidence: &mut Evidence,
-        delay: Duration,
-        now: Moment,
-    ) -> Option<Duration> {
-        if evidence.joining.is_empty() {
-            self.joining_since = None;
-            return None;
-        }
-        let since = *self.joining_since.get_or_insert(now);
-        let left = delay.saturating_sub(now.since(since));
-        // After a death a member that joins fills the gap without a wait.
-        if left.is_zero() || !evidence.ended.is_empty() {
-            self.joining_since = None;
-            return None;
-        }
-        evidence.joining.clear();
-        Some(left)
     }
 }

@@ -115,19 +115,9 @@ impl MemberTask {
             self.participant.session(SessionAnswer::Unknown);
             return false;
         };
-        let sessions = &mut self.sessions;
-        if after.is_none() {
-            sessions.listing = Some((Default::default(), page.when.sent));
-        }
-        if let Some((listing, sent)) = &mut sessions.listing {
-            listing.extend(page.sessions.iter().cloned());
-            if !page.truncated {
-                let when = RequestTimes { sent: *sent, received: page.when.received };
-                sessions.timers.listed(listing, when);
-                let listed: BTreeSet<_> = listing.keys().copied().collect();
-                self.participant.forget(&listed);
-                sessions.keep(&listed, self.participant.known().map(|it| &**it));
-            }
+        if let Some(listed) = self.sessions.listed(after, &page) {
+            self.participant.forget(&listed);
+            self.sessions.keep(&listed, self.participant.known().map(|it| &**it));
         }
         let (sessions, truncated) = (page.sessions, page.truncated);
         self.participant.session(SessionAnswer::Listed { sessions, truncated });

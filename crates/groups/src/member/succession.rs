@@ -1,6 +1,5 @@
 //! A member that does not coordinate: it watches the coordinator, and succeeds it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,6 @@ use super::requests::READ_BETWEEN_POLLS;
 use crate::objects::Seen;
 use crate::protocol::Session;
 use crate::protocol::message::SessionAnswer;
-use crate::protocol::session_timers::RequestTimes;
 use crate::protocol::standby::{Place, Standby};
 
 /// Members before this one that are read side by side, once the coordinator has ended.
@@ -143,18 +141,13 @@ impl MemberTask {
         }
     }
 
-    /// So that the timers of those that died together with the coordinator run.
+    /// Lists all sessions, which runs the timers of members that died with the coordinator.
     async fn list_all(&mut self) {
-        let (mut after, mut listing, mut sent) = (None, BTreeMap::new(), None);
+        let mut after = None;
         while let Some(page) = self.objects.list_sessions(after).await {
-            let sent = *sent.get_or_insert(page.when.sent);
+            let complete = self.sessions.listed(after, &page).is_some();
             after = page.sessions.last().map(|(id, _)| *id);
-            listing.extend(page.sessions);
-            if !page.truncated {
-                self.sessions
-                    .timers
-                    .listed(&listing, RequestTimes { sent, received: page.when.received });
-                self.sessions.listing = Some((listing, sent));
+            if complete {
                 return;
             }
         }

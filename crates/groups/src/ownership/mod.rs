@@ -224,11 +224,6 @@ impl Ownership {
         named && self.lease.check().is_ok()
     }
 
-    /// Returns the greatest assignment that the process knew before this session.
-    pub(super) fn remembered(&self) -> Option<Epoch> {
-        self.state().remembered
-    }
-
     /// Returns the newest assignment that the task has read.
     pub(super) fn known(&self) -> Option<Arc<Assignment>> {
         self.state().known.clone()

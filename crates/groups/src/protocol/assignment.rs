@@ -176,10 +176,7 @@ impl AssignedPartition {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn session(id: u128) -> Session {
-        Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id) }
-    }
+    use crate::test_values::session;
 
     #[test]
     fn the_deputies_are_the_three_after_the_coordinator() {

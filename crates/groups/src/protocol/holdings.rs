@@ -120,16 +120,8 @@ impl Holdings {
 mod tests {
     use super::*;
     use crate::protocol::assignment::Member;
-    use crate::protocol::session::SessionId;
+    use crate::test_values::{epoch, session};
     use tenure::internals::groups::Nonce;
-
-    fn session(id: u128) -> Session {
-        Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id) }
-    }
-
-    fn epoch(number: u64) -> Epoch {
-        Epoch::new(number).unwrap()
-    }
 
     fn release(token: u64) -> Release {
         Release { partition: PartitionNumber(0), token: epoch(token) }

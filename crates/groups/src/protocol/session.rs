@@ -5,9 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use super::partition_number::PartitionNumber;
-use tenure::Epoch;
+use tenure::internals::groups::Nonce;
 use tenure::store::ETag;
-use tenure::{EpochEnd, internals::groups::Nonce};
+use tenure::{Epoch, EpochEnd};
 
 /// 128 random bits, drawn anew for each join: the folder of the session's object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -165,17 +165,14 @@ impl Standby {
 mod tests {
     use super::*;
     use crate::protocol::session::{SessionData, SessionId};
-    use tenure::{EpochEnd, internals::groups::Nonce};
+    use crate::test_values::at;
+    use tenure::EpochEnd;
+    use tenure::internals::groups::Nonce;
 
     const VALIDITY: Duration = Duration::from_secs(30);
     const POLL: Duration = Duration::from_secs(2);
     const COORDINATOR: Session =
         Session { id: SessionId::from_bits(1), nonce: Nonce::from_bits(7) };
-
-    fn at(seconds: u64) -> Moment {
-        let since = Duration::from_secs(seconds);
-        Moment::new(since, since, since)
-    }
 
     fn when(sent: u64) -> RequestTimes {
         RequestTimes { sent: at(sent), received: at(sent) }

@@ -11,8 +11,8 @@ use std::cell::RefCell;
 use super::*;
 use crate::events::MembershipEvent;
 use crate::partition::Partition;
-use crate::protocol::SessionId;
 use crate::protocol::assignment::{Assignment, Member};
+use crate::test_values::session;
 use broken::Broken;
 use tenure::Epoch;
 use tenure::internals::groups::Nonce;
@@ -61,10 +61,6 @@ enum Does {
 
 const OWN: Session = session(1);
 const OTHER: Session = session(2);
-
-const fn session(id: u128) -> Session {
-    Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id) }
-}
 
 /// The assignment of this number: each partition's owner and token, and whether it is to move.
 fn assignment(number: u64, partitions: [Option<(Session, u64, bool)>; 2]) -> Assignment {

@@ -2,15 +2,12 @@ use super::*;
 use crate::protocol::assignor::StickyAssignor;
 use crate::protocol::marks::Marks;
 use crate::protocol::session::SessionId;
+use crate::test_values::epoch;
 
 const NONCE: Nonce = Nonce::from_bits(99);
 
 fn session(id: u128) -> Session {
     Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id + 100) }
-}
-
-fn epoch(number: u64) -> Epoch {
-    Epoch::new(number).unwrap()
 }
 
 fn member(id: u128) -> Member {

@@ -1,10 +1,7 @@
 use super::*;
 use crate::protocol::Assignment;
+use crate::test_values::epoch;
 use tenure::internals::groups::After;
-
-fn epoch(number: u64) -> Epoch {
-    Epoch::new(number).unwrap()
-}
 
 fn nonce(bits: u128) -> Nonce {
     Nonce::from_bits(bits)

@@ -10,9 +10,8 @@ use super::assignment::{Assignment, Member};
 use super::message::{RoundProgress, SessionAnswer, SessionRequest};
 use super::plan::Evidence;
 use super::session::{Session, SessionId, SessionRecord};
-use tenure::Epoch;
-use tenure::EpochEnd;
 use tenure::store::ETag;
+use tenure::{Epoch, EpochEnd};
 
 /// Reads the sessions of a group, and keeps the facts of the last reads.
 ///

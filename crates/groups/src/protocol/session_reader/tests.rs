@@ -1,6 +1,7 @@
 use super::*;
 use crate::protocol::PartitionNumber;
 use crate::protocol::session::{Release, SessionData};
+use crate::test_values::epoch;
 use tenure::internals::groups::Nonce;
 
 fn id(bits: u128) -> SessionId {
@@ -9,10 +10,6 @@ fn id(bits: u128) -> SessionId {
 
 fn session(bits: u128) -> Session {
     Session { id: id(bits), nonce: Nonce::from_bits(bits + 100) }
-}
-
-fn epoch(number: u64) -> Epoch {
-    Epoch::new(number).unwrap()
 }
 
 fn tag(version: u64) -> ETag {

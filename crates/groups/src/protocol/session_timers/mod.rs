@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::session::{Session, SessionId, SessionRecord};
-use tenure::EpochEnd;
-use tenure::Moment;
 use tenure::internals::groups::Drift;
 use tenure::store::ETag;
+use tenure::{EpochEnd, Moment};
 
 /// What one coordinator has seen of the sessions.
 #[derive(Debug, Clone)]

@@ -1,13 +1,9 @@
 use super::*;
+use crate::test_values::at;
 use tenure::internals::groups::Nonce;
 
 const VALIDITY: Duration = Duration::from_secs(30);
 const SESSION: Session = Session { id: SessionId::from_bits(1), nonce: Nonce::from_bits(7) };
-
-fn at(seconds: u64) -> Moment {
-    let since = Duration::from_secs(seconds);
-    Moment::new(since, since, since)
-}
 
 /// A look that was sent and answered at these seconds.
 fn when(sent: u64, received: u64) -> RequestTimes {
