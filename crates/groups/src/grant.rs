@@ -57,7 +57,7 @@ impl Grant {
         self.ends(End::Taken(by));
     }
 
-    /// Ends the ownership, whatever the outcome of the write that reports the release.
+    /// Ends the ownership, even if the write that reports the release fails.
     pub(super) fn give_up(&self) {
         self.ends(End::Released);
     }

@@ -1,5 +1,5 @@
-//! The state of a member that its task and the application's handles share: its grants, its releases
-//! and its leave. Everything else belongs to the task.
+//! The state of a member that its task and the application's handles share: its grants, its
+//! releases and its leave. Everything else belongs to the task.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -309,7 +309,7 @@ impl OwnershipState {
     }
 
     fn revoke(&self, grant: &Arc<Grant>) {
-        // One event, whatever the number of reasons.
+        // One event for all reasons.
         if !grant.revoked.swap(true, Ordering::SeqCst) {
             grant.stop.cancel();
             self.owner.revoked();

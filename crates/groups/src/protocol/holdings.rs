@@ -1,6 +1,4 @@
-//! What one member owns (docs/design/groups.md, section 4).
-//!
-//! That its session's lease runs is not known here: the caller asks for both.
+//! The partitions that one member owns (docs/design/groups.md, section 4).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,12 +8,35 @@ use super::partition_number::PartitionNumber;
 use super::session::{Release, Session};
 use tenure::Epoch;
 
-/// What one session owns, and what it has begun to release.
+/// The partitions of one session: those it owns, and those it has begun to release.
+///
+/// # Contract
+///
+/// The machine is a value without IO or clock. Three kinds of methods drive it:
+///
+/// - *Inputs* report an assignment: [`note`](Holdings::note), first without a confirmation and,
+///   after the LIST that confirms the assignment, with one. The epochs never fall.
+/// - *Orders*: [`release`](Holdings::release), once the work on a partition has stopped.
+/// - *Getters* change nothing: [`token`](Holdings::token), [`gains`](Holdings::gains),
+///   [`releasing`](Holdings::releasing).
+///
+/// | assignment | `note` | the driver's next step |
+/// | --- | --- | --- |
+/// | read, or created | not confirmed: only takes away | confirms it if it `gains` |
+/// | confirmed | confirmed: also grants | starts the work on each grant |
+///
+/// The changes of a `note` take effect in their order, before the next call of any method. After
+/// [`Change::Revoked`] the driver stops the work and calls `release`. From that call on the
+/// partition is not owned under its token, even if the write that reports it fails.
+/// The driver writes `releasing` with each renewal of the session.
+///
+/// The machine does not know whether the lease of the session runs. A partition is owned only while
+/// both hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holdings {
     session: Session,
     owned: BTreeMap<PartitionNumber, Owned>,
-    /// In the order in which they were begun. None of them is ever owned again.
+    /// In the order of their begin. The session never owns one of them again.
     releasing: Vec<(Release, Duration)>,
 }
 
@@ -25,14 +46,14 @@ struct Owned {
     revoked: bool,
 }
 
-/// What an assignment changed.
+/// A change by an assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Change {
     Granted(Release),
-    /// Stop the work on it, and release it then.
+    /// The work must stop. The release follows.
     Revoked(Release),
-    /// It is not owned any more, although it was not released. No rule of the protocol allows that
-    /// while the session lives.
+    /// The partition has another owner without a release. No rule of the protocol allows that while
+    /// the session lives.
     Lost(Release),
 }
 
@@ -41,7 +62,7 @@ impl Holdings {
         Holdings { session, owned: BTreeMap::new(), releasing: Vec::new() }
     }
 
-    /// The token of a partition that it owns, as long as its session's lease runs.
+    /// Returns the token of a partition that the session owns while its lease runs.
     pub fn token(&self, partition: PartitionNumber) -> Option<Epoch> {
         self.owned.get(&partition).map(|owned| owned.token)
     }
@@ -53,12 +74,12 @@ impl Holdings {
             .map(|(partition, owned)| Release { partition: *partition, token: owned.token })
     }
 
-    /// What it has released and no assignment shows as moved yet, oldest first.
+    /// Returns the releases that no assignment shows as moved, oldest first.
     pub fn releasing(&self) -> &[(Release, Duration)] {
         &self.releasing
     }
 
-    /// Whether this assignment would give it something: then it must be confirmed first.
+    /// Returns whether this assignment grants a partition: then it must be confirmed first.
     pub fn gains(&self, assignment: &Assignment) -> bool {
         self.gained(assignment).next().is_some()
     }
@@ -73,8 +94,8 @@ impl Holdings {
         self.releasing.iter().any(|(begun, _)| *begun == release)
     }
 
-    /// Takes note of an assignment that is newer than all before, or of the same once it is
-    /// `confirmed`. Only then does it give anything; it takes away at once.
+    /// Takes an assignment that is newer than all before, or the same again once it is `confirmed`.
+    /// It grants only then, and takes away in both cases.
     pub fn note(&mut self, assignment: &Assignment, confirmed: bool) -> Vec<Change> {
         let mut changes = Vec::new();
         let named: BTreeMap<_, _> = assignment.owned_by(self.session).collect();
@@ -104,8 +125,8 @@ impl Holdings {
         changes
     }
 
-    /// Gives up a partition, once the work on it has stopped: from here on it is not owned,
-    /// whatever becomes of the write that says so. False if it is not owned under this token.
+    /// Gives up a partition, once the work on it has stopped. False if the session does not own it
+    /// under this token.
     pub fn release(&mut self, release: Release, back_off: Duration) -> bool {
         let owns = self.token(release.partition) == Some(release.token);
         if owns {

@@ -1,7 +1,4 @@
-//! When a member that does not coordinate takes over; the time is an argument.
-//!
-//! Nothing rests on this: any number of members may plan at once. It only sees to it that one does,
-//! soon, and that seldom two do.
+//! The time at which a member succeeds its coordinator; the time is an argument.
 
 use std::time::Duration;
 
@@ -11,23 +8,53 @@ use tenure::Moment;
 use tenure::internals::groups::Drift;
 use tenure::store::ETag;
 
-/// What one member has seen of its coordinator.
+/// The timer of one coordinator, in a member that may succeed it.
+///
+/// No invariant depends on it: any number of members may plan at the same time. It lets one member
+/// succeed soon, and seldom two.
+///
+/// # Contract
+///
+/// The machine is a value without IO or clock. Three kinds of methods drive it:
+///
+/// - *Inputs* report the answer to a read of the coordinator's session, with the times of that
+///   request, and [`lapsed`](Standby::lapsed).
+/// - *Waits* return the time until the next request: [`ahead_in`](Standby::ahead_in) until this
+///   member plans, [`next_look`](Standby::next_look) until the next read that is due before the
+///   next poll.
+/// - *Getters* change nothing: [`is_due`](Standby::is_due) and [`tag`](Standby::tag) for the next
+///   read, [`is_silent`](Standby::is_silent), [`is_over`](Standby::is_over).
+///
+/// A driver creates one for each coordinator that an assignment names. With each poll it reads the
+/// session if `is_due`, lists all sessions if `is_silent`, and then asks `ahead_in`. Zero means
+/// that it plans now. These inputs answer the requests:
+///
+/// | request | answer | input |
+/// | --- | --- | --- |
+/// | GET of the session, unless it has `tag` | a session, or no session | [`read`](Standby::read) |
+/// | the same | not modified | [`unchanged`](Standby::unchanged) |
+/// | the same | a failure | none |
+/// | LIST | the listed tag has lapsed ([`SessionTimers`]) | [`lapsed`](Standby::lapsed) |
+///
+/// Once `is_over` is true it stays true.
+///
+/// [`SessionTimers`]: super::session_timers::SessionTimers
 #[derive(Debug, Clone)]
 pub struct Standby {
-    /// `None`: nobody is named.
+    /// `None`: no coordinator is named.
     coordinator: Option<Session>,
     validity: Duration,
     poll: Duration,
     drift: Drift,
-    /// The tag read last, and when the answer that showed it first had been received.
+    /// The last tag, and the receipt of the first answer with it.
     tag: Option<(ETag, Moment)>,
-    /// How often it had looked, and when the answer that showed that first had been received.
+    /// The coordinator's count of completed rounds, and the receipt of the first answer with it.
     looks: Option<(u64, Moment)>,
-    /// When it was first known that it does not plan any more.
+    /// Receipt of the first answer that shows that the coordinator no longer plans.
     over: Option<Moment>,
 }
 
-/// Which role a member has while another one coordinates.
+/// The role of a member while another one coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// One of the three after the coordinator.
@@ -40,7 +67,7 @@ pub enum Place {
 }
 
 impl Standby {
-    /// A member that learns at this time who coordinates.
+    /// The timer of a coordinator that an assignment names, from its receipt on.
     pub fn new(
         coordinator: Option<Session>,
         validity: Duration,
@@ -56,19 +83,19 @@ impl Standby {
         self.coordinator
     }
 
-    /// The tag under which a conditional GET of the coordinator's session asks for news.
+    /// Returns the tag for a conditional GET of the coordinator's session.
     pub fn tag(&self) -> Option<&ETag> {
         self.tag.as_ref().map(|(tag, _)| tag)
     }
 
-    /// Whether it plans no more.
+    /// Returns whether the coordinator no longer plans.
     pub fn is_over(&self) -> bool {
         self.over.is_some()
     }
 
-    /// Whether the coordinator's session is to be read now: by deputies and those that join with
-    /// each poll, by others at the last poll before it would be silent, which is about as often as
-    /// it is renewed.
+    /// Returns whether to read the coordinator's session now. Deputies and members that join read
+    /// it with each poll. Others read it at the last poll before it would be silent, about as often
+    /// as it is renewed.
     pub fn is_due(&self, place: Place, now: Moment) -> bool {
         let last = |(_, since): &(ETag, Moment)| {
             now.since(*since).saturating_add(self.poll) > self.silence()
@@ -77,8 +104,8 @@ impl Standby {
         self.coordinator.is_some() && due
     }
 
-    /// Whether a renewal of the coordinator is overdue, or it has ended. Then each member lists the
-    /// sessions: the timers of all that died with it run from here on.
+    /// Returns whether a renewal of the coordinator is overdue, or its session has ended. Then each
+    /// member lists the sessions, which starts the timers of members that died with it.
     pub fn is_silent(&self, now: Moment) -> bool {
         let stands = |(_, since): &(ETag, Moment)| now.since(*since) >= self.silence();
         self.is_over() || self.tag.as_ref().is_some_and(stands)
@@ -88,17 +115,18 @@ impl Standby {
         silence(self.validity, self.poll)
     }
 
-    /// Its session has lapsed by the listed tags, and it cannot be read.
+    /// Takes a lapse by the listed tags, for a session that cannot be read.
     pub fn lapsed(&mut self, now: Moment) {
         self.over.get_or_insert(now);
     }
 
-    /// Its session is as it was.
+    /// Takes the answer to a conditional read: the session has not changed.
     pub fn unchanged(&mut self, when: RequestTimes) {
         self.conclude(when);
     }
 
-    /// Its session was read, or nothing is there. Another nonce there counts as nothing.
+    /// Takes the result of a read: a session, or no object. A session with another nonce counts as
+    /// no object.
     pub fn read(&mut self, found: Option<&SessionRecord>, when: RequestTimes) {
         let own = |record: &&SessionRecord| {
             self.coordinator.is_some_and(|session| session.nonce == record.nonce)
@@ -120,8 +148,8 @@ impl Standby {
         self.conclude(when);
     }
 
-    /// It has lapsed if its tag stands still for its validity, and is wedged if it does not look
-    /// for two.
+    /// The coordinator is over once its tag has not changed for its validity, or its count of
+    /// rounds for two.
     fn conclude(&mut self, when: RequestTimes) {
         let lapse = self.drift.stretch(self.validity);
         let stands = |since: &Moment, by| when.sent.since(*since) >= by;
@@ -132,10 +160,9 @@ impl Standby {
         }
     }
 
-    /// How long until this member goes ahead; `None` while the coordinator plans. Members go in
-    /// their order, a poll after each other, and those do not count that show no sign of life:
-    /// `before` are left. `delay` is random, as before a seal: it keeps those apart that have the
-    /// same place.
+    /// Returns the time until this member plans; `None` while the coordinator does. The members
+    /// succeed in their order, one poll after each other. `before` members with a sign of life come
+    /// before this one. `delay` is random, and separates members with the same place.
     pub fn ahead_in(
         &self,
         place: Place,
@@ -151,8 +178,8 @@ impl Standby {
         Some(turn.saturating_sub(now.since(self.over?)))
     }
 
-    /// How long until the coordinator is silent or lapses if its tag stays the same: a member that
-    /// looks then sees it at once, and not at the next poll. `None` if it is not about to.
+    /// Returns the time until the coordinator is silent, or lapses, if its tag does not change. A
+    /// read at that time shows it sooner than the next poll. `None` after both.
     pub fn next_look(&self, now: Moment) -> Option<Duration> {
         let (_, since) = self.tag.as_ref()?;
         let until = |end: Duration| end.saturating_sub(now.since(*since));

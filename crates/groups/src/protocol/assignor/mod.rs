@@ -34,10 +34,9 @@ use table::Table;
 ///     }
 /// }
 ///
-/// let seats = ["a", "b"].map(|name| Seat::new(name, 1));
-/// let (marks, pinned) = (Marks::default(), Marks { pinned: Some("a".into()), ..Marks::default() });
-/// let share = |n, name, marks| Share::new(PartitionNumber(n), name, marks);
-/// let shares = [
+/// let seats = ["a", "b"].map(|name| Seat::new(name, 1)); let (marks, pinned) = (Marks::default(),
+/// Marks { pinned: Some("a".into()), ..Marks::default() }); let share = |n, name, marks|
+/// Share::new(PartitionNumber(n), name, marks); let shares = [
 ///     share(0, "de", &marks),
 ///     share(1, "fr", &marks),
 ///     share(2, "it", &marks),

@@ -1,8 +1,4 @@
-//! What listings and reads of the sessions show over time; the time is an argument.
-//!
-//! A listed tag says only *whom to read*: nothing ends by a listing. A look counts from when its
-//! request was sent, and what it shows for the first time from when its answer was received. So a
-//! look that takes long only delays: it makes no session older.
+//! The timers of all sessions that a process lists and reads; the time is an argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,53 +8,83 @@ use tenure::internals::groups::Drift;
 use tenure::store::ETag;
 use tenure::{EpochEnd, Moment};
 
-/// What one coordinator has seen of the sessions.
+/// The timers of the sessions, as one process has listed and read them.
+///
+/// # Contract
+///
+/// The machine is a value without IO or clock. Four kinds of methods drive it:
+///
+/// - *Orders*: [`watch`](SessionTimers::watch) starts the timer of a session, or changes its
+///   validity. [`keep`](SessionTimers::keep) drops the timers of all other sessions.
+/// - *Inputs* report the answer to a request, with the times of that request. Each applies to a
+///   session that is watched, and has no effect on others.
+/// - *Waits* return the time until the next request: [`until_lapse`](SessionTimers::until_lapse).
+/// - *Getters* return decisions. They change nothing, and depend on the inputs so far:
+///   [`due`](SessionTimers::due), [`rests`](SessionTimers::rests),
+///   [`lapsed`](SessionTimers::lapsed), [`waited`](SessionTimers::waited),
+///   [`is_ending`](SessionTimers::is_ending), [`is_silent`](SessionTimers::is_silent).
+///
+/// A driver repeats: `watch` each session, list the sessions, read the sessions that are `due` and
+/// do not rest, seal the sessions that have `lapsed`. These inputs answer the requests:
+///
+/// | request | answer | input |
+/// | --- | --- | --- |
+/// | LIST, all pages | the sessions and their tags | [`listed`](SessionTimers::listed) |
+/// | GET | a session, or no object | [`read`](SessionTimers::read) |
+/// | GET | an object that is no session | [`foreign`](SessionTimers::foreign) |
+/// | GET with `If-None-Match` | not modified | [`unchanged`](SessionTimers::unchanged) |
+/// | GET | a failure | [`failed`](SessionTimers::failed) |
+///
+/// Inputs come in the order in which their answers are received. A listing only selects the
+/// sessions to read: a session that has lapsed by its listed tag is read before it is sealed. A
+/// tag counts from the receipt of the first answer with it to the sending of the last request with
+/// it. So a slow request only delays a lapse.
 #[derive(Debug, Clone)]
 pub struct SessionTimers {
     drift: Drift,
     poll: Duration,
     sessions: BTreeMap<SessionId, SessionTimer>,
-    /// The store lists no tags: every session is read at every look.
+    /// The store lists no tags: every session is due at every poll.
     tagless: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct SessionTimer {
     validity: Duration,
-    /// The tag shown last, and when the answer that showed it first had been received.
+    /// The last tag, and the receipt of the first answer with it.
     tag: Option<(ETag, Moment)>,
-    /// When the last answered look that showed this tag was sent.
+    /// Time at which the last answered request with this tag was sent.
     shown: Option<Moment>,
     /// The tag changed sooner than by a renewal, or after a renewal was overdue.
     odd: bool,
-    /// When the last answered GET was sent.
+    /// Time at which the last answered GET was sent.
     read: Option<Moment>,
-    /// Reads that failed in a row, and when the last of them had failed.
+    /// Reads that failed in a row, and the time of the last failure.
     failed: (u32, Option<Moment>),
-    /// It has ended by a word that is waited for: when that was received first.
+    /// Receipt of the first answer with an end that asks for a wait, such as a deposition.
     ended: Option<Moment>,
-    /// It has ended by another word: nothing is waited for.
+    /// The session has ended without a wait: it resigned or lapsed.
     over: bool,
-    /// When the first answer that missed it had been received, and when the last look that missed
+    /// Receipt of the first answer without the session, and time at which the last request without
     /// it was sent.
     missing: Option<(Moment, Moment)>,
-    /// What lies there is another session's, so a listing that shows it says nothing of this one.
+    /// The object is another session, so a listing that shows it does not show this session.
     replaced: bool,
 }
 
-/// One look: when its request was sent, and when its whole answer had been received. Of a listing
-/// of several pages: the first request and the last answer.
+/// The times of one request: its sending, and the receipt of its whole answer. For a listing of
+/// several pages: the first sending and the last receipt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestTimes {
     pub sent: Moment,
     pub received: Moment,
 }
 
-/// A tag that changes within this part of the validity after it changed last is no renewal's:
-/// members renew every third. So a release or a resignation is read at the next look.
+/// A second change of a tag within this part of the validity is no renewal, as members renew every
+/// third. The session is read at the next poll, as it may show a release or a resignation.
 const EARLY: u32 = 4;
 
-/// How long the tag of a session stays the same before its member is silent: two fifths of the
+/// Returns the time without a change of the tag after which a member is silent: two fifths of the
 /// validity, as members renew every third of it, and at least one poll of the reader.
 pub fn silence(validity: Duration, poll: Duration) -> Duration {
     poll.max(validity * 2 / 5)
@@ -69,29 +95,17 @@ impl SessionTimers {
         SessionTimers { drift, poll, sessions: BTreeMap::new(), tagless: false }
     }
 
-    /// Watches over this session.
+    /// Starts the timer of this session, or changes its validity.
     pub fn watch(&mut self, id: SessionId, validity: Duration) {
-        let new = SessionTimer {
-            validity,
-            tag: None,
-            shown: None,
-            odd: false,
-            read: None,
-            failed: (0, None),
-            ended: None,
-            over: false,
-            missing: None,
-            replaced: false,
-        };
-        self.sessions.entry(id).or_insert(new).validity = validity;
+        self.sessions.entry(id).or_default().validity = validity;
     }
 
-    /// Forgets the sessions that are not among these.
+    /// Keeps the timers of these sessions, and drops all others.
     pub fn keep(&mut self, ids: &BTreeSet<SessionId>) {
         self.sessions.retain(|id, _| ids.contains(id));
     }
 
-    /// A complete listing, each session with its tag where the store lists them.
+    /// Takes a complete listing: each session, with its tag where the store lists tags.
     pub fn listed(&mut self, listed: &BTreeMap<SessionId, Option<ETag>>, when: RequestTimes) {
         self.tagless = listed.values().any(Option::is_none);
         for (id, timer) in &mut self.sessions {
@@ -103,8 +117,8 @@ impl SessionTimers {
         }
     }
 
-    /// A session was read, or nothing was found there. What has another nonce than `expected`
-    /// counts as gone.
+    /// Takes the result of a read: a session, or no object. A session with another nonce counts as
+    /// no object.
     pub fn read(&mut self, session: Session, found: Option<&SessionRecord>, when: RequestTimes) {
         let Some(timer) = self.sessions.get_mut(&session.id) else { return };
         timer.answered(when);
@@ -123,7 +137,7 @@ impl SessionTimers {
         timer.odd = false;
     }
 
-    /// A session was read on the condition that it has another tag than this, and has not.
+    /// Takes the answer to a conditional read: the session still has this tag.
     pub fn unchanged(&mut self, id: SessionId, tag: &ETag, when: RequestTimes) {
         if let Some(timer) = self.sessions.get_mut(&id) {
             timer.answered(when);
@@ -131,8 +145,8 @@ impl SessionTimers {
         }
     }
 
-    /// How long until the next session lapses, or a wait is over, if all stands still: a look then
-    /// sees it at once, and not at the next poll. `None` if none is about to.
+    /// Returns the time until the next session lapses, or the next wait ends, if no tag changes. A
+    /// listing at that time shows it sooner than the next poll. `None` without such a session.
     pub fn until_lapse(&self, now: Moment) -> Option<Duration> {
         let left = |timer: &SessionTimer| {
             let tagged = timer.tag.as_ref().map(|(_, since)| *since).filter(|_| !timer.over);
@@ -143,7 +157,7 @@ impl SessionTimers {
         self.sessions.values().filter_map(left).min()
     }
 
-    /// What lies there is no session that this version can read, so it counts as gone.
+    /// Takes a read that found no session. The session counts as gone.
     pub fn foreign(&mut self, id: SessionId, when: RequestTimes) {
         if let Some(timer) = self.sessions.get_mut(&id) {
             timer.answered(when);
@@ -153,17 +167,16 @@ impl SessionTimers {
         }
     }
 
-    /// A read of this session failed.
+    /// Takes the failure of a read.
     pub fn failed(&mut self, id: SessionId, now: Moment) {
         if let Some(timer) = self.sessions.get_mut(&id) {
             timer.failed = (timer.failed.0.saturating_add(1), Some(now));
         }
     }
 
-    /// Whether reads of this session have failed so often that this round leaves it out: an object
-    /// that cannot be read must not delay every round by the timeout of a request. The first
-    /// attempt after a failure is in the next round, the others are up to half of the validity
-    /// apart.
+    /// Returns whether this round leaves out the session, as its last reads failed: an unreadable
+    /// object must not delay every round by the timeout of a request. The first attempt after a
+    /// failure is in the next round. The others are up to half of the validity apart.
     pub fn rests(&self, id: SessionId, now: Moment) -> bool {
         let Some(timer) = self.sessions.get(&id) else { return false };
         let (times, Some(last)) = timer.failed else { return false };
@@ -171,9 +184,9 @@ impl SessionTimers {
         now.since(last) < rest
     }
 
-    /// The sessions to read now, beside those that a plan asks for: each once a validity, where its
-    /// tag stands still for half of it, and where it changed too early or too late to be a
-    /// renewal's. All, if the store lists no tags.
+    /// Returns the sessions to read now, in addition to the sessions that a plan needs. A session
+    /// is due once a validity, once its tag has not changed for half of the validity, and after its
+    /// tag changed too early or too late for a renewal. All are due if the store lists no tags.
     pub fn due(&self, now: Moment) -> BTreeSet<SessionId> {
         let due = |timer: &SessionTimer| {
             let unread = timer.read.is_none_or(|read| now.since(read) >= timer.validity);
@@ -186,8 +199,8 @@ impl SessionTimers {
         self.sessions.iter().filter(|(_, timer)| due(timer)).map(|(id, _)| *id).collect()
     }
 
-    /// The tag under which this session has lapsed: two answered looks lie apart by more than its
-    /// validity × (1 + drift), and both showed it. It is read once more before it is sealed.
+    /// Returns the tag with which the session has lapsed: two answered requests showed it, and were
+    /// at least validity × (1 + drift) apart. The driver reads the session again before the seal.
     pub fn lapsed(&self, id: SessionId) -> Option<&ETag> {
         let timer = self.sessions.get(&id)?;
         let (tag, since) = timer.tag.as_ref()?;
@@ -195,19 +208,17 @@ impl SessionTimers {
         (lapsed && timer.missing.is_none()).then_some(tag)
     }
 
-    /// Whether a member with this session is given nothing more: it has lapsed or was deposed, and
-    /// no rule lets its partitions leave it yet.
+    /// Returns whether the member gets no more partitions: its session has lapsed or was deposed,
+    /// and its partitions may not leave it before a seal or the end of a wait.
     pub fn is_ending(&self, id: SessionId) -> bool {
         let deposed = self.sessions.get(&id).is_some_and(|timer| timer.ended.is_some());
         deposed || self.lapsed(id).is_some()
     }
 
-    /// Whether the holder of this session shows no sign of life: it has ended, is gone, or a
-    /// renewal is overdue. Only the order of the
-    /// succession rests on this.
+    /// Returns whether the session has ended, is gone, or is overdue with a renewal. Only the order
+    /// of the succession depends on this.
     pub fn is_silent(&self, id: SessionId) -> bool {
         let Some(timer) = self.sessions.get(&id) else { return false };
-        // Between looks nobody knows.
         let silent = |(_, since): &(ETag, Moment)| {
             let silence = silence(timer.validity, self.poll);
             timer.shown.is_some_and(|shown| shown.since(*since) >= silence)
@@ -216,8 +227,8 @@ impl SessionTimers {
         ended || timer.tag.as_ref().is_some_and(silent)
     }
 
-    /// Whether the holder of this session cannot believe in it any more, although its object does
-    /// not say that it has lapsed or resigned: it was deposed, or it is gone.
+    /// Returns whether the wait for a session that was deposed or is gone has ended. From then on
+    /// its holder cannot believe in it.
     pub fn waited(&self, id: SessionId, now: Moment) -> bool {
         let Some(timer) = self.sessions.get(&id) else { return false };
         let lapse = self.drift.stretch(timer.validity);
@@ -227,7 +238,7 @@ impl SessionTimers {
 }
 
 impl SessionTimer {
-    /// A GET that was sent at this time was answered.
+    /// Records an answered GET.
     fn answered(&mut self, when: RequestTimes) {
         (self.read, self.failed) = (Some(when.sent), (0, None));
     }
