@@ -88,6 +88,11 @@ impl Objects {
         self.unwritable.take().or_else(|| self.requests.take_error())
     }
 
+    /// Marks the error of a call if an assignment that the call created may take effect.
+    pub(super) fn after_creates(&self, error: Error) -> Error {
+        if self.may_have_created { error.maybe() } else { error }
+    }
+
     pub(super) fn have_failed(&self, times: u32) -> bool {
         self.requests.have_failed(times)
     }

@@ -134,10 +134,7 @@ impl Group {
         let mut follower = Follower::new(&self.cx);
         follower.drive(false).await?;
         let changed = self.attempt(&mut follower, operations).await;
-        changed.map_err(|error| match follower.objects.may_have_created {
-            true => error.maybe(),
-            false => error,
-        })
+        changed.map_err(|error| follower.objects.after_creates(error))
     }
 
     async fn attempt(

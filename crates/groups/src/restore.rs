@@ -66,10 +66,7 @@ impl Group {
         // What was lost is not asked for.
         let mut follower = Follower::forgetful(&self.cx);
         let restored = self.restore_above(&mut follower, epoch, at, wait).await;
-        restored.map_err(|error| match follower.objects.may_have_created {
-            true => error.maybe(),
-            false => error,
-        })
+        restored.map_err(|error| follower.objects.after_creates(error))
     }
 
     async fn restore_above(

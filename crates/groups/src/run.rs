@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::events::MembershipEvent;
 use super::membership::Membership;
 use super::overdue_work::Watchdog;
+use super::ownership::Ownership;
 use super::partition::Partition;
 use super::telemetry::Overdue;
 use super::{Group, GroupSnapshot, PartitionNumber};
@@ -302,14 +303,14 @@ impl Group {
     /// last that joined counts.
     #[must_use]
     pub fn is_member(&self) -> bool {
-        unpoisoned(self.current.lock()).upgrade().is_some_and(|member| member.is_member())
+        self.current().is_some_and(|member| member.is_member())
     }
 
     /// Returns the lease of the session that the call of [`run`](Group::run) on this `Group` or a
     /// clone has, or had last; `None` before it has joined and once it has returned. No request.
     #[must_use]
     pub fn lease(&self) -> Option<Lease> {
-        unpoisoned(self.current.lock()).upgrade().map(|member| member.lease.clone())
+        self.current().map(|member| member.lease.clone())
     }
 
     /// Returns the assignment that the call of [`run`](Group::run) on this `Group` or a clone has
@@ -318,9 +319,11 @@ impl Group {
     /// partitions.
     #[must_use]
     pub fn last_seen(&self) -> Option<GroupSnapshot> {
-        unpoisoned(self.current.lock())
-            .upgrade()
-            .map(|member| GroupSnapshot::of(member.known().as_ref()))
+        self.current().map(|member| GroupSnapshot::of(member.known().as_ref()))
+    }
+
+    fn current(&self) -> Option<Arc<Ownership>> {
+        unpoisoned(self.current.lock()).upgrade()
     }
 }
 

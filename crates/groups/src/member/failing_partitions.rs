@@ -97,7 +97,7 @@ impl FailingPartitions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::session::SessionId;
+    use crate::protocol::SessionId;
     use crate::protocol::{Member, Release, Session};
     use crate::test_values::at;
     use tenure::internals::groups::Nonce;

@@ -1,4 +1,4 @@
-//! What a coordinator remembers for its plans. Advice: it lasts as long as the coordinator does.
+//! The memory of a coordinator for its plans. It is advice, and ends with the coordinator's role.
 
 use std::time::Duration;
 
@@ -36,10 +36,8 @@ impl PlanAdvice {
         self.failing.forget(now, known);
         evidence.failures = self.failing.failures(now);
         evidence.kept_enough = self.failing.kept_enough(now, known);
-        let since = match evidence.joining.is_empty() {
-            true => None,
-            false => Some(self.joining_since.unwrap_or(now)),
-        };
+        let joins = !evidence.joining.is_empty();
+        let since = joins.then(|| self.joining_since.unwrap_or(now));
         let left = since.map(|since| config.rebalance_delay.saturating_sub(now.since(since)));
         // After a death a member that joins fills the gap without a wait.
         let waits = left.filter(|left| !left.is_zero() && evidence.ended.is_empty());

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::assignor::Seat;
 use super::marks::Marks;
 use super::partition_number::PartitionNumber;
-use super::session::{Session, SessionId};
+use super::session::Session;
+use super::session_id::SessionId;
 use tenure::Epoch;
 use tenure::internals::groups::Nonce;
 

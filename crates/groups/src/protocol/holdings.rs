@@ -25,18 +25,18 @@ use tenure::Epoch;
 /// | read, or created | not confirmed: only takes away | confirms it if it `gains` |
 /// | confirmed | confirmed: also grants | starts the work on each grant |
 ///
-/// The changes of a `note` take effect in their order, before the next call of any method. After
+/// The changes of a `note` take effect in their order, before the next input or order. After
 /// [`Change::Revoked`] the driver stops the work and calls `release`. From that call on the
 /// partition is not owned under its token, even if the write that reports it fails.
 /// The driver writes `releasing` with each renewal of the session.
 ///
-/// The machine does not know whether the lease of the session runs. A partition is owned only while
-/// both hold.
+/// The machine does not know the lease of the session. A partition is owned only while that lease
+/// runs, too.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holdings {
     session: Session,
     owned: BTreeMap<PartitionNumber, Owned>,
-    /// In the order of their begin. The session never owns one of them again.
+    /// The releases, oldest first. The session never owns one of them again.
     releasing: Vec<(Release, Duration)>,
 }
 

@@ -8,7 +8,8 @@ use tenure::internals::groups::{After, Listing};
 use tenure::store::ETag;
 
 use super::assignment::Assignment;
-use super::session::{Session, SessionId, SessionRecord};
+use super::session::{Session, SessionRecord};
+use super::session_id::SessionId;
 
 /// The next action.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,47 +1,13 @@
 //! A session: a member's lease, as others read it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use super::partition_number::PartitionNumber;
+use super::session_id::SessionId;
 use tenure::internals::groups::Nonce;
 use tenure::store::ETag;
 use tenure::{Epoch, EpochEnd};
-
-/// 128 random bits, drawn anew for each join: the folder of the session's object.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(u128);
-
-impl SessionId {
-    pub const fn from_bits(bits: u128) -> SessionId {
-        SessionId(bits)
-    }
-
-    #[cfg(any(test, feature = "internals"))]
-    pub const fn bits(self) -> u128 {
-        self.0
-    }
-
-    /// Reads what [`Display`](fmt::Display) writes, and nothing else.
-    pub fn parse(text: &str) -> Option<SessionId> {
-        let digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        let hex = text.len() == 32 && text.bytes().all(digit);
-        u128::from_str_radix(text, 16).ok().filter(|_| hex).map(SessionId)
-    }
-}
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
-
-impl fmt::Debug for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SessionId({:x})", self.0)
-    }
-}
 
 /// One session. The id alone does not tell two apart: an attempt to create it that was given up may
 /// land after the object of another attempt was compacted.

@@ -120,11 +120,6 @@ impl Standby {
         self.over.get_or_insert(now);
     }
 
-    /// Takes the answer to a conditional read: the session has not changed.
-    pub fn unchanged(&mut self, when: RequestTimes) {
-        self.conclude(when);
-    }
-
     /// Takes the result of a read: a session, or no object. A session with another nonce counts as
     /// no object.
     pub fn read(&mut self, found: Option<&SessionRecord>, when: RequestTimes) {
@@ -145,12 +140,12 @@ impl Standby {
         if record.ended.is_some() {
             self.over.get_or_insert(when.received);
         }
-        self.conclude(when);
+        self.unchanged(when);
     }
 
-    /// The coordinator is over once its tag has not changed for its validity, or its count of
-    /// rounds for two.
-    fn conclude(&mut self, when: RequestTimes) {
+    /// Takes the answer to a conditional read: the session has not changed. The coordinator is over
+    /// once its tag has not changed for its validity, or its count of rounds for two.
+    pub fn unchanged(&mut self, when: RequestTimes) {
         let lapse = self.drift.stretch(self.validity);
         let stands = |since: &Moment, by| when.sent.since(*since) >= by;
         let lapsed = self.tag.as_ref().is_some_and(|(_, since)| stands(since, lapse));
@@ -191,7 +186,8 @@ impl Standby {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::session::{SessionData, SessionId};
+    use crate::protocol::SessionId;
+    use crate::protocol::session::SessionData;
     use crate::test_values::at;
     use tenure::EpochEnd;
     use tenure::internals::groups::Nonce;

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::assignment::{Assignment, Member};
 use super::message::{RoundProgress, SessionAnswer, SessionRequest};
 use super::plan::Evidence;
-use super::session::{Session, SessionId, SessionRecord};
+use super::session::{Session, SessionRecord};
+use super::session_id::SessionId;
 use tenure::store::ETag;
 use tenure::{Epoch, EpochEnd};
 
