@@ -22,7 +22,7 @@ use tenure::{Epoch, Error, ErrorKind};
 /// A token of as many digits as one has after years.
 const MANY_EPOCHS: u64 = 9_999_999;
 /// Each reader lists at least this often: the next number may be created and compacted between two
-/// of its polls (docs/groups.md, section 3).
+/// of its polls (docs/design/groups.md, section 3).
 pub(super) const LIST_EVERY: Duration = Duration::from_secs(600);
 /// Sessions that are read side by side.
 const AT_ONCE: usize = 64;
