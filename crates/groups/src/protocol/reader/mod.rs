@@ -9,7 +9,9 @@ use std::sync::Arc;
 use super::assignment::Assignment;
 use super::message::{AssignmentAnswer, AssignmentRequest, News, ReaderFailure, ReaderStep};
 use tenure::Epoch;
-use tenure::internals::groups::{Listing, Nonce, Progress, Search, SuccessorSearch, SuccessorStatus};
+use tenure::internals::groups::{
+    Listing, Nonce, Progress, Search, SuccessorSearch, SuccessorStatus,
+};
 
 /// Follows the assignment of one group.
 ///
