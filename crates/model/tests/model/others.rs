@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use tenure::Epoch;
-use tenure::protocol::compaction::{Body as ReadBody, Compaction, Listed};
+use tenure::protocol::compaction::{Compaction, Listed, NewestBody};
 use tenure_model::hashed_arc::HashedArc;
 
 use super::process::{Phase, Process};
@@ -73,7 +73,10 @@ impl Game {
             // No process restores in this model. The state of the newest epoch is from the same
             // moment.
             let there = world.store.epochs().any(|(epoch, _)| u64::from(epoch) == newest.get());
-            plan.handle_read(newest, if there { ReadBody::Validity(None) } else { ReadBody::Gone });
+            plan.handle_read(
+                newest,
+                if there { NewestBody::Validity(None) } else { NewestBody::Gone },
+            );
             if let Some(listed) = plan.handle_end() {
                 delete(small(listed.epoch.get()));
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure::Epoch;
-use tenure::protocol::depose::{Order, Verdict};
+use tenure::protocol::depose::{DeposeOrder, Verdict};
 use tenure::protocol::message::{Answer, Request, Step};
 use tenure::protocol::message::{Event, Input};
 
@@ -51,7 +51,7 @@ impl Game {
             Action::Depose(epoch, force) => {
                 world.left.depositions -= 1;
                 let tag = world.store.get(epoch)?;
-                let order = Order { only: None, force };
+                let order = DeposeOrder { only: None, force };
                 let number = Epoch::new(u64::from(epoch)).expect("0 is no slot of an object");
                 let verdict = order.decide(number, Some(&tag.seen()), Some(Duration::MAX));
                 let Verdict::Seal { heartbeat, ended } = verdict else { return None };

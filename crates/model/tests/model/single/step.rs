@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure::Epoch;
-use tenure::protocol::depose::{Order, Verdict};
+use tenure::protocol::depose::{DeposeOrder, Verdict};
 use tenure::protocol::message::{Answer, EpochEnd, Request, Step};
 use tenure::protocol::message::{Event, Input};
 use tenure_model::hashed_arc::HashedArc;
@@ -58,7 +58,7 @@ impl SingleGame {
                 world.left.depositions -= 1;
                 let tag = world.store.object?;
                 let seen = tag.sighting().seen;
-                let order = Order { only: None, force };
+                let order = DeposeOrder { only: None, force };
                 let verdict = order.decide(Epoch::FIRST, Some(&seen), Some(Duration::MAX));
                 let Verdict::Seal { heartbeat, ended } = verdict else { return None };
                 let body = tag.released(heartbeat, ended);
