@@ -58,8 +58,7 @@ nightly:
     just features
     just mutants HEAD~20
     cargo bench --bench side_by_side
-    cargo run -p tenure-slatedb
-    cargo run -p tenure-slatedb -- shards
+    scripts/servers/ministack.sh -- cargo test -p tenure-slatedb -- --ignored
     scripts/servers/ceph.sh -- cargo test {{all}} --test stores s3_server_of_the_environment -- --ignored
     scripts/servers/faketime.sh -- cargo test {{all}} --test chaos stepped -- --ignored --nocapture
     scripts/ci/schemathesis.sh
