@@ -187,7 +187,7 @@ async fn a_request_that_hangs_costs_a_third_of_the_timeout() {
     store.on(Call::Replace).skip(1).fault(Fault::HangAfter);
     store.on(Call::Get).fault(Fault::Hang);
     let sent = until_renewed(&lead, &store).await.unwrap();
-    // Three requests hang. At most a renewal and its read-back follow each.
+    // Three requests hang. After each, the leader sends at most a renewal and its read-back.
     assert!(sent.len() <= 2 + 2 * GIVEN_UP, "{sent:?}");
     // After a wait for the timeout less would be left.
     assert!(lead.remaining() > VALIDITY / 2, "{:?}", lead.remaining());

@@ -142,7 +142,7 @@ async fn a_late_renewal_does_not_undo_a_resignation() {
     }
 }
 
-/// The caller was dropped, but the work has ended.
+/// The future of `resign` is dropped while its first requests fail.
 #[tokio::test(start_paused = true)]
 async fn regression_a_resignation_continues_after_its_caller_was_dropped() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! URLs of stores: the named places, and the refused URLs.
+//! URLs of stores: the places that they name, and the URLs that are refused.
 
 use std::path::PathBuf;
 
@@ -90,7 +90,7 @@ fn a_prefix_is_used_as_written() {
     assert_eq!(place("s3://jobs//a"), s3("jobs", "/a"));
 }
 
-/// Each URL named another election.
+/// Each of these URLs was accepted, and named another election.
 #[test]
 fn regression_a_url_that_looks_like_another_is_refused() {
     for text in [

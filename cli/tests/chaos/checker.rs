@@ -12,7 +12,7 @@ use crate::watch::{Seen, Watch};
 
 /// The least number of renewals in a run.
 pub const ENOUGH_RENEWALS: usize = 5;
-/// Time in which a continued guard must end its child, after both were stopped.
+/// Time limit for a guard to end its child, after both were stopped and continued.
 const GUARD_WAKES_NS: u64 = 500_000_000;
 /// Time before the end of the lease at which a guard begins to kill.
 const KILL_MARGIN_NS: u64 = 200_000_000;
@@ -131,10 +131,11 @@ impl Story {
             }
         }
         Ok(format!(
-            "{grants} epochs granted, {} of them wrote, {resigned} were resigned; {} renewals seen; {} \
-             entries, {acknowledged} acknowledged; {fenced} children fenced off; {} epochs compacted, \
-             {} made again without a grant; each child was last alive at least {} ms before the end \
-             of its lease; the machine stalled {} times, for {} ms at most; {linearizable}",
+            "{grants} epochs granted, {} of them wrote, {resigned} were resigned; {} renewals seen; \
+             {} entries, {acknowledged} acknowledged; {fenced} children fenced off; {} epochs \
+             compacted, {} made again without a grant; each child was last alive at least {} ms \
+             before the end of its lease; the machine stalled {} times, for {} ms at most; \
+             {linearizable}",
             writers.len(),
             self.renewals.len(),
             self.manifest.len(),

@@ -131,7 +131,7 @@ impl Writer {
                 self.tail = Some((number, entry.epoch));
                 return Ok(number);
             }
-            // Refused by another entry or by an earlier attempt of this one, or unknown.
+            // Another entry or an earlier attempt has this number, or the effect is unknown.
             if let Some(found) = self.read(&key).await {
                 if found == entry {
                     self.tail = Some((number, found.epoch));

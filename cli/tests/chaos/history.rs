@@ -71,7 +71,8 @@ pub struct Call {
     pub until_ns: u64,
 }
 
-/// Checks the history. Returns the number of calls and pieces, or a piece without a valid order.
+/// Checks the history. Returns the numbers of calls and pieces, or an error with a piece that has
+/// no valid order.
 pub fn check(calls: Vec<Call>) -> Result<String, String> {
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || check_all(calls));
     thread.expect("the thread starts").join().expect("the checker does not panic")

@@ -91,7 +91,7 @@ fn chaos_with(mut backend: Backend, seconds: u64, clocks: Option<Clocks>) {
     let run = Run::begin(&backend, seconds);
     let stalls = Stalls::watch();
     let mut watch = Watch::default();
-    // Before the candidates start, so that the first epoch is known to be new.
+    // The watch begins before the candidates start, so that the first epoch is known to be new.
     watch.look(&backend, &[]);
     let deeds = if clocks.is_some() { &Deed::ALL[..] } else { Deed::without_clocks() };
     let fleet = Fleet::start(5, &run.folder, &backend, VALIDITY, clocks);

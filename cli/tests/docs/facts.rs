@@ -30,7 +30,7 @@ fn every_exit_code_has_its_row() {
     }
 }
 
-/// The page would be wrong about fixtures that no program reads.
+/// Each test vector on the page must be a fixture that a program reads.
 #[test]
 fn the_test_vectors_of_fenced_objects_are_fixtures() {
     let page = read("docs/reference/formats.md");

@@ -127,7 +127,7 @@ fn a_guard_without_its_standby_resigns() {
     assert_eq!(record(&scene)["ended"], "resigned");
 }
 
-/// The kernel does this when memory is exhausted: the end of CMD is seen before the end of
+/// When memory is exhausted, the kernel kills both. The end of CMD is seen before the end of
 /// `tenure`.
 #[test]
 fn an_epoch_is_resigned_if_cmd_and_tenure_are_killed_together() {

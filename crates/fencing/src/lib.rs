@@ -35,8 +35,8 @@
 //! # }
 //! ```
 //!
-//! An epoch belongs to one grant, and so to one process. The documentation of each type describes
-//! the case of several tasks that write under one epoch.
+//! An epoch belongs to one grant, and so to one process. Several tasks may write under one epoch:
+//! the documentation of each type describes this case.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -47,8 +47,8 @@ impl Token {
         self.epoch
     }
 
-    /// Runs a call until it returns, or until the lease is at risk or has ended. In this case the
-    /// error is the loss, if any.
+    /// Runs a call until it returns, or until the lease is at risk or has ended. The error is the
+    /// loss; `None` if the lease is only at risk.
     pub(super) async fn bound<T>(&self, call: impl Future<Output = T>) -> Result<T, Option<Loss>> {
         let Some(term) = &self.term else { return Ok(call.await) };
         tokio::select! {

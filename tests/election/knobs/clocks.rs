@@ -94,7 +94,7 @@ async fn a_step_after_a_slewed_wait_waits_for_the_other_clocks() {
     }
 }
 
-/// For any clock that is behind, and also on a single object, where the delay follows the lapse.
+/// Any of the clocks may be behind. On a single object the delay follows the lapse.
 #[tokio::test(start_paused = true)]
 async fn a_lapse_and_a_takeover_delay_hold_on_all_clocks() {
     const CHRONY: i32 = 83_333;

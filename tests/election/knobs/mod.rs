@@ -93,7 +93,7 @@ async fn a_nonce_of_this_process_does_not_belong_to_a_predecessor() {
     let process = process(&world.clock, 77);
     let first = world.node("a").process(process.clone()).build().unwrap();
     let lead = elect(&first).await;
-    // Another election value of the same process, for which this is the first campaign.
+    // A second election value of the same process. This is its first campaign.
     let second = world.node("a").process(process).name_is_unique(true).build().unwrap();
     assert_eq!(held(second.try_campaign().await.unwrap()).epoch.get(), 1);
     assert!(lead.check().is_ok());

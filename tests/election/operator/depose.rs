@@ -342,8 +342,7 @@ async fn a_race_with_renewals_is_tried_a_few_times() {
     }
 }
 
-/// Without an epoch, depose means the leader of its first read, not a leader that was elected
-/// meanwhile.
+/// Without an epoch, depose seals the epoch of its first read, not one that was granted meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_successor_elected_meanwhile_is_not_deposed() {
     for layout in LAYOUTS {

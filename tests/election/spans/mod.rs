@@ -50,8 +50,8 @@ impl Capture {
     /// Captures the spans and events of this thread from now on.
     fn start() -> (Capture, impl Drop) {
         let capture = Capture::default();
-        // With a single subscriber, tracing caches a call site that another thread reaches first as
-        // disabled for good.
+        // If another thread reaches a call site first, tracing with a single subscriber caches it
+        // as disabled for good.
         static OTHER: std::sync::OnceLock<tracing::Dispatch> = std::sync::OnceLock::new();
         OTHER.get_or_init(|| tracing::Dispatch::new(tracing_subscriber::registry()));
         let subscriber = tracing_subscriber::registry().with(capture.clone());

@@ -206,7 +206,7 @@ async fn regression_a_store_without_etags_in_writes_is_unsafe() {
     elect(&election).await.resign().await.unwrap();
 }
 
-/// A campaign on a store that answers every write this way and keeps no write never ended.
+/// The store answers every write without an ETag and keeps none. A campaign on it never ended.
 #[tokio::test(start_paused = true)]
 async fn regression_lost_writes_without_an_etag_end_a_campaign() {
     let world = World::new();

@@ -191,7 +191,7 @@ impl Backend {
         Ok(page.entries.iter().map(|entry| number(&entry.key, start)).collect())
     }
 
-    /// Returns the manifest after a power loss, if this backend can tell.
+    /// Returns the manifest that a power loss would leave, if it is known.
     pub fn manifest_on_the_disk(&self) -> Option<Vec<(u64, child::Entry)>> {
         self.trigger.as_ref().map(|_| Backend::dir(&disk("DISK_IMAGE")).manifest())
     }

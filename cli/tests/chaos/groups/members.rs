@@ -82,7 +82,8 @@ impl Members {
             assignments: Assignments::default(),
             unexpected: Vec::new(),
         };
-        // Before the members start, so that the first assignment is known to be new.
+        // The watch begins before the members start, so that the first assignment is known to be
+        // new.
         members.assignments.look(backend);
         members.start_due(backend);
         members

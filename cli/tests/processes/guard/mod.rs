@@ -80,7 +80,7 @@ const STUBBORN: &str =
     r#"(trap '' TERM; exec sleep 1000) & echo $! > "$1"; trap '' TERM; wait; sleep 1000"#;
 
 #[tokio::test]
-async fn a_command_that_ends_has_its_code() {
+async fn the_exit_code_of_a_command_is_reported() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("epoch");
     let group = start(r#"echo $TENURE_EPOCH > "$1"; exit 3"#, &file).await;

@@ -53,7 +53,7 @@ impl Guard {
         Guard::of("__guard", script, argument)
     }
 
-    /// Starts a guard or a standby, as this verb tells, and its CMD.
+    /// Starts a guard or a standby, selected by the verb, and its CMD.
     pub fn of(verb: &str, script: &str, argument: &Path) -> Guard {
         let mut guard = Guard::waiting(verb, &["sh", "-c", script, "sh"], argument);
         let hour = in_ms(3_600_000);

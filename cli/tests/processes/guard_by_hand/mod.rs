@@ -1,4 +1,4 @@
-//! Guard, standby and gate as processes. A test drives them in the place of `tenure run`.
+//! Guard, standby and gate as processes. A test sends the orders of `tenure run`.
 #![cfg(target_os = "linux")]
 
 mod bench;

@@ -250,8 +250,8 @@ impl DurableGate {
         }
     }
 
-    /// Reads the object. The inner `None` means that it does not exist, the outer `None` that it
-    /// still has this ETag.
+    /// Reads the object. `Some(None)`: the object does not exist. `None`: the object still has this
+    /// ETag.
     async fn find(
         &self,
         unless: Option<ETag>,

@@ -137,7 +137,7 @@ async fn a_refused_write_with_a_failed_read_back_may_have_happened() {
     }
 }
 
-/// A write that failed with no effect does not make the writer forget an earlier unknown one.
+/// After a write that failed with no effect, the writer still knows an earlier unknown one.
 #[tokio::test(start_paused = true)]
 async fn an_unknown_write_is_recognised_after_a_failed_one() {
     let (faults, store) = faulty();

@@ -13,7 +13,7 @@ use tenure_testkit::time::wait;
 
 fn faulty() -> (FaultStore, Arc<dyn Store>, Arc<dyn Store>) {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
-    // Others use the inner store, which has no faults.
+    // Other processes use the inner store, which has no faults.
     (store.clone(), Arc::new(store.clone()), Arc::clone(store.inner()))
 }
 
@@ -105,8 +105,8 @@ async fn broken_epoch_in_metadata_outside_the_etag() {
     assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "zombie");
 }
 
-/// The hazard of a trimmed log: the number of the paused writer is free again. But the claim after
-/// its last entry is never deleted.
+/// The hazard of a trimmed log: the number of the paused writer is free again. But a trim never
+/// deletes the claim after its last entry.
 #[tokio::test]
 async fn a_writer_paused_before_an_append_is_refused_after_any_trim() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());

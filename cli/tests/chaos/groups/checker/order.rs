@@ -22,7 +22,7 @@ enum What {
 
 /// The traces of unanswered calls in the log of a partition.
 struct Found<'a> {
-    /// Index among the entries, and the number.
+    /// Index of each entry among the entries, and its number in the log.
     entries: BTreeMap<Entry, (u64, u64)>,
     /// The greatest number of a claim, and the number of claims without an answer.
     claims: BTreeMap<u64, (u64, usize)>,
