@@ -1,4 +1,4 @@
-//! What `status`, `watch` and `compact` show on a terminal, and that nothing of it is in a pipe.
+//! Colours, columns and progress: a terminal shows them, a pipe does not.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -15,11 +15,11 @@ const HELD: &str = r#"{"expired":false,"validity_ms":30000,"format":1,"candidate
     "0123456789abcdef0123456789abcdef","heartbeat":4}"#;
 const SEALED: &str = r#"{"expired":true,"validity_ms":30000}"#;
 
-/// The verb on a terminal of its own.
+/// Starts the verb on a new terminal.
 fn on_terminal(bench: &Bench, verb: &str, options: &[&str], env: &[(&str, &str)]) -> (Child, File) {
     let pty = openpty(None, None).expect("a terminal");
     let mut command = Command::new(crate::TENURE);
-    // With `CI` every terminal is taken for one that shows colours.
+    // `CI` makes the command use colours on every terminal.
     for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "RUST_LOG"] {
         command.env_remove(name);
     }
@@ -30,18 +30,18 @@ fn on_terminal(bench: &Bench, verb: &str, options: &[&str], env: &[(&str, &str)]
     (command.spawn().expect("it starts"), File::from(pty.master))
 }
 
-/// All that is shown until the command has ended.
+/// Returns the output on the terminal after the command has succeeded.
 fn shown(bench: &Bench, verb: &str, options: &[&str], env: &[(&str, &str)]) -> String {
     let (mut child, mut master) = on_terminal(bench, verb, options, env);
     let mut all = Vec::new();
-    // The end of a terminal whose other side is closed is an error.
+    // On Linux, reading returns an error after the other side has closed.
     let _ = with_deadline(child.id(), || master.read_to_end(&mut all));
     assert!(ended(&mut child).success());
     String::from_utf8(all).expect("it writes UTF-8").replace("\r\n", "\n")
 }
 
 #[test]
-fn status_is_in_colour_on_a_terminal_alone() {
+fn status_has_colours_only_on_a_terminal() {
     let bench = Bench::new();
     bench.epoch(3, HELD);
     let colourful = shown(&bench, "status", &[], &[]);
@@ -63,7 +63,7 @@ fn status_is_in_colour_on_a_terminal_alone() {
 }
 
 #[test]
-fn watch_is_in_columns_on_a_terminal_alone() {
+fn watch_has_columns_on_a_terminal() {
     let bench = Bench::new();
     bench.epoch(3, HELD);
     for (env, line) in [
@@ -86,16 +86,33 @@ fn watch_is_in_columns_on_a_terminal_alone() {
 }
 
 #[test]
-fn compact_shows_how_far_it_is_and_clears_that_line() {
+fn compact_on_a_terminal_ends_with_its_report() {
     let bench = Bench::new();
     for epoch in 1..=5 {
         bench.epoch(epoch, SEALED);
     }
     let all = shown(&bench, "compact", &["--keep", "1", "--min-age", "0s"], &[]);
-    assert!(all.contains("compacting"), "{all:?}");
-    let last = all.trim_end().rsplit(['\n', '\r']).next().unwrap_or_default();
+    let last = all.lines().last().unwrap_or_default();
     assert!(last.contains("deleted 4 of 5 epochs"), "{all:?}");
-    bench.epoch(6, SEALED);
-    let piped = bench.run("compact", &["--keep", "1", "--min-age", "0s"]);
-    assert_eq!(piped.err, "", "nothing where it is no terminal");
+    // A slow machine shows progress before the report. No line replaces another.
+    assert!(!all.contains(['\r', '\u{1b}']), "{all:?}");
+}
+
+#[test]
+fn progress_is_a_line_per_second_only_on_a_terminal() {
+    let bench = Bench::new();
+    let options = ["--rounds", "0", "--for", "1500ms"];
+    let all = shown(&bench, "probe", &options, &[]);
+    let lines = all.lines().filter(|line| line.starts_with("tenure: probing: "));
+    let seconds: Vec<u64> = lines
+        .map(|line| {
+            let (state, seconds) = line.rsplit_once(", ").expect("a state and a time");
+            assert!(state.ends_with(" requests"), "{line:?}");
+            seconds.trim_end_matches(" s").parse().expect("whole seconds")
+        })
+        .collect();
+    assert!(seconds.first().is_some_and(|&first| first >= 1), "{all:?}");
+    assert!(seconds.is_sorted_by(|one, next| one < next), "{all:?}");
+    let piped = bench.run("probe", &options);
+    assert_eq!((piped.code, piped.err.as_str()), (0, ""), "{piped:?}");
 }
