@@ -1,4 +1,4 @@
-//! The keys of one check, and calls to the store that end the check when they fail.
+//! The keys of one check, and requests to the store. A failed request ends the check.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use tenure::store::{
 
 use super::Capabilities;
 
-/// The reason why a check did not pass.
+/// The reason for a failed check.
 #[derive(Debug)]
 pub enum CheckFailure {
-    /// The store breaks its promise, in words that follow "the store".
+    /// A broken promise, in words that follow "the store".
     Broken(String),
-    /// A request failed, so the check shows nothing.
+    /// A failed request. The check is inconclusive.
     Request(StoreError),
 }
 
 impl CheckFailure {
-    /// Whether the same check may succeed on other keys: a timeout, a 409 or a 5xx ended it.
+    /// Returns true if a timeout, a 409 or a 5xx ended the check. Repeat the check on other keys.
     pub fn is_unclear(&self) -> bool {
         matches!(self, CheckFailure::Request(error) if is_unclear(error))
     }
@@ -46,7 +46,7 @@ pub(super) fn broken<T>(words: impl Into<String>) -> Checked<T> {
     Err(CheckFailure::Broken(words.into()))
 }
 
-/// Like `assert_eq!`, for a check.
+/// Returns a broken promise unless both values are equal.
 macro_rules! expect_eq {
     ($left:expr, $right:expr, $($words:tt)+) => {
         match (&$left, &$right) {
@@ -66,7 +66,7 @@ pub(super) use expect_eq;
 #[derive(Debug, Clone)]
 pub(super) struct CheckScope<'a> {
     pub(super) store: Arc<dyn Store>,
-    /// The beginning of each key.
+    /// Prefix of each key.
     pub(super) start: String,
     pub(super) can: &'a Capabilities,
 }
@@ -94,7 +94,7 @@ impl CheckScope<'_> {
 
     pub(super) async fn created(&self, name: &str, body: impl Into<Bytes>) -> Checked<ETag> {
         let outcome = self.create(name, body).await?;
-        self.etag(name, outcome, "refuses to create what is not there").await
+        self.etag(name, outcome, "refuses to create a missing object").await
     }
 
     pub(super) async fn replaced(
@@ -137,7 +137,7 @@ impl CheckScope<'_> {
         }
     }
 
-    /// The object has this body and this ETag.
+    /// Checks that a read shows this body and this ETag.
     pub(super) async fn shows(&self, name: &str, body: &[u8], etag: &ETag, when: &str) -> Checked {
         let object = self.found(name).await?;
         if object.body != body {
@@ -158,7 +158,8 @@ impl CheckScope<'_> {
         page(&self.store, prefix, after, limit).await
     }
 
-    /// All entries below this part of a key, in pages of this size; `after` is a whole key.
+    /// Lists all entries whose name starts with `prefix`, in pages of `limit` keys. `after` is a
+    /// whole key.
     pub(super) async fn list_from(
         &self,
         prefix: &str,
@@ -184,7 +185,7 @@ impl CheckScope<'_> {
         }
     }
 
-    /// The same, without the check's own part of the keys.
+    /// Lists names instead of entries: the keys without the prefix of the check.
     pub(super) async fn list(
         &self,
         prefix: &str,
@@ -202,7 +203,7 @@ impl CheckScope<'_> {
     }
 }
 
-/// A page of keys after this one, in order.
+/// Lists one page, and checks its size, start and order.
 pub(super) async fn page(
     store: &Arc<dyn Store>,
     prefix: &str,

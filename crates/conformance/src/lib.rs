@@ -1,8 +1,10 @@
-//! The promises that a store makes to elections, as one suite of small checks that ends with races.
+//! A conformance suite for stores: one check for each promise that elections rely on, and races.
 //!
-//! [`run`] is enough for a store that offers everything. [`run_with`] is for one that differs where
-//! it may, which [`Capabilities`] describes. [`report`] does not stop at the first failure.
-//! [`essential`] has the checks without which no election is safe; `tenure probe` runs them.
+//! - [`run`] checks a store that supports everything.
+//! - [`run_with`] checks a store with other [`Capabilities`].
+//! - [`report`] runs all checks, also after a failure.
+//! - [`essential`] returns the checks that the safety of elections depends on. `tenure probe` runs
+//!   them.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -20,8 +22,8 @@
 //! }
 //! ```
 //!
-//! Each check uses a folder of its own under the prefix, writes up to 1,000 small objects there and
-//! leaves some of them behind. The races send 32 concurrent writes, for 50 rounds each.
+//! Each check writes up to 1,000 small objects in its folder under the prefix, and does not delete
+//! all of them. Each race sends 32 concurrent writes in each of 50 rounds.
 //!
 //! # Panics
 //!
@@ -45,7 +47,7 @@ use tenure::store::Store;
 pub use check_scope::CheckFailure;
 use check_scope::{CheckScope, Checked};
 
-/// Where stores may differ.
+/// The permitted differences between stores.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -61,24 +63,26 @@ use check_scope::{CheckScope, Checked};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Capabilities {
-    /// A listing has the exact size of each body. Default: yes.
+    /// Listings have the exact size of each body. Default: true.
     pub exact_sizes: bool,
-    /// Listings and objects say when they were written, by a clock within half an hour of this
-    /// machine's. Default: yes. Without dates a compactor deletes nothing by age.
+    /// Listings and objects have the time of the write, by a clock that differs from this machine's
+    /// by less than half an hour. Default: true. Without dates, compactors delete no object by age.
     pub dates: bool,
-    /// `replace` on a missing key is refused instead of `PutOutcome::NotFound`, as on Ceph 16.
-    /// Default: no.
+    /// The answer to `replace` on a missing key is `PutOutcome::PreconditionFailed` instead of
+    /// `PutOutcome::NotFound`, as on Ceph 16. Default: false.
     pub missing_is_refused: bool,
-    /// Accepts answers that elections accept, too: a write without an ETag, a whole object where
-    /// it has not changed, and either refusal of a replace on a missing key. Default: no.
+    /// Accepts the following answers, as elections do. Default: false.
+    ///
+    /// - a write without an ETag
+    /// - a whole object instead of "not modified"
+    /// - `PutOutcome::NotFound` and `PutOutcome::PreconditionFailed` to a replace of a missing key
     pub lenient: bool,
-    /// How many objects are written, read and listed where a cache may break a promise.
-    /// Default: 30.
+    /// Number of objects in the checks that find stale caches. Default: 30.
     pub rounds: usize,
-    /// How many rounds each race has. Default: [`race_rounds`].
+    /// Number of rounds of each race. Default: [`race_rounds`].
     pub race_rounds: usize,
-    /// The longest body of a race, in bytes. A long write takes longer between the check of its
-    /// condition and its commit. Default: 200 KiB.
+    /// Length of the longest body of a race, in bytes. A store takes longer between check and
+    /// commit of a long body, so races show more. Default: 200 KiB.
     pub race_bytes: usize,
 }
 
@@ -96,24 +100,24 @@ impl Default for Capabilities {
     }
 }
 
-/// How many checks there are for a store that dates its objects.
+/// Number of checks for a store that dates its objects.
 pub const CHECKS: usize = 20;
 
-/// How many rounds a race has by default: 50, or the number in the environment variable
+/// Returns the default number of rounds of a race: 50, or the value of the environment variable
 /// `TENURE_RACE_ROUNDS`.
 ///
 /// # Panics
 ///
-/// If the variable is no number.
+/// Panics if the variable is not a number.
 pub fn race_rounds() -> usize {
     let rounds = std::env::var("TENURE_RACE_ROUNDS").ok();
-    rounds.map_or(50, |rounds| rounds.parse().expect("TENURE_RACE_ROUNDS is a number"))
+    rounds.map_or(50, |rounds| rounds.parse().expect("TENURE_RACE_ROUNDS must be a number"))
 }
 
-/// Runs the whole suite on a store that offers everything.
+/// Runs the suite on a store that supports everything.
 ///
-/// The prefix must be empty or end in a slash. Nothing else may use it, and no object may exist
-/// under it. Use a runtime with several threads, so that the races are real.
+/// The prefix must be empty or end in a slash. No object may exist under it, and no other process
+/// may use it. Use a runtime with several threads, so that the writers of a race run in parallel.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -126,16 +130,16 @@ pub fn race_rounds() -> usize {
 ///
 /// # Panics
 ///
-/// The first failed check panics.
+/// Panics on the first failed check.
 pub async fn run(store: Arc<dyn Store>, prefix: &str) {
     run_with(store, prefix, &Capabilities::default()).await;
 }
 
-/// Runs the whole suite as [`run`] does, on a store that differs where it may.
+/// Runs the suite as [`run`] does, on a store with these capabilities.
 ///
 /// # Panics
 ///
-/// The first failed check panics.
+/// Panics on the first failed check.
 pub async fn run_with(store: Arc<dyn Store>, prefix: &str, can: &Capabilities) {
     for check in checks(can) {
         if let Err(failure) = check.run(&store, prefix, can).await {
@@ -144,8 +148,7 @@ pub async fn run_with(store: Arc<dyn Store>, prefix: &str, can: &Capabilities) {
     }
 }
 
-/// Runs every check, also after one has failed. Returns the name of each and, if it failed, the
-/// reason.
+/// Runs all checks, also after a failure. Returns the name and the result of each.
 pub async fn report(
     store: Arc<dyn Store>,
     prefix: &str,
@@ -159,12 +162,12 @@ pub async fn report(
     results
 }
 
-/// Runs only the races, for this many rounds each. A store that checks a condition and writes in
-/// two steps may pass all other checks.
+/// Runs only the races, with this number of rounds each. A store that checks a condition and writes
+/// in two steps may pass all other checks.
 ///
 /// # Panics
 ///
-/// If a race has no winner or several, or if no round has a winner.
+/// Panics if a race has no winner or several, and if no round has a known winner.
 pub async fn races(store: Arc<dyn Store>, prefix: &str, rounds: usize) {
     let can = Capabilities { race_rounds: rounds, ..Capabilities::default() };
     for check in &ALL[ALL.len() - 2..] {
@@ -174,19 +177,19 @@ pub async fn races(store: Arc<dyn Store>, prefix: &str, rounds: usize) {
     }
 }
 
-/// The checks without which no election is safe, except for the races.
+/// Returns the checks that the safety of elections depends on, except for the races.
 pub fn essential() -> impl Iterator<Item = &'static Check> {
     ALL.iter().filter(|check| check.essential)
 }
 
-/// One promise of a store, and its check.
+/// A promise of a store, and its check.
 #[derive(Debug)]
 pub struct Check {
-    /// The name in reports and in keys.
+    /// Name in reports and in keys.
     pub name: &'static str,
-    /// The promise, in words that follow "the store".
+    /// Promise, in words that follow "the store".
     pub promise: &'static str,
-    /// True if only elections with epoch files need it.
+    /// True if only elections with epoch files need this promise.
     pub of_listings: bool,
     essential: bool,
     test: for<'a> fn(CheckScope<'a>) -> BoxFuture<'a, Checked>,
@@ -197,7 +200,7 @@ impl Check {
     ///
     /// # Errors
     ///
-    /// A broken promise, or the first request that fails.
+    /// Returns a broken promise, or the first request that fails.
     pub async fn run(
         &self,
         store: &Arc<dyn Store>,
@@ -211,7 +214,7 @@ impl Check {
     ///
     /// # Errors
     ///
-    /// A broken promise, or the first request that fails.
+    /// Returns a broken promise, or the first request that fails.
     pub async fn run_at(
         &self,
         store: &Arc<dyn Store>,

@@ -1,4 +1,4 @@
-//! The content of a listing, its order, its start and its end.
+//! Checks of the content, order, start and end of listings.
 
 use tenure::store::{ETag, Entry};
 
@@ -12,7 +12,7 @@ pub(super) async fn lists_what_was_written(scope: CheckScope<'_>) -> Checked {
     const WHEN: &str = "lists other keys than were written before (list after write)";
     let names = names(scope.can.rounds.max(10));
     let mut written: Vec<&str> = Vec::new();
-    // The last key first.
+    // Writes the last key first, so that the store has to sort.
     for (place, name) in names.iter().enumerate().rev() {
         scope.created(name, vec![b'x'; place]).await?;
         written.push(name);
@@ -26,13 +26,13 @@ pub(super) async fn lists_what_was_written(scope: CheckScope<'_>) -> Checked {
         expect_eq!(sizes, expected, "lists a size that no body has");
     }
     scope.delete(&[written.remove(2)]).await?;
-    let words = "lists other keys than are left after a delete (list after delete)";
+    let words = "lists other keys than remain after a delete (list after delete)";
     expect_eq!(scope.list("lock-", "", 1_000).await?, written, "{words}");
     Ok(())
 }
 
 pub(super) async fn lists_by_bytes_of_the_key(scope: CheckScope<'_>) -> Checked {
-    // `-` and `.` sort before `/`, that before digits, these before `A`, `_` and `a`.
+    // The order of bytes: `-`, `.`, `/`, digits, `A`, `_`, `a`.
     let sorted = ["A", "Z", "_", "a-b", "a.b", "a/-", "a/b-", "a/b.", "a/b/c", "a0", "aA", "ab"];
     for name in sorted.iter().rev() {
         scope.created(name, *name).await?;
@@ -106,7 +106,7 @@ pub(super) async fn pages(scope: CheckScope<'_>) -> Checked {
     for limit in [1, 2, 6, 7, 8, 1_000] {
         expect_eq!(scope.list("lock-", "", limit).await?, names, "lists in pages of {limit}");
     }
-    // A short page may say that there is more, but one that left something out must.
+    // A page that omits keys must be marked as truncated. A complete page may be.
     let prefix = scope.key("lock-");
     for limit in [1, 2, 6] {
         if !scope.page(&prefix, "", limit).await?.truncated {
@@ -120,14 +120,14 @@ pub(super) async fn pages(scope: CheckScope<'_>) -> Checked {
     Ok(())
 }
 
-/// Only of a store that offers it.
+/// Passes a store without such listings.
 pub(super) async fn lists_the_last(scope: CheckScope<'_>) -> Checked {
     let prefix = scope.key("lock-");
     if scope.list_last(&prefix, "", 1).await?.is_none() {
         return Ok(());
     }
     let names = names(7);
-    // Outside the prefix, where a listing from the wrong end would begin.
+    // Keys outside the prefix, where a wrong listing would begin.
     for name in ["lock", "loc/9", "locl", "m"] {
         scope.created(name, "x").await?;
     }
@@ -152,7 +152,7 @@ pub(super) async fn lists_the_last(scope: CheckScope<'_>) -> Checked {
     scope.shows_last("", 1, &names[5..6], true).await
 }
 
-/// Only of a store that lists any.
+/// Passes a store that lists no ETags.
 pub(super) async fn lists_the_etags(scope: CheckScope<'_>) -> Checked {
     let names = names(5);
     let mut etags = Vec::new();
@@ -182,7 +182,7 @@ pub(super) async fn lists_the_etags(scope: CheckScope<'_>) -> Checked {
 }
 
 impl CheckScope<'_> {
-    /// Every listing shows these versions by the tags of reads. Returns the listed tags.
+    /// Checks that every listing has the ETags of reads. Returns the listed ETags.
     async fn shows_etags(&self, etags: &[ETag]) -> Checked<Vec<ETag>> {
         let mut listed = Vec::new();
         for limit in [1, 2, 1_000] {
@@ -197,7 +197,8 @@ impl CheckScope<'_> {
         Ok(listed)
     }
 
-    /// The keys of the page, and whether smaller ones were left out; `None` if it is not offered.
+    /// Returns the keys of the page, and true if the page omits smaller keys. Returns `None` if the
+    /// store does not offer this listing.
     async fn list_last(
         &self,
         prefix: &str,
@@ -210,8 +211,8 @@ impl CheckScope<'_> {
         }))
     }
 
-    /// The page of the last `limit` keys has these names, and says that more were left out if any
-    /// were: it may say so of none, as a page that is full does on some stores.
+    /// Checks that the page of the last `limit` keys has these names. The page must be truncated
+    /// if it omits keys. Some stores also truncate a full page that omits none.
     async fn shows_last(
         &self,
         after: &str,
@@ -221,7 +222,7 @@ impl CheckScope<'_> {
     ) -> Checked {
         let Some((keys, truncated)) = self.list_last(&self.key("lock-"), after, limit).await?
         else {
-            return broken("offers the last keys once, and then not");
+            return broken("lists the last keys in one call, and refuses in the next");
         };
         let expected = names.iter().map(|name| self.key(name)).collect::<Vec<_>>();
         expect_eq!(keys, expected, "lists the last {limit} after {after}");

@@ -1,4 +1,4 @@
-//! The promises about one object.
+//! Checks of requests for one object.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::check_scope::{CheckScope, Checked, broken, expect_eq};
 const IGNORES_CREATE: &str = "creates an object that exists already (it ignores If-None-Match)";
 const IGNORES_REPLACE: &str = "replaces an object whose ETag does not match (it ignores If-Match)";
 
-/// A refusal because of the condition.
+/// Checks that the store refused the request because of its condition.
 fn refused(outcome: PutOutcome, words: &str) -> Checked {
     match outcome {
         PutOutcome::PreconditionFailed => Ok(()),
@@ -20,7 +20,7 @@ fn refused(outcome: PutOutcome, words: &str) -> Checked {
 }
 
 impl CheckScope<'_> {
-    /// The answer to a replace of a missing key.
+    /// Checks the answer to a replace of a missing key.
     fn missing(&self, outcome: &PutOutcome, words: &str) -> Checked {
         let (refused, missing) = (PutOutcome::PreconditionFailed, PutOutcome::NotFound);
         let expected = if self.can.missing_is_refused { &refused } else { &missing };
@@ -33,7 +33,7 @@ impl CheckScope<'_> {
 }
 
 pub(super) async fn creates_once(scope: CheckScope<'_>) -> Checked {
-    expect_eq!(scope.get("a", None, 100).await?, GetOutcome::NotFound, "shows what is not there");
+    expect_eq!(scope.get("a", None, 100).await?, GetOutcome::NotFound, "shows a missing object");
     let etag = scope.created("a", "first").await?;
     refused(scope.create("a", "second").await?, IGNORES_CREATE)?;
     refused(scope.create("a", "first").await?, IGNORES_CREATE)?;
@@ -73,12 +73,12 @@ pub(super) async fn changes_the_etag_with_the_body(scope: CheckScope<'_>) -> Che
     Ok(())
 }
 
-/// A follower that never sees a renewal takes a living leader for dead.
+/// A follower that misses the renewals of a live leader declares it dead.
 pub(super) async fn shows_changes_to_a_poll(scope: CheckScope<'_>) -> Checked {
     let first = scope.created("a", "one").await?;
     match scope.get("a", Some(&first), 100).await? {
         GetOutcome::NotModified => {}
-        // Some stores send the whole object again.
+        // Some stores send an unchanged object again.
         GetOutcome::Found(object) if scope.can.lenient && object.body == "one" => {}
         other => return broken(format!("answers a poll of an unchanged object with {other:?}")),
     }
@@ -95,7 +95,7 @@ pub(super) async fn shows_changes_to_a_poll(scope: CheckScope<'_>) -> Checked {
         }
     }
     let outcome = scope.get("missing", Some(&first), 100).await?;
-    expect_eq!(outcome, GetOutcome::NotFound, "shows what is not there to a poll");
+    expect_eq!(outcome, GetOutcome::NotFound, "shows a missing object to a poll");
     Ok(())
 }
 
@@ -150,13 +150,13 @@ pub(super) async fn forgets_what_was_deleted(scope: CheckScope<'_>) -> Checked {
     for name in ["a", "b", "c"] {
         scope.created(name, name).await?;
     }
-    // The second time it is missing, which counts as deleted.
+    // `b` is missing in the last call. A missing key counts as deleted.
     for names in [&["missing"][..], &["b"], &["b", "missing"]] {
         scope.delete(names).await?;
     }
     let outcome = scope.get("b", None, 9).await?;
     expect_eq!(outcome, GetOutcome::NotFound, "shows an object that was deleted before");
-    let words = "lists other keys than are left after a delete (list after delete)";
+    let words = "lists other keys than remain after a delete (list after delete)";
     expect_eq!(scope.list("", "", 1_000).await?, ["a", "c"], "{words}");
     Ok(())
 }
@@ -204,7 +204,7 @@ pub(super) async fn dates_what_was_written(scope: CheckScope<'_>) -> Checked {
     Ok(())
 }
 
-/// Generous: this is about time zones and units, not about how fast the machine is.
+/// The bound is wide: the check finds wrong time zones and units on a slow machine, too.
 fn is_recent(date: DateTime<Utc>, now: DateTime<Utc>) -> bool {
     let distance = now.signed_duration_since(date).abs();
     distance.to_std().is_ok_and(|distance| distance < Duration::from_secs(30 * 60))

@@ -1,5 +1,5 @@
-//! Races: of concurrent writers to one key exactly one may win. A store that checks its condition
-//! and writes in two steps passes every other check.
+//! Races of concurrent writers. Exactly one writer to a key may win. A store that checks its
+//! condition and writes in two steps passes every other check.
 
 mod object;
 mod suite;
@@ -26,41 +26,41 @@ use super::check_scope::{self, CheckFailure, Checked};
 
 /// Writers of a round.
 pub const WRITERS: usize = 32;
-/// Keys of a round in which short writes overlap a long one: one long write each.
+/// Keys of an overlapping round. Each has one long write.
 const OVERLAPPED: usize = 2;
-/// Rounds of each kind whose objects are in the store at the same time.
+/// Rounds of each kind per batch. The objects of a batch are in the store at the same time.
 const BATCH: u32 = 20;
-/// Rounds of each kind however soon the end is asked for: one of each shape.
+/// Minimum of rounds of each kind, one of each shape, even if the caller stops the races.
 const FEWEST: u32 = 2;
-/// Of a long body. Servers keep bodies of up to 5 MiB in memory, and write longer ones to a file
-/// between check and commit.
+/// Maximum length of a long body, in bytes. Servers keep bodies of up to 5 MiB in memory, and write
+/// longer ones to a file between check and commit.
 pub const LONGEST: usize = 5 << 20;
-/// Longer than [`MAX_READ`], so that its length alone tells a long body.
+/// Minimum length of a long body, in bytes. It exceeds `MAX_READ`.
 const SHORTEST: usize = 160 << 10;
-/// A long body is halved until it is written within this.
+/// Maximum time of a long write. A slower body is halved.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How the writers of a round meet. The rounds alternate between the two.
+/// The timing of the writers of a round. Rounds alternate between the shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// All write a short body to one key at the same moment.
+    /// All writers write a short body to one key at the same moment.
     Together,
-    /// On each of two keys one writes a long body, and the others write short ones together at some
-    /// moment while it is under way: whatever lies between check and commit takes longer for a long
-    /// body. Earlier short ones would win, and nothing would overlap.
+    /// One writer of each of two keys writes a long body. The others write short ones together
+    /// during the long write. A store takes longer between check and commit for a long body. Short
+    /// writes that start earlier would win without an overlap.
     Overlapping,
 }
 
-/// When to stop racing.
+/// The conditions that stop the races.
 #[derive(Debug, Clone)]
 pub struct Bounds {
-    /// So many rounds of each kind; `None` for any number.
+    /// Number of rounds of each kind. `None` sets no limit.
     pub rounds: Option<u32>,
-    /// From the first race on; no round starts later, but for the first few.
+    /// Time from the first race in which rounds start. The first two rounds of each kind ignore it.
     pub span: Option<Duration>,
-    /// Set when the rounds so far are enough.
+    /// Set by the caller to start no more rounds, except for the first two of each kind.
     pub enough: Arc<AtomicBool>,
-    /// Of the longest body, in bytes.
+    /// Length of the longest body, in bytes.
     pub longest: usize,
 }
 
@@ -68,27 +68,26 @@ pub struct Bounds {
 #[derive(Debug)]
 pub struct Races {
     store: Arc<dyn Store>,
-    /// The beginning of each key.
+    /// Prefix of each key.
     start: String,
-    /// The keys so far.
+    /// Number of generated keys.
     keys: u64,
     listings: bool,
-    /// The length of the long bodies, in bytes; `None` if the store takes none.
+    /// Length of the long bodies, in bytes. `None` if the store accepts none.
     pub long: Option<usize>,
-    /// How long a long write takes by itself. Short ones beside it make it slower, and themselves,
-    /// too.
+    /// Shortest time of a long write. Concurrent short writes slow it down.
     took: Duration,
-    /// Which part of that passes before the next short writes.
+    /// Fraction of `took` before the next short writes.
     part: f64,
-    /// By the boot clock: no round starts later.
+    /// Boot clock after which no round starts.
     until: Option<Duration>,
-    /// Races to create.
+    /// Tally of the races to create an object.
     pub creates: Tally,
-    /// Races to replace.
+    /// Tally of the races to replace an object.
     pub replaces: Tally,
 }
 
-/// What a race starts with: the object that is replaced, if any.
+/// The key of a race, and the object to replace, if any.
 #[derive(Debug, Clone)]
 struct Start {
     key: String,
@@ -96,7 +95,8 @@ struct Start {
 }
 
 impl Bounds {
-    /// How many rounds the next batch has at most. Both kinds have their part of the time.
+    /// Returns the maximum of rounds in the next batch. With a span, batches are small, so that
+    /// both kinds share the time.
     fn batch(&self, done: u32) -> u32 {
         let batch = if self.span.is_some() { FEWEST } else { BATCH };
         self.rounds.map_or(batch, |rounds| (rounds - done).min(batch))
@@ -117,14 +117,14 @@ impl Shape {
 }
 
 impl Races {
-    /// Opens a connection for each writer, and finds out how long a body the store takes within a
-    /// second: with the connections still to be made, the first round would be no race.
+    /// Opens a connection for each writer, and measures the longest body that the store writes
+    /// within a second. Without open connections, the writers of the first round would not overlap.
     ///
-    /// Keys start with `start`. With `listings` a listing must show each winner.
+    /// Keys start with `start`. With `listings`, a listing must show each winner.
     ///
     /// # Errors
     ///
-    /// The first request that fails with a clear answer.
+    /// Returns the first request that fails with a clear answer.
     pub async fn prepare(
         store: &Arc<dyn Store>,
         start: String,
@@ -155,7 +155,7 @@ impl Races {
         Ok(races)
     }
 
-    /// A key that was not used before.
+    /// Returns a unique key.
     fn key(&mut self, what: &str) -> String {
         self.keys += 1;
         format!("{}{what}-{:06}", self.start, self.keys)
@@ -174,8 +174,7 @@ impl Races {
                         break;
                     }
                 }
-                // Some stores take short bodies only, and over some lines a long one takes too
-                // long.
+                // Some stores refuse long bodies, and some connections are too slow for them.
                 Err(error) if error.kind() == StoreErrorKind::AccessDenied => {
                     return Err(CheckFailure::Request(error));
                 }
@@ -186,12 +185,13 @@ impl Races {
         Ok(())
     }
 
-    /// Races until the bounds end it, or a fault is seen; what was raced is in the tallies then,
-    /// also after an error.
+    /// Runs races until the bounds are reached or a fault shows. The tallies have all finished
+    /// races, also after an error.
     ///
     /// # Errors
     ///
-    /// The first request that fails with a clear answer, or that a race cannot do without.
+    /// Returns the first request that fails with a clear answer, and a failed request that prepares
+    /// a race.
     pub async fn run(&mut self, bounds: &Bounds) -> Checked {
         self.until = bounds.span.map(|span| Process::system().now().boot.saturating_add(span));
         while self.may_start(self.replaces.rounds, bounds) && !self.any_broken() {
@@ -206,7 +206,7 @@ impl Races {
         Ok(())
     }
 
-    /// Deletes keys that no write is under way to, before the end of many rounds.
+    /// Deletes settled keys, so that long runs do not fill the store.
     async fn forget(&self, keys: Vec<String>) -> Checked {
         for some in keys.chunks(1_000) {
             unless_unclear(check_scope::delete(&self.store, some.to_vec()).await)?;
@@ -224,8 +224,8 @@ impl Races {
         self.creates.broken > 0 || self.replaces.broken > 0
     }
 
-    /// Creators of keys that are not there, and, where listings matter, a listing of them as an
-    /// election confirms by. Returns the keys that no late write may still touch.
+    /// Races creators of missing keys. With `listings`, a listing then has to show the new keys.
+    /// Returns the keys that have no write in flight.
     async fn create_batch(&mut self, rounds: u32, bounds: &Bounds) -> Checked<Vec<String>> {
         let folder = self.key("create-race");
         let (mut before, mut doubtful, mut settled) = (folder.clone(), Vec::new(), Vec::new());
@@ -256,8 +256,8 @@ impl Races {
         Ok(settled)
     }
 
-    /// Replacers with one ETag. Each race has an object of its own, made before all of them: some
-    /// services allow an object one write a second. Returns keys as above.
+    /// Races replacers with one ETag. The objects of all races are created first, as some services
+    /// allow one write per second and object. Returns the keys that have no write in flight.
     async fn replace_batch(&mut self, rounds: u32, bounds: &Bounds) -> Checked<Vec<String>> {
         let first = self.replaces.rounds;
         let mut objects = Vec::new();
@@ -280,7 +280,7 @@ impl Races {
         Ok(settled)
     }
 
-    /// One round: 32 writers over these starts. Whether all of its races were decided.
+    /// Runs one round of 32 writers over these keys. Returns true if all races were decided.
     async fn round(
         &mut self,
         shape: Shape,
@@ -339,19 +339,19 @@ impl Races {
         writers.collect()
     }
 
-    /// Steps of the golden ratio cover the time of a long write evenly, however many there are.
+    /// Steps of the golden ratio cover the time of a long write evenly for any number of rounds.
     fn next_delay(&mut self, shape: Shape) -> Duration {
         if shape == Shape::Together {
             return Duration::ZERO;
         }
         self.part = (self.part + 0.618_034).fract();
-        // The next one may take somewhat longer.
+        // The next long write may be slower by a tenth.
         self.took.min(2 * PATIENCE).mul_f64(1.1 * self.part)
     }
 }
 
 impl Races {
-    /// A new object, however often that has to be asked for: each time under another key.
+    /// Creates an object. Retries an unclear answer under another key, up to [`TRIES`] times.
     async fn an_object(&mut self) -> Checked<Start> {
         let mut asked = 0;
         loop {
@@ -382,7 +382,7 @@ async fn checked(
     }
 }
 
-/// Writes that were given up on may come late: they, too, must be refused.
+/// Checks that the store refused writes that arrived after their timeout.
 async fn nothing_came_later(
     store: &Arc<dyn Store>,
     doubtful: &[(String, ETag)],

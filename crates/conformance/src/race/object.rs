@@ -1,4 +1,4 @@
-//! The objects that writers race for, each request tried again while its answer is unclear.
+//! Requests for the objects of a race. Unclear answers are retried.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tenure::store::{ETag, GetOutcome, PutOutcome, Store};
 
 use crate::check_scope::{CheckFailure, Checked, broken};
 
-/// The pause before an unclear answer is asked for again.
+/// Pause before the retry of a request without a clear answer.
 pub(super) const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// A longer body is not read: its length tells it.
+/// Longest body that is read, in bytes. The length identifies a longer one.
 pub(super) const MAX_READ: usize = 64 << 10;
-/// How often the read that settles a race is tried, and the write that a race needs before.
+/// Attempts at the write that prepares a race, and at the read that settles it.
 pub(super) const TRIES: u32 = 5;
 
-/// An object; without its body if that is longer than [`MAX_READ`].
+/// An object. A body longer than [`MAX_READ`] is omitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) etag: ETag,
@@ -24,7 +24,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// True if this body was written. The length identifies a long one.
+    /// Returns true if the object has this body. The length identifies a long one.
     pub(super) fn shows(&self, body: &Bytes) -> bool {
         match &self.body {
             Some(seen) => seen == body,
@@ -40,11 +40,11 @@ pub(super) async fn created(store: &Arc<dyn Store>, key: &str, body: &Bytes) -> 
             Some(seen) => Ok(seen.etag),
             None => broken("does not show an object that was written before (read after write)"),
         },
-        other => broken(format!("refuses to create what is not there: {other:?}")),
+        other => broken(format!("refuses to create a missing object: {other:?}")),
     }
 }
 
-/// The object at a key, of any length.
+/// Reads the object at a key, of any length.
 pub(super) async fn look(store: &Arc<dyn Store>, key: &str) -> Checked<Option<Seen>> {
     match store.get(key, None, MAX_READ).await.map_err(CheckFailure::Request)? {
         GetOutcome::TooLarge { etag, len } => Ok(Some(Seen { etag, body: None, len })),
@@ -57,7 +57,7 @@ pub(super) async fn look(store: &Arc<dyn Store>, key: &str) -> Checked<Option<Se
     }
 }
 
-/// The object at the key, however often that has to be asked.
+/// Reads the object at a key, and retries unclear answers up to [`TRIES`] times.
 pub(super) async fn settled(store: &Arc<dyn Store>, key: &str) -> Checked<Option<Seen>> {
     let mut asked = 0;
     loop {
@@ -76,13 +76,13 @@ pub(super) fn unless_unclear<T>(result: Checked<T>) -> Checked {
     }
 }
 
-/// A body that was not written before.
+/// Returns a unique body.
 pub(super) fn body(what: &str) -> Bytes {
     let nonce = fastrand::u128(..);
     format!("{{\"tenure\":\"test of the store\",\"{what}\":\"{nonce:032x}\"}}\n").into()
 }
 
-/// A body of this length that was not written before.
+/// Returns a unique body of this length.
 pub(super) fn long_body(len: usize) -> Bytes {
     let mut body = body("a long write").to_vec();
     body.resize(len, b' ');

@@ -1,4 +1,4 @@
-//! Writers that are released together.
+//! Writers that start at the same moment.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::super::check_scope::{CheckFailure, Checked, is_unclear};
 use super::pause;
 
-/// What the store answered to a writer.
+/// The answer of the store to a writer.
 pub(super) type WriteAnswer = Result<PutOutcome, StoreError>;
 
 /// One write of a race.
@@ -20,18 +20,18 @@ pub(super) type WriteAnswer = Result<PutOutcome, StoreError>;
 pub(super) struct Writer {
     pub(super) key: String,
     pub(super) body: Bytes,
-    /// That of the object to replace; `None` creates.
+    /// The ETag of the object to replace. `None` creates an object.
     pub(super) etag: Option<ETag>,
-    /// After the release.
+    /// Time from the release to the request.
     pub(super) delay: Duration,
     pub(super) long: bool,
 }
 
-/// From the last writer's arrival to the release: by then all are awake.
+/// Time from the arrival of the last writer to the release. All tasks are awake by then.
 const AHEAD: Duration = Duration::from_millis(1);
 
-/// Lets all writers go at once, each after its own delay. In their order: the answer to each, and
-/// how long that took.
+/// Releases all writers together. Each sends its request after its delay. Returns the answer and
+/// the latency of each, in the order of the writers.
 pub(super) async fn write_all(
     store: &Arc<dyn Store>,
     writers: &[Writer],
@@ -60,7 +60,8 @@ pub(super) async fn write_all(
     answered.collect()
 }
 
-/// To the microsecond: a timer wakes a task up to a millisecond late, and not all tasks at once.
+/// Waits with a precision of microseconds. A timer wakes tasks up to a millisecond late, and at
+/// different times.
 async fn wait_until(at: Duration) {
     let left = || at.saturating_sub(Process::system().now().boot);
     if let Some(nap) = nap(left()) {
@@ -71,7 +72,7 @@ async fn wait_until(at: Duration) {
     }
 }
 
-/// How long to sleep before the last stretch; not at all if it is short.
+/// Returns the time to sleep before the task polls the clock. Returns `None` if too little is left.
 fn nap(left: Duration) -> Option<Duration> {
     left.checked_sub(2 * AHEAD).filter(|nap| !nap.is_zero())
 }
@@ -89,10 +90,10 @@ impl Writer {
 mod tests {
     use super::*;
 
-    /// The time that was left was looked at twice, and a task that was kept waiting between the two
-    /// subtracted more than there was.
+    /// The remaining time was computed twice. The subtraction underflowed if the task waited in
+    /// between.
     #[test]
-    fn regression_a_writer_that_is_late_does_not_sleep() {
+    fn regression_a_late_writer_does_not_sleep() {
         let us = Duration::from_micros;
         for (left, sleeps) in [(0, None), (999, None), (2_000, None), (2_001, Some(1))] {
             assert_eq!(nap(us(left)), sleeps.map(us), "{left}");

@@ -1,4 +1,4 @@
-//! What the answers to the writers of a race mean, beside what is stored then.
+//! The outcome of a race, from the answers to its writers and the stored object.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -10,44 +10,44 @@ use super::writers::WriteAnswer;
 /// The answers to the writers in all rounds of one kind of race.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// Of 32 writers each.
+    /// Rounds of 32 writers.
     pub rounds: u32,
-    /// Keys that were raced for: one or two a round.
+    /// Keys of the races: one or two per round.
     pub races: u32,
-    /// Writers that were answered that they wrote.
+    /// Writers with a successful answer.
     pub done: u64,
-    /// Writers that were refused.
+    /// Writers with a refusal.
     pub refused: u64,
     /// Writers without a clear answer.
     pub unknown: u64,
-    /// Races that a read could not settle.
+    /// Races without a known outcome.
     pub undecided: u32,
-    /// Races in which the promise was broken.
+    /// Races with a broken promise.
     pub broken: u32,
     /// The first broken promise. The serialized tally omits it.
     #[serde(skip)]
     pub first: Option<String>,
 }
 
-/// How a race ended.
+/// The outcome of a race.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RaceOutcome {
-    /// Exactly one wrote.
+    /// Exactly one writer won.
     Decided,
-    /// Nobody knows; nothing speaks against the store.
+    /// The winner is unknown. The store broke no promise.
     Undecided,
     Broken(String),
 }
 
 impl Tally {
-    /// True if most writers had a clear answer.
+    /// Returns true if most writers have a clear answer.
     pub fn is_clear(&self) -> bool {
         self.races > 0
             && self.unknown <= self.done + self.refused
             && self.undecided * 2 <= self.races
     }
 
-    /// Counts a round by its races.
+    /// Adds a round with these races.
     pub(super) fn count(&mut self, races: Vec<(Vec<WriteAnswer>, RaceOutcome)>) {
         self.rounds += 1;
         for (told, outcome) in races {
@@ -73,7 +73,8 @@ impl Tally {
     }
 }
 
-/// An unclear answer is neither a win nor a loss: what is stored afterwards decides.
+/// Returns the outcome of a race. An unclear answer is neither a win nor a loss: the stored body
+/// decides.
 pub(super) fn check(
     bodies: &[Bytes],
     before: Option<&Bytes>,

@@ -18,7 +18,8 @@ fn unknown(determinacy: Determinacy) -> WriteAnswer {
     Err(StoreError::new(StoreErrorKind::Transient, determinacy, "409"))
 }
 
-/// Three writers, and the one whose write is there; `None` for what was there before.
+/// Returns the outcome for these answers to three writers. `wrote` is the writer whose body is
+/// stored, or `None` for the old body.
 fn of(told: [WriteAnswer; 3], wrote: Option<usize>) -> RaceOutcome {
     let bodies: Vec<_> = (0..3).map(|writer| Bytes::from(format!("{writer}"))).collect();
     let before = Bytes::from("before");
@@ -38,7 +39,7 @@ fn breaks(told: [WriteAnswer; 3], wrote: Option<usize>) -> String {
 }
 
 #[test]
-fn one_winner_whose_write_is_there() {
+fn a_race_has_one_winner_and_shows_its_write() {
     assert_eq!(of([refused(), done(), refused()], Some(1)), RaceOutcome::Decided);
     assert!(breaks([done(), done(), refused()], Some(1)).contains("2 of 3 writers"));
     assert!(breaks([refused(), done(), refused()], Some(2)).contains("is not there"));
@@ -52,7 +53,7 @@ fn one_winner_whose_write_is_there() {
 }
 
 #[test]
-fn an_unclear_answer_is_settled_by_what_is_there() {
+fn the_stored_body_settles_an_unclear_answer() {
     let maybe = || unknown(Determinacy::Indeterminate);
     assert_eq!(of([maybe(), refused(), refused()], Some(0)), RaceOutcome::Decided);
     assert_eq!(of([maybe(), done(), refused()], Some(1)), RaceOutcome::Decided);
@@ -64,9 +65,9 @@ fn an_unclear_answer_is_settled_by_what_is_there() {
 }
 
 #[test]
-fn a_race_is_clear_while_most_writers_have_an_answer() {
+fn a_tally_is_clear_while_most_writers_have_an_answer() {
     let mut tally = Tally::default();
-    assert!(!tally.is_clear(), "no race says nothing");
+    assert!(!tally.is_clear(), "a tally without races");
     tally.count(vec![(
         vec![done(), refused(), unknown(Determinacy::Indeterminate)],
         RaceOutcome::Decided,
@@ -79,7 +80,7 @@ fn a_race_is_clear_while_most_writers_have_an_answer() {
 }
 
 #[test]
-fn the_length_tells_a_long_body() {
+fn the_length_identifies_a_long_body() {
     let long = Bytes::from(vec![b' '; 200_000]);
     let bodies = [Bytes::from("short"), long.clone(), Bytes::from("other")];
     let found = Seen { len: long.len() as u64, body: None, etag: etag("new") };
