@@ -4,7 +4,7 @@
 use tenure::store::StoreError;
 use tenure::{Error, ErrorKind};
 
-/// `--exit-code` of `status` and `group status` alone: nobody leads, or owns a partition.
+/// `--exit-code` of `status` and `group status` alone: no process leads, or a partition has no owner.
 pub const NOBODY: u8 = 1;
 /// `run --forever` alone: CMD ended with a code other than 0. Codes of CMD would be taken for those
 /// below.

@@ -131,8 +131,8 @@ pub(crate) use after_help;
 pub const EXIT_CODES: &str = after_help!(
     "
    0  done
-   1  of `status --exit-code`: nobody leads, or no period was completed lately; of `group status`: a
-      partition has no live owner, there is no group, or a restore is unfinished
+   1  of `status --exit-code`: the election is vacant, or no recent period is completed; of
+      `group status`: a partition has no live owner, there is no group, or a restore is unfinished
   64  wrong usage or settings
   69  store unreachable or missing, or some epochs could not be deleted
   70  store unsafe, or an object in it corrupt

@@ -108,15 +108,17 @@ fn why_not(refused: &Deposed, layout: LayoutArg) -> String {
         }
         Deposed::NeedsForce(leader) => needs_force(leader),
         Deposed::Held(epoch) => format!(
-            "nobody leads in epoch {epoch}: a restoring that was not finished holds it. Run `tenure \
-             restore --epoch {epoch}` again"
+            "no process leads in epoch {epoch}: an unfinished restore holds it; run `tenure restore \
+             --epoch {epoch}` again"
         ),
         Deposed::Renewed(leader) => format!(
             "{} renewed epoch {} each time before it could be sealed; try again",
             holder(leader),
             leader.epoch
         ),
-        _ if layout == LayoutArg::SingleObject => "there is no lock.json: nobody leads".to_owned(),
-        _ => "there is no epoch: nobody leads".to_owned(),
+        _ if layout == LayoutArg::SingleObject => {
+            "no process leads: there is no lock.json".to_owned()
+        }
+        _ => "no process leads: there is no epoch".to_owned(),
     }
 }

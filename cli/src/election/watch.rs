@@ -44,20 +44,19 @@ pub struct WatchArgs {
 pub const AFTER_WATCH: &str = after_help!(
     "\
 With --exec, CMD gets TENURE_STATE (held, nobody or unknown), TENURE_EPOCH, TENURE_CANDIDATE,
-TENURE_DATA (JSON) and TENURE_REASON (why nobody leads, such as \"anna resigned epoch 1\") in its
-environment, escaped as in all output and empty where they do not apply, and one line of JSON on
-stdin, as --json prints it. What CMD writes goes where `watch` writes.
+TENURE_DATA (JSON) and TENURE_REASON (why no process leads, such as \"anna resigned epoch 1\") as
+variables. Their values are escaped as in all output, and empty if they do not apply. On stdin it
+gets the line of JSON that --json prints. CMD inherits stdout and stderr of `watch`.
 
-One CMD runs at a time. Changes that come while it runs wait, and when it has ended it runs for the
-newest of them; the others are left out. CMD has no time limit: write `timeout 1m COMMAND` to set
-one. If it fails, that is logged, and `watch` goes on. When `watch` ends, no CMD is started any
-more, and the process group of the one that runs gets SIGTERM, and after 10s SIGKILL. If `watch` is
-killed, CMD runs on.
+At most one CMD runs at a time. If several changes occur during a run, CMD runs again for the newest
+of them only. CMD has no time limit: write `timeout 1m COMMAND` to set one. `watch` logs failures of
+CMD and continues. At its end, `watch` starts no CMD, and sends SIGTERM to the process group of a
+running CMD, and SIGKILL after 10s. A kill of `watch` does not end CMD.
 
-CMD runs on each host that watches, some time after the change, and not because this host leads:
-`tenure run` is for what only the leader may do.",
+CMD runs on each host that watches, some time after the change, whether or not this host leads. Use
+`tenure run` for work of the leader.",
     "
-   0  ended by SIGINT, SIGTERM or SIGHUP, or nobody reads its output any more
+   0  ended by SIGINT, SIGTERM or SIGHUP, or because the reader of its output has left
   64  wrong usage or settings
   70  store unsafe, or a record of a later version
   71  the operating system refused something"
@@ -261,7 +260,7 @@ impl LeaderChange {
                 let reason = self.last.as_ref().map(|last| format!(": {}", last.reason()));
                 let reason = reason.unwrap_or_default();
                 let state = if eye { styled(ATTENTION, "vacant ") + "  " } else { String::new() };
-                format!("{at}  {state}nobody leads{reason}")
+                format!("{at}  {state}no process leads{reason}")
             }
             _ if eye => {
                 format!("{at}  {}  the store does not answer", styled(ATTENTION, "unknown"))

@@ -61,7 +61,7 @@ pub async fn open(url: &StoreUrl, if_missing: IfMissing) -> Result<Opened, Failu
 }
 
 /// Refuses to look for an election in one layout where there is one in the other: it would seem
-/// that nobody leads. An error there is ignored: the caller asked for the first layout.
+/// that no process leads. An error there is ignored: the caller asked for the first layout.
 pub async fn refuse_other_layout(
     store: &Arc<dyn Store>,
     prefix: &str,

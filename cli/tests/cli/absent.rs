@@ -21,7 +21,7 @@ fn watch_waits_for_a_store_that_cannot_be_reached_yet() {
     let mut watching = Watching::with(&server.env(), STORE[1], &[]);
     watching.tells("unknown: the store does not answer");
     server.clear_faults();
-    watching.tells("nobody leads");
+    watching.tells("no process leads");
     watching.ends(Signal::SIGINT);
 }
 

@@ -20,7 +20,7 @@ pub fn of(history: &History, title: &str) -> Drawing {
     let at = |time: DateTime<Utc>| (time - origin).to_std().unwrap_or_default();
     drawing.intervals =
         history.spans.iter().filter_map(|span| interval(span, history.now, &at)).collect();
-    let gaps = history.gaps().into_iter().map(|gap| nobody(gap, &at));
+    let gaps = history.gaps().into_iter().map(|gap| vacant(gap, &at));
     let unknown = history.unknown().into_iter().map(|gap| unknown(gap, &at));
     drawing.bands = gaps.chain(unknown).filter(|band| band.from < band.until).collect();
     drawing
@@ -33,7 +33,7 @@ fn subtitle(history: &History, origin: DateTime<Utc>) -> String {
     };
     let share = totals.nobody_share().unwrap_or_default() * 100.0;
     format!(
-        "epochs {} to {}, {} to {} UTC; nobody led for about {} ({share:.1} %)",
+        "epochs {} to {}, {} to {} UTC; vacant for about {} ({share:.1} %)",
         first.epoch,
         last.epoch,
         origin.format("%F %T"),
@@ -109,7 +109,7 @@ fn unknown(gap: Gap, at: &impl Fn(DateTime<Utc>) -> Duration) -> Band {
     band
 }
 
-fn nobody(gap: Gap, at: &impl Fn(DateTime<Utc>) -> Duration) -> Band {
+fn vacant(gap: Gap, at: &impl Fn(DateTime<Utc>) -> Duration) -> Band {
     let length = gap.length;
     let bounds = if length.at_least == length.at_most {
         String::new()
@@ -118,7 +118,7 @@ fn nobody(gap: Gap, at: &impl Fn(DateTime<Utc>) -> Duration) -> Band {
         format!(" (at least {at_least}, at most {at_most})")
     };
     let mut band = Band::new(BandKind::Nobody, at(gap.from), at(gap.until));
-    band.tip = format!("nobody leads for {}{bounds}", short(length.about));
+    band.tip = format!("vacant for {}{bounds}", short(length.about));
     band
 }
 

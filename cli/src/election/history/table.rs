@@ -18,7 +18,7 @@ const LONGEST_NAME: usize = 40;
 
 pub fn of(history: &History) -> String {
     if history.spans.is_empty() {
-        return "nobody has led yet".to_owned();
+        return "no process has led".to_owned();
     }
     let mut lines = Vec::new();
     rows(history, &mut lines);
@@ -70,7 +70,7 @@ fn gap_line(gap: &Gap) -> Option<String> {
         (false, true) => format!(", at most {}", brief_up(at_most)),
         (false, false) => " or less".to_owned(),
     };
-    Some(format!("{:>6}  nobody leads for {}{doubt}{since}", "", brief(about)))
+    Some(format!("{:>6}  vacant for {}{doubt}{since}", "", brief(about)))
 }
 
 /// `~` stands before what is not exact.
@@ -123,7 +123,7 @@ fn summary(history: &History, lines: &mut Vec<String>) {
         )
     });
     line("led", extent(totals.led));
-    line("nobody led", format!("{}{share}", extent(totals.nobody)));
+    line("vacant", format!("{}{share}", extent(totals.nobody)));
     if let Some(gap) = totals.longest_gap {
         line("longest gap", format!("{}, after epoch {}", extent(gap.length), gap.after));
     }

@@ -58,7 +58,7 @@ impl Objects {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_drawn_of_nothing() {
     let history = Objects::new().history().await;
-    assert!(picture::of(&history, "x").svg().contains("nobody has led yet"));
+    assert!(picture::of(&history, "x").svg().contains("no process has led"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,8 +29,8 @@ pub struct StatusArgs {
     /// as JSON, and an empty line for null
     #[arg(long, value_name = "NAME", value_parser = FIELDS, conflicts_with = "json")]
     pub field: Option<String>,
-    /// End with 1 if nobody leads: no epoch, a sealed one, or one that has lapsed by the store's
-    /// clock
+    /// Exit with 1 if the election is vacant: there is no epoch, or the newest one is sealed, or
+    /// has lapsed by the store's clock
     #[arg(long)]
     pub exit_code: bool,
     #[command(flatten)]
@@ -39,16 +39,16 @@ pub struct StatusArgs {
 
 pub const AFTER_STATUS: &str = after_help!(
     "\
-With --exit-code, `status` ends with 0 while an epoch is held, and with 1 if nobody leads. It looks
-once, so both are true for that moment only: a leader that died counts as leading until its validity
-is over, and one that was deposed counts as gone although it may not know yet. To act as the leader
-use `run`, and send its token.
+With --exit-code, `status` exits with 0 while an epoch is held, and with 1 if the election is
+vacant. The answer holds for the moment of the read only. A leader that has died counts as the
+leader until its validity has passed. A deposed leader does not count, although it may not know of
+its end. To act as the leader use `run`, and send its token.
 
-With --last-period-within as well, only the periods of `run --once-per` count: 0 if one is completed
-that began so lately. Its start is compared with the clock of this host.",
+With --last-period-within, the exit code depends only on the periods of `run --once-per`: 0 if a
+completed period began within that duration. The clock of this host measures the duration.",
     "
    0  done
-   1  with --exit-code: nobody leads, or no period was completed lately
+   1  with --exit-code: the election is vacant, or no recent period is completed
   64  wrong usage or settings
   69  store unreachable or missing
   70  an object in the store is corrupt, or too new
@@ -145,7 +145,7 @@ impl Status {
 
     fn for_people(&self, snapshot: &Snapshot) -> String {
         match (&snapshot.leader, snapshot.end) {
-            (None, _) => line("state", &styled(ATTENTION, "vacant: nobody has led yet")),
+            (None, _) => line("state", &styled(ATTENTION, "vacant: no process has led")),
             (Some(leader), None) => {
                 let state = if snapshot.lapsed { "held, but lapsed" } else { "held" };
                 lines(state, "leader", leader, snapshot.age)
@@ -164,7 +164,7 @@ impl Status {
                 let reason =
                     snapshot.reason.as_deref().map(|reason| format!(" ({})", plain(reason)));
                 let reason = reason.unwrap_or_default();
-                let state = format!("sealed: {ended}{by}{reason}; nobody leads");
+                let state = format!("sealed: {ended}{by}{reason}; no process leads");
                 lines(&state, "last", leader, snapshot.age)
             }
         }

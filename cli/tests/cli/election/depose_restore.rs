@@ -64,7 +64,7 @@ fn a_deposed_leader_is_told_and_loses_its_lease() {
 fn what_is_not_there_or_cannot_say_how_long_is_refused() {
     for layout in LAYOUTS {
         let bench = Bench::new();
-        bench.run("depose", layout).fails(73, &["nobody leads"]);
+        bench.run("depose", layout).fails(73, &["no process leads"]);
     }
     let bench = Bench::new();
     bench.epoch(3, FOREIGN);
@@ -163,7 +163,7 @@ fn regression_a_forced_deposition_is_recorded_as_what_it_is() {
     let first = record(&bench);
     assert_eq!((&first["ended"], &first["sealed_by"]), (&json!("deposed"), &json!("ann")));
     let status = bench.run("status", &[]).out;
-    let line = "state      sealed: deposed by ann (disk\\u{202e} drill); nobody leads\n";
+    let line = "state      sealed: deposed by ann (disk\\u{202e} drill); no process leads\n";
     assert!(status.starts_with(line), "{status}");
     assert_eq!(bench.run("depose", &["--force", "--name", "bob"]).code, 0);
     // Earlier versions read a lapse, and do not wait.
@@ -178,7 +178,8 @@ fn regression_a_forced_deposition_is_recorded_as_what_it_is() {
         assert_eq!(second[field], value, "{field}");
     }
     let status = bench.run("status", &[]).out;
-    let line = "state      sealed: deposed as dead by bob (disk\\u{202e} drill); nobody leads\n";
+    let line =
+        "state      sealed: deposed as dead by bob (disk\\u{202e} drill); no process leads\n";
     assert!(status.starts_with(line), "{status}");
     assert_eq!(bench.run("status", &["--field", "ended"]).out, "deposed_dead\n");
     let history = bench.run("history", &[]).out;

@@ -47,7 +47,7 @@ fn status_says_what_stands_in_the_object() {
     assert!(said.out.contains(expected), "{said:?}");
     bench.lock(r#"{"expires_at": 0, "token": 4}"#);
     let said = bench.run("status", &SINGLE);
-    assert!(said.out.starts_with("state      sealed: resigned; nobody leads\n"), "{said:?}");
+    assert!(said.out.starts_with("state      sealed: resigned; no process leads\n"), "{said:?}");
     bench.lock("{}");
     bench.run("status", &SINGLE).fails(70, &["lock.json"]);
 }
@@ -64,11 +64,11 @@ fn watch_tells_who_holds_it() {
         let line = with_deadline(id, || lines.next()).expect("a line").expect("text");
         assert!(line.ends_with(end), "{line:?} does not end with {end:?}");
     };
-    tells("nobody leads");
+    tells("no process leads");
     bench.lock(FOREIGN);
     tells("- leads epoch 4");
     bench.lock(r#"{"expires_at": 0, "token": 4}"#);
-    tells("nobody leads: somebody without a name resigned epoch 4");
+    tells("no process leads: somebody without a name resigned epoch 4");
     kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it runs");
     assert_eq!(ended(&mut child).code(), Some(0));
 }
@@ -82,7 +82,7 @@ fn compact_refuses_with_the_reason() {
     assert_eq!(without_checks(bench.objects()), ["lock.json"]);
 }
 
-/// Otherwise they would say that nobody leads, or elect another leader.
+/// Otherwise they would say that no process leads, or elect another leader.
 #[test]
 fn an_election_in_the_other_layout_is_not_taken_for_none() {
     let bench = Bench::new();

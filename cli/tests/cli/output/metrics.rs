@@ -132,7 +132,7 @@ fn a_group_has_metrics_of_its_own() {
     assert_eq!(now.value("tenure_group_member_info", &[("member", "a")]), 1.0);
     assert_eq!(now.value("tenure_group_coordinator", &[]), 1.0);
     assert_eq!(now.types["tenure_group_renewal_seconds"], "histogram");
-    assert_eq!(now.get("tenure_leader", &[]), None, "nobody leads");
+    assert_eq!(now.get("tenure_leader", &[]), None, "no process leads");
     let requests = [("election", member.place.as_str()), ("kind", "create"), ("outcome", "done")];
     assert!(now.value("tenure_requests_total", &requests) >= 3.0);
     let watch = Served::start(&bench, "group watch", &["--poll", "50ms"]);

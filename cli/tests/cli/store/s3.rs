@@ -268,7 +268,7 @@ fn watch_tells_not_to_know_from_nobody() {
     watching.tells("unknown: the store does not answer");
     server.clear_faults();
     server.put_raw("app/lock-0000000003.json", SHORT.replace("false", "true"));
-    watching.tells("nobody leads");
+    watching.tells("no process leads");
     watching.ends(Signal::SIGTERM);
 }
 

@@ -239,7 +239,7 @@ impl BandKind {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            BandKind::Nobody => "nobody leads",
+            BandKind::Nobody => "vacant",
             BandKind::Several => "several lead",
             BandKind::Unknown => "not known",
         }

@@ -183,7 +183,7 @@ fn every_mark_has_its_own_shape_and_legend_entry() {
         assert!(svg.contains(&format!(">{}</text>", mark.name())), "{mark:?}");
     }
     let plain = many(1, 1).svg();
-    assert!(!plain.contains(">lapsed</text>") && !plain.contains(">nobody leads</text>"));
+    assert!(!plain.contains(">lapsed</text>") && !plain.contains(">vacant</text>"));
 }
 
 #[test]

@@ -28,7 +28,7 @@ const TELL: &str = "printf '%s|%s|%s|%s|' \"$TENURE_STATE\" \"$TENURE_EPOCH\" \
 fn cmd_gets_each_change_in_its_environment_and_as_json() {
     let bench = Bench::new();
     let mut watching = watch(&bench, TELL);
-    watching.tells("nobody leads");
+    watching.tells("no process leads");
     eventually("CMD has run", || lines(&bench, "log").len() == 1);
     // A NUL fits into no environment, and an escape would act on a terminal.
     bench.epoch(3, &HELD.replace(r#""a""#, r#""a\u001b[2J\u0000$(x)""#));
@@ -68,12 +68,12 @@ fn cmd_runs_once_at_a_time_and_for_the_newest_change() {
         until test -e \"$DIR/go\"; do sleep 0.05; done
         echo ends >>\"$DIR/log\"";
     let mut watching = watch(&bench, command);
-    watching.tells("nobody leads");
+    watching.tells("no process leads");
     eventually("CMD runs", || lines(&bench, "log") == ["begins nobody "]);
     bench.epoch(3, HELD);
     watching.tells("a leads epoch 3");
     bench.epoch(3, SEALED);
-    watching.tells("nobody leads");
+    watching.tells("no process leads");
     bench.epoch(4, &HELD.replace(r#""a""#, r#""b""#));
     watching.tells("b leads epoch 4");
     assert_eq!(lines(&bench, "log"), ["begins nobody "]);
@@ -82,7 +82,7 @@ fn cmd_runs_once_at_a_time_and_for_the_newest_change() {
     eventually("CMD has run for the newest", || lines(&bench, "log") == both);
     // And goes on with what comes then.
     bench.epoch(4, SEALED);
-    watching.tells("nobody leads");
+    watching.tells("no process leads");
     let all = [&both[..], &["begins nobody ", "ends"]].concat();
     eventually("CMD has run again", || lines(&bench, "log") == all);
     watching.ends(Signal::SIGTERM);
@@ -99,7 +99,7 @@ fn a_failure_of_cmd_is_logged_and_does_not_end_the_watch() {
     watching.tells("a leads epoch 3");
     eventually("CMD has run", || lines(&bench, "log") == ["held"]);
     bench.epoch(3, SEALED);
-    watching.tells("nobody leads");
+    watching.tells("no process leads");
     eventually("CMD has run again", || lines(&bench, "log") == ["held", "nobody"]);
     bench.epoch(4, HELD);
     watching.tells("a leads epoch 4");
@@ -128,7 +128,7 @@ fn the_end_of_the_watch_ends_the_group_of_cmd() {
         let sleep = number_in(&bench.path("pid"));
         // It is not started again for this.
         bench.epoch(3, SEALED);
-        watching.tells("nobody leads");
+        watching.tells("no process leads");
         fs::remove_file(bench.path("pid")).expect("it is there");
         watching.ends(Signal::SIGTERM);
         eventually("it has ended", || !runs(sleep));

@@ -35,7 +35,7 @@ fn status_of_a_vacant_election() {
     let line = r#"{"state":"vacant","epoch":null,"candidate":null,"validity_ms":null,"heartbeat":null,"ended":null,"lapsed":false,"age_ms":null,"data":null}"#;
     assert_eq!((said.code, said.out), (0, format!("{line}\n")));
     let said = bench.run("status", &[]);
-    assert_eq!(said.out, "state      vacant: nobody has led yet\n");
+    assert_eq!(said.out, "state      vacant: no process has led\n");
     assert_eq!(bench.objects(), [""; 0]);
 }
 
@@ -76,7 +76,9 @@ fn status_of_a_sealed_epoch() {
     });
     assert_eq!(value, expected);
     let said = bench.run("status", &[]);
-    assert!(said.out.starts_with("state      sealed: lapsed by b; nobody leads\nlast       a\n"));
+    assert!(
+        said.out.starts_with("state      sealed: lapsed by b; no process leads\nlast       a\n")
+    );
 }
 
 #[test]
@@ -205,10 +207,10 @@ impl Watching {
         line.trim_end().to_owned()
     }
 
-    /// The next line tells this. Why nobody leads may follow.
+    /// Asserts the next line. A reason may follow "no process leads".
     pub fn tells(&mut self, what: &str) {
         let line = self.line();
-        let with_reason = what == "nobody leads" && line.contains("Z  nobody leads: ");
+        let with_reason = what == "no process leads" && line.contains("Z  no process leads: ");
         let told = line.ends_with(&format!("Z  {what}"));
         assert!(told || with_reason, "{line:?} does not tell {what:?}");
     }
@@ -250,13 +252,13 @@ fn regression_watch_ends_once_its_reader_has_left() {
 fn watch_tells_each_change_at_once() {
     let bench = Bench::new();
     let mut watching = Watching::start(&bench, &[]);
-    watching.tells("nobody leads");
+    watching.tells("no process leads");
     bench.epoch(3, HELD);
     watching.tells("a leads epoch 3");
     // A renewal is no change.
     bench.epoch(3, &HELD.replace(r#""heartbeat":4"#, r#""heartbeat":5"#));
     bench.epoch(3, SEALED);
-    watching.tells("nobody leads: epoch 3 of a lapsed");
+    watching.tells("no process leads: epoch 3 of a lapsed");
     bench.epoch(4, &HELD.replace(r#""a""#, r#""b""#));
     watching.tells("b leads epoch 4");
     watching.ends(Signal::SIGTERM);
@@ -267,7 +269,7 @@ fn watch_tells_each_change_at_once() {
 fn regression_a_hang_up_ends_watch_as_sigterm_does() {
     let bench = Bench::new();
     let mut watching = Watching::start(&bench, &[]);
-    watching.tells("nobody leads");
+    watching.tells("no process leads");
     watching.ends(Signal::SIGHUP);
 }
 
@@ -291,12 +293,12 @@ fn watch_gives_one_object_per_line() {
     watching.ends(Signal::SIGINT);
 }
 
-/// `watch` said "nobody leads" alone.
+/// `watch` printed "no process leads" without a reason.
 #[test]
-fn regression_watch_says_why_nobody_leads() {
+fn regression_watch_shows_why_no_process_leads() {
     let bench = Bench::new();
     let mut watching = Watching::start(&bench, &[]);
-    watching.tells("nobody leads");
+    watching.tells("no process leads");
     let ends = [
         ("resigned", "a", "a resigned epoch"),
         ("deposed", "an op\u{202e}", "an op\\u{202e} deposed a from epoch"),
@@ -309,7 +311,7 @@ fn regression_watch_says_why_nobody_leads() {
         let sealed = SEALED.replace("lapsed", ended).replace(r#""b""#, &format!("{by:?}"));
         bench.epoch(epoch, &sealed.replace("\\u{202e}", "\\u202e"));
         let line = watching.line();
-        assert!(line.contains("Z  nobody leads: ") && line.contains(reason), "{line}");
+        assert!(line.contains("Z  no process leads: ") && line.contains(reason), "{line}");
     }
     watching.ends(Signal::SIGTERM);
 }

@@ -131,7 +131,7 @@ impl<'a> Page<'a> {
         if rows == 0 {
             let (x, y) = (self.left, self.top + 20.0);
             let nothing = match self.drawing.subject {
-                Subject::Leaders => "nobody has led yet",
+                Subject::Leaders => "no process has led",
                 Subject::Owners => "nothing has been owned yet",
             };
             self.put(format_args!("<text {MUTED} x=\"{x}\" y=\"{y}\">{nothing}</text>"));
