@@ -1,4 +1,4 @@
-//! What a candidate or an observer sees of an election.
+//! The state of an election as a candidate or an observer sees it.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use crate::protocol::message::EpochEnd;
 use crate::record::Record;
 use crate::store::escape::plain;
 
-/// The holder of an epoch, by its record. All times of day are the writer's and for people only.
+/// The holder of an epoch, from its record. All dates come from the writer's wall clock and are for
+/// people only.
 ///
 /// # Examples
 ///
@@ -29,7 +30,7 @@ use crate::store::escape::plain;
 ///
 /// // A client, which finds the leader through the store:
 /// # let election = Election::builder(store, "orders/leader").build()?;
-/// let leader = election.leader().await?.expect("nobody has resigned");
+/// let leader = election.leader().await?.expect("the election is held");
 /// assert_eq!((leader.name(), leader.epoch), ("worker-7", leadership.epoch()));
 /// assert_eq!(leader.data["address"], "10.0.0.7:9000");
 /// # Ok(())
@@ -40,21 +41,21 @@ use crate::store::escape::plain;
 pub struct Leader {
     /// The epoch.
     pub epoch: Epoch,
-    /// The display name of the leader; `None` in a record of a foreign peer.
+    /// Display name of the leader. `None` in a record of a foreign peer.
     pub candidate: Option<String>,
-    /// How long its lease lasts without a renewal; `None` if it never lapses, or if the record has
-    /// only `expires_at`.
+    /// Duration of the lease without a renewal. `None` if the lease never lapses, or if the record
+    /// has only `expires_at`.
     pub validity: Option<Duration>,
-    /// When its lease ends by its own wall clock, where the record has it: in a [single
-    /// object](crate::Layout::SingleObject).
+    /// End of the lease by the leader's wall clock. Only a [single
+    /// object](crate::Layout::SingleObject) has it.
     pub expires_at: Option<DateTime<Utc>>,
     /// The counter that every write of the record raises.
     pub heartbeat: u64,
-    /// When it created the epoch.
+    /// Time at which the leader created the epoch.
     pub elected_at: Option<DateTime<Utc>>,
-    /// When it last renewed its lease.
+    /// Time of the last renewal.
     pub renewed_at: Option<DateTime<Utc>>,
-    /// What the leader publishes, such as its address; null if nothing.
+    /// Data that the leader publishes, such as its address. Null without data.
     pub data: Value,
 }
 
@@ -85,7 +86,8 @@ impl fmt::Display for Leader {
     }
 }
 
-/// The newest epoch object as read. A former leader may still believe that it leads.
+/// The newest epoch object at the time of the call. A former leader may still believe that it
+/// leads.
 ///
 /// # Examples
 ///
@@ -110,43 +112,44 @@ impl fmt::Display for Leader {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// The holder of the epoch, also once it has ended; `None` if there is no epoch.
+    /// Holder of the epoch, even after the epoch has ended. `None` if there is no epoch.
     pub leader: Option<Leader>,
-    /// How the epoch ended; `None` while it is not sealed.
+    /// End of the epoch. `None` until the epoch is sealed.
     pub end: Option<EpochEnd>,
-    /// The name of the process that sealed it, from the record.
+    /// Name of the process that sealed the epoch, from the record.
     pub sealed_by: Option<String>,
-    /// The name of the operator that asserted that the holder is dead
+    /// Name of the operator that asserted the death of the holder
     /// ([`depose_dead`](crate::Election::depose_dead)), from the record.
     pub forced_by: Option<String>,
-    /// The reason that an operator gave for the end, from the record.
+    /// The operator's reason for the end, from the record.
     pub reason: Option<String>,
-    /// How long ago the record was last written, by the store's clock; `None` where the store gives
-    /// no dates.
+    /// Time since the last write of the record, by the store's clock. `None` if the store gives no
+    /// dates.
     pub age: Option<Duration>,
-    /// Whether the epoch is not sealed and `age` exceeds its validity. The store's clock is not the
-    /// leader's: only an observer that has watched for the whole validity knows.
+    /// Whether the epoch is unsealed and `age` exceeds its validity. This is a hint, as the store's
+    /// clock is not the leader's. Only an observer that has watched for a whole validity knows that
+    /// a lease has lapsed.
     pub lapsed: bool,
 }
 
-/// What an election last read of the newest epoch that it knows of, without another request.
+/// The last observation of the newest known epoch, without another request.
 ///
-/// The record may have changed since: [`since_last_answer`](crate::Election::since_last_answer)
-/// says how old this knowledge is.
+/// The record may have changed since. [`since_last_answer`](crate::Election::since_last_answer)
+/// returns the age of the observation.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LastSeen {
-    /// The holder of the epoch, also once that is sealed or its lease has lapsed.
+    /// Holder of the epoch, even after the epoch is sealed or the lease has lapsed.
     pub leader: Leader,
-    /// Whether the epoch is sealed, by any process.
+    /// Whether the epoch is sealed.
     pub sealed: bool,
-    /// How the epoch ended; `None` while it is not sealed, and if this process has sealed it and not
-    /// read it since.
+    /// End of the epoch. `None` until the epoch is sealed, and while this process has not read its
+    /// own seal.
     pub end: Option<EpochEnd>,
-    /// The name of the process that sealed it, from the record.
+    /// Name of the process that sealed the epoch, from the record.
     pub sealed_by: Option<String>,
-    /// How long until the lease lapses by the clocks of this process unless the holder renews it:
-    /// zero once it has lapsed, `None` if it never lapses. The holder's own lease ends earlier.
+    /// Time until the lease lapses by the clocks of this process, without a renewal. Zero after the
+    /// lapse. `None` if the lease never lapses. The holder's own lease ends earlier.
     pub lapses_in: Option<Duration>,
 }
 
@@ -159,8 +162,8 @@ impl LastSeen {
     }
 }
 
-/// The state of an election as an observer sees it. [`observe`](crate::Election::observe) yields
-/// only changes.
+/// The state of an election as an observer sees it: held, vacant or unknown.
+/// [`observe`](crate::Election::observe) yields only changes.
 ///
 /// # Examples
 ///
@@ -174,7 +177,7 @@ impl LastSeen {
 /// # let leadership = Election::builder(store.clone(), "orders/leader").build()?.campaign().await?;
 /// let observer = Election::builder(store, "orders/leader").build()?;
 /// let mut observations = observer.observe();
-/// match observations.next().await.expect("it ends after an error alone")? {
+/// match observations.next().await.expect("the stream ends only after an error")? {
 ///     Observation::Leader(leader) => assert_eq!(leader.epoch.get(), 1), // send requests there
 ///     Observation::NoLeader => unreachable!("wait for the next leader"),
 ///     _ => unreachable!("the store does not answer: stay with the last leader, or give up"),
@@ -188,11 +191,12 @@ impl LastSeen {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Observation {
-    /// This candidate holds the newest epoch. It may not be confirmed yet.
+    /// The election is held: this candidate holds the newest epoch. Its grant may be unconfirmed.
     Leader(Leader),
-    /// There is no epoch, or the newest is sealed, or its lease ran out without a renewal.
+    /// The election is vacant: there is no epoch, the newest epoch is sealed, or its lease has
+    /// lapsed.
     NoLeader,
-    /// The store has not answered for longer than the last leader's lease.
+    /// The state is unknown: the store has not answered for longer than the last leader's lease.
     Unknown,
 }
 
@@ -202,8 +206,8 @@ pub enum Observation {
 pub enum CampaignEvent {
     /// Another candidate holds the newest epoch; this one follows it.
     Following(Leader),
-    /// A request failed. The campaign goes on.
+    /// A request failed. The campaign continues.
     StoreFailed(Error),
-    /// The campaign was won.
+    /// The campaign won this epoch.
     Elected(Epoch),
 }

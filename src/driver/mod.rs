@@ -196,7 +196,8 @@ impl Context {
         self
     }
 
-    /// What was last read of the newest epoch, if that is the newest that is known of and another's.
+    /// What was last read of the newest epoch, if that is the newest that is known of and
+    /// another's.
     pub(crate) fn last_seen(&self) -> Option<LastSeen> {
         let knowledge = self.knowledge();
         let read = knowledge.read.as_deref();

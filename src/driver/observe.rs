@@ -1,4 +1,4 @@
-//! Observing: follows who leads, without campaigning.
+//! Observes an election without a campaign.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use crate::protocol::message::Input;
 use crate::protocol::message::{Answer, Request, Step, Wait};
 use crate::telemetry::Sight;
 
-/// Follows an election for as long as it is asked to.
+/// Follows an election.
 #[derive(Debug)]
 pub(crate) struct Observer {
     driver: Driver,
     told: Option<Observation>,
-    /// Since when no request has been answered, on the boot clock.
+    /// Start of the current silence of the store, on the boot clock.
     unanswered: Option<Duration>,
-    /// Whether that is still to be told.
+    /// Whether the last observation has not been returned.
     ready: bool,
     failed: Option<Box<Error>>,
     over: bool,
     sight: Sight,
-    /// Polls since the last leader was reported: the first ones after its end come soon, as another
-    /// candidate takes over then.
+    /// Polls since the last leader was reported. The first polls after its end come early, because
+    /// another candidate takes over then.
     polls_since_leader: u32,
 }
 
-/// Polls at shorter intervals once an epoch has ended: after an eighth, a quarter and a half of the
+/// Number of early polls after the end of an epoch: after an eighth, a quarter and a half of the
 /// poll interval.
 const SOON: u32 = 3;
 
@@ -103,7 +103,7 @@ impl Observer {
         }
     }
 
-    /// Waits if the error may pass; otherwise it is the last item.
+    /// Waits if the error is transient. Any other error is the last item.
     async fn failed(&mut self, error: Error) {
         let cx = Arc::clone(&self.driver.cx);
         let Some(pause) = self.driver.denial.pause(&cx, &error) else {
@@ -136,8 +136,8 @@ impl Observer {
         let lapsed = lapses_in.is_some_and(|left| left.is_zero());
         let asked_since = driver.answered_since_lapse();
         let (delay, input) = match wait {
-            // It may have been suspended, or nobody may have asked it for long: of a lapse nothing
-            // is said before the store has been asked.
+            // The process may have been suspended, or the caller may not have polled the stream. So
+            // a lapse is reported only after another answer of the store.
             Wait::Follow if lapsed && !asked_since && self.unanswered.is_none() => {
                 (Duration::ZERO, Input::PollDue)
             }
@@ -154,12 +154,12 @@ impl Observer {
                     self.tell(Observation::Leader(leader));
                 }
                 match lapses_in {
-                    // Looks again at the lapse, to say so in time.
+                    // Wakes at the lapse, to report it in time.
                     Some(left) if left < poll_in || at_lapse => (left, Input::Resume),
                     _ => (poll_in, Input::PollDue),
                 }
             }
-            // The next epoch may exist already: the seal is read first.
+            // The next epoch may exist already, so this poll precedes the report.
             Wait::NoLeader if self.polls_since_leader == 0 => (Duration::ZERO, Input::PollDue),
             Wait::NoLeader => {
                 self.tell(Observation::NoLeader);
@@ -172,7 +172,7 @@ impl Observer {
                 (self.driver.requests.retry_delay(poll), Input::Resume)
             }
         };
-        // Told first, waited afterwards: `next` comes back here for the wait.
+        // The observation is returned before the wait. The next call of `next` waits.
         if !self.ready {
             let follows = matches!(wait, Wait::Follow | Wait::NoLeader);
             let refreshed = if follows {
@@ -192,7 +192,7 @@ impl Observer {
         }
     }
 
-    /// The time between the last poll and the next one while no candidate leads.
+    /// Returns the time between two polls while the election is vacant.
     fn next_interval(&self, poll: Duration) -> Duration {
         match self.polls_since_leader.max(1) {
             polls @ 1..=SOON => poll / (1 << (SOON + 1 - polls)),
@@ -200,7 +200,8 @@ impl Observer {
         }
     }
 
-    /// No answer for longer than the last leader's lease, or than an own one if none was seen.
+    /// Returns whether the store has not answered for longer than the last leader's lease. Without
+    /// a leader the limit is this observer's validity.
     fn silent_too_long(&self, lapses_in: Option<Duration>) -> bool {
         let Some(since) = self.unanswered else { return false };
         let silence = self.driver.now().boot.saturating_sub(since);
@@ -232,7 +233,7 @@ impl Observer {
     }
 }
 
-/// Renewals alone are no change.
+/// Returns whether both are the same leader with the same data. Renewals are no change.
 fn same_leader(one: &Leader, other: &Leader) -> bool {
     one.epoch == other.epoch
         && one.candidate == other.candidate
@@ -241,13 +242,13 @@ fn same_leader(one: &Leader, other: &Leader) -> bool {
 }
 
 impl Driver {
-    /// One look: LIST, and GET of the newest.
+    /// Reads the newest epoch: LIST and GET.
     pub(crate) async fn snapshot(&mut self) -> Result<Snapshot, Error> {
         self.look_once(false).await?;
         Ok(self.snapshot_of_last_read())
     }
 
-    /// The greatest epoch that exists: LIST; on a single object GET.
+    /// Returns the greatest epoch that exists: LIST, or GET of a single object.
     pub(crate) async fn newest_epoch(&mut self) -> Result<Option<Epoch>, Error> {
         self.look_once(true).await?;
         Ok(self.machine.greatest())
@@ -301,5 +302,5 @@ impl Driver {
     }
 }
 
-/// The longest pause before a compacted epoch is looked for again.
+/// The longest pause before another search for the newest epoch after a compaction.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);

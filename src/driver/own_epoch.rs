@@ -11,11 +11,11 @@ use crate::protocol::lease::OwnLease;
 use crate::protocol::message::{Answer, Request, Write};
 use crate::record::Record;
 
-/// The most requests that are given up early until the lease is extended. A store that became slow
-/// answers no short attempt, and a long lease has room for thousands.
+/// The most requests that are given up early until the lease is extended. A slow store answers no
+/// short attempt, and a long lease would have room for thousands of them.
 const SHORT_ATTEMPTS: u32 = 3;
 
-/// What is known of the epoch that is being created or led.
+/// The epoch that this driver creates or leads.
 #[derive(Debug)]
 pub(super) struct OwnEpoch {
     cx: Arc<Context>,
@@ -24,17 +24,17 @@ pub(super) struct OwnEpoch {
     elected_at: Option<DateTime<Utc>>,
     /// The greatest heartbeat sent.
     pub(super) heartbeat: u64,
-    /// When the renewal that is on its way was first sent, on the boot clock.
+    /// Time of the first request of the renewal under way, on the boot clock.
     renewing_since: Option<Duration>,
-    /// Whom to name as the successor when resigning.
+    /// Name of the successor for the resignation.
     pub(super) successor: Option<String>,
-    /// For how long to ask that its possessions are reserved for its name.
+    /// Time for which a resignation reserves the possessions for this name.
     pub(super) reserve: Option<Duration>,
     /// Requests given up early since the lease was last extended.
     given_up: u32,
-    /// True if the last answer took longer than a short attempt.
+    /// Whether the last answer took longer than a short attempt.
     is_slow: bool,
-    /// From the grant on: what is read then is no observation of somebody else's lease.
+    /// Whether the epoch has been granted. Readings after the grant do not observe another lease.
     pub(super) leading: bool,
 }
 
@@ -56,19 +56,20 @@ impl OwnEpoch {
         }
     }
 
-    /// What is left of the lease.
+    /// Returns the remaining time of the lease.
     pub(super) fn remaining(&self) -> Duration {
         self.lease.remaining(self.cx.process.now())
     }
 
-    /// Forgets an attempt to be elected that came to nothing.
+    /// Forgets a failed attempt to be elected.
     pub(super) fn forget(&mut self) {
         self.lease.reset();
         self.renewing_since = None;
         self.elected_at = None;
     }
 
-    /// The record of an attempt to be elected. The first of an epoch forgets those of others.
+    /// Returns the record of an attempt to be elected. The first attempt for an epoch forgets the
+    /// attempts for other epochs.
     pub(super) fn first_record(&mut self, write: &Write) -> Record {
         if write.heartbeat == 1 {
             self.lease.reset();
@@ -78,7 +79,7 @@ impl OwnEpoch {
         self.record(write)
     }
 
-    /// The record of a renewal.
+    /// Returns the record of a renewal.
     pub(super) fn renewed_record(&mut self, write: &Write) -> Record {
         self.sending(write.heartbeat);
         self.renewing_since.get_or_insert(self.cx.process.now().boot);
@@ -93,13 +94,13 @@ impl OwnEpoch {
         record
     }
 
-    /// The lease counts from before the write is sent.
+    /// Notes a write that is about to be sent. The lease counts from this time (L1).
     fn sending(&mut self, heartbeat: u64) {
         self.heartbeat = heartbeat;
         self.lease.sending(heartbeat, self.cx.process.now());
     }
 
-    /// A renewal has succeeded.
+    /// Notes a successful renewal.
     pub(super) fn renewed(&mut self, heartbeat: u64) {
         let now = self.cx.process.now();
         let since = self.renewing_since.take().unwrap_or(now.boot);
@@ -109,13 +110,13 @@ impl OwnEpoch {
         self.lease.extended(heartbeat);
     }
 
-    /// How long a request of the leader may take, with `left` of the lease left.
+    /// Returns the time limit of a leader's request, with `left` of the lease left.
     ///
-    /// A request has a third of the timeout, unless the last answer took longer than that. One that
-    /// takes longer is given up for another renewal, with the next heartbeat: at most three until
-    /// the lease is extended. Enough is left afterwards for a renewal, its read-back and a page of
-    /// the listing of `verify_renewals` that take the whole timeout each. So the lease is kept if
-    /// each request from then on is answered in time.
+    /// The limit is a third of the timeout, unless the last answer took longer than that (PR5). A
+    /// request that exceeds the limit is given up for another renewal with the next heartbeat. At
+    /// most three requests are given up until the lease is extended. The rest of the lease suffices
+    /// for a renewal, its read-back and a page of the listing of `verify_renewals`, each with the
+    /// whole timeout. So the leader keeps the lease if the store answers these in time.
     pub(super) fn attempt_limit(&self, request: &Request, left: Duration) -> Duration {
         let config = &self.cx.config;
         let (most, short) = (config.request_timeout.min(left), self.short_attempt());
@@ -132,8 +133,8 @@ impl OwnEpoch {
         self.cx.config.request_timeout / 3
     }
 
-    /// Takes note of how long a request took that was sent at this moment on the boot clock.
-    /// Returns the moment at which it was given up for another attempt, if it was.
+    /// Notes the duration of a request that was sent at this time on the boot clock. Returns the
+    /// time at which the request was given up for another attempt, if it was.
     pub(super) fn given_up(
         &mut self,
         answer: &Answer,

@@ -95,8 +95,8 @@ impl Requests {
         }
     }
 
-    /// Counts what a write of a campaign came to. One that is unknown is read back, and the next one
-    /// is tried: without this count the answers to reads would end each row of failures.
+    /// Counts what a write of a campaign came to. One that is unknown is read back, and the next
+    /// one is tried: without this count the answers to reads would end each row of failures.
     pub(super) fn count_write(&mut self, request: &Request, answer: &Answer) {
         self.failed_writes = match (request, answer) {
             (Request::List(_) | Request::Get { .. }, _) => return,

@@ -7,8 +7,8 @@ use tokio::sync::broadcast;
 /// Events kept for a slow reader.
 const KEPT: usize = 64;
 
-/// The channel is created for the first subscriber: its buffer takes some 10 KiB, and most
-/// elections have no subscriber.
+/// The senders of events. The channel is created for the first subscriber, because its buffer takes
+/// about 10 KiB and most elections have no subscriber.
 #[derive(Debug)]
 pub(crate) struct Listeners<T>(OnceLock<broadcast::Sender<T>>);
 
@@ -26,7 +26,7 @@ impl<T: Clone> Listeners<T> {
         }
     }
 
-    /// The events from now on.
+    /// Subscribes to all later events.
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<T> {
         self.0.get_or_init(|| broadcast::Sender::new(KEPT)).subscribe()
     }

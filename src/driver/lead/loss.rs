@@ -8,10 +8,10 @@ use crate::error::Error;
 use crate::protocol::message::EpochEnd;
 use crate::store::escape::plain;
 
-/// Why a leadership ended. Final: another campaign gives another epoch.
+/// The reason why a leadership ended. A loss is final: another campaign gives another epoch.
 ///
-/// The epoch may outlast the leadership, until a peer or an operator seals it: [`EpochEnd`] says
-/// how an epoch ended.
+/// The epoch may outlast the leadership until a peer or an operator seals it. [`EpochEnd`] is the
+/// end of an epoch.
 ///
 /// # Examples
 ///
@@ -26,8 +26,8 @@ use crate::store::escape::plain;
 /// process("operator")?.depose(None).await?;
 /// # assert!(leadership.proclaim("a write, before the next renewal").await.is_err());
 /// let campaign_again = match leadership.lost().await {
-///     Loss::Vanished | Loss::Tampered => false, // somebody changes the objects by other means
-///     Loss::Sealed { ended, .. } => ended != EpochEnd::Deposed, // lets another one lead
+///     Loss::Vanished | Loss::Tampered => false, // another program changes the objects
+///     Loss::Sealed { ended, .. } => ended != EpochEnd::Deposed, // the operator wants another leader
 ///     _ => true,
 /// };
 /// assert!(!campaign_again);
@@ -37,46 +37,47 @@ use crate::store::escape::plain;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Loss {
-    /// A greater epoch exists, made by a peer that did not seal this one.
+    /// A greater epoch exists. The peer that created it did not seal this one.
     Superseded {
         /// The greater epoch.
         by: Epoch,
     },
-    /// The epoch was sealed by a peer that considered this process dead, or by an operator.
+    /// A peer that considered this process dead, or an operator, sealed the epoch.
     Sealed {
         /// The name of the peer or operator, from the record.
         by: Option<String>,
         /// How the epoch ended, from the record.
         ended: EpochEnd,
     },
-    /// The lease ran out before it could be renewed.
+    /// The lease ended before a renewal succeeded.
     LeaseEnded {
         /// The error of the last request, if it failed.
         last_error: Option<Error>,
     },
-    /// The process or its machine did not run for so long that the lease ran out.
+    /// The process or its machine was paused, and the lease ended in the meantime.
     Suspended {
-        /// How long the process did not run.
+        /// Duration of the pause.
         gap: Duration,
     },
-    /// The wall clock moved so far ahead of the boot and raw clocks that the lease ended by the
-    /// wall clock alone. Either the clock was set forward or the virtual machine was paused: the
-    /// two look alike. [`machine_is_never_paused`](crate::ElectionBuilder::machine_is_never_paused)
-    /// rules out the second.
+    /// The wall clock moved ahead of the boot and raw clocks, and the lease ended by the wall clock
+    /// alone. Either the clock was set forward or the virtual machine was paused. A process cannot
+    /// distinguish the two.
+    /// [`machine_is_never_paused`](crate::ElectionBuilder::machine_is_never_paused) rules out the
+    /// pause.
     WallClockAhead {
-        /// How far ahead it moved since the lease was last extended.
+        /// Gain of the wall clock on the other clocks since the lease was last extended.
         by: Duration,
     },
     /// The epoch object was deleted.
     Vanished,
-    /// The epoch object holds something that this leader never wrote.
+    /// The epoch object has a body that this leader never wrote.
     Tampered,
     /// This process resigned, or dropped its leadership.
     Resigned,
 }
 
 impl Loss {
-    /// Whether the lease ended by time alone.
+    /// Returns whether the lease ended by time alone.
     pub(crate) fn is_by_the_clock(&self) -> bool {
         matches!(
             self,
@@ -105,27 +106,29 @@ impl fmt::Display for Loss {
         match self {
             Loss::Superseded { by } => write!(f, "superseded by epoch {by}"),
             Loss::Sealed { by, ended } => {
-                let by = by.as_deref().map_or_else(|| "somebody".to_owned(), plain);
+                let by = by.as_deref().map_or_else(|| "another process".to_owned(), plain);
                 write!(f, "{by} sealed the epoch ({ended})")
             }
             Loss::LeaseEnded { last_error: None } => {
-                f.write_str("the lease ran out before it could be renewed")
+                f.write_str("the lease ended before a renewal succeeded")
             }
             Loss::LeaseEnded { last_error: Some(error) } => {
-                write!(f, "the lease ran out before it could be renewed: {error}")
+                write!(f, "the lease ended before a renewal succeeded: {error}")
             }
             Loss::Suspended { gap } => {
-                write!(f, "the process did not run for {gap:.1?}, and the lease ran out")
+                write!(f, "the process was paused for {gap:.1?}, and the lease ended")
             }
             Loss::WallClockAhead { by } => {
                 write!(
                     f,
-                    "the wall clock moved {by:.1?} ahead of the other clocks, and the lease ran out \
-                     by it: the clock was set forward, or the machine was paused"
+                    "the wall clock moved {by:.1?} ahead of the other clocks, and the lease ended \
+                     by the wall clock: the clock was set forward, or the machine was paused"
                 )
             }
-            Loss::Vanished => f.write_str("somebody deleted the epoch object"),
-            Loss::Tampered => f.write_str("the epoch object holds what this leader never wrote"),
+            Loss::Vanished => f.write_str("another process deleted the epoch object"),
+            Loss::Tampered => {
+                f.write_str("the epoch object has a body that this leader never wrote")
+            }
             Loss::Resigned => f.write_str("resigned"),
         }
     }

@@ -32,19 +32,19 @@ use crate::protocol::message::{Event, Input};
 /// Requests of the application that wait for a write.
 #[derive(Debug, Default)]
 struct Pending {
-    /// Each with the first heartbeat whose body carries the data.
+    /// The callers of `proclaim`, each with the first heartbeat that carries its data.
     proclaims: Vec<(u64, oneshot::Sender<Result<(), Error>>)>,
     resign: Option<oneshot::Sender<Result<(), Error>>>,
-    /// The renewal on its way, from its first request to its last.
+    /// The span of the renewal under way, from its first request to its last.
     renewal: Option<Span>,
-    /// The application has let go of its leadership.
+    /// The application has dropped its leadership.
     dropped: bool,
-    /// The store has denied a request since the last renewal, which is logged.
+    /// The store has denied a request since the last renewal. Only the first denial is logged.
     denied: bool,
 }
 
 impl Pending {
-    /// The span for a request: that of a renewal from its first request on.
+    /// Returns the span for a request. All requests of one renewal share a span.
     fn span_of(&mut self, request: &Request, new: impl FnOnce() -> Span) -> Span {
         if matches!(request, Request::Renew { .. }) {
             self.renewal.get_or_insert_with(new);
@@ -62,7 +62,7 @@ pub(crate) struct StartedLead {
 }
 
 impl Driver {
-    /// Leads in the background, once elected, until the leadership is over.
+    /// Leads in the background until the leadership has ended. The driver has been elected.
     pub(crate) fn start_leading(self, caller: &Span) -> StartedLead {
         let end = self.own.lease.end().unwrap_or_else(|| self.now());
         let epoch = self.machine.greatest().unwrap_or(Epoch::FIRST);
@@ -126,7 +126,7 @@ impl Driver {
                     }
                     self.machine.handle(input)
                 }
-                // A leader's machine waits for nothing else; its lease ends even so.
+                // A leader's machine has no other step. The lease still ends in time.
                 Step::Wait(_) | Step::Nonce | Step::Failed(_) => {
                     sleep(&self.cx.process, lead.until_look()).await;
                     None
@@ -142,7 +142,8 @@ impl Driver {
         }
     }
 
-    /// Sends a request of the machine. Notes when to send another if this one was given up for it.
+    /// Sends a request of the machine. If the request is given up for another attempt, notes the
+    /// time of that attempt.
     async fn send(
         &mut self,
         request: &Request,
@@ -153,13 +154,13 @@ impl Driver {
         let limit = self.own.attempt_limit(request, self.own.remaining());
         let sent = self.now().boot;
         let within = pending.span_of(request, || spans::renewal(&self.cx, lead.epoch));
-        // A request that hangs must not keep the news of a risk back.
+        // A request without an answer must not delay the report of a risk.
         let answer = tokio::select! {
             biased;
             answer = self.perform(request, limit).instrument(within) => answer,
             () = lead.watch() => return None,
         };
-        // What was given up for another attempt has had its pause.
+        // A request that was given up early needs no further pause.
         *retry_at = self.own.given_up(&answer, limit, sent);
         let had_its_time = retry_at.is_none().then_some(sent);
         lead.failed(self.requests.last_error.as_ref(), had_its_time);
@@ -172,7 +173,7 @@ impl Driver {
         self.machine.handle(Input::Answer(answer))
     }
 
-    /// Logs the first of the denials in a row: the operator can correct it before the lease ends.
+    /// Logs the first denial in a row, so that the operator can correct it before the lease ends.
     fn report_denial(&self, lead: &Lead, pending: &mut Pending) {
         if std::mem::replace(&mut pending.denied, true) {
             return;
@@ -189,7 +190,7 @@ impl Driver {
         );
     }
 
-    /// What is due next, and when on the boot clock.
+    /// Returns the next input of the machine, and its time on the boot clock.
     fn next_deed(&self, pending: &Pending, look_at: Duration) -> (Duration, Input) {
         let now = self.now();
         if !pending.proclaims.is_empty() {
@@ -206,7 +207,8 @@ impl Driver {
         self.now().boot.saturating_add(delay)
     }
 
-    /// Takes a command; true if the driver is to stop, as nobody holds the leadership any more.
+    /// Takes a command. Returns true if the application has dropped the leadership and the driver
+    /// must stop.
     fn take(
         &mut self,
         command: Option<Command>,
@@ -227,11 +229,11 @@ impl Driver {
             }
             None => {
                 pending.dropped = true;
-                // Nobody waits for the resignation any more, but the work has ended.
+                // The caller no longer waits for the resignation, but the work has ended.
                 if pending.resign.is_some() {
                     return false;
                 }
-                // The drop itself reads as a resignation; any other loss came before it.
+                // A drop sets `Loss::Resigned`. Any other loss came before it.
                 let lost = !matches!(lead.loss(), Some(Loss::Resigned));
                 if !resign_on_drop || lost {
                     return true;
@@ -283,18 +285,18 @@ impl Driver {
         for span in [Some(Span::current()), pending.renewal].into_iter().flatten() {
             span.record("outcome", loss.outcome());
         }
-        let over = |doing: &str| {
-            let message = format!("{doing} epoch {}: the leadership is over: {loss}", lead.epoch);
+        let ended = |doing: &str| {
+            let message = format!("{doing} epoch {}: the leadership has ended: {loss}", lead.epoch);
             Err(Error::new(ErrorKind::LeadershipLost, message).maybe())
         };
         for (_, reply) in pending.proclaims {
-            let _ = reply.send(over("proclaiming in"));
+            let _ = reply.send(ended("proclaiming in"));
         }
         if let Some(reply) = pending.resign {
             let _ = reply.send(match (&loss, self.requests.last_error.take()) {
                 (Loss::Resigned, _) => Ok(()),
                 (Loss::LeaseEnded { .. }, Some(error)) => Err(error),
-                _ => over("resigning"),
+                _ => ended("resigning"),
             });
         }
     }
@@ -307,7 +309,7 @@ impl Driver {
                     candidate = self.cx.config.name,
                     epoch = lead.epoch.get(),
                     outcome = loss.outcome(),
-                    "the leadership is over: {loss}"
+                    "the leadership has ended: {loss}"
                 )
             };
         }
@@ -317,7 +319,7 @@ impl Driver {
         }
     }
 
-    /// The reason of a loss, with what the driver knows beyond the protocol.
+    /// Adds the driver's knowledge to the protocol's reason of a loss.
     fn loss(&self, lost: Lost, lead: &Lead) -> Loss {
         match lost {
             Lost::Resigned => Loss::Resigned,

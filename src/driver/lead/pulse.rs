@@ -1,15 +1,16 @@
-//! Whether the process runs: a lease does not wait for one that was stopped, suspended or starved.
+//! Detects pauses of the process. A lease runs on while the process is stopped, suspended or
+//! starved.
 
 use std::time::Duration;
 
 use crate::env::moment::Moment;
 
-/// Notices when the process was not running for a while: stopped, suspended, or starved.
+/// Detects pauses of the process: stops, suspensions and starvation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pulse {
     last: Duration,
     longest_gap: Duration,
-    /// When the longest gap was over.
+    /// End of the longest gap.
     gap_over: Duration,
 }
 
@@ -18,12 +19,12 @@ impl Pulse {
         Pulse { last: now.boot, longest_gap: Duration::ZERO, gap_over: now.boot }
     }
 
-    /// The longest time between two looks at the boot clock since it was made.
+    /// Returns the longest time between two readings of the boot clock.
     pub(crate) fn longest_gap(&self) -> Duration {
         self.longest_gap
     }
 
-    /// When that was over, on the boot clock.
+    /// Returns the end of the longest gap, on the boot clock.
     pub(crate) fn gap_over(&self) -> Duration {
         self.gap_over
     }

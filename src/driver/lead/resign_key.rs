@@ -1,4 +1,4 @@
-//! What another process needs to resign an epoch.
+//! The key with which another process resigns an epoch.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,11 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::message::Nonce;
 
-/// Names one leadership: its epoch, and the nonce under which it was granted.
+/// Identifies one leadership by its epoch and the nonce of its grant.
 ///
-/// Another process can resign the leadership with it once the holder is dead
-/// ([`Election::resign_dead`](crate::Election::resign_dead)). It is no secret: the record of the
-/// epoch shows both. As text it is one word, such as
-/// `7-5f0c0123456789abcdef0123456789ab`.
+/// Another process passes the key to [`Election::resign_dead`](crate::Election::resign_dead) once
+/// the holder is dead. The key is no secret, as the record of the epoch shows both parts. Its text
+/// form is one word, such as `7-5f0c0123456789abcdef0123456789ab`.
 ///
 /// # Examples
 ///
@@ -25,9 +24,9 @@ use crate::protocol::message::Nonce;
 /// # let process = |name| Election::builder(store.clone(), "orders/leader").name(name).build();
 /// let leadership = process("worker-7")?.campaign().await?;
 /// let key = leadership.resign_key().to_string(); // for the supervisor of this process
-/// drop(leadership); // the process dies, and has resigned nothing
+/// drop(leadership); // the process dies without a resignation
 ///
-/// // The supervisor has seen the last of its processes end:
+/// // All processes of the worker have ended, so the supervisor resigns for it:
 /// let key: ResignKey = key.parse()?;
 /// assert_eq!(process("supervisor")?.resign_dead(key, None).await?, Resigned::Sealed);
 /// let next = process("worker-8")?.campaign().await?; // without waiting for a lapse
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_survives_its_text_and_nothing_else_is_one() {
+    fn a_key_survives_its_text_form_and_other_texts_are_refused() {
         let key = ResignKey { epoch: Epoch::MAX, nonce: Nonce::from_bits(0x5f0c) };
         let text = "9999999999-00000000000000000000000000005f0c";
         assert_eq!(key.to_string(), text);

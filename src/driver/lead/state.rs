@@ -1,5 +1,5 @@
-//! What the application and the driver of one leadership share: the end of the lease, and the
-//! status of the leadership. Either side may be the first to notice an end.
+//! The state that the application and the driver of one leadership share: the end of the lease and
+//! the status of the leadership. Either side may detect an end first.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -29,14 +29,14 @@ pub(crate) enum Status {
     Lost(Loss),
 }
 
-/// What the application asks of the driver.
+/// A command from the application to the driver.
 #[derive(Debug)]
 pub(crate) enum Command {
     Proclaim {
         data: Value,
         reply: oneshot::Sender<Result<(), Error>>,
     },
-    /// As `Proclaim`, but with the next renewal.
+    /// Publishes data with the next renewal, without a reply.
     RenewWith {
         data: Value,
     },
@@ -47,7 +47,7 @@ pub(crate) enum Command {
     },
 }
 
-/// What the driver and the application's [`Leadership`](crate::Leadership) share.
+/// The state shared by the driver and the application's [`Leadership`](crate::Leadership).
 #[derive(Debug)]
 pub(crate) struct Lead {
     // Fixed at the election.
@@ -58,23 +58,23 @@ pub(crate) struct Lead {
     /// Values that all tasks under this leadership share.
     pub(crate) shared: SharedValues,
 
-    // The lease, and everything that follows from it.
+    // The lease and its consequences.
     lease: Mutex<LeaseFacts>,
     pub(crate) status: watch::Sender<Status>,
     pub(crate) events: Listeners<LeadershipEvent>,
-    /// Cancels the work that is done under this leadership. Work that begins after a risk has
-    /// passed has another token.
+    /// Cancels the work under this leadership. Work that begins after a risk has passed gets a new
+    /// token.
     work: Mutex<CancellationToken>,
     leading: Leading,
 }
 
-/// The lease, and what would explain its end.
+/// The lease, and the facts that explain its end.
 #[derive(Debug)]
 struct LeaseFacts {
     end: Moment,
     pulse: Pulse,
     last_error: Option<Error>,
-    /// When the last request that failed despite its whole timeout was sent, on the boot clock.
+    /// Send time, on the boot clock, of the last request that failed after its whole timeout.
     failed: Option<Duration>,
 }
 
@@ -96,7 +96,7 @@ impl Lead {
         Lead { epoch, candidate, validity, process, shared, status, events, lease, work, leading }
     }
 
-    /// How often the clocks are looked at, at least.
+    /// Returns the longest time between two readings of the clocks.
     fn look_interval(&self) -> Duration {
         LOOK.min(self.validity / 10)
     }
@@ -105,7 +105,7 @@ impl Lead {
         unpoisoned(self.lease.lock())
     }
 
-    /// The end of the lease, on each clock.
+    /// Returns the end of the lease on each clock.
     pub(crate) fn end(&self) -> Moment {
         self.held().end
     }
@@ -114,7 +114,7 @@ impl Lead {
         self.process.now().until(self.end())
     }
 
-    /// The loss, if there was one.
+    /// Returns the loss, if the leadership has ended.
     pub(crate) fn loss(&self) -> Option<Loss> {
         match &*self.status.borrow() {
             Status::Lost(loss) => Some(loss.clone()),
@@ -122,10 +122,11 @@ impl Lead {
         }
     }
 
-    /// The token, as long as the lease runs; the reason of the loss from its end on.
+    /// Returns the epoch while the lease runs, and the loss after its end.
     pub(crate) fn check(&self) -> Result<Epoch, Loss> {
         if self.remaining().is_zero() {
-            // Found before the driver did. Final, so that a clock set back cannot revive the lease.
+            // This call may detect the end before the driver does. The loss is final, so a clock
+            // that is set back cannot revive the lease.
             self.look();
         }
         match self.loss() {
@@ -134,7 +135,7 @@ impl Lead {
         }
     }
 
-    /// Waits until the leadership is over, and says why.
+    /// Waits until the leadership has ended, and returns the loss.
     pub(crate) async fn lost(&self) -> Loss {
         let mut status = self.status.subscribe();
         loop {
@@ -159,8 +160,8 @@ impl Lead {
         }
     }
 
-    /// Whether the lease has run out, now or at an earlier check: a clock that is set back revives
-    /// nothing.
+    /// Returns whether the lease has ended, now or at an earlier check. A clock that is set back
+    /// does not revive it.
     pub(crate) fn has_ended(&self) -> bool {
         let ended =
             |status: &Status| matches!(status, Status::Lost(loss) if loss.is_by_the_clock());
@@ -180,16 +181,15 @@ impl Lead {
         }
     }
 
-    /// As [`look`](Lead::look), but costs next to nothing unless the lease is at risk by the
-    /// clocks.
+    /// Calls [`look`](Lead::look) only if the lease is at risk by the clocks. Otherwise the call is
+    /// cheap.
     pub(crate) fn look_for_risk(&self) {
         if self.remaining() <= risk_margin(self.validity) {
             self.look();
         }
     }
 
-    /// The token of the work that begins: cancelled once the lease is at risk or lost, by whichever
-    /// task notices first.
+    /// Returns a token for new work. The first task that detects a risk or the loss cancels it.
     pub(crate) fn begin_work(&self) -> CancellationToken {
         let mut work = unpoisoned(self.work.lock());
         if work.is_cancelled() {
@@ -197,7 +197,7 @@ impl Lead {
         }
         let token = work.clone();
         drop(work);
-        // A risk that was noticed before found no token to cancel.
+        // An earlier report of a risk found no token to cancel.
         if !matches!(*self.status.borrow(), Status::Safe) {
             token.cancel();
         }
@@ -208,7 +208,8 @@ impl Lead {
         unpoisoned(self.work.lock()).cancel();
     }
 
-    /// How long until the lease is at risk or ends, or the clocks are looked at again.
+    /// Returns the time until the lease is at risk or ends, or until the next reading of the
+    /// clocks.
     pub(crate) fn until_look(&self) -> Duration {
         let left = self.remaining();
         let until_risk = left.saturating_sub(risk_margin(self.validity));
@@ -216,7 +217,7 @@ impl Lead {
         next.min(self.look_interval())
     }
 
-    /// Looks again and again until the lease has ended.
+    /// Reads the clocks repeatedly until the lease has ended.
     pub(crate) async fn watch(&self) {
         loop {
             self.look();
@@ -227,7 +228,8 @@ impl Lead {
         }
     }
 
-    /// Waits for news of the status, without relying on the driver: its runtime may be gone.
+    /// Waits for a change of the status. It does not rely on the driver, whose runtime may have
+    /// shut down.
     pub(crate) async fn news(&self, status: &mut watch::Receiver<Status>) {
         tokio::select! {
             biased;
@@ -237,10 +239,10 @@ impl Lead {
         }
     }
 
-    /// Why a lease that has ended by `now` was not renewed in time.
+    /// Returns the reason why a lease that has ended by `now` was not renewed in time.
     pub(crate) fn why_ended(&self, now: Moment) -> Loss {
         if let Some(loss) = self.loss().filter(Loss::is_by_the_clock) {
-            // Found before; the clocks may have been set since.
+            // The loss is known. The clocks may have been set since.
             return loss;
         }
         let held = self.held();
@@ -248,7 +250,7 @@ impl Lead {
             return Loss::WallClockAhead { by };
         }
         let gap = held.pulse.longest_gap();
-        // After a gap that left time for renewals which failed, it was the store.
+        // The store is the cause if renewals failed after the gap.
         let tried_since = held.failed.is_some_and(|sent| sent >= held.pulse.gap_over());
         if gap > self.look_interval() + self.validity / 5 && !tried_since {
             return Loss::Suspended { gap };
@@ -256,20 +258,20 @@ impl Lead {
         Loss::LeaseEnded { last_error: held.last_error.clone() }
     }
 
-    /// The error of the last request, if it failed.
+    /// Returns the error of the last request, if it failed.
     pub(crate) fn last_error(&self) -> Option<Error> {
         self.held().last_error.clone()
     }
 
-    /// Notes the outcome of a request: `None` clears the last error. `sent` is when it was sent, on
-    /// the boot clock, if nothing but the request timeout ended it.
+    /// Notes the outcome of a request. `None` clears the last error. `sent` is the send time on the
+    /// boot clock of a request that only the request timeout ended.
     pub(crate) fn failed(&self, error: Option<&Error>, sent: Option<Duration>) {
         let mut held = self.held();
         held.last_error = error.cloned();
         held.failed = error.and(sent.or(held.failed));
     }
 
-    /// Ends the leadership for this reason, unless it has ended for another.
+    /// Ends the leadership for this reason, unless it has ended already.
     pub(crate) fn lose(&self, loss: Loss) {
         let news = self.status.send_if_modified(|status| {
             let news = !matches!(status, Status::Lost(_));
@@ -285,7 +287,7 @@ impl Lead {
         }
     }
 
-    /// Extends the lease until `end`. A loss stays a loss: while resigning no event is sent.
+    /// Extends the lease until `end`. A loss is final. No event is sent during a resignation.
     pub(crate) fn extended(&self, end: Moment) {
         let pulse = Pulse::new(self.process.now());
         *self.held() = LeaseFacts { end, pulse, last_error: None, failed: None };
@@ -319,7 +321,7 @@ impl Lead {
     }
 }
 
-/// By how much the wall clock has gained on the boot clock, if nothing else ended the lease.
+/// Returns the gain of the wall clock on the boot clock, if no other clock ended the lease.
 fn wall_clock_ahead(end: Moment, now: Moment) -> Option<Duration> {
     let boot = end.boot.checked_sub(now.boot)?;
     let raw = end.raw.checked_sub(now.raw)?;

@@ -177,7 +177,7 @@ async fn a_campaign_and_its_leadership_are_below_the_span_of_the_application() {
     assert_eq!(capture.all()[leadership.follows.unwrap()].name, "campaign");
     assert!(leadership.ended > renewal.ended && renewal.ended > campaign.ended);
     assert_eq!(capture.requests_below("leadership"), ["renew done", "seal done"]);
-    assert_eq!(capture.one("the leadership is over: resigned").level, Some(Level::INFO));
+    assert_eq!(capture.one("the leadership has ended: resigned").level, Some(Level::INFO));
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,7 +209,7 @@ async fn a_loss_is_a_warning_and_the_outcome_of_its_spans() {
     assert!(lead.check().is_err());
     assert_of(&capture.one("renewal"), "a", 1, "sealed");
     assert_of(&capture.one("leadership"), "a", 1, "sealed");
-    let over = capture.one("the leadership is over: x sealed the epoch (deposed)");
+    let over = capture.one("the leadership has ended: x sealed the epoch (deposed)");
     assert_eq!(over.level, Some(Level::WARN));
     assert_of(&over, "a", 1, "sealed");
 }
