@@ -28,24 +28,25 @@ pub use report::Report;
 use requests::NewestObject;
 
 const DEFAULT_KEEP_EPOCHS: usize = 10;
-// 32 bytes are remembered for each, so this is what bounds a run's memory: some 3 MB.
+// A run keeps 32 bytes for each epoch, so this bounds its memory to about 3 MB.
 const MAX_KEEP_EPOCHS: usize = 100_000;
 const DEFAULT_MIN_AGE: Duration = Duration::from_secs(3600);
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Deletes the epoch objects of one election that are superseded, beyond the newest few, and old
-/// enough. The newest is never deleted (invariant I3).
+/// Deletes superseded epoch objects of one election. It keeps the newest few epochs and all young
+/// ones. It never deletes the newest epoch (I3) or a key that is not an epoch object.
 ///
-/// Elections do not need it to be correct; without it the objects pile up and cost storage. Any
-/// number of compactors may run at once, next to any number of candidates, and a run may be dropped
-/// or killed at any point: what it has deleted was superseded, and the next run finds what is left.
-/// Keys that are not epoch objects are never deleted.
+/// Elections are correct without a compactor, but the objects accumulate and cost storage. Any
+/// number of compactors may run concurrently with any number of candidates. A run may be dropped or
+/// killed at any point (C6), and the next run deletes the rest.
 ///
-/// It needs to list the prefix, and to read and delete the epoch objects, but not to write any. A
-/// run that has something to delete reads the newest epoch before each deletion of up to 1,000, for
-/// two reasons. An unfinished [`restore`](crate::Election::restore) may hold it; then the epochs
-/// below it stay, as one of them may have a leader. And no object is deleted that is younger than
-/// the validity in its record.
+/// A compactor needs the permissions to list the prefix and to read and delete the epoch objects.
+/// It writes nothing. It reads the newest epoch before each deletion of up to 1,000 objects (C3),
+/// for two reasons:
+///
+/// - An unfinished [`restore`](crate::Election::restore) may hold the newest epoch. The epochs
+///   below it then stay, as one of them may have a leader (C4).
+/// - No object is deleted that is younger than the validity in the newest record (C5).
 ///
 /// # Examples
 ///
@@ -78,13 +79,13 @@ pub struct Compactor {
     min_age: Duration,
     dry_run: bool,
     request_timeout: Duration,
-    /// How the newest object is read.
+    /// The kind of the numbered objects.
     newest: NewestObject,
 }
 
 impl Compactor {
-    /// Returns the settings of a compactor of the election at `prefix`; `app` and `app/` are the
-    /// same. No request.
+    /// Returns the settings of a compactor of the election at `prefix`. `app` and `app/` are the
+    /// same prefix. No request.
     pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> CompactorBuilder {
         CompactorBuilder {
             store,
@@ -97,44 +98,44 @@ impl Compactor {
         }
     }
 
-    /// Lists the epochs once and deletes those that are superseded, beyond the newest few, and old
-    /// enough.
+    /// Lists the epochs once, and deletes the superseded ones that are old enough, except for the
+    /// newest few.
     ///
     /// Costs 1 LIST, then 1 LIST for every 1,000 keys listed (at least 1), and 1 GET and 1 DELETE
-    /// for every 1,000 epochs deleted. Remembers the epochs that it keeps and those of at most 5
+    /// for every 1,000 epochs deleted. Memory holds the epochs to keep and the epochs of at most 5
     /// deletions.
     ///
-    /// Single epochs that the store did not delete are not an error: they count in
-    /// [`Report::failed`]. Dropping the future is safe; deletions already sent may still take
-    /// effect.
+    /// An epoch that the store did not delete is not an error. It counts in [`Report::failed`].
+    /// Cancel-safe: deletions that were sent before the future is dropped may still take effect.
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::Unavailable`]: a request failed or was not answered in time. What was
-    ///   deleted until then is gone; run it again.
+    /// - [`ErrorKind::Unavailable`]: a request failed or was not answered in time. Earlier
+    ///   deletions have taken effect. Run the compactor again.
     /// - [`ErrorKind::UnsafeStore`]: the listing is out of order or shows keys outside of the
-    ///   request; the message names them. Do not use this store for elections.
+    ///   request. The message names them. Do not use this store for elections.
     /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: the newest epoch cannot be
-    ///   read, so nobody knows what it protects. Campaigns fail on it as well; the message names
-    ///   it.
+    ///   read, so it may protect the epochs below it. Campaigns fail as well. The message names the
+    ///   key.
     /// - [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: correct the permissions or the
     ///   address.
-    /// - [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers. Nothing was sent.
+    /// - [`ErrorKind::NoRuntime`]: call this method in a Tokio runtime with timers. Nothing was
+    ///   sent.
     pub async fn run_once(&self) -> Result<Report, Error> {
         self.run_until(future::pending(), |_| {}).await
     }
 
-    /// As [`run_once`](Self::run_once), but stops once `stop` is ready, and calls `progress` after
-    /// each page of the listing and each deletion, so about once for 1,000 epochs.
+    /// Runs as [`run_once`](Self::run_once) does until `stop` is ready. Calls `progress` after each
+    /// page of the listing and after each deletion, about once for 1,000 epochs.
     ///
-    /// Once stopped, the run sends nothing more, waits for the deletions that were sent, for a
-    /// request timeout at most, and returns its report with [`Report::interrupted`] set. It deletes
-    /// the oldest first, so the next run continues where this one stopped.
+    /// Once `stop` is ready, the run sends no further request. It waits for the deletions under
+    /// way, at most one request timeout, and returns its report with [`Report::interrupted`] set.
+    /// A run deletes the oldest epochs first, so the next run continues where this one stopped.
     ///
     /// # Errors
     ///
-    /// Those of [`run_once`](Self::run_once). A deletion that fails after the stop counts in
-    /// [`Report::failed`] instead; it may have taken effect.
+    /// As [`run_once`](Self::run_once). A deletion that fails after the stop counts in
+    /// [`Report::failed`] instead. It may have taken effect.
     pub async fn run_until(
         &self,
         stop: impl Future<Output = ()>,
@@ -145,17 +146,20 @@ impl Compactor {
         run::Run::new(self, progress).run(stop).instrument(span).await
     }
 
-    /// Runs now, and again `interval` after the end of each run, until `shutdown` is ready. A run
-    /// in progress is then dropped.
+    /// Runs immediately, and again `interval` after the end of each run, until `shutdown` is ready.
+    /// A run under way is then dropped.
     ///
-    /// Each run reports its result as a `tracing` event. Its cost is that of
+    /// Each run reports its result as a `tracing` event, and costs as much as
     /// [`run_once`](Self::run_once).
     ///
     /// # Errors
     ///
-    /// Those of [`run_once`](Self::run_once) that are [final](ErrorKind::is_final), but for
-    /// [`ErrorKind::InvalidInput`] and [`ErrorKind::UnsafeStore`] once a run has succeeded. After all others it tries again at the
-    /// next interval. [`ErrorKind::InvalidInput`] for an interval of 0.
+    /// - [`ErrorKind::InvalidInput`] for an interval of 0.
+    /// - [Final](ErrorKind::is_final) errors of [`run_once`](Self::run_once). Once a run has
+    ///   succeeded, [`ErrorKind::InvalidInput`] and [`ErrorKind::UnsafeStore`] no longer end the
+    ///   loop.
+    ///
+    /// After any other error the next run follows at the next interval.
     pub async fn run_every(
         &self,
         interval: Duration,
@@ -198,7 +202,7 @@ impl Compactor {
 /// # let store = Arc::new(MemoryStore::new());
 /// # let election = Election::builder(store.clone(), "orders/leader").build()?;
 /// # for _ in 0..5 { election.campaign().await?.resign().await?; }
-/// // What would be deleted? A dry run counts, and deletes nothing. There are five epochs:
+/// // There are five epochs. A dry run counts them, and deletes nothing:
 /// let builder = Compactor::builder(store, "orders/leader").keep_epochs(1).dry_run(true);
 /// let report = builder.clone().min_age(Duration::ZERO).build()?.run_once().await?;
 /// assert_eq!((report.deleted, report.kept), (4, 1));
@@ -220,34 +224,34 @@ pub struct CompactorBuilder {
 }
 
 impl CompactorBuilder {
-    /// Sets how many of the newest epochs to keep as history, the current one included: 1 to
-    /// 100,000, default 10. A run remembers 32 bytes for each.
+    /// Sets how many of the newest epochs to keep as history, including the current one: 1 to
+    /// 100,000. Default: 10. A run keeps 32 bytes in memory for each.
     pub fn keep_epochs(mut self, keep_epochs: usize) -> Self {
         self.keep_epochs = keep_epochs;
         self
     }
 
-    /// Sets the least age of an epoch object to be deleted: the time since its last write, by the
-    /// store's clock. Default: 1 h.
+    /// Sets the least age at which an epoch object may be deleted: the time since its last write,
+    /// by the store's clock. Default: 1 h.
     ///
     /// If the validity in the newest epoch is not shorter than this, the least age is that validity
-    /// plus 1 s: a leader renews at least once in its validity.
+    /// plus 1 s (C5), because a leader renews at least once in its validity.
     ///
-    /// At least 1 h keeps the timed promise where requests may arrive late or twice; less is for
-    /// tests. With 0 any age is enough, whatever the validity, and objects without a date are
-    /// deleted too; with more than 0 those stay.
+    /// At least 1 h keeps the timed promise (P2) even if requests arrive late or twice. Use less
+    /// only in tests. With 0, objects of any age and objects without a date may be deleted. With
+    /// more than 0, objects without a date stay.
     pub fn min_age(mut self, min_age: Duration) -> Self {
         self.min_age = min_age;
         self
     }
 
-    /// Sets whether to only list and count, without deleting: default false.
+    /// Sets whether a run lists and counts without deleting. Default: false.
     pub fn dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
     }
 
-    /// Sets how long a single request may take, more than 0: default 30 s.
+    /// Sets the longest duration of a single request, more than 0. Default: 30 s.
     pub fn request_timeout(mut self, request_timeout: Duration) -> Self {
         self.request_timeout = request_timeout;
         self
@@ -257,8 +261,8 @@ impl CompactorBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`], with the numbers, if a setting lies outside its bounds or the
-    /// prefix cannot be one.
+    /// [`ErrorKind::InvalidInput`], with the values, if a setting is out of bounds or the prefix is
+    /// invalid.
     pub fn build(self) -> Result<Compactor, Error> {
         let invalid = |why: String| Error::new(ErrorKind::InvalidInput, why);
         let keep_epochs = NonZeroUsize::new(self.keep_epochs)

@@ -1,4 +1,4 @@
-//! What a compaction did.
+//! The report of a compaction.
 
 use std::fmt;
 
@@ -9,46 +9,45 @@ use crate::error::ErrorKind;
 
 /// The result of one run of a [`Compactor`](crate::Compactor).
 ///
-/// Of the `listed` epochs, each counts in exactly one of `deleted`, `kept` and `failed`.
+/// Each `listed` epoch counts in exactly one of `deleted`, `kept` and `failed`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// Epoch objects that the listing showed; foreign keys do not count.
+    /// Epoch objects in the listing. Foreign keys do not count.
     pub listed: u64,
-    /// Epoch objects that this run deleted, or that were already gone when it tried; in a dry run
-    /// those that it would have deleted.
+    /// Epoch objects that this run deleted, or that another process deleted first. In a dry run,
+    /// the epoch objects to delete.
     pub deleted: u64,
-    /// Epoch objects that were kept: the newest ones, those too young, or all below the last epoch
-    /// or below one that a restore holds.
+    /// Epoch objects that this run kept: the newest and the young ones, and all epochs below the
+    /// last possible epoch or below an epoch that a restore holds.
     pub kept: u64,
-    /// How many of `kept` are superseded, but younger than `min_age_ms`, or without a date. 0 if
-    /// the run was interrupted, or stopped at the last epoch or a held one.
+    /// Epochs among `kept` that are superseded, but younger than `min_age_ms` or without a date. 0
+    /// if the run was interrupted, or stopped at the last possible epoch or a held one.
     pub too_young: u64,
     /// Epoch objects that the store did not delete. The next run tries them again.
     pub failed: u64,
-    /// Bytes of the bodies of `deleted`, without older versions in a versioned bucket.
+    /// Total length of the deleted bodies in bytes, without older versions in a versioned bucket.
     pub bytes: u64,
     /// Requests sent, as the [`Store`](crate::store::Store) counts them.
     pub requests: u64,
-    /// The newest epoch seen, or seen so far if the run was interrupted; `None` if there is no
-    /// epoch object. With [`Epoch::MAX`] nothing is deleted, and the epochs below it are not
-    /// listed.
+    /// Newest epoch that the run saw before its end or its interruption. `None` if there is no
+    /// epoch object. If it is [`Epoch::MAX`], the run deletes nothing and does not list the epochs
+    /// below.
     pub newest: Option<Epoch>,
     /// Whether an unfinished restore holds the newest epoch. The epochs below it stay until the
-    /// restore is finished: see [`Election::restore`](crate::Election::restore).
+    /// restore is finished. See [`Election::restore`](crate::Election::restore).
     pub held: bool,
-    /// The least age that this run applied, in milliseconds: `min_age`, or 1 s more than the
-    /// longest validity that it read.
+    /// Least age that this run applied, in milliseconds: `min_age`, or 1 s more than the longest
+    /// validity that it read.
     pub min_age_ms: u64,
-    /// Whether this was a dry run, which deletes nothing.
+    /// Whether the run was a dry run, which deletes nothing.
     pub dry_run: bool,
-    /// Whether the run was stopped before its end. Epochs that were not yet deleted count as
-    /// `kept`, and epochs that were not yet listed do not count; the next run continues with the
-    /// oldest left.
+    /// Whether the run was stopped before its end. The remaining listed epochs count as `kept`, and
+    /// unlisted epochs do not count. The next run continues with the oldest epoch.
     pub interrupted: bool,
-    /// The key of the first of `failed`, with the store's reason.
+    /// Key of the first epoch object in `failed`, with the store's reason.
     pub first_failure: Option<String>,
-    /// The kind of the first failure: what to do about it.
+    /// Kind of the first failure. It determines the remedy.
     #[serde(skip)]
     pub first_failure_kind: Option<ErrorKind>,
 }
@@ -84,7 +83,7 @@ impl fmt::Display for Report {
             write!(f, " (first: {first})")?;
         }
         write!(f, "; {requests} requests")?;
-        if self.interrupted { write!(f, "; run it again to go on") } else { Ok(()) }
+        if self.interrupted { write!(f, "; run it again to continue") } else { Ok(()) }
     }
 }
 
@@ -137,7 +136,7 @@ mod tests {
         assert_eq!(
             stopped.to_string(),
             "interrupted: deleted 17 of the 30 epochs listed so far (900 bytes); 3 requests; run it \
-             again to go on"
+             again to continue"
         );
         let last = Report { newest: Some(Epoch::MAX), requests: 1, ..Report::default() };
         assert_eq!(
