@@ -1,7 +1,7 @@
 //! How an election is stored.
 
 /// How an election is stored. All candidates and observers of one election must use the same
-/// layout: those with the other layout do not see them, and would elect a leader of their own.
+/// layout. Otherwise each layout elects a leader, as neither sees the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Layout {
@@ -10,22 +10,22 @@ pub enum Layout {
     /// [`Compactor`](crate::Compactor) deletes them, and a LIST shows the current epoch.
     #[default]
     EpochFiles,
-    /// One object, `lock.json`, overwritten with `If-Match`, with the epoch as its `token`: the
+    /// One object, `lock.json`, overwritten with `If-Match`. Its `token` is the epoch. This is the
     /// scheme of the post *Leader election with S3 and If-Match* (2025). It needs no LIST and no
-    /// compactor, and a takeover is a single PUT. It keeps no history, and nobody may ever delete
-    /// that object.
+    /// compactor, and a takeover is a single PUT. It keeps no history. The object must never be
+    /// deleted.
     ///
     /// Peers that write only the post's two fields, `expires_at` and `token`, can take part. A
-    /// candidate waits for such a body until `expires_at`, by its wall clock when it first sees the
-    /// body, and for its own validity (at least 5 s) more, so that the peer's clock may be behind
-    /// by as much. Those peers, in turn, take over as soon as their own wall clocks are past the
-    /// `expires_at` of a candidate: with them, at most one leads only as long as those clocks are
-    /// right. Even so, tokens only grow.
+    /// candidate that first sees such a body waits until its `expires_at`, by the candidate's wall
+    /// clock, and then for the candidate's own validity (at least 5 s). So the peer's clock may be
+    /// slow by that validity. Such a peer takes over once its own wall clock is past a candidate's
+    /// `expires_at`. So with such peers, at most one process leads only while the wall clocks are
+    /// right. Tokens grow in any case.
     SingleObject,
 }
 
 impl Layout {
-    /// What to do if the newest record cannot be read.
+    /// Returns the remedy for a newest record that cannot be read.
     pub(crate) fn repair(self) -> &'static str {
         match self {
             Layout::EpochFiles => {

@@ -1,4 +1,4 @@
-//! What goes into and comes out of the state machine.
+//! The inputs, steps, requests and events of the state machine.
 
 use std::fmt;
 
@@ -62,31 +62,33 @@ pub enum Event {
 
 /// How an epoch ended.
 ///
-/// A sealed record says one of the first four. No record says [`Superseded`](EpochEnd::Superseded)
-/// or [`GivenUp`](EpochEnd::GivenUp): the package `tenure-history` concludes them.
+/// The package `tenure-history` infers [`Superseded`](EpochEnd::Superseded) and
+/// [`GivenUp`](EpochEnd::GivenUp) from a history. Each other end comes from the sealed record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EpochEnd {
-    /// Its leader resigned.
+    /// The leader resigned.
     Resigned,
-    /// A peer saw no sign of life for the whole validity, and sealed it.
+    /// A peer saw no sign of life for a whole validity, and sealed the epoch.
     Lapsed,
-    /// An operator deposed its leader, which learns of it at its next renewal, or when its lease
-    /// ends.
+    /// An operator deposed the leader. The leader detects this at its next renewal, or at the end
+    /// of its lease.
     Deposed,
-    /// An operator deposed its leader and asserted that it is dead, so no successor waits
-    /// ([`depose_dead`](crate::Election::depose_dead)). The record says `lapsed` and has `forced_by`.
+    /// An operator deposed the leader and asserted its death
+    /// ([`depose_dead`](crate::Election::depose_dead)), so no successor waits. The record has
+    /// `ended` `lapsed` and a `forced_by`.
     DeposedDead,
-    /// An operator made the epoch, so that counting goes on above it. Nobody was granted it.
+    /// An operator created the epoch by a restore, so that later epochs are greater. No process led
+    /// in it.
     Restored,
-    /// It was never sealed, and there is a greater one: made by a peer that does not seal.
+    /// The epoch was never sealed, and a peer that does not seal created a greater one.
     Superseded,
-    /// Its own candidate sealed it as lapsed before any renewal: most likely it was never granted,
-    /// or the grant came too late to be used. A process that is configured with a unique name and
-    /// is restarted at once leaves the same.
+    /// The epoch's own candidate sealed it as lapsed before any renewal. Most likely the epoch was
+    /// never granted, or its grant came too late (E14). A restarted process with a unique name
+    /// (E16) can leave the same record.
     GivenUp,
-    /// It is sealed, and the record does not say how it ended, or in a word that this version does
-    /// not know.
+    /// The epoch is sealed, and its record has no `ended` or a value that this version does not
+    /// know.
     Unknown,
 }
 
@@ -119,7 +121,7 @@ pub struct Seen {
 
 impl Seen {
     /// Whether somebody else sealed it, so that its holder may not know yet: then a successor waits
-    /// until the holder's lease must be over (section 4b).
+    /// until the holder's lease must have ended (E9).
     pub fn is_waited_for(&self) -> bool {
         let resigned_or_lapsed = matches!(self.ended, Some(EpochEnd::Resigned | EpochEnd::Lapsed));
         self.nonce.is_some() && self.ended.is_some() && !resigned_or_lapsed
@@ -183,8 +185,8 @@ pub struct Write {
 pub enum Wait {
     /// Following an unsealed epoch: poll when due, or `Lapsed`.
     Follow,
-    /// Somebody else sealed the epoch, and its holder may not know yet: `Lapsed` once its lease is
-    /// over.
+    /// Another process sealed the epoch, and its holder may still believe in its lease. The input
+    /// is `Lapsed` once that lease has ended (E9).
     Deposed,
     /// Sealed, but not by resignation: the takeover delay.
     Takeover,
@@ -194,7 +196,7 @@ pub enum Wait {
     Lead,
     /// The last request failed or its fate is unknown: try again after a short pause.
     Retry,
-    /// The epoch that was led is over; a campaign may start.
+    /// The leadership has ended. Another campaign may start.
     Over,
 }
 
@@ -242,13 +244,13 @@ pub enum Failure {
 /// Why a leadership ended, as far as the protocol can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lost {
-    /// The epoch object was sealed by somebody else.
+    /// Another process sealed the epoch object.
     Sealed(EpochEnd),
     /// A greater epoch exists.
     Superseded(Epoch),
-    /// The epoch object is gone.
+    /// The epoch object was deleted.
     Vanished,
-    /// The epoch object holds something that this leader never wrote.
+    /// The epoch object has a body that this leader never wrote.
     Tampered,
     /// The lease ended before it could be renewed.
     LeaseEnded,
