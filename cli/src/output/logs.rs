@@ -1,5 +1,5 @@
-//! Logs on stderr, as lines for people or as JSON. What the command itself says is short; what the
-//! library says has its fields.
+//! Logs on stderr, as lines for people or as JSON. Events of the command are short sentences.
+//! Events of the library show their fields.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -22,7 +22,7 @@ use super::print::{self, plain};
 use super::stderr;
 use crate::exit::Failure;
 
-/// How a line on stderr looks.
+/// The format of lines on stderr.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// Lines for people
@@ -33,7 +33,7 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// The format that the arguments ask for, even if another argument is wrong. Arguments after
+    /// Returns the format in the arguments, even if another argument is invalid. Arguments after
     /// `--` belong to CMD.
     pub fn asked<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Option<LogFormat> {
         let mut asked = None;
@@ -51,9 +51,9 @@ impl LogFormat {
         asked
     }
 
-    /// Uses this format from now on, for a panic too.
+    /// Uses this format for all later lines, panics included.
     pub fn choose(self) {
-        // Chosen once, at the start.
+        // Only the first choice, at the start, counts.
         let _ = CHOSEN.set(self);
         if self == LogFormat::Json {
             std::panic::set_hook(Box::new(|panic| {
@@ -65,7 +65,7 @@ impl LogFormat {
         }
     }
 
-    /// The options by which the processes that `run` starts of itself say things in it too.
+    /// Returns the options that make helper processes of `run` use this format.
     pub fn options(self) -> &'static [&'static str] {
         match self {
             LogFormat::Text => &[],
@@ -78,12 +78,12 @@ const OPTION: &str = "--log-format";
 
 static CHOSEN: OnceLock<LogFormat> = OnceLock::new();
 
-/// The format that was chosen.
+/// Returns the format in use.
 pub fn format() -> LogFormat {
     CHOSEN.get().copied().unwrap_or_default()
 }
 
-/// Starts the logs, at this level unless `RUST_LOG` says otherwise.
+/// Starts the logs, at the level of `RUST_LOG`, or else at this level.
 pub fn start(default_level: &str) {
     let filter = match std::env::var("RUST_LOG") {
         Ok(text) if !text.is_empty() => EnvFilter::try_new(&text).unwrap_or_else(|error| {
@@ -95,7 +95,7 @@ pub fn start(default_level: &str) {
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Stderr)
-        // It would panic where stderr is closed, and take the lease along.
+        // Internal errors would panic if stderr is closed, and the lease would be lost.
         .log_internal_errors(false);
     match format() {
         LogFormat::Text => logs.with_ansi(io::stderr().is_terminal()).event_format(Lines).init(),
@@ -103,7 +103,7 @@ pub fn start(default_level: &str) {
     }
 }
 
-/// Says something on stderr, in one line.
+/// Writes a message to stderr, in one line.
 pub fn complain(what: &str) {
     match format() {
         LogFormat::Text => write(format!("tenure: {}\n", plain(what))),
@@ -111,7 +111,7 @@ pub fn complain(what: &str) {
     }
 }
 
-/// Says what was done, where no logs are started: `outcome` is the word for machines.
+/// Writes an event to stderr before the logs are started. `outcome` is the field for programs.
 pub fn say(outcome: &'static str, what: &str) {
     match format() {
         LogFormat::Text => write(format!("{}tenure: {what}\n", time())),
@@ -119,7 +119,7 @@ pub fn say(outcome: &'static str, what: &str) {
     }
 }
 
-/// Says why the command ends.
+/// Writes the reason of a failure to stderr.
 pub fn complain_of(failure: &Failure) {
     let Failure { code, why, .. } = failure;
     match format() {
@@ -130,7 +130,7 @@ pub fn complain_of(failure: &Failure) {
     }
 }
 
-/// The line in the place of others that nobody read in time.
+/// Returns the line that replaces dropped lines.
 fn left_out(lines: u64) -> String {
     let what = format!("{lines} lines are left out here: nobody read stderr");
     match format() {
@@ -143,13 +143,12 @@ fn write(line: String) {
     stderr::write(line.into_bytes(), left_out);
 }
 
-/// Limits the warning that the store fails to one a minute for each kind of error: it may fail for
-/// hours.
+/// Limits warnings of store failures to one per minute and kind of error.
 #[derive(Debug, Default)]
 pub struct Throttle(Option<(Duration, ErrorKind)>);
 
 impl Throttle {
-    /// Whether to log this error. Another kind of error is news.
+    /// Returns whether to log this error. A new kind of error is always logged.
     pub fn is_due(&mut self, error: &Error) -> bool {
         let (now, kind) = (Process::system().now().boot, error.kind());
         let due = self.0.is_none_or(|(at, before)| {
@@ -162,7 +161,7 @@ impl Throttle {
     }
 }
 
-/// What logs write to: each write is whole lines.
+/// The writer of logs. Each write has whole lines.
 struct Stderr;
 
 impl Write for Stderr {
@@ -176,8 +175,7 @@ impl Write for Stderr {
     }
 }
 
-/// As `tracing_subscriber` does: these lines come where it is not started, or its filter would hide
-/// them.
+/// Writes a line in the format of `tracing_subscriber`, before it is started or past its filter.
 fn say_json(fields: &Value) {
     write(json_line("ERROR", fields));
 }
@@ -191,7 +189,7 @@ fn time() -> impl fmt::Display {
     Process::system().now().time_of_day().format("%FT%TZ ")
 }
 
-/// In the order of `tracing_subscriber`.
+/// A line with fields in the order of `tracing_subscriber`.
 #[derive(serde::Serialize)]
 struct Line<'a> {
     timestamp: String,
@@ -212,8 +210,8 @@ impl FormatTime for Utc {
     }
 }
 
-/// `2026-11-20T23:12:00Z tenure: elected: epoch 3`, and after the time a level that is not INFO,
-/// and a target and spans that are not the command's own.
+/// The format `2026-11-20T23:12:00Z tenure: elected: epoch 3`. Levels other than INFO follow the
+/// colon, and so do targets and spans of libraries.
 struct Lines;
 
 impl<S, N> FormatEvent<S, N> for Lines
@@ -235,7 +233,8 @@ where
         let spans = || context.event_scope().into_iter().flat_map(|scope| scope.from_root());
         let own = |target: &str| target.starts_with(OWN);
         if own(metadata.target()) {
-            // Many run side by side; what else a span says is the same for the whole process.
+            // Only the partition tells concurrent events apart. Other fields of spans are the same
+            // for the whole process.
             for span in spans().filter(|span| span.name() == PARTITION_SPAN) {
                 let extensions = span.extensions();
                 let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());
@@ -246,7 +245,7 @@ where
             return writeln!(writer, "{}", words.0);
         }
         write!(writer, "{}: ", metadata.target())?;
-        // The command's own are only in JSON.
+        // Spans of the command are only in JSON.
         for span in spans().filter(|span| !own(span.metadata().target())) {
             let extensions = span.extensions();
             let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());
@@ -257,10 +256,10 @@ where
     }
 }
 
-/// The span of all that happens for one partition.
+/// The name of the span around all work for one partition.
 pub const PARTITION_SPAN: &str = "partition";
 
-/// What the command says itself, without the word for machines.
+/// The text of an event of the command, without the field for programs.
 struct Words(String);
 
 impl Visit for Words {
@@ -276,7 +275,7 @@ impl Visit for Words {
     }
 }
 
-/// The target of what the command says itself.
+/// The prefix of targets of events of the command.
 const OWN: &str = "tenure_cli";
 
 #[cfg(test)]
@@ -284,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_format_is_found_among_arguments_that_make_no_sense() {
+    fn the_format_is_found_among_invalid_arguments() {
         let asked = |line: &str| LogFormat::asked(line.split(' ').map(OsStr::new));
         for json in ["--log-format json", "x --log-format=json y", "run --log-format json --"] {
             assert_eq!(asked(json), Some(LogFormat::Json), "{json}");

@@ -1,4 +1,4 @@
-//! What goes to stdout, and how it is made fit for a terminal.
+//! Output to stdout, escaped for terminals.
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
@@ -16,16 +16,16 @@ use serde::Serialize;
 use crate::exit::{self, Failure};
 use crate::process::timer::pause;
 
-/// Whether somebody still reads what is written.
+/// State of the reader of stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Reader {
     Listens,
-    /// As in `tenure watch | head -1`: no error, but nothing is left to do.
+    /// The reader has closed the pipe, as in `tenure watch | head -1`. This is not an error.
     HasLeft,
 }
 
-/// Writes lines to stdout at once.
+/// Writes lines to stdout and flushes it.
 pub fn print(lines: &str) -> Result<Reader, Failure> {
     let mut stdout = io::stdout().lock();
     match writeln!(stdout, "{lines}").and_then(|()| stdout.flush()) {
@@ -35,11 +35,11 @@ pub fn print(lines: &str) -> Result<Reader, Failure> {
     }
 }
 
-/// How often it is looked whether somebody still reads.
+/// Interval between two checks for a reader.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Returns soon after the last reader of stdout has left, as in `tenure watch | head -1`. Where
-/// stdout is no pipe and no socket it does not return.
+/// Returns within 100 ms after the last reader of stdout has left, as in `tenure watch | head -1`.
+/// Never returns if stdout is neither a pipe nor a socket.
 pub async fn reader_left() {
     let kind = fstat(io::stdout()).map(|file| SFlag::from_bits_truncate(file.st_mode));
     let is = |one: SFlag| kind.is_ok_and(|kind| kind & SFlag::S_IFMT == one);
@@ -48,7 +48,7 @@ pub async fn reader_left() {
     }
     let stdout = io::stdout();
     loop {
-        // Without a reader there is an error, or a hang-up, though none was asked for.
+        // Without a reader `poll` reports an error or a hang-up, even if no event is requested.
         let mut end = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
         if matches!(poll(&mut end, PollTimeout::ZERO), Ok(1..)) {
             return;
@@ -57,14 +57,13 @@ pub async fn reader_left() {
     }
 }
 
-/// Whether a person most likely reads stdout, so that lines may be laid out for the eye.
+/// Returns whether stdout is a terminal, so that columns help the reader.
 pub fn is_for_the_eye() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Writes lines to stdout at once, in colour where that is wanted: on a terminal, unless `NO_COLOR`
-/// is set or `TERM` is `dumb` (without `CI`, whose logs show colours), and elsewhere with
-/// `CLICOLOR_FORCE`.
+/// Writes lines to stdout and flushes it. Colours are used on a terminal, or if `CLICOLOR_FORCE` is
+/// set. `NO_COLOR` disables them, and so does `TERM=dumb` unless `CI` is set.
 pub fn print_styled(lines: &str) -> Result<Reader, Failure> {
     match AutoStream::choice(&io::stdout()) {
         ColorChoice::Never => print(&strip_str(lines).to_string()),
@@ -72,24 +71,27 @@ pub fn print_styled(lines: &str) -> Result<Reader, Failure> {
     }
 }
 
-/// This text in this style.
+/// Returns the text in the style.
 pub fn styled(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Of what goes well, what wants attention, what only explains, and a name.
+/// The style of a healthy state.
 pub const GOOD: Style = AnsiColor::Green.on_default();
+/// The style of a state that needs attention.
 pub const ATTENTION: Style = AnsiColor::Yellow.on_default();
+/// The style of explanations.
 pub const FAINT: Style = Style::new().dimmed();
+/// The style of names.
 pub const NAME: Style = Style::new().bold();
 
-/// Writes one line of JSON to stdout at once.
+/// Writes one line of JSON to stdout and flushes it.
 pub fn print_json(value: &impl Serialize) -> Result<Reader, Failure> {
     print(&json_line(value))
 }
 
-/// One line of JSON. What acts on a terminal or ends a line elsewhere, such as U+202E, U+0085 and
-/// U+2028, is escaped: JSON allows it as it is in strings, and means the same by `\u202e`.
+/// Returns one line of JSON. Characters that control a terminal or end a line, such as U+202E,
+/// U+0085 and U+2028, are escaped. JSON gives `\u202e` the same meaning as the character.
 pub fn json_line(value: &impl Serialize) -> String {
     let json =
         serde_json::to_string(value).expect("plain structs with string keys always make JSON");
@@ -110,25 +112,25 @@ pub fn json_line(value: &impl Serialize) -> String {
     line
 }
 
-/// As fields of JSON have it.
+/// Returns the whole milliseconds of a duration, for a field of JSON.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Without the rest of a division: in whole milliseconds, cut.
+/// Formats a duration, rounded down to whole milliseconds.
 pub fn in_ms(duration: Duration) -> FormattedDuration {
     let rest = Duration::from_nanos(u64::from(duration.subsec_nanos()) % 1_000_000);
     format_duration(duration.saturating_sub(rest))
 }
 
-/// In whole seconds, cut.
+/// Formats a duration, rounded down to whole seconds.
 pub fn in_seconds(duration: Duration) -> FormattedDuration {
     format_duration(Duration::from_secs(duration.as_secs()))
 }
 
-/// Text of others, such as the name of a candidate: control characters would let it rewrite the
-/// terminal or pass for lines of its own, and those that turn the direction of writing let one name
-/// pass for another.
+/// Escapes text from a store or a peer, such as the name of a candidate. Unescaped control
+/// characters could rewrite the terminal or forge lines. Bidi controls could make one name look
+/// like another.
 pub use tenure::internals::plain;
 
 #[cfg(test)]
@@ -136,13 +138,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_are_shown_not_obeyed() {
+    fn control_characters_are_escaped() {
         assert_eq!(plain("worker-7 größe 漢"), "worker-7 größe 漢");
         assert_eq!(plain("a\nb\x1b[2J\u{9b}c"), "a\\nb\\u{1b}[2J\\u{9b}c");
     }
 
     #[test]
-    fn regression_json_is_escaped_for_terminals_and_means_the_same() {
+    fn regression_escaped_json_parses_to_the_same_value() {
         let names =
             ["a\u{202e}b", "\u{85}\u{9b}2J", "\u{2028}\u{7f}", "\u{e0041}", "größe 漢 🦀\n\"\\"];
         let line = json_line(&names);
@@ -154,10 +156,10 @@ mod tests {
         assert_eq!(serde_json::from_str::<Vec<String>>(&line).expect("JSON"), names);
     }
 
-    /// Found by reading: the text of a terminal with bidi support showed the name backwards.
+    /// A terminal with bidi support showed the rest of the line backwards.
     #[test]
-    fn regression_a_name_cannot_turn_the_direction_of_its_line() {
+    fn regression_bidi_controls_are_escaped() {
         assert_eq!(plain("a\u{202e}b\u{2066}c\u{2028}d"), "a\\u{202e}b\\u{2066}c\\u{2028}d");
-        assert_eq!(plain("שלום"), "שלום", "letters stay as they are");
+        assert_eq!(plain("שלום"), "שלום", "letters are not escaped");
     }
 }

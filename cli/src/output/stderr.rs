@@ -1,5 +1,5 @@
-//! Stderr, written by a thread of its own: the reader of stderr may stop reading, and no renewal
-//! and no kill waits for that.
+//! Stderr, written by a separate thread: a reader that stops reading delays no renewal and no
+//! kill.
 
 use std::io::{self, Write as _};
 use std::sync::OnceLock;
@@ -8,25 +8,25 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 use std::time::Duration;
 
-/// Lines that wait for the reader. Further ones are counted and not written.
+/// Maximum number of queued writes. Further writes are only counted.
 const MOST_WAITING: usize = 1_000;
-/// How long the end of the process waits for the reader.
+/// Maximum time that the process waits for the reader before it exits.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 static THREAD: OnceLock<Option<SyncSender<Message>>> = OnceLock::new();
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// The line in the place of so many that nobody read in time.
+/// Returns the line that replaces this number of dropped lines.
 type LeftOut = fn(u64) -> String;
 
 enum Message {
     Lines(Vec<u8>),
-    /// Answered once all before it are written.
+    /// A request for an answer after all earlier messages are written.
     Flush(SyncSender<()>),
 }
 
-/// Hands lines, with their ends, to the thread. It is started for the first; without one they are
-/// written here and now.
+/// Passes lines, with their line ends, to the thread. The first call starts the thread. If it
+/// cannot be started, the caller writes the lines.
 pub fn write(lines: Vec<u8>, left_out: LeftOut) {
     match thread(left_out) {
         None => put(&lines),
@@ -47,12 +47,12 @@ fn thread(left_out: LeftOut) -> Option<&'static SyncSender<Message>> {
     THREAD.get_or_init(spawn).as_ref()
 }
 
-/// Waits until all is written, but not for ever.
+/// Waits until all lines are written, at most 2 s.
 pub fn flush() {
     let Some(Some(thread)) = THREAD.get() else { return };
     let (done, is_done) = mpsc::sync_channel(1);
     if thread.try_send(Message::Flush(done)).is_ok() {
-        // An error says that nobody reads.
+        // An error means that the reader has stopped reading.
         let _ = is_done.recv_timeout(LAST_WAIT);
     }
 }
@@ -70,7 +70,7 @@ fn put_all(messages: &Receiver<Message>, left_out: LeftOut) {
     }
 }
 
-/// Without `eprintln!`, which panics where stderr is closed.
+/// Writes without `eprintln!`, which panics if stderr is closed.
 fn put(lines: &[u8]) {
     let _ = io::stderr().write_all(lines);
 }
