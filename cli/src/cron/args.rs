@@ -1,4 +1,4 @@
-//! `--try` and `--once-per` with what belongs to them.
+//! `--try` and `--once-per` with their options.
 
 use std::time::Duration;
 
@@ -9,44 +9,45 @@ use crate::output::print::in_ms;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct CronArgs {
-    /// Do not wait: exit with 76 if another candidate leads. If the store's dates say that the lease
-    /// of that leader has lapsed, watch it for as long as its lease lasts, and take over if it shows
-    /// no sign of life. A store that cannot be reached gives 69
+    /// Do not wait: exit with 76 if another candidate leads. If that leader's lease has lapsed by
+    /// the store's dates, watch the leader for its validity, and take over if it does not renew.
+    /// Exit with 69 if the store cannot be reached
     #[arg(id = "try", long = "try", visible_alias = "no-wait", conflicts_with = "forever")]
     pub once: bool,
-    /// The exit code of --try if another candidate leads, such as 0 for a scheduler that takes any
-    /// other as a failure [default: 76]
+    /// Exit code of --try if another candidate leads, such as 0 for a scheduler that reports all
+    /// others as failures [default: 76]
     #[arg(long, value_name = "CODE", requires = "try")]
     pub busy_exit_code: Option<u8>,
-    /// Run CMD once per period, on one of the hosts: at least 1s, at most 36525d. Periods are counted
-    /// in UTC from 1970-01-01T00:00:00Z. The run is recorded beside the election; if the period is completed or
-    /// has failed, exit with 0. See docs/how-to/cron.md for what is promised
+    /// Run CMD once per period, on one of the hosts: at least 1s, at most 36525d. Periods are
+    /// counted in UTC from 1970-01-01T00:00:00Z. The run is recorded under the prefix of the
+    /// election. Exit with 0 if the period is completed or has failed. docs/how-to/cron.md lists
+    /// the guarantees
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(CENTURY))]
     #[arg(conflicts_with = "forever")]
     pub once_per: Option<Duration>,
-    /// Periods start so much later, such as at 3:00 UTC with --once-per 1d --period-offset 3h: less
-    /// than the period [default: 0s]
+    /// Delay of the start of each period, less than the period, such as 3h for 3:00 UTC with
+    /// --once-per 1d [default: 0s]
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "once_per")]
     pub period_offset: Option<Duration>,
-    /// What to do if the period began longer ago than the tolerance: run CMD late, or skip the
+    /// Treatment of a period that began longer ago than the tolerance: run CMD late, or skip the
     /// period [default: run]
     #[arg(long, value_name = "WHAT", value_enum, requires = "once_per")]
     pub missed: Option<Missed>,
-    /// With --missed skip, CMD starts only so long after the start of the period, at most the period
-    /// [default: half of the period]
+    /// With --missed skip, the maximum delay of CMD after the start of the period, at most the
+    /// period [default: half of the period]
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "missed")]
     pub tolerance: Option<Duration>,
-    /// How often CMD may be started again in its period after it has failed or its host has died,
-    /// by this host or another [default: 0]
+    /// Maximum number of further starts of CMD in its period, on any host, after CMD has failed or
+    /// its host has died [default: 0]
     #[arg(long, value_name = "N", requires = "once_per")]
     pub retries: Option<u32>,
-    /// Refuse to run CMD if this host's clock is ahead of the store's by more: at most 24h [default:
-    /// 1m]
+    /// Maximum lead of this host's clock over the store's, at most 24h. With a greater lead CMD
+    /// does not run [default: 1m]
     #[arg(long, value_name = "DURATION", value_parser = duration_up_to(DAY), requires = "once_per")]
     pub clock_ahead_max: Option<Duration>,
 }
 
-/// What becomes of a period that began longer ago than the tolerance.
+/// The treatment of a period that began longer ago than the tolerance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Missed {
     /// CMD runs late, once for all periods that were missed
@@ -62,34 +63,34 @@ impl CronArgs {
         self.busy_exit_code.unwrap_or(exit::BUSY)
     }
 
-    /// The rules of `--once-per`, if it is given. Refuses those that do not fit.
+    /// Returns the rules of `--once-per`, if it is given. Refuses invalid combinations.
     pub fn rules(&self) -> Result<Option<PeriodRules>, Failure> {
         let Some(period) = self.once_per else { return Ok(None) };
         let refused = |why: String| Err(Failure::new(exit::USAGE, why));
         if period < SHORTEST || !period.subsec_nanos().is_multiple_of(1_000_000) {
             let (period, least) = (humantime::format_duration(period), in_ms(SHORTEST));
             return refused(format!(
-                "--once-per {period} is no period: at least {least}, in whole milliseconds"
+                "--once-per must be at least {least} in whole milliseconds, got {period}"
             ));
         }
         let offset = self.period_offset.unwrap_or_default();
         if offset >= period || !offset.subsec_nanos().is_multiple_of(1_000_000) {
             let (offset, period) = (humantime::format_duration(offset), in_ms(period));
             return refused(format!(
-                "--period-offset {offset} does not fit: it is shorter than the period of {period}, \
-                 in whole milliseconds"
+                "--period-offset must be shorter than the period of {period} and in whole \
+                 milliseconds, got {offset}"
             ));
         }
         let skips = self.missed == Some(Missed::Skip);
         match self.tolerance {
             Some(tolerance) if !skips => {
                 let tolerance = in_ms(tolerance);
-                return refused(format!("--tolerance {tolerance} only goes with --missed skip"));
+                return refused(format!("--tolerance {tolerance} requires --missed skip"));
             }
             Some(tolerance) if tolerance > period => {
                 let (tolerance, period) = (in_ms(tolerance), in_ms(period));
                 return refused(format!(
-                    "--tolerance {tolerance} is longer than the period of {period}"
+                    "--tolerance must be at most the period of {period}, got {tolerance}"
                 ));
             }
             _ => {}

@@ -12,7 +12,7 @@ const LAST_COMPLETED: &str = "tenure_period_last_completed_timestamp_seconds";
 /// The interval of the reads of an observer: 1 GET each.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Sets the metric of this election. Without a recorder it does nothing.
+/// Sets the metric of this election. Has no effect without a recorder.
 pub fn set(place: &RecordPlace, last_completed: Option<DateTime<Utc>>) {
     let Some(start) = last_completed else { return };
     describe_gauge!(
@@ -24,7 +24,7 @@ pub fn set(place: &RecordPlace, last_completed: Option<DateTime<Utc>>) {
     gauge!(LAST_COMPLETED, "election" => place.election()).set(start.timestamp() as f64);
 }
 
-/// Reads the record again and again. A record that cannot be read leaves the metric as it is.
+/// Reads the record every minute. A failed read does not change the metric.
 pub async fn follow(place: RecordPlace) {
     loop {
         if let Ok(Some(record)) = place.read().await {

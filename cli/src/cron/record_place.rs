@@ -1,4 +1,4 @@
-//! Where the record of the periods lies, and how it is read.
+//! The key of the record of periods, and its reader.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::output::print::plain;
 /// The key of the record, under the prefix of the election.
 const KEY: &str = "once-per.json";
 
-/// The record of one election.
+/// The place of the record of one election.
 #[derive(Debug, Clone)]
 pub struct RecordPlace {
     pub store: Arc<dyn Store>,
@@ -27,7 +27,7 @@ impl RecordPlace {
         RecordPlace { store, key }
     }
 
-    /// The record; `None` if no period was begun. 1 GET.
+    /// Reads the record; `None` if no period was begun. Sends 1 GET.
     pub async fn read(&self) -> Result<Option<PeriodRecord>, Failure> {
         let contents = self.object().read().await?;
         self.parse(contents.and_then(|contents| contents.body).as_deref())
@@ -49,7 +49,7 @@ impl RecordPlace {
         })
     }
 
-    /// The label of the election in metrics.
+    /// Returns the label of the election in metrics.
     pub fn election(&self) -> String {
         let store = self.store.describe();
         let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);

@@ -9,23 +9,23 @@ use crate::exit::{self, Failure};
 use crate::output::print::{in_ms, plain};
 use crate::process::timer::pause;
 
-/// What came of it.
+/// The outcome of one attempt.
 pub enum Attempt {
     Elected(Leadership),
-    /// Somebody else leads.
+    /// Another candidate leads.
     Held(Leader),
 }
 
-/// Makes one attempt. It returns at once if the store's dates say that the leader has renewed its
-/// lease in time. They only decide whether to wait: a process that has just started cannot know
-/// that a lease has lapsed, so it watches the leader for a whole lease before it takes over.
+/// Makes one attempt. Returns without waiting if the store's dates show that the leader renewed its
+/// lease in time. The dates decide only whether to wait: a new process cannot know that a lease has
+/// lapsed, so it watches the leader for a whole lease before it takes over.
 pub async fn attempt(election: &Election, look_every: Duration) -> Result<Attempt, Failure> {
     let mut watched: Option<Watched> = None;
     loop {
         let leader = match election.try_campaign().await? {
             CampaignOutcome::Elected(leadership) => return Ok(Attempt::Elected(leadership)),
             CampaignOutcome::Held(leader) => leader,
-            // There is no other outcome yet.
+            // The enum is non-exhaustive and has no other outcome.
             _ => return Err(Failure::new(exit::UNSAFE, "an unknown outcome")),
         };
         let snapshot = election.snapshot().await?;
@@ -44,23 +44,21 @@ pub async fn attempt(election: &Election, look_every: Duration) -> Result<Attemp
     }
 }
 
-/// A leader that seems to be dead.
+/// A leader that appears to be dead.
 struct Watched {
     epoch: Epoch,
     heartbeat: u64,
-    /// On the boot clock. By then it was taken over, or something keeps this candidate from it.
+    /// End of the watch, on the boot clock.
     until: Duration,
 }
 
-/// A lease is watched for so many times its length at most: the clocks' drift and all delays are
-/// in it.
+/// Maximum duration of a watch, in validities. It covers clock drift and all delays.
 const LEASES: u32 = 3;
 
 impl Watched {
-    /// `None` if the leader lives.
+    /// Starts a watch; `None` if the leader is alive.
     fn start(leader: &Leader, snapshot: &Snapshot, now: Duration) -> Option<Watched> {
-        // A lease that never lapses is nothing to wait for; a seal is, whatever delays its
-        // successor.
+        // A lease that never lapses cannot be taken over.
         let validity = leader.validity?;
         let current = snapshot.leader.as_ref().filter(|seen| seen.epoch == leader.epoch)?;
         let over = snapshot.end.is_some() || snapshot.lapsed || snapshot.age.is_none();

@@ -1,4 +1,4 @@
-//! In paused time, on stores with right, wrong and no dates.
+//! Attempts in paused time, on stores with right, wrong and no dates.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use super::*;
 const VALIDITY: Duration = secs(30);
 const POLL: Duration = secs(5);
 
-/// What the store says of the age of an object.
+/// The dates that a store reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dates {
     Right,
-    /// Everything is an hour old.
+    /// Each object appears to be an hour old.
     Old,
     None,
 }
@@ -63,7 +63,7 @@ impl Scene {
         Scene { clock, store }
     }
 
-    /// Of a process of its own.
+    /// Returns the election of a new process.
     fn election(&self, name: &str, seed: u64) -> Election {
         Election::builder(Arc::new(Layered(self.store.clone())), "p")
             .name(name)
@@ -74,7 +74,8 @@ impl Scene {
             .expect("settings that fit")
     }
 
-    /// One attempt of a new process, and how long it took; `None` if another candidate leads.
+    /// Makes one attempt of a new process. Returns the leadership, or `None` if another candidate
+    /// leads, and the duration.
     async fn attempt(&self, seed: u64) -> (Option<Leadership>, Duration) {
         let started = self.clock.now().boot;
         let outcome = attempt(&self.election("b", seed), POLL).await;
@@ -89,9 +90,9 @@ impl Scene {
     }
 }
 
-/// At once by the store's dates; without them, or against them, once the leader has renewed.
+/// With right dates the attempt ends without waiting, otherwise after the next renewal.
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_lives_is_left_alone() {
+async fn a_live_leader_keeps_its_lease() {
     let renewal = VALIDITY / 3 + POLL + secs(1);
     for (dates, most) in [(Dates::Right, secs(1)), (Dates::Old, renewal), (Dates::None, renewal)] {
         let scene = Scene::new(dates);
@@ -106,7 +107,7 @@ async fn a_leader_that_lives_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_died_is_succeeded_by_a_process_that_has_never_seen_it_alive() {
+async fn a_new_process_succeeds_a_dead_leader() {
     for dates in [Dates::Right, Dates::Old, Dates::None] {
         let scene = Scene::new(dates);
         drop(scene.election("a", 1).campaign().await.expect("no faults"));
@@ -117,16 +118,16 @@ async fn a_leader_that_died_is_succeeded_by_a_process_that_has_never_seen_it_ali
         wait(VALIDITY + secs(1)).await;
         let (elected, took) = scene.attempt(3).await;
         assert_eq!(elected.map(|leadership| leadership.epoch().get()), Some(2), "{dates:?}");
-        // The drift of the clocks, and a tenth of the validity so that not all seal at once.
+        // Includes clock drift and the random delay of a seal, a tenth of the validity.
         let most = VALIDITY + VALIDITY / 10 + 2 * POLL;
         assert!(took >= VALIDITY && took <= most, "{dates:?}: {took:?}");
     }
 }
 
-/// Each process leaves a seal to the named successor from its own first sight of it: one that did
-/// not wait would never be elected.
+/// Each process waits for the named successor after its first read of the seal. An attempt that did
+/// not wait could never be elected.
 #[tokio::test(start_paused = true)]
-async fn a_seal_is_waited_for() {
+async fn an_attempt_waits_after_a_seal() {
     let scene = Scene::new(Dates::Right);
     let leadership = scene.election("a", 1).campaign().await.expect("no faults");
     leadership.resign_to("c").await.expect("no faults");

@@ -19,25 +19,24 @@ use crate::process::timer::pause;
 
 /// The record has some 400 bytes, and a name of up to 256 bytes that JSON may escape.
 const MAX_LEN: usize = 16 * 1_024;
-/// The store's clock is a check, which must not keep CMD waiting.
+/// Maximum time for the check of the store's clock, so that it does not delay CMD.
 const CLOCK_WITHIN: Duration = Duration::from_secs(10);
-/// A completion that could not be written is tried again after this, as long as the lease holds.
+/// Delay before another attempt to write a completion, while the lease is valid.
 const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// How long the completion may take when there is a signal that asks to hurry.
+/// Maximum time for the completion after a signal.
 const HURRIED: Duration = Duration::from_secs(1);
 
-/// One `tenure run --once-per`. It is for the period in which it was started, however long it
-/// waits.
+/// One `tenure run --once-per`, for the period in which it was started.
 pub struct OncePer {
     rules: PeriodRules,
     period: Period,
     place: RecordPlace,
     candidate: String,
-    /// The exit code of CMD where it has failed here in this period.
+    /// Exit code of CMD if it has failed on this host in this period.
     failed: Option<u8>,
 }
 
-/// A leader that is to run CMD: the attempt is recorded.
+/// A recorded attempt: the leader may run CMD.
 pub struct Turn {
     writer: ObjectWriter,
     record: PeriodRecord,
@@ -54,10 +53,11 @@ impl OncePer {
         OncePer { rules, period, place, candidate: candidate.to_owned(), failed: None }
     }
 
-    /// Whether nothing is left to do, before a campaign: most hosts find the period completed. What
-    /// is read without a token may be old, but what is done stays done; an attempt without an end may
-    /// be running, which only a leader can tell. 1 GET, and 1 more to compare the clocks if something
-    /// is left to do. A store that cannot be reached is left to the campaign, which waits for it.
+    /// Returns whether the period needs no campaign: most hosts find it completed. A read without a
+    /// token may be old, but a completed period stays completed. An attempt without an end may
+    /// still be running, and only a leader can decide on it. If the store cannot be reached,
+    /// returns `false`: the campaign waits for the store. Sends 1 GET, and 1 more for the clock if
+    /// the period needs a campaign.
     pub async fn is_over(&self) -> Result<bool, Failure> {
         let record = match self.place.read().await {
             Ok(record) => record,
@@ -76,18 +76,18 @@ impl OncePer {
         }
     }
 
-    /// The exit code of CMD if it has failed here, else `other`.
+    /// Returns the exit code of CMD if it has failed on this host, else `other`.
     pub fn code_or(&self, other: u8) -> u8 {
         self.failed.unwrap_or(other)
     }
 
-    /// CMD has failed here, and may run again.
+    /// Notes that CMD has failed on this host and may run again.
     pub fn failed_with(&mut self, code: u8) {
         self.failed = Some(code);
     }
 
-    /// Claims the record under the token, and records an attempt. When this returns a turn, CMD may
-    /// be started once; otherwise nothing is to be done, and `tenure` ends with this exit code.
+    /// Claims the record under the token, and records an attempt. If this returns a turn, CMD may
+    /// be started once. Otherwise `tenure` ends with the returned exit code.
     pub async fn take(&self, epoch: Epoch) -> Result<ControlFlow<u8, Turn>, Failure> {
         let object = self.place.object();
         let mut writer = object.open(epoch).await.map_err(|error| self.failure(error))?;
@@ -114,8 +114,8 @@ impl OncePer {
         Ok(ControlFlow::Continue(Turn { writer, record, place, retries }))
     }
 
-    /// Refuses to run CMD if this host's clock, or the start of its period, is ahead of the store's
-    /// clock. Stores without dates, and failures, say nothing.
+    /// Refuses to run CMD if this host's clock, or the start of its period, is too far ahead of the
+    /// store's clock. Accepts stores without dates, and failed reads.
     async fn check_clock(&self) -> Result<(), Failure> {
         let before = wall();
         let served_at = tokio::select! {
@@ -145,7 +145,7 @@ impl OncePer {
         Err(Failure::new(exit::REFUSED, why))
     }
 
-    /// The clock was set back after the period was named.
+    /// Returns the message for a period that has not begun: the clock was ahead when it was chosen.
     fn not_begun(&self, what: &str) -> String {
         let own = shown(date(self.period.start));
         format!(
@@ -154,7 +154,7 @@ impl OncePer {
         )
     }
 
-    /// Warns of periods that no host has begun. Only the host that runs the next one does.
+    /// Warns of periods that no host has begun. Only the host of the next period warns.
     fn warn_of_missed(&self, before: &PeriodRecord) {
         let missed = self.rules.missed(before, self.period);
         if missed == 0 {
@@ -169,7 +169,7 @@ impl OncePer {
         );
     }
 
-    /// Logs why nothing is done; where a clock is wrong that is a failure.
+    /// Logs the reason to skip the period. Fails if a clock is wrong.
     fn explain(&self, why: SkipReason, record: Option<&PeriodRecord>) -> Result<(), Failure> {
         let own = shown(date(self.period.start));
         let by = record.map_or_else(String::new, |record| {
@@ -226,7 +226,7 @@ impl OncePer {
         Ok(())
     }
 
-    /// CMD was not started; a failed write may count as an attempt.
+    /// Returns the failure of a write before the start of CMD. The write may count as an attempt.
     fn failure(&self, error: FencingError) -> Failure {
         let why = match error {
             FencingError::Failed(error) => {
@@ -246,7 +246,7 @@ impl OncePer {
 }
 
 impl Turn {
-    /// What CMD learns of its period.
+    /// Returns the environment variables of CMD about its period.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("TENURE_PERIOD_START", shown(self.record.period_start)),
@@ -255,13 +255,13 @@ impl Turn {
         ]
     }
 
-    /// Whether CMD may be started again in this period.
+    /// Returns whether CMD may be started again in this period.
     pub fn may_retry(&self) -> bool {
         self.record.attempts <= self.retries
     }
 
-    /// Records how CMD has ended, under a lease that is valid. Tried as long as that holds: a
-    /// completion that is not recorded is none. A failure that is not recorded is one all the same.
+    /// Records the end of CMD. Retries while the lease is valid, because an unrecorded completion
+    /// does not count. An unrecorded failure counts as a failure.
     pub async fn end(
         &mut self,
         code: u8,
@@ -325,7 +325,7 @@ impl Turn {
     }
 }
 
-/// Returns once a signal has asked to end, and a write has had its time.
+/// Returns the signal, one second after its arrival.
 async fn hurried(signals: &mut Signals, earlier: Option<Signal>) -> Signal {
     let signal = match earlier {
         Some(signal) => signal,
@@ -339,7 +339,7 @@ fn passes(error: &Error) -> bool {
     error.kind() == ErrorKind::Unavailable
 }
 
-/// The time of day of this host.
+/// Returns the wall-clock time of this host.
 pub fn wall() -> Duration {
     Process::system().now().wall
 }

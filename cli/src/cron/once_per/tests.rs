@@ -7,7 +7,7 @@ use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 
 use super::*;
 
-/// The clock of a store, so far behind that of this host.
+/// The clock of a store, behind this host's clock by this duration.
 #[derive(Debug)]
 struct Behind(Duration);
 
@@ -27,7 +27,7 @@ fn host(store: &(impl Store + Clone), retries: u32, name: &str) -> OncePer {
     host_since(wall(), rules(retries), store, name)
 }
 
-/// A host that was started when its clock showed this.
+/// Returns a host that was started at this time of its clock.
 fn host_since(
     started: Duration,
     rules: PeriodRules,
@@ -56,12 +56,12 @@ async fn turn(host: &OncePer, number: u64) -> Turn {
 }
 
 #[tokio::test]
-async fn a_host_whose_clock_is_ahead_of_the_stores_runs_nothing() {
+async fn a_host_with_a_clock_too_far_ahead_is_refused() {
     for (behind, refused) in [(0, false), (50, false), (200, true)] {
         let store = MemoryStore::with_clock(Arc::new(Behind(Duration::from_secs(behind))));
         let taken = host(&store, 0, "a").take(epoch(1)).await;
         assert_eq!(taken.as_ref().err().map(|failure| failure.code), refused.then_some(73));
-        // It counts as no attempt.
+        // A refusal does not count as an attempt.
         assert_eq!(read(&store).await.is_none(), refused);
         if let Err(failure) = taken {
             assert!(failure.why.contains(" is 3m ") && failure.why.contains("1m of"));
@@ -69,8 +69,8 @@ async fn a_host_whose_clock_is_ahead_of_the_stores_runs_nothing() {
     }
 }
 
-/// A host boots a day ahead, and its clock is set while it waits: it ran the job of tomorrow, and no
-/// host ran it then. In the last minute of a day tomorrow has begun, by the bound of the clocks.
+/// A host booted with a clock one day ahead, and its clock was set while it waited. It ran the job
+/// of the next day, and no host ran that job on its day.
 #[tokio::test]
 async fn regression_a_period_that_has_not_begun_is_not_run() {
     const DAY: Duration = Duration::from_secs(86_400);
@@ -83,12 +83,12 @@ async fn regression_a_period_that_has_not_begun_is_not_run() {
             assert_eq!(failure.code, 73);
             assert!(failure.why.contains("has not begun"), "{}", failure.why);
         }
-        assert!(read(&store).await.is_none(), "it counts as no attempt");
+        assert!(read(&store).await.is_none(), "a refusal does not count as an attempt");
         drop(turn(&host_since(wall(), daily, &store, "b"), 2).await);
     }
 }
 
-/// The clocks of two hosts may both be ahead: only the store's date shows it.
+/// If the clocks of two hosts are ahead, only the store's date shows it.
 #[tokio::test]
 async fn regression_the_clock_is_checked_before_the_campaign() {
     const DAY: Duration = Duration::from_secs(86_400);
@@ -102,15 +102,15 @@ async fn regression_the_clock_is_checked_before_the_campaign() {
     old.end(0, &leadership, &mut signals).await.expect("no faults");
     let ahead = host_since(wall(), daily, &store, "b").is_over().await;
     assert_eq!(ahead.err().map(|failure| failure.code), Some(73));
-    // The clock of this host is right by now, and the period was named before.
+    // The clock of this host is right again, but the period was chosen before.
     let right = MemoryStore::with_clock(Arc::new(Behind(Duration::ZERO)));
     let named = host_since(wall() + 2 * DAY, daily, &right, "c").take(epoch(1)).await;
     assert_eq!(named.err().map(|failure| failure.code), Some(73));
 }
 
-/// The attempt is on the store before CMD starts, so the next leader knows of it.
+/// The attempt is recorded before CMD starts, so the next leader counts it.
 #[tokio::test]
-async fn a_turn_that_was_taken_counts_though_nothing_more_is_heard_of_it() {
+async fn an_attempt_without_an_end_counts() {
     let store = MemoryStore::new();
     drop(turn(&host(&store, 1, "a"), 1).await);
     assert_eq!(
@@ -123,7 +123,7 @@ async fn a_turn_that_was_taken_counts_though_nothing_more_is_heard_of_it() {
 }
 
 #[tokio::test]
-async fn only_the_last_to_take_its_turn_records_an_end() {
+async fn only_the_newest_turn_records_an_end() {
     let store = MemoryStore::new();
     let election = Election::builder(Arc::new(store.clone()), "p").build().expect("defaults");
     let leadership = election.campaign().await.expect("a store in memory");
@@ -138,7 +138,7 @@ async fn only_the_last_to_take_its_turn_records_an_end() {
     assert!(read(&store).await.expect("a record").is_completed());
 }
 
-/// Without a valid lease nothing is recorded, although nobody else has claimed the record yet.
+/// The record is unchanged without a valid lease, even if no other host has claimed it.
 #[tokio::test]
 async fn a_lost_lease_completes_nothing() {
     let store = MemoryStore::new();
@@ -155,7 +155,7 @@ async fn a_lost_lease_completes_nothing() {
     assert!(!read(&store).await.expect("a record").is_completed());
 }
 
-/// The page on cron says how many.
+/// docs/how-to/cron.md states these counts.
 #[tokio::test]
 async fn requests_of_a_period() {
     use Call::{Create, Get, Replace};
@@ -174,9 +174,9 @@ async fn requests_of_a_period() {
     assert_eq!(store.take_calls(), [Get, Replace], "a claim");
 }
 
-/// Nobody knows whether the attempt was recorded, so CMD does not start, here or elsewhere.
+/// Whether the attempt was recorded is unknown, so CMD does not start on any host.
 #[tokio::test]
-async fn an_attempt_whose_record_is_unknown_does_not_start() {
+async fn an_attempt_with_an_unknown_write_does_not_start() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     store.on(Call::Replace).always().fault(Fault::FailAfter);
     store.on(Call::Get).skip(2).always().fault(Fault::FailBefore);
@@ -188,17 +188,17 @@ async fn an_attempt_whose_record_is_unknown_does_not_start() {
 }
 
 #[tokio::test]
-async fn a_completion_is_tried_as_long_as_the_lease_holds() {
+async fn a_completion_is_retried_while_the_lease_is_valid() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     let (leadership, mut signals) = leader().await;
     let mut turn = turn(&host(&store, 0, "a"), 1).await;
-    // More than one call of the library tries.
+    // More failures than one call of the library retries.
     store.on(Call::Replace).times(8).fault(Fault::FailBefore);
     turn.end(0, &leadership, &mut signals).await.expect("it passes");
     assert!(read(&store).await.expect("a record").is_completed());
 }
 
-/// The exit code of a host that has failed, and then finds that nothing is left to do.
+/// A host keeps the exit code of its failure unless another host completes the period.
 #[tokio::test]
 async fn a_failure_is_forgotten_only_if_another_host_completes_the_period() {
     for (code, expected) in [(3, 9), (0, 0)] {
@@ -218,21 +218,21 @@ async fn a_failure_is_forgotten_only_if_another_host_completes_the_period() {
     }
 }
 
-/// A store that cannot be reached is left to the campaign, which waits; others end it.
-/// A host that came while CMD ran took it for one whose host had died, and said so.
+/// A host that started while CMD ran on another host reported a dead host.
 #[tokio::test]
 async fn regression_an_attempt_that_may_be_running_is_not_over() {
     let store = MemoryStore::new();
     drop(turn(&host(&store, 0, "a"), 1).await);
     let other = host(&store, 0, "b");
     assert!(!other.is_over().await.expect("a store in memory"));
-    // Once elected it knows.
+    // After its election the host knows that the attempt has failed.
     let taken = other.take(epoch(2)).await.expect("a store in memory");
     assert!(matches!(taken, ControlFlow::Break(0)));
 }
 
+/// The campaign waits for an unreachable store. Other errors end the command.
 #[tokio::test]
-async fn the_first_look_waits_for_nothing() {
+async fn the_first_read_does_not_wait() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     store.on(Call::Get).fault(Fault::FailBefore);
     assert!(!host(&store, 0, "a").is_over().await.expect("nothing is known"));
@@ -240,7 +240,7 @@ async fn the_first_look_waits_for_nothing() {
     assert_eq!(host(&store, 0, "a").is_over().await.err().map(|failure| failure.code), Some(77));
 }
 
-/// A leadership of its own store, whose faults are none of the record's.
+/// Returns a leadership on another store, without the faults of the record's store.
 async fn leader() -> (Leadership, Signals) {
     let election = Election::builder(Arc::new(MemoryStore::new()), "p").build().expect("defaults");
     let leadership = election.campaign().await.expect("a store in memory");

@@ -1,73 +1,72 @@
-//! Periods, the record of their runs, and what a leader may do by it. No IO: the time is an
-//! argument.
+//! Periods, the record of their runs, and the decision of a leader. No IO: the time is an argument.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-/// The format of the record that this version writes, and the greatest it reads.
+/// The format that this version writes, and the newest that it reads.
 const FORMAT: u64 = 1;
 
 /// The shortest period.
 pub const SHORTEST: Duration = Duration::from_secs(1);
 
-/// When CMD may run, once checked.
+/// The checked rules for runs of CMD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeriodRules {
     /// The length of a period.
     pub period: Duration,
-    /// The first period starts so long after 1970-01-01T00:00:00Z.
+    /// Start of the first period, after 1970-01-01T00:00:00Z.
     pub offset: Duration,
-    /// A run starts only so long after the start of its period; `None`: at any time.
+    /// Maximum delay of a run after the start of its period; `None` for no limit.
     pub tolerance: Option<Duration>,
-    /// How many attempts a period has, beyond the first.
+    /// Maximum number of attempts in a period after the first.
     pub retries: u32,
-    /// By how much a clock may be ahead of the others.
+    /// Maximum lead of this host's clock over others.
     pub clock_ahead_max: Duration,
 }
 
 /// One period: it starts at `start` and ends before `start + length`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Period {
-    /// Since the Unix epoch.
+    /// Start of the period since the Unix epoch.
     pub start: Duration,
     pub length: Duration,
 }
 
-/// The latest period that was begun on any host: the body of the fenced object.
+/// The latest period that any host has begun: the body of the fenced object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeriodRecord {
     tenure_once_per: u64,
-    /// The start of the period. Starts are compared, not numbers of periods: so a period of another
-    /// length or offset may follow.
+    /// Start of the period. The rules compare starts, not numbers of periods, so a period of
+    /// another length or offset may follow.
     pub period_start: DateTime<Utc>,
     pub period_ms: u64,
-    /// How many attempts were begun in this period.
+    /// Number of attempts begun in this period.
     pub attempts: u32,
-    /// Of the last attempt.
+    /// Candidate of the last attempt.
     pub candidate: String,
     pub epoch: u64,
     pub started_at: DateTime<Utc>,
     pub ended_at: Option<DateTime<Utc>>,
-    /// Null while CMD runs, and for ever if its host has died or lost its lease: that attempt has
-    /// failed. 0: the period is completed.
+    /// Exit code of the last attempt; 0 if the period is completed. Null while CMD runs. It
+    /// remains null if the host died or lost its lease: then the attempt has failed.
     pub exit_code: Option<u8>,
     /// The start of the last completed period, this one included.
     pub last_completed: Option<DateTime<Utc>>,
 }
 
-/// What a leader does about its period.
+/// The decision of a leader on its period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Runs CMD, for the n-th time in this period.
+    /// Run CMD; attempts of a period are counted from 1.
     Run {
         attempt: u32,
     },
     Skip(SkipReason),
 }
 
-/// Why nothing is done.
+/// Reason to skip a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkipReason {
     Completed,
@@ -77,13 +76,13 @@ pub enum SkipReason {
     Failed,
     /// The period began longer ago than the tolerance.
     TooLate,
-    /// The recorded period begins far in the future: a clock is wrong, or was.
+    /// The recorded period begins far in the future: a clock is or was wrong.
     InTheFuture,
-    /// The own period begins far in the future: the clock was ahead when it was named.
+    /// This host's period begins far in the future: its clock was ahead at the start of `tenure`.
     NotBegun,
 }
 
-/// Why a record cannot be used.
+/// Reason to refuse a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadRecord {
     Corrupt,
@@ -91,7 +90,7 @@ pub enum BadRecord {
 }
 
 impl PeriodRules {
-    /// The period that contains this time of the wall clock.
+    /// Returns the period that contains this wall-clock time.
     pub fn period_at(&self, wall: Duration) -> Period {
         let (period, since) = (self.period.as_millis(), wall.saturating_sub(self.offset));
         let into = since.as_millis() % period.max(1);
@@ -100,8 +99,8 @@ impl PeriodRules {
         Period { start, length: self.period }
     }
 
-    /// What the leader does that was started for `own`, by the record as it read it under its
-    /// token; `wall` is its wall clock now.
+    /// Decides on the period `own`, in which this host was started. `record` is the record that the
+    /// leader read under its token, and `wall` the current wall-clock time.
     pub fn decide(&self, record: Option<&PeriodRecord>, own: Period, wall: Duration) -> Decision {
         let latest = wall.saturating_add(self.clock_ahead_max);
         if own.start > latest {
@@ -133,7 +132,7 @@ impl PeriodRules {
         Decision::Run { attempt: attempts.saturating_add(1) }
     }
 
-    /// How many periods lie between the recorded one and this one.
+    /// Returns the number of periods between the recorded one and this one.
     pub fn missed(&self, record: &PeriodRecord, own: Period) -> u128 {
         let since = own.start.saturating_sub(record.start());
         (since.as_millis() / self.period.as_millis().max(1)).saturating_sub(1)
@@ -148,7 +147,7 @@ impl PeriodRules {
 }
 
 impl PeriodRecord {
-    /// The record of an attempt that is about to begin.
+    /// Returns the record of an attempt before its start.
     pub fn begin(
         before: Option<&PeriodRecord>,
         own: Period,
@@ -170,7 +169,7 @@ impl PeriodRecord {
         }
     }
 
-    /// The same, once CMD has ended.
+    /// Returns the record after the end of CMD.
     pub fn ended(mut self, exit_code: u8, wall: Duration) -> PeriodRecord {
         self.ended_at = Some(date(wall));
         self.exit_code = Some(exit_code);
@@ -207,7 +206,7 @@ impl PeriodRecord {
     }
 }
 
-/// As the record and the environment of CMD have it.
+/// Formats a date as in the record and in the environment of CMD.
 pub fn shown(date: DateTime<Utc>) -> String {
     date.format("%FT%T%.fZ").to_string()
 }

@@ -8,7 +8,7 @@ fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Hours with no offset, run late, without retries.
+/// Returns rules for hourly periods without offset, tolerance or retries.
 fn hourly() -> PeriodRules {
     let (period, offset) = (s(HOUR), Duration::ZERO);
     PeriodRules { period, offset, tolerance: None, retries: 0, clock_ahead_max: s(60) }
@@ -35,7 +35,7 @@ fn periods_are_counted_in_utc_from_the_offset() {
     let weekly = PeriodRules { period: s(7 * 24 * HOUR), offset: s(4 * 24 * HOUR), ..hourly() };
     let monday = start(&weekly, s(1_795_467_346));
     assert_eq!(date(monday).format("%a %F").to_string(), "Mon 2026-11-23");
-    // A clock that was never set is before every record.
+    // A clock that was never set shows a time before every record.
     assert_eq!(start(&daily, Duration::ZERO), daily.offset);
 }
 
@@ -82,14 +82,14 @@ fn a_host_whose_clock_is_behind_does_nothing() {
     for record in [begun(&rules, now, 1), begun(&rules, now, 1).ended(0, now)] {
         let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
         assert_eq!(decision, Decision::Skip(SkipReason::Past));
-        // So far behind, or the other so far ahead, that somebody should look at the clocks.
+        // The difference is beyond the bound, so one of the two clocks is wrong.
         let behind = now - s(HOUR);
         let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
         assert_eq!(decision, Decision::Skip(SkipReason::InTheFuture));
     }
 }
 
-/// It was started in a period that is over by now, as it waited.
+/// The period of the start has passed during the wait.
 #[test]
 fn a_host_that_waited_runs_its_own_period_unless_a_later_one_was_begun() {
     let rules = hourly();
@@ -113,15 +113,15 @@ fn a_period_is_skipped_only_beyond_its_tolerance() {
         assert_eq!(rules.decide(None, own, now), expected(1), "{late}");
         assert_eq!(rules.decide(Some(&failed), own, now), expected(2), "{late}");
     }
-    // Late once, whatever was missed before.
+    // One late run replaces all missed periods.
     let now = start + s(50 * HOUR) + s(HOUR - 1);
     let late = hourly().decide(Some(&failed), hourly().period_at(now), now);
     assert_eq!(late, run(1));
 }
 
-/// Starts are compared, so the next period of another length or offset is one that starts later.
+/// The rules compare starts, so a period of another length or offset follows if it starts later.
 #[test]
-fn another_period_or_offset_goes_on_from_the_record() {
+fn another_period_or_offset_continues_the_record() {
     let day = PeriodRules { period: s(24 * HOUR), ..hourly() };
     let now = s(5 * 24 * HOUR + 7 * HOUR + 5);
     let done = begun(&hourly(), now, 1).ended(0, now);
@@ -138,15 +138,15 @@ fn another_period_or_offset_goes_on_from_the_record() {
 fn a_clock_ahead_of_the_stores_is_refused_beyond_the_bound() {
     let rules = hourly();
     let now = s(100 * HOUR);
-    // Dates have whole seconds, so one of them is the resolution.
+    // Dates have a resolution of one second.
     for (ahead, refused) in [(0, false), (61, false), (62, true)] {
         assert_eq!(rules.is_ahead(now + s(ahead), date(now)), refused, "{ahead}");
     }
-    assert!(!rules.is_ahead(now, date(now + s(10 * HOUR))), "behind does no harm");
+    assert!(!rules.is_ahead(now, date(now + s(10 * HOUR))), "a clock that is behind is allowed");
 }
 
 #[test]
-fn a_record_is_read_as_it_was_written_and_nothing_else_is() {
+fn a_record_round_trips_and_other_text_is_corrupt() {
     let now = s(100 * HOUR + 10) + Duration::from_millis(250);
     let first = begun(&hourly(), now, 1).ended(0, now);
     let second = PeriodRecord::begin(Some(&first), hourly().period_at(now), 2, ("b", 7), now);
@@ -163,15 +163,15 @@ fn a_record_is_read_as_it_was_written_and_nothing_else_is() {
 
 /// One host of a simulated run.
 struct Host {
-    /// How far its clock is off, in seconds: never more than the bound.
+    /// Error of its clock in seconds, at most the bound.
     skew: i64,
-    /// The period it waits with for the leadership.
+    /// The period for which it waits to be elected.
     waits: Option<Period>,
 }
 
-/// Many runs of three hosts, each with a clock that is wrong by up to a minute, and a job that
-/// fails, or dies with its host, at any moment. Only one leads at a time, which the election sees
-/// to; its writes are in the order of its epochs, which the fenced object sees to.
+/// Simulates three hosts with clock errors of up to a minute, and a job that may fail or die with
+/// its host. The election ensures one leader at a time, and the fenced object ensures writes in the
+/// order of epochs.
 #[test]
 fn three_hosts_with_skewed_clocks_keep_the_promise() {
     for seed in 0..2_000 {
@@ -191,7 +191,7 @@ fn three_hosts_with_skewed_clocks_keep_the_promise() {
             let who = rng.usize(0..hosts.len());
             let host = &mut hosts[who];
             let wall = s(now.checked_add_signed(host.skew).expect("long after 1970"));
-            // As cron does: a host is started for the period that its clock shows.
+            // Like cron, starts a host for the period that its clock shows.
             let own = *host.waits.get_or_insert_with(|| rules.period_at(wall));
             if rng.bool() {
                 continue;
@@ -207,7 +207,7 @@ fn three_hosts_with_skewed_clocks_keep_the_promise() {
             let early = own.start.saturating_sub(s(now));
             assert!(early <= rules.clock_ahead_max, "seed {seed}: {early:?} early");
             record = Some(PeriodRecord::begin(record.as_ref(), own, attempt, ("a", epoch), wall));
-            // It may die here, before CMD has started.
+            // The host may die before CMD has started.
             if faults && rng.u8(0..10) == 0 {
                 continue;
             }
@@ -228,7 +228,7 @@ fn three_hosts_with_skewed_clocks_keep_the_promise() {
         if !faults {
             assert!(starts.values().all(|starts| *starts == 1), "seed {seed}: {starts:?}");
         }
-        assert!(starts.len() >= 4, "seed {seed}: nothing happens");
+        assert!(starts.len() >= 4, "seed {seed}: too few starts");
     }
 }
 
@@ -241,7 +241,7 @@ fn regression_a_period_that_has_not_begun_is_not_run() {
     for record in [None, Some(begun(&rules, now, 1)), Some(begun(&rules, now + s(HOUR), 1))] {
         assert_eq!(rules.decide(record.as_ref(), own, now), not_begun);
     }
-    // The difference is below the bound.
+    // The start is ahead by no more than the bound.
     let soon = now + s(HOUR) - s(10 + 60);
     assert_eq!(rules.decide(None, own, soon), run(1));
     assert_eq!(rules.decide(None, own, soon - s(1)), not_begun);
