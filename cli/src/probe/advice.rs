@@ -1,4 +1,4 @@
-//! What is no broken promise and yet wants to be changed, each with what to do.
+//! Warnings of conditions that break no promise, with remedies.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::clock_skew::Skew;
 use super::metered_store::{Account, RequestKind};
 use super::quantile::quantile;
 
-/// Something that is no broken promise and yet wants to be changed.
+/// A warning of a condition that breaks no promise, with its remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Advice {
     pub about: &'static str,
@@ -22,20 +22,20 @@ impl Advice {
     }
 }
 
-/// What a bucket is set to.
+/// A setting of a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
     pub name: &'static str,
     pub value: String,
 }
 
-/// What this probe's own account asks for.
+/// Returns the warnings from the account of the probe.
 pub fn all(account: &Account, skew: Option<Skew>, left_behind: &[String]) -> Vec<Advice> {
     let all = [skew.and_then(clock_advice), latency_advice(account), left_advice(left_behind)];
     all.into_iter().flatten().collect()
 }
 
-/// A request may take a fifth of the validity; half of that leaves room for worse days.
+/// A request may take a fifth of the validity. Half of that leaves a reserve.
 fn latency_advice(account: &Account) -> Option<Advice> {
     let writes = [RequestKind::Create, RequestKind::Replace]
         .iter()
@@ -63,7 +63,7 @@ fn clock_advice(skew: Skew) -> Option<Advice> {
             "leave store_clock_margin off; elections without it do not rest on that clock",
         ));
     }
-    // Elections compare no clocks; what else goes by them begins at about this.
+    // Elections compare no clocks. Other uses of them suffer from about 1 s on.
     (ahead.abs() - within > 1.0).then(|| {
         Advice::new(
             "clock",

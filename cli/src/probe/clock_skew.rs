@@ -1,24 +1,23 @@
-//! The difference between the local clock and the store's, as each answer bounds it.
+//! The difference between the local clock and the store's, bounded by each answer.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-/// By how many seconds the store's clock is ahead, at least and at most, by one answer: its date
-/// was read between sending and receiving. A date in whole seconds may be up to one second older
-/// than the moment that it stands for.
+/// Bounds of the lead of the store's clock, in seconds, from one answer. The store reads its clock
+/// between the send and the receipt. A date in whole seconds may be up to one second too old.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sighting {
     least: f64,
     most: f64,
 }
 
-/// What all answers together say.
+/// The lead of the store's clock, from all answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Skew {
-    /// By how many seconds the store's clock is ahead of the local one.
+    /// Lead of the store's clock over the local clock, in seconds.
     pub ahead: f64,
-    /// By how much that may be wrong, either way.
+    /// Maximum error of `ahead` in either direction, in seconds.
     pub within: f64,
     pub answers: usize,
     /// No single difference fits all answers: several servers answered, or a clock was set.
@@ -26,14 +25,15 @@ pub struct Skew {
 }
 
 impl Sighting {
-    /// Of an answer, by the local wall clock; `None` if it was set back meanwhile.
+    /// Returns the bounds from an answer, in local wall-clock time; `None` if the clock was set
+    /// back during the request.
     pub fn new(sent: Duration, received: Duration, date: DateTime<Utc>) -> Option<Sighting> {
         if received < sent {
             return None;
         }
         let nanos = date.timestamp_subsec_nanos();
         let date = date.timestamp() as f64 + f64::from(nanos) / 1e9;
-        // Nothing but a clock that is read directly shows parts of a second.
+        // Only directly read clocks have fractions of a second.
         let coarse = if nanos == 0 { 1.0 } else { 0.0 };
         Some(Sighting {
             least: date - received.as_secs_f64(),
@@ -43,7 +43,7 @@ impl Sighting {
 }
 
 impl Skew {
-    /// `None` if no answer was dated.
+    /// Combines the bounds of all answers; `None` without a dated answer.
     pub fn of(sightings: &[Sighting]) -> Option<Skew> {
         let least = sightings.iter().map(|one| one.least).reduce(f64::max)?;
         let most = sightings.iter().map(|one| one.most).reduce(f64::min)?;
@@ -71,20 +71,20 @@ mod tests {
     }
 
     #[test]
-    fn one_answer_in_whole_seconds_bounds_to_half_a_second_and_half_the_round_trip() {
+    fn one_answer_bounds_the_skew_by_half_a_second_and_half_a_round_trip() {
         let skew = Skew::of(&[sighting(100_200, 100_300, 100_000)]).expect("an answer");
         assert!(close(skew.within, 0.55) && close(skew.ahead, 0.25), "{skew:?}");
-        // The truth, no difference at all, is within.
+        // The bounds include the real difference, zero.
         assert!(skew.ahead - skew.within <= 0.0 && 0.0 <= skew.ahead + skew.within);
     }
 
     #[test]
-    fn many_answers_bound_it_further_and_always_around_the_truth() {
+    fn more_answers_tighten_the_bounds() {
         for ahead_ms in [-3_700_i64, -400, 0, 250, 61_003] {
             let sightings: Vec<_> = (0..40)
                 .map(|i| {
                     let sent = 100_000 + i * 137;
-                    // Read by the store 3 ms into a round trip of 10.
+                    // The store reads its clock 3 ms into a round trip of 10 ms.
                     let date = (sent as i64 + 3 + ahead_ms).div_euclid(1_000) * 1_000;
                     sighting(sent, sent + 10, date)
                 })
@@ -97,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_shows_fractions_is_taken_at_its_word() {
+    fn fractions_of_a_second_are_exact() {
         let skew = Skew::of(&[sighting(100_000, 100_010, 102_005)]).expect("an answer");
         assert!(close(skew.ahead, 2.0) && close(skew.within, 0.005), "{skew:?}");
     }
 
     #[test]
-    fn servers_that_disagree_are_told() {
+    fn servers_with_different_clocks_disagree() {
         let sightings = [sighting(100_000, 100_010, 99_000), sighting(101_000, 101_010, 109_000)];
         assert!(Skew::of(&sightings).expect("answers").disagree);
         assert_eq!(Skew::of(&[]), None);

@@ -1,5 +1,5 @@
-//! A store that passes requests on, bounded in time, and keeps account of them: the duration of
-//! each, the dates of the store's clock, and the keys to delete in the end.
+//! A store that forwards requests with a time limit. It records the duration of each, the dates of
+//! the store's clock, and the keys to delete at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,18 +21,18 @@ use crate::exit::Failure;
 use crate::process::lock::lock;
 use crate::process::timer::pause;
 
-/// How long an answer is waited for: beyond it nobody knows what became of the request.
+/// Time limit of a request. After it the outcome of the request is unknown.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The pause before a key is written again, once a write had no clear answer: some stores allow one
-/// write a second to a key.
+/// Pause before another write to the same key, after any write had no clear answer. Some stores
+/// allow one write per second and key.
 const PACE: Duration = Duration::from_millis(1_100);
-/// A longer body is counted as long.
+/// Bodies of more bytes count as long.
 const LONG: usize = 64 * 1024;
 const PAGE: usize = 1_000;
-/// Times of one kind that are kept, so that a probe of days does not grow.
+/// Maximum number of samples per kind, so that memory of a long probe is bounded.
 const SAMPLES: usize = 200_000;
 
-/// What is asked, as it is accounted for.
+/// The kind of a request in the account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestKind {
     Create,
@@ -40,18 +40,18 @@ pub enum RequestKind {
     Read,
     List,
     Delete,
-    /// One of 32 at once.
+    /// One of 32 concurrent creates.
     CreateRace,
     ReplaceRace,
-    /// Of a long body, alone or beside short ones.
+    /// A write of a long body, in a race or alone.
     LongWrite,
-    /// Of the bucket's settings.
+    /// A read of the settings of the bucket.
     #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only S3 is asked"))]
     Settings,
 }
 
 impl RequestKind {
-    /// Among the latencies, and among the counts of requests.
+    /// Returns the names of the kind in latencies and in counts.
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
             RequestKind::Create => ("create", "writes"),
@@ -69,14 +69,14 @@ impl RequestKind {
 
 #[derive(Debug, Default)]
 pub struct Account {
-    /// How many requests of each kind were sent.
+    /// Number of requests sent, by kind.
     pub requests: BTreeMap<RequestKind, u64>,
-    /// How long each answer took, by kind.
+    /// Duration of each answered request, by kind.
     pub took: BTreeMap<RequestKind, Vec<Duration>>,
     pub sightings: Vec<Sighting>,
-    /// Writes of which nobody knows whether they took effect, or will.
+    /// Number of requests with an unknown outcome.
     pub in_doubt: u64,
-    /// What may have to be deleted.
+    /// Keys to delete.
     keys: BTreeSet<String>,
 }
 
@@ -92,8 +92,9 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Passes requests on to this store, for keys under the prefix, empty or ending in a slash.
-    /// After `stop` it refuses all but its own deletions.
+    /// Returns a meter that forwards requests to the store. Keys of the probe start with the
+    /// prefix, which is empty or ends in a slash. After `stop` the meter sends only the requests of
+    /// the cleanup.
     pub fn new(store: Arc<dyn Store>, prefix: &str, stop: CancellationToken) -> Meter {
         let nonce = fastrand::u64(..);
         // No slash after the nonce: an empty folder of a directory would remain.
@@ -110,8 +111,8 @@ impl Meter {
         lock(&self.account)
     }
 
-    /// Notes a key that is written, and waits if it was written before on a store that may limit
-    /// that. The writers of a race do not wait.
+    /// Records a written key. Waits if the key was written before and the store may limit the rate
+    /// of writes to a key. Writers of a race do not wait.
     async fn pace(&self, kind: RequestKind, key: &str) {
         let again = !self.account().keys.insert(key.to_owned());
         let alone = matches!(kind, RequestKind::Create | RequestKind::Replace);
@@ -178,13 +179,13 @@ impl Meter {
         outcome
     }
 
-    /// Deletes what this probe may have written. What is still there is named.
+    /// Deletes all keys that this probe may have written. Returns the remaining keys.
     pub async fn clean_up(&self) -> Vec<String> {
         let mut keys: BTreeSet<String> = self.account().keys.clone();
         let mut left = Vec::new();
         for attempt in 0..CLEANINGS {
             if attempt > 0 || self.account().in_doubt > 0 {
-                // A write that was given up on may come late, and a store that fails may recover.
+                // An abandoned write may still take effect, and a failing store may recover.
                 pause(AGAIN).await;
             }
             let sought: Vec<String> = keys.iter().cloned().collect();
@@ -195,7 +196,7 @@ impl Meter {
             let call = self.store.list(&self.start, "", PAGE);
             match self.send(RequestKind::List, Determinacy::Determinate, call).await {
                 Ok(page) => keys = page.entries.into_iter().map(|entry| entry.key).collect(),
-                // Not to know is no reason to say that it is clean.
+                // Without a listing all keys may remain.
                 Err(_) => keys = sought.into_iter().collect(),
             }
             left = self.still_there(&keys).await;
@@ -206,7 +207,7 @@ impl Meter {
         left
     }
 
-    /// A listing that lags behind shows what is gone already.
+    /// Returns the keys that remain. A stale listing may show deleted keys, so each is read.
     async fn still_there(&self, keys: &BTreeSet<String>) -> Vec<String> {
         let mut left = Vec::new();
         for key in keys {
@@ -270,7 +271,7 @@ impl Store for Meter {
         let failed = self.ask(RequestKind::Delete, Determinacy::Indeterminate, call).await?;
         if failed.is_empty() {
             let mut account = self.account();
-            // The others are few, and a new write of one is paced.
+            // Other keys are few, and remain recorded so that further writes are paced.
             for key in keys.iter().filter(|key| key.contains("-race-")) {
                 account.keys.remove(key);
             }

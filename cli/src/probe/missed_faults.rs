@@ -1,24 +1,24 @@
-//! How much a probe that saw no fault shows: which faults its races would have missed.
+//! The power of a probe without a fault: the probability that its races miss a fault.
 
 use serde::Serialize;
 
-/// How well the races would have shown a fault.
+/// The power of the races for one frequency of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Power {
-    /// Of a fault that shows in one of so many races.
+    /// Average number of races per occurrence of the fault.
     pub one_in: u32,
     /// The probability that none of the races showed it, 0 to 1.
     pub missed: f64,
 }
 
-/// The frequencies of faults whose power is shown.
+/// Frequencies of faults in reports.
 const ONE_IN: [u32; 3] = [10, 100, 1_000];
 
 pub fn power(races: u32) -> Vec<Power> {
     ONE_IN.into_iter().map(|one_in| Power { one_in, missed: missed(one_in, races) }).collect()
 }
 
-/// The probability that none of so many races shows a fault that shows in one of `one_in`.
+/// Returns the probability that this number of races misses a fault that occurs in one of `one_in`.
 fn missed(one_in: u32, races: u32) -> f64 {
     (1.0 - 1.0 / f64::from(one_in)).powf(f64::from(races))
 }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_power_is_that_of_so_many_races() {
+    fn the_power_depends_on_the_number_of_races() {
         let near = |is: f64, expected: f64| assert!((is - expected).abs() < 0.001, "{is}");
         near(missed(10, 30), 0.042);
         near(missed(100, 30), 0.740);

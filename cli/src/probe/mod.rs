@@ -1,4 +1,4 @@
-//! `tenure probe`: whether a store keeps the promises that elections require.
+//! `tenure probe`: checks the store for the promises that elections require.
 
 mod advice;
 #[cfg(feature = "s3")]
@@ -35,9 +35,9 @@ use crate::process::timer::pause;
 use crate::store::open::{IfMissing, Opened, open, prefix};
 use crate::store::url::Place;
 
-/// How often a promise is tried where an answer is unclear.
+/// Maximum number of attempts to check a promise after unclear answers.
 const ATTEMPTS: u32 = 5;
-/// The pause after an unclear answer, times the attempts so far.
+/// Pause after an unclear answer, multiplied by the number of attempts.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
@@ -115,14 +115,13 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
             by = signals.next() => {
                 if args.rounds == 0 && !bounds.enough.load(Ordering::Relaxed) {
                     bounds.enough.store(true, Ordering::Relaxed);
-                    complain("no more rounds; the report follows when those under way have ended");
+                    complain("starting no more rounds; the report follows after the current ones");
                     continue;
                 }
                 signal = Some(by);
                 stop.cancel();
-                complain("stopping: what is on its way is waited for, and what was written deleted");
-                // What is on its way has to come back first, or it would be written after the
-                // cleaning.
+                complain("stopping: waiting for requests in flight, then deleting the keys of the probe");
+                // Requests in flight must end first, or they could write after the cleanup.
                 break probing.await;
             }
             () = pause(PROGRESS_EVERY) => {
@@ -149,8 +148,8 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     Ok(report.exit_code())
 }
 
-/// Deletes what was written. Returns the keys that are left. The first signal waits for the
-/// cleaning, a second one does not.
+/// Deletes the keys of this probe. Returns the remaining keys. After the first signal the cleanup
+/// continues; a second signal ends it.
 async fn clean_up(
     meter: &Meter,
     signals: &mut Signals,
@@ -171,12 +170,12 @@ async fn clean_up(
 /// Interval between two lines of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// The requests of so many rounds, as the help has them.
+/// Returns the approximate number of requests of this number of rounds, as in the help.
 fn about(rounds: u32) -> u64 {
     280 + 70 * u64::from(rounds)
 }
 
-/// As the election takes it: empty, or with a slash at its end.
+/// Returns the prefix in the form of an election: empty, or with a final slash.
 fn normalised(prefix: &str) -> String {
     match prefix.strip_suffix('/').unwrap_or(prefix) {
         "" => String::new(),
@@ -186,7 +185,7 @@ fn normalised(prefix: &str) -> String {
 
 fn stopped(signal: Signal, left: &[String]) -> u8 {
     match left.first() {
-        None => complain("stopped; what the probe wrote is deleted"),
+        None => complain("stopped; all keys of the probe are deleted"),
         Some(first) => complain(&format!("stopped; delete by hand what is left, such as {first}")),
     }
     signals::exit_code(signal)
@@ -200,7 +199,7 @@ fn failed(meter: &Meter, error: StoreError, left: &[String]) -> Failure {
     failure
 }
 
-/// Every promise, one after the other; the races last, as they cost the most.
+/// Checks each promise in sequence. The races are last, because they cost the most.
 async fn ask_all(
     meter: &Arc<Meter>,
     bounds: &Bounds,
@@ -226,7 +225,7 @@ async fn ask_all(
     Ok(Asked { promises: findings, long_bytes, not_tried: None })
 }
 
-/// Before anything is written: without the right to delete the probe could not clean up.
+/// Checks the permission to delete before the first write. Without it the probe could not clean up.
 async fn may_delete(meter: &Meter) -> Result<(), CheckFailure> {
     let mut attempts = 0;
     loop {
@@ -246,7 +245,7 @@ async fn may_delete(meter: &Meter) -> Result<(), CheckFailure> {
     }
 }
 
-/// Tries a promise, again if an answer is unclear: each time on keys of its own.
+/// Checks a promise, up to five times if answers are unclear. Each attempt uses new keys.
 async fn tried(
     meter: &Arc<Meter>,
     check: &Check,
@@ -282,7 +281,7 @@ async fn tried(
 }
 
 fn raced(races: Races, ends: Result<(), CheckFailure>) -> Result<[Finding; 2], CheckFailure> {
-    // What ended the races ended both.
+    // An early end of the races is the result of both.
     let seen = match ends {
         Ok(()) => None,
         Err(CheckFailure::Broken(what)) => Some((PromiseStatus::No, what)),

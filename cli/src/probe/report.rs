@@ -1,4 +1,4 @@
-//! What a probe has found, for people and as JSON.
+//! The report of a probe, for people and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,19 +24,19 @@ pub enum Verdict {
     Inconclusive,
 }
 
-/// One promise, and what became of it.
+/// The result of the check of one promise.
 #[derive(Debug, Clone, Serialize)]
 pub struct Finding {
     pub name: &'static str,
     pub promise: &'static str,
     pub kept: PromiseStatus,
-    /// What was seen instead, or why it is not known.
+    /// The observed violation, or the reason that the result is unknown.
     pub seen: Option<String>,
-    /// Whether an election in this layout rests on it.
+    /// Whether an election in this layout requires the promise.
     pub needed: bool,
     /// Attempts that ended in an unclear answer.
     pub unclear: u32,
-    /// Only of a race.
+    /// The tally, for a race.
     pub race: Option<Tally>,
 }
 
@@ -48,7 +48,7 @@ pub enum PromiseStatus {
     Unknown,
 }
 
-/// How long answers took to requests of one kind.
+/// Latencies of requests of one kind.
 #[derive(Debug, Clone, Serialize)]
 struct Latency {
     request: &'static str,
@@ -60,7 +60,7 @@ struct Latency {
 
 #[derive(Debug, Clone, Serialize)]
 struct Clock {
-    /// By how much the store's clock is ahead of the local one.
+    /// Lead of the store's clock over the local clock.
     ahead_ms: f64,
     within_ms: f64,
     answers: usize,
@@ -70,13 +70,13 @@ struct Clock {
 #[derive(Debug, Serialize)]
 pub struct ProbeReport {
     pub verdict: Verdict,
-    /// The verdict in words, and what to do.
+    /// The reason for the verdict, with its remedy.
     pub why: String,
     store: String,
     keys: String,
     rounds: u32,
     writers: usize,
-    /// Of the long writes in races, in bytes.
+    /// Body length of the long writes in races, in bytes.
     long_bytes: Option<usize>,
     power: Vec<Power>,
     pub promises: Vec<Finding>,
@@ -94,7 +94,7 @@ pub struct ProbeReport {
 pub struct Asked {
     pub promises: Vec<Finding>,
     pub long_bytes: Option<usize>,
-    /// Why no promise was tried: the store does not delete.
+    /// The reason that no promise was checked: the store does not delete.
     pub not_tried: Option<String>,
 }
 
@@ -113,7 +113,7 @@ impl ProbeReport {
         warnings.extend(advice::all(account, skew, &left_behind));
         let races = || promises.iter().filter_map(|one| one.race.as_ref());
         let rounds = races().map(|tally| tally.rounds).min().unwrap_or_default();
-        // A race that nothing settled shows nothing.
+        // An undecided race proves nothing.
         let decided = races().map(|tally| tally.races - tally.undecided).min().unwrap_or_default();
         let (verdict, why) = match not_tried {
             Some(why) => (Verdict::Inconclusive, nothing_tried(&why)),
@@ -304,7 +304,7 @@ fn cost(prices: &Prices, requests: &BTreeMap<&'static str, u64>) -> f64 {
     (usd / 1e6 * 1e8).round() / 1e8
 }
 
-/// In three decimals, or as many as show two digits of the amount.
+/// Formats an amount with three decimals, or more to show two significant digits.
 fn dollars(usd: f64) -> String {
     let mut decimals = 3;
     while decimals < 8 && usd > 0.0 && usd * 10f64.powi(decimals) < 10.0 {

@@ -1,4 +1,4 @@
-//! Whole probes, of stores in memory that keep their promises and of those that do not.
+//! Whole probes of correct and faulty stores in memory.
 
 use async_trait::async_trait;
 use tenure::Compactor;
@@ -23,7 +23,7 @@ struct Probed {
     left: Vec<String>,
 }
 
-/// A probe on a store, cleaned up.
+/// Probes a store and cleans up.
 async fn probed(store: Arc<dyn Store>, layout: LayoutArg) -> Probed {
     let meter = Arc::new(Meter::new(store, "app/", CancellationToken::new()));
     let asked = ask_all(&meter, &rounds(), layout).await.expect("it comes to its end");
@@ -33,7 +33,7 @@ async fn probed(store: Arc<dyn Store>, layout: LayoutArg) -> Probed {
 }
 
 impl Probed {
-    /// The names of the promises that are broken.
+    /// Returns the names of broken promises.
     fn broken(&self) -> Vec<&str> {
         let promises = self.report.promises.iter();
         promises.filter(|one| one.kept == PromiseStatus::No).map(|one| one.name).collect()
@@ -56,10 +56,10 @@ async fn a_store_in_memory_is_safe_and_clean_afterwards() {
     assert_eq!(memory.list("", "", 10).await.expect("a listing").entries, []);
 }
 
-/// Each promise was tried five times at full speed and had no verdict. The races still have none:
-/// the limit itself lets one writer of each through.
+/// Five attempts of each check at full speed gave no verdict. The races still have none, because
+/// the rate limit admits one writer of each.
 #[tokio::test(start_paused = true)]
-async fn regression_promises_have_a_verdict_where_a_key_takes_one_write_a_second() {
+async fn regression_promises_have_a_verdict_at_one_write_per_second() {
     let store = OneWriteASecond::new(Arc::new(MemoryStore::new()));
     let probed = probed(Arc::new(Layered(store)), LayoutArg::EpochFiles).await;
     let promises = probed.report.promises.iter();
@@ -69,7 +69,7 @@ async fn regression_promises_have_a_verdict_where_a_key_takes_one_write_a_second
     assert_eq!((probed.broken().len(), probed.left.len()), (0, 0));
 }
 
-/// Where DELETE answered 405 it exited with 70 and without a verdict.
+/// If DELETE was answered with 405, the probe exited with 70 and without a verdict.
 #[tokio::test(start_paused = true)]
 async fn regression_a_store_that_does_not_delete_is_inconclusive() {
     let memory = MemoryStore::new();
@@ -108,7 +108,7 @@ async fn a_condition_that_is_never_met_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn listings_out_of_order_are_named_and_do_not_matter_to_a_single_object() {
+async fn unordered_listings_break_epoch_files_only() {
     for fault in [Fault::Reverse, Fault::IgnoreAfter] {
         let store = FaultStore::new(Arc::new(MemoryStore::new()));
         store.on(Call::List).always().fault(fault);
@@ -122,7 +122,7 @@ async fn listings_out_of_order_are_named_and_do_not_matter_to_a_single_object() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_few_unclear_answers_are_tried_again_and_told() {
+async fn unclear_answers_are_retried_and_reported() {
     let probed = faulty(|store| {
         store.on(Call::Create).times(2).fault(Fault::FailAfter);
         store.on(Call::Create).key("replace-race").times(2).fault(Fault::Conflict);
@@ -136,7 +136,7 @@ async fn a_few_unclear_answers_are_tried_again_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_hardly_ever_answers_is_not_called_safe() {
+async fn a_store_with_few_clear_answers_is_inconclusive() {
     // 409, 500 with and without effect, and no answer at all.
     for fault in [Fault::Conflict, Fault::FailAfter, Fault::FailBefore, Fault::Hang] {
         let probed = faulty(|store| store.on(Call::Create).always().fault(fault)).await;
@@ -147,8 +147,8 @@ async fn a_store_that_hardly_ever_answers_is_not_called_safe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unclear_answers_in_a_race_count_for_nobody() {
-    // All but every third of the racing creates are answered 500 though they were carried out.
+async fn unclear_answers_in_a_race_do_not_count() {
+    // Two of three racing creates take effect but are answered with 500.
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     store.on(Call::Create).key("create-race").times(20).fault(Fault::FailAfter);
     let probed = probed(Arc::new(store), LayoutArg::EpochFiles).await;
@@ -159,7 +159,7 @@ async fn unclear_answers_in_a_race_count_for_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn denied_access_ends_the_probe_and_what_it_wrote_is_deleted() {
+async fn denied_access_ends_the_probe_after_a_cleanup() {
     let memory = MemoryStore::new();
     let store = FaultStore::new(Arc::new(memory.clone()));
     store.on(Call::Replace).skip(6).always().fault(Fault::Denied);
@@ -171,7 +171,7 @@ async fn denied_access_ends_the_probe_and_what_it_wrote_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_may_not_delete_writes_nothing() {
+async fn a_probe_without_the_right_to_delete_writes_nothing() {
     let memory = MemoryStore::new();
     let store = FaultStore::new(Arc::new(memory.clone()));
     store.on(Call::Delete).always().fault(Fault::Denied);
@@ -182,7 +182,7 @@ async fn whoever_may_not_delete_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_that_a_broken_store_keeps_are_named() {
+async fn undeleted_objects_are_reported() {
     let memory = MemoryStore::new();
     let probed = probed(Arc::new(Layered(Undead(memory.clone()))), LayoutArg::EpochFiles).await;
     assert_eq!((probed.report.verdict, probed.report.exit_code()), (Verdict::Unsafe, 70));
@@ -192,7 +192,7 @@ async fn objects_that_a_broken_store_keeps_are_named() {
     assert!(probed.report.for_people().contains("could not be deleted, such as app/probe-"));
 }
 
-/// Deletes nothing.
+/// A store that ignores deletions.
 #[derive(Debug)]
 struct Undead(MemoryStore);
 
@@ -207,9 +207,9 @@ impl Layer for Undead {
     }
 }
 
-/// What a killed probe leaves behind changes nothing.
+/// Keys of a killed probe have no effect.
 #[tokio::test(start_paused = true)]
-async fn elections_and_compactors_take_no_notice_of_a_probes_keys() {
+async fn elections_and_compactors_ignore_keys_of_a_probe() {
     for (prefix, layout) in [
         ("", tenure::Layout::EpochFiles),
         ("app", tenure::Layout::EpochFiles),
@@ -247,6 +247,6 @@ async fn elected_twice(store: &Arc<dyn Store>, prefix: &str, layout: tenure::Lay
 }
 
 #[test]
-fn a_prefix_is_taken_as_an_election_takes_it() {
+fn prefixes_are_normalised_like_those_of_elections() {
     assert_eq!(["", "app", "app/", "a/b"].map(normalised), ["", "app/", "app/", "a/b/"]);
 }

@@ -349,7 +349,7 @@ mod on_s3 {
             server.release();
             let said = said(output(child));
             assert_eq!((said.code, said.out.as_str()), (code, ""), "{said:?}");
-            assert!(said.err.contains("what the probe wrote is deleted"), "{said:?}");
+            assert!(said.err.contains("all keys of the probe are deleted"), "{said:?}");
             assert_eq!(server.keys(), [""; 0]);
         }
     }

@@ -1,4 +1,4 @@
-//! What a bucket's versions and lifecycle rules mean for the elections under a prefix.
+//! Effects of a bucket's versioning and lifecycle rules on elections under a prefix.
 
 use tenure::store::{
     BucketSettings, LifecycleRule, S3Store, StoreError, StoreErrorKind, Versioning,
@@ -6,14 +6,14 @@ use tenure::store::{
 
 use super::advice::{Advice, Setting};
 
-/// Records are never longer.
+/// Maximum length of a record.
 const MOST_BYTES: i64 = 64 * 1024;
-/// Nor are assignments.
+/// Maximum length of an assignment.
 const MOST_OF_ASSIGNMENTS: i64 = 4 * 1024 * 1024;
-/// Records are never shorter than `{"expired":false}`.
+/// Minimum length of a record: `{"expired":false}`.
 const LEAST_BYTES: i64 = 17;
 
-/// The settings, and what to do about them.
+/// Returns the settings, and warnings with remedies.
 pub async fn look(store: &S3Store, prefix: &str) -> (Vec<Setting>, Vec<Advice>) {
     check(&store.bucket_settings().await, prefix)
 }
@@ -53,8 +53,8 @@ fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>)
     (lines, advice)
 }
 
-/// The beginnings of those keys of an election or a group that the rule is for. Their objects have
-/// no tags.
+/// Returns the prefixes of keys of elections and groups to which the rule applies. Their objects
+/// have no tags.
 fn touched<'a>(
     rule: &LifecycleRule,
     keys: &'a [String],

@@ -15,7 +15,7 @@ fn warned(rule: LifecycleRule) -> usize {
 }
 
 #[test]
-fn a_rule_that_deletes_current_epochs_is_warned_of() {
+fn a_rule_that_deletes_current_epochs_causes_a_warning() {
     let everything = LifecycleRule { id: "30 days".to_owned(), ..rule("") };
     let (lines, advice) = checked(Versioning::Off, &[everything]);
     assert_eq!(lines, ["off", "the rule \"30 days\" deletes current versions"]);
@@ -32,9 +32,9 @@ fn a_rule_that_deletes_current_epochs_is_warned_of() {
     }
 }
 
-/// Nothing was reported: only the keys of elections were looked at.
+/// The probe checked only keys of elections and did not warn.
 #[test]
-fn regression_a_rule_that_deletes_assignments_or_sessions_is_warned_of() {
+fn regression_a_rule_that_deletes_assignments_causes_a_warning() {
     for prefix in ["app/a", "app/assignment-", "app/assignment-0000000001.json", "app/members/"] {
         let (_, advice) = checked(Versioning::Off, &[rule(prefix)]);
         let [advice] = &advice[..] else { panic!("{prefix}: {advice:?}") };
@@ -50,7 +50,7 @@ fn regression_a_rule_that_deletes_assignments_or_sessions_is_warned_of() {
 }
 
 #[test]
-fn a_rule_for_other_objects_is_not() {
+fn a_rule_for_other_objects_causes_no_warning() {
     for prefix in ["app/log", "app/data/", "apps/", "b", "app/probe-"] {
         assert_eq!(warned(rule(prefix)), 0, "{prefix}");
     }
@@ -63,14 +63,14 @@ fn a_rule_for_other_objects_is_not() {
 }
 
 #[test]
-fn an_archive_is_warned_of_as_it_cannot_be_read() {
+fn a_rule_that_archives_causes_a_warning() {
     let archives = LifecycleRule { archives: true, expires_current: false, ..rule("app/") };
     let advice = checked(Versioning::Off, &[archives]).1;
     assert!(advice[0].what.contains("cannot be read"), "{advice:?}");
 }
 
 #[test]
-fn versions_without_an_end_are_warned_of_and_those_that_expire_are_fine() {
+fn versions_that_never_expire_cause_a_warning() {
     let (lines, advice) = checked(Versioning::On, &[]);
     assert_eq!(lines, ["on", "no rule is for app/lock…, app/assignment-… or app/members/…"]);
     assert!(advice[0].todo.contains("NoncurrentVersionExpiration"), "{advice:?}");
@@ -84,7 +84,7 @@ fn versions_without_an_end_are_warned_of_and_those_that_expire_are_fine() {
 }
 
 #[test]
-fn not_to_be_allowed_to_look_is_no_failure() {
+fn denied_access_to_settings_is_no_failure() {
     use tenure::store::Determinacy;
     let error = |kind| StoreError::new(kind, Determinacy::Determinate, "in the store's words");
     let settings = BucketSettings {
