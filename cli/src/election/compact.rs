@@ -1,4 +1,4 @@
-//! `tenure compact`: deletes superseded epoch objects, once or again and again.
+//! `tenure compact`: deletes superseded epoch objects, once or periodically.
 
 use std::fmt;
 use std::pin::pin;
@@ -33,8 +33,8 @@ pub struct CompactArgs {
     #[arg(long, value_name = "COUNT", default_value = "10")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub keep: u64,
-    /// Delete only what is older than this by the store's clock: at most 36525d. Below 1h a delayed request may
-    /// bring back a deleted epoch
+    /// Delete only what is older than this by the store's clock: at most 36525d. Below 1h a delayed
+    /// request may bring back a deleted epoch
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration_up_to(CENTURY))]
     pub min_age: Duration,
     /// Compact the partition group at the prefix in place of an election: superseded assignments,
@@ -109,7 +109,7 @@ enum AnyCompactor {
     Group(GroupCompactor),
 }
 
-/// The result of one run of either.
+/// The result of one run.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 enum RunReport {
@@ -126,7 +126,7 @@ impl RunReport {
         }
     }
 
-    /// The same report, of a run that was stopped.
+    /// Returns the report of a stopped run.
     fn interrupted(mut self) -> RunReport {
         match &mut self {
             RunReport::Election(report) => report.interrupted = true,
@@ -155,7 +155,7 @@ impl AnyCompactor {
     }
 }
 
-/// Refuses an election where a group is to be compacted, and the other way round.
+/// Refuses to compact an election as a group, and a group as an election.
 async fn refuse_what_is_not_meant(
     args: &CompactArgs,
     store: &Arc<dyn Store>,
@@ -172,8 +172,7 @@ async fn refuse_what_is_not_meant(
     }
 }
 
-/// One run, until a signal asks it to stop; a second one does not wait for the deletions that were
-/// sent.
+/// Makes one run, until a signal stops it. A second signal does not wait for deletions in flight.
 async fn run_once(
     compactor: &AnyCompactor,
     signals: &mut Signals,
@@ -228,8 +227,8 @@ async fn again_and_again(
     }
 }
 
-/// Prints what one of many runs did. An error that the next run may not meet does not end the
-/// command. `has_worked`: an earlier run has succeeded.
+/// Prints the result of one of many runs. A temporary error does not end the command.
+/// `has_worked`: an earlier run has succeeded.
 fn report_run(
     outcome: Result<RunReport, Error>,
     has_worked: bool,
@@ -263,7 +262,7 @@ impl fmt::Display for RunReport {
     }
 }
 
-/// A run that left something behind is a failure.
+/// Returns a failure if the run could not delete all.
 fn not_deleted(report: &RunReport) -> Option<Failure> {
     let sessions = match report {
         RunReport::Election(_) => 0,

@@ -36,19 +36,19 @@ pub struct DeposeArgs {
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 struct DeposeReport {
-    /// `deposed`, or `already`: it was sealed before.
+    /// `deposed`, or `already` if the epoch was sealed before.
     outcome: &'static str,
     epoch: u64,
     candidate: Option<String>,
     ended: EpochEnd,
-    /// How long a successor waits at most; null if nothing was sealed.
+    /// Maximum wait of a successor; null if no epoch was sealed.
     wait_ms: Option<u64>,
 }
 
 pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
     let election = Election::builder(Arc::clone(&store), prefix.as_str());
-    // In a directory the prefix is empty, so the whole place decides.
+    // The prefix of a directory is empty, so check the whole URL.
     let place = args.store.store.to_string();
     let place = place.split_once('?').map_or(&*place, |(place, _)| place);
     let election = match args.store.layout {
@@ -108,8 +108,8 @@ fn why_not(refused: &Deposed, layout: LayoutArg) -> String {
         }
         Deposed::NeedsForce(leader) => needs_force(leader),
         Deposed::Held(epoch) => format!(
-            "no process leads in epoch {epoch}: an unfinished restore holds it; run `tenure restore \
-             --epoch {epoch}` again"
+            "no process leads in epoch {epoch}: an unfinished restore holds it; run `tenure \
+             restore --epoch {epoch}` again"
         ),
         Deposed::Renewed(leader) => format!(
             "{} renewed epoch {} each time before it could be sealed; try again",

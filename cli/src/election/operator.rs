@@ -1,4 +1,4 @@
-//! What the verbs of an operator say alike: `depose`, `restore` and those of a group.
+//! Messages shared by `depose`, `restore` and the operator's verbs of a group.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tenure::Leader;
 use crate::exit::Failure;
 use crate::output::print::plain;
 
-/// Says what to do where it is unknown whether it took effect.
+/// Adds a remedy to an error whose request may have taken effect.
 pub fn unknown(error: tenure::Error) -> Failure {
     let maybe = error.may_have_happened();
     let mut failure = Failure::from(error);
@@ -18,12 +18,12 @@ pub fn unknown(error: tenure::Error) -> Failure {
     failure
 }
 
-/// The holder of the epoch, escaped for a terminal.
+/// Returns the name of the epoch's holder, escaped for a terminal.
 pub fn holder(leader: &Leader) -> String {
     leader.candidate.as_deref().map_or("somebody without a name".to_owned(), plain)
 }
 
-/// What successors do.
+/// Describes the wait of a successor.
 pub fn then(wait: Duration) -> String {
     match up_to_seconds(wait) {
         None => "a successor need not wait".to_owned(),
@@ -33,14 +33,13 @@ pub fn then(wait: Duration) -> String {
     }
 }
 
-/// In whole seconds, and no less than it is; `None` if it is next to nothing.
+/// Rounds up to whole seconds; `None` for a wait below 10 ms.
 pub fn up_to_seconds(wait: Duration) -> Option<Duration> {
-    // By how little a validity differs from nothing.
     let waits = wait >= Duration::from_millis(10);
     waits.then(|| Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
 }
 
-/// Why an epoch needs force.
+/// Returns the message for an epoch that needs `--force`.
 pub fn needs_force(leader: &Leader) -> String {
     format!(
         "the record of epoch {} does not say for how long its holder may believe in it; once that \

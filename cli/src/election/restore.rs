@@ -37,15 +37,15 @@ pub struct RestoreArgs {
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 struct RestoreReport {
-    /// `restored`, or `already`: it was restored before, and nobody was elected since.
+    /// `restored`, or `already` if it was restored before and no process was elected since.
     outcome: &'static str,
     epoch: Epoch,
-    /// How long a successor waits at most; null if nothing was written.
+    /// Maximum wait of a successor; null if no object was written.
     wait_ms: Option<u64>,
 }
 
 pub async fn restore(args: RestoreArgs) -> Result<u8, Failure> {
-    // A directory that was lost is made again: its election is known to have been there.
+    // Recreates a lost directory: the operator states that its election existed.
     let Opened { store, prefix } = open(&args.store.store, IfMissing::Create).await?;
     refuse_other_layout(&store, &prefix, args.store.layout).await?;
     let election = Election::builder(Arc::clone(&store), prefix.as_str())

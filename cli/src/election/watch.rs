@@ -62,8 +62,7 @@ CMD runs on each host that watches, some time after the change, whether or not t
   71  the operating system refused something"
 );
 
-/// An observer has no lease: these are for how long the store may be silent before the observer
-/// says that it does not know, and for how long a request may take.
+/// Maximum silence of the store before the observer reports `unknown`. An observer has no lease.
 const PATIENCE: Duration = Duration::from_secs(30);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 const LONGEST_POLL: Duration = Duration::from_secs(24 * 3600);
@@ -107,7 +106,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     outcome
 }
 
-/// What is done with each change.
+/// The destinations of each change.
 struct WatchOutput<'a> {
     json: bool,
     exec: Option<&'a Exec>,
@@ -158,10 +157,10 @@ async fn follow(
     }
 }
 
-/// The object that `--json` prints. What does not apply is null.
+/// The object that `--json` prints. Fields that do not apply are null.
 #[derive(Debug, Serialize)]
 struct LeaderChange {
-    /// When it was seen, by the clock of this machine.
+    /// Time of the observation by this machine's clock.
     at: String,
     state: &'static str,
     epoch: Option<u64>,
@@ -178,7 +177,7 @@ struct LastEpoch {
     epoch: u64,
     candidate: Option<String>,
     ended: EpochEnd,
-    /// The name of the process that sealed it; null of an epoch that lapsed and is not sealed.
+    /// Name of the process that sealed it; null if the epoch lapsed and is not sealed.
     sealed_by: Option<String>,
 }
 
@@ -193,7 +192,7 @@ impl LastEpoch {
         Some(LastEpoch { epoch: leader.epoch.get(), candidate: leader.candidate, ended, sealed_by })
     }
 
-    /// The reason for its end, for people.
+    /// Describes the end of the epoch for people.
     fn reason(&self) -> String {
         let LastEpoch { epoch, candidate, ended, sealed_by } = self;
         let name = candidate.as_deref().map_or("somebody without a name".to_owned(), plain);
@@ -228,7 +227,7 @@ impl LeaderChange {
         }
     }
 
-    /// For CMD, in whose environment nothing acts on a terminal.
+    /// Returns the change for CMD, with variables escaped for a terminal.
     fn for_exec(&self) -> ExecChange {
         let epoch = self.epoch.map(|epoch| epoch.to_string()).unwrap_or_default();
         let data = if self.data.is_null() { String::new() } else { json_line(&self.data) };
@@ -246,7 +245,7 @@ impl LeaderChange {
         }
     }
 
-    /// For the eye in columns, otherwise as a sentence.
+    /// Formats the change in columns for a terminal, otherwise as a sentence.
     fn for_people(&self, eye: bool) -> String {
         let at = styled(FAINT, &self.at);
         let name = self.candidate.as_deref().map_or("-".to_owned(), plain);

@@ -1,6 +1,5 @@
-//! The objects that `--json` prints: one for each epoch, then one for all. What does not apply or
-//! is not known is null. What was recorded, and what is worked out from it, have fields of their
-//! own.
+//! The objects that `--json` prints: one for each epoch, then one for all. Fields that do not apply
+//! or are unknown are null. Recorded and derived values have separate fields.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -27,11 +26,11 @@ pub struct EpochLine<'a> {
     reason: Option<&'a str>,
     from: Bounds,
     until: Bounds,
-    /// By the best guesses; of one that leads still, until now.
+    /// Best estimate; until now if the epoch is held.
     led_ms: Option<u64>,
-    /// Whatever the resolution of the store's dates.
+    /// Lower bound for any resolution of the store's dates.
     led_at_least_ms: Option<u64>,
-    /// Null also if it may have begun at any time.
+    /// Upper bound; null also if the start is unbounded.
     led_at_most_ms: Option<u64>,
     validity_ms: Option<u64>,
     heartbeat: u64,
@@ -39,13 +38,13 @@ pub struct EpochLine<'a> {
     unreadable: Option<&'a str>,
 }
 
-/// As it stands in the record and the store; each time by the clock of its writer.
+/// Values of the record and the store. Each time is by the clock of its writer.
 #[derive(Debug, Serialize)]
 struct Recorded {
     elected_at: Option<String>,
     renewed_at: Option<String>,
     sealed_at: Option<String>,
-    /// By the store's clock.
+    /// Time by the store's clock.
     written_at: Option<String>,
 }
 
@@ -85,7 +84,7 @@ pub struct EpochsSummary {
     time_ms: u64,
     led: Lengths,
     nobody_led: Lengths,
-    /// Of the time that is known, 0 to 1, by the best guess.
+    /// Best estimate of the share of the known time, 0 to 1.
     nobody_share: Option<f64>,
     unknown: Lengths,
     longest_gap: Option<Longest>,
@@ -172,17 +171,17 @@ impl Longest {
     }
 }
 
-/// What is cut to milliseconds is no bound from above.
+/// Rounds up to milliseconds, so that an upper bound remains one.
 fn up_to_millis(at_most: Duration) -> u64 {
     millis(at_most.saturating_add(Duration::from_nanos(999_999)))
 }
 
-/// What is cut to milliseconds is no bound from above.
+/// Rounds up to milliseconds, so that an upper bound remains one.
 fn up(latest: DateTime<Utc>) -> DateTime<Utc> {
     latest.checked_add_signed(TimeDelta::nanoseconds(999_999)).unwrap_or(latest)
 }
 
-/// As JSON has it.
+/// Formats a value for JSON.
 pub fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }

@@ -61,7 +61,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     if history.spans.is_empty() {
         refuse_all_else(&store, &prefix, layout, "tenure group history").await?;
     }
-    nothing_can_be_said(&history).map_or(Ok(()), Err)?;
+    all_unreadable(&history).map_or(Ok(()), Err)?;
     if let Some(file) = &args.svg {
         let title = format!("Who led {}", args.store.store);
         let svg = picture::of(&history, &title).svg();
@@ -84,8 +84,8 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Where no object can be read, a table of them would look as if something were known.
-fn nothing_can_be_said(history: &History) -> Option<Failure> {
+/// Returns a failure if no object can be read: a table would suggest that some are known.
+fn all_unreadable(history: &History) -> Option<Failure> {
     if !history.spans.iter().all(|span| span.unreadable.is_some()) {
         return None;
     }
@@ -102,7 +102,7 @@ pub fn draw(file: &Path, svg: &str) -> Result<(), Failure> {
     })
 }
 
-/// How an epoch ended or stands, in a word.
+/// Returns the state or end of an epoch in one word.
 fn end_word(span: &LeadershipSpan) -> String {
     match span.end {
         None if span.unreadable.is_some() => "unreadable".to_owned(),

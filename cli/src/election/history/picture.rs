@@ -9,7 +9,7 @@ use tenure_history::{Gap, History, LeadershipSpan};
 
 use super::end_word;
 
-/// The timeline under this heading: a lane per candidate, an interval per epoch, how each ended,
+/// Returns the timeline with this title: a lane per candidate, an interval per epoch with its end,
 /// and the times without a leader.
 pub fn of(history: &History, title: &str) -> Drawing {
     let mut drawing = Drawing::new(title);
@@ -48,7 +48,7 @@ fn interval(
     at: &impl Fn(DateTime<Utc>) -> Duration,
 ) -> Option<Interval> {
     let from = span.from.at.or(span.written_at)?;
-    // Solid as far as there was a sign of life; the rest of its lease is in doubt.
+    // Solid until the last renewal. The rest of the lease is in doubt.
     let perhaps = span.until.at.unwrap_or(now).max(from);
     let in_doubt = matches!(span.end, Some(EpochEnd::Lapsed | EpochEnd::Superseded)) || span.lapsed;
     let sure = if span.unreadable.is_some() {
@@ -71,7 +71,7 @@ fn interval(
     };
     let lane = if span.unreadable.is_some() { "(unreadable)" } else { span.name() };
     let mut interval = Interval::new(lane, span.epoch.to_string(), at(from), at(sure), end);
-    // Of one that was given up or cannot be read, the moment is all that is known.
+    // Only the moment of an unreadable or abandoned epoch is known.
     if span.unreadable.is_some() || matches!(span.end, Some(EpochEnd::GivenUp | EpochEnd::Restored))
     {
         (interval.until, interval.perhaps_until) = (interval.from, interval.from);
@@ -122,7 +122,7 @@ fn vacant(gap: Gap, at: &impl Fn(DateTime<Utc>) -> Duration) -> Band {
     band
 }
 
-/// Far enough up that what is shown, which is cut, is still a bound.
+/// Rounds up, so that the displayed value, which is rounded down, is still an upper bound.
 fn up(at_most: Duration) -> Duration {
     let unit = match at_most.as_secs() {
         0..10 => Duration::from_millis(1),

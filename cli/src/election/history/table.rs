@@ -11,9 +11,9 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::output::print::{millis, plain};
 
-/// Holes past this many are only counted.
+/// Maximum number of listed holes. Further holes are only counted.
 const SHOWN_HOLES: usize = 5;
-/// In columns of a terminal.
+/// Maximum width of a name, in columns of a terminal.
 const LONGEST_NAME: usize = 40;
 
 pub fn of(history: &History) -> String {
@@ -40,7 +40,7 @@ fn rows(history: &History, lines: &mut Vec<String>) {
         while let Some(gap) = gaps.next_if(|gap| gap.before == Some(span.epoch)) {
             lines.extend(gap_line(gap));
         }
-        // Padding counts characters, and those of some scripts are two columns wide.
+        // Padding counts characters, but characters of some scripts are two columns wide.
         let gap = wide - name.width();
         let led = match span.led(history.now) {
             None => "-".to_owned(),
@@ -73,7 +73,7 @@ fn gap_line(gap: &Gap) -> Option<String> {
     Some(format!("{:>6}  vacant for {}{doubt}{since}", "", brief(about)))
 }
 
-/// `~` stands before what is not exact.
+/// Formats a time. `~` marks an estimate, and `?` an unknown start.
 fn when(when: &TimeEstimate, unknown: bool) -> String {
     let time = |at: DateTime<Utc>| at.format("%F %TZ").to_string();
     match when.at {
@@ -143,7 +143,7 @@ fn summary(history: &History, lines: &mut Vec<String>) {
     line("requests", history.requests.to_string());
 }
 
-/// The stretches of epochs without an object, the first few by name, and why that may be so.
+/// Lists the ranges of epochs without an object, with the possible reason.
 pub fn holes(holes: &[RangeInclusive<Epoch>], what: &str, why: &str) -> String {
     let each = holes.iter().take(SHOWN_HOLES).map(|hole| match hole.start() == hole.end() {
         true => format!("{what} {}", hole.start()),
@@ -165,20 +165,20 @@ fn extent(extent: Extent) -> String {
     format!("~{} (at least {least}, at most {most})", brief(extent.about))
 }
 
-/// In about two units, cut.
+/// Formats a duration in about two units, rounded down.
 fn brief(duration: Duration) -> String {
     let unit = unit(duration);
     format_duration(Duration::from_millis(millis(duration) / unit * unit)).to_string()
 }
 
-/// The same, but no less than it is.
+/// Formats a duration in about two units, rounded up.
 fn brief_up(duration: Duration) -> String {
     let unit = unit(duration);
     let millis = millis(duration.saturating_add(Duration::from_nanos(999_999)));
     format_duration(Duration::from_millis(millis.div_ceil(unit).saturating_mul(unit))).to_string()
 }
 
-/// In milliseconds.
+/// Returns the unit of rounding in milliseconds.
 fn unit(duration: Duration) -> u64 {
     match duration.as_secs() {
         0 => 1,

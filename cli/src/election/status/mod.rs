@@ -1,4 +1,4 @@
-//! `tenure status`: the newest epoch object, as it stands.
+//! `tenure status`: the newest epoch object.
 
 mod period;
 
@@ -57,7 +57,7 @@ completed period began within that duration. The clock of this host measures the
  130  interrupted by SIGINT, 143 by SIGTERM"
 );
 
-/// What is shown of the data; it can have 48 KiB.
+/// Maximum length of the shown data, which can have 48 KiB.
 const SHOWN_DATA_CHARS: usize = 200;
 
 pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
@@ -83,7 +83,7 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     Ok(if args.exit_code && !is_well { exit::NOBODY } else { 0 })
 }
 
-/// Of [`Status`], in its order.
+/// Field names of [`Status`], in its order.
 const FIELDS: [&str; 11] = [
     "state",
     "epoch",
@@ -98,14 +98,14 @@ const FIELDS: [&str; 11] = [
     "period",
 ];
 
-/// The object that `--json` prints. What does not apply is null.
+/// The object that `--json` prints. Fields that do not apply are null.
 #[derive(Debug, Default, Serialize)]
 struct Status {
     state: &'static str,
     epoch: Option<u64>,
     candidate: Option<String>,
     validity_ms: Option<u64>,
-    /// Only of a single object.
+    /// Present only for a single object.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
     heartbeat: Option<u64>,
@@ -138,7 +138,7 @@ impl Status {
         }
     }
 
-    /// Whether somebody leads, as far as one look shows it.
+    /// Returns whether a process leads, as far as one read shows.
     fn is_held(&self) -> bool {
         self.state == "held" && !self.lapsed
     }
@@ -171,7 +171,7 @@ impl Status {
     }
 }
 
-/// A field of an object that `--json` prints: on one line, fit for a terminal.
+/// Returns a field of a `--json` object on one line, escaped for a terminal.
 pub fn field(of: &impl Serialize, name: &str) -> String {
     let all = serde_json::to_value(of).expect("a plain struct with string keys makes JSON");
     match &all[name] {
@@ -226,7 +226,7 @@ pub fn data(data: &Value) -> String {
     }
 }
 
-/// A duration in as many digits as people need.
+/// Formats a duration with few digits.
 fn short(duration: Duration) -> String {
     let cut = if duration < Duration::from_secs(10) { in_ms } else { in_seconds };
     cut(duration).to_string()

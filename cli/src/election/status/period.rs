@@ -24,7 +24,8 @@ pub struct PeriodArg {
 }
 
 impl PeriodArg {
-    /// The record of the periods. If nothing depends on it, one that cannot be read is left out.
+    /// Reads the record of the periods. Ignores an unreadable record unless the exit code depends
+    /// on it.
     pub async fn read(
         self,
         store: &Arc<dyn Store>,
@@ -32,7 +33,7 @@ impl PeriodArg {
     ) -> Result<Option<PeriodRecord>, Failure> {
         match RecordPlace::new(Arc::clone(store), prefix).read().await {
             Err(failure) if self.last_period_within.is_none() => {
-                // The policy of an observer allows the epochs alone.
+                // The policy of an observer may allow only reads of epochs.
                 if failure.code != exit::ACCESS_DENIED {
                     complain_of(&failure);
                 }
@@ -42,7 +43,7 @@ impl PeriodArg {
         }
     }
 
-    /// Returns whether a period was completed lately; `None` if the exit code does not depend on it.
+    /// Returns whether a recent period is completed; `None` if the exit code does not depend on it.
     pub fn is_met(self, record: Option<&PeriodRecord>) -> Option<bool> {
         let earliest = date(wall().saturating_sub(self.last_period_within?));
         let last = record.and_then(|record| record.last_completed);
