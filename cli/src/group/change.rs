@@ -14,16 +14,16 @@ use crate::exit::{self, Failure};
 use crate::output::print::{plain, print, print_json};
 use crate::store::open::refuse_election;
 
-/// More names are only counted.
+/// Maximum number of listed names. Further names are only counted.
 const SHOWN_NAMES: usize = 10;
 
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 struct ChangeReport<'a> {
-    /// `changed`, or `already`: nothing was to be changed.
+    /// `changed`, or `already` if no change was needed.
     outcome: &'static str,
     epoch: Option<u64>,
-    /// Those that changed, as they are now.
+    /// The changed partitions in their new state.
     partitions: Vec<PartitionStatus<'a>>,
 }
 
@@ -38,7 +38,7 @@ pub async fn resize(args: ResizeArgs) -> Result<u8, Failure> {
     let operated = Operated::open(&args.at, None).await?;
     let wanted: BTreeSet<_> = args.partitions.0.iter().collect();
     let mut retiring = operated.before.partitions.iter().filter(|it| it.marks.retiring);
-    // The library refuses it, too, in words for programs.
+    // The library refuses this, too, but without the remedy for operators.
     if let Some(it) = retiring.find(|it| wanted.contains(&it.name)) {
         let name = plain(&it.name);
         let why = format!(
@@ -114,7 +114,7 @@ impl Operated {
         Ok(Operated { group, before, json: at.json })
     }
 
-    /// Prints which of the named partitions changed, or of all.
+    /// Prints the changed partitions among the named ones, or among all.
     fn report(
         &self,
         after: &GroupSnapshot,
@@ -124,7 +124,7 @@ impl Operated {
         let (before, now) = (by_name(&self.before), by_name(after));
         let mut seen = BTreeSet::new();
         let named: Vec<&PartitionSnapshot> = match names {
-            // One that is named twice counts once.
+            // A repeated name counts once.
             Some(names) => {
                 let once = names.0.iter().filter(|it| seen.insert(&***it));
                 once.filter_map(|it| now.get(&**it).copied()).collect()
@@ -166,7 +166,7 @@ impl Operated {
     }
 }
 
-/// Whether marks or reservations differ.
+/// Returns whether marks or reservations differ.
 fn changed(was: &PartitionSnapshot, it: &PartitionSnapshot) -> bool {
     was.marks != it.marks || was.reserved_for.is_some() && it.reserved_for.is_none()
 }
@@ -175,13 +175,13 @@ fn by_name(group: &GroupSnapshot) -> BTreeMap<&str, &PartitionSnapshot> {
     group.partitions.iter().map(|it| (&*it.name, it)).collect()
 }
 
-/// Such as `2 partitions paused: a, b`.
+/// Returns a sentence such as `2 partitions paused: a, b`.
 pub fn sentence(done: &str, names: &[&str]) -> String {
     let partitions = if names.len() == 1 { "partition" } else { "partitions" };
     format!("{} {partitions} {done}: {}", names.len(), named(names))
 }
 
-/// The first of these names, and how many more there are.
+/// Returns the first names, and the number of further ones.
 pub fn named(names: &[&str]) -> String {
     let shown: Vec<_> = names.iter().take(SHOWN_NAMES).map(|name| plain(name)).collect();
     let more = match names.len().saturating_sub(SHOWN_NAMES) {

@@ -18,23 +18,22 @@ use crate::exit::{self, Failure};
 use crate::output::print::{millis, plain, print, print_json};
 use crate::store::open::{IfMissing, Opened, open, refuse_election};
 
-/// The digits of a session's id that `group status` shows: fewer do not name a session.
+/// Digits of a session id in `group status`, and the minimum to name a session.
 const LEAST_DIGITS: usize = super::status::SHOWN_DIGITS;
-/// More candidates are only counted.
+/// Maximum number of listed candidates. Further ones are only counted.
 const SHOWN_MEMBERS: usize = 10;
 
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 struct GroupDeposeReport<'a> {
-    /// `deposed`, or `already`: the session had ended before.
+    /// `deposed`, or `already` if the session had ended before.
     outcome: &'static str,
     member: &'a str,
     session: &'a str,
     ended: EpochEnd,
-    /// How many the newest assignment says that it owns.
+    /// Number of partitions that it owns in the newest assignment.
     partitions: usize,
-    /// How long the coordinator waits at most, from when it sees the seal; null if nothing was
-    /// sealed.
+    /// Maximum wait of the coordinator after it sees the seal; null if no session was sealed.
     wait_ms: Option<u64>,
 }
 
@@ -55,7 +54,7 @@ pub async fn depose(args: GroupDeposeArgs) -> Result<u8, Failure> {
         None => election,
     };
     let election = election.build()?;
-    // The only epoch that a session has.
+    // A session has only one epoch.
     let only = Some(Epoch::FIRST);
     let deposed = match args.force {
         true => election.depose_dead(only).await,
@@ -79,7 +78,7 @@ pub async fn depose(args: GroupDeposeArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Where the session lies: an election on a single object.
+/// Returns the election on a single object that holds the session.
 fn session_prefix(prefix: &str, session: &str) -> String {
     match prefix.strip_suffix('/').unwrap_or(prefix) {
         "" => format!("members/{session}"),
@@ -87,8 +86,8 @@ fn session_prefix(prefix: &str, session: &str) -> String {
     }
 }
 
-/// The one member that the argument names, by its name or by the first digits of its session's id.
-/// Of several, the one whose session has not ended.
+/// Returns the member with this name, or with these first digits of its session id.
+/// Returns the only member of several whose session has not ended.
 async fn named<'a, 'g>(
     args: &GroupDeposeArgs,
     reader: &Group,
@@ -107,7 +106,7 @@ async fn named<'a, 'g>(
     if found.len() > 1 {
         let states = reader.session_states(group).await?;
         let states = group.members.iter().map(|it| &*it.session).zip(states);
-        // A session that lapsed is not sealed yet, and may be the one that is meant.
+        // A lapsed session is not sealed, so the operator may mean it.
         let is_over =
             |it: &SessionState| matches!(it, SessionState::Ended(_) | SessionState::Missing);
         let over: BTreeSet<_> = states.filter(|it| is_over(&it.1)).map(|it| it.0).collect();
@@ -130,7 +129,7 @@ async fn named<'a, 'g>(
     }
 }
 
-/// Such as `its members are w1 (session 0a1b2c3d), w2 (session 4e5f6071)`.
+/// Returns text such as `its members are w1 (session 0a1b2c3d), w2 (session 4e5f6071)`.
 fn listed<'a, 'g: 'a>(
     what: &str,
     members: impl ExactSizeIterator<Item = &'a MemberStatus<'g>>,

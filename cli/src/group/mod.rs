@@ -48,7 +48,7 @@ enum GroupVerb {
     /// Set which partitions the group has: add those that it lacks, and retire all others
     #[command(after_help = EXIT_CODES)]
     Resize(ResizeArgs),
-    /// Remove partitions for good, once their owners have given them up
+    /// Remove partitions permanently, after their owners have released them
     #[command(after_help = EXIT_CODES)]
     Retire(MarkArgs),
     /// Let only members of one name own partitions
@@ -57,7 +57,7 @@ enum GroupVerb {
     /// Let no member of one name own partitions
     #[command(after_help = EXIT_CODES)]
     Bar(BarArgs),
-    /// Let nobody own partitions for now: their owners give them up
+    /// Pause partitions: their owners release them, and no member owns them until `resume`
     #[command(after_help = EXIT_CODES)]
     Pause(MarkArgs),
     /// End the pause of partitions
@@ -214,8 +214,8 @@ struct GroupRestoreArgs {
     /// validity, at most 1h. Required above 0s where a session cannot be read
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     wait: Duration,
-    /// The partitions of the group, if no assignment is left: ranges such as 0..64, which leaves out
-    /// 64, and names, separated by commas
+    /// The partitions of the group, if no assignment is left: ranges such as 0..64, which leaves
+    /// out 64, and names, separated by commas
     #[arg(long, value_name = "NAMES", value_parser = partitions)]
     partitions: Option<Names>,
     /// The name of the operator, for people [default: HOSTNAME-PID]
@@ -224,7 +224,7 @@ struct GroupRestoreArgs {
 }
 
 impl GroupArgs {
-    /// Whether CMD runs under guard, and so what is done is logged.
+    /// Returns whether CMD runs under a guard, so that events are logged.
     pub fn runs(&self) -> bool {
         matches!(self.verb, GroupVerb::Run(_))
     }
@@ -248,7 +248,7 @@ pub async fn group(args: GroupArgs) -> Result<u8, Failure> {
     }
 }
 
-/// The settings of a group that this process observes or operates. Nothing is sent to a bucket.
+/// Returns the settings of a group to observe or operate. Sends no request to a bucket.
 async fn builder(at: &GroupStoreArg) -> Result<GroupBuilder, Failure> {
     let Opened { store, prefix } = open(&at.store, IfMissing::RefuseGroup).await?;
     Ok(Group::builder(store, prefix))

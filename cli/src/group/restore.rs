@@ -22,7 +22,7 @@ struct GroupRestoreReport {
 }
 
 pub async fn restore(args: GroupRestoreArgs) -> Result<u8, Failure> {
-    // A directory that was lost is made again: its group is known to have been there.
+    // Recreates a lost directory: the operator states that its group existed.
     let Opened { store, prefix } = open(&args.at.store, IfMissing::Create).await?;
     let group = Group::builder(store, prefix).name(args.name.unwrap_or_else(default_name));
     let group = match args.partitions {

@@ -1,4 +1,4 @@
-//! `tenure group status`: the newest assignment, and whether the members that it names live.
+//! `tenure group status`: the newest assignment, and the states of its members.
 
 use serde::Serialize;
 use tenure_groups::{GroupSnapshot, SessionState};
@@ -12,26 +12,26 @@ use crate::output::logs::complain;
 use crate::output::print::{ATTENTION, GOOD, NAME, plain, print, print_json, print_styled, styled};
 use crate::store::open::refuse_election;
 
-/// Of the id of a session, for people.
+/// Digits of a session id shown to people.
 pub const SHOWN_DIGITS: usize = 8;
 
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 pub struct GroupStatus<'a> {
-    /// Null if there is no group yet.
+    /// Null if there is no group.
     epoch: Option<u64>,
     members: Vec<MemberStatus<'a>>,
     partitions: Vec<PartitionStatus<'a>>,
-    /// The number of partitions without a live owner: they have no owner, or its session has ended or
-    /// lapsed. Absent where the sessions were not read.
+    /// Number of partitions without a live owner: without an owner, or with one whose session has
+    /// ended or lapsed. Absent if the sessions were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     unattended: Option<usize>,
-    /// The epoch of a restore that is not finished: nothing is assigned until it is. Absent otherwise.
+    /// Epoch of an unfinished restore, which prevents assignments. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     unfinished_restore: Option<u64>,
 }
 
-/// The first digits of a session's id.
+/// Returns the first digits of a session id.
 pub fn short(session: &str) -> String {
     plain(session).chars().take(SHOWN_DIGITS).collect()
 }
@@ -80,11 +80,11 @@ pub async fn status(args: GroupStatusArgs) -> Result<u8, Failure> {
     Ok(if args.exit_code && !status.is_worked_on() { exit::NOBODY } else { 0 })
 }
 
-/// Of [`GroupStatus`], in its order.
+/// Field names of [`GroupStatus`], in its order.
 pub const FIELDS: [&str; 5] =
     ["epoch", "members", "partitions", "unattended", "unfinished_restore"];
 
-/// The epoch of a restore that is not finished. Its first assignment is the one above.
+/// Returns the epoch of an unfinished restore. Its first assignment has the next number.
 pub fn restored_above(group: &GroupSnapshot) -> Option<u64> {
     Some(group.epoch.filter(|_| group.restoring)?.get() - 1)
 }
@@ -108,7 +108,7 @@ impl GroupStatus<'_> {
         }
     }
 
-    /// Also whether the members live; the states are in the order of the members.
+    /// Returns the status with the states of the sessions, in the order of the members.
     fn with_sessions<'a>(group: &'a GroupSnapshot, states: &[SessionState]) -> GroupStatus<'a> {
         let mut status = GroupStatus::of(group);
         for (member, state) in status.members.iter_mut().zip(states) {
@@ -120,7 +120,7 @@ impl GroupStatus<'_> {
         status
     }
 
-    /// How many partitions have no owner.
+    /// Returns the number of partitions without an owner.
     fn ownerless(&self) -> usize {
         self.partitions.iter().filter(|it| it.owner.is_none()).count()
     }
@@ -130,7 +130,7 @@ impl GroupStatus<'_> {
         self.epoch.is_some() && self.unattended == Some(0) && restored
     }
 
-    /// How many partitions have live owners, for people.
+    /// Summarises the partitions with live owners for people.
     fn summary(&self) -> String {
         let all = self.partitions.len();
         let unattended = self.unattended.unwrap_or_default();

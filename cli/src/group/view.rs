@@ -17,20 +17,20 @@ pub struct MemberStatus<'a> {
     pub session: &'a str,
     pub weight: u32,
     pub validity_ms: u64,
-    /// How many it owns.
+    /// Number of owned partitions.
     pub partitions: usize,
     pub coordinates: bool,
     pub data: &'a Value,
-    /// `live`, `lapsed`, `missing`, `unknown`, or how its session ended; absent where the sessions
+    /// `live`, `lapsed`, `missing`, `unknown`, or the end of its session. Absent if the sessions
     /// were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_state: Option<String>,
-    /// The time since its session was written, by the store's clock.
+    /// Age of its session by the store's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<u64>,
 }
 
-/// A partition. What does not apply is null.
+/// A partition. Fields that do not apply are null.
 #[derive(Debug, Serialize)]
 pub struct PartitionStatus<'a> {
     pub number: u32,
@@ -80,7 +80,7 @@ impl MemberStatus<'_> {
         };
     }
 
-    /// The state of its session, for people.
+    /// Returns the state of its session for people.
     pub fn state(&self) -> String {
         match self.session_state.as_deref() {
             None => "-".to_owned(),
@@ -94,7 +94,7 @@ impl MemberStatus<'_> {
     }
 }
 
-/// The state of a session, in a word.
+/// Returns the state of a session in one word.
 pub fn state_word(state: SessionState) -> String {
     match state {
         SessionState::Live { .. } => "live".to_owned(),
@@ -125,7 +125,7 @@ impl<'a> PartitionStatus<'a> {
         }
     }
 
-    /// The marks and the reservation, for people.
+    /// Returns the marks and the reservation for people.
     pub fn marks(&self) -> String {
         let marks = [
             self.pinned.map(|name| format!("pinned to {}", plain(name))),
@@ -138,17 +138,17 @@ impl<'a> PartitionStatus<'a> {
     }
 }
 
-/// The name of an owner, escaped for a terminal; that there is none wants attention.
+/// Returns the name of the owner, escaped for a terminal. A missing owner is highlighted.
 pub fn owner(name: Option<&str>) -> String {
     styled(if name.is_some() { NAME } else { ATTENTION }, name_or_dash(name))
 }
 
-/// A name or `-`, escaped for a terminal.
+/// Returns a name escaped for a terminal, or `-`.
 pub fn name_or_dash(name: Option<&str>) -> String {
     name.map_or("-".to_owned(), plain)
 }
 
-/// Lines with a heading and aligned columns, the last one as wide as it is.
+/// Returns a table with a heading and aligned columns. The last column is not padded.
 pub fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
     let width = |cell: &str| strip_str(cell).to_string().width();
     let wide = |column: usize| {
@@ -159,7 +159,7 @@ pub fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String
     let line = |cells: [&str; N]| {
         let mut line = String::new();
         for (cell, wide) in cells.iter().zip(wide) {
-            // Padding counts characters, and those of some scripts are two columns wide.
+            // Padding counts characters, but characters of some scripts are two columns wide.
             let gap = wide - width(cell) + 2;
             line += &format!("{cell}{:gap$}", "");
         }

@@ -30,28 +30,27 @@ use crate::store::patience::{outlast, patiently};
 pub const AFTER_GROUP_WATCH: &str = after_help!(
     "\
 With --exec, CMD gets TENURE_STATE (held or nobody), TENURE_PARTITION, TENURE_EPOCH (the token) and
-TENURE_OWNER in its environment, escaped as in all output and empty where they do not apply, and one
-line of JSON on stdin, as --json prints it.
+TENURE_OWNER as variables. Their values are escaped as in all output, and empty if they do not
+apply. On stdin it gets the line of JSON that --json prints.
 
-One CMD runs at a time. Changes that come while it runs wait, and when it has ended it runs for the
-newest of each partition; the others are left out. CMD has no time limit: write `timeout 1m COMMAND`
-to set one. If it fails, that is logged, and `group watch` goes on. When `group watch` ends, no CMD
-is started any more, and the process group of the one that runs gets SIGTERM, and after 10s SIGKILL.
-If `group watch` is killed, CMD runs on.
+At most one CMD runs at a time. If several changes occur during a run, CMD runs again only for the
+newest of each partition. CMD has no time limit: write `timeout 1m COMMAND` to set one.
+`group watch` logs failures of CMD and continues. At its end, it starts no CMD, and sends SIGTERM to
+the process group of a running CMD, and SIGKILL after 10s. A kill of `group watch` does not end CMD.
 
-CMD runs on each host that watches, some time after the change, and not because this host owns the
-partition: `group run` is for what only the owner may do.",
+CMD runs on each host that watches, some time after the change, whether or not this host owns the
+partition. Use `tenure group run` for work of the owner.",
     "
-   0  ended by SIGINT, SIGTERM or SIGHUP, or nobody reads its output any more
+   0  ended by SIGINT, SIGTERM or SIGHUP, or because the reader of its output has left
   64  wrong usage or settings
   70  store unsafe, or a record of a later version
   71  the operating system refused something"
 );
 
-/// An observer has no session: this only gives room for the interval of its polls.
+/// Minimum validity, which bounds the poll interval. An observer has no session.
 const SHORTEST_VALIDITY: Duration = Duration::from_secs(30);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
-/// As long as a validity in a group can be.
+/// Maximum validity in a group.
 const LONGEST_POLL: Duration = Duration::from_secs(3600);
 
 pub async fn watch(args: GroupWatchArgs) -> Result<u8, Failure> {
@@ -77,7 +76,7 @@ pub async fn watch(args: GroupWatchArgs) -> Result<u8, Failure> {
         .retry_denied(None)
         .build()?;
     let refuse_election = async {
-        // A store that does not answer yet is waited for.
+        // Waits for a store that does not answer.
         match group.snapshot().await {
             Ok(GroupSnapshot { epoch: None, .. }) => {
                 let refused = refuse_election(&args.at.store, "tenure watch").await;
@@ -106,8 +105,8 @@ struct GroupWatchOutput<'a> {
     exec: Option<&'a Exec>,
 }
 
-/// An assignment names owners that died until somebody plans, so the sessions are read as well: once
-/// in the shortest validity of a member, or at each poll if those are rarer.
+/// An assignment names dead owners until the coordinator writes the next one. So the observer also
+/// reads the sessions, once in the shortest validity of a member but at most once per poll.
 async fn follow(
     group: &Group,
     poll: Duration,
@@ -178,7 +177,7 @@ async fn follow(
     }
 }
 
-/// The states of the sessions at the last look, by their ids. One that is missing joined since.
+/// States of the sessions at the last read, by id. Members that joined since are absent.
 type Sessions = BTreeMap<String, SessionState>;
 
 /// An owned partition. The token tells one ownership from another by the same member.
@@ -211,10 +210,10 @@ fn owned_in(
     owned.collect()
 }
 
-/// The object that `--json` prints. What does not apply is null.
+/// The object that `--json` prints. Fields that do not apply are null.
 #[derive(Debug, Serialize)]
 struct OwnerChange<'a> {
-    /// When it was seen, by the clock of this machine.
+    /// Time of the observation by this machine's clock.
     at: String,
     partition: &'a str,
     number: u32,
@@ -222,14 +221,13 @@ struct OwnerChange<'a> {
     from_session: Option<&'a str>,
     to: Option<&'a str>,
     to_session: Option<&'a str>,
-    /// The one that was granted last.
+    /// The token granted last.
     token: Option<u64>,
-    /// How the session of the owner ended that the assignment still names: `lapsed`, `resigned` and
-    /// the like.
+    /// End of the session of the owner in the assignment, such as `lapsed` or `resigned`.
     ended: Option<String>,
 }
 
-/// In the order of the partitions' numbers.
+/// Partitions in the order of their numbers.
 fn changes<'a>(
     before: &'a BTreeMap<PartitionNumber, WatchedPartition>,
     now: &'a BTreeMap<PartitionNumber, WatchedPartition>,
@@ -264,7 +262,7 @@ fn changes<'a>(
 }
 
 impl OwnerChange<'_> {
-    /// For CMD, in whose environment nothing acts on a terminal.
+    /// Returns the change for CMD, with variables escaped for a terminal.
     fn for_exec(&self) -> ExecChange {
         let state = if self.to.is_some() { "held" } else { "nobody" };
         let partition = plain(self.partition);

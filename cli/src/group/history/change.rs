@@ -1,4 +1,4 @@
-//! What one assignment changed of the one before it.
+//! The changes of one assignment.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use chrono::{DateTime, Utc};
 use tenure::Epoch;
 use tenure_groups::{GroupSnapshot, Marks, MemberSnapshot, PartitionNumber, PartitionSnapshot};
 
-/// An assignment, and what it changed.
+/// An assignment with its changes.
 #[derive(Debug)]
 pub struct AssignmentChange {
     pub epoch: Epoch,
-    /// By the store's clock.
+    /// Time by the store's clock.
     pub created: Option<DateTime<Utc>>,
     pub author: Author,
     pub coordinator: Option<String>,
-    /// It names another coordinator than the one before.
+    /// Whether its coordinator differs from the one before.
     pub coordinator_changed: bool,
-    /// It is the first that could be read, and not that of the group: nobody knows what it changed,
-    /// only how things stood then.
+    /// Whether it is the first readable assignment but not the first of the group. Its changes are
+    /// unknown, and only its state is shown.
     pub is_first_known: bool,
     pub joined: Vec<Person>,
     pub left: Vec<Person>,
-    /// Those that changed, in the order of their numbers.
+    /// Changed partitions in the order of their numbers.
     pub partitions: Vec<PartitionChange>,
-    /// Why it cannot be read; nothing else is known of it then.
+    /// Reason that it cannot be read. Then all other fields are empty.
     pub unreadable: Option<String>,
 }
 
-/// Who made an assignment.
+/// The author of an assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Author {
     /// Only operators add and mark partitions.
@@ -48,13 +48,13 @@ pub struct Person {
 pub struct PartitionChange {
     pub number: PartitionNumber,
     pub name: String,
-    /// What became of it: never empty.
+    /// Changes of the partition; never empty.
     pub events: Vec<PartitionEvent>,
     pub from: Option<Person>,
     pub to: Option<Person>,
-    /// The one that was granted last.
+    /// The token granted last.
     pub token: Option<Epoch>,
-    /// The member that is to own it next.
+    /// The next owner.
     pub target: Option<Person>,
     pub marks_before: Marks,
     pub marks: Marks,
@@ -62,18 +62,18 @@ pub struct PartitionChange {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PartitionEvent {
-    /// How it stood in the first assignment that could be read.
+    /// Its state in the first readable assignment.
     Stood,
     Added,
-    /// It had no owner, and has one.
+    /// From no owner to an owner.
     Granted,
     /// From one owner to another.
     Moved,
-    /// It has no owner any more: the owner released it, or its session has ended.
+    /// From an owner to no owner: the owner released it, or its session has ended.
     Released,
-    /// Its owner is to release it to another member.
+    /// Its owner must release it to another member.
     Revoked,
-    /// Its owner may keep it after all.
+    /// A revocation was withdrawn: its owner keeps it.
     Kept,
     Marked,
     Removed,
@@ -103,7 +103,7 @@ impl AssignmentChange {
         }
     }
 
-    /// What this assignment changed of the last that could be read before it.
+    /// Returns the changes since the last readable assignment.
     pub fn between(
         before: Option<&GroupSnapshot>,
         now: &GroupSnapshot,
@@ -113,7 +113,7 @@ impl AssignmentChange {
         let is_first_known = before.is_none() && epoch != Epoch::FIRST;
         let partitions = partitions(before, now, is_first_known);
         let coordinator = coordinator(now);
-        // Of what several assignments changed together, nobody knows which member did it.
+        // The author of combined changes of several assignments is unknown.
         let last = before.and_then(|before| before.epoch).map_or(0, Epoch::get);
         let author = match (&coordinator, last + 1 == epoch.get()) {
             (_, true) if partitions.iter().any(|it| it.is_an_operators(before)) => Author::Operator,
@@ -133,7 +133,7 @@ impl AssignmentChange {
         }
     }
 
-    /// Keeps only what concerns the partition of this name.
+    /// Keeps only changes of the partition with this name.
     pub fn keep_only(&mut self, name: &str) {
         self.partitions.retain(|it| it.name == name);
         self.joined.clear();
@@ -148,7 +148,7 @@ impl PartitionChange {
     }
 
     fn is_an_operators(&self, before: Option<&GroupSnapshot>) -> bool {
-        // The first assignment has all partitions of the member that creates it.
+        // The member that creates the group adds all partitions in the first assignment.
         self.has(PartitionEvent::Marked) || self.has(PartitionEvent::Added) && before.is_some()
     }
 }
@@ -161,7 +161,7 @@ fn coordinator(group: &GroupSnapshot) -> Option<Person> {
     group.members.iter().find(|it| it.coordinates).map(person)
 }
 
-/// The members of the one that are not in the other.
+/// Returns the members of the first list that the second does not have.
 fn missing_in(one: Option<&GroupSnapshot>, other: Option<&GroupSnapshot>) -> Vec<Person> {
     let there = other.into_iter().flat_map(|it| &it.members);
     let there: std::collections::BTreeSet<&str> = there.map(|it| &*it.session).collect();
@@ -225,7 +225,7 @@ fn events(
     match (&change.from, &change.to) {
         (None, Some(_)) => events.push(PartitionEvent::Granted),
         (Some(_), None) => events.push(PartitionEvent::Released),
-        // Over assignments that are missing it may have left its owner and come back.
+        // It may have changed its owner and returned in missing assignments.
         (Some(from), Some(to)) if from != to || !same_grant => events.push(PartitionEvent::Moved),
         (Some(_), Some(_)) => {
             let [had, has] = [was, is].map(|it| it.is_some_and(|it| it.target.is_some()));

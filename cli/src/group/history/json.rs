@@ -1,5 +1,5 @@
-//! The objects that `--json` prints: one for each assignment, then one for all. What does not apply
-//! or is not known is null.
+//! The objects that `--json` prints: one for each assignment, then one for all. Fields that do not
+//! apply or are unknown are null.
 
 use serde::Serialize;
 
@@ -11,17 +11,17 @@ use crate::election::history::time;
 pub struct AssignmentLine<'a> {
     kind: &'static str,
     epoch: u64,
-    /// By the store's clock.
+    /// Time by the store's clock.
     created_at: Option<String>,
-    /// The name of the member that made it; null if that is not known, or if an operator did.
+    /// Name of the member that wrote it; null if unknown, or if an operator wrote it.
     by: Option<&'a str>,
     by_operator: bool,
     coordinator: Option<&'a str>,
-    /// What it changed is not known: its partitions are as they stood then.
+    /// Whether its changes are unknown. Then its partitions show its state.
     first_known: bool,
     joined: Vec<MemberLine<'a>>,
     left: Vec<MemberLine<'a>>,
-    /// Those that changed.
+    /// Changed partitions.
     partitions: Vec<PartitionLine<'a>>,
     unreadable: Option<&'a str>,
 }

@@ -1,4 +1,4 @@
-//! `tenure group history`: each assignment that the compactor has left, and what it changed.
+//! `tenure group history`: each remaining assignment with its changes.
 
 mod change;
 mod json;
@@ -62,7 +62,7 @@ pub async fn history(args: GroupHistoryArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Where no assignment can be read, a table of them would look as if something were known.
+/// Returns a failure if no assignment can be read: a table would suggest that some are known.
 fn nothing_can_be_said(history: &GroupHistory) -> Option<Failure> {
     let last = history.changes.last()?;
     let why = last.unreadable.as_deref()?;

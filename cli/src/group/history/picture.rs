@@ -11,7 +11,7 @@ use tenure_history::drawing::{Drawing, Interval, Mark, Subject, short};
 use super::change::{PartitionChange, PartitionEvent, Person};
 use super::read::GroupHistory;
 
-/// More rows make no page that anybody reads.
+/// Maximum number of rows on a readable page.
 const MOST_ROWS: usize = 1_000;
 
 /// An ownership that has not ended.
@@ -19,11 +19,11 @@ struct OwnedSpan {
     by: Person,
     token: Option<Epoch>,
     from: DateTime<Utc>,
-    /// It may have begun before.
+    /// Whether it may have begun earlier.
     or_before: bool,
 }
 
-/// What was owned by whom, in the row of one partition.
+/// The row of one partition, with its owners.
 #[derive(Default)]
 struct Row {
     name: String,
@@ -41,7 +41,7 @@ pub fn of(history: &GroupHistory, title: &str) -> Drawing {
     let mut rows = BTreeMap::<PartitionNumber, Row>::new();
     let mut at = origin;
     for change in &history.changes {
-        // An assignment without a date is as old as the one before, at least.
+        // An assignment without a date takes the date of the one before.
         at = change.created.map_or(at, |created| created.max(at));
         for it in &change.partitions {
             let row = rows.entry(it.number).or_default();

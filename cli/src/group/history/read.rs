@@ -1,4 +1,4 @@
-//! Reads the assignments, one after the other: of each only what it changed is remembered.
+//! Reads the assignments in sequence, and keeps only the changes of each.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -14,27 +14,28 @@ use tenure_groups::history::Assignments;
 
 use super::change::AssignmentChange;
 
-/// GETs on their way at once; each may bring 4 MiB.
+/// Maximum number of concurrent GETs, with up to 4 MiB each.
 const AT_ONCE: usize = 8;
 
-/// What happened to a group, as far as its assignments are there.
+/// The history of a group from its remaining assignments.
 #[derive(Debug)]
 pub struct GroupHistory {
-    /// One for each assignment that was read, in ascending order.
+    /// Changes of each assignment, in ascending order.
     pub changes: Vec<AssignmentChange>,
-    /// Assignments that have no object.
+    /// Numbers of assignments without an object.
     pub missing: Vec<RangeInclusive<Epoch>>,
-    /// How many older assignments are there, but were not read.
+    /// Number of older assignments that were not read.
     pub left_out: u64,
-    /// The newest that can be read.
+    /// The newest readable assignment.
     pub newest: Option<GroupSnapshot>,
-    /// The store's clock at the end; this machine's where the store has none.
+    /// Time of the last read by the store's clock, or by this machine's if the store has none.
     pub now: DateTime<Utc>,
     pub requests: u64,
 }
 
 impl GroupHistory {
-    /// Keeps only what happened to the partition of this name. False: it is in no assignment.
+    /// Keeps only changes of the partition with this name. Returns `false` if it is in no
+    /// assignment.
     pub fn keep_only(&mut self, name: &str) -> bool {
         for change in &mut self.changes {
             change.keep_only(name);
@@ -49,9 +50,9 @@ impl GroupHistory {
     }
 }
 
-/// Reads at most this many of the newest assignments. After each it says how many of how many.
+/// Reads the newest assignments up to this limit, and reports progress after each.
 ///
-/// A LIST per 1,000 assignments, and a GET for each that is read.
+/// Sends one LIST per 1,000 assignments, and one GET per read assignment.
 pub async fn read(
     store: Arc<dyn Store>,
     prefix: &str,
@@ -82,7 +83,7 @@ pub async fn read(
     while let Some((epoch, age, read)) = reads.next().await {
         done += 1;
         told(done, count);
-        // One that was compacted since it was listed is missing.
+        // An assignment may have been compacted since the listing.
         let Some(object) = read? else { continue };
         now = now.max(object.served_at);
         let created = object.created.or_else(|| back(listed_at, age?));

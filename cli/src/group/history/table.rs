@@ -27,7 +27,7 @@ pub fn of(history: &GroupHistory) -> String {
     parts.join("\n")
 }
 
-/// A row for each thing that changed; only the first says which assignment it was.
+/// Returns a row for each change. Only the first row shows the assignment.
 fn rows(change: &AssignmentChange) -> Vec<[String; 4]> {
     let created = change.created.map_or("-".to_owned(), |at| at.format("%F %TZ").to_string());
     let by = match &change.author {
@@ -81,11 +81,11 @@ fn members(all: &[Person], done: &str) -> Option<String> {
     }
 }
 
-/// What became of it, such as `moved from w1 to w2`.
+/// Describes a change, such as `moved from w1 to w2`.
 fn done(event: PartitionEvent, it: &PartitionChange) -> String {
     let name = |of: &Option<Person>| of.as_ref().map_or("-".to_owned(), |it| plain(&it.name));
     let from = name(&it.from);
-    // Another session of the same name is another member.
+    // A new session with the same name is a new member.
     let of_same_name = |of: &Option<Person>| match (&it.from, of) {
         (Some(from), Some(of)) if from.name == of.name => {
             format!("{} (session {})", plain(&of.name), short(&of.session))
@@ -101,7 +101,7 @@ fn done(event: PartitionEvent, it: &PartitionChange) -> String {
         PartitionEvent::Stood => format!("owned by {to}"),
         PartitionEvent::Added => "added".to_owned(),
         PartitionEvent::Granted => format!("granted to {to}"),
-        // Over assignments that are missing.
+        // The change happened in missing assignments.
         PartitionEvent::Moved if it.from == it.to => format!("granted to {from} anew"),
         PartitionEvent::Moved => format!("moved from {from} to {to}"),
         PartitionEvent::Released => format!("no longer owned by {from}"),

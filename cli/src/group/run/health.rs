@@ -1,6 +1,6 @@
-//! `--health-addr`: what this member owns, for probes and scrapers.
+//! `--health-addr`: the partitions of this member, for probes and scrapers.
 //!
-//! No request to the store is made: the answers are what the member knows.
+//! Answers come from the memory of the member, without requests to the store.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ impl GroupHealthArg {
 #[derive(Debug)]
 pub struct GroupHealth {
     member: String,
-    /// How old the last answer of the store may be.
+    /// Maximum age of the store's last answer.
     recent: Duration,
     pub pulse: Pulse,
     state: Mutex<GroupHealthState>,
@@ -44,13 +44,13 @@ pub struct GroupHealth {
 
 #[derive(Debug, Default)]
 struct GroupHealthState {
-    /// Once the store is open.
+    /// Present after the store is open.
     group: Option<Group>,
     leaving: bool,
     running: Running<Arc<Partition>>,
 }
 
-/// What `/partitions` says.
+/// The body of `/partitions`.
 #[derive(Debug, Serialize)]
 struct GroupHealthView {
     state: &'static str,
@@ -65,7 +65,7 @@ struct OwnedView {
     partition: String,
     number: u32,
     token: u64,
-    /// Whether this member owns it at this moment, and its CMD was not asked to end.
+    /// Whether this member owns it now, and its CMD was not asked to end.
     owned: bool,
     lease_remaining_ms: u128,
 }
@@ -78,7 +78,7 @@ impl GroupHealth {
         GroupHealth { member: member.to_owned(), recent, pulse, state: Mutex::default() }
     }
 
-    /// The store is open.
+    /// Notes that the store is open.
     pub fn opened(&self, group: &Group) {
         lock(&self.state).group = Some(group.clone());
     }
@@ -87,12 +87,12 @@ impl GroupHealth {
         lock(&self.state).leaving = true;
     }
 
-    /// Its CMD runs, or is about to.
+    /// Notes that its CMD runs or is about to.
     pub fn begin(&self, partition: &Arc<Partition>) {
         lock(&self.state).running.insert(partition.number().0, Arc::clone(partition));
     }
 
-    /// Nothing of it runs any more.
+    /// Notes that no process of its CMD runs.
     pub fn end(&self, partition: &Partition) {
         lock(&self.state).running.remove(&partition.number().0);
     }

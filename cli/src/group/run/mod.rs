@@ -102,7 +102,7 @@ pub async fn run(args: GroupRunArgs) -> Result<u8, Failure> {
     // All logs name the member.
     let span = error_span!("group", store = %args.store, member = name);
     let margins = args.lease.margins(args.grace)?;
-    // A directory is made when it is opened, so the settings are checked beforehand.
+    // Checks the settings first, because opening a directory creates it.
     group(&args, &name, Arc::new(MemoryStore::new()), prefix(&args.store))?;
     let program = args.command.first().expect("clap requires a CMD");
     look_up(program, std::env::var_os("PATH").as_deref())?;
@@ -155,7 +155,7 @@ async fn run_as(
                     info!(outcome = "leaving", "{signal}: leaving; each CMD gets SIGTERM");
                     leave(&group, args.member.leave_for());
                 }
-                // Of one that runs, the partition would be owned before it is gone.
+                // If the predecessor's CMD still runs, the partition would be owned before its end.
                 signal if health.is_idle() => return Ok(signals::exit_code(signal)),
                 signal => {
                     info!("{signal} again: each CMD is killed");
@@ -177,15 +177,16 @@ async fn run_as(
     }
 }
 
-/// Returns once nothing of a predecessor of this name runs. By its promise it is dead, but each CMD
-/// that it leaves behind has a grace before its guard kills it, and its session, which says that
-/// it owns the partitions until then, is about to be ended without waiting.
+/// Returns when no CMD of a predecessor with this name runs. `--unique-name` implies that the
+/// predecessor is dead, but its guards give each CMD a grace period before they kill it. The join
+/// then ends the predecessor's session without a wait.
 async fn outlast_predecessor(group: &Group, name: &str, margins: Margins) {
     let owns = |snapshot: &GroupSnapshot| {
         let own = |owner: usize| snapshot.members.get(owner).is_some_and(|it| it.name == name);
         snapshot.partitions.iter().filter_map(|it| it.owner).any(own)
     };
-    // What cannot be read may name it. To join then waits for the store, or says what is wrong.
+    // An unreadable record may name the predecessor. The join waits for the store or reports
+    // the error.
     if group.snapshot().await.is_ok_and(|snapshot| !owns(&snapshot)) {
         return;
     }
@@ -215,5 +216,5 @@ fn group(
     Ok(builder.retry_denied(None).build()?)
 }
 
-/// What runs, by the number of the partition.
+/// Running work, by the number of the partition.
 type Running<T> = BTreeMap<u32, T>;

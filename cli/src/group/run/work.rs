@@ -1,4 +1,4 @@
-//! One partition: from the start of its CMD until the last descendant of that is gone.
+//! The work on one partition, from the start of CMD to the end of its last descendant.
 
 use std::error::Error as StdError;
 use std::future::pending;
@@ -19,9 +19,9 @@ use crate::process::cmd::{Cmd, GroupWatch, inside_run, shown};
 use crate::process::margins::Margins;
 use crate::process::timer::pause;
 
-/// Signals that wait until a CMD's task has run; the oldest are left out.
+/// Maximum number of queued signals for the task of a CMD. The oldest are dropped.
 const MOST_SIGNALS: usize = 16;
-/// How often to look whether the session was renewed or lost, at least.
+/// Maximum interval between checks for a renewal or loss of the session.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
 /// The work on all partitions that this member owns.
@@ -38,19 +38,18 @@ impl Works {
         Works { cmd, health, signals, unguarded: Notify::new() }
     }
 
-    /// Passes a signal on to each CMD; SIGKILL kills its descendants, too.
+    /// Forwards a signal to each CMD. SIGKILL also kills its descendants.
     pub fn forward(&self, signal: Signal) {
-        // An error says that nothing runs.
+        // An error means that no CMD runs.
         let _ = self.signals.send(signal);
     }
 
-    /// Returns once nobody can tell any more what runs of a CMD.
+    /// Returns when the state of a CMD's processes can no longer be determined.
     pub async fn unguarded(&self) {
         self.unguarded.notified().await;
     }
 
-    /// Runs CMD for as long as the partition is owned. When this returns, none of its descendants is
-    /// left.
+    /// Runs CMD while the partition is owned. All descendants of CMD have ended when this returns.
     pub async fn work(&self, partition: Partition) -> Result<(), Box<dyn StdError + Send + Sync>> {
         let (name, epoch) = (plain(partition.name()), partition.token().get());
         let span = error_span!(PARTITION_SPAN, partition = %name, epoch);
@@ -79,7 +78,7 @@ impl Works {
         let deadlines = margins.deadlines(ends_at);
         let extras = Extras { kill_margin: Some(margins.kill_margin), ..Extras::default() };
         let started = Group::start(tenure, command, &environment, deadlines, extras);
-        // Dropping the start leaves nothing that runs.
+        // A dropped start leaves no process.
         let group = tokio::select! {
             biased;
             () = cancelled(partition) => return Ok(()),
@@ -96,7 +95,7 @@ impl Works {
         };
         let end = watch.until(group.wait()).await;
         if watch.end_descendants().await == Left::Unknown {
-            // Not released, as something may run on.
+            // Not released, because a process may still run.
             self.unguarded.notify_one();
             pending::<()>().await;
         }
@@ -106,7 +105,7 @@ impl Works {
     }
 }
 
-/// What the end of a CMD says; an error is a failure of the work.
+/// Interprets the exit status of a CMD. An error is a failure of the work.
 fn outcome_of(end: GroupEnd, stopping: bool) -> Result<(), String> {
     match end.stop {
         Some(Stop::Unguarded) => Err("its guard has died, so CMD was killed".to_owned()),
@@ -121,15 +120,15 @@ async fn cancelled(partition: &Partition) {
     partition.revoked().cancelled().await;
 }
 
-/// Watches over a group: passes on signals, new ends of the lease, and the revocation.
+/// Supervises one guard: forwards signals, new ends of the lease, and the revocation.
 struct WorkWatch<'a> {
     margins: Margins,
     partition: &'a Partition,
     group: &'a Group,
     signals: broadcast::Receiver<Signal>,
-    /// Of the lease, as the guard knows it.
+    /// End of the lease that the guard knows.
     ends_at: Moment,
-    /// CMD has got its SIGTERM: no renewal changes its deadlines any more.
+    /// CMD has received SIGTERM. Renewals no longer change its deadlines.
     stopping: bool,
     /// CMD is killed.
     lost: bool,
@@ -164,7 +163,7 @@ impl<'a> GroupWatch<'a> for WorkWatch<'a> {
 }
 
 impl WorkWatch<'_> {
-    /// The partition is to move, or the session is at risk or over.
+    /// The partition must move, or the session is at risk or has ended.
     fn stop(&mut self) {
         self.stopping = true;
         self.look();
