@@ -1,4 +1,4 @@
-//! Help, settings, variables, pages: everything before a verb begins.
+//! Help, settings, variables and manual pages.
 
 mod pages;
 mod settings;

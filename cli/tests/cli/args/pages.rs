@@ -8,7 +8,7 @@ use crate::bench::tenure;
 const VERBS: [&str; 10] =
     ["run", "status", "watch", "compact", "group", "table", "probe", "cost", "completions", "man"];
 
-/// Writes the manual pages to a fresh folder.
+/// Writes the manual pages to a new folder.
 fn pages() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let said = tenure(&["man", folder.path().to_str().expect("UTF-8")]);
@@ -16,7 +16,7 @@ fn pages() -> tempfile::TempDir {
     folder
 }
 
-/// What a program says of its standard input, or `None` where it is not installed.
+/// Runs a program on this input and returns its output, or `None` if it is not installed.
 fn through(program: &str, arguments: &[&str], input: &str) -> Option<(String, String)> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -92,7 +92,7 @@ fn bash_completes_verbs_and_options() {
 }
 
 #[test]
-fn an_unknown_shell_is_refused_with_those_there_are() {
+fn an_unknown_shell_is_refused_with_the_known_ones() {
     let said = tenure(&["completions", "cmd"]);
     assert_eq!((said.code, said.out.as_str()), (64, ""));
     assert!(said.err.contains("bash") && said.err.contains("zsh"), "{}", said.err);

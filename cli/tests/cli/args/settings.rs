@@ -1,4 +1,4 @@
-//! The settings of `run`, in flags and variables.
+//! Settings in flags and variables.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -11,13 +11,13 @@ use crate::bench::{Bench, Said, command, said, tenure};
 use tenure_testkit::command::eventually;
 use tenure_testkit::command::scene::Scene;
 
-/// `tenure` with these variables.
+/// Returns `tenure` with these variables.
 fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
     said(command(line).envs(variables.iter().copied()).output().expect("it runs"))
 }
 
 #[test]
-fn a_flag_counts_before_a_variable() {
+fn a_flag_overrides_a_variable() {
     let bench = Bench::new();
     let url = bench.url();
     let variables = [
@@ -37,7 +37,7 @@ fn a_flag_counts_before_a_variable() {
         [&record["candidate"], &record["validity_ms"], &record["data"]],
         [&json!("of-the-variable"), &json!(21_000), &json!({"at": 7})]
     );
-    // An operator's verb has the store from there, too.
+    // The verbs of operators read the store from the variable, too.
     let status = with(&[("TENURE_STORE", &url)], &["status", "--json"]);
     assert!(status.out.contains("\"resigned\""), "{status:?}");
 }
@@ -76,7 +76,7 @@ fn wrong_variables_are_refused_with_their_names() {
 }
 
 #[test]
-fn settings_that_do_not_fit_together_are_refused_with_the_numbers() {
+fn contradictory_settings_are_refused_with_their_values() {
     let bench = Bench::new();
     for (options, words) in [
         (&["--renew", "20s"][..], &["20s until a renewal", "make 38s"][..]),
@@ -99,10 +99,9 @@ fn settings_that_do_not_fit_together_are_refused_with_the_numbers() {
     assert_eq!(bench.objects(), [""; 0], "nothing was written");
 }
 
-/// `--unique-name` needs `--name`, and the line alone was looked at: the variables did not count at
-/// all.
+/// `--unique-name` needs `--name`. The check ignored the variable of `--name`.
 #[test]
-fn regression_a_flag_may_need_one_that_a_variable_gives() {
+fn regression_a_variable_satisfies_a_required_flag() {
     let bench = Bench::new();
     let url = bench.url();
     let variables = [("TENURE_STORE", &*url), ("TENURE_NAME", "a")];
@@ -118,9 +117,10 @@ fn regression_a_flag_may_need_one_that_a_variable_gives() {
     refused(&variables, &["run", "--unique-name", "--validity", "3", "--", "true"], "time unit");
 }
 
-/// With the name of its own leader, unique by promise, it would end that leader's lease.
+/// A unique name promises that no other process has it. A run inside CMD with the name of its
+/// leader would end the lease of that leader.
 #[test]
-fn a_run_inside_cmd_does_not_pass_for_its_own_leader() {
+fn a_run_inside_cmd_does_not_take_the_name_of_its_leader() {
     let scene = Scene::new(TENURE);
     let tenure = TENURE;
     let inner = format!(
@@ -149,7 +149,7 @@ fn serve_takes_lists_from_variables() {
 #[test]
 fn a_restart_under_a_unique_name_waits_for_the_old_cmd_alone() {
     let scene = Scene::new(TENURE);
-    // Its lapse would take longer than the test waits.
+    // A wait for the lapse would exceed the deadline of the test.
     let options = ["--validity", "4m", "--grace", "1s", "--unique-name"];
     let mut old =
         scene.script("a", &options, "trap '' TERM; echo $$ >old; while :; do sleep 1; done");
@@ -163,9 +163,10 @@ fn a_restart_under_a_unique_name_waits_for_the_old_cmd_alone() {
     assert_eq!(scene.status()["epoch"], 2);
 }
 
-/// Dead for long by the store's own dates, it need not be watched for its validity.
+/// The dates of the store show that the leader is long dead, so a candidate need not observe it for
+/// its validity.
 #[test]
-fn a_long_dead_leader_is_succeeded_at_once_by_the_stores_clock() {
+fn a_long_dead_leader_is_succeeded_without_a_wait() {
     let bench = Bench::new();
     bench.epoch(1, r#"{"expired":false,"validity_ms":7200000,"candidate":"a","nonce":"a530ea12f742f371bcbcb23b4f9a616c"}"#);
     let file = fs::File::options().append(true).open(bench.path("store/lock-0000000001.json"));

@@ -1,4 +1,4 @@
-//! Help, and what is refused before anything is sent.
+//! Help, and arguments that are refused before the first request.
 
 use crate::bench::{Bench, Said, tenure};
 
@@ -10,7 +10,7 @@ fn help(line: &[&str]) -> String {
 }
 
 #[test]
-fn help_says_what_there_is() {
+fn help_lists_the_verbs() {
     let all = help(&["--help"]);
     for verb in
         ["run", "status", "watch", "compact", "table", "probe", "cost", "completions", "man"]
@@ -25,7 +25,7 @@ fn help_says_what_there_is() {
 }
 
 #[test]
-fn the_help_of_run_says_what_the_guard_cannot_do() {
+fn the_help_of_run_names_the_limits_of_the_guard() {
     let run = help(&["run", "--help"]);
     for word in [
         "TENURE_EPOCH",
@@ -83,7 +83,7 @@ fn wrong_arguments_give_64() {
 }
 
 #[test]
-fn settings_that_do_not_fit_are_refused_with_the_numbers() {
+fn invalid_settings_are_refused_with_their_values() {
     let bench = Bench::new();
     std::fs::remove_dir(bench.path("store")).expect("it is empty");
     let run = |options: &[&str]| bench.run("run", &[options, &["--", "true"]].concat());
@@ -100,7 +100,7 @@ fn settings_that_do_not_fit_are_refused_with_the_numbers() {
 }
 
 #[test]
-fn regression_durations_that_make_no_sense_are_refused_with_the_numbers() {
+fn regression_absurd_durations_are_refused_with_their_values() {
     let store = "file:///tmp/tenure-test-none";
     let election = format!("orders={store}");
     let run: &[&str] = &["run", "--store", store];
@@ -142,7 +142,7 @@ fn regression_durations_that_make_no_sense_are_refused_with_the_numbers() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_made_by_run_alone() {
+fn only_run_creates_a_missing_directory() {
     let bench = Bench::new();
     std::fs::remove_dir(bench.path("store")).expect("it is empty");
     for verb in ["status", "compact"] {
@@ -164,7 +164,7 @@ fn a_file_in_the_place_of_the_directory_gives_69() {
 }
 
 #[test]
-fn a_build_without_a_service_says_which_feature_to_build() {
+fn a_build_without_a_service_names_the_feature() {
     let services = [
         ("s3", "s3", cfg!(feature = "s3")),
         ("gs", "gcs", cfg!(feature = "gcs")),
@@ -180,7 +180,7 @@ fn a_build_without_a_service_says_which_feature_to_build() {
 }
 
 #[test]
-fn a_log_filter_that_makes_no_sense_is_ignored_and_named() {
+fn an_invalid_log_filter_is_reported_and_ignored() {
     let bench = Bench::new();
     let mut command = crate::bench::command(&["status", "--store", &bench.url()]);
     let said =

@@ -1,4 +1,4 @@
-//! Misspelt variables, and the variables of an outer process.
+//! Misspelt variables, and variables of an outer process.
 
 use std::fs;
 
@@ -8,12 +8,12 @@ use crate::TENURE;
 use crate::bench::{Bench, Said, command, said};
 use tenure_testkit::command::scene::Scene;
 
-/// `tenure` with these variables.
+/// Returns `tenure` with these variables.
 fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
     said(command(line).envs(variables.iter().copied()).output().expect("it runs"))
 }
 
-/// Each named another election.
+/// Each of these URLs named another election.
 #[test]
 fn regression_a_store_that_looks_like_another_is_refused() {
     let bench = Bench::new();
@@ -49,7 +49,7 @@ fn regression_a_misspelt_variable_is_named() {
     let line = "tenure: the variable TENURE_VALIDTY is no setting and has no effect; did you mean \
                 TENURE_VALIDITY?\n";
     assert!(run.code == 0 && run.err.starts_with(line), "{run:?}");
-    // Where something else is refused for it, too.
+    // The refusal of another setting names it, too.
     let refused = with(&[("TENURE_STOER", &url)], &["status"]);
     assert_eq!(refused.code, 64, "{refused:?}");
     assert!(refused.err.contains("TENURE_STOER") && refused.err.contains("--store"), "{refused:?}");
@@ -79,7 +79,7 @@ fn regression_a_tenure_inside_cmd_knows_the_variables_and_shares_no_address() {
 }
 
 #[test]
-fn the_settings_of_an_outer_process_do_not_count_where_they_are_its_own() {
+fn settings_of_the_outer_process_alone_are_ignored() {
     let bench = Bench::new();
     let url = bench.url();
     let candidate = || bench.json("status", &["--json"])["candidate"].clone();
@@ -110,7 +110,7 @@ fn the_settings_of_an_outer_process_do_not_count_where_they_are_its_own() {
 
 /// `watch --exec` sets TENURE_EPOCH as `run` does, but no name.
 #[test]
-fn regression_cmd_of_watch_keeps_the_name_that_the_user_has_given() {
+fn regression_cmd_of_watch_keeps_the_name_of_the_user() {
     let scene = Scene::new(TENURE);
     let mut leader = scene.script("a", &[], "echo >leads; sleep 300");
     scene.wait_for_file("leads");
