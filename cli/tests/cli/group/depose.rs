@@ -12,7 +12,7 @@ use tokio::runtime::{self, Runtime};
 use crate::bench::{Bench, Said, tenure};
 use tenure_testkit::command::{eventually, pause};
 
-/// Far longer than a busy machine pauses it.
+/// Much longer than any pause of a busy machine.
 const VALIDITY: Duration = Duration::from_secs(20);
 
 struct Scene {
@@ -26,7 +26,7 @@ impl Scene {
         Scene { bench: Bench::new(), runtime: runtime.expect("a runtime") }
     }
 
-    /// A member that keeps what it owns.
+    /// Joins a member that keeps its partitions.
     fn join(&self, name: &str) -> Membership {
         let store = DirStore::open(self.bench.path("store")).expect("a directory");
         let group = Group::builder(Arc::new(store), "")
@@ -92,14 +92,14 @@ fn the_partitions_of_a_deposed_member_move_once_its_lease_has_ended() {
         assert!(body.contains(field), "{field} is not in {body}");
     }
     eventually("it is waited for, and removed", || {
-        // For the whole validity, and each look is a process.
+        // Each poll is a process, and the wait takes the whole validity.
         pause(200);
         scene.members("w2").is_empty()
     });
 }
 
 #[test]
-fn regression_a_seal_by_the_verb_of_elections_keeps_the_greatest_assignment() {
+fn regression_a_seal_by_depose_of_elections_keeps_the_greatest_assignment() {
     let scene = Scene::new();
     let _w1 = scene.join("w1");
     eventually("w1 is a member", || scene.members("w1").len() == 1);
@@ -117,7 +117,7 @@ fn regression_a_seal_by_the_verb_of_elections_keeps_the_greatest_assignment() {
 }
 
 #[test]
-fn a_member_that_is_dead_is_not_waited_for() {
+fn a_dead_member_is_deposed_without_a_wait() {
     let scene = Scene::new();
     let w1 = scene.join("w1");
     eventually("w1 owns all", || scene.members("w1").iter().any(|it| it["partitions"] == 3));
@@ -148,9 +148,9 @@ fn a_member_that_is_dead_is_not_waited_for() {
     assert!(took < VALIDITY, "{took:?}");
 }
 
-/// The dead one may be meant. The living one was deposed in its place.
+/// The operator may mean the dead member. The command deposed the live one.
 #[test]
-fn regression_the_name_of_a_dead_and_a_living_member_is_ambiguous() {
+fn regression_the_name_of_a_dead_and_a_live_member_is_ambiguous() {
     let scene = Scene::new();
     let [dead, _living] = [scene.join("w1"), scene.join("w1")];
     eventually("both are members", || scene.members("w1").len() == 2);
@@ -167,7 +167,7 @@ fn regression_the_name_of_a_dead_and_a_living_member_is_ambiguous() {
 }
 
 #[test]
-fn who_is_not_meant_is_left_alone() {
+fn an_unclear_member_is_not_deposed() {
     let scene = Scene::new();
     let url = scene.bench.url();
     scene.group("depose", &["w1"]).fails(73, &["no group at", &url]);
@@ -185,11 +185,11 @@ fn who_is_not_meant_is_left_alone() {
     let said = scene.group("depose", &["w1"]);
     said.fails(73, &["w1 is ambiguous", &both[0], &both[1], "nothing was changed"]);
     scene.group("depose", &["w3"]).fails(73, &["no member w3", &both[0], "w\\u{202e}2 (session "]);
-    // Too few digits to name a session.
+    // This prefix of a session is too short.
     scene.group("depose", &[&sessions[0][..7]]).fails(73, &["no member"]);
     let said = scene.group("depose", &[&sessions[0]]);
     assert_eq!(said.code, 0, "{said:?}");
-    // Its session has ended, so the name is the other's alone.
+    // The session has ended, so only the other member has this name.
     let said = scene.group("depose", &["w1", "--json"]);
     let report: Value = serde_json::from_str(&said.out).expect("one JSON object");
     assert_eq!(report["session"], *sessions[1], "{}", said.err);

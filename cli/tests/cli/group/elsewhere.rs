@@ -1,4 +1,4 @@
-//! A verb of an election where there is a group, and the other way round.
+//! Verbs of elections on a group, and verbs of groups on an election.
 
 use super::*;
 
@@ -7,7 +7,7 @@ const HELD: &str = r#"{"expired":false,"validity_ms":30000,"format":1,"candidate
 const SINGLE: &str = r#"{"expires_at":4000000000.5,"token":7}"#;
 
 #[test]
-fn regression_verbs_of_an_election_name_the_group_that_is_there() {
+fn regression_verbs_of_an_election_report_a_group() {
     let scene = Scene::new("w1", 1);
     let words = |command| ["a partition group here, and no election", command];
     for (verb, options, command) in [
@@ -21,7 +21,7 @@ fn regression_verbs_of_an_election_name_the_group_that_is_there() {
     ] {
         scene.bench.run(verb, options).fails(64, &words(command));
     }
-    // Both may have one prefix.
+    // An election and a group may share a prefix.
     scene.bench.epoch(3, HELD);
     for verb in ["status", "history", "compact", "group status", "group history", "depose"] {
         let said = scene.bench.run(verb, &[]);
@@ -31,7 +31,7 @@ fn regression_verbs_of_an_election_name_the_group_that_is_there() {
 }
 
 #[test]
-fn regression_verbs_of_a_group_name_the_election_that_is_there() {
+fn regression_verbs_of_a_group_report_an_election() {
     for (object, body, option) in
         [("lock-0000000003.json", HELD, ""), ("lock.json", SINGLE, " --layout single-object")]
     {

@@ -1,4 +1,4 @@
-//! `group status` and `group watch` once members have left or died.
+//! `group status` and `group watch` after members have left or died.
 
 use std::fs::File;
 
@@ -6,7 +6,7 @@ use tenure_groups::MembershipEvent;
 
 use super::*;
 
-/// The member leaves, and its session is resigned. No member is left to write another assignment.
+/// Ends the member and its session. No other member exists that could write an assignment.
 fn leave(scene: &mut Scene) {
     let mut membership = scene.membership.take().expect("it has joined");
     scene.runtime.block_on(async move {
@@ -22,7 +22,7 @@ fn leave(scene: &mut Scene) {
     });
 }
 
-/// As if the member had written its session so much earlier for the last time.
+/// Moves the last write of the session back by this duration.
 fn age_session(scene: &Scene, age: Duration) {
     let status = scene.status();
     let session = status["members"][0]["session"].as_str().expect("text");
@@ -61,14 +61,14 @@ fn regression_a_group_whose_members_have_died_is_not_healthy() {
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.out.contains("none has a live owner"), "{said:?}");
     assert!(said.out.contains("  lapsed, written 10m"), "{said:?}");
-    // The compactor deletes what has ended.
+    // The compactor deletes the ended session.
     std::fs::remove_dir_all(scene.bench.path("store").join("members")).expect("the sessions");
     assert_eq!(scene.status()["members"][0]["session_state"], "missing");
     assert_eq!(scene.run("status", &["--exit-code"]).code, 1);
 }
 
 #[test]
-fn regression_watch_says_that_the_session_of_an_owner_has_ended() {
+fn regression_watch_reports_the_end_of_the_session_of_an_owner() {
     let scene = Scene::with_validity("w1", 1, Duration::from_secs(5));
     let mut child = spawn(&[], &["group", "watch", "--store", &scene.bench.url()]);
     let mut out = BufReader::new(child.stdout.take().expect("it is piped"));

@@ -1,4 +1,4 @@
-//! `tenure group history`, of assignments that were written by hand.
+//! `tenure group history` of given assignments.
 
 use std::fs::File;
 
@@ -16,7 +16,7 @@ fn noon() -> DateTime<Utc> {
     "2026-11-20T12:00:00Z".parse().expect("a time")
 }
 
-/// An object that the store dates so many seconds after noon.
+/// Writes an object with a date of this number of seconds after noon.
 fn write(bench: &Bench, epoch: u64, second: i64, body: &str) {
     let name = format!("assignment-{epoch:010}.json");
     bench.object(&name, body);
@@ -41,7 +41,8 @@ fn assign(
     write(bench, epoch, second, &body.to_string());
 }
 
-/// w1 begins, w2 joins, an operator marks and adds, w1 dies, and an assignment cannot be read.
+/// Writes a history: w1 begins, w2 joins, an operator marks and adds partitions, w1 dies, and the
+/// last assignment is unreadable.
 fn story(w1: &str) -> Bench {
     let bench = Bench::new();
     let (one, both) = (&[(w1, ONE)][..], &[(w1, ONE), ("w2", TWO)][..]);
@@ -84,7 +85,7 @@ fn lines(said: &Said) -> Vec<Value> {
 }
 
 #[test]
-fn the_table_tells_what_each_assignment_changed() {
+fn the_table_shows_the_changes_of_each_assignment() {
     let said = run(&story("w1"), &[]);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     let expected = "\
@@ -118,7 +119,7 @@ requests   10
 }
 
 #[test]
-fn of_the_first_that_is_left_it_tells_how_things_stood() {
+fn the_first_kept_assignment_is_shown_in_full() {
     let said = run(&story("w1"), &["--limit", "5"]);
     let expected = "\
 5      2026-11-20 12:01:40Z  -   (what it changed is not known; this is how it stood)
@@ -137,7 +138,7 @@ fn of_the_first_that_is_left_it_tells_how_things_stood() {
 }
 
 #[test]
-fn one_partition_alone() {
+fn the_history_of_one_partition_is_shown() {
     let bench = story("w1");
     let said = run(&bench, &["--partition", "c"]);
     let epochs: Vec<_> = said.out.lines().filter_map(|line| line.split(' ').next()).collect();
@@ -147,7 +148,7 @@ fn one_partition_alone() {
 }
 
 #[test]
-fn json_has_a_line_for_each_assignment_and_one_for_all() {
+fn json_has_a_line_for_each_assignment_and_a_summary() {
     let told = lines(&run(&story("w1"), &["--json"]));
     assert_eq!(told.len(), 10);
     assert_eq!(
@@ -214,9 +215,9 @@ fn the_picture_has_a_row_for_each_partition_and_a_colour_for_each_owner() {
     run(&bench, &["--svg", "/none/x.svg"]).fails(71, &["/none/x.svg"]);
 }
 
-/// What lies between them was compacted.
+/// The assignments between these two were compacted.
 #[test]
-fn over_missing_assignments_only_the_outcome_is_known() {
+fn missing_assignments_show_only_their_outcome() {
     let bench = Bench::new();
     let (one, again) = ("33333333000000000000000000000000", &[("w1", ONE)][..]);
     let owned = |token: u64| json!([{ "name": "a", "owner": 0, "token": token }]);
@@ -237,7 +238,7 @@ fn names_cannot_rewrite_the_terminal() {
 }
 
 #[test]
-fn where_nothing_can_be_read_nothing_is_told() {
+fn an_unreadable_history_is_refused() {
     let bench = Bench::new();
     let said = run(&bench, &[]);
     assert_eq!((said.code, &*said.out), (0, "no group yet: its first member creates it\n"));

@@ -1,4 +1,4 @@
-//! `tenure group`, on a directory that a member of the library shares.
+//! `tenure group`, on a directory shared with a member in this process.
 
 mod depose;
 mod elsewhere;
@@ -21,7 +21,7 @@ use tokio::runtime::{self, Runtime};
 use crate::bench::{Bench, Said, command, spawn, tenure};
 use tenure_testkit::command::{ended, eventually, with_deadline};
 
-/// A member in this process, and the command beside it.
+/// A member in this process, and the command on the same store.
 struct Scene {
     bench: Bench,
     runtime: Runtime,
@@ -29,7 +29,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A group of this many partitions, all of which its member owns.
+    /// Creates a group of `partitions`. Its member owns all of them.
     fn new(name: &str, partitions: u32) -> Scene {
         Scene::with_validity(name, partitions, Duration::from_secs(30))
     }
@@ -54,7 +54,7 @@ impl Scene {
             .name(name)
             .partitions(0..partitions)
             .data(json!({"addr": "10.0.0.7"}))
-            // Longer than a busy machine pauses it, and polls often.
+            // A long validity survives pauses of a busy machine.
             .validity(validity)
             .poll_interval(Duration::from_millis(50))
             .rebalance_delay(Duration::ZERO)
@@ -63,7 +63,7 @@ impl Scene {
         self.membership = Some(self.runtime.block_on(group.join()).expect("it joins"));
     }
 
-    /// The member leaves to come back, and another one plans.
+    /// The member leaves with a reservation, and another member plans.
     fn leave_for_an_hour(&mut self) {
         let mut left = self.membership.take().expect("a member");
         left.leave_for(Duration::from_secs(3_600));
@@ -92,14 +92,14 @@ impl Scene {
         self.json("status", &[])
     }
 
-    /// A verb that is to print this line.
+    /// Runs a verb that must print this line.
     #[track_caller]
     fn prints(&self, verb: &str, options: &[&str], line: &str) {
         let said = self.run(verb, options);
         assert_eq!((said.code, said.out), (0, format!("{line}\n")), "{}", said.err);
     }
 
-    /// The member's session ends; its partitions keep their owner until another member plans.
+    /// Ends the session of the member. Its partitions keep their owner until another member plans.
     fn lose_the_member(&mut self) {
         let _inside = self.runtime.enter();
         drop(self.membership.take());
@@ -160,7 +160,7 @@ fn status_shows_members_and_partitions() {
 }
 
 #[test]
-fn operators_mark_partitions_and_learn_what_changed() {
+fn operators_mark_partitions_and_see_the_changes() {
     let mut scene = Scene::new("w1", 3);
     scene.lose_the_member();
     scene.prints("pause", &["0..2"], "2 partitions paused: 0, 1");
@@ -190,8 +190,7 @@ fn operators_mark_partitions_and_learn_what_changed() {
     scene.prints("retire", &["0,4"], NOTHING);
 }
 
-/// The partitions of a member that left to come back stayed without an owner until the time was
-/// over, and no command changed that.
+/// Reserved partitions had no owner until the reservation ended. No command ended it earlier.
 #[test]
 fn regression_an_operator_ends_reservations() {
     let mut scene = Scene::new("w1", 3);
@@ -210,9 +209,9 @@ fn regression_an_operator_ends_reservations() {
     scene.run("unreserve", &["7"]).fails(73, &["no partition 7", "nothing was changed"]);
 }
 
-/// The line said that two were paused, and `--json` listed it twice.
+/// The line counted two paused partitions, and `--json` listed the partition twice.
 #[test]
-fn regression_a_partition_that_is_named_twice_counts_once() {
+fn regression_a_partition_in_the_arguments_twice_counts_once() {
     let scene = Scene::new("worker-7", 2);
     scene.prints("pause", &["1,1"], "1 partition paused: 1");
     let resumed = scene.json("resume", &["1,0,1"]);
@@ -220,7 +219,7 @@ fn regression_a_partition_that_is_named_twice_counts_once() {
 }
 
 #[test]
-fn a_living_group_follows_its_operators() {
+fn a_live_group_follows_its_operators() {
     let scene = Scene::new("w1", 2);
     assert_eq!(scene.run("resize", &["--partitions", "0..12"]).code, 0);
     eventually("the member owns what was added", || {
@@ -233,7 +232,7 @@ fn a_living_group_follows_its_operators() {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn verbs_on_a_missing_group_are_refused() {
     let bench = Bench::new();
     let url = bench.url();
     let group =
@@ -274,7 +273,7 @@ fn regression_watch_ends_once_its_reader_has_left() {
     let mut line = String::new();
     with_deadline(child.id(), || out.read_line(&mut line)).expect("text");
     assert!(line.contains("Z  0  - -> w1  token "), "{line:?}");
-    // Nothing changes after that.
+    // The group does not change after this line.
     drop(out);
     assert_eq!(ended(&mut child).code(), Some(0));
 }

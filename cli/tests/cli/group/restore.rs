@@ -32,7 +32,7 @@ fn a_group_without_assignments_continues_above_the_epoch() {
     assert_eq!(status["epoch"], 43);
 }
 
-/// An operator who was interrupted left a group in which nothing was assigned, and no word of it.
+/// An interrupted restore left a group without assignments. Neither verb reported the reason.
 #[test]
 fn regression_group_status_and_watch_show_an_unfinished_restore() {
     let bench = Bench::new();

@@ -4,7 +4,7 @@ use tenure_groups::{MembershipEvent, Partition};
 
 use super::*;
 
-/// Has the member release what is revoked, as one that works does.
+/// The member releases each revoked partition.
 fn work(scene: &mut Scene) {
     let mut membership = scene.membership.take().expect("it has joined");
     scene.runtime.spawn(async move {
@@ -23,7 +23,7 @@ fn work(scene: &mut Scene) {
 }
 
 #[test]
-fn the_exit_code_says_whether_each_partition_has_an_owner() {
+fn the_exit_code_shows_whether_each_partition_has_an_owner() {
     let none = Bench::new();
     let url = none.url();
     let code = |url: &str| {
@@ -82,13 +82,13 @@ fn lines(scene: &Scene) -> Vec<String> {
 fn cmd_runs_for_the_newest_change_of_each_partition() {
     let mut scene = Scene::new("w\u{202e}1", 3);
     work(&mut scene);
-    // The first to run waits until all others wait for it.
+    // CMD waits for the file `go`, so changes queue up behind the first run.
     let command = "read -r line; until test -e \"$DIR/go\"; do sleep 0.05; done
         printf '%s|%s|%s|%s|%s\\n' \"$TENURE_STATE\" \"$TENURE_PARTITION\" \"$TENURE_EPOCH\" \
             \"$TENURE_OWNER\" \"$line\" >>\"$DIR/log\"";
     let env = [
         ("DIR", scene.bench.path("").display().to_string()),
-        // What CMD is to see in its place is never what it inherits.
+        // The command must replace the inherited variables.
         ("TENURE_OWNER", "inherited".to_owned()),
     ];
     let url = scene.bench.url();
@@ -104,7 +104,8 @@ fn cmd_runs_for_the_newest_change_of_each_partition() {
         let line = next();
         assert!(line.contains(&format!("Z  {partition}  - -> w\\u{{202e}}1  token ")), "{line:?}");
     }
-    // While CMD runs for the partition 0, 1 goes away, and 2 does and comes back.
+    // CMD runs for the partition 0. During that, 1 loses its owner, and 2 loses it and has it
+    // again.
     assert_eq!(scene.run("pause", &["1,2"]).code, 0);
     let gone = [next(), next()];
     assert!(gone.iter().all(|line| line.contains(" -> -  token ")), "{gone:?}");
