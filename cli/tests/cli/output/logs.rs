@@ -1,4 +1,4 @@
-//! `--log-format json`: nothing on stderr but JSON, whatever happens.
+//! `--log-format json`: each line on stderr is JSON.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::bench::{Bench, Said, command, said, tenure};
 
-/// Its lines, each an object as a collector wants it.
+/// Parses the lines on stderr, and checks the fields that log collectors need.
 #[track_caller]
 fn lines(said: &Said) -> Vec<Value> {
     let parse = |line: &str| {
@@ -21,7 +21,7 @@ fn lines(said: &Said) -> Vec<Value> {
         assert!(line["fields"]["message"].is_string(), "{line}");
         line
     };
-    // The command's own lines had another order of keys than those of the library's events.
+    // Lines of the command had another order of keys than events of the library.
     for line in said.err.lines() {
         let places =
             ["timestamp", "level", "fields", "target"].map(|key| line.find(&format!("\"{key}\":")));
@@ -42,7 +42,7 @@ fn of_span(line: &Value, field: &str) -> Value {
 }
 
 #[test]
-fn a_run_that_ends_well() {
+fn a_successful_run_logs_its_events() {
     let bench = Bench::new();
     let name = "größe \"7\"";
     let said = bench.run("run", &["--log-format", "json", "--name", name, "--", "true"]);
@@ -56,7 +56,7 @@ fn a_run_that_ends_well() {
 }
 
 #[test]
-fn a_run_that_loses_its_lease() {
+fn a_lost_lease_is_logged() {
     let deaf = "trap '' TERM; while :; do sleep 1; done";
     for (then, expected) in [("exec sleep 60", "terminated"), (deaf, "killed")] {
         let bench = Bench::new();
@@ -70,7 +70,7 @@ fn a_run_that_loses_its_lease() {
         assert!(outcomes.iter().any(|word| word == expected), "{said:?}");
         let all = lines(&said);
         assert_eq!(all.last().expect("a line")["fields"]["exit_code"], 75);
-        // The library has the epoch in the event itself.
+        // Events of the library have the epoch as a field of the event.
         let epoch = |line: &Value| match line["target"] == "tenure::lease" {
             true => line["fields"]["epoch"].clone(),
             false => of_span(line, "epoch"),
@@ -79,9 +79,9 @@ fn a_run_that_loses_its_lease() {
     }
 }
 
-/// What the other processes say of `run`, the library's own events, and all the spans.
+/// Checks the lines of other processes of `run`, the events of the library, and all spans.
 #[test]
-fn all_that_the_library_says_of_a_run_whose_interpreter_is_not_there() {
+fn a_run_with_a_missing_interpreter_logs_json_alone() {
     let bench = Bench::new();
     let url = bench.url();
     let script = bench.path("script");
@@ -105,7 +105,7 @@ fn all_that_the_library_says_of_a_run_whose_interpreter_is_not_there() {
 }
 
 #[test]
-fn what_is_refused_is_one_line_of_json() {
+fn a_refusal_is_one_line_of_json() {
     let bench = Bench::new();
     let url = bench.url();
     let store = ["--store", &url];
@@ -127,14 +127,14 @@ fn what_is_refused_is_one_line_of_json() {
         assert_eq!(all[0]["fields"]["exit_code"], code, "{line:?}");
         assert_eq!(all[0]["level"], "ERROR");
     }
-    // What belongs to CMD asks for nothing.
+    // An option of CMD does not select the format.
     let said = tenure(&["run", "--store", "ftp://b/p", "--", "x", "--log-format", "json"]);
     assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
 }
 
-/// Only the flag chose the format of refusals.
+/// Only the flag selected the format of refusals.
 #[test]
-fn regression_the_variable_chooses_the_format_of_refusals_too() {
+fn regression_the_variable_selects_the_format_of_refusals() {
     let lines_64 = [
         &["lead"][..],
         &["status", "--store", "ftp://b/p"],
@@ -149,14 +149,14 @@ fn regression_the_variable_chooses_the_format_of_refusals_too() {
     }
     let wrong = command(&["status"]).env("TENURE_LOG_FORMAT", "xml").output().expect("it runs");
     said(wrong).fails(64, &["TENURE_LOG_FORMAT"]);
-    // A flag counts before a variable.
+    // A flag overrides a variable.
     let mut text = command(&["status", "--log-format", "text", "--store", "ftp://b/p"]);
     let said = said(text.env("TENURE_LOG_FORMAT", "json").output().expect("it runs"));
     assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
 }
 
 #[test]
-fn a_filter_that_makes_no_sense_is_named_in_json_too() {
+fn an_invalid_filter_is_reported_in_json() {
     let bench = Bench::new();
     let mut command = command(&["status", "--log-format", "json", "--store", &bench.url()]);
     let said = said(command.env("RUST_LOG", "tenure=loud").output().expect("it runs"));
@@ -166,7 +166,7 @@ fn a_filter_that_makes_no_sense_is_named_in_json_too() {
 }
 
 #[test]
-fn text_is_the_default_and_has_no_words_for_machines() {
+fn text_is_the_default_format() {
     let bench = Bench::new();
     for options in [&["--", "true"][..], &["--log-format", "text", "--", "true"]] {
         let said = bench.run("run", options);

@@ -1,4 +1,4 @@
-//! `--metrics-addr`: scraped over TCP, as Prometheus does.
+//! `--metrics-addr`, scraped over TCP as Prometheus does.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,12 +14,12 @@ use tenure_testkit::prometheus::Scrape;
 
 const ANY_PORT: &str = "127.0.0.1:0";
 
-/// A command that serves its metrics, killed in the end.
+/// A command that serves its metrics. It is killed on drop.
 struct Served {
     child: Child,
     address: SocketAddr,
     place: String,
-    /// The label that has the place.
+    /// Label with the location of the election.
     of: &'static str,
 }
 
@@ -40,12 +40,12 @@ impl Served {
                 break address.trim().parse().expect("an address");
             }
         };
-        // So that it never waits for a reader.
+        // The command must not block on a full pipe.
         thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Served { child, address, place: url, of }
     }
 
-    /// The head of the answer, and its body.
+    /// Returns the head and the body of the answer.
     fn get(&self, path: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("it takes a request");
@@ -113,7 +113,7 @@ fn run_serves_while_it_leads_and_while_it_follows() {
 }
 
 #[test]
-fn watch_serves_what_it_sees() {
+fn watch_serves_the_observed_state() {
     let bench = Bench::new();
     let watch = Served::start(&bench, "watch", &["--poll", "50ms"]);
     watch.until("tenure_observed", &[("state", "nobody")], 1.0);
@@ -162,13 +162,13 @@ fn compact_serves_between_its_runs() {
 }
 
 #[test]
-fn a_single_compaction_has_nothing_to_scrape() {
+fn a_single_compaction_refuses_a_metrics_address() {
     let said = Bench::new().run("compact", &["--metrics-addr", ANY_PORT]);
     said.fails(64, &["--metrics-addr needs --every", "ends before"]);
 }
 
 #[test]
-fn an_address_that_is_taken_ends_the_command() {
+fn an_address_in_use_ends_the_command() {
     let taken = TcpListener::bind(ANY_PORT).expect("a free port");
     let address = taken.local_addr().expect("it has one").to_string();
     let bench = Bench::new();
