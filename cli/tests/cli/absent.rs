@@ -1,7 +1,7 @@
-//! A store that cannot be reached, or not yet.
+//! Stores that are unreachable, at first or during the whole run.
 //!
-//! Tests start in the order of their names, and a watch takes half a minute to say that it does not
-//! know: from the start of the program on, others run beside it.
+//! Tests start in the order of their names. A watch takes half a minute to report an unknown state,
+//! so this module comes first and runs during the other tests.
 
 use std::io::{BufRead as _, BufReader};
 
@@ -15,7 +15,7 @@ use tenure_testkit::command::{ended, with_deadline};
 use tenure_testkit::s3_server::*;
 
 #[test]
-fn watch_waits_for_a_store_that_cannot_be_reached_yet() {
+fn watch_waits_for_an_unreachable_store() {
     let server = S3Server::start_blocking();
     server.fault(ServerFault::CutBefore);
     let mut watching = Watching::with(&server.env(), STORE[1], &[]);
@@ -39,7 +39,7 @@ fn an_unreachable_endpoint_gives_69() {
 }
 
 #[test]
-fn run_waits_for_a_store_that_cannot_be_reached_yet() {
+fn run_waits_for_an_unreachable_store() {
     let server = S3Server::start_blocking();
     server.fault(ServerFault::CutBefore);
     let mut child = spawn(&server.env(), &[&["run"][..], &STORE, &["--", "echo", "yes"]].concat());
@@ -50,7 +50,7 @@ fn run_waits_for_a_store_that_cannot_be_reached_yet() {
     let failing = said();
     assert!(failing.contains("WARN the store fails, trying again: "), "{failing}");
     server.clear_faults();
-    // The store is not said to fail again and again.
+    // The command reports the failure only once.
     let elected = said();
     assert!(elected.ends_with("tenure: elected: epoch 1; running echo yes"), "{elected}");
     assert!(said().ends_with("tenure: resigned epoch 1"));

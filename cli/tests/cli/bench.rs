@@ -1,4 +1,4 @@
-//! A directory with a store in it, and the command to try on it.
+//! A directory with a store, and runs of the command on it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub struct Bench {
     dir: TempDir,
 }
 
-/// What a run of the command came to.
+/// Exit code and output of a run of the command.
 #[derive(Debug)]
 pub struct Said {
     pub code: i32,
@@ -23,7 +23,7 @@ pub struct Said {
 }
 
 impl Bench {
-    /// A store that nobody has written to.
+    /// Creates an empty store.
     pub fn new() -> Bench {
         let bench = Bench { dir: tempfile::tempdir().expect("a directory") };
         fs::create_dir(bench.path("store")).expect("a new directory");
@@ -38,21 +38,21 @@ impl Bench {
         format!("file://{}", self.path("store").display())
     }
 
-    /// Writes an epoch object by hand.
+    /// Writes an epoch object.
     pub fn epoch(&self, epoch: u64, body: &str) {
         self.object(&format!("lock-{epoch:010}.json"), body);
     }
 
-    /// Writes an object by hand.
+    /// Writes an object.
     pub fn object(&self, key: &str, body: &str) {
         let path = self.path("store").join(key);
         fs::create_dir_all(path.parent().expect("a file has a folder")).expect("a folder");
-        // Nobody must see half of it.
+        // A rename is atomic, so no reader sees a part of the object.
         fs::write(self.path("aside"), body).expect("a file");
         fs::rename(self.path("aside"), path).expect("one file system");
     }
 
-    /// The names of what is in the store, but for its own folder.
+    /// Returns the sorted names of the objects in the store.
     pub fn objects(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path("store")).expect("a directory").flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -61,7 +61,7 @@ impl Bench {
         names
     }
 
-    /// A verb on this store, with the options that follow.
+    /// Runs a verb on this store with these options.
     pub fn run(&self, verb: &str, options: &[&str]) -> Said {
         let url = self.url();
         // Verbs of groups have two words.
@@ -71,7 +71,7 @@ impl Bench {
         tenure(&line)
     }
 
-    /// One line of JSON that the verb gives.
+    /// Runs a verb that must print one line of JSON.
     pub fn json(&self, verb: &str, options: &[&str]) -> Value {
         let said = self.run(verb, options);
         assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
@@ -80,7 +80,7 @@ impl Bench {
     }
 }
 
-/// The command, without anything of this user's own settings.
+/// Returns the command without the variables of the current user.
 pub fn command(line: &[&str]) -> Command {
     let mut command = Command::new(crate::TENURE);
     for name in own_settings() {
@@ -100,7 +100,7 @@ fn own_settings() -> impl Iterator<Item = String> {
     })
 }
 
-/// The keys of elections, without the objects of checks of the store.
+/// Removes the objects of store checks from the keys.
 pub fn without_checks(mut keys: Vec<String>) -> Vec<String> {
     keys.retain(|key| !key.contains(".tenure-check-"));
     keys
@@ -116,7 +116,7 @@ pub fn said(output: Output) -> Said {
     Said { code, out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// The command as a child, for what is not over at once.
+/// Starts the command as a child.
 pub fn spawn(env: &[(&'static str, String)], line: &[&str]) -> std::process::Child {
     let mut command = std::process::Command::new(crate::TENURE);
     for name in own_settings() {
@@ -130,7 +130,7 @@ pub fn spawn(env: &[(&'static str, String)], line: &[&str]) -> std::process::Chi
 }
 
 impl Said {
-    /// It failed with this code, printed nothing, and said so in one line that has these words.
+    /// Checks that the run failed with this code, and that its last line on stderr has these words.
     pub fn fails(&self, code: i32, words: &[&str]) {
         assert_eq!((self.code, self.out.as_str()), (code, ""), "{self:?}");
         let last = self.err.lines().last().unwrap_or_default();

@@ -8,7 +8,7 @@ fn cost(options: &[&str]) -> serde_json::Value {
     serde_json::from_str(&said.out).expect("one JSON object")
 }
 
-/// The lines with one space between two columns.
+/// Returns the lines with one space between columns.
 fn squeezed(text: &str) -> String {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     lines.collect::<Vec<_>>().join("\n")
@@ -38,7 +38,7 @@ fn every_role_and_every_service_has_a_line() {
 }
 
 #[test]
-fn the_settings_are_reckoned_with() {
+fn settings_change_the_cost() {
     let base = cost(&[]);
     let reads = |report: &serde_json::Value| report["requests"]["all"]["reads"].as_f64();
     assert!(reads(&cost(&["--candidates", "10"])) > reads(&base));

@@ -1,4 +1,4 @@
-//! The command as its users see it: every verb, its output, its exit codes.
+//! Every verb of the command, its output and its exit codes.
 #![cfg(unix)]
 
 #[cfg(feature = "s3")]

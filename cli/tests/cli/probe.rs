@@ -1,4 +1,4 @@
-//! `tenure probe` on a directory, and what it sends and says.
+//! `tenure probe`: its requests and its report.
 
 use serde_json::Value;
 
@@ -66,7 +66,7 @@ fn json_has_the_documented_fields() {
 }
 
 #[test]
-fn the_help_states_what_it_costs_as_it_is() {
+fn the_help_states_the_number_of_requests() {
     let help = crate::bench::tenure(&["probe", "--help"]).out;
     let bench = Bench::new();
     let sent = |rounds: u64| {
@@ -75,8 +75,8 @@ fn the_help_states_what_it_costs_as_it_is() {
         let requests = report["requests"].as_object().expect("an object");
         requests.values().filter_map(Value::as_u64).sum::<u64>()
     };
-    // Up to 20 rounds, each also adds reads right after writes. Every other round has two races,
-    // and from 20 rounds on two more requests delete what is settled.
+    // Each of the first 20 rounds also adds reads after writes. Every other round has two races.
+    // After 20 rounds, two more requests delete the settled keys.
     let (twenty, more) = (sent(20), sent(22));
     let a_round = (more - 2 - twenty).div_ceil(2);
     assert!(help.contains(&format!("about {a_round} requests a round")), "{a_round}: {help}");
@@ -87,7 +87,7 @@ fn the_help_states_what_it_costs_as_it_is() {
 }
 
 #[test]
-fn it_races_until_told() {
+fn races_end_at_the_given_bounds() {
     let bench = Bench::new();
     let bounded = |options: &[&str]| {
         let report = bench.json("probe", &[&["--json"], options].concat());
@@ -120,7 +120,7 @@ fn a_signal_ends_endless_races_with_a_report() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_not_made() {
+fn a_missing_directory_is_not_created() {
     let bench = Bench::new();
     std::fs::remove_dir(bench.path("store")).expect("it is empty");
     bench.run("probe", &[]).fails(69, &["no such directory"]);
@@ -170,7 +170,7 @@ mod on_s3 {
         for line in ["versioning   off", "lifecycle    no rule is for app/lock…", "$0.00"] {
             assert!(said.out.contains(line), "{line:?} is not in {}", said.out);
         }
-        // The first request is the deletion of nothing; settings are asked for last.
+        // The first request deletes a missing key. The last requests read the settings.
         let requests = server.requests();
         assert_eq!(requests.first().map(|seen| seen.op), Some(Op::Delete));
         let sent = requests.len().to_string();
@@ -189,7 +189,7 @@ mod on_s3 {
         is_unsafe(&said, &["ignores If-Match"]);
     }
 
-    /// The check of the store, and every test by one writer, take such a store.
+    /// The check at the start and all checks with one writer accept such a store.
     #[test]
     fn conditions_checked_in_two_steps_are_unsafe() {
         let (_, said) = with(|quirks| quirks.two_steps = Some(Duration::from_millis(20)));
@@ -240,7 +240,7 @@ mod on_s3 {
     }
 
     #[test]
-    fn settings_that_may_not_be_seen_are_no_failure() {
+    fn denied_access_to_settings_is_no_failure() {
         let server = S3Server::start_blocking();
         server.add_user(ACCESS_KEY, SECRET_KEY, &[Op::Bucket]);
         let said = probe(&server, &[]);
@@ -248,7 +248,7 @@ mod on_s3 {
         assert_eq!(said.out.matches("not allowed to look").count(), 2, "{}", said.out);
     }
 
-    /// moto's answer, which was told as an error.
+    /// moto sends this answer. It was reported as an error.
     #[test]
     fn regression_another_root_element_of_the_versioning_is_no_error() {
         let (_, said) = with(|quirks| {
@@ -261,7 +261,7 @@ mod on_s3 {
     }
 
     #[test]
-    fn a_clock_that_differs_is_measured_and_told() {
+    fn a_clock_difference_is_reported() {
         for skew in [90, -90] {
             let server = S3Server::start_blocking();
             server.quirks(|quirks| quirks.clock_skew = skew);
@@ -273,7 +273,7 @@ mod on_s3 {
             let off = (ahead - 1e3 * skew as f64).abs();
             assert!(off <= within + 0.2 && within <= 1_000.0, "{}", said.out);
             assert_eq!(report["warnings"][0]["about"], "clock", "{}", said.out);
-            // Of a clock in whole seconds only so much is known: -89.8 s may be said as well.
+            // The clock has whole seconds, so a report of -89.8 s is correct, too.
             let text = report["warnings"][0]["what"].as_str().expect("a text");
             let told = text.split("differ by ").nth(1).and_then(|rest| rest.split_once(" s, ± "));
             let told: f64 = told.and_then(|(told, _)| told.parse().ok()).expect("a number");
@@ -281,7 +281,7 @@ mod on_s3 {
         }
     }
 
-    /// It exited with 70 and without a verdict, also as JSON.
+    /// The command exited with 70 and printed no verdict.
     #[test]
     fn regression_a_server_without_delete_is_inconclusive() {
         let server = S3Server::start_blocking();
@@ -325,7 +325,7 @@ mod on_s3 {
     }
 
     #[test]
-    fn a_store_that_is_not_there_gives_69() {
+    fn a_missing_store_gives_69() {
         let server = S3Server::start_blocking();
         let mut command = command(&["probe", "--store", "s3://no-such-bucket/app"]);
         command.envs(server.env());
@@ -335,10 +335,10 @@ mod on_s3 {
     }
 
     #[test]
-    fn a_signal_ends_it_cleaned_up() {
+    fn a_signal_ends_the_probe_without_leftovers() {
         for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
             let server = S3Server::start_blocking();
-            // In the midst of a race.
+            // Sends the signal during a race.
             server.fault(ServerFault::Hold).on(Op::Put).key_contains("race").times(32);
             let line = ["probe", "--store", "s3://tenure-test/app", "--rounds", "1000"];
             let child = spawn(&server.env(), &line);
