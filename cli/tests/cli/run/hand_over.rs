@@ -4,14 +4,14 @@ use std::fs;
 
 use crate::bench::Bench;
 
-/// Whether the file of an epoch has these words.
+/// Returns true if the object of the epoch has these words.
 fn says(bench: &Bench, epoch: u64, words: &str) -> bool {
     let path = bench.path("store").join(format!("lock-{epoch:010}.json"));
     fs::read_to_string(path).expect("an epoch object").contains(words)
 }
 
 #[test]
-fn the_successor_stands_in_the_seal_and_leads_next() {
+fn the_seal_names_the_successor_which_leads_next() {
     let bench = Bench::new();
     let run = |options: &[&str]| {
         let mut line = vec!["--validity", "3s"];
@@ -24,13 +24,13 @@ fn the_successor_stands_in_the_seal_and_leads_next() {
     assert!(says(&bench, 1, r#""successor": "b""#));
     run(&["--name", "b", "--priority-delay", "1s"]);
     assert!(says(&bench, 2, r#""candidate": "b""#) && !says(&bench, 2, "successor"));
-    // Nobody stands back for ever.
+    // Other candidates wait only for a limited time.
     run(&["--name", "c", "--priority-delay", "1s"]);
     assert!(says(&bench, 3, r#""candidate": "c""#));
 }
 
 #[test]
-fn a_successor_that_nobody_can_be_is_refused_before_anything_is_written() {
+fn an_invalid_successor_is_refused_before_the_first_write() {
     let bench = Bench::new();
     let long = "x".repeat(257);
     for name in ["a\tb", long.as_str()] {

@@ -1,4 +1,4 @@
-//! `run --health-addr`, as probes and load balancers ask it.
+//! `run --health-addr`, as probes and load balancers use it.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use tenure_testkit::command::scene::{Candidate, Scene};
 
 const OPTIONS: [&str; 4] = ["--health-addr", "127.0.0.1:0", "--validity", "3s"];
 
-/// Where it says that it serves.
+/// Returns the address from the log.
 fn address(candidate: &Candidate) -> SocketAddr {
     candidate.says("serving health at http://");
     let said = candidate.said();
@@ -21,7 +21,7 @@ fn address(candidate: &Candidate) -> SocketAddr {
     rest.split_whitespace().next().expect("an address").parse().expect("an address")
 }
 
-/// The status and the body; 0 if nobody answers.
+/// Returns the status and the body, and the status 0 without an answer.
 fn ask(method: &str, address: SocketAddr, path: &str) -> (u16, String) {
     let Ok(mut stream) = TcpStream::connect(address) else { return (0, String::new()) };
     let mut text = String::new();
@@ -73,13 +73,13 @@ fn a_load_balancer_finds_the_leader_and_its_successor() {
 }
 
 #[test]
-fn who_is_told_to_end_is_drained_while_its_command_still_runs() {
+fn a_stopping_run_is_drained_while_its_command_runs() {
     let scene = Scene::new(TENURE);
     let script = "trap 'touch told; while [ ! -e go ]; do sleep 0.05; done; exit 0' TERM
                   touch ready; while :; do sleep 0.05; done";
     let mut a = scene.script("a", &OPTIONS, script);
     let address = address(&a);
-    // Before its trap is set the signal would end it.
+    // Without its trap, the signal would kill CMD.
     eventually("a leads", || scene.exists("ready") && status(address, "/leader") == 200);
     a.signal(Signal::SIGTERM);
     eventually("the command is told", || scene.exists("told"));
@@ -89,15 +89,15 @@ fn who_is_told_to_end_is_drained_while_its_command_still_runs() {
         (&"ending".into(), &"a".into())
     );
     assert_eq!(status(address, "/livez"), 200);
-    // Whoever is connected does not hold up the exit.
+    // An open connection does not delay the exit.
     let _idle = TcpStream::connect(address).expect("it listens");
     std::fs::write(scene.path("go"), "").expect("a file");
     assert_eq!(a.code(), 0);
 }
 
-/// Killing it for that would cost the lease and mend nothing.
+/// A restart would lose the lease and not repair the store.
 #[test]
-fn a_store_that_fails_makes_it_unready_and_not_dead() {
+fn a_failing_store_makes_the_run_unready_and_keeps_it_live() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &[&OPTIONS[..], &["--forever"]].concat(), "exec sleep 600");
     let address = address(&a);
@@ -115,7 +115,7 @@ fn a_store_that_fails_makes_it_unready_and_not_dead() {
 }
 
 #[test]
-fn an_address_in_use_is_refused_before_anything_is_sent() {
+fn an_address_in_use_is_refused_before_the_first_request() {
     let bench = Bench::new();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it has one").to_string();
@@ -127,10 +127,10 @@ fn an_address_in_use_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn a_member_of_a_group_shows_what_it_owns() {
+fn a_member_of_a_group_shows_its_partitions() {
     let scene = Scene::new(TENURE);
     let mut member = scene.group_run("a", &[&OPTIONS[..], &["--partitions", "0..2"]].concat());
-    // It ends only once it is killed.
+    // CMD ignores SIGTERM, so only SIGKILL ends it.
     member.args(["--", "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done"]);
     let mut a = scene.start("a", member);
     let at = address(&a);

@@ -1,4 +1,4 @@
-//! `run`, and the services that outlast failures.
+//! `run`, and services that survive transient failures.
 
 mod hand_over;
 mod health;

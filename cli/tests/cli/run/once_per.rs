@@ -1,4 +1,4 @@
-//! `run --once-per`, and what clashes with it and with `--try`.
+//! `run --once-per`, and the settings that conflict with it and with `--try`.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, Said};
 
-/// A period that lasts as long as this test will be run: from 1970 to 2069.
+/// A period from 1970 to 2069, so that the tests stay within one period.
 const LONG: &str = "36500d";
 
 fn once(bench: &Bench, options: &[&str], script: &str) -> Said {
@@ -18,7 +18,7 @@ fn once(bench: &Bench, options: &[&str], script: &str) -> Said {
     bench.run("run", &line)
 }
 
-/// The attempts of the commands that were started.
+/// Returns the attempts of the started commands.
 fn runs(bench: &Bench) -> Vec<String> {
     let text = fs::read_to_string(bench.path("runs")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -29,11 +29,11 @@ fn record(bench: &Bench) -> Value {
     serde_json::from_str(text.lines().last().expect("a body")).expect("JSON")
 }
 
-/// Writes a record by hand, as an epoch has.
+/// Writes the record of a period.
 fn write_record(bench: &Bench, epoch: u64, body: &str) {
     let nonce = "0".repeat(32);
     let line = json!({"tenure_object": 1, "epoch": epoch, "nonce": nonce, "written": true});
-    // The format is the first field.
+    // Readers expect the format as the first field.
     let line = line.to_string();
     let fields = line.trim_matches(['{', '}']).replace("\"tenure_object\":1", "");
     let fields = fields.trim_matches(',').replace(",,", ",");
@@ -61,7 +61,7 @@ fn a_command_runs_once_in_a_period() {
         assert_eq!((&record["exit_code"], &record["candidate"]), (&json!(0), &json!("a")));
         assert_eq!(record["last_completed"], "1970-01-01T00:00:00Z");
 
-        // Another host only reads: no epoch is spent on it.
+        // Another host only reads, so it uses no epoch.
         let before = bench.objects();
         let second = once(&bench, &["--layout", layout], "echo ran");
         assert_eq!((second.code, second.out.as_str()), (0, ""), "{second:?}");
@@ -71,7 +71,7 @@ fn a_command_runs_once_in_a_period() {
 }
 
 #[test]
-fn the_command_learns_of_its_period() {
+fn the_command_has_the_period_in_its_environment() {
     let bench = Bench::new();
     let script = "echo $TENURE_PERIOD_START/$TENURE_ATTEMPT/$TENURE_LAST_COMPLETED/$TENURE_EPOCH";
     write_record(&bench, 1, &earlier("2026-01-01T00:00:00Z", Some(0)));
@@ -95,7 +95,7 @@ fn a_failed_period_is_final_without_retries() {
 }
 
 #[test]
-fn retries_are_made_until_one_succeeds_or_none_is_left() {
+fn a_failed_period_is_retried_up_to_the_limit() {
     let bench = Bench::new();
     let said = once(&bench, &["--retries", "3"], "test $TENURE_ATTEMPT = 3 || exit 7");
     assert_eq!((said.code, runs(&bench).join(" ")), (0, "1 2 3".to_owned()), "{said:?}");
@@ -106,13 +106,13 @@ fn retries_are_made_until_one_succeeds_or_none_is_left() {
         once(&bench, &["--retries", "1"], "exit 7");
         assert_eq!(runs(&bench), ["1", "2"]);
     }
-    // Another host may have more.
+    // Another host may have a higher limit.
     assert_eq!(once(&bench, &["--retries", "2", "--try"], "exit 7").code, 7);
     assert_eq!(runs(&bench), ["1", "2", "3"]);
 }
 
 #[test]
-fn a_period_that_began_long_ago_is_skipped_if_wanted() {
+fn a_period_that_began_long_ago_is_skipped_on_request() {
     let bench = Bench::new();
     let said = once(&bench, &["--missed", "skip", "--tolerance", "1s"], "true");
     assert_eq!((said.code, runs(&bench).len()), (0, 0), "{said:?}");
@@ -125,7 +125,7 @@ fn a_period_that_began_long_ago_is_skipped_if_wanted() {
 }
 
 #[test]
-fn records_that_cannot_be_used_are_refused_before_the_command() {
+fn unusable_records_are_refused_before_the_command() {
     let bench = Bench::new();
     let refused = |code, words: &[&str]| {
         once(&bench, &[], "true").fails(code, words);
@@ -137,10 +137,10 @@ fn records_that_cannot_be_used_are_refused_before_the_command() {
     refused(70, &["once-per.json", "format 2"]);
     bench.object("once-per.json", "by hand");
     refused(70, &["once-per.json"]);
-    // A clock was far ahead.
+    // The clock of an earlier run was far ahead.
     write_record(&bench, 1, &earlier("2999-01-01T00:00:00Z", None));
     refused(73, &["once-per.json", "b\\u{1b} in epoch 1", "2999-01-01", "clock"]);
-    // The election was wiped, the record was not.
+    // An operator deleted the election, and kept the record.
     write_record(&bench, 41, &earlier("1969-12-31T23:00:00Z", None));
     let mut line = vec!["--once-per", "1d"];
     line.extend(["--", "true"]);
@@ -148,7 +148,7 @@ fn records_that_cannot_be_used_are_refused_before_the_command() {
 }
 
 #[test]
-fn settings_of_periods_that_do_not_fit_are_refused_with_the_numbers() {
+fn invalid_settings_of_periods_are_refused_with_their_values() {
     let bench = Bench::new();
     fs::remove_dir(bench.path("store")).expect("it is empty");
     let run = |options: &[&str]| bench.run("run", &[options, &["--", "true"]].concat());
@@ -180,7 +180,7 @@ fn settings_of_periods_that_do_not_fit_are_refused_with_the_numbers() {
 }
 
 #[test]
-fn outcomes_of_periods_are_words_in_the_log() {
+fn the_log_names_the_outcomes_of_periods() {
     let bench = Bench::new();
     let outcomes = |script: &str, options: &[&str]| -> Vec<String> {
         let options = [options, &["--log-format", "json"]].concat();
@@ -196,7 +196,7 @@ fn outcomes_of_periods_are_words_in_the_log() {
     assert_eq!(outcomes("true", &[]), ["period_completed"]);
 }
 
-/// Nothing but the log of the host told of a job that had failed.
+/// Only the log of the host reported a failed job.
 #[test]
 fn regression_status_shows_the_period_its_host_and_its_exit_code() {
     let bench = Bench::new();
@@ -219,11 +219,11 @@ fn regression_status_shows_the_period_its_host_and_its_exit_code() {
     let completed = period();
     assert_eq!((&completed["state"], &completed["attempts"]), (&json!("completed"), &json!(3)));
     assert_eq!(completed["last_completed"], "1970-01-01T00:00:00Z");
-    // Written by others, it is fit for a terminal.
+    // The record has text of other hosts. It is escaped for the terminal.
     write_record(&bench, 9, &earlier("2026-01-01T00:00:00Z", None));
     assert_eq!(period()["state"], "unfinished");
     assert!(bench.run("status", &[]).out.contains("by b\\u{1b} in epoch 1"));
-    // The epochs count more than a record that cannot be read.
+    // The state of the epochs is shown in spite of an unreadable record.
     bench.object("once-per.json", "by hand");
     let status = bench.run("status", &["--json"]);
     assert!(status.code == 0 && status.err.contains("once-per.json"), "{status:?}");
@@ -233,7 +233,7 @@ fn regression_status_shows_the_period_its_host_and_its_exit_code() {
 }
 
 #[test]
-fn the_exit_code_says_whether_a_period_was_completed_lately() {
+fn the_exit_code_shows_whether_a_recent_period_was_completed() {
     let bench = Bench::new();
     let code =
         |within: &str| bench.run("status", &["--exit-code", "--last-period-within", within]).code;
@@ -241,7 +241,7 @@ fn the_exit_code_says_whether_a_period_was_completed_lately() {
     let run = bench.run("run", &["--once-per", "1d", "--", "false"]);
     assert_eq!((run.code, code("26h")), (1, 1), "{run:?}");
     let run = bench.run("run", &["--once-per", "1d", "--retries", "1", "--", "true"]);
-    // That the epoch is sealed does not count.
+    // The sealed epoch does not change the exit code.
     assert_eq!((run.code, code("26h"), code("1ms")), (0, 0, 1), "{run:?}");
     assert_eq!(bench.run("status", &["--exit-code"]).code, 1);
     let alone = bench.run("status", &["--last-period-within", "1h"]);

@@ -1,4 +1,4 @@
-//! Failures that pass do not end a service: only wrong settings are final.
+//! Transient failures do not end a service. Only wrong settings are final.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use tenure_testkit::s3_server::{Op, S3Server, ServerFault};
 use crate::TENURE;
 use crate::store::s3::{STORE, with};
 
-/// What 3 s of a rotation of keys, of a new policy, or of a clock that is set at last look like.
+/// Faults of 3 s: a rotation of keys, a new policy, and a clock that is set late.
 const PASSING: [ServerFault; 4] = [
     ServerFault::AccessDenied,
     ServerFault::Answer(403, "InvalidAccessKeyId"),
@@ -50,7 +50,7 @@ fn health(candidate: &Candidate) -> SocketAddr {
 }
 
 #[test]
-fn regression_a_service_outlasts_what_passes() {
+fn regression_a_service_survives_transient_failures() {
     for (number, fault) in PASSING.into_iter().enumerate() {
         let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
         server.fault(fault);
@@ -70,7 +70,7 @@ fn regression_a_service_outlasts_what_passes() {
         eventually("it is ready", || get(address, "/readyz").starts_with("HTTP/1.1 200"));
         let mut standby = service(&scene, &server, "b", &[]);
         standby.says("waiting: a leads");
-        // Longer than a lease: the leader loses it, and is stopped.
+        // The fault outlasts the lease, so the leader loses it and stops CMD.
         server.fault(fault);
         standby.says("trying again");
         eventually("it campaigns again", || early.said().matches("campaigning as a").count() == 2);
@@ -88,7 +88,7 @@ fn regression_a_service_outlasts_what_passes() {
     }
 }
 
-/// The unit restarts all but 64, so no code of CMD may be taken for a code of `tenure`.
+/// The unit restarts the service except after 64, so codes of CMD and of `tenure` must differ.
 #[test]
 fn regression_codes_of_cmd_are_not_those_of_a_service() {
     let server = S3Server::start_blocking();
@@ -110,7 +110,7 @@ fn regression_codes_of_cmd_are_not_those_of_a_service() {
 }
 
 #[test]
-fn a_service_that_is_asked_to_end_exits_with_0() {
+fn a_service_exits_with_0_after_sigterm() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
     let mut service = service(&scene, &server, "a", &[]);
     service.says("CMD 42");
@@ -119,7 +119,7 @@ fn a_service_that_is_asked_to_end_exits_with_0() {
 }
 
 #[test]
-fn regression_observers_outlast_what_passes() {
+fn regression_observers_survive_transient_failures() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
     let leader = service(&scene, &server, "a", &[]);
     leader.says("CMD 42");
@@ -134,7 +134,7 @@ fn regression_observers_outlast_what_passes() {
 }
 
 #[test]
-fn regression_a_member_of_a_group_outlasts_what_passes() {
+fn regression_a_member_of_a_group_survives_transient_failures() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
     server.fault(ServerFault::AccessDenied);
     let url = "s3://tenure-test/group";
@@ -152,9 +152,9 @@ fn regression_a_member_of_a_group_outlasts_what_passes() {
     member.code();
 }
 
-/// An operator repairs or removes the object, and needs the observer for it.
+/// The operator who repairs or removes the object needs the observer.
 #[test]
-fn regression_observers_outlast_an_object_that_cannot_be_read() {
+fn regression_observers_survive_an_unreadable_object() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
     let url = "s3://tenure-test/group";
     for (name, line, key) in [
@@ -196,9 +196,9 @@ fn regression_a_failing_server_is_reported_without_words_of_the_sdk() {
     assert!(!service.said().contains("aws_smithy"), "{}", service.said());
 }
 
-/// A proxy may begin to answer in the place of a store that has worked.
+/// A proxy may answer instead of a store that worked before.
 #[test]
-fn regression_a_store_that_has_worked_is_not_called_unsafe_for_an_answer() {
+fn regression_one_answer_does_not_make_a_working_store_unsafe() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
     let leader = service(&scene, &server, "a", &[]);
     leader.says("CMD 42");
@@ -221,11 +221,11 @@ fn regression_a_store_that_has_worked_is_not_called_unsafe_for_an_answer() {
     assert!(standby.lives() && watch.lives(), "{} {}", standby.said(), watch.said());
 }
 
-/// Tokio panics where the system has no thread left. The process then waited for its other threads
-/// forever.
+/// Tokio panics if the system refuses a thread. The process then waited for its other threads
+/// without end.
 #[test]
 fn regression_a_system_without_threads_gives_71_and_one_line() {
-    // No system has room for such a stack.
+    // Every system refuses a stack of this size.
     let env = [("RUST_MIN_STACK", (1_u64 << 47).to_string())];
     for verb in ["run", "status"] {
         let line = [&[verb][..], &STORE, &["--", "true"][..if verb == "run" { 2 } else { 0 }]];
