@@ -31,7 +31,7 @@ fn compact_keeps_the_newest() {
     assert_eq!(bench.objects(), ["lock-0000000004.json", "lock-0000000005.json"]);
 }
 
-/// Two superseded assignments, and a session that has ended and is not named.
+/// The group has two superseded assignments, and an ended session that no assignment names.
 #[test]
 fn a_group_is_compacted() {
     let bench = Bench::new();
@@ -58,10 +58,10 @@ fn a_group_is_compacted() {
 }
 
 #[test]
-fn compact_keeps_what_is_young() {
+fn compact_keeps_young_epochs() {
     let bench = with_epochs(20);
     let said = bench.run("compact", &[]);
-    // "deleted 0 of 20, kept 20" did not say why.
+    // An earlier line had no reason: "deleted 0 of 20, kept 20".
     let line =
         "deleted 0 of 20 epochs (0 bytes), kept 20 (10 superseded, but too young to delete), ";
     assert!(said.out.starts_with(line), "{said:?}");
@@ -84,7 +84,7 @@ fn a_report_is_one_json_object() {
 }
 
 #[test]
-fn compact_runs_again_and_again_until_told_to_end() {
+fn compact_repeats_until_a_signal() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let bench = with_epochs(3);
         let mut runs = Runs::start(&bench, &[]);
@@ -98,9 +98,9 @@ fn compact_runs_again_and_again_until_told_to_end() {
     }
 }
 
-/// It waited for a signal, for ever.
+/// The command waited for a signal after the first run.
 #[test]
-fn regression_a_group_is_compacted_again_and_again() {
+fn regression_the_compaction_of_a_group_repeats() {
     let bench = Bench::new();
     let mut runs = Runs::start(&bench, &["--group"]);
     for _ in 0..2 {
@@ -108,7 +108,7 @@ fn regression_a_group_is_compacted_again_and_again() {
     }
 }
 
-/// A compactor that does not end by itself, and its reports.
+/// A repeating compactor, and its reports.
 struct Runs {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,

@@ -15,7 +15,7 @@ fn with<'a>(layout: &[&'a str], options: &[&'a str]) -> Vec<&'a str> {
     [layout, options].concat()
 }
 
-/// A leader with a long lease, once it leads.
+/// Starts a leader with a long lease, and waits until it leads.
 fn leader(bench: &Bench, layout: &[&str]) -> Child {
     let url = bench.url();
     let line = ["run", "--store", &url, "--name", "a", "--validity", "20s"];
@@ -31,7 +31,7 @@ fn leader(bench: &Bench, layout: &[&str]) -> Child {
 }
 
 #[test]
-fn a_deposed_leader_is_told_and_loses_its_lease() {
+fn a_deposed_leader_loses_its_lease() {
     for layout in LAYOUTS {
         let bench = Bench::new();
         let child = leader(&bench, layout);
@@ -61,7 +61,7 @@ fn a_deposed_leader_is_told_and_loses_its_lease() {
 }
 
 #[test]
-fn what_is_not_there_or_cannot_say_how_long_is_refused() {
+fn depose_needs_a_leader_and_a_known_validity() {
     for layout in LAYOUTS {
         let bench = Bench::new();
         bench.run("depose", layout).fails(73, &["no process leads"]);
@@ -80,7 +80,7 @@ fn what_is_not_there_or_cannot_say_how_long_is_refused() {
 }
 
 #[test]
-fn a_restored_election_counts_on_above() {
+fn a_restored_election_continues_above_the_epoch() {
     for layout in LAYOUTS {
         let bench = Bench::new();
         let told = bench.json("restore", &with(layout, &["--epoch", "41", "--json"]));
@@ -103,7 +103,7 @@ fn a_restored_election_counts_on_above() {
     }
 }
 
-/// It said that counting went on already, and nobody was elected.
+/// The command reported that counting had continued, and no leader was elected.
 #[test]
 fn regression_an_unfinished_restore_to_a_greater_epoch_is_named() {
     let held = r#"{"expired":false,"nonce":"00000000000000000000000000000001","heartbeat":1,
@@ -126,9 +126,9 @@ impl crate::bench::Said {
     }
 }
 
-/// The remedy was `depose --force`, which failed with the same sentence.
+/// The message named the remedy `depose --force`, which failed with the same message.
 #[test]
-fn regression_a_lock_without_a_token_names_what_helps() {
+fn regression_a_lock_without_a_token_names_the_remedy() {
     let bench = Bench::new();
     bench.lock(r#"{"expires_at": 1740151473.2}"#);
     let single = LAYOUTS[1];
@@ -144,15 +144,15 @@ fn regression_a_lock_without_a_token_names_what_helps() {
     assert_eq!((next.code, next.out.as_str()), (0, "42\n"), "{next:?}");
 }
 
-/// It was recorded as a lapse, over the deposition that was there, its operator and its time.
+/// The record of a lapse replaced the earlier deposition, its operator and its time.
 #[test]
-fn regression_a_forced_deposition_is_recorded_as_what_it_is() {
+fn regression_a_forced_deposition_is_recorded_as_one() {
     let held = r#"{"expired":false,"validity_ms":600000,"format":1,"candidate":"a","nonce":
         "0123456789abcdef0123456789abcdef","heartbeat":4}"#;
     let record = |bench: &Bench| {
         let text = std::fs::read_to_string(bench.path("store/lock-0000000003.json"));
         let text = text.expect("the epoch");
-        // The first line is the directory's own.
+        // The first line belongs to the directory store.
         let (_, record) = text.split_once('\n').expect("two lines or more");
         serde_json::from_str::<serde_json::Value>(record).expect("a record")
     };
@@ -166,7 +166,7 @@ fn regression_a_forced_deposition_is_recorded_as_what_it_is() {
     let line = "state      sealed: deposed by ann (disk\\u{202e} drill); no process leads\n";
     assert!(status.starts_with(line), "{status}");
     assert_eq!(bench.run("depose", &["--force", "--name", "bob"]).code, 0);
-    // Earlier versions read a lapse, and do not wait.
+    // Earlier versions read a lapse and do not wait.
     let second = record(&bench);
     for (field, value) in [
         ("ended", json!("lapsed")),

@@ -24,7 +24,7 @@ fn written(start: DateTime<Utc>, seconds: i64) -> DateTime<Utc> {
     start + TimeDelta::seconds(seconds)
 }
 
-/// An epoch object that was last written then, as the store dates it.
+/// Writes an epoch object with this modification time.
 fn write(bench: &Bench, epoch: u64, written: DateTime<Utc>, body: &str) {
     bench.epoch(epoch, body);
     let path = bench.path("store").join(format!("lock-{epoch:010}.json"));
@@ -32,7 +32,7 @@ fn write(bench: &Bench, epoch: u64, written: DateTime<Utc>, body: &str) {
     file.set_modified(written.into()).expect("a file system with dates");
 }
 
-/// An epoch that was sealed: elected, renewed and sealed so many seconds after the start.
+/// Writes a sealed epoch. The times of its election, renewal and seal are seconds after the start.
 fn seal(
     (bench, start): (&Bench, DateTime<Utc>),
     epoch: u64,
@@ -49,8 +49,8 @@ fn seal(
     write(bench, epoch, sealed_at, &body.to_string());
 }
 
-/// anna resigns, ben dies, cleo is deposed, somebody writes nonsense, and dora resigns; 1 to 90 are
-/// compacted.
+/// Writes a history: anna resigns, ben dies, cleo is deposed, one object is nonsense, and dora
+/// resigns. The epochs 1 to 90 were compacted.
 fn story(start: DateTime<Utc>) -> Bench {
     let bench = Bench::new();
     let here = (&bench, start);
@@ -69,7 +69,7 @@ fn lines(said: &Said) -> Vec<Value> {
 }
 
 #[test]
-fn the_table_tells_who_led_when_and_how_long_nobody_did() {
+fn the_table_shows_leaders_and_gaps() {
     let said = story(noon()).run("history", &[]);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     let lines: Vec<&str> = said.out.lines().collect();
@@ -103,7 +103,7 @@ fn the_table_tells_who_led_when_and_how_long_nobody_did() {
 }
 
 #[test]
-fn json_keeps_what_was_recorded_apart_from_what_follows() {
+fn json_separates_records_from_conclusions() {
     let told = lines(&story(noon()).run("history", &["--json"]));
     assert_eq!(told.len(), 6);
     let expected = json!({
@@ -128,7 +128,7 @@ fn json_keeps_what_was_recorded_apart_from_what_follows() {
         (&summary["unknown"]["about_ms"], &summary["requests"]),
         (&20_000.into(), &6.into())
     );
-    // Dates in whole seconds: anna led for up to a second longer than they say, and dora, too.
+    // The dates have whole seconds, so anna and dora each led for up to a second longer.
     assert_eq!(summary["led"]["about_ms"], 60_000 + 85_000 + 145_000 + 80_000);
     let (least, most) = (&summary["led"]["at_least_ms"], &summary["led"]["at_most_ms"]);
     assert!(least.as_u64() < Some(370_000) && most.as_u64() > Some(372_000), "{summary}");
@@ -137,12 +137,12 @@ fn json_keeps_what_was_recorded_apart_from_what_follows() {
 }
 
 #[test]
-fn the_newest_few_are_enough_where_asked_for() {
+fn the_history_may_be_limited_to_the_newest_epochs() {
     let bench = story(noon());
     let told = lines(&bench.run("history", &["--json", "--limit", "2"]));
     assert_eq!((&told[0]["epoch"], told.len()), (&94.into(), 3));
     assert_eq!((&told[2]["left_out"], &told[2]["requests"]), (&3.into(), &3.into()));
-    // Only the newest is always told.
+    // The newest epoch is always shown.
     let told = lines(&bench.run("history", &["--json", "--since", "1s"]));
     assert_eq!((&told[0]["epoch"], told.len()), (&95.into(), 2));
     for wrong in [&["--limit", "0"][..], &["--limit", "100001"], &["--since", "0s"]] {
@@ -151,8 +151,8 @@ fn the_newest_few_are_enough_where_asked_for() {
 }
 
 #[test]
-fn the_picture_is_xml_and_shows_the_story() {
-    // The picture ends now, so long ago nothing could be told apart.
+fn the_picture_is_xml_and_shows_the_leaders() {
+    // The picture ends now, so old epochs would be too narrow to see.
     let start = Process::system().now().time_of_day() - TimeDelta::seconds(510);
     let bench = story(start);
     seal((&bench, start), 96, "<script>&\u{202e}", [410, 490, 500], ("resigned", "x"));
@@ -177,7 +177,7 @@ fn the_picture_is_xml_and_shows_the_story() {
 }
 
 #[test]
-fn a_dash_draws_to_stdout_and_nothing_else_goes_there() {
+fn a_dash_draws_to_stdout_without_other_output() {
     let bench = story(noon());
     let said = bench.run("history", &["--svg", "-"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
@@ -187,9 +187,9 @@ fn a_dash_draws_to_stdout_and_nothing_else_goes_there() {
     assert!(!std::path::Path::new("-").exists());
 }
 
-/// Characters were counted, and those of some scripts are two columns wide.
+/// The width was the number of characters, and some scripts have characters of two columns.
 #[test]
-fn regression_columns_stay_aligned_beside_wide_names() {
+fn regression_wide_names_keep_columns_aligned() {
     let bench = Bench::new();
     let here = (&bench, noon());
     let names = ["漢字漢字の名前", "anna", &"選".repeat(60)];
@@ -221,7 +221,7 @@ fn a_vacant_election_has_no_history() {
 }
 
 #[test]
-fn where_nothing_can_be_read_nothing_is_told() {
+fn an_unreadable_history_is_refused() {
     let bench = Bench::new();
     bench.epoch(6, "{}");
     bench.epoch(7, "");
@@ -244,7 +244,7 @@ fn a_name_cannot_rewrite_the_terminal() {
 }
 
 #[test]
-fn a_single_object_keeps_no_history_and_says_so() {
+fn a_single_object_reports_that_it_keeps_no_history() {
     let bench = Bench::new();
     let single = ["--layout", "single-object"];
     assert_eq!(bench.run("history", &single).out, "no process has led\n");
@@ -266,7 +266,7 @@ fn a_single_object_keeps_no_history_and_says_so() {
 }
 
 #[test]
-fn real_elections_are_told() {
+fn real_elections_have_a_history() {
     let bench = Bench::new();
     for name in ["anna", "ben", "anna"] {
         assert_eq!(bench.run("run", &["--name", name, "--", "true"]).code, 0);

@@ -1,4 +1,4 @@
-//! `compact` on a long backlog, interrupted.
+//! Interruptions of `compact` on a long backlog.
 
 use std::process::Child;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn key(epoch: u64) -> String {
 }
 
 #[test]
-fn a_long_backlog_is_interrupted_and_gone_on_with() {
+fn an_interrupted_compaction_continues_in_the_next_run() {
     let server = S3Server::start_blocking();
     for epoch in 1..=BACKLOG {
         server.put_raw(&key(epoch), r#"{"expired":true,"validity_ms":30000}"#);
@@ -49,7 +49,7 @@ fn a_long_backlog_is_interrupted_and_gone_on_with() {
         let report: Value = serde_json::from_str(&said.out).expect("one JSON object");
         assert_eq!(report["interrupted"], true, "{report}");
         gone += report["deleted"].as_u64().expect("a number");
-        // What is told is what is gone, the oldest first.
+        // The report counts exactly the deleted epochs, which are the oldest.
         let left = server.keys();
         assert_eq!(left.len() as u64, BACKLOG - gone, "{report}");
         assert_eq!(left.first(), Some(&key(gone + 1)));
@@ -61,9 +61,9 @@ fn a_long_backlog_is_interrupted_and_gone_on_with() {
     assert_eq!(server.keys(), [key(BACKLOG)]);
 }
 
-/// A request that hangs does not hold it up; a deletion that hangs does so once.
+/// A hanging request does not delay the end. A hanging deletion does until the second signal.
 #[test]
-fn a_hanging_store_does_not_keep_it_from_ending() {
+fn a_hanging_store_does_not_prevent_the_end() {
     let server = S3Server::start_blocking();
     for epoch in 1..=3 {
         server.put_raw(&key(epoch), r#"{"expired":true,"validity_ms":30000}"#);
@@ -82,7 +82,7 @@ fn a_hanging_store_does_not_keep_it_from_ending() {
     eventually("it deletes", || server.count(Op::Delete) == 1);
     interrupt(&child, Signal::SIGINT);
     eventually("it has heard the first", || {
-        // A second one while it waits ends it at once.
+        // A second signal ends the command without the wait.
         interrupt(&child, Signal::SIGINT);
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id()));
         stat.map_or(true, |stat| stat.contains(") Z "))

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use tenure_testkit::command::{ended, with_deadline};
 
 const SINGLE: [&str; 2] = ["--layout", "single-object"];
-/// Only the fields of the post, for as long as this test may run.
+/// A lock with only the fields of the original post, which expires long after the test.
 const FOREIGN: &str = r#"{"expires_at": 7258118400.0, "token": 4}"#;
 
 impl Bench {
@@ -35,7 +35,7 @@ fn run_gives_a_token_that_grows_and_leaves_one_object() {
 }
 
 #[test]
-fn status_says_what_stands_in_the_object() {
+fn status_shows_the_content_of_the_object() {
     let bench = Bench::new();
     assert_eq!(bench.json("status", &[&SINGLE[..], &["--json"]].concat())["state"], "vacant");
     bench.lock(FOREIGN);
@@ -53,7 +53,7 @@ fn status_says_what_stands_in_the_object() {
 }
 
 #[test]
-fn watch_tells_who_holds_it() {
+fn watch_shows_the_holder() {
     let bench = Bench::new();
     let url = bench.url();
     let line = ["watch", "--store", &url, "--poll", "50ms", "--layout", "single-object"];
@@ -82,12 +82,12 @@ fn compact_refuses_with_the_reason() {
     assert_eq!(without_checks(bench.objects()), ["lock.json"]);
 }
 
-/// Otherwise they would say that no process leads, or elect another leader.
+/// Otherwise the verbs would report a vacant election, or elect a second leader.
 #[test]
-fn an_election_in_the_other_layout_is_not_taken_for_none() {
+fn an_election_in_the_other_layout_is_refused() {
     let bench = Bench::new();
     bench.lock(FOREIGN);
-    // `compact` said "no epochs", every day.
+    // `compact` reported "no epochs" in each run.
     for verb in ["status", "watch", "compact"] {
         bench.run(verb, &[]).fails(64, &["--layout single-object"]);
     }

@@ -6,16 +6,16 @@ use super::*;
 use crate::bench::tenure;
 use tenure_testkit::command::{eventually, number_in, runs};
 
-/// The lines of this file of the bench.
+/// Returns the lines of a file of the bench.
 fn lines(bench: &Bench, name: &str) -> Vec<String> {
     let text = fs::read_to_string(bench.path(name)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// A watch with this command, which finds the bench's folder in DIR.
+/// Starts a watch with this command. `DIR` is the folder of the bench.
 fn watch(bench: &Bench, command: &str) -> Watching {
     let dir = bench.path("").display().to_string();
-    // What CMD is to see in its place is never what it inherits.
+    // The command must replace the inherited variables.
     let env = [("DIR", dir), ("TENURE_CANDIDATE", "inherited".to_owned())];
     Watching::with(&env, &bench.url(), &["--exec", command])
 }
@@ -30,7 +30,7 @@ fn cmd_gets_each_change_in_its_environment_and_as_json() {
     let mut watching = watch(&bench, TELL);
     watching.tells("no process leads");
     eventually("CMD has run", || lines(&bench, "log").len() == 1);
-    // A NUL fits into no environment, and an escape would act on a terminal.
+    // An environment cannot have a NUL, and a terminal would obey an escape.
     bench.epoch(3, &HELD.replace(r#""a""#, r#""a\u001b[2J\u0000$(x)""#));
     assert!(watching.line().ends_with("a\\u{1b}[2J\\u{0}$(x) leads epoch 3"));
     eventually("CMD has run", || lines(&bench, "log").len() == 2);
@@ -46,9 +46,9 @@ fn cmd_gets_each_change_in_its_environment_and_as_json() {
     watching.ends(Signal::SIGTERM);
 }
 
-/// Longer values than this end in an environment that CMD cannot be started with.
+/// Linux cannot start CMD with a longer variable.
 #[test]
-fn data_too_long_for_the_environment_is_in_the_json_alone() {
+fn data_too_long_for_the_environment_is_only_in_the_json() {
     let bench = Bench::new();
     bench.epoch(3, &HELD.replace("10.0.0.7", &"\u{202e}".repeat(20_000)));
     let command = "echo \"$TENURE_EPOCH:${#TENURE_DATA}:$(wc -c)\" >>\"$DIR/log\"";
@@ -80,7 +80,7 @@ fn cmd_runs_once_at_a_time_and_for_the_newest_change() {
     fs::write(bench.path("go"), "").expect("a file");
     let both = ["begins nobody ", "ends", "begins held 4", "ends"];
     eventually("CMD has run for the newest", || lines(&bench, "log") == both);
-    // And goes on with what comes then.
+    // Later changes run CMD again.
     bench.epoch(4, SEALED);
     watching.tells("no process leads");
     let all = [&both[..], &["begins nobody ", "ends"]].concat();
@@ -91,7 +91,7 @@ fn cmd_runs_once_at_a_time_and_for_the_newest_change() {
 #[test]
 fn a_failure_of_cmd_is_logged_and_does_not_end_the_watch() {
     let bench = Bench::new();
-    // Nor does a long object that CMD does not read.
+    // A long object that CMD does not read does not end the watch.
     bench.epoch(3, &HELD.replace("10.0.0.7", &"\u{202e}".repeat(15_000)));
     let command = "echo \"$TENURE_STATE\" >>\"$DIR/log\"; \
         test \"$TENURE_STATE\" = held && exit 3; kill -KILL $$";
@@ -114,7 +114,7 @@ fn a_failure_of_cmd_is_logged_and_does_not_end_the_watch() {
     watching.ends(Signal::SIGINT);
 }
 
-/// CMD gets SIGTERM, and what it has started, too; and SIGKILL where they ignore that.
+/// CMD and its children get SIGTERM. They get SIGKILL if they ignore it.
 #[test]
 fn the_end_of_the_watch_ends_the_group_of_cmd() {
     for (trap, tells) in
@@ -126,7 +126,7 @@ fn the_end_of_the_watch_ends_the_group_of_cmd() {
         let mut watching = watch(&bench, &command);
         watching.tells("a leads epoch 3");
         let sleep = number_in(&bench.path("pid"));
-        // It is not started again for this.
+        // The end of the watch does not start CMD again.
         bench.epoch(3, SEALED);
         watching.tells("no process leads");
         fs::remove_file(bench.path("pid")).expect("it is there");
@@ -137,9 +137,9 @@ fn the_end_of_the_watch_ends_the_group_of_cmd() {
     }
 }
 
-/// CMD obeyed SIGTERM, and what it had started lived on, as that ended the wait.
+/// CMD obeyed SIGTERM. This ended the wait, and its children survived.
 #[test]
-fn regression_what_cmd_has_started_does_not_outlive_the_watch() {
+fn regression_children_of_cmd_do_not_outlive_the_watch() {
     let bench = Bench::new();
     bench.epoch(3, HELD);
     let command = "(trap '' TERM; echo >\"$DIR/deaf\"; exec sleep 1000) >&- 2>&- & \
@@ -148,11 +148,11 @@ fn regression_what_cmd_has_started_does_not_outlive_the_watch() {
     watching.tells("a leads epoch 3");
     let sleep = Killed(number_in(&bench.path("pid")));
     watching.ends(Signal::SIGTERM);
-    // The kernel ends it in its own time.
+    // The kernel ends the process after some time.
     eventually("it has ended", || !runs(sleep.0));
 }
 
-/// A process that is killed at the end of a test that fails.
+/// A process that is killed on drop, also if the test fails.
 struct Killed(u32);
 
 impl Drop for Killed {

@@ -11,7 +11,7 @@ fn field(bench: &Bench, name: &str) -> String {
 }
 
 #[test]
-fn the_exit_code_says_whether_somebody_leads() {
+fn the_exit_code_shows_whether_the_election_is_held() {
     let bench = Bench::new();
     let code = || {
         let codes = [&["--exit-code"][..], &["--exit-code", "--json"]].map(|options| {
@@ -60,13 +60,13 @@ fn each_field_is_alone_on_its_line() {
     assert!(field(&bench, "age_ms").parse::<u64>().is_ok_and(|age| age < 30_000));
     bench.epoch(3, SEALED);
     assert_eq!((field(&bench, "ended"), field(&bench, "data")), ("lapsed".into(), "".into()));
-    // With an exit code that tells, too.
+    // `--field` and `--exit-code` work together.
     let said = bench.run("status", &["--field", "candidate", "--exit-code"]);
     assert_eq!((said.code, said.out.as_str()), (1, "a\n"));
 }
 
 #[test]
-fn a_field_cannot_rewrite_the_terminal_or_make_a_line_of_its_own() {
+fn control_characters_of_a_field_are_escaped() {
     let bench = Bench::new();
     let body = HELD.replace(r#""a""#, r#""a\u001b[2J\nb""#);
     bench.epoch(1, &body.replace("10.0.0.7", "\u{202e}x\\n"));
@@ -77,7 +77,7 @@ fn a_field_cannot_rewrite_the_terminal_or_make_a_line_of_its_own() {
 }
 
 #[test]
-fn an_unknown_field_is_refused_with_those_there_are() {
+fn an_unknown_field_is_refused_with_the_known_ones() {
     let bench = Bench::new();
     for options in [&["--field", "leader"][..], &["--field", ""], &["--field", "epoch", "--json"]] {
         let said = bench.run("status", options);

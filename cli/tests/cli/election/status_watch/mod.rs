@@ -18,10 +18,10 @@ const HELD: &str = r#"{"expired":false,"validity_ms":30000,"format":1,"candidate
     "data":{"address":"10.0.0.7"}}"#;
 const SEALED: &str = r#"{"expired":true,"validity_ms":30000,"format":1,"candidate":"a","nonce":
     "0123456789abcdef0123456789abcdef","heartbeat":5,"ended":"lapsed","sealed_by":"b"}"#;
-/// Only the fields of the post.
+/// A record with only the fields of the original post.
 const FOREIGN: &str = r#"{"expired":false,"validity_ms":60000}"#;
 
-/// The age is a number that no test knows.
+/// Returns the status without its age, and the age.
 fn status(bench: &Bench) -> (Value, Option<u64>) {
     let mut status = bench.json("status", &["--json"]);
     let age = status["age_ms"].take().as_u64();
@@ -99,7 +99,7 @@ fn status_says_when_the_lease_has_lapsed_by_the_clock_of_the_store() {
     let bench = Bench::new();
     bench.epoch(1, &HELD.replace("30000", "1"));
     let (value, age) = status(&bench);
-    // The dates of the file and of the answer may fall into one millisecond.
+    // The file and the answer may have the same date in milliseconds.
     assert!(value["lapsed"] == true || age.is_some_and(|age| age <= 1), "{value}");
 }
 
@@ -122,7 +122,7 @@ fn long_data_is_cut_for_people_and_whole_in_json() {
 }
 
 #[test]
-fn what_cannot_be_read_gives_70_and_names_the_key() {
+fn an_unreadable_object_gives_70_and_its_key() {
     for (body, word) in [
         ("", "empty"),
         ("<html>", "not a record"),
@@ -134,7 +134,7 @@ fn what_cannot_be_read_gives_70_and_names_the_key() {
         bench.epoch(7, body);
         bench.run("status", &[]).fails(70, &["lock-0000000007.json", word]);
         bench.run("status", &["--json"]).fails(70, &["lock-0000000007.json", word]);
-        // Anything else may be repaired.
+        // `watch` waits for the repair of any other object.
         if word == "format 2" {
             bench.run("watch", &[]).fails(70, &["lock-0000000007.json", word]);
         }
@@ -152,7 +152,7 @@ fn the_last_epoch_ends_the_election_with_70() {
 }
 
 #[test]
-fn a_reader_that_has_left_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let bench = Bench::new();
     bench.epoch(1, HELD);
     for line in [
@@ -186,7 +186,7 @@ fn a_full_disk_is_an_error() {
     assert!(output.stderr.starts_with(b"tenure: cannot write to stdout: No space"), "{output:?}");
 }
 
-/// A running `tenure watch`; killed in the end.
+/// A running `tenure watch`. It is killed on drop.
 pub struct Watching(Child, BufReader<ChildStdout>);
 
 impl Watching {
@@ -215,7 +215,7 @@ impl Watching {
         assert!(told || with_reason, "{line:?} does not tell {what:?}");
     }
 
-    /// Ends well on a signal, with nothing more to say.
+    /// Sends a signal, and checks that the watch succeeds without more output.
     pub fn ends(mut self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.0.id()).expect("a small number"));
         kill(pid, signal).expect("it lives");
@@ -233,7 +233,7 @@ impl Drop for Watching {
     }
 }
 
-/// As `tenure watch | head -1`.
+/// Ends the reader as `tenure watch | head -1` does.
 #[test]
 fn regression_watch_ends_once_its_reader_has_left() {
     let bench = Bench::new();
@@ -243,19 +243,19 @@ fn regression_watch_ends_once_its_reader_has_left() {
     let mut line = String::new();
     with_deadline(child.id(), || out.read_line(&mut line)).expect("text");
     assert!(line.ends_with("Z  a leads epoch 1\n"), "{line:?}");
-    // Nothing changes after that.
+    // The election does not change after this line.
     drop(out);
     assert_eq!(ended(&mut child).code(), Some(0));
 }
 
 #[test]
-fn watch_tells_each_change_at_once() {
+fn watch_prints_each_change() {
     let bench = Bench::new();
     let mut watching = Watching::start(&bench, &[]);
     watching.tells("no process leads");
     bench.epoch(3, HELD);
     watching.tells("a leads epoch 3");
-    // A renewal is no change.
+    // A renewal does not count as a change.
     bench.epoch(3, &HELD.replace(r#""heartbeat":4"#, r#""heartbeat":5"#));
     bench.epoch(3, SEALED);
     watching.tells("no process leads: epoch 3 of a lapsed");
@@ -264,7 +264,7 @@ fn watch_tells_each_change_at_once() {
     watching.ends(Signal::SIGTERM);
 }
 
-/// It was killed, and with it the process group of its CMD was left.
+/// SIGHUP killed the watch, and the process group of CMD survived.
 #[test]
 fn regression_a_hang_up_ends_watch_as_sigterm_does() {
     let bench = Bench::new();
