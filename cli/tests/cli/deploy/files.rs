@@ -1,5 +1,5 @@
-//! The files: JSON parses here, YAML, HCL and units by `scripts/ci/deploy.sh`; and the commands in
-//! them are the command's.
+//! The files of `deploy`: their JSON parses, and their commands run. `scripts/ci/deploy.sh` parses
+//! YAML, HCL and units.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -47,7 +47,7 @@ fn the_page_names_every_file() {
     }
 }
 
-/// The array of JSON that follows this word.
+/// Returns the JSON array after this word.
 fn array_after(text: &str, word: &str) -> Vec<String> {
     let (_, rest) = text.split_once(word).expect("it is there");
     let line = rest.lines().next().expect("a line");
@@ -64,7 +64,7 @@ fn of_unit(unit: &'static str, name: &str) -> &'static str {
     line.expect("it is there")
 }
 
-/// Each scheduled job, on a directory in place of the bucket: one object of JSON, exit code 0.
+/// Runs each scheduled job on a directory instead of the bucket.
 #[test]
 fn the_scheduled_commands_run() {
     for job in jobs("") {
@@ -77,9 +77,9 @@ fn the_scheduled_commands_run() {
     }
 }
 
-/// With the settings of its environment file, on a directory in place of the bucket.
+/// Runs the unit with its environment file, on a directory instead of the bucket.
 #[test]
-fn the_unit_that_runs_a_program_leads_and_runs_it() {
+fn the_unit_of_a_program_leads_and_runs_it() {
     let bench = Bench::new();
     let program = bench.path("name.run");
     std::fs::write(&program, "#!/bin/sh\necho $TENURE_NAME $TENURE_EPOCH\n").expect("a file");
@@ -91,13 +91,13 @@ fn the_unit_that_runs_a_program_leads_and_runs_it() {
     run.env("TENURE_STORE", bench.url()).env("TENURE_VALIDITY", "60s");
     let said = said(run.output().expect("it runs"));
     assert_eq!(said.out, "host-7 1\n", "{said:?}");
-    // The grace of a sixth of the validity, for those up to 6 minutes.
+    // The grace is a sixth of the validity, up to a validity of 6 minutes.
     assert_eq!(of_unit(SYSTEMD_RUN, "TimeoutStopSec"), "90");
     assert_eq!(of_unit(SYSTEMD_RUN, "KillMode"), "process");
 }
 
-/// What a job prints that runs on the bench's directory in place of the bucket: one object, and exit
-/// code 0.
+/// Runs a job on the directory of the bench instead of the bucket. Returns its JSON object, and
+/// checks the exit code 0.
 fn report_of(job: &[String], bench: &Bench) -> Value {
     let url = bench.url();
     let word = |word: &'_ String| match word.starts_with("s3://") {
@@ -110,7 +110,7 @@ fn report_of(job: &[String], bench: &Bench) -> Value {
     serde_json::from_str(&said.out).expect("one object")
 }
 
-/// The commands of all runners, with these options.
+/// Returns the commands of all runners, with these options.
 fn jobs(options: &str) -> [Vec<String>; 3] {
     let exec = unit("ExecStart").replace("${TENURE_STORE}", "s3://BUCKET/PREFIX");
     let exec = exec.replace("$TENURE_COMPACT_OPTIONS", options);
@@ -125,7 +125,7 @@ fn jobs(options: &str) -> [Vec<String>; 3] {
     ]
 }
 
-/// As their comments say: with `--group` they compact a group, and leave elections alone.
+/// The comments of the files promise that `--group` compacts a group, and keeps elections.
 #[test]
 fn with_group_the_scheduled_commands_compact_a_group() {
     assert!(KUBERNETES.contains(r#"add "--group" to the args"#));
@@ -141,14 +141,14 @@ fn with_group_the_scheduled_commands_compact_a_group() {
     }
 }
 
-/// A block of this kind and name, up to its closing brace.
+/// Returns the block after these words, up to its closing brace.
 fn block(start: &str) -> &'static str {
     let (_, rest) = TERRAFORM.split_once(start).unwrap_or_else(|| panic!("{start} is there"));
     rest.split_once("\n}").expect("it ends").0
 }
 
-/// Fixed names allowed one election an account; the log was sought in the bucket's region; policies
-/// named the partition `aws`.
+/// Fixed names allowed one election per account. The log had to be in the region of the bucket.
+/// Policies named the partition `aws`.
 #[test]
 fn regression_terraform_serves_many_elections_in_any_region_and_partition() {
     let value_of = |block: &'static str, name: &str| {
@@ -175,12 +175,12 @@ fn regression_terraform_serves_many_elections_in_any_region_and_partition() {
     assert!(fixed[0].contains(r#""arn:aws:", "arn:${local.partition}:""#), "{fixed:?}");
 }
 
-/// Only wrong settings are final: all else may pass.
+/// Only wrong settings are final. Other failures may be transient.
 #[test]
 fn the_same_failures_are_final_to_each_runner() {
     assert!(KUBERNETES.contains("values: [64]"));
     assert_eq!(unit("RestartPreventExitStatus"), "64");
-    // What they mean is the command's.
+    // The command defines the meaning of these codes.
     let wrong = tenure(&["compact", "--store", "ftp://x"]);
     assert_eq!(wrong.code, 64, "{wrong:?}");
     for code in ["64", "69", "70", "77"] {

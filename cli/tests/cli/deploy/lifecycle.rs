@@ -1,5 +1,6 @@
-//! Why no lifecycle rule does the compactor's job: it goes by age, and an idle election's newest
-//! epoch is old. (In the model: "compactor that deletes the newest", I3 in 4 steps.)
+//! A lifecycle rule cannot replace the compactor. It deletes by age, and the newest epoch of an
+//! idle election is old. The model finds the violation of I3 in 4 steps: "compactor that deletes
+//! the newest".
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ fn election(store: &Arc<dyn Store>) -> Election {
     Election::builder(Arc::clone(store), "app").build().expect("settings")
 }
 
-/// Elects a leader that resigns at once, and gives its token.
+/// Elects a leader that resigns immediately. Returns its token.
 async fn term(election: &Election) -> u64 {
     let leader = election.campaign().await.expect("elected");
     let token = leader.epoch().get();
@@ -28,7 +29,7 @@ async fn epochs(store: &Arc<dyn Store>) -> Vec<String> {
     page.entries.into_iter().map(|entry| entry.key).collect()
 }
 
-/// Three leaders, then nobody for long enough.
+/// Elects three leaders in turn, then leaves the election idle until all epochs are old.
 async fn idle() -> (Arc<dyn Store>, Election) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let witness = election(&store);
@@ -39,17 +40,17 @@ async fn idle() -> (Arc<dyn Store>, Election) {
 }
 
 #[tokio::test]
-async fn a_lifecycle_rule_makes_tokens_start_again() {
+async fn a_lifecycle_rule_resets_tokens() {
     let (store, witness) = idle().await;
     store.delete(epochs(&store).await).await.expect("the rule deletes what is old");
-    // Who saw the epochs refuses to go on; who did not gives a token that was given before.
+    // A candidate that saw the epochs refuses to continue. Another one reuses a token.
     let error = witness.campaign().await.expect_err("the newest is gone");
     assert_eq!(error.kind(), ErrorKind::NewestDeleted);
     assert_eq!(term(&election(&store)).await, 1);
 }
 
 #[tokio::test]
-async fn the_compactor_keeps_what_tokens_go_on_from() {
+async fn the_compactor_keeps_the_newest_token() {
     let (store, _) = idle().await;
     let compactor = Compactor::builder(Arc::clone(&store), "app").keep_epochs(1);
     let compactor = compactor.min_age(Duration::ZERO).build().expect("settings");
@@ -58,7 +59,7 @@ async fn the_compactor_keeps_what_tokens_go_on_from() {
     assert_eq!(term(&election(&store)).await, 4);
 }
 
-/// What a rule does to current versions: their expiry, or their transition to an archive.
+/// Returns the actions of a rule on current versions: an expiry, or a transition to an archive.
 fn touches_current_versions(rule: &Value) -> bool {
     let expiration = &rule["Expiration"];
     !expiration["Days"].is_null()
@@ -68,12 +69,12 @@ fn touches_current_versions(rule: &Value) -> bool {
 }
 
 #[test]
-fn the_rule_that_is_given_leaves_current_versions_alone() {
+fn the_given_rule_keeps_current_versions() {
     let allowed: Value = serde_json::from_str(ALLOWED).expect("JSON");
     for rule in allowed["Rules"].as_array().expect("rules") {
         assert!(!touches_current_versions(rule), "{rule}");
     }
-    // And the one that is warned of does not.
+    // The rule of the warning deletes them.
     let (_, rest) = README.split_once("```json\n").expect("the rule that people would try");
     let tried: Value =
         serde_json::from_str(rest.split("```").next().expect("its end")).expect("JSON");

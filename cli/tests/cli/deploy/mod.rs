@@ -1,5 +1,4 @@
-//! What lies under `deploy`: its files parse, and the jobs in them do what they should, as
-//! processes that overlap, too.
+//! The files of `deploy`: they parse, and their jobs work, also as concurrent processes.
 #![cfg(unix)]
 
 mod files;

@@ -1,5 +1,5 @@
-//! Runs that overlap are harmless: several compactors as processes at once, on a directory and on
-//! S3. (The simulation has two in each of its elections, and the model in each of its states.)
+//! Several compactors run as concurrent processes, on a directory and on S3. The simulation and the
+//! model have two concurrent compactors, too.
 
 use std::process::{Child, Command, Stdio};
 
@@ -21,7 +21,7 @@ fn start(env: &[(&'static str, String)], url: &str) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
 }
 
-/// Each ends with 0 and one object, and what they say adds up.
+/// Checks that each run succeeds with one object, and that their numbers add up.
 fn overlapping(env: &[(&'static str, String)], url: &str) {
     let runs: Vec<_> = (0..RUNS).map(|_| start(env, url)).collect();
     let mut deleted = 0;
@@ -35,7 +35,7 @@ fn overlapping(env: &[(&'static str, String)], url: &str) {
         assert_eq!(count("deleted") + count("kept"), count("listed"), "{report}");
         deleted += count("deleted");
     }
-    // What two have deleted both count, as S3 does not tell.
+    // Two runs may count the same deletion, as S3 does not report missing keys.
     let gone = EPOCHS - KEEP;
     assert!((gone..=gone * RUNS).contains(&deleted), "{deleted}");
 }
@@ -45,7 +45,7 @@ fn key(epoch: u64) -> String {
 }
 
 #[test]
-fn runs_that_overlap_on_a_directory_are_harmless() {
+fn concurrent_runs_on_a_directory_are_harmless() {
     let bench = Bench::new();
     for epoch in 1..=EPOCHS {
         bench.epoch(epoch, r#"{"expired":true}"#);
@@ -57,7 +57,7 @@ fn runs_that_overlap_on_a_directory_are_harmless() {
 
 #[cfg(feature = "s3")]
 #[test]
-fn runs_that_overlap_on_s3_are_harmless() {
+fn concurrent_runs_on_s3_are_harmless() {
     use tenure_testkit::s3_server::{Op, S3Server};
     let server = S3Server::start_blocking();
     for epoch in 1..=EPOCHS {
@@ -72,10 +72,10 @@ fn runs_that_overlap_on_s3_are_harmless() {
     }
 }
 
-/// What is not denied but fails is worth another try; the report is printed all the same.
+/// A failure other than a denial is worth a retry. The command also prints its report.
 #[cfg(feature = "s3")]
 #[test]
-fn what_could_not_be_deleted_gives_69_and_the_report() {
+fn failed_deletions_give_69_and_the_report() {
     use tenure_testkit::s3_server::S3Server;
     let server = S3Server::start_blocking();
     for epoch in 1..=5 {

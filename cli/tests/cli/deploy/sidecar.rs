@@ -1,4 +1,4 @@
-//! The Deployment with a sidecar: its command on a directory, asked as its application asks.
+//! The Deployment with a sidecar: its command on a directory, and the requests of its application.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ fn words(list: &Yaml) -> Vec<String> {
     words.map(|word| word.as_str().expect("a word").to_owned()).collect()
 }
 
-/// The options, at ports that are free here.
+/// Returns the options, with free ports.
 fn options(args: &[String]) -> Vec<String> {
     let places = [("127.0.0.1:4040", "127.0.0.1:0"), ("0.0.0.0:8081", "127.0.0.1:0")];
     let word = |word: &String| {
@@ -27,7 +27,7 @@ fn options(args: &[String]) -> Vec<String> {
         place.map_or(word.clone(), |(_, here)| (*here).to_owned())
     };
     let mut options: Vec<_> = args.iter().map(word).collect();
-    // The name is given, and the log is read here.
+    // The test sets the name, and reads the log as text.
     for option in ["--name", "--log-format"] {
         let at = options.iter().position(|word| word == option).expect("it has one");
         options.drain(at..at + 2);
@@ -36,7 +36,7 @@ fn options(args: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn the_sidecar_answers_what_the_application_asks() {
+fn the_sidecar_answers_the_requests_of_the_application() {
     let documents = Yaml::load_from_str(DEPLOYMENT).expect("YAML");
     let pod = &documents[1]["spec"]["template"]["spec"];
     let args = words(&pod["initContainers"][0]["args"]);
@@ -56,14 +56,14 @@ fn the_sidecar_answers_what_the_application_asks() {
     }
     assert_eq!(a.json("POST", "/v1/heartbeat", "").0, 200);
     eventually("it leads", || a.get("/v1/elections/orders/token").0 == 200);
-    // What the script cuts out of the reply.
+    // The script extracts this part of the reply.
     let (_, reply) = a.ask("GET", "/v1/elections/orders/token", "");
     assert!(reply.contains(r#""token":1,"#), "{reply}");
 }
 
-/// Its script runs as it is, round by round, for fewer partitions. It needs curl, as its image has.
+/// Runs each round of the script, for fewer partitions. The script needs curl.
 #[test]
-fn the_members_application_works_and_releases_what_is_revoked() {
+fn the_application_of_a_member_works_and_releases_partitions() {
     let documents = Yaml::load_from_str(STATEFUL_SET).expect("YAML");
     let pod = &documents[2]["spec"]["template"]["spec"];
     let args = words(&pod["initContainers"][0]["args"]);
@@ -71,7 +71,7 @@ fn the_members_application_works_and_releases_what_is_revoked() {
     let options = options(&args[3..]);
     let fewer = |word: &String| match &**word {
         "0..64" => "0..6".to_owned(),
-        // Others are not waited for.
+        // The first member does not wait for others.
         "10s" => "0s".to_owned(),
         _ => word.clone(),
     };
