@@ -64,9 +64,9 @@ mod gcs {
         on(&env, URL, "status", &[]).fails(64, &["gs://tenure-test"]);
     }
 
-    /// Secrets are mounted after the start of a container, and written in pieces.
+    /// A platform may mount secrets after the start of a container, and write them in pieces.
     #[test]
-    fn regression_a_key_file_that_comes_late_is_waited_for() {
+    fn regression_a_late_key_file_is_waited_for() {
         let (scene, server) = (Scene::new(crate::TENURE), GcsServer::start());
         let file = scene.path("key.json");
         std::fs::write(&file, "{\"type\": \"serv").expect("a file");
@@ -81,7 +81,7 @@ mod gcs {
             "client_email": "", "private_key": "", "private_key_id": "",
         });
         std::fs::write(&file, key.to_string()).expect("a file");
-        // The server wants a token, and such a key has none.
+        // The server requires a token, and this key provides none.
         candidate.says("401 AuthenticationRequired");
         candidate.signal(Signal::SIGTERM);
         candidate.code();
@@ -93,7 +93,7 @@ mod azure {
     use super::*;
 
     #[test]
-    fn an_account_that_is_not_named_gives_64() {
+    fn a_missing_account_name_gives_64() {
         on(&[], "az://jobs/app", "status", &[]).fails(64, &["az://jobs", "ccount"]);
     }
 

@@ -2,7 +2,7 @@
 
 #[cfg(not(feature = "dynamodb"))]
 #[test]
-fn a_build_without_the_store_says_which_feature_has_it() {
+fn a_build_without_the_store_names_the_feature() {
     let store = ["--store", "dynamodb://locks/app"];
     for line in
         [&["status"][..], &["watch"], &["compact"], &["table", "create"], &["run", "--name", "a"]]
@@ -59,9 +59,9 @@ mod built {
         );
     }
 
-    /// With the dates that the writers noted by the store's clock.
+    /// The writers record these dates by the clock of the store.
     #[test]
-    fn what_is_old_by_the_stores_clock_is_compacted() {
+    fn old_epochs_by_the_stores_clock_are_compacted() {
         let server = DynamoServer::start();
         for _ in 0..2 {
             assert_eq!(verb(&server, "run", &["--", "true"]).code, 0);
@@ -76,7 +76,7 @@ mod built {
     }
 
     #[test]
-    fn a_table_is_made_once() {
+    fn a_table_is_created_once() {
         let server = DynamoServer::start_empty();
         verb(&server, "status", &[]).fails(69, &["no such table", "tenure table create"]);
         server.quirks(|quirks| quirks.slow_tables = 1);

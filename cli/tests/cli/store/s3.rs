@@ -1,4 +1,4 @@
-//! The command on S3, over real HTTP: what it says when the store is not as it should be.
+//! The command on S3 over real HTTP, and its messages about faulty stores.
 
 use std::io::{BufRead as _, BufReader};
 
@@ -150,7 +150,7 @@ fn an_expired_session_gives_77() {
 }
 
 #[test]
-fn the_url_says_how_to_encrypt_and_whose_the_bucket_is() {
+fn the_url_sets_the_encryption_and_the_owner_of_the_bucket() {
     let server = S3Server::start_blocking();
     let url = |owner: &str| {
         let key = "arn:aws:kms:us-east-1:111122223333:key/1234";
@@ -177,7 +177,7 @@ fn the_url_says_how_to_encrypt_and_whose_the_bucket_is() {
     assert!(said.code == 64 && said.err.contains("`?see` is unknown"), "{said:?}");
 }
 
-/// The bucket of another owner was asked for its settings.
+/// The command requested the settings of a bucket of another owner.
 #[test]
 fn regression_each_request_of_probe_names_the_owner_of_the_bucket() {
     let server = S3Server::start_blocking();
@@ -213,7 +213,7 @@ fn a_directory_bucket_gives_70() {
 }
 
 #[test]
-fn a_web_page_is_no_store() {
+fn a_web_page_is_refused_as_a_store() {
     let server = S3Server::start_blocking();
     server.fault(ServerFault::Html);
     let said = status(&server);
@@ -221,7 +221,7 @@ fn a_web_page_is_no_store() {
 }
 
 #[test]
-fn a_busy_store_is_asked_again() {
+fn a_busy_store_is_retried() {
     let server = S3Server::start_blocking();
     server.fault(ServerFault::SlowDown).on(Op::List).times(1);
     let said = status(&server);
@@ -229,7 +229,7 @@ fn a_busy_store_is_asked_again() {
 }
 
 #[test]
-fn keys_that_may_not_be_deleted_give_77() {
+fn a_denied_deletion_gives_77() {
     let server = S3Server::start_blocking();
     for epoch in 1..=3 {
         server.put_raw(&format!("app/lock-{epoch:010}.json"), r#"{"expired":true}"#);
@@ -238,7 +238,7 @@ fn keys_that_may_not_be_deleted_give_77() {
     compact(&server, &[]).fails(77, &["DeleteObject"]);
     assert_eq!(server.keys().len(), 3);
     server.clear_faults();
-    // A single key, such as one under a legal hold: the report is printed all the same.
+    // A single key may be under a legal hold. The command also prints its report.
     server.quirks(|quirks| quirks.undeletable = Some("0000000001".to_owned()));
     let said = compact(&server, &["--json"]);
     assert_eq!(said.code, 77, "{said:?}");
@@ -255,11 +255,11 @@ fn keys_that_may_not_be_deleted_give_77() {
     );
 }
 
-/// A record that holds for a second and a half without a renewal.
+/// A record with a validity of 1.5 s.
 const SHORT: &str = r#"{"expired":false,"validity_ms":1500,"candidate":"a","heartbeat":1}"#;
 
 #[test]
-fn watch_tells_not_to_know_from_nobody() {
+fn watch_distinguishes_unknown_from_vacant() {
     let server = S3Server::start_blocking();
     server.put_raw("app/lock-0000000003.json", SHORT);
     let mut watching = Watching::with(&server.env(), STORE[1], &[]);
@@ -273,7 +273,7 @@ fn watch_tells_not_to_know_from_nobody() {
 }
 
 #[test]
-fn compactions_go_on_when_one_fails() {
+fn compactions_continue_after_a_failure() {
     let server = S3Server::start_blocking();
     server.fault(ServerFault::ErrorBefore).on(Op::List);
     let line = [&["compact"][..], &STORE, &["--every", "50ms", "--json"]].concat();
@@ -291,8 +291,8 @@ fn compactions_go_on_when_one_fails() {
     child.wait().expect("it is a child");
 }
 
-/// Over real HTTP, in both layouts: a seal that nobody answered is found by reading. Each case
-/// waits for a renewal, so they run together.
+/// Finds a seal without an answer by a read, in both layouts. Each case waits for a renewal, so the
+/// cases run concurrently.
 #[test]
 fn operators_work_on_s3_through_faults() {
     let faults = [
@@ -310,7 +310,7 @@ fn operators_work_on_s3_through_faults() {
     });
 }
 
-/// The process that resigns has its store, and the credentials, from the one that was killed.
+/// The process that resigns has the store and the credentials of the killed process.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_epoch_of_a_killed_leader_is_resigned_on_s3() {
@@ -349,6 +349,6 @@ fn an_operator_works_through(fault: &ServerFault, layout: &[&str]) {
     let said = verb("depose", &["--epoch", "43"]);
     assert!(said.out.contains("from epoch 43; a successor waits"), "{fault:?}: {said:?}");
     server.clear_faults();
-    // The next renewal is refused.
+    // The store refuses the next renewal.
     assert_eq!(ended(&mut leader).code(), Some(75), "{fault:?}");
 }

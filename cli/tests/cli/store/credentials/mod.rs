@@ -1,5 +1,5 @@
-//! Session tokens that end during a tenure are renewed: `tenure run` on S3, over real HTTP, with
-//! credentials from a `credential_process`.
+//! The renewal of session tokens: `tenure run` on S3, over real HTTP, with credentials from a
+//! `credential_process`.
 #![cfg(all(feature = "s3", unix))]
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use tenure_testkit::s3_server::*;
 
 mod roles;
 
-/// A leader whose credentials come from a script.
+/// A leader with credentials from a script.
 struct Leader {
     server: S3Server,
     dir: TempDir,
@@ -24,13 +24,13 @@ struct Leader {
     said: Option<JoinHandle<String>>,
 }
 
-/// How the script behaves.
+/// Behaviour of the script.
 struct Provider {
-    /// Seconds until its tokens end.
+    /// Actual lifetime of its tokens, in seconds.
     life: u64,
-    /// Seconds until they end by its own words.
+    /// Reported lifetime of its tokens, in seconds.
     claimed: u64,
-    /// What it does first: a line of shell.
+    /// First line of the script, in shell.
     first: &'static str,
 }
 
@@ -63,7 +63,7 @@ impl Leader {
         Leader::run(validity, dir, "AWS_CONFIG_FILE", "config")
     }
 
-    /// Waits until it leads. This variable names the file of this name in the directory.
+    /// Starts the leader and waits until it leads. The variable names this file in the directory.
     fn run(validity: &str, dir: TempDir, variable: &str, file: &str) -> Leader {
         let server = S3Server::start_blocking();
         let path = |name: &str| dir.path().join(name);
@@ -89,7 +89,7 @@ impl Leader {
         leader
     }
 
-    /// The tokens that were used and have ended by now.
+    /// Returns the used tokens that have expired.
     fn ended(&self) -> usize {
         let now = Process::system().now().wall.as_secs();
         let requests = self.server.requests();
@@ -106,12 +106,12 @@ impl Leader {
         self.server.object("app/lock-0000000001.json").is_some()
     }
 
-    /// How often the script was started.
+    /// Returns the number of starts of the script.
     fn calls(&self) -> usize {
         fs::read(self.dir.path().join("calls")).map_or(0, |calls| calls.len())
     }
 
-    /// Waits until it holds, for as long as the command runs and a minute at most.
+    /// Waits up to a minute for the condition, while the command runs.
     #[allow(clippy::disallowed_methods, reason = "polling with a deadline")]
     fn until(&mut self, what: &str, holds: impl Fn(&Leader) -> bool) {
         for _ in 0..1_200 {
@@ -130,7 +130,7 @@ impl Leader {
         self.said.take().expect("once").join().expect("it reads")
     }
 
-    /// Its code and what it said, once it has ended by itself.
+    /// Waits for the end of the command. Returns its exit code and its log.
     #[allow(clippy::disallowed_methods, reason = "polling with a deadline")]
     fn ends(mut self) -> (Option<i32>, String) {
         for _ in 0..1_200 {
@@ -142,7 +142,7 @@ impl Leader {
         panic!("it did not end within a minute");
     }
 
-    /// It has led all the time, and resigns when its work is done.
+    /// Checks that the leader kept its lease, and that it resigns at the end.
     fn resigns(self) {
         self.touch("end");
         let keys = |leader: &Leader| leader.server.keys();
@@ -167,13 +167,13 @@ impl Drop for Leader {
 }
 
 #[test]
-fn a_leader_outlasts_its_session_tokens() {
+fn a_leader_survives_the_end_of_its_session_tokens() {
     let mut leader = Leader::start("4s", &Provider { life: 3, claimed: 3, first: "" });
     leader.until("three tokens have ended", |leader| leader.ended() >= 3);
     leader.resigns();
 }
 
-/// A request is given up long before the provider answers; what it began goes on.
+/// The request times out long before the provider answers. The call of the provider continues.
 #[test]
 fn regression_a_provider_slower_than_a_request_is_waited_for() {
     let slow = Provider { life: 3, claimed: 3, first: "sleep 1.2" };
@@ -182,7 +182,7 @@ fn regression_a_provider_slower_than_a_request_is_waited_for() {
     leader.resigns();
 }
 
-/// As by a machine whose clock is behind.
+/// A slow clock of this machine has the same effect.
 #[test]
 fn regression_a_token_that_ends_before_its_time_is_replaced() {
     let early = Provider { life: 3, claimed: 3_600, first: "" };
@@ -192,7 +192,7 @@ fn regression_a_token_that_ends_before_its_time_is_replaced() {
     leader.resigns();
 }
 
-/// A key that was withdrawn was sent until its end, which may be hours away.
+/// The command sent a withdrawn key until its expiry, possibly for hours.
 #[test]
 fn regression_rejected_credentials_are_replaced_before_their_end() {
     let mut leader = Leader::start("4s", &Provider { life: 3_600, claimed: 3_600, first: "" });
@@ -206,8 +206,8 @@ fn regression_rejected_credentials_are_replaced_before_their_end() {
     leader.resigns();
 }
 
-/// The SDK reads the file once for each process: after a rotation a service sent the old key until
-/// it was started again.
+/// The SDK reads the file once per process. After a rotation, a service sent the old key until a
+/// restart.
 #[test]
 fn regression_keys_of_a_file_are_read_again_once_they_are_rejected() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -230,7 +230,7 @@ fn regression_keys_of_a_file_are_read_again_once_they_are_rejected() {
 }
 
 #[test]
-fn a_provider_that_fails_ends_the_lease_and_is_named() {
+fn a_failing_provider_ends_the_lease_and_is_reported() {
     let first = "test -e fail && { echo 'the vault is sealed' >&2; exit 1; }";
     let leader = Leader::start("3s", &Provider { life: 2, claimed: 2, first });
     leader.touch("fail");
@@ -245,7 +245,7 @@ fn a_provider_that_fails_ends_the_lease_and_is_named() {
 }
 
 #[test]
-fn a_provider_that_hangs_ends_the_lease_and_is_named() {
+fn a_hanging_provider_ends_the_lease_and_is_reported() {
     let first = "test -e hang && exec sleep 60";
     let leader = Leader::start("3s", &Provider { life: 2, claimed: 2, first });
     leader.touch("hang");

@@ -1,4 +1,4 @@
-//! Roles of pods and containers: services that hand out credentials over HTTP, played here.
+//! Roles of pods and containers: credentials from simulated services over HTTP.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -11,12 +11,12 @@ use tenure_testkit::command::scene::Scene;
 use tenure_testkit::proxy::Proxy;
 use tenure_testkit::s3_server::*;
 
-/// Answers one request after the other with the same, and passes on what was asked.
+/// Answers each request with the same reply, and forwards the requests to the test.
 fn service(kind: &'static str, answer: String) -> (SocketAddr, Receiver<String>) {
     service_with(|_| "200 OK", kind, answer)
 }
 
-/// The status is that of the request's first line.
+/// Chooses the status by the first line of the request.
 fn service_with(
     status: fn(&str) -> &'static str,
     kind: &'static str,
@@ -69,7 +69,7 @@ fn token_seen_with(env: &[(&str, String)]) -> String {
     seen.headers["x-amz-security-token"].to_str().expect("text").to_owned()
 }
 
-/// The command with these variables, and without the server's keys.
+/// Returns the command with these variables, and without the keys of the server.
 fn without_keys(server: &S3Server, verb: &[&str], env: &[(&str, String)]) -> Command {
     let mut command = Command::new(crate::TENURE);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
@@ -85,7 +85,7 @@ fn without_keys(server: &S3Server, verb: &[&str], env: &[(&str, String)]) -> Com
     command
 }
 
-/// An instance without a role, or whose metadata are not for this process.
+/// The instance has no role, or refuses its metadata to this process.
 #[test]
 fn regression_a_metadata_service_that_refuses_gives_77_and_one_line() {
     let without_a_role = |line: &str| match line.starts_with("PUT ") {
@@ -112,9 +112,9 @@ fn regression_a_metadata_service_that_refuses_gives_77_and_one_line() {
     }
 }
 
-/// The metadata service may start after `tenure`, and nothing else names the region.
+/// The metadata service may start after `tenure`. No other setting names the region.
 #[test]
-fn regression_a_service_waits_for_a_region_that_the_machine_names() {
+fn regression_a_service_waits_for_the_region_of_its_machine() {
     for verb in [&["run", "--forever", "--", "true"][..], &["watch"]] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let metadata = format!("http://{}", listener.local_addr().expect("it is bound"));
