@@ -1,4 +1,4 @@
-//! Who may ask, and where.
+//! Access to the API: keys, addresses and sockets.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,7 +14,7 @@ use tenure_testkit::command::scene::{Candidate, Scene};
 const KEY: &str = "correct-horse-battery-staple";
 
 #[test]
-fn beyond_this_machine_a_key_is_required() {
+fn an_address_beyond_loopback_requires_a_key() {
     let scene = Scene::new(TENURE);
     let mut command = serve(&scene, "a", &["--listen", "0.0.0.0:0"]);
     let output = command.output().expect("it runs");
@@ -58,7 +58,7 @@ fn sidecar_with_key(scene: &Scene, key: &str) -> super::Sidecar {
 }
 
 #[test]
-fn a_key_that_is_no_key_is_refused_with_the_numbers() {
+fn an_invalid_key_is_refused_with_the_reason() {
     let bench = Bench::new();
     let path = bench.path("key");
     for (key, word) in [("short", "5 characters"), ("with a space in its middle", "visible ASCII")]
@@ -75,9 +75,9 @@ fn refused(bench: &Bench, options: &[&str], words: &[&str]) {
     crate::bench::tenure(&line).fails(64, words);
 }
 
-/// A page in a browser may send to loopback addresses what needs no answer.
+/// A web page can send requests to loopback addresses if it needs no answer.
 #[test]
-fn a_page_of_the_web_changes_nothing() {
+fn requests_of_web_pages_are_refused() {
     let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &[]);
     a.leads();
@@ -102,16 +102,16 @@ fn ask_socket(path: &Path) -> u16 {
 }
 
 #[test]
-fn a_socket_is_for_its_own_user_alone() {
+fn only_its_user_may_use_a_socket() {
     let scene = Scene::new(TENURE);
     let path = scene.path("api");
-    // A dead process has left it.
+    // The socket of a dead process is replaced.
     drop(UnixListener::bind(&path).expect("a new socket"));
     let mut a = on_socket(&scene, "a", &path);
     eventually("it leads", || ask_socket(&path) == 200);
     let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "{mode:o}");
-    // It is in use.
+    // A socket in use is refused.
     let mut b = on_socket(&scene, "b", &path);
     assert_eq!(b.code(), 71, "{}", b.said());
     assert!(b.said().contains("listens there"), "{}", b.said());

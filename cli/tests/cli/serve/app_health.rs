@@ -1,4 +1,4 @@
-//! `--app-health`
+//! `--app-health`.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use crate::TENURE;
 use tenure_testkit::command::scene::Scene;
 use tenure_testkit::command::{eventually, pause};
 
-/// Shows a sign of health until the application is to hang, and sees that the leadership follows.
+/// Checks that the leadership begins with signs of health and ends without them.
 fn follows(check: &str, sign: impl Fn(&Sidecar)) {
     let scene = Scene::new(TENURE);
     let options = ["--app-health", check, "--app-health-deadline", "2s"];
@@ -29,7 +29,7 @@ fn follows(check: &str, sign: impl Fn(&Sidecar)) {
     let seen = a.view();
     assert_eq!(seen["lost"]["reason"], "app_unhealthy", "{seen}");
     assert_eq!((&seen["lost"]["epoch"], &seen["reason"]), (&before, &"app_unhealthy".into()));
-    // Resigned: another need not wait for the lapse.
+    // The sidecar resigned, so another candidate need not wait for the lapse.
     eventually("its epoch is sealed", || scene.status()["ended"] == "resigned");
     eventually("it leads again", || {
         sign(&a);
@@ -51,10 +51,10 @@ fn heartbeats_keep_the_leadership() {
 }
 
 #[test]
-fn a_file_that_is_touched_keeps_the_leadership() {
+fn a_touched_file_keeps_the_leadership() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("alive");
-    // Left by an earlier application: it says nothing.
+    // A file of an earlier application does not count.
     std::fs::write(&path, "").expect("a file");
     let touched = path.clone();
     follows(&format!("file:{}", path.display()), move |_| {
@@ -63,7 +63,7 @@ fn a_file_that_is_touched_keeps_the_leadership() {
     });
 }
 
-/// A server that answers with this status, and 0 for never.
+/// Starts a server that answers with this status. It does not answer if the status is 0.
 fn answers(status: &Arc<AtomicU16>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it has one");
@@ -86,7 +86,7 @@ fn answers(status: &Arc<AtomicU16>) -> String {
 }
 
 #[test]
-fn a_url_that_answers_well_keeps_the_leadership() {
+fn a_healthy_url_keeps_the_leadership() {
     for bad in [0, 500, 302] {
         let status = Arc::new(AtomicU16::new(bad));
         let scene = Scene::new(TENURE);

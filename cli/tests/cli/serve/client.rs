@@ -1,4 +1,4 @@
-//! A sidecar as a child process, and a client without any library.
+//! A sidecar as a child process, and a client on plain TCP.
 
 use std::io::{Read, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -14,41 +14,41 @@ use tenure_testkit::command::scene::{Candidate, Scene};
 
 pub struct Sidecar {
     pub process: Candidate,
-    /// Of the API.
+    /// Address of the API.
     pub address: String,
 }
 
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 const SAYS: &str = "serving elections at http://";
 
-/// A sidecar of the election `orders`.
+/// Starts a sidecar of the election `orders`.
 pub fn sidecar(scene: &Scene, name: &str, options: &[&str]) -> Sidecar {
     start(scene, name, serve(scene, name, options))
 }
 
-/// A sidecar of the group `orders`, of six partitions unless the options say otherwise.
+/// Starts a sidecar of the group `orders`, by default with six partitions.
 pub fn member(scene: &Scene, name: &str, options: &[&str]) -> Sidecar {
     start(scene, name, serve_group(scene, name, options))
 }
 
 fn start(scene: &Scene, name: &str, command: Command) -> Sidecar {
-    // One that is started again has a log of its own.
+    // A restarted sidecar has a new log.
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
     let process = scene.start(&format!("{name}-{number}"), command);
     let mut sidecar = Sidecar { process, address: String::new() };
     sidecar.address = sidecar.address_after(SAYS);
-    // Until then it answers 503.
+    // The sidecar answers 503 until its stores are open.
     eventually("its stores are open", || sidecar.get("/v1/elections").0 != 503);
     sidecar
 }
 
-/// `tenure serve` of this scene's election. The validity is 10 s unless the options say otherwise.
+/// Returns `tenure serve` of the election. The default validity is 10 s.
 pub fn serve(scene: &Scene, name: &str, options: &[&str]) -> Command {
     let defaults = [("--validity", "10s"), ("--listen", "127.0.0.1:0")];
     served(scene, "--election", name, options, &defaults)
 }
 
-/// The same of this scene's group. It looks often, and plans at once.
+/// Returns `tenure serve` of the group, with a short poll interval and immediate plans.
 pub fn serve_group(scene: &Scene, name: &str, options: &[&str]) -> Command {
     let defaults = [
         ("--validity", "10s"),
@@ -80,7 +80,7 @@ fn served(
 }
 
 impl Sidecar {
-    /// The last address that its log has after these words.
+    /// Returns the last address in the log after these words.
     pub fn address_after(&self, words: &str) -> String {
         self.process.says(words);
         let said = self.process.said();
@@ -111,7 +111,7 @@ impl Sidecar {
         eventually("it leads", || self.get("/v1/elections/orders/token").0 == 200);
     }
 
-    /// Sends a request, and leaves the reply to be read.
+    /// Sends a request. Returns the connection before the reply.
     pub fn begin(&self, method: &str, path: &str, body: &str) -> TcpStream {
         self.send(&request(method, path, "", body))
     }
@@ -120,7 +120,7 @@ impl Sidecar {
         begin_at(&self.address, request)
     }
 
-    /// Follows a stream of events.
+    /// Opens a stream of events.
     pub fn events(&self, path: &str) -> Events {
         Events::of(self.begin("GET", path, ""))
     }
@@ -144,22 +144,22 @@ pub fn ask_at(address: &str, method: &str, path: &str, body: &str) -> (u16, Stri
     parse(&rest(begin_at(address, &request(method, path, "", body))))
 }
 
-/// What comes until the server closes the connection.
+/// Reads until the server closes the connection.
 pub fn rest(mut stream: impl Read) -> String {
     let mut text = Vec::new();
-    // A reset ends it as well.
+    // A reset also ends the reply.
     let _ = stream.read_to_end(&mut text);
     String::from_utf8(text).expect("text")
 }
 
-/// The status and the body.
+/// Returns the status and the body.
 pub fn parse(reply: &str) -> (u16, String) {
     let status = reply.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     let body = reply.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     (status, body.trim_end().to_owned())
 }
 
-/// Events as they come: the name, and the data.
+/// A stream of events with name and data.
 pub struct Events {
     seen: Arc<Mutex<Vec<u8>>>,
     stream: TcpStream,
@@ -188,7 +188,7 @@ impl Events {
         self.text().ends_with("\r\nEND")
     }
 
-    /// All that came as a whole.
+    /// Returns all complete events so far.
     pub fn all(&self) -> Vec<(String, Value)> {
         let text = self.text();
         let mut events = Vec::new();
@@ -209,7 +209,7 @@ impl Events {
         self.all().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Waits for the first event of this name after so many others.
+    /// Waits for the first event of this name after this number of others.
     pub fn wait_for(&self, name: &str, after: usize) -> (usize, Value) {
         let mut found = None;
         eventually(&format!("there is an event {name:?}"), || {
@@ -224,7 +224,7 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        // The thread reads its end.
+        // The reader thread then reads the end of the stream.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }

@@ -1,4 +1,4 @@
-//! SIGTERM
+//! The end of a sidecar by a signal.
 
 use nix::sys::signal::Signal;
 
@@ -10,9 +10,9 @@ use tenure_testkit::command::scene::Scene;
 const RESIGN: &str = "/v1/elections/orders/resign";
 const DATA: &str = "/v1/elections/orders/data";
 
-/// The lease is kept while the application ends its work, so that nobody else leads meanwhile.
+/// The sidecar keeps the lease while the application ends its work, so no other process leads.
 #[test]
-fn the_application_hears_of_the_end_and_has_its_grace() {
+fn the_application_sees_the_end_and_has_its_grace() {
     let scene = Scene::new(TENURE);
     let mut a = sidecar(&scene, "a", &["--grace", "600s"]);
     a.leads();
@@ -25,7 +25,7 @@ fn the_application_hears_of_the_end_and_has_its_grace() {
     let seen = a.view();
     assert_eq!((&seen["state"], &seen["leader"]), (&"ending".into(), &().into()), "{seen}");
     assert_eq!(scene.status()["state"], "held", "others wait");
-    // Its work has ended.
+    // The application has ended its work.
     let (status, said) = a.json("POST", RESIGN, "");
     assert_eq!((status, &said["sealed"]), (200, &true.into()), "{said}");
     assert_eq!(a.process.code(), 0);
@@ -34,7 +34,7 @@ fn the_application_hears_of_the_end_and_has_its_grace() {
 }
 
 #[test]
-fn after_the_grace_it_resigns_by_itself() {
+fn the_sidecar_resigns_after_the_grace() {
     let scene = Scene::new(TENURE);
     let mut a = sidecar(&scene, "a", &["--grace", "0s"]);
     a.leads();
@@ -43,7 +43,7 @@ fn after_the_grace_it_resigns_by_itself() {
     assert_eq!(scene.status()["ended"], "resigned");
 }
 
-/// A terminal that is closed left the lease to lapse.
+/// A closed terminal ended the sidecar, and the lease lapsed without a resignation.
 #[test]
 fn regression_a_hang_up_ends_the_sidecar_as_sigterm_does() {
     let scene = Scene::new(TENURE);
@@ -55,7 +55,7 @@ fn regression_a_hang_up_ends_the_sidecar_as_sigterm_does() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn a_second_signal_ends_the_sidecar_immediately() {
     let scene = Scene::new(TENURE);
     let mut a = sidecar(&scene, "a", &["--grace", "600s"]);
     a.leads();
@@ -66,7 +66,7 @@ fn a_second_signal_ends_it_at_once() {
     assert_eq!(scene.status()["state"], "held", "it is left to lapse");
 }
 
-/// While another election has its grace, one that has ended said `busy` and to try again.
+/// During the grace of another election, an ended election answered `busy` and asked for a retry.
 #[test]
 fn regression_an_election_that_has_ended_is_not_busy() {
     let scene = Scene::new(TENURE);

@@ -9,7 +9,7 @@ use tenure_testkit::command::scene::Scene;
 const EVENTS: &str = "/v1/elections/orders/events";
 
 #[test]
-fn a_stream_begins_with_what_is_true_and_tells_of_each_change() {
+fn a_stream_begins_with_the_state_and_has_each_change() {
     let scene = Scene::new(TENURE);
     let (a, b) = leader_and_follower(&scene, &["--poll", "100ms"]);
     let (at_a, at_b) = (a.events(EVENTS), b.events(EVENTS));
@@ -36,9 +36,9 @@ fn a_stream_begins_with_what_is_true_and_tells_of_each_change() {
     assert!(!at_b.names().contains(&"lost".to_owned()), "b has lost nothing: {:?}", at_b.names());
 }
 
-/// The order of `at_risk` and `safe` is tried with the views of `cli/src/serve/events.rs`.
+/// The tests of `cli/src/serve/events.rs` check the order of `at_risk` and `safe`.
 #[test]
-fn a_lease_that_cannot_be_renewed_is_given_up() {
+fn a_lease_without_renewals_is_lost() {
     let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &["--validity", "6s"]);
     a.leads();
@@ -47,7 +47,7 @@ fn a_lease_that_cannot_be_renewed_is_given_up() {
     std::fs::rename(scene.path("store"), scene.path("aside")).expect("it is there");
     std::fs::write(scene.path("store"), "").expect("a file in its place");
     let (at, lost) = events.wait_for("lost", elected);
-    // On a machine that stands still the lease itself has ended.
+    // On a stalled machine the lease itself has ended.
     let reason = &lost["lost"]["reason"];
     let known = ["not_renewed", "lease_ended", "suspended"];
     assert!(known.iter().any(|known| reason == known), "{lost}");
@@ -61,14 +61,14 @@ fn a_lease_that_cannot_be_renewed_is_given_up() {
 }
 
 #[test]
-fn a_head_of_a_stream_has_no_body() {
+fn a_head_request_for_a_stream_has_no_body() {
     let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &[]);
     a.leads();
     assert_eq!(a.ask("HEAD", EVENTS, ""), (200, String::new()));
 }
 
-/// 64 open streams locked the application out.
+/// With 64 open streams, the sidecar refused the application.
 #[test]
 fn regression_unread_streams_do_not_lock_the_application_out() {
     let scene = Scene::new(TENURE);
@@ -80,7 +80,7 @@ fn regression_unread_streams_do_not_lock_the_application_out() {
         stream
     };
     let mut streams: Vec<Events> = (0..64).map(open).collect();
-    // Others are answered as well, and close no stream.
+    // The sidecar also answers other requests, and closes no stream.
     for _ in 0..40 {
         assert_eq!(a.get("/v1/elections/orders/token").0, 200);
     }

@@ -1,4 +1,4 @@
-//! Memberships: applications that own partitions by HTTP alone.
+//! Members of groups: applications that own partitions over HTTP.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ impl Sidecar {
         view
     }
 
-    /// The partitions that it has a token of, each with that.
+    /// Returns the partitions with a valid token, and their tokens.
     fn tokens(&self) -> BTreeMap<String, u64> {
         let names = (0..6).map(|number| number.to_string());
         let token = |name: String| {
@@ -29,7 +29,7 @@ impl Sidecar {
         names.filter_map(token).collect()
     }
 
-    /// The partitions of this state.
+    /// Returns the partitions of this state.
     fn names(&self, state: &str) -> Vec<String> {
         let view = self.group();
         let all = view["partitions"].as_array().expect("a list").iter();
@@ -41,7 +41,7 @@ impl Sidecar {
         self.json("POST", &format!("{GROUP}/partitions/{partition}/release{query}"), body)
     }
 
-    /// As an application that stops its work at once.
+    /// Releases revoked partitions, as an application that stops its work immediately.
     fn release_revoked(&self) {
         for name in self.names("revoked") {
             assert_eq!(self.release(&name, "", "").0, 200);
@@ -113,7 +113,7 @@ fn partitions_are_shared_by_applications_that_release_them() {
 }
 
 #[test]
-fn the_state_of_a_member_is_told_with_what_it_owns() {
+fn the_state_of_a_member_has_its_partitions() {
     let scene = Scene::new(TENURE);
     let a = member(&scene, "a", &["--partitions", "orders=a/b,17"]);
     eventually("it owns both", || a.names("owned").len() == 2);
@@ -144,7 +144,7 @@ fn the_state_of_a_member_is_told_with_what_it_owns() {
     }
     assert_eq!(a.json("POST", GROUP, "").1["code"], "method_not_allowed");
     assert_eq!(a.json("GET", &format!("{GROUP}/leave"), "").0, 405);
-    // A stream begins with what is true.
+    // A stream begins with the current state.
     let events = a.events(&format!("{GROUP}/events"));
     events.wait_for("state_changed", 0);
     assert_eq!(events.names(), ["granted", "granted", "state_changed"]);
@@ -197,9 +197,9 @@ fn a_release_is_of_one_token_and_may_ask_to_stay_away() {
     });
 }
 
-/// The lease of what was killed has to end first.
+/// The lease of the killed sidecar has to end first.
 #[test]
-fn what_a_killed_sidecar_owned_moves() {
+fn partitions_of_a_killed_sidecar_move() {
     let scene = Scene::new(TENURE);
     let options = ["--validity", "3s"];
     let (mut a, b) = (member(&scene, "a", &options), member(&scene, "b", &options));
@@ -212,10 +212,10 @@ fn what_a_killed_sidecar_owned_moves() {
     assert!(before.iter().all(|(name, token)| after[name] > *token), "{before:?} {after:?}");
 }
 
-/// Its clocks show the end of the lease at the first reply, which was asked for while it stood
-/// still and others were granted its partitions.
+/// The request arrives while the sidecar is stopped and others own its partitions. The clock shows
+/// the end of the lease at the first reply.
 #[test]
-fn a_sidecar_that_stood_still_has_no_token_of_what_moved() {
+fn a_stopped_sidecar_has_no_tokens_of_moved_partitions() {
     let scene = Scene::new(TENURE);
     let options = ["--validity", "3s"];
     let (a, b) = (member(&scene, "a", &options), member(&scene, "b", &options));
@@ -223,14 +223,14 @@ fn a_sidecar_that_stood_still_has_no_token_of_what_moved() {
     let before = a.tokens();
     a.process.stop();
     settles(&[&b], &[6]);
-    // The kernel accepts for it.
+    // The kernel accepts the connection of a stopped process.
     let ask = |name: &String| a.begin("GET", &format!("{GROUP}/partitions/{name}/token"), "");
     let waiting: Vec<_> = before.keys().map(|name| (name, ask(name))).collect();
     a.process.signal(Signal::SIGCONT);
     for (name, asked) in waiting {
         let (status, said) = client::parse(&client::rest(asked));
         let said: Value = serde_json::from_str(&said).expect("JSON");
-        // On a slow machine it may own it again, with another token.
+        // On a slow machine it may own the partition again, with another token.
         assert!(status == 503 || said["token"].as_u64() > Some(before[name]), "{status} {said}");
     }
     eventually("it says why", || {
@@ -259,7 +259,7 @@ fn at_sigterm_all_is_revoked_and_the_applications_word_ends_it() {
     }
     assert_eq!(a.process.code(), 0);
     assert_eq!(events.names().iter().filter(|name| *name == "lost").count(), 3);
-    // No validity of ten minutes is waited for.
+    // The test does not wait for the validity of ten minutes.
     settles(&[&b], &[6]);
 }
 
@@ -284,13 +284,13 @@ fn after_the_grace_and_for_a_sick_application_the_session_is_resigned() {
     is_member(&a);
     a.process.signal(Signal::SIGTERM);
     assert_eq!(a.process.code(), 0);
-    // The next one need not wait for a lapse of ten minutes.
+    // The next member need not wait for a lapse of ten minutes.
     let b = member(&scene, "b", &["--validity", "600s"]);
     settles(&[&b], &[6]);
 }
 
 #[test]
-fn a_member_leaves_once_its_application_has_released_all() {
+fn a_member_leaves_after_its_application_has_released_all() {
     let scene = Scene::new(TENURE);
     let a = member(&scene, "a", &[]);
     settles(&[&a], &[6]);
@@ -299,7 +299,7 @@ fn a_member_leaves_once_its_application_has_released_all() {
     {
         assert_eq!(leave(wrong).1["code"], "bad_body", "{wrong}");
     }
-    // What it owns is kept for its name, so that nobody else gets it meanwhile.
+    // Its partitions are reserved for its name, so no other member owns them.
     let kept = leave(r#"{"for_ms":3600000,"pause_ms":1000}"#);
     assert_eq!(kept, (200, json!({ "owned": 6 })));
     let b = member(&scene, "b", &[]);
@@ -310,7 +310,7 @@ fn a_member_leaves_once_its_application_has_released_all() {
     }
     eventually("it comes back to what was its own", || {
         one_owner(&[&a, &b]);
-        // Nobody but a member of its name gets it.
+        // Only a member of this name gets the partition.
         let is_away = ["standby", "joining"].iter().any(|state| a.group()["state"] == *state);
         assert!(!is_away || b.tokens().is_empty(), "it was kept");
         a.release_revoked();
@@ -325,7 +325,7 @@ fn a_member_leaves_once_its_application_has_released_all() {
 }
 
 #[test]
-fn elections_and_groups_are_served_side_by_side() {
+fn one_process_serves_elections_and_groups() {
     let scene = Scene::new(TENURE);
     let url = format!("orders=file://{}", scene.path("election").display());
     let options = ["--election", &url, "--health-addr", "127.0.0.1:0"];

@@ -1,4 +1,4 @@
-//! `tenure serve`, as an application beside it uses it.
+//! `tenure serve`, from the view of its application.
 
 mod access;
 mod app_health;
@@ -18,7 +18,7 @@ use client::{Sidecar, sidecar};
 use tenure_testkit::command::eventually;
 use tenure_testkit::command::scene::{Candidate, Scene};
 
-/// Of two sidecars, the one that leads and the one that does not.
+/// Returns two sidecars: the leader, then the follower.
 fn leader_and_follower(scene: &Scene, options: &[&str]) -> (Sidecar, Sidecar) {
     let a = sidecar(scene, "a", options);
     a.leads();
@@ -28,7 +28,7 @@ fn leader_and_follower(scene: &Scene, options: &[&str]) -> (Sidecar, Sidecar) {
 }
 
 #[test]
-fn the_leader_has_a_token_and_a_follower_says_how_old_its_knowledge_is() {
+fn the_leader_has_a_token_and_a_follower_has_an_age() {
     let scene = Scene::new(TENURE);
     let (a, b) = leader_and_follower(&scene, &[]);
     let (led, seen) = (a.view(), b.view());
@@ -42,7 +42,7 @@ fn the_leader_has_a_token_and_a_follower_says_how_old_its_knowledge_is() {
     }
     let (status, token) = a.get("/v1/elections/orders/token");
     assert_eq!((status, &token["token"]), (200, &1.into()), "{token}");
-    // 10 s less the margin of half a second.
+    // The validity of 10 s minus the margin of 0.5 s.
     assert!(token["lease_remaining_ms"].as_u64().is_some_and(|left| left <= 9_500), "{token}");
     let (status, refused) = b.get("/v1/elections/orders/token");
     assert_eq!((status, &refused["code"]), (503, &"not_leading".into()), "{refused}");
@@ -53,7 +53,7 @@ fn the_leader_has_a_token_and_a_follower_says_how_old_its_knowledge_is() {
 }
 
 #[test]
-fn what_the_leader_proclaims_is_read_by_the_others() {
+fn followers_read_the_data_of_the_leader() {
     let scene = Scene::new(TENURE);
     let (a, b) = leader_and_follower(&scene, &["--poll", "100ms"]);
     let data = json!({ "address": "10.0.0.1:80", "größe": [1, null] });
@@ -65,7 +65,7 @@ fn what_the_leader_proclaims_is_read_by_the_others() {
     assert_eq!(a.json("PUT", path, &data.to_string()), (200, json!({ "epoch": 1 })));
     assert_eq!(a.view()["data"], data);
     eventually("b reads it", || b.view()["data"] == data);
-    // Neither changes anything.
+    // Both requests leave the data unchanged.
     assert_eq!(put(&b, path, "1"), (409, "not_leading".to_owned()));
     assert_eq!(put(&a, "/v1/elections/orders/data?epoch=7", "1"), (409, "other_epoch".to_owned()));
     assert_eq!(put(&a, "/v1/elections/orders/data?epoch=x", "1"), (400, "bad_query".to_owned()));
@@ -79,7 +79,7 @@ fn what_the_leader_proclaims_is_read_by_the_others() {
 }
 
 #[test]
-fn a_resignation_lets_another_lead_and_stays_out_for_a_while() {
+fn a_resigned_candidate_pauses_while_another_leads() {
     let scene = Scene::new(TENURE);
     let (a, b) = leader_and_follower(&scene, &["--poll", "100ms"]);
     let resign = |at: &Sidecar, query: &str, body: &str| {
@@ -103,7 +103,7 @@ fn a_resignation_lets_another_lead_and_stays_out_for_a_while() {
     a.leads();
     let body = r#"{"successor":"b","pause_ms":600000}"#;
     assert_eq!(resign(&a, "?epoch=1", body), (200, json!({ "epoch": 1, "sealed": true })));
-    // At once, whatever the store does.
+    // The answer does not wait for the store.
     assert_eq!(a.get("/v1/elections/orders/token").0, 503);
     let seen = a.view();
     assert_eq!((&seen["lost"]["epoch"], &seen["lost"]["reason"]), (&1.into(), &"resigned".into()));
@@ -115,10 +115,9 @@ fn a_resignation_lets_another_lead_and_stays_out_for_a_while() {
     });
 }
 
-/// A successor that no candidate can be was found when the epoch was to be sealed, after the
-/// leadership had been given up.
+/// An invalid successor was detected at the seal, after the end of the leadership.
 #[test]
-fn regression_a_successor_that_no_candidate_can_be_changes_nothing() {
+fn regression_an_invalid_successor_changes_nothing() {
     let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &[]);
     a.leads();
@@ -133,9 +132,9 @@ fn regression_a_successor_that_no_candidate_can_be_changes_nothing() {
     assert_eq!((status, &said["sealed"]), (200, &true.into()), "{said}");
 }
 
-/// `["b",1]` was carried out as `{"successor":"b","pause_ms":1}`.
+/// The sidecar read `["b",1]` as `{"successor":"b","pause_ms":1}`.
 #[test]
-fn regression_a_body_that_is_a_list_changes_nothing() {
+fn regression_a_list_as_a_body_changes_nothing() {
     let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &[]);
     a.leads();
@@ -149,30 +148,30 @@ fn regression_a_body_that_is_a_list_changes_nothing() {
     assert!(status == 400 && why.contains("expected an object"), "{said}");
 }
 
-/// Its clocks show the end of the lease at the first reply, which was asked for while it stood
-/// still and others were elected.
+/// The request arrives while the sidecar is stopped and another candidate is elected. The clock
+/// shows the end of the lease at the first reply.
 #[test]
-fn a_sidecar_that_stood_still_does_not_say_that_it_leads() {
+fn a_stopped_sidecar_does_not_lead_after_it_continues() {
     let scene = Scene::new(TENURE);
     let options = ["--validity", "3s", "--poll", "100ms"];
     let (a, b) = leader_and_follower(&scene, &options);
     let before = a.get("/v1/elections/orders/token").1["token"].clone();
     a.process.signal(Signal::SIGSTOP);
     b.leads();
-    // The kernel accepts for it.
+    // The kernel accepts the connection of a stopped process.
     let waiting: Vec<_> =
         (0..8).map(|_| a.begin("GET", "/v1/elections/orders/token", "")).collect();
     a.process.signal(Signal::SIGCONT);
     for asked in waiting {
         let (status, said) = client::parse(&client::rest(asked));
         let said: Value = serde_json::from_str(&said).expect("JSON");
-        // On a slow machine it may lead again, by another epoch.
+        // On a slow machine it may lead again, with another epoch.
         assert!(status == 503 || said["token"].as_u64() > before.as_u64(), "{status} {said}");
     }
 }
 
 #[test]
-fn a_store_that_fails_ends_the_leadership_and_not_the_process() {
+fn a_failing_store_ends_the_leadership_but_not_the_process() {
     let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &["--validity", "3s", "--health-addr", "127.0.0.1:0"]);
     a.leads();
@@ -186,7 +185,7 @@ fn a_store_that_fails_ends_the_leadership_and_not_the_process() {
     assert!(lost["epoch"].is_u64() && lost["reason"].is_string(), "{lost}");
     eventually("it is not ready", || probe("/readyz") == 503);
     assert_eq!(probe("/livez"), 200);
-    // Nobody is named.
+    // The reply names no leader.
     let seen = a.view();
     assert_eq!((&seen["leader"], &seen["epoch"]), (&Value::Null, &Value::Null), "{seen}");
     std::fs::remove_file(scene.path("store")).expect("it is there");
@@ -208,12 +207,12 @@ fn several_elections_are_independent() {
     assert_eq!(a.json("POST", "/v1/elections/other/resign", "").0, 200);
     assert_eq!(a.get("/v1/elections/orders/token").0, 200);
     assert_eq!(a.get("/v1/elections/third").1["code"], "no_such_election");
-    // Older formats are for one election.
+    // The formats of older sidecars support one election.
     assert_eq!(a.get("/").1["code"], "several_elections");
 }
 
 #[test]
-fn other_paths_and_methods_are_refused_with_a_word() {
+fn other_paths_and_methods_are_refused_with_a_reason() {
     let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &[]);
     for path in ["/v1", "/v1/elections/", "/v1/elections/orders/", "/v1/elections/orders/x", "/x"] {
@@ -237,12 +236,12 @@ fn other_paths_and_methods_are_refused_with_a_word() {
 }
 
 #[test]
-fn a_killed_leader_is_succeeded_and_its_sidecar_is_another_candidate_after_a_restart() {
+fn a_restarted_sidecar_of_a_killed_leader_is_a_new_candidate() {
     let scene = Scene::new(TENURE);
     let options = ["--validity", "3s", "--poll", "100ms"];
     let (mut a, b) = leader_and_follower(&scene, &options);
     kill(&mut a.process);
-    // Of the same name, as a pod of a StatefulSet.
+    // It has the same name, as a pod of a StatefulSet.
     let again = sidecar(&scene, "a", &options);
     assert_eq!(again.get("/v1/elections/orders/token").0, 503, "the old epoch is not its own");
     eventually("one of them leads", || {
@@ -256,7 +255,7 @@ fn kill(process: &mut Candidate) {
 }
 
 #[test]
-fn regression_readyz_says_why_an_election_failed() {
+fn regression_readyz_gives_the_reason_of_a_failed_election() {
     let scene = Scene::new(TENURE);
     let store = scene.path("store");
     std::fs::create_dir(&store).expect("a directory");

@@ -1,5 +1,5 @@
-//! `cli/openapi.json`, held against the server: each status of each path is answered as described.
-//! `scripts/ci/schemathesis.sh` makes up requests from it.
+//! `cli/openapi.json` describes each status of each path of the server.
+//! `scripts/ci/schemathesis.sh` generates requests from the document.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +14,9 @@ use tenure_testkit::command::scene::Scene;
 
 const DOCUMENT: &str = include_str!("../../../openapi.json");
 const KEY: &str = "correct-horse-battery-staple";
-/// What no request brings about by itself.
+/// Replies that requests alone cannot produce.
 const NOT_SEEN: [(&str, &str, u16); 14] = [
-    // Before the stores are open.
+    // The server sends these replies before its stores are open.
     ("GET", "/v1/elections", 503),
     ("GET", "/v1/elections/{name}", 503),
     ("GET", "/", 503),
@@ -26,10 +26,10 @@ const NOT_SEEN: [(&str, &str, u16); 14] = [
     ("GET", "/v1/groups", 503),
     ("GET", "/v1/groups/{name}", 503),
     ("POST", "/v1/groups/{name}/partitions/{partition}/release", 503),
-    // The store would have to hang at the right moment.
+    // These replies need a store that hangs at the right moment.
     ("POST", "/v1/elections/{name}/resign", 504),
     ("PUT", "/v1/elections/{name}/data", 504),
-    // The task of the group would have to stand still, or to end at the right moment.
+    // These replies need a task of the group that stalls or ends at the right moment.
     ("GET", "/v1/groups/{name}/assignment", 504),
     ("POST", "/v1/groups/{name}/leave", 503),
     ("POST", "/v1/groups/{name}/leave", 504),
@@ -41,7 +41,7 @@ struct Check {
 }
 
 impl Check {
-    /// Asks, and sees that the status is this one and the reply as described.
+    /// Sends a request, and checks the status and the described reply.
     fn ask(&mut self, at: &Sidecar, line: &str, body: &str, status: u16) {
         self.ask_with(at, line, "", body, status);
     }
@@ -65,7 +65,7 @@ impl Check {
         }
     }
 
-    /// A stream does not end, so only its head is read.
+    /// Reads only the head, as a stream does not end.
     fn streams(&mut self, at: &Sidecar, path: &str) {
         let events = at.events(path);
         eventually("it begins", || events.text().contains("\r\n\r\n"));
@@ -81,7 +81,7 @@ impl Check {
         }
     }
 
-    /// The description of a reply; notes that it was seen.
+    /// Returns the description of a reply, and marks it as seen.
     fn describe(&mut self, method: &str, path: &str, status: u16) -> Value {
         let path = path.split('?').next().unwrap_or_default();
         let path = path.replace("/orders", "/{name}").replace("/nothing", "/{name}");
@@ -108,7 +108,7 @@ impl Check {
     }
 }
 
-/// What is wrong with a value, by the part of JSON Schema that the document uses.
+/// Returns the violations of a schema, for the part of JSON Schema that the document uses.
 fn problem(document: &Value, schema: &Value, value: &Value) -> Option<String> {
     if let Some(name) = schema["$ref"].as_str() {
         let schema = document.pointer(name.strip_prefix('#').expect("a local one"));
@@ -190,7 +190,7 @@ const PATHS: [&str; 17] = [
 ];
 
 #[test]
-fn each_reply_is_as_the_document_says() {
+fn each_reply_conforms_to_the_document() {
     let document: Value = serde_json::from_str(DOCUMENT).expect("JSON");
     let mut check = Check { document, seen: BTreeSet::new() };
     let scene = Scene::new(TENURE);
@@ -268,7 +268,7 @@ fn of_a_group(check: &mut Check) {
     check.ask(&a, release, "", 200);
     check.ask(&a, token, "", 503);
     check.ask(&a, release, "", 409);
-    // What it owns still.
+    // The partitions that the member still owns.
     check.ask(&a, leave, r#"{"pause_ms":600000}"#, 200);
     eventually("it has left", || {
         let view = a.get("/v1/groups/orders").1;

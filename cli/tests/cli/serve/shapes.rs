@@ -1,5 +1,5 @@
-//! Clients of two older sidecars, written from their documentation: Kubernetes' blog of January 2016
-//! ("Simple leader election with Kubernetes and Docker") and docs.nais.io ("Leader election").
+//! Clients of two older sidecars, written from their documentation: the Kubernetes blog of January
+//! 2016 ("Simple leader election with Kubernetes and Docker") and docs.nais.io ("Leader election").
 
 use super::client::{Sidecar, sidecar};
 use super::{kill, leader_and_follower};
@@ -7,8 +7,8 @@ use crate::TENURE;
 use tenure_testkit::command::eventually;
 use tenure_testkit::command::scene::Scene;
 
-/// As the blog's Node.js application: the body of `GET /` is one JSON object, whose `name` is
-/// compared with the pod's own.
+/// Reads the leader as the Node.js application of the blog does: the body of `GET /` is one JSON
+/// object with the field `name`.
 fn node_js_is_master(sidecar: &Sidecar, hostname: &str) -> bool {
     let (status, body) = sidecar.ask("GET", "/", "");
     assert_eq!(status, 200, "{body}");
@@ -16,7 +16,7 @@ fn node_js_is_master(sidecar: &Sidecar, hostname: &str) -> bool {
     data["name"].as_str().expect("a name is a string") == hostname
 }
 
-/// As the Java class of docs.nais.io: `ELECTOR_GET_URL`, `getString("name")`; with its second field.
+/// Reads the leader as the Java class of docs.nais.io does, by `ELECTOR_GET_URL`.
 fn nais_is_leader(sidecar: &Sidecar, hostname: &str) -> bool {
     let (_, leader) = sidecar.get("/");
     let updated = leader["last_update"].as_str().expect("a time of day");
@@ -48,9 +48,9 @@ fn clients_of_older_sidecars_find_one_leader() {
     assert!(!nais_is_leader(&a, "a"));
 }
 
-/// A client knows of no lease: it would take the epoch of the process before for its own.
+/// A client knows no leases. It would mistake the epoch of the old process for its own.
 #[test]
-fn a_restarted_sidecar_does_not_name_itself_for_the_epoch_before() {
+fn a_restarted_sidecar_is_not_the_leader_of_its_old_epoch() {
     let scene = Scene::new(TENURE);
     let mut a = sidecar(&scene, "a", &[]);
     a.leads();

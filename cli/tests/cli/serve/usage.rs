@@ -1,13 +1,13 @@
-//! Settings that do not fit together are refused before anything is done.
+//! Contradictory settings are refused before the first request.
 
 use crate::bench::{Bench, tenure};
 
-/// The options that follow, after one election.
+/// Runs `serve` with one election and these options.
 fn refused(options: &[&str], words: &[&str]) {
     refused_after("--election", options, words);
 }
 
-/// The same after one group.
+/// Runs `serve` with one group and these options.
 fn refused_group(options: &[&str], words: &[&str]) {
     refused_after("--group", options, words);
 }
@@ -24,7 +24,7 @@ fn refused_after(what: &str, options: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn elections_have_names_of_their_own() {
+fn names_of_elections_are_unique() {
     for name in ["", "a b", "a/b", "ä", "..", ".", &"x".repeat(65)] {
         refused(&["--election", &format!("{name}=file:///tmp/x")], &["1 to 64"]);
     }
@@ -36,13 +36,13 @@ fn elections_have_names_of_their_own() {
 }
 
 #[test]
-fn there_is_an_election_or_a_group() {
+fn an_election_or_a_group_is_required() {
     let said = tenure(&["serve"]);
     said.fails(64, &["--election NAME=URL", "--group NAME=URL"]);
 }
 
 #[test]
-fn each_group_has_a_name_and_partitions_of_its_own() {
+fn each_group_needs_a_unique_name_and_partitions() {
     let partitions = ["--partitions", "0..4"];
     let with = |options: &[&'static str]| [&partitions[..], options].concat();
     refused_group(&[], &["the group orders has no partitions"]);
@@ -52,7 +52,7 @@ fn each_group_has_a_name_and_partitions_of_its_own() {
     refused_group(&["--partitions", "others=0..4"], &["others", "no --group", "GROUP=others="]);
     refused_group(&with(&["--partitions", "orders=0..2"]), &["2 times", "orders"]);
     refused_group(&with(&["--group", "orders=file:///x"]), &["two groups are called orders"]);
-    // With two groups each one's partitions name it.
+    // With two groups, `--partitions` names the group.
     let two = with(&["--group", "b=s3://b/p", "--partitions", "b=0..2"]);
     refused_group(&two, &["the group orders has no partitions", "2 groups", "orders=0..64"]);
     let same = ["--group", "a=s3://b/p", "--group", "b=s3://b/p/"];
@@ -61,14 +61,14 @@ fn each_group_has_a_name_and_partitions_of_its_own() {
 }
 
 #[test]
-fn regression_partitions_of_no_group_are_refused() {
+fn regression_partitions_without_a_group_are_refused() {
     let named = ["--group", "b=s3://b/p", "--partitions", "b=0..2", "--partitions", "orders=0..2"];
     let more = [&named[..], &["--partitions", "0..9"]].concat();
     refused_group(&more, &["--partitions without GROUP=", "there are 2"]);
 }
 
 #[test]
-fn what_is_for_groups_needs_one_and_fits_together() {
+fn options_of_groups_need_a_group_and_agree() {
     for option in ["--partitions=0..4", "--unique-name", "--leave-for=1s", "--data=1"] {
         let name = option.split('=').next().expect("a flag");
         refused(&[option, "--name", "a"], &[name, "no --group"]);
@@ -92,7 +92,7 @@ fn what_is_for_groups_needs_one_and_fits_together() {
 }
 
 #[test]
-fn leases_leave_room_for_the_news_of_their_end() {
+fn too_short_leases_and_too_long_polls_are_refused() {
     refused(&["--validity", "700ms"], &["700ms", "713ms"]);
     refused(&["--validity", "1s", "--poll", "2s"], &["poll"]);
 }
@@ -106,7 +106,7 @@ fn the_health_of_the_application_has_a_deadline() {
 }
 
 #[test]
-fn an_address_in_use_is_refused_before_anything_is_sent() {
+fn an_address_in_use_is_refused_before_the_first_request() {
     let bench = Bench::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it has one").to_string();
