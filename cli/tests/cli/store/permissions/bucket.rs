@@ -1,4 +1,4 @@
-//! The bucket's own policy: what it denies even an administrator of the bucket.
+//! The bucket policy, which also denies requests of an administrator.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tenure_testkit::s3_server::{BUCKET, Op, S3Request, S3Server};
 
 const BUCKET_POLICY: &str = include_str!("../../../../../deploy/iam/bucket-policy.json");
 
-/// With `if-match` or `if-none-match`, or with neither.
+/// Returns a write with these headers: `if-match`, `if-none-match`, or none.
 fn put(path: &str, headers: &[(&str, &str)]) -> S3Request {
     let uri: http::Uri = format!("/{BUCKET}/{path}").parse().unwrap();
     let key = uri.path().trim_start_matches(&format!("/{BUCKET}/")).to_owned();
@@ -23,8 +23,8 @@ fn put(path: &str, headers: &[(&str, &str)]) -> S3Request {
     S3Request { op: Op::Put, key, deletes: Vec::new(), uri, headers: map, exists: true }
 }
 
-/// The record of the periods was in no statement: anybody with access could delete it, and CMD ran
-/// again.
+/// No statement covered the record of periods. Every principal with access could delete it, and CMD
+/// ran again.
 #[test]
 fn regression_every_way_to_write_an_epoch_or_a_period_needs_a_condition() {
     let policies = [Policy::everything(), Policy::parse(BUCKET_POLICY, BUCKET, PREFIX)];
@@ -43,7 +43,7 @@ fn regression_every_way_to_write_an_epoch_or_a_period_needs_a_condition() {
         assert!(!allowed(key, &[("x-amz-copy-source", "/other/key")]), "{key}");
         assert!(allowed(key, &[("if-none-match", "*")]), "{key}");
         assert!(allowed(key, &[("if-match", "\"0123\"")]), "{key}");
-        // An upload in parts makes an object with its last request, which takes conditions.
+        // The last request of a multipart upload creates the object and accepts conditions.
         assert!(allowed(&format!("{key}?uploads"), &[]), "{key}");
         assert!(allowed(&format!("{key}?partNumber=1&uploadId=a"), &[]), "{key}");
         assert!(!allowed(&format!("{key}?uploadId=a"), &[]), "{key}");
@@ -55,7 +55,7 @@ fn regression_every_way_to_write_an_epoch_or_a_period_needs_a_condition() {
 }
 
 #[tokio::test]
-async fn the_bucket_takes_no_epoch_without_a_condition_and_lets_the_compactor_alone_delete() {
+async fn the_bucket_requires_conditions_and_lets_only_the_compactor_delete() {
     let bucket = Policy::parse(BUCKET_POLICY, BUCKET, ANY);
     let all = Policy::everything();
     let server = S3Server::start().await;
@@ -79,7 +79,7 @@ async fn the_bucket_takes_no_epoch_without_a_condition_and_lets_the_compactor_al
         let compactor = Compactor::builder(store, epochs).keep_epochs(1).min_age(Duration::ZERO);
         compactor.build().unwrap().run_once().await
     };
-    // S3 denies it key by key, this server the request as a whole.
+    // S3 denies each key, this server the whole request.
     let error = compaction(admin.clone()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
     let compactor = Policy::parse(COMPACTOR, BUCKET, ANY);

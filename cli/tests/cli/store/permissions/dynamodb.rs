@@ -1,4 +1,4 @@
-//! DynamoDB's policies name the very operations that each role sends.
+//! The policies of DynamoDB name exactly the operations that each role sends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const CANDIDATE: &str = include_str!("../../../../../deploy/iam/dynamodb-candida
 const OBSERVER: &str = include_str!("../../../../../deploy/iam/dynamodb-observer.json");
 const COMPACTOR: &str = include_str!("../../../../../deploy/iam/dynamodb-compactor.json");
 
-/// The operations of this work are the policy's actions.
+/// Checks that the operations of the work equal the actions of the policy.
 async fn sends_what_it_may(policy: &str, server: &DynamoServer, work: impl Future<Output = ()>) {
     server.forget_requests();
     work.await;
@@ -25,7 +25,7 @@ async fn sends_what_it_may(policy: &str, server: &DynamoServer, work: impl Futur
 }
 
 #[tokio::test]
-async fn each_role_sends_what_its_policy_allows() {
+async fn each_role_sends_the_operations_of_its_policy() {
     let server = DynamoServer::start();
     let new = || Arc::new(server.store()) as Arc<dyn Store>;
     let work = async {

@@ -1,4 +1,4 @@
-//! What the guarded side needs: one object, or a log.
+//! The permissions of guarded resources: an object, and a log.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const OBJECT: &str = include_str!("../../../../../deploy/iam/fenced-object.json"
 const LOG: &str = include_str!("../../../../../deploy/iam/fenced-log.json");
 
 fn policy(text: &str) -> Policy {
-    // The statement's name has the word, too.
+    // The name of the statement has this word, too.
     let text =
         text.replace("BUCKET/OBJECT", "BUCKET/state.json").replace("BUCKET/LOG", "BUCKET/log");
     Policy::parse(&text, BUCKET, "")
@@ -54,12 +54,12 @@ async fn the_writer_of_an_object_needs_its_policy_and_no_more() {
     let writer = store(&server, "writer", &[&policy(OBJECT)]);
     writes_an_object(writer.clone()).await.unwrap();
     assert!(writer.delete(vec!["state.json".to_owned()]).await.is_err());
-    // Without a busy old writer there is nothing to reserve.
+    // Without a busy old writer, no reservation is needed.
     let (quiet, _) = policy(OBJECT).without(RESERVATION);
     needs_each(&quiet, async |_| (), writes_an_object).await;
 }
 
-/// Before each write of its user an older epoch writes.
+/// An older epoch writes before each write of the user.
 #[derive(Debug, Clone)]
 struct Beside {
     store: Arc<S3Store>,
@@ -76,13 +76,13 @@ impl Layer for Beside {
         let (older, writes) = &mut *self.older.lock().await;
         if call == Call::Replace && *writes < WRITES {
             *writes += 1;
-            // Refused once it has read the reservation.
+            // The store refuses the old writer after it has read the reservation.
             let _ = older.write("again").await;
         }
     }
 }
 
-/// Whether a writer of this policy stops one of an older epoch that writes all the time.
+/// Returns true if a writer with this policy stops a busy writer of an older epoch.
 async fn stops_an_older_writer(policy: &Policy) -> bool {
     let server = S3Server::start().await;
     let older = FencedObject::new(store(&server, "older", &[&Policy::everything()]), "state.json");
@@ -99,7 +99,7 @@ async fn stops_an_older_writer(policy: &Policy) -> bool {
 }
 
 #[tokio::test]
-async fn a_busy_old_writer_is_stopped_by_the_reservation_that_the_policies_allow() {
+async fn the_policies_allow_the_reservation_that_stops_a_busy_old_writer() {
     assert!(stops_an_older_writer(&policy(OBJECT)).await);
     let (without, some) = policy(OBJECT).without(RESERVATION);
     assert!(some, "the policy has a statement about the reservation");
@@ -140,7 +140,7 @@ fn the_writer_of_periods_needs_its_policy_and_no_more() {
     assert_eq!(ran, [once, once].concat(), "{all:?}");
     let (quiet, some) = policy.without("once-per.json.reservation");
     assert!(some, "the policy has a statement about the reservation");
-    // A run retries what is denied for 10 s, so they run together.
+    // A run retries a denied request for 10 s, so the cases run concurrently.
     std::thread::scope(|scope| {
         for (less, missing) in quiet.with_one_less() {
             let run = &run;

@@ -45,7 +45,7 @@ impl Node {
         Ok(Node { membership, owned: Vec::new() })
     }
 
-    /// Handles the next event; false after the last.
+    /// Handles the next event. Returns false after the last one.
     async fn step(&mut self) -> Result<bool, Failure> {
         match self.membership.next().await {
             Some(MembershipEvent::Granted(partition)) => self.owned.push(partition),
@@ -61,7 +61,7 @@ impl Node {
     }
 }
 
-/// All that members do: they join, plan, own, release and leave.
+/// The work of members: they join, plan, own, release and leave.
 async fn takes_part(store: Arc<S3Store>) -> Result<(), Failure> {
     let mut nodes = [Node::join(store.clone(), "a").await?, Node::join(store, "b").await?];
     while nodes.iter().any(|node| node.owned.len() != 1) {
@@ -88,7 +88,7 @@ async fn a_member_needs_its_policy_and_deletes_nothing() {
     needs_each(&policy, async |_| (), takes_part).await;
 }
 
-/// Also a session that has ended and that no assignment names.
+/// The group also has an ended session that no assignment names.
 async fn with_a_group(server: &S3Server) {
     takes_part(Arc::new(server.store(BUCKET))).await.unwrap();
     let stray = format!("{PREFIX}/members/00000000000000000000000000000001/lock.json");
@@ -139,9 +139,9 @@ async fn an_operator_of_a_group_needs_its_policy_and_writes_no_sessions() {
     needs_each(&policy, with_a_group, operates).await;
 }
 
-/// `group depose` writes a session, which the policy of the other operators does not allow.
+/// `group depose` writes a session. The policy of the other operators does not allow it.
 #[tokio::test]
-async fn who_deposes_a_member_needs_a_members_policy() {
+async fn the_deposition_of_a_member_needs_the_policy_of_members() {
     let server = S3Server::start().await;
     let mut node = Node::join(Arc::new(server.store(BUCKET)), "a").await.unwrap();
     while node.owned.len() < 2 {

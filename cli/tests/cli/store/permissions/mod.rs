@@ -1,5 +1,5 @@
-//! The policies under `deploy/iam` suffice for what they are for, and allow no more: each role
-//! works with its policy, and with any one permission less it does not.
+//! The policies under `deploy/iam` are sufficient and minimal: each role works with its policy, and
+//! fails without any one of its permissions.
 #![cfg(feature = "s3")]
 
 mod bucket;
@@ -31,7 +31,7 @@ const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
 /// Of several kinds, told apart by what it says.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a role may do by its policy and the bucket's; a deny always wins.
+/// The permissions of a role by its policy and the bucket policy. A deny always wins.
 fn store(server: &S3Server, name: &str, policies: &[&Policy]) -> Arc<S3Store> {
     let who = Who { arn: format!("arn:aws:iam::123456789012:role/{name}") };
     let policies: Vec<Policy> = policies.iter().map(|policy| (*policy).clone()).collect();
@@ -58,7 +58,7 @@ async fn elect(store: Arc<dyn Store>, name: &str, layout: Layout) -> Result<Lead
     election(store, name, layout)?.campaign().await
 }
 
-/// All that a candidate does: found, proclaim (which renews), resign, follow, succeed, take over.
+/// The work of a candidate: found, proclaim (which renews), resign, follow, succeed, take over.
 async fn campaigns(store: Arc<dyn Store>, layout: Layout) -> Result<(), Failure> {
     let first = elect(store.clone(), "a", layout).await?;
     first.proclaim(serde_json::json!({ "at": "here" })).await?;
@@ -76,7 +76,7 @@ async fn campaigns_in_both(store: Arc<S3Store>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sees who leads, in each layout; and an election that nobody has founded.
+/// Observes the leader in each layout, and an election without epochs.
 async fn observes(store: Arc<S3Store>) -> Result<(), Failure> {
     for layout in LAYOUTS {
         let leader = election(store.clone(), "watching", layout)?.leader().await?;
@@ -102,7 +102,7 @@ fn put_epochs(server: &S3Server, epochs: u64) {
     }
 }
 
-/// The work fails with each permission taken away, and the error says that access is denied.
+/// Checks that the work fails with a denial without any one of its permissions.
 async fn needs_each<W>(policy: &Policy, prepare: impl AsyncFn(&S3Server), work: W)
 where
     W: AsyncFn(Arc<S3Store>) -> Result<(), Failure>,
@@ -113,7 +113,7 @@ where
         let error = work(store(&server, "less", &[&less])).await;
         let error = error.expect_err(&format!("it works without {missing}"));
         assert!(error.to_string().contains("AccessDenied"), "without {missing}: {error}");
-        // The action is named, so that it can be added.
+        // The error names the missing action.
         let action = missing.strip_prefix("s3:").unwrap_or("");
         assert!(error.to_string().contains(action), "without {missing}: {error}");
     }
@@ -144,10 +144,10 @@ async fn a_candidate_deletes_nothing_and_stays_under_its_prefix() {
     }
 }
 
-/// Whose policy may list under the prefix only is not told that a key is missing. With epoch files
-/// that costs the leader its look at a successor, and nothing else.
+/// S3 does not report a missing key to a role that may list only under the prefix. With epoch
+/// files, the leader then cannot look for a successor. All other work succeeds.
 #[tokio::test]
-async fn epoch_files_also_work_where_listing_is_bound_to_the_prefix() {
+async fn epoch_files_work_with_listings_of_the_prefix_alone() {
     let any = r#""Resource": "arn:aws:s3:::BUCKET""#;
     let bound = format!(r#"{any}, "Condition": {{ "StringLike": {{ "s3:prefix": "PREFIX/*" }} }}"#);
     assert!(CANDIDATE.contains(any));
@@ -203,9 +203,9 @@ async fn a_compactor_needs_its_policy_and_writes_nothing() {
     assert_eq!(elsewhere.kind(), StoreErrorKind::AccessDenied);
 }
 
-/// The evaluator itself: what it does not know it must not skip.
+/// The evaluator of policies must not skip an unknown condition.
 #[test]
 #[should_panic(expected = "no such condition here: IpAddress")]
-fn a_condition_that_is_not_understood_is_not_taken_for_true() {
+fn an_unknown_condition_is_not_true() {
     Policy::parse(&COMPACTOR.replace("StringLike", "IpAddress"), BUCKET, PREFIX);
 }

@@ -1,4 +1,4 @@
-//! What operators do needs no policy of its own, but for `probe`.
+//! Operators need no separate policy, except for `probe`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ async fn a_candidate_may_depose_and_restore_and_an_observer_may_read_the_history
     }
 }
 
-/// As docs/reference/policies.md has it.
+/// The policy of docs/reference/policies.md.
 const PROBER: &str = r#"{ "Version": "2012-10-17", "Statement": [
     { "Effect": "Allow", "Action": "s3:ListBucket", "Resource": "arn:aws:s3:::BUCKET" },
     { "Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"],
@@ -44,7 +44,7 @@ const PROBER: &str = r#"{ "Version": "2012-10-17", "Statement": [
 ] }"#;
 
 #[test]
-fn a_probe_needs_its_keys_alone() {
+fn a_probe_needs_only_its_keys() {
     let probe = |policy: &Policy| {
         let server = S3Server::start_blocking();
         drop(store(&server, "prober", &[policy]));

@@ -1,4 +1,4 @@
-//! As much of IAM's policy language as `deploy/iam` uses.
+//! The part of the IAM policy language that `deploy/iam` uses.
 
 #[cfg(feature = "dynamodb")]
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ struct Statement {
     conditions: Vec<Condition>,
 }
 
-/// An operator of a condition, a key, and the value it is compared with.
+/// The operator, the key and the expected value of a condition.
 #[derive(Debug, Clone)]
 struct Condition {
     operator: Operator,
@@ -34,21 +34,21 @@ enum Operator {
     ArnNotEquals,
 }
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Debug, Clone)]
 pub struct Who {
     pub arn: String,
 }
 
-/// What a request needs to be allowed.
+/// A permission that a request needs.
 struct Needed {
     action: &'static str,
     resource: String,
-    /// With which `s3:prefix`, if any.
+    /// Value of `s3:prefix`, if any.
     prefix: Option<String>,
 }
 
-/// A deny wins, and what nothing allows is denied.
+/// A deny wins. A request without an allow is denied.
 pub fn allows(policies: &[Policy], who: &Who, seen: &S3Request) -> bool {
     needed(seen).into_iter().all(|needed| {
         let statements = policies.iter().flat_map(|policy| &policy.0);
@@ -69,7 +69,7 @@ fn needed(seen: &S3Request) -> Vec<Needed> {
         Op::Bucket => vec![of_bucket("s3:GetBucketLocation", None)],
         Op::Get | Op::Head => {
             let mut needed = vec![of_key("s3:GetObject", &seen.key)];
-            // Whoever may not list is not told that a key is missing. A GET has no prefix.
+            // S3 does not report a missing key to a sender without listings. A GET has no prefix.
             if !seen.exists {
                 needed.push(of_bucket("s3:ListBucket", None));
             }
@@ -90,7 +90,7 @@ fn needed(seen: &S3Request) -> Vec<Needed> {
 }
 
 impl Policy {
-    /// A policy of `deploy/iam`, its placeholders filled in.
+    /// Returns a policy of `deploy/iam` with values for its placeholders.
     pub fn parse(text: &str, bucket: &str, prefix: &str) -> Policy {
         let text = text.replace("BUCKET", bucket).replace("PREFIX", prefix);
         let text = text.replace("ACCOUNT", "123456789012");
@@ -99,14 +99,14 @@ impl Policy {
         Policy(array(&policy["Statement"]).map(Statement::parse).collect())
     }
 
-    /// May do everything everywhere.
+    /// Returns a policy that allows all actions on all resources.
     pub fn everything() -> Policy {
         let star = || vec!["*".to_owned()];
         let conditions = Vec::new();
         Policy(vec![Statement { allow: true, actions: star(), resources: star(), conditions }])
     }
 
-    /// The actions of a policy, whatever its conditions.
+    /// Returns the actions of the policy without regard to conditions.
     #[cfg(feature = "dynamodb")]
     pub fn actions_of(text: &str) -> BTreeSet<String> {
         let policy: Value = serde_json::from_str(text).expect("it is JSON");
@@ -114,7 +114,7 @@ impl Policy {
         actions.map(self::text).collect()
     }
 
-    /// Nothing but this action.
+    /// Removes all other actions from the statements.
     pub fn only(mut self, action: &str) -> Policy {
         for statement in &mut self.0 {
             statement.actions.retain(|its| its == action);
@@ -122,7 +122,7 @@ impl Policy {
         self
     }
 
-    /// This policy without the statements about such resources, and whether there were any.
+    /// Returns the policy without statements about such resources, and true if it had any.
     pub fn without(mut self, end: &str) -> (Policy, bool) {
         let all = self.0.len();
         self.0.retain(|statement| !statement.resources.iter().all(|its| its.ends_with(end)));
@@ -130,7 +130,7 @@ impl Policy {
         (self, some)
     }
 
-    /// This policy, each time without one of its actions or one of its resources.
+    /// Returns variants of the policy, each without one action or one resource.
     pub fn with_one_less(&self) -> Vec<(Policy, String)> {
         let mut all = Vec::new();
         for (place, statement) in self.0.iter().enumerate() {
@@ -139,7 +139,7 @@ impl Policy {
                 less.0[place].actions.remove(which);
                 all.push((less, action.clone()));
             }
-            // Without its last resource a statement is as good as without its actions.
+            // A statement without resources equals a statement without actions.
             for (which, resource) in statement.resources.iter().enumerate().skip(1) {
                 let mut less = self.clone();
                 less.0[place].resources.remove(which);
@@ -202,7 +202,7 @@ impl Condition {
             "s3:prefix" => needed.prefix.as_deref(),
             "s3:if-none-match" => header("if-none-match"),
             "s3:if-match" => header("if-match"),
-            // The first and the middle requests of an upload in parts make no object yet.
+            // Only the last request of a multipart upload creates the object.
             "s3:ObjectCreationOperation" => {
                 let in_between = query.contains("partNumber=") || query.starts_with("uploads");
                 Some(if in_between { "false" } else { "true" })
@@ -219,7 +219,7 @@ impl Condition {
     }
 }
 
-/// `*` is any text.
+/// Compares a pattern with a text. `*` matches any text.
 fn like(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
