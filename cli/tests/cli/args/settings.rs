@@ -53,7 +53,7 @@ fn the_help_of_each_verb_names_its_variables() {
         let help = tenure(&[verb, &["--help"]].concat()).out;
         names.iter().for_each(|name| assert!(help.contains(&format!("[env: {name}]")), "{help}"));
     }
-    // It says what to do, and takes its store from elsewhere.
+    // `--group` of `compact` selects the operation. It has no variable.
     assert!(!tenure(&["compact", "--help"]).out.contains("TENURE_GROUP"));
 }
 
@@ -107,7 +107,7 @@ fn regression_a_variable_satisfies_a_required_flag() {
     let variables = [("TENURE_STORE", &*url), ("TENURE_NAME", "a")];
     let run = with(&variables, &["run", "--unique-name", "--", "true"]);
     assert_eq!(run.code, 0, "{run:?}");
-    // What is missing, or wrong besides, is refused as before.
+    // Other missing and wrong settings are still refused.
     let refused = |variables: &[(&str, &str)], line: &[&str], words: &str| {
         let said = with(variables, line);
         assert!(said.code == 64 && said.err.contains(words), "{words:?} is not in {said:?}");

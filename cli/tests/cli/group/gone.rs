@@ -33,7 +33,7 @@ fn age_session(scene: &Scene, age: Duration) {
 }
 
 #[test]
-fn regression_a_group_whose_members_have_left_is_not_healthy() {
+fn regression_a_group_without_members_is_not_healthy() {
     let mut scene = Scene::new("w1", 3);
     assert_eq!(scene.run("status", &["--exit-code"]).code, 0);
     leave(&mut scene);
@@ -48,7 +48,7 @@ fn regression_a_group_whose_members_have_left_is_not_healthy() {
 }
 
 #[test]
-fn regression_a_group_whose_members_have_died_is_not_healthy() {
+fn regression_a_group_of_dead_members_is_not_healthy() {
     let mut scene = Scene::new("w1", 2);
     scene.lose_the_member();
     age_session(&scene, Duration::from_secs(20));

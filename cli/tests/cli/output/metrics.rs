@@ -124,7 +124,7 @@ fn watch_serves_the_observed_state() {
 }
 
 #[test]
-fn a_group_has_metrics_of_its_own() {
+fn a_group_has_separate_metrics() {
     let bench = Bench::new();
     let options = ["--partitions", "0..3", "--name", "a", "--poll", "50ms", "--", "sleep", "60"];
     let member = Served::start(&bench, "group run", &options);

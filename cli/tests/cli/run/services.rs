@@ -90,7 +90,7 @@ fn regression_a_service_survives_transient_failures() {
 
 /// The unit restarts the service except after 64, so codes of CMD and of `tenure` must differ.
 #[test]
-fn regression_codes_of_cmd_are_not_those_of_a_service() {
+fn regression_exit_codes_of_cmd_and_of_a_service_differ() {
     let server = S3Server::start_blocking();
     let run = |options: &[&str], script: &str| {
         let end = ["--", "sh", "-c", script];

@@ -79,7 +79,7 @@ fn regression_an_election_that_has_ended_is_not_busy() {
     assert_eq!(a.json("POST", RESIGN, "").0, 200);
     for (method, path, body) in [("POST", RESIGN, "{}"), ("PUT", DATA, "1")] {
         let (status, said) = a.json(method, path, body);
-        // What is asked right after the reply may be cut off by the end of the task.
+        // The end of the task may interrupt a request right after the reply.
         let (status, said) = match status {
             504 => a.json(method, path, body),
             _ => (status, said),

@@ -49,8 +49,8 @@ impl Sidecar {
     }
 }
 
-/// Sees that no partition has a token at two of them at a time. A token is asked for at one after
-/// another, so one that is valid at both was valid at both meanwhile: it is asked for once more.
+/// Checks that no partition has a valid token at two members at a time. The members answer in turn,
+/// so a partition with two tokens is requested again.
 fn one_owner(all: &[&Sidecar]) {
     let owned: Vec<_> = all.iter().map(|sidecar| sidecar.tokens()).collect();
     for (at, one) in owned.iter().enumerate() {
@@ -63,7 +63,7 @@ fn one_owner(all: &[&Sidecar]) {
     }
 }
 
-/// Waits for this many tokens at each, while the applications release what is revoked.
+/// Waits for this number of tokens at each member. The applications release revoked partitions.
 fn settles(all: &[&Sidecar], counts: &[usize]) {
     eventually(&format!("they own {counts:?}"), || {
         one_owner(all);
@@ -84,7 +84,7 @@ fn partitions_are_shared_by_applications_that_release_them() {
     settles(&[&a, &b], &[3, 3]);
     let after = b.tokens();
     assert!(after.iter().all(|(name, token)| token > &before[name]), "{before:?} {after:?}");
-    // What b owns was revoked, then lost, at a, and then granted to b.
+    // Each partition of b was revoked and lost at a, and then granted to b.
     for name in after.keys() {
         let of = |events: &client::Events| -> Vec<(String, Value)> {
             let all = events.all().into_iter();
@@ -102,7 +102,7 @@ fn partitions_are_shared_by_applications_that_release_them() {
     }
     let c = member(&scene, "c", &[]);
     settles(&[&a, &b, &c], &[2, 2, 2]);
-    // Who owns what, as far as this member knows, without a request.
+    // The member reports all owners from its cache, without a request to the store.
     let (status, seen) = c.get(&format!("{GROUP}/assignment"));
     assert_eq!(status, 200, "{seen}");
     let of_a = seen["members"].as_array().expect("a list").iter().find(|it| it["name"] == "a");
@@ -175,7 +175,7 @@ fn a_release_is_of_one_token_and_may_ask_to_stay_away() {
     assert_eq!(a.tokens()["3"], token, "nothing has changed");
     let b = member(&scene, "b", &[]);
     settles(&[&a, &b], &[3, 3]);
-    // It comes back, as nothing speaks against that.
+    // The same member may own the partition again.
     let moves = a.names("owned")[0].clone();
     let before = a.tokens()[&moves];
     assert_eq!(a.release(&moves, "", r#"{"back_off_ms":0}"#).0, 200);
@@ -184,7 +184,7 @@ fn a_release_is_of_one_token_and_may_ask_to_stay_away() {
         assert!(!b.tokens().contains_key(&moves), "it stays away from its owner");
         a.tokens().get(&moves).is_some_and(|token| *token > before)
     });
-    // It moves, as the work on it has failed here.
+    // The partition moves, as its work failed on this member.
     let token = a.tokens()[&moves];
     let (status, said) = a.release(&moves, &format!("?token={token}"), r#"{"back_off_ms":600000}"#);
     assert_eq!((status, said), (200, json!({ "partition": moves, "token": token })));

@@ -33,7 +33,7 @@ fn group(store: Arc<S3Store>) -> Group {
     builder(store, "a person").build().unwrap()
 }
 
-/// A member that releases what is revoked.
+/// A member that releases revoked partitions.
 struct Node {
     membership: Membership,
     owned: Vec<Partition>,

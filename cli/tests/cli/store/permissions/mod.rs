@@ -28,7 +28,7 @@ const COMPACTOR: &str = include_str!("../../../../../deploy/iam/compactor.json")
 
 const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
 
-/// Of several kinds, told apart by what it says.
+/// An error of any crate, distinguished by its message.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The permissions of a role by its policy and the bucket policy. A deny always wins.
