@@ -12,13 +12,13 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The delay after it has doubled so many times.
+    /// Returns the delay after this number of doublings.
     pub(crate) fn delay(self, doublings: u32) -> Duration {
         self.first.saturating_mul(1 << doublings.min(20)).min(self.longest)
     }
 
-    /// The same less a random part of up to half of it, so that those that failed together do not
-    /// try again together.
+    /// Returns the delay less a random part of up to half of it, so that candidates that failed
+    /// together do not retry together.
     pub(crate) fn jittered(self, doublings: u32, process: &Process) -> Duration {
         let delay = self.delay(doublings);
         delay / 2 + process.jitter(delay / 2)

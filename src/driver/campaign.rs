@@ -1,4 +1,4 @@
-//! Campaigning: drives the machine until it is elected, or until somebody else is seen to lead.
+//! Drives the machine until it is elected, or until it follows another candidate.
 
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use crate::protocol::message::{Answer, Step, Wait};
 use crate::protocol::message::{Event, Input};
 use crate::store::escape::plain;
 
-/// How long a campaign goes on.
+/// The condition under which a campaign gives up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// Until elected.
     Wait,
-    /// Until somebody else is seen to lead, or the store fails this often in a row.
+    /// Until another candidate holds the newest epoch, or several requests in a row fail.
     Once,
 }
 
-/// Where a campaign got to.
+/// The result of a campaign.
 #[derive(Debug)]
 pub(crate) enum CampaignEnd {
     /// Elected, with at least a third of the lease left.
     Elected,
-    /// Somebody else holds the newest epoch, or its holder may still believe so.
+    /// Another candidate holds the newest epoch, or may still believe that it does.
     Held(Leader),
 }
 
@@ -176,7 +176,7 @@ impl Driver {
         self.cx.knowledge().greatest > self.machine.greatest()
     }
 
-    /// After a grant that came to nothing: the next campaign of the same driver.
+    /// Starts the next campaign of the same driver after an unusable grant (E14).
     fn restart_if_over(&mut self) {
         self.own.forget();
         if let Step::Wait(Wait::Over) = self.machine.step() {
@@ -200,7 +200,7 @@ impl Driver {
         );
         self.cx.tell(CampaignEvent::Following(leader));
         self.followed.started();
-        // Those that begin to follow together, such as the losers of one race, do not poll
+        // Candidates that begin to follow together, such as the losers of a race, must not poll
         // together.
         let early = self.cx.process.jitter(self.poll_spread());
         self.requests.polled = self.requests.polled.saturating_sub(early);
@@ -212,7 +212,7 @@ impl Driver {
         if config.poll_at_lapse { Duration::ZERO } else { config.poll_interval }
     }
 
-    /// For a call that does not wait: what it answers instead of waiting for this.
+    /// Returns the result of a call that does not wait, in place of this wait.
     fn would_wait(&self, wait: &Wait) -> Result<Option<CampaignEnd>, Error> {
         let held = || self.followed.leader().map(CampaignEnd::Held);
         Ok(match wait {
@@ -227,7 +227,7 @@ impl Driver {
         })
     }
 
-    /// Waits for what the machine waits for, and tells it.
+    /// Carries out a wait of the machine, and passes the machine the next input.
     async fn wait(&mut self, wait: Wait) {
         let poll = self.poll_interval();
         let since_poll = self.now().boot.saturating_sub(self.requests.polled);
@@ -299,7 +299,7 @@ impl Driver {
         self.requests.answered.is_some_and(|at| lapsed(at) == Some(Duration::ZERO))
     }
 
-    /// Waits; true if a refresh was requested before that was over.
+    /// Waits. Returns true if a refresh was requested before the end of the delay.
     pub(super) async fn sleep_unless_refreshed(&mut self, delay: Duration) -> bool {
         let Driver { cx, followed, .. } = self;
         tokio::select! {
@@ -309,16 +309,16 @@ impl Driver {
         }
     }
 
-    /// Whether another is to be elected before this candidate tries.
+    /// Returns whether this candidate leaves the sealed epoch to another one.
     fn defers(&self) -> bool {
         self.followed.defers_for().is_some_and(|(_, left)| !left.is_zero())
     }
 
-    /// Leaves a sealed epoch to a named successor, or to candidates of a higher priority, for a
-    /// while or until somebody asks for a look, and then looks who leads: most often another does.
+    /// Leaves a sealed epoch to a named successor (PR1) or to candidates of a higher priority
+    /// (PR2). The delay ends early at a refresh. Then this candidate polls, as another one usually
+    /// leads.
     ///
-    /// It only delays a candidate that is about to create, so nothing that an election promises
-    /// rests on it.
+    /// The delay only precedes a create, so no promise of an election depends on it.
     async fn defer(&mut self) {
         let Some((epoch, left)) = self.followed.defers_for() else { return };
         if !self.sleep_unless_refreshed(left).await {

@@ -1,5 +1,5 @@
-//! Access that is denied for a while: by a rotation of keys, a new policy, a clock that is not set
-//! yet, a bucket that is still to be created.
+//! Temporary denials of access (E17): a rotation of keys, a new policy, a wrong clock, or a bucket
+//! that is about to be created.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ pub(crate) struct Denial {
 }
 
 impl Denial {
-    /// Takes note of an error. Returns how long to pause before the next attempt; `None` if the
-    /// error is final, or has lasted too long.
+    /// Notes an error. Returns the pause before the next attempt, or `None` if the error is final
+    /// or has lasted too long.
     pub(crate) fn pause(&mut self, cx: &Context, error: &Error) -> Option<Duration> {
         let passes = match error.kind() {
             ErrorKind::AccessDenied | ErrorKind::NoSuchStore => true,
-            // Settings that have worked are right: something in between answers.
+            // Settings that have worked are right. A proxy may answer in place of the store.
             ErrorKind::InvalidInput => cx.has_worked(),
             ErrorKind::UnsafeStore => cx.has_written(),
             _ => false,
@@ -51,7 +51,7 @@ impl Denial {
         Some(Backoff { first, longest: LONGEST_PAUSE }.jittered(self.times, &cx.process))
     }
 
-    /// The call has come further.
+    /// Ends the row of denials.
     pub(crate) fn over(&mut self) {
         *self = Denial::default();
     }
@@ -62,7 +62,7 @@ impl Denial {
     }
 }
 
-/// For how long denials are retried.
+/// Returns the time for which denials are retried.
 fn patience(setting: Option<Duration>, of_the_machine: bool) -> Duration {
     match setting {
         Some(during) if of_the_machine && !during.is_zero() => during.max(METADATA),

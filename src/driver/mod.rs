@@ -1,5 +1,5 @@
-//! The driver: the only place that waits. It carries out what the state machine asks for, keeps the
-//! time, draws the jitter and tries again.
+//! The driver, the only place that waits. It carries out the steps of the state machine, reads the
+//! clocks, draws the jitter and retries requests.
 
 pub(crate) mod backoff;
 mod campaign;
@@ -55,12 +55,12 @@ use crate::telemetry::{Counted, Meter};
 /// unfit. A leader keeps its lease nevertheless, as long as reads show its renewals.
 const WRITES_WITHOUT_ETAG: u32 = 5;
 
-/// What all campaigns and observers of one `Election` share.
+/// The state shared by all campaigns and observers of one `Election`.
 #[derive(Debug)]
 pub struct Context {
     // The store and the place in it.
     pub(crate) store: Arc<Counted>,
-    /// The store as it was given: the same for all elections that were given it.
+    /// The caller's store. Elections with the same store share it.
     pub(crate) given: Arc<dyn Store>,
     pub(crate) keys: Keys,
 
@@ -81,20 +81,21 @@ pub struct Context {
     health: Arc<Mutex<StoreHealth>>,
 }
 
-/// What an `Election` knows between calls, so that repeated calls recognise a dead leader.
+/// The knowledge that an `Election` keeps between calls. With it, repeated calls detect a dead
+/// leader.
 #[derive(Debug, Default)]
 struct Knowledge {
     greatest: Option<Epoch>,
-    /// The timer that a call started last, for calls to come and for those that read the same
-    /// record. A timer that runs is never changed by another call.
+    /// The timer that a call started last. Later calls, and calls that read the same record, start
+    /// from it. No call changes a running timer of another call.
     timer: Option<Arc<LapseTimer>>,
-    /// The record that was read last of another's epoch: for those who ask what is known.
+    /// The record of another process that was read last, for `last_seen`.
     read: Option<Arc<(Epoch, Record)>>,
-    /// When the store last gave an answer from which something is known, on the boot clock.
+    /// Time of the store's last usable answer, on the boot clock.
     answered: Option<Duration>,
 }
 
-/// What the last requests have shown of the store.
+/// The knowledge of the store from the last requests.
 #[derive(Debug, Default)]
 struct StoreHealth {
     has_worked: bool,
@@ -149,7 +150,7 @@ impl Context {
         unpoisoned(self.knowledge.lock())
     }
 
-    /// How long ago the store last gave an answer; `None` if it never did.
+    /// Returns the time since the store's last answer, or `None` if it never answered.
     pub fn since_last_answer(&self) -> Option<Duration> {
         let answered = self.knowledge().answered?;
         Some(self.process.now().boot.saturating_sub(answered))
@@ -175,7 +176,7 @@ impl Context {
         unpoisoned(self.health.lock()).has_written
     }
 
-    /// Whether the store has ever answered.
+    /// Returns whether the store has ever answered.
     fn has_worked(&self) -> bool {
         unpoisoned(self.health.lock()).has_worked
     }
@@ -190,19 +191,18 @@ impl Context {
         unpoisoned(self.health.lock()).failure.clone()
     }
 
-    /// The same, with failures counted as those of another context.
+    /// Shares the health of the store with another context.
     pub(crate) fn failing_with(mut self, other: &Context) -> Context {
         self.health = Arc::clone(&other.health);
         self
     }
 
-    /// What was last read of the newest epoch, if that is the newest that is known of and
-    /// another's.
+    /// Returns the last reading of the newest known epoch, if another process holds it.
     pub(crate) fn last_seen(&self) -> Option<LastSeen> {
         let knowledge = self.knowledge();
         let read = knowledge.read.as_deref();
         let (epoch, record) = read.filter(|(epoch, _)| Some(*epoch) == knowledge.greatest)?;
-        // Both were kept with the same answer: without its timer nothing is known of the lease.
+        // One answer sets both. Without the timer, the state of the lease is unknown.
         let timer = knowledge.timer.as_ref().filter(|timer| timer.epoch() == *epoch)?;
         Some(LastSeen {
             leader: Leader::new(*epoch, record),
@@ -218,7 +218,8 @@ impl Context {
         self.knowledge().learn(seen, &self.meter);
     }
 
-    /// The body that ends an epoch: the record, with the part of its `data` that seals keep.
+    /// Returns the body that ends an epoch: the record, with the part of its `data` that seals
+    /// keep.
     pub(crate) fn sealed(&self, record: &Record, ended: EpochEnd, heartbeat: u64) -> Record {
         let at = self.process.now().time_of_day();
         let mut sealed = record.sealed(ended, heartbeat, &self.config.name, at);
@@ -226,7 +227,7 @@ impl Context {
         sealed
     }
 
-    /// The greatest epoch that this process has seen.
+    /// Returns the greatest epoch that this process has seen.
     pub fn greatest(&self) -> Option<Epoch> {
         self.knowledge().greatest
     }
@@ -235,20 +236,20 @@ impl Context {
         self.events.tell(event);
     }
 
-    /// All who follow look now.
+    /// Notifies all followers to poll now.
     pub(crate) fn refresh(&self) {
         self.refresh.notify();
     }
 
-    /// A pause before a request is tried again after so many failures: doubling up to `cap`, with
-    /// jitter.
+    /// Returns the pause before the next attempt after this number of failures. The pause doubles
+    /// up to `cap`, and has jitter.
     pub(crate) fn retry_delay(&self, failures: u32, cap: Duration) -> Duration {
         let first = (self.config.validity / 100).max(Duration::from_millis(5));
         Backoff { first, longest: cap }.jittered(failures, &self.process)
     }
 }
 
-/// Drives one state machine: a campaign and the leadership that comes of it, or an observer.
+/// Drives one state machine: a campaign and its leadership, or an observer.
 #[derive(Debug)]
 pub(crate) struct Driver {
     cx: Arc<Context>,
@@ -269,7 +270,7 @@ impl Driver {
         driver
     }
 
-    /// The nonce under which it leads.
+    /// Returns the nonce of the leadership.
     pub(crate) fn nonce(&self) -> Option<Nonce> {
         self.machine.nonce()
     }
@@ -278,7 +279,7 @@ impl Driver {
         Driver::new(cx, true)
     }
 
-    /// An observer to whom what this process has seen is nothing.
+    /// Returns an observer that ignores the epochs this process has seen.
     fn without_memory(cx: &Arc<Context>) -> Driver {
         let mut driver = Driver::new(cx, true);
         let rules = Rules { observer: true, verify_renewals: false, takeover_delay: false };
@@ -304,7 +305,7 @@ impl Driver {
         }
     }
 
-    /// Why the machine gave up, in words that say what to do.
+    /// Returns the error for a failure of the machine, with the remedy.
     fn explain(&self, failure: Failure) -> Error {
         let store = self.cx.store.describe();
         let layout = self.cx.config.layout;
