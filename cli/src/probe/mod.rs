@@ -59,25 +59,25 @@ pub struct ProbeArgs {
 }
 
 pub const AFTER_PROBE: &str = "\
-What it does: one writer tries creates, replaces, reads, listings and deletions, each right after
-the other; then 32 writers at once race, --rounds times to create and --rounds times to replace.
-In every other round all write short bodies to one key at the same moment; in the others, on each
-of two keys, one writes 5 MiB and 15 write short bodies at some moment meanwhile. Exactly one may
-win. Stores that check a condition and write in two steps show only there. An answer that says
-nothing (a timeout, 409, 5xx) counts for nobody; what is stored then shows the winner. On S3 it also
-asks for versions and lifecycle rules.
+Checks: one writer tries creates, replaces, reads, listings and deletions in sequence. Then 32
+writers race, --rounds times to create and --rounds times to replace. In every other round all of
+them write short bodies to one key. In the other rounds, for each of two keys, one writer sends
+5 MiB, and 15 writers send short bodies during that write. Exactly one writer may win. Only these
+races expose a store that checks a condition and writes in two steps. An unclear answer (a timeout,
+409, 5xx) counts for no writer, and the stored object shows the winner. On S3 the probe also reads
+the versioning and the lifecycle rules of the bucket.
 
-The report says with which probability a fault was missed: no number of races proves that there
-is none. The races end with the batch of 20 rounds in which a fault shows.
+The report states the probability that a fault was missed: no number of races proves the absence of
+faults. The races end with the batch of 20 rounds in which a fault occurs.
 
-What it costs: about 70 requests a round and 280 beside, so about 2,400 in 30 rounds. Most are
-writes: $0.011 on S3. 30 rounds send 305 MiB, less where 5 MiB take longer than a second or are
-refused: then the long bodies are halved, down to 160 KiB.
+Cost: about 70 requests per round and 280 more, so about 2,400 for 30 rounds. Most are writes:
+$0.011 on S3. 30 rounds send 305 MiB. If a write of 5 MiB takes longer than a second or is refused,
+long bodies are halved, down to 160 KiB.
 
-What it leaves: nothing. It writes keys PREFIX/probe-…, which no election takes notice of, and
-deletes them in the end, also on failure and on SIGINT, SIGTERM and SIGHUP. If it was killed,
-delete them by hand. It needs the rights of a candidate and of a compactor; to look at the
-bucket's settings also s3:GetBucketVersioning and s3:GetLifecycleConfiguration.
+Cleanup: the probe writes keys PREFIX/probe-…, which elections ignore. It deletes them at its end,
+also after a failure and after SIGINT, SIGTERM and SIGHUP. After a kill, delete them by hand. The
+probe needs the rights of a candidate and of a compactor, and for the settings of the bucket also
+s3:GetBucketVersioning and s3:GetLifecycleConfiguration.
 
 Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
 

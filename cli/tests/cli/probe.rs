@@ -79,9 +79,9 @@ fn the_help_states_the_number_of_requests() {
     // After 20 rounds, two more requests delete the settled keys.
     let (twenty, more) = (sent(20), sent(22));
     let a_round = (more - 2 - twenty).div_ceil(2);
-    assert!(help.contains(&format!("about {a_round} requests a round")), "{a_round}: {help}");
+    assert!(help.contains(&format!("about {a_round} requests per round")), "{a_round}: {help}");
     let beside = twenty - 20 * a_round;
-    assert!(beside.abs_diff(280) < 20 && help.contains("280 beside"), "{beside}");
+    assert!(beside.abs_diff(280) < 20 && help.contains("280 more"), "{beside}");
     let thirty = beside + 30 * a_round;
     assert!(thirty.abs_diff(2_400) < 30 && help.contains("about 2,400"), "{thirty}");
 }
