@@ -1,4 +1,4 @@
-//! The settings of a group, one call each.
+//! The settings of a group.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -38,8 +38,8 @@ const MAX_PARTITIONS: usize = 100_000;
 ///     Group::builder(store.clone(), "orders")
 ///         .name("worker-7") // the same after a restart
 ///         .partitions(0..64) // of the group that the first member creates
-///         .weight(2) // takes twice as many as a member of weight 1
-///         .validity(Duration::from_secs(10)) // the partitions of a dead member move then
+///         .weight(2) // twice the partitions of a member of weight 1
+///         .validity(Duration::from_secs(10)) // when the partitions of a dead member move
 /// };
 /// assert!(builder().build().is_ok());
 /// let error = builder().partitions(["eu", "us", "eu"]).build().unwrap_err();
@@ -58,10 +58,10 @@ pub struct GroupBuilder {
     leave_when_overdue: bool,
 }
 
-/// Settings that fit together.
+/// Checked settings.
 #[derive(Debug)]
 pub(super) struct GroupConfig {
-    /// How long the session of this member lasts without a renewal.
+    /// Validity of this member's session.
     pub(super) validity: Duration,
     pub(super) partitions: Vec<Arc<str>>,
     pub(super) said: Said,
@@ -76,8 +76,8 @@ impl GroupConfig {
         self.validity
     }
 
-    /// Whether the group is planned by another assignor than this process has: then it moves no
-    /// partition that has an owner, as the two would move it to and fro.
+    /// Returns whether another assignor plans the group (GC9). This process then moves no owned
+    /// partition, as the two assignors would move it back and forth.
     pub(super) fn differs(&self, known: &Assignment) -> bool {
         !known.assignor.is_empty() && *known.assignor != *self.assignor.name()
     }
@@ -97,27 +97,27 @@ impl GroupBuilder {
         }
     }
 
-    /// Sets the display name of this member, 1 to 256 bytes. Give each process a name of its own
-    /// that outlasts a restart: partitions are pinned and kept by name. Default: the host's name
-    /// and the process id.
+    /// Sets the display name of this member, 1 to 256 bytes. Give each process a different name
+    /// that a restart does not change: partitions are pinned and reserved by name. Default: the
+    /// host's name and the process id.
     pub fn name(mut self, name: impl Into<String>) -> GroupBuilder {
         self.election = self.election.name(name);
         self
     }
 
-    /// The caller asserts that no two living processes have this name, and that the work of one
-    /// that died has ended, also what runs in processes that it started. A process that joins then
-    /// ends the session of its predecessor at once instead of waiting for the lapse, and gets back
-    /// what that owned: that at most one member believes that it owns a partition depends on this
-    /// promise, too. One GET and one PUT more. Default: false.
+    /// The caller asserts that no two living processes have this name. It also asserts that the
+    /// work of a dead process has ended, including work in processes that it started. A joining
+    /// process then ends the session of its predecessor immediately and gets its partitions back.
+    /// Without this assertion the group waits for the lapse. If the assertion is false, two members
+    /// may believe that they own a partition. Costs one GET and one PUT more. Default: false.
     pub fn name_is_unique(mut self, unique: bool) -> GroupBuilder {
         self.election = self.election.name_is_unique(unique);
         self
     }
 
-    /// Sets the names of the partitions that the group is created with, such as `0..64`: at most
-    /// 100,000 of 1 to 256 bytes each. All members give the same. A group that exists keeps its
-    /// own: [`resize`](Group::resize) changes them. Default: none.
+    /// Sets the names of the first partitions of the group, such as `0..64`: at most 100,000 names
+    /// of 1 to 256 bytes each. All members must set the same names. An existing group keeps its
+    /// partitions. [`resize`](Group::resize) changes them. Default: none.
     pub fn partitions<I>(mut self, names: I) -> GroupBuilder
     where
         I: IntoIterator,
@@ -127,45 +127,44 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets what this member says of itself, for [`observe`](Group::observe), such as its address:
-    /// any JSON, at most some 44 KiB; it is repeated in each assignment. Default: nothing.
+    /// Sets the data that this member publishes for [`observe`](Group::observe), such as its
+    /// address. Any JSON, at most about 44 KiB. Each assignment repeats it. Default: null.
     pub fn data(mut self, data: impl Into<Value>) -> GroupBuilder {
         self.data = data.into();
         self
     }
 
-    /// Sets how many shares of the partitions this member takes; at least 1. Default: 1.
+    /// Sets the weight of this member, at least 1. Its number of partitions is proportional to its
+    /// weight. Default: 1.
     pub fn weight(mut self, weight: u32) -> GroupBuilder {
         self.weight = weight;
         self
     }
 
     /// Sets how long the session of this member lasts without a renewal: 100 ms to 1 h, in whole
-    /// milliseconds. After a member dies, its partitions are owned by others after about this time
-    /// and two polls of the coordinator, whichever member that is: if members of one group differ,
-    /// a long validity of one slows down all. Default: 30 s.
+    /// milliseconds. After a member dies, other members own its partitions after about this time
+    /// and two polls of the coordinator. Any member may be the coordinator, so a member with a long
+    /// validity slows down the whole group. Default: 30 s.
     pub fn validity(mut self, validity: Duration) -> GroupBuilder {
         self.election = self.election.validity(validity);
         self
     }
 
-    /// Sets how often the session is renewed: one PUT each. As for
+    /// Sets how often this member renews its session: one PUT each. The bounds are those of
     /// [elections](tenure::ElectionBuilder::renew_interval). Default: validity / 3.
     pub fn renew_interval(mut self, interval: Duration) -> GroupBuilder {
         self.election = self.election.renew_interval(interval);
         self
     }
 
-    /// Sets how often this member looks for a new assignment, and as the coordinator at the
-    /// sessions: one GET each, and one LIST more for the coordinator; 10 ms to the validity.
-    /// Default: validity / 6.
+    /// Sets how often this member polls for a new assignment: one GET each. The coordinator also
+    /// lists the sessions: one LIST each. 10 ms to the validity. Default: validity / 6.
     pub fn poll_interval(mut self, interval: Duration) -> GroupBuilder {
         self.election = self.election.poll_interval(interval);
         self
     }
 
-    /// Sets how long a request may take in total: at least 10 ms; at most, and by default, validity
-    /// / 5.
+    /// Sets the timeout of a request in total: 10 ms to validity / 5. Default: validity / 5.
     pub fn request_timeout(mut self, timeout: Duration) -> GroupBuilder {
         self.election = self.election.request_timeout(timeout);
         self
@@ -178,29 +177,32 @@ impl GroupBuilder {
         self
     }
 
-    /// The caller asserts that the machine is never paused from outside: as for
-    /// [elections](tenure::ElectionBuilder::machine_is_never_paused). Default: false.
+    /// The caller asserts that the machine is never paused from outside. [The same setting of
+    /// elections](tenure::ElectionBuilder::machine_is_never_paused) has the details. Default:
+    /// false.
     pub fn machine_is_never_paused(mut self, never: bool) -> GroupBuilder {
         self.election = self.election.machine_is_never_paused(never);
         self
     }
 
-    /// Sets how long the coordinator gathers members that join, so that a rollout is one rebalance;
-    /// at most 1 h. A death is not waited for. Default: 1 s.
+    /// Sets how long the coordinator collects joining members, so that a rollout causes one
+    /// rebalance. At most 1 h. The coordinator does not delay the partitions of a dead member.
+    /// Default: 1 s.
     pub fn rebalance_delay(mut self, delay: Duration) -> GroupBuilder {
         self.rebalance_delay = delay;
         self
     }
 
-    /// Sets what places the partitions. All members give the same. Default: [`StickyAssignor`].
+    /// Sets the assignor, which chooses the owner of each partition. All members must set the same
+    /// assignor. Default: [`StickyAssignor`].
     pub fn assignor(mut self, assignor: impl Assignor) -> GroupBuilder {
         self.assignor = Arc::new(assignor);
         self
     }
 
-    /// Sets how long the work of [`run`](Group::run) on a partition may take to return once it was
-    /// told to stop; at most 24 h. Work that takes longer is reported by an event of the level
-    /// ERROR and the metric `tenure_group_overdue`: the partition moves only once it returns.
+    /// Sets how long the work of [`run`](Group::run) on a partition may take to return after the
+    /// signal to stop. At most 24 h. A log event of the level ERROR and the metric
+    /// `tenure_group_overdue` report longer work. The partition moves only once its work returns.
     /// Default: the validity.
     pub fn revocation_deadline(mut self, deadline: Duration) -> GroupBuilder {
         self.revocation_deadline = Some(deadline);
@@ -208,11 +210,11 @@ impl GroupBuilder {
     }
 
     /// Sets whether this member leaves the group once work of [`run`](Group::run) is overdue
-    /// ([`revocation_deadline`](GroupBuilder::revocation_deadline)). It then gives up its other
-    /// partitions as their work returns. Once only overdue work is left, it no longer renews its
-    /// session: the partitions move when that lapses, although the work still runs, and the guarded
-    /// resources must refuse the lower tokens of that work. The process joins again once all
-    /// work has returned. Default: false.
+    /// ([`revocation_deadline`](GroupBuilder::revocation_deadline)). It then releases its other
+    /// partitions as their work returns. Once only overdue work remains, the member stops its
+    /// renewals. When the session lapses, the partitions move although the work still runs. The
+    /// guarded resources must refuse the lower tokens of that work. The process joins again once
+    /// all work has returned. Default: false.
     pub fn leave_when_overdue(mut self, leave: bool) -> GroupBuilder {
         self.leave_when_overdue = leave;
         self
@@ -225,24 +227,24 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets for how long [`join`](Group::join), [`run`](Group::run) and
-    /// [`observe`](Group::observe) retry while the store denies access or does not exist
+    /// Sets how long [`join`](Group::join), [`run`](Group::run) and [`observe`](Group::observe)
+    /// retry while the store denies access or does not exist
     /// ([`AccessDenied`](tenure::ErrorKind::AccessDenied),
-    /// [`NoSuchStore`](tenure::ErrorKind::NoSuchStore)), as during a rotation of keys, counted from
-    /// the first such answer. `None`: without an end, for services. Zero: the first such answer is
-    /// an error. A metadata service of the machine that has no credentials yet gets at least 60 s.
-    /// Default: 10 s. A store that has answered before and then calls a request
-    /// [invalid](tenure::ErrorKind::InvalidInput) or [unsupported](tenure::ErrorKind::UnsafeStore)
-    /// counts alike: something else answers in its place.
+    /// [`NoSuchStore`](tenure::ErrorKind::NoSuchStore)), as during a rotation of keys. The time
+    /// counts from the first such answer. `None` retries without a limit, for services. With zero,
+    /// the first such answer is an error. If the metadata service of the machine has no
+    /// credentials, the time is at least 60 s. Default: 10 s. The same time applies if a store that
+    /// has answered before calls a request [invalid](tenure::ErrorKind::InvalidInput) or
+    /// [unsupported](tenure::ErrorKind::UnsafeStore): another server then answers in its place.
     ///
-    /// The attempts are up to 5 s apart. The first failure in a row is logged. A member whose
-    /// session exists retries without an end.
+    /// The attempts are up to 5 s apart. The first failure in a row is logged. A member with a
+    /// session retries without a limit.
     pub fn retry_denied(mut self, during: impl Into<Option<Duration>>) -> GroupBuilder {
         self.election = self.election.retry_denied(during);
         self
     }
 
-    /// Sets where time and random numbers come from: for simulations and tests. Default:
+    /// Sets the source of time and random numbers, for simulations and tests. Default:
     /// [`Process::system`].
     pub fn process(mut self, process: Process) -> GroupBuilder {
         self.election = self.election.process(process);
@@ -252,10 +254,11 @@ impl GroupBuilder {
     /// Checks the settings and returns the group.
     ///
     /// # Errors
-    /// [`InvalidInput`](tenure::ErrorKind::InvalidInput), with the numbers. Nothing is sent.
+    /// [`InvalidInput`](tenure::ErrorKind::InvalidInput) if a setting is out of bounds. The message
+    /// has the value and the bounds. No request is sent.
     pub fn build(self) -> Result<Group, Error> {
         let cx = Arc::new(self.election.numbered(ASSIGNMENT, &SESSION)?);
-        // The keys of sessions are longer than those of elections, for which prefixes are checked.
+        // The keys of sessions are longer than the keys of elections that the prefix check covers.
         let session = SessionId::from_bits(0);
         cx.single_object(&session_key("", session), seen_alone)?;
         let validity = cx.validity();
@@ -316,7 +319,7 @@ impl GroupBuilder {
     }
 }
 
-/// Refuses names that no partitions can have.
+/// Refuses invalid names of partitions.
 pub(super) fn check_partitions(names: &[Arc<str>]) -> Result<(), Error> {
     if names.len() > MAX_PARTITIONS {
         let many = names.len();
@@ -341,7 +344,7 @@ pub(super) fn refuse<T>(why: String) -> Result<T, Error> {
     Err(Error::new(ErrorKind::InvalidInput, why))
 }
 
-// By hand, as what a member says of itself must not reach a log.
+// Written by hand, as the data of a member must not reach a log.
 impl fmt::Debug for GroupBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GroupBuilder")

@@ -8,20 +8,20 @@ use super::partition::Partition;
 use crate::protocol::PartitionNumber;
 use tenure::{Error, Loss};
 
-/// What happens to a member. Each event comes once, in order, and none is left out.
+/// An event of a membership. Each event comes once and in order. No event is left out.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MembershipEvent {
-    /// This member owns a partition: begin the work on it.
+    /// This member owns a partition. Begin the work on it.
     Granted(Partition),
-    /// A partition is to move: stop the work on it, then [release](Partition::release) it.
+    /// A partition is to move. Stop the work on it, then [release](Partition::release) it.
     Revoked {
         /// The partition's name.
         name: String,
         /// The partition's number.
         number: PartitionNumber,
     },
-    /// A partition was taken away against the rules: see
+    /// An assignment took a partition away against the rules. See
     /// [`PartitionLoss::Taken`](super::PartitionLoss::Taken).
     Taken {
         /// The partition's name.
@@ -29,20 +29,20 @@ pub enum MembershipEvent {
         /// The partition's number.
         number: PartitionNumber,
     },
-    /// Renewals fail and less than a quarter of the validity is left: stop all work.
+    /// Renewals fail, and less than a quarter of the validity remains. Stop all work.
     AtRisk {
-        /// What is left of the lease.
+        /// Remaining time of the lease.
         remaining: Duration,
     },
-    /// A request failed in a way that more attempts may not change, or the assignment cannot be
-    /// read or written. The member keeps what it owns and tries again.
+    /// A request failed with an error that retrying may not fix, or the assignment cannot be read
+    /// or written. The member keeps its partitions and tries again.
     StoreFailed(Error),
-    /// The session is over, and with it all that the member owned. The last event.
+    /// The session ended, and the member lost all its partitions. This is the last event.
     Lost(Loss),
 }
 
 impl MembershipEvent {
-    /// The event for the application, with a handle for each partition granted.
+    /// Returns the event for the application, with a handle to a granted partition.
     pub(super) fn new(notice: Notice, ownership: &Arc<Ownership>) -> MembershipEvent {
         match notice {
             Notice::Granted(grant) => {

@@ -10,21 +10,22 @@ use crate::protocol::Release;
 use tenure::internals::groups::SharedValues;
 use tenure::{Epoch, Loss};
 
-/// Why a partition is not owned any more. Final: the same partition may be granted again, with
-/// another token.
+/// The reason why this member no longer owns a partition. A loss is final. The member may be
+/// granted the same partition again, with another token.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum PartitionLoss {
-    /// This process released it.
+    /// This process released the partition.
     Released,
-    /// An assignment does not name this member as the owner, although it released nothing and its
-    /// session lives. No member writes such an assignment: somebody restored or edited objects.
+    /// An assignment does not name this member as the owner, although the member did not release
+    /// the partition and its session lives. No member writes such an assignment: a person or a
+    /// program restored or edited objects.
     Taken,
-    /// The session of this member ended, and with it all that it owned.
+    /// The session of this member ended. The member lost all its partitions.
     Session(Loss),
 }
 
-/// One grant of a partition, as the handles and the task of the member share it.
+/// One grant of a partition. The handles and the task of the member share it.
 #[derive(Debug)]
 pub(super) struct Grant {
     pub(super) name: Arc<str>,
@@ -52,7 +53,7 @@ impl Grant {
         Grant { name, release, stop, revoked, end, values }
     }
 
-    /// The assignment of this epoch does not name this member as the owner.
+    /// Ends the ownership, as the assignment of this epoch does not name this member as the owner.
     pub(super) fn take(&self, by: Epoch) {
         self.ends(End::Taken(by));
     }
@@ -75,7 +76,7 @@ impl Grant {
         })
     }
 
-    /// The error of a leadership for this end.
+    /// Returns the error of a leadership for this end.
     pub(super) fn loss_of_a_term(&self) -> Option<Loss> {
         self.end.get().map(|end| match end {
             End::Released => Loss::Resigned,
@@ -85,7 +86,7 @@ impl Grant {
 }
 
 impl PartitionLoss {
-    /// Returns one stable word, for logs and metrics.
+    /// Returns a stable word for logs and metrics.
     #[must_use]
     pub fn outcome(&self) -> &'static str {
         match self {
@@ -101,7 +102,7 @@ impl fmt::Display for PartitionLoss {
         match self {
             PartitionLoss::Released => f.write_str("this process released it"),
             PartitionLoss::Taken => {
-                f.write_str("an assignment gave it away, although this member lives and had it")
+                f.write_str("an assignment took it away, although this member did not release it")
             }
             PartitionLoss::Session(loss) => write!(f, "the session of this member ended: {loss}"),
         }

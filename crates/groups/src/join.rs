@@ -1,4 +1,4 @@
-//! Joining: the session is created, written a second time, and kept from then on.
+//! Joining: a process creates its session, writes it a second time (GO3), and then renews it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::protocol::{Session, SessionId};
 use tenure::internals::groups::{Context, Requests};
 use tenure::{Epoch, Error, ErrorKind, Lease};
 
-/// The requests of one join, whose denials in a row are counted across sessions: those of the first
-/// write of each session, and those of the second one. A validity may be shorter than the time for
-/// which denials are retried.
+/// The requests of one join. Denials in a row are counted across sessions, separately for the first
+/// and the second write of each session. A session may be shorter than the time for which denials
+/// are retried.
 #[derive(Debug)]
 struct JoinRequests {
     creates: Requests,
@@ -33,20 +33,19 @@ impl JoinRequests {
 }
 
 impl Group {
-    /// Joins the group: from here on this process is a member, and partitions are granted to it as
-    /// [events](Membership::next). [`run`](Group::run) does all that is to be done with them.
+    /// Joins the group. The member receives its partitions as [events](Membership::next).
+    /// [`run`](Group::run) handles these events itself.
     ///
-    /// Cancel-safe: a join that is dropped leaves at most a session that is resigned, or
-    /// lapses. Retries transient
-    /// errors of the store.
+    /// Cancel-safe: a dropped join leaves at most one session, which is resigned or lapses. The
+    /// join retries transient errors of the store.
     ///
-    /// Cost: GET, PUT, PUT, then LIST and GET to find the assignment; as a member, a PUT every
-    /// renew interval, a GET every poll interval, and a GET every validity. The first join on a
-    /// store adds 5 requests to check it.
+    /// Cost: GET, PUT, PUT, then LIST and GET to find the assignment. A member then sends a PUT
+    /// every renew interval, a GET every poll interval, and a GET every validity. The first join on
+    /// a store sends 5 more requests to check the store.
     ///
     /// # Errors
-    /// The errors of [`campaign`](tenure::Election::campaign), also where the store accepts the
-    /// first write of a session and denies the second one for the time of
+    /// The errors of [`campaign`](tenure::Election::campaign). `AccessDenied` also means that the
+    /// store accepts the first write of a session, but denies the second write for the time of
     /// [`retry_denied`](super::GroupBuilder::retry_denied).
     pub async fn join(&self) -> Result<Membership, Error> {
         self.may_join().await?;
@@ -59,8 +58,8 @@ impl Group {
         }
     }
 
-    /// As [`join`](Group::join), until this `Group` leaves: `None`. The work under the `former`
-    /// sessions of this process has returned, so the member resigns them.
+    /// Joins as [`join`](Group::join) does. Returns `None` once this `Group` is to leave. The work
+    /// under the `former` sessions of this process has returned, so the member resigns them (GW4).
     pub(super) async fn join_unless_leaving(
         &self,
         former: &[Session],
@@ -82,7 +81,7 @@ impl Group {
             };
             let joined = match joined {
                 Some(joined) => joined,
-                // Others may make it a member: it resigns as one before the process ends.
+                // The group may already count the session as a member, so resign it.
                 None if written.load(Ordering::Relaxed) => join.await?,
                 None => return Ok(None),
             };
@@ -92,8 +91,7 @@ impl Group {
         }
     }
 
-    /// Does a part of a join, and logs its first failure. Denials are logged where they are
-    /// retried.
+    /// Runs one step of a join, and logs its first failure. The retry of denials logs them.
     async fn telling<T>(&self, told: &mut bool, part: impl Future<Output = T>) -> T {
         let mut part = pin!(part);
         loop {
@@ -116,8 +114,8 @@ impl Group {
         self.cx.check_store().await
     }
 
-    /// `None`: the session was lost before its second write, or its id got too old for a create.
-    /// `written` is set before the second write is sent.
+    /// Returns `None` if the session was lost before its second write, or if its id is too old for
+    /// a create (GO2). Sets `written` before it sends the second write.
     async fn try_join(
         &self,
         written: &AtomicBool,
@@ -132,15 +130,15 @@ impl Group {
             return Ok(None);
         };
         if leadership.epoch() != Epoch::FIRST {
-            // Its first epoch came too late and it took another, which others take for no session.
+            // The first epoch came too late and the session took another: give it up (GO4).
             leadership.resign().await.or_else(lost)?;
             return Ok(None);
         }
         let session = Session { id, nonce };
         let said = self.config.said.clone();
-        // Only a session that was read with data is added to the members. One that is dropped
-        // meanwhile is resigned, or the group would give it partitions.
-        // This first write has the assignment that the process remembers.
+        // Only a session that was read with data joins the members (GO3). A join that is dropped
+        // from here on resigns the session: otherwise the group would give it partitions. The write
+        // has the greatest assignment that the process remembers (D1).
         let data = SessionData { seen: self.cx.greatest(), ..SessionData::default() };
         let (data, _) = session_data::encode(&[], &data, &said, 0);
         let (reply, answer) = oneshot::channel();
@@ -149,7 +147,7 @@ impl Group {
         self.cx.spawn(async move {
             let outcome = leadership.proclaim(data).await;
             if let Err((_, leadership)) = reply.send((outcome, leadership)) {
-                // It lapses otherwise.
+                // If the resignation fails, the session lapses.
                 let _ = leadership.resign().await;
             }
         });
@@ -180,8 +178,8 @@ impl Group {
 }
 
 impl Group {
-    /// Waits until the second writes of sessions have been denied for too long. A session renews
-    /// through denials until it lapses, and the next one would fare no better.
+    /// Waits until the store has denied the second writes for too long. A session retries denied
+    /// writes until it lapses, and the next session would be denied, too.
     async fn denies(&self, lease: &Lease, writes: &mut Requests) -> Error {
         loop {
             let failed = lease.last_error();
@@ -195,7 +193,7 @@ impl Group {
     }
 }
 
-/// A session that is lost, or that nobody knows of, is left to lapse: another one is created.
+/// A lost or unknown session lapses, and the join creates another.
 fn lost(error: Error) -> Result<(), Error> {
     match error.kind() {
         ErrorKind::LeadershipLost | ErrorKind::Unavailable => Ok(()),

@@ -1,9 +1,9 @@
-//! Partition groups: many partitions, shared by some members, at the price of one lease per member.
+//! Partition groups: the members of a group share many partitions, and each member needs one lease.
 //!
 //! A *group* shares N partitions among M members through the store alone. Each partition has at
-//! most one owner, and each ownership a fencing token that only grows. An
-//! [election](tenure::Election) per partition costs a PUT every 10 s for each partition; a group
-//! costs one for each *member*, however many partitions it owns.
+//! most one owner. Each ownership has a fencing token, and the tokens of a partition only grow. An
+//! [election](tenure::Election) per partition costs a PUT every 10 s for each partition. A group
+//! costs a PUT every 10 s for each *member*, for any number of partitions.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -23,7 +23,7 @@
 //! group
 //!     .run(async |partition| {
 //!         // Called for each partition that this member is granted. Send the token with each
-//!         // write; return when revoked.
+//!         // write. Return when the partition is revoked.
 //!         assert!(partition.token().get() > 1);
 //!         # stop.leave();
 //!         partition.revoked().cancelled().await;
@@ -37,37 +37,39 @@
 //! # How it works
 //!
 //! Each member keeps a *session*: one object with a lease, which only the member renews. The
-//! *assignment* is an object `assignment-%010d.json` that says who owns what; each change is the
-//! next one, created with `If-None-Match: *`. One of the members, the coordinator, reads the
-//! sessions and writes assignments; safety does not depend on there being only one. A partition
-//! leaves a member only if the member has released it or its session has ended. The protocol, its
-//! invariants and the reasons are in `docs/design/groups.md`.
+//! *assignment* is an object `assignment-%010d.json` that names the owner of each partition. Each
+//! change creates the assignment with the next number, with `If-None-Match: *`. One of the members,
+//! the coordinator, reads the sessions and writes assignments. Two coordinators at the same time
+//! are safe. A partition leaves a member only if the member has released it or the member's session
+//! has ended. `docs/design/groups.md` has the protocol, its invariants and the reasons.
 //!
 //! # What it promises
 //!
-//! - Each (partition, token) is granted to at most one session, and a partition's tokens only grow,
-//!   under any clocks, pauses, crashes, and lost, delayed or repeated requests.
-//! - At any moment at most one member believes that it owns a partition, as long as the rates of
-//!   any two machines' clocks differ by less than
+//! - Each (partition, token) is granted to at most one session, and the tokens of a partition only
+//!   grow. This holds under any clocks, pauses and crashes, and for lost, delayed and repeated
+//!   requests.
+//! - At any moment at most one member believes that it owns a partition, if the rates of any two
+//!   machines' clocks differ by less than
 //!   [`clock_drift_max`](GroupBuilder::clock_drift_max).
-//! - What a living member owns stays with it until it releases it, however slow the store is.
+//! - A live member keeps its partitions until it releases them, however slow the store is.
 //!
-//! As under a leadership, a member that is paused between a check and a write may write after its
-//! lease has ended: the guarded resource must refuse lower tokens (package `tenure-fencing`).
+//! A member that is paused between a check and a write may write after its lease has ended. So may
+//! a leader of an election. The guarded resource must refuse lower tokens (package
+//! `tenure-fencing`).
 //!
 //! # What it costs
 //!
 //! | step | requests |
 //! | --- | --- |
-//! | a member | a PUT every third of the validity, a GET every sixth, a GET every validity |
-//! | the coordinator, too | a LIST every sixth; every validity another, and a GET of each session |
-//! | its three deputies, too | a conditional GET every sixth of the validity |
-//! | the death of a member | 4, then at most 2 for each of the others |
+//! | each member | a PUT every third of the validity, a GET every sixth, a GET every validity |
+//! | the coordinator, also | a LIST every sixth; another LIST and a GET of each session a validity |
+//! | its three deputies, also | a conditional GET every sixth of the validity |
+//! | the death of a member | 4, then at most 2 for each other member |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-// Clocks move between two looks, so the difference of two of their readings has no sign.
+// A later reading of a clock may be smaller, so a difference of two readings may be negative.
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
 mod compactor;
@@ -147,13 +149,13 @@ pub use protocol::partition_number::PartitionNumber;
 /// The part of a key before the number of an assignment.
 const ASSIGNMENT: &str = "assignment-";
 
-/// A group of members that share partitions, as one of them, an observer or an operator.
+/// A group of members that share partitions.
 ///
-/// Clones are the same member. Building one sends nothing.
+/// A process uses it as a member, as an observer or as an operator. Clones are the same member.
+/// [`build`](GroupBuilder::build) sends no request.
 ///
 /// # Examples
-///
-/// A router finds the owner of a partition; it is no member itself.
+/// A router finds the owner of a partition. The router is not a member.
 /// ```
 /// # use std::sync::Arc;
 /// # use tenure::store::MemoryStore;
@@ -184,18 +186,18 @@ const ASSIGNMENT: &str = "assignment-";
 pub struct Group {
     cx: Arc<Context>,
     config: Arc<GroupConfig>,
-    /// How the calls of [`Group::run`] are to leave, once they are.
+    /// How the calls of [`Group::run`] are to leave; `None` while they are to stay.
     leave: Arc<watch::Sender<Option<Leave>>>,
-    /// The membership of the newest call of that.
+    /// Membership of the newest call of [`Group::run`].
     current: Arc<Mutex<Weak<Ownership>>>,
     ended: Arc<EndedSessions>,
     followers: Followers,
 }
 
 impl Group {
-    /// Returns the settings of a group among all processes that use this prefix of this store.
-    /// `app` and `app/` are the same; the empty prefix is the root of the store. An election may
-    /// have the same prefix. No request.
+    /// Returns the settings of the group at this prefix of this store. `app` and `app/` are the
+    /// same prefix. The empty prefix is the root of the store. An election may have the same
+    /// prefix. No request.
     pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> GroupBuilder {
         GroupBuilder::new(store, prefix.into())
     }
@@ -206,17 +208,18 @@ impl Group {
         self.cx.name()
     }
 
-    /// Returns how long ago the store last answered a look at the assignment, by a member, an
-    /// observer or an operator; `None` if it never did. No request. While requests succeed, the
-    /// time of a member stays below the poll interval and the time of one request.
+    /// Returns the time since the store last answered a read of the assignment, by a member, an
+    /// observer or an operator. Returns `None` before the first answer. No request. While the
+    /// requests of a member succeed, this time stays below the poll interval plus the time of one
+    /// request.
     #[must_use]
     pub fn since_last_answer(&self) -> Option<Duration> {
         self.cx.since_last_answer()
     }
 
-    /// Returns the failure of the last request of this group; `None` once the store has answered
-    /// another. For health checks: a [kind](Error::kind) other than
-    /// [`Unavailable`](tenure::ErrorKind::Unavailable) needs somebody to act. No request.
+    /// Returns the failure of the last request of this group. Returns `None` once the store has
+    /// answered a later request. No request. For health checks: an operator must act on a
+    /// [kind](Error::kind) other than [`Unavailable`](tenure::ErrorKind::Unavailable).
     #[must_use]
     pub fn last_failure(&self) -> Option<Error> {
         self.cx.last_failure()
@@ -233,13 +236,13 @@ impl fmt::Debug for Group {
     }
 }
 
-/// What a lock guards, also after a panic of another holder: every critical section leaves it
-/// whole.
+/// Returns the guarded value, also after a panic of another holder: a panic in a critical section
+/// leaves the value whole.
 fn unpoisoned<T>(locked: LockResult<T>) -> T {
     locked.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A delay that has doubled this many times, up to the longest.
+/// Doubles the first delay this number of times, up to the longest delay.
 fn doubled(first: Duration, longest: Duration, times: u32) -> Duration {
     first.saturating_mul(1 << times.min(20)).min(longest)
 }

@@ -12,13 +12,14 @@ use super::ownership::{Notice, Ownership};
 use super::view::GroupSnapshot;
 use tenure::Lease;
 
-/// A process that has joined a group, until its session is over.
+/// The membership of a process that has joined a group, until its session ends.
 ///
-/// Dropping it stops the renewals and lets the session lapse, as work may still be running.
+/// Dropping it stops the renewals. The session then lapses: it is not resigned, as work may still
+/// run.
 ///
 /// # Examples
-///
-/// For programs that keep their own table of partitions; others call [`run`](super::Group::run).
+/// For programs that keep their own table of partitions. Other programs call
+/// [`run`](super::Group::run).
 /// ```
 /// # use std::{collections::BTreeMap, sync::Arc};
 /// # use tenure::store::MemoryStore;
@@ -40,7 +41,7 @@ use tenure::Lease;
 ///     }
 /// #     if owned.len() == 4 { membership.leave() }
 /// }
-/// assert!(owned.is_empty()); // this process left, and has released all
+/// assert!(owned.is_empty()); // this process left, and has released all partitions
 /// # Ok(())
 /// # }
 /// ```
@@ -48,18 +49,18 @@ use tenure::Lease;
 pub struct Membership {
     pub(super) ownership: Arc<Ownership>,
     pub(super) notices: mpsc::UnboundedReceiver<Notice>,
-    /// Closed when this is dropped: then the task of the member ends.
+    /// Closed by a drop of the membership. The task of the member then ends.
     pub(super) _alive: mpsc::Sender<()>,
 }
 
 impl Membership {
-    /// Waits for the next event; `None` after [`Lost`](MembershipEvent::Lost). Cancel-safe.
+    /// Waits for the next event. Returns `None` after [`Lost`](MembershipEvent::Lost). Cancel-safe.
     ///
-    /// If the runtime in which this process joined has ended, `Lost` comes a request timeout after
-    /// the end of the lease.
+    /// If the runtime in which this process joined has ended, `Lost` comes one request timeout
+    /// after the end of the lease.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with timers.
+    /// Panics outside of a Tokio runtime with timers.
     pub async fn next(&mut self) -> Option<MembershipEvent> {
         let notice = tokio::select! {
             biased;
@@ -72,14 +73,14 @@ impl Membership {
         Some(MembershipEvent::new(notice?, &self.ownership))
     }
 
-    /// Returns whether this process is a member: its lease runs, and the assignment that it read
-    /// last names it. No request.
+    /// Returns whether this process is a member: its lease runs, and the newest assignment that it
+    /// has read names it. No request.
     #[must_use]
     pub fn is_member(&self) -> bool {
         self.ownership.is_member()
     }
 
-    /// Returns the events as a stream, which keeps the membership. No request.
+    /// Returns the events as a stream. The stream owns the membership. No request.
     pub fn into_stream(self) -> impl Stream<Item = MembershipEvent> + Send + Unpin {
         Box::pin(stream::unfold(self, |mut membership| async {
             let event = membership.next().await?;
@@ -87,48 +88,48 @@ impl Membership {
         }))
     }
 
-    /// Returns the lease of this member's session. All partitions that it owns last as long. No
+    /// Returns the lease of this member's session. All its partitions end with this lease. No
     /// request.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.ownership.lease.clone()
     }
 
-    /// Returns the id of this member's session, as the assignment names it.
+    /// Returns the id of this member's session, as in the assignment.
     #[must_use]
     pub fn session(&self) -> String {
         self.ownership.session.id.to_string()
     }
 
-    /// Returns the assignment that this member has read last: who owns what, as far as it knows. It
-    /// is as old as [`Group::since_last_answer`](super::Group::since_last_answer) says. No request;
-    /// a copy of all members and partitions.
+    /// Returns the newest assignment that this member has read.
+    /// [`Group::since_last_answer`](super::Group::since_last_answer) returns its age. No request.
+    /// The call copies all members and partitions.
     #[must_use]
     pub fn last_seen(&self) -> GroupSnapshot {
         GroupSnapshot::of(self.ownership.known().as_ref())
     }
 
-    /// Takes no more partitions, and revokes all that this member owns. Once they are released the
-    /// session is resigned, and [`Lost`](MembershipEvent::Lost) is the last event: read the events
-    /// until then. Two PUTs, beside those of the releases.
+    /// Leaves the group. The member takes no more partitions and revokes all its partitions. Once
+    /// all are released, the member resigns the session, and [`Lost`](MembershipEvent::Lost) is the
+    /// last event. Read the events until then. Costs two PUTs and the PUTs of the releases.
     ///
-    /// It takes back a [`leave_for`](Membership::leave_for) until the session is resigned: nothing
-    /// is reserved then.
+    /// Until the session is resigned, this call overrides an earlier
+    /// [`leave_for`](Membership::leave_for): no partition is reserved then.
     pub fn leave(&self) {
         self.ownership.leave(None);
     }
 
-    /// As [`leave`](Membership::leave), but asks that all that this member owns is reserved for its
-    /// name, for at most 1 h: nobody else owns it until then. For a restart, after which a member
-    /// of the same name gets it back. Nothing moves before the session is resigned.
-    /// [`Group::unreserve`](super::Group::unreserve) ends a reservation early. After
-    /// [`leave`](Membership::leave) it has no effect.
+    /// Leaves as [`leave`](Membership::leave) does, but reserves the partitions of this member for
+    /// its name for `delay`, at most 1 h. No member of another name owns them during this time.
+    /// Use it for a restart: a member of the same name gets the partitions back. No partition moves
+    /// before the session is resigned. [`Group::unreserve`](super::Group::unreserve) ends a
+    /// reservation early. After [`leave`](Membership::leave) this call has no effect.
     pub fn leave_for(&self, delay: Duration) {
         self.ownership.leave(Some(delay));
     }
 
-    /// Looks at the store now, for an application that learns of a change in another way. This is
-    /// only a hint. At most what a poll costs.
+    /// Asks the member to poll the store now, for an application that learns of a change in another
+    /// way. This is only a hint. Costs at most the requests of one poll.
     pub fn refresh(&self) {
         self.ownership.wake.notify_one();
     }

@@ -13,13 +13,12 @@ use tenure::internals::groups::SharedValues;
 use tenure::{Cancellation, Epoch, Loss, Moment, Term};
 
 /// A partition that this member was granted, with its fencing token.
+/// Call [`check`](Partition::check) right before each write, and send the token with the write, as
+/// under a [`Leadership`](tenure::Leadership). The member may lose the partition between the check
+/// and the write, so the guarded resource must refuse lower tokens.
 ///
-/// Call [`check`](Partition::check) right before each write and send the token with it, as under a
-/// [`Leadership`](tenure::Leadership): a check and the write after it are never one step, so the
-/// guarded resource must refuse lower tokens.
-///
-/// Dropping it releases nothing, as the work may still be running: the member keeps the partition
-/// until it is [released](Partition::release), or its session ends.
+/// Dropping a `Partition` releases nothing, as the work may still run. The member keeps the
+/// partition until it [releases](Partition::release) it or until its session ends.
 ///
 /// # Examples
 ///
@@ -39,8 +38,8 @@ use tenure::{Cancellation, Epoch, Loss, Moment, Term};
 /// group
 ///     .run(async |partition| {
 ///         let object = FencedObject::new(store.clone(), format!("state/{}", partition.name()));
-///         // Former owners write no more from here on, however late their requests arrive:
-///         let mut writer = object.open(&partition).await?; // its calls end with the session
+///         // From here on the store refuses writes of former owners, however late they arrive:
+///         let mut writer = object.open(&partition).await?; // its calls fail after the session ends
 ///         writer.write("a step further").await?;
 /// #       stop.leave();
 ///         partition.revoked().cancelled().await;
@@ -58,12 +57,12 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Another handle to the same ownership.
+    /// Returns another handle to the same ownership.
     pub(super) fn another(&self) -> Partition {
         Partition { grant: Arc::clone(&self.grant), ownership: Arc::clone(&self.ownership) }
     }
 
-    /// Waits until it is not owned any more, and returns the error of a leadership.
+    /// Waits until this member no longer owns the partition. Returns the error of a leadership.
     async fn loss(&self) -> Loss {
         let ended = async {
             loop {
@@ -87,7 +86,7 @@ impl Partition {
         &self.grant.name
     }
 
-    /// Returns the number of the partition in its group. It is never used again for another one.
+    /// Returns the number of the partition in its group. No other partition ever gets this number.
     #[must_use]
     pub fn number(&self) -> PartitionNumber {
         self.grant.release.partition
@@ -99,7 +98,7 @@ impl Partition {
         self.grant.release.token
     }
 
-    /// Returns the id of the session under which this member owns it, as the assignment names it.
+    /// Returns the id of this member's session, as in the assignment.
     #[must_use]
     pub fn session(&self) -> String {
         self.ownership.session.id.to_string()
@@ -108,15 +107,16 @@ impl Partition {
     /// Returns the token if this member owns the partition at this moment. No request.
     ///
     /// # Errors
-    /// Why it is not owned any more: stop the work. A loss is final.
+    /// Returns the reason if this member no longer owns the partition. Stop the work. A loss is
+    /// final.
     pub fn check(&self) -> Result<Epoch, PartitionLoss> {
-        // The lease first: a partition that is released meanwhile shows it.
+        // The lease comes first: the grant then shows a release that happened meanwhile.
         self.ownership.lease.check().map_err(PartitionLoss::Session)?;
         self.grant.loss().map_or(Ok(self.token()), Err)
     }
 
-    /// Returns how long this member owns the partition unless it renews its session, by the clock
-    /// on which the least is left; zero once the partition is lost. No request.
+    /// Returns the remaining time of the ownership without a renewal, by the clock with the least
+    /// remaining time. Returns zero once the partition is lost. No request.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         match self.grant.loss() {
@@ -125,27 +125,29 @@ impl Partition {
         }
     }
 
-    /// Returns when the ownership ends unless the session is renewed, on each clock of this
-    /// machine: the first to reach it counts. Each renewal moves it. No request.
+    /// Returns the end of the ownership without a renewal, on each clock of this machine. The
+    /// ownership ends when the first clock reaches it. Each renewal moves it. No request.
     #[must_use]
     pub fn ends_at(&self) -> Moment {
         self.ownership.lease.ends_at()
     }
 
-    /// Returns the signal to stop the work: once the partition is to move to another member, the
-    /// session is at risk (less than a quarter of its validity is left), or the partition is lost.
-    /// Final.
+    /// Returns the signal to stop the work. It is final. It comes in these cases:
+    /// - The partition is to move to another member.
+    /// - The session is at risk: less than a quarter of its validity remains.
+    /// - The partition is lost.
     #[must_use]
     pub fn revoked(&self) -> Cancellation {
         Cancellation::under(&self.ownership.lease, self.grant.stop.clone())
     }
 
-    /// Gives the partition up, once the work on it has stopped: another member may own it as soon
-    /// as the coordinator has read of it. [`check`](Partition::check) fails from this call on, also
-    /// if the partition was to come back to this member.
+    /// Releases the partition. Stop the work on it first: another member may own the partition once
+    /// the coordinator has read the release. [`check`](Partition::check) fails from this call on,
+    /// also if the coordinator wanted to leave the partition with this member.
     ///
-    /// One PUT in the background for all that is released within a second. It is repeated until an
-    /// assignment shows that the partition has moved.
+    /// Costs one PUT in the background for all partitions that are released within a second. The
+    /// member repeats the release with each renewal until an assignment shows that the partition
+    /// has moved.
     pub fn release(self) {
         self.release_for(Duration::ZERO);
     }
@@ -163,7 +165,7 @@ impl Term for Partition {
         self.token()
     }
 
-    /// The same as [`check`](Partition::check), with the error of a leadership.
+    /// Does the same as [`check`](Partition::check), with the error of a leadership.
     fn check(&self) -> Result<Epoch, Loss> {
         self.ownership.lease.check()?;
         self.grant.loss_of_a_term().map_or(Ok(self.token()), Err)
@@ -188,7 +190,7 @@ impl Term for Partition {
         Arc::new(self.another())
     }
 
-    /// They last until the partition is granted again.
+    /// Returns the values of this grant. The next grant of the partition has new ones.
     fn shared(&self) -> &SharedValues {
         &self.grant.values
     }

@@ -1,4 +1,4 @@
-//! Who owns what, for routers, operators and people.
+//! Snapshots of the assignment, for routers, operators and people.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,75 +16,77 @@ use crate::protocol::{Assignment, SessionId};
 use tenure::internals::groups::{Context, Nonce, Requests};
 use tenure::{Epoch, Error, ErrorKind};
 
-/// A group's assignment, as it was read.
+/// The assignment of a group at the time of the read. For routers, operators and people.
 ///
-/// It may be outdated when it is looked at, and an owner's session may have ended:
-/// [`session_states`](Group::session_states) reads the sessions. It is for routing, for operators
-/// and for people. Only the owner's own [`check`](super::Partition::check)
-/// says who owns a partition, and only its token tells writers apart.
+/// A newer assignment may exist, and the session of an owner may have ended:
+/// [`session_states`](Group::session_states) reads the sessions. A snapshot does not prove
+/// ownership. Only [`check`](super::Partition::check) in the owner's process does, and only the
+/// token distinguishes the owner's writes from those of former owners.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct GroupSnapshot {
-    /// The number of the assignment; `None` if there is none yet.
+    /// Number of the assignment; `None` if the group has no assignment.
     pub epoch: Option<Epoch>,
-    /// In the order in which they joined.
+    /// Members, in the order of their joins.
     pub members: Vec<MemberSnapshot>,
-    /// In the order of their numbers.
+    /// Partitions, in the order of their numbers.
     pub partitions: Vec<PartitionSnapshot>,
-    /// Whether a [restoring](Group::restore) is not finished: nothing is assigned until it is.
+    /// Whether a [restore](Group::restore) is unfinished. No partition is assigned until it
+    /// finishes.
     pub restoring: bool,
 }
 
-/// A member, as an assignment names it.
+/// A member in an assignment.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct MemberSnapshot {
-    /// The id of its session.
+    /// Id of its session.
     pub session: String,
-    /// Its display name.
+    /// Display name.
     pub name: String,
-    /// How many shares of the partitions it takes.
+    /// Weight: the number of its partitions is proportional to it.
     pub weight: u32,
-    /// How long its session lasts without a renewal.
+    /// Time that its session lasts without a renewal.
     pub validity: Duration,
-    /// What it says of itself, as when it joined; null if nothing.
+    /// Data that the member published when it joined; null by default.
     pub data: Value,
-    /// Whether it plans.
+    /// Whether this member is the coordinator.
     pub coordinates: bool,
-    /// The nonce of its session.
+    /// Nonce of its session.
     pub(super) nonce: Nonce,
 }
 
-/// A partition, as an assignment names it.
+/// A partition in an assignment.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct PartitionSnapshot {
-    /// Its number, never used again for another.
+    /// Number of the partition. No other partition of the group ever gets this number.
     pub number: PartitionNumber,
-    /// Its name.
+    /// Name of the partition.
     pub name: String,
-    /// The place of its owner in [`GroupSnapshot::members`].
+    /// Index of the owner in [`GroupSnapshot::members`]; `None` without an owner.
     pub owner: Option<usize>,
-    /// The token that was granted last; `None` if it was never owned.
+    /// Token of the newest grant; `None` before the first grant.
     pub token: Option<Epoch>,
-    /// The place of the member that is to own it next, if that is not its owner.
+    /// Index of the next owner in [`GroupSnapshot::members`]; `None` if the partition is not to
+    /// move.
     pub target: Option<usize>,
-    /// The name of the member that it is reserved for, as that left for a restart; it has no owner
-    /// then.
+    /// Name of the member that left for a restart, if the partition is reserved for this name. A
+    /// reserved partition has no owner.
     pub reserved_for: Option<String>,
-    /// What operators said of it.
+    /// Marks of operators.
     pub marks: Marks,
 }
 
 impl GroupSnapshot {
-    /// Returns the partition of this name; `None` if the group has none.
+    /// Returns the partition of this name; `None` if the group has no such partition.
     #[must_use]
     pub fn partition(&self, name: &str) -> Option<&PartitionSnapshot> {
         self.partitions.iter().find(|partition| partition.name == name)
     }
 
-    /// Returns the owner of the partition of this name; `None` if there is no such partition, or if
-    /// nobody owns it.
+    /// Returns the owner of the partition of this name. Returns `None` if there is no such
+    /// partition, or if it has no owner.
     #[must_use]
     pub fn owner(&self, name: &str) -> Option<&MemberSnapshot> {
         self.members.get(self.partition(name)?.owner?)
@@ -126,12 +128,12 @@ impl GroupSnapshot {
     }
 }
 
-/// Follows the assignment without being a member.
+/// Follows the assignment for a process that is not a member.
 #[derive(Debug)]
 pub(super) struct Follower {
     pub(super) reader: Reader,
     pub(super) objects: Objects,
-    /// Of an observer.
+    /// Metrics, for an observer.
     sight: Option<GroupSight>,
 }
 
@@ -140,13 +142,13 @@ impl Follower {
         Follower { reader: Reader::new(cx.greatest()), objects: Objects::new(cx), sight: None }
     }
 
-    /// A follower that ignores the assignments this process has seen.
+    /// Returns a follower that ignores the assignments this process has seen.
     pub(super) fn forgetful(cx: &Arc<Context>) -> Follower {
         Follower { reader: Reader::new(None), ..Follower::new(cx) }
     }
 
-    /// Carries out the reader's requests until it has none left. After several failures in a row an
-    /// observer (`patient`) leaves the rest to its next poll, and a call fails.
+    /// Sends the reader's requests until the reader is idle. After several failures in a row an
+    /// observer (`patient`) waits for its next poll, and a call returns an error.
     pub(super) async fn drive(&mut self, patient: bool) -> Result<Option<News>, Error> {
         let cx = Arc::clone(&self.objects.cx);
         let mut news = None;
@@ -186,7 +188,8 @@ impl Follower {
         }
     }
 
-    /// Reads all sessions: nothing is made of an assignment if one of them has seen a greater one.
+    /// Reads all sessions. No assignment is made from one that is older than a session has seen
+    /// (D3).
     pub(super) async fn expect_what_sessions_saw(&mut self) -> Result<(), Error> {
         let sessions = self.all_sessions().await?;
         let seen = sessions.iter().filter_map(|(_, seen)| seen.session()?.record().data?.seen);
@@ -239,7 +242,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Carries out the requests of the reader for an observer, which waits while access is denied.
+    /// Sends the reader's requests for an observer, and waits while the store denies access.
     async fn outlast_denials(&mut self) -> Result<Option<News>, Error> {
         let cx = Arc::clone(&self.objects.cx);
         self.objects.requests.forget_denials();
@@ -259,16 +262,16 @@ impl Follower {
 
     pub(super) fn failed(&mut self) -> Error {
         self.objects.failure().unwrap_or_else(|| {
-            Error::new(ErrorKind::Unavailable, "the store does not give the same answer twice")
+            Error::new(ErrorKind::Unavailable, "the store gives a different answer each time")
         })
     }
 }
 
 impl Group {
-    /// Reads the newest assignment. LIST and GET.
+    /// Reads the newest assignment. Costs a LIST and a GET.
     ///
     /// # Errors
-    /// Those of [`campaign`](tenure::Election::campaign), and
+    /// The errors of [`campaign`](tenure::Election::campaign), and
     /// [`Unavailable`](tenure::ErrorKind::Unavailable).
     pub async fn snapshot(&self) -> Result<GroupSnapshot, Error> {
         self.cx.require_timers()?;
@@ -277,12 +280,12 @@ impl Group {
         Ok(GroupSnapshot::of(follower.reader.known()))
     }
 
-    /// Follows the assignment. The stream yields the current one, then each change that a poll
-    /// sees.
+    /// Follows the assignment. The stream yields the current assignment, then each change that a
+    /// poll sees.
     ///
-    /// LIST and GET, then one GET every poll interval, and a LIST every 10 min and after a GET that
-    /// failed three times. It retries transient errors of the store. An error that retrying cannot
-    /// fix is the last item.
+    /// Costs a LIST and a GET, then one GET every poll interval, and a LIST every 10 min and after
+    /// a GET that failed three times. The stream retries transient errors of the store. An error
+    /// that retrying cannot fix is the last item.
     pub fn observe(
         &self,
     ) -> impl Stream<Item = Result<GroupSnapshot, Error>> + Send + Unpin + use<> {
