@@ -1,4 +1,4 @@
-//! Whether the members that an assignment names still live, for operators and people.
+//! The states of the sessions of an assignment's members, for operators and people.
 
 use std::time::Duration;
 
@@ -15,41 +15,41 @@ use tenure::{EpochEnd, Error};
 /// Sessions that are read at the same time.
 const AT_ONCE: usize = 16;
 
-/// The state of a member's session, as one look shows it.
+/// The state of a member's session at the time of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionState {
-    /// It has not ended. A member that died counts as live until its validity is over.
+    /// The session has not ended. A dead member counts as live until its validity has passed.
     Live {
-        /// The time since it was last written, by the store's clock; `None` where the store gives
-        /// no dates. Without dates one look does not show that a session has lapsed.
+        /// Time since the last write, by the store's clock; `None` if the store has no dates.
+        /// Without dates one read cannot show that a session has lapsed.
         age: Option<Duration>,
     },
-    /// Its member has not renewed it for longer than its validity, by the store's clock, and no
-    /// coordinator has sealed it.
+    /// The member has not renewed the session for longer than its validity, by the store's clock.
+    /// No coordinator has sealed it.
     Lapsed {
-        /// The time since it was last written, by the store's clock.
+        /// Time since the last write, by the store's clock.
         age: Duration,
     },
-    /// It was sealed, in this way.
+    /// The session was sealed, with this end.
     Ended(EpochEnd),
-    /// There is no such session: the compactor deletes those that have ended.
+    /// The store has no such session. The compactor deletes ended sessions.
     Missing,
-    /// It cannot be read.
+    /// The session cannot be read.
     Unknown,
 }
 
 impl Group {
     /// Reads the sessions of the members of a snapshot, and returns their states in the order of
     /// [`members`](GroupSnapshot::members).
-    ///
-    /// An assignment names a member until a coordinator has removed it. If no member is left, no
-    /// coordinator does, and the sessions alone show it. One GET per member, 16 at a time. A
-    /// session that cannot be read for now is [`Unknown`](SessionState::Unknown).
+    /// An assignment names a member until a coordinator has removed it. If all members are dead,
+    /// the newest assignment still names them, and only their sessions show the deaths. A session
+    /// that cannot be read for now is [`Unknown`](SessionState::Unknown). Costs one GET per member,
+    /// 16 at a time.
     ///
     /// # Errors
-    /// - [`AccessDenied`](tenure::ErrorKind::AccessDenied), and others that retrying cannot fix:
-    ///   the credentials must permit to read `members/*`.
+    /// - [`AccessDenied`](tenure::ErrorKind::AccessDenied), and other errors that retrying cannot
+    ///   fix: the credentials must permit to read `members/*`.
     /// - [`NoRuntime`](tenure::ErrorKind::NoRuntime) outside of a Tokio runtime with timers.
     pub async fn session_states(
         &self,
@@ -70,7 +70,7 @@ async fn state(cx: &Context, member: &MemberSnapshot) -> Result<SessionState, Er
                 let age = age(object.served_at, object.last_modified);
                 SessionState::of(&body, age)
             }
-            // Another process's, or no session at all.
+            // The session of another process, or no session.
             Ok(_) => SessionState::Missing,
             Err(_) => SessionState::Unknown,
         },
@@ -94,8 +94,7 @@ impl SessionState {
         }
     }
 
-    /// Returns whether the member may still work: as far as the store shows it, its session has not
-    /// ended.
+    /// Returns whether the member may still work: the read did not show the end of its session.
     #[must_use]
     pub fn may_work(self) -> bool {
         matches!(self, SessionState::Live { .. } | SessionState::Unknown)

@@ -1,4 +1,4 @@
-//! What operators change: partitions and their marks.
+//! The changes of operators: partitions and their marks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,31 +12,32 @@ use crate::protocol::operation::{Mark, Operation, Refusal};
 use crate::protocol::{Assignment, PartitionNumber};
 use tenure::{Error, ErrorKind};
 
-/// How often a change is made anew, as another writer came first.
+/// Attempts of a change: another writer may come first each time.
 const ATTEMPTS: usize = 16;
 
 impl Group {
-    /// Makes these the partitions of the group: adds those that it lacks, and
-    /// [retires](Group::retire) the others.
+    /// Changes the partitions of the group to these names: adds the missing partitions, and
+    /// [retires](Group::retire) all others.
     ///
-    /// Partitions that are added get new numbers. The group must exist: its first member creates
-    /// it.
+    /// Added partitions get new numbers. The group must exist: its first member creates it.
     ///
-    /// Cost, of each call that changes a group: LIST, GET, LIST, a GET of each session, PUT, LIST;
-    /// a GET, a PUT and a LIST more each time that another writer came first. It retries transient
-    /// errors a few times.
+    /// Each call that changes a group costs LIST, GET, LIST, a GET of each session, PUT, LIST. Each
+    /// time that another writer came first, it costs a GET, a PUT and a LIST more. The call retries
+    /// transient errors a few times.
     ///
     /// # Errors
-    /// If [`may_have_happened`](Error::may_have_happened) of an error of any kind, the change may
-    /// have taken effect or may do so later: call it again. If not, nothing was written.
-    /// - [`InvalidInput`](tenure::ErrorKind::InvalidInput): the names, or the group that they make,
-    ///   are out of bounds; or there is no such group or partition; or a partition of one of the
-    ///   names still retires: call it again once [`snapshot`](Group::snapshot) no longer has it.
-    /// - [`Unavailable`](tenure::ErrorKind::Unavailable): no answer to 16 writes, or other writers
-    ///   came first 16 times; call it again.
+    /// If [`may_have_happened`](Error::may_have_happened) is true for an error of any kind, the
+    /// change may have taken effect or may take effect later: call again. Otherwise nothing was
+    /// written.
+    /// - [`InvalidInput`](tenure::ErrorKind::InvalidInput): a name or the size of the group is out
+    ///   of bounds, or there is no such group or partition. It is also the error if a partition of
+    ///   one of the names still retires: call again once [`snapshot`](Group::snapshot) no longer
+    ///   shows it.
+    /// - [`Unavailable`](tenure::ErrorKind::Unavailable): the store did not answer 16 writes, or
+    ///   other writers came first 16 times. Call again.
     /// - [`NewestDeleted`](tenure::ErrorKind::NewestDeleted): a member has seen a greater
-    ///   assignment, and somebody deleted it.
-    /// - Those of [`snapshot`](Group::snapshot).
+    ///   assignment, which a person or a program deleted.
+    /// - The errors of [`snapshot`](Group::snapshot).
     pub async fn resize<I>(&self, names: I) -> Result<GroupSnapshot, Error>
     where
         I: IntoIterator,
@@ -46,7 +47,7 @@ impl Group {
         check_partitions(&names)?;
         let wanted: BTreeSet<&str> = names.iter().map(|name| &**name).collect();
         self.change(|now| {
-            // One that retires does not stay: adding its name is refused.
+            // A retiring partition does not stay, so its name cannot be added before its end.
             let stay = now.partitions.iter().filter(|it| !it.marks.retiring);
             let there: BTreeSet<&str> = stay.map(|it| &*it.name).collect();
             let missing = names.iter().filter(|name| !there.contains(&***name));
@@ -60,8 +61,8 @@ impl Group {
         .await
     }
 
-    /// Retires these partitions: their owners give them up, and then they are removed. This cannot
-    /// be taken back; a partition of the same name that is added later has another number.
+    /// Retires these partitions: their owners release them, and then the group removes them. This
+    /// is final. If the same name is added later, that partition has another number.
     ///
     /// # Errors
     /// Those of [`resize`](Group::resize).
@@ -69,7 +70,8 @@ impl Group {
         self.mark(names, Mark::Retiring).await
     }
 
-    /// Lets only members of this name own these partitions, from now on; `None`: any member.
+    /// Pins these partitions: only members of this name may own them from now on. `None` removes
+    /// the pin.
     ///
     /// # Errors
     /// Those of [`resize`](Group::resize).
@@ -78,7 +80,7 @@ impl Group {
         self.mark(names, Mark::Pinned(member.map(Arc::from))).await
     }
 
-    /// Lets no member of this name own these partitions, from now on; `None`: any member.
+    /// Bars members of this name from these partitions from now on. `None` removes the bar.
     ///
     /// # Errors
     /// Those of [`resize`](Group::resize).
@@ -87,7 +89,8 @@ impl Group {
         self.mark(names, Mark::Barred(member.map(Arc::from))).await
     }
 
-    /// Lets nobody own these partitions for now: their owners give them up. `false` ends that.
+    /// Pauses these partitions: their owners release them, and no member owns them until a call
+    /// with `false`.
     ///
     /// # Errors
     /// Those of [`resize`](Group::resize).
@@ -95,9 +98,9 @@ impl Group {
         self.mark(names, Mark::Paused(paused)).await
     }
 
-    /// Ends the reservations of these partitions, which a member made by
-    /// [`leave_for`](Group::leave_for): any member may own them from now on. Partitions
-    /// without a reservation do not change.
+    /// Ends the reservations of these partitions that a member made by
+    /// [`leave_for`](Group::leave_for). Any member may own them from now on. Partitions without a
+    /// reservation do not change.
     ///
     /// # Errors
     /// Those of [`resize`](Group::resize).
@@ -109,8 +112,8 @@ impl Group {
         self.change_each(names, |numbers| Operation::Mark(numbers, mark.clone())).await
     }
 
-    /// Changes partitions by number from the first look on: a name may be retired and added again
-    /// meanwhile.
+    /// Changes partitions by the numbers that the first read shows: during the attempts a name may
+    /// be retired and added again.
     async fn change_each(
         &self,
         names: &[&str],
@@ -170,13 +173,13 @@ impl Group {
                 return Err(follower.failed());
             }
             let now = follower.reader.known().cloned();
-            // Confirmed, whatever its nonce is after more than one attempt.
+            // After several attempts the nonce of the confirmed assignment may be any of theirs.
             let same = |now: &Arc<Assignment>| now.same_but_for_the_nonce(&own);
             if news == Some(News::Confirmed) && now.as_ref().is_some_and(same) {
                 return Ok(GroupSnapshot::of(now.as_ref()));
             }
             if now.is_some_and(|now| now.epoch == own.epoch) {
-                // Another writer's, so the own one is not there and cannot come any more.
+                // Another writer's assignment has the number, so this process's one cannot exist.
                 follower.objects.may_have_created = before;
             }
         }
@@ -218,7 +221,7 @@ fn refused(refusal: Refusal) -> Error {
     }
 }
 
-/// Refuses a name that no member has, before it makes the assignment long.
+/// Refuses an invalid name of a member before it makes the assignment too long.
 fn check_member(name: Option<&str>) -> Result<(), Error> {
     match name.map(str::len) {
         None | Some(1..=MAX_NAME_BYTES) => Ok(()),

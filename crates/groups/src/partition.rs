@@ -152,9 +152,10 @@ impl Partition {
         self.release_for(Duration::ZERO);
     }
 
-    /// As [`release`](Partition::release), and asks not to be given this partition again for so
-    /// long: because the work on it failed here. At most 24 h. If another member may have it that
-    /// has not released it so, it goes there, and does not come back within ten minutes.
+    /// Releases as [`release`](Partition::release) does, as the work failed in this process. The
+    /// group does not grant the partition to this member again for `back_off`, at most 24 h. The
+    /// partition moves to a permitted member that has not released it in this way. It then does not
+    /// come back within ten minutes.
     pub fn release_for(self, back_off: Duration) {
         self.ownership.release(&self.grant, back_off.min(MAX_BACK_OFF));
     }

@@ -14,44 +14,47 @@ use crate::protocol::operation::{hold, release};
 use crate::protocol::{Assignment, SessionId};
 use tenure::{Epoch, EpochEnd, Error, ErrorKind};
 
-/// How often a session is deposed again, as its member renewed it first.
+/// Attempts to depose a session: its member may renew it first each time.
 const ATTEMPTS: usize = 16;
 
 /// The outcome of [`Group::restore`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum GroupRestored {
-    /// The next tokens are above the epoch. No partition has an owner yet.
+    /// The next tokens are above the epoch. No partition has an owner.
     Restored(GroupSnapshot),
-    /// There is an assignment at or above the epoch, so nothing was changed.
+    /// An assignment at or above the epoch exists, so the call changed nothing.
     Exists(GroupSnapshot),
-    /// A restoring above this greater epoch was not finished: finish that one.
+    /// A restore above this greater epoch is unfinished. Call again with this epoch.
     Unfinished(Epoch),
 }
 
 impl Group {
-    /// Makes the next tokens of this group greater than `epoch`, after assignments were deleted:
-    /// for operators.
+    /// Raises the next tokens of this group above `epoch`, after assignments were deleted. For
+    /// operators.
     ///
-    /// `epoch` must be at least the greatest token that any guarded resource has seen. The
-    /// partitions and their marks are those of the newest assignment that is left; without one,
-    /// those of this `Group`'s settings, with new numbers. The call takes all partitions from their
-    /// owners: it deposes every live session, and returns after the longest lease has ended.
-    /// `wait`, up to 1 h, is how long it waits at least: for members whose sessions were deleted,
-    /// their validity. Members join again by themselves. The call may be repeated; after an error
-    /// or a crash it must be, as nothing is assigned until then.
+    /// `epoch` must be at least the greatest token that any guarded resource has seen. The group
+    /// keeps the partitions and marks of the newest existing assignment. If no assignment exists,
+    /// it gets the partitions of this `Group`'s settings, with new numbers.
     ///
-    /// Cost: LIST, GET, PUT, LIST, PUT, LIST; two LISTs and two GETs of each session, and a PUT for
-    /// each live one.
+    /// The call deposes every live session, so all owners lose their partitions. It returns after
+    /// the longest lease has ended, and after at least `wait`, up to 1 h. If sessions were deleted,
+    /// `wait` must be at least the validity of their members. Live members join again without a
+    /// call. The call may be repeated. After an error or a crash it must be repeated: no partition
+    /// is assigned until a call succeeds.
+    ///
+    /// Costs LIST, GET, PUT, LIST, PUT, LIST, then two LISTs and two GETs of each session, and a
+    /// PUT for each live session.
     ///
     /// # Errors
-    /// - [`InvalidInput`](ErrorKind::InvalidInput): a longer `wait`; an `epoch` below one that a
-    ///   session or this process has seen; or no assignment is left and the settings have no
+    /// - [`InvalidInput`](ErrorKind::InvalidInput): `wait` is too long, or a session or this
+    ///   process has seen an epoch above `epoch`, or no assignment exists and the settings have no
     ///   partitions. Nothing was written.
-    /// - [`CorruptRecord`](ErrorKind::CorruptRecord): a session cannot be read, so that nobody
-    ///   knows how long its member may believe that it owns partitions, and `wait` is 0.
-    /// - [`EpochsExhausted`](ErrorKind::EpochsExhausted): no two numbers are left above `epoch`.
-    /// - Those of [`snapshot`](Group::snapshot), without
+    /// - [`CorruptRecord`](ErrorKind::CorruptRecord): a session cannot be read, and `wait` is 0.
+    ///   The validity of its member is unknown: call again with a `wait`.
+    /// - [`EpochsExhausted`](ErrorKind::EpochsExhausted): fewer than two numbers exist above
+    ///   `epoch`.
+    /// - The errors of [`snapshot`](Group::snapshot), except
     ///   [`NewestDeleted`](ErrorKind::NewestDeleted).
     pub async fn restore(&self, epoch: Epoch, wait: Duration) -> Result<GroupRestored, Error> {
         self.cx.require_timers()?;
@@ -63,7 +66,7 @@ impl Group {
         if wait > MAX_VALIDITY {
             return refuse(format!("the wait is at most {MAX_VALIDITY:?}, got {wait:?}"));
         }
-        // What was lost is not asked for.
+        // The first read ignores the assignments that this process has seen and that are deleted.
         let mut follower = Follower::forgetful(&self.cx);
         let restored = self.restore_above(&mut follower, epoch, at, wait).await;
         restored.map_err(|error| follower.objects.after_creates(error))
@@ -138,8 +141,8 @@ impl Group {
         Ok(())
     }
 
-    /// Deposes every live session that may rest on an assignment before `at`. Returns the longest
-    /// time for which a member may still believe in what it owned.
+    /// Deposes every live session that may own partitions by an assignment before `at` (D10).
+    /// Returns the longest time for which a member may still believe that it owns them (D11).
     async fn depose_all(&self, follower: &mut Follower, at: Epoch) -> Result<Duration, Error> {
         let mut longest = Duration::ZERO;
         for _ in 0..ATTEMPTS {
@@ -168,7 +171,7 @@ impl Group {
         Err(Error::new(ErrorKind::Unavailable, why))
     }
 
-    /// False: it is to be read again.
+    /// Returns false if the session must be read again.
     async fn depose_session(
         &self,
         follower: &mut Follower,
@@ -184,7 +187,7 @@ impl Group {
         }
     }
 
-    /// From here on partitions are granted.
+    /// Creates the assignment that ends the hold: partitions may be granted from then on (D12).
     async fn end_restore(
         &self,
         follower: &mut Follower,
@@ -208,7 +211,7 @@ fn exists(newest: &Arc<Assignment>) -> GroupRestored {
     GroupRestored::Exists(GroupSnapshot::of(Some(newest)))
 }
 
-/// The restoring that this assignment is of.
+/// Returns the unfinished restore of this assignment.
 fn other(held: &Assignment) -> GroupRestored {
     GroupRestored::Unfinished(Epoch::new(held.epoch.get() - 1).unwrap_or(Epoch::FIRST))
 }

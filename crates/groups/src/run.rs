@@ -1,4 +1,4 @@
-//! Running work for each partition that this member owns.
+//! Runs work for each partition that this member owns.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -23,27 +23,27 @@ use crate::unpoisoned;
 use tenure::store::plain;
 use tenure::{Error, Lease};
 
-/// Before a partition whose work has failed here is given to this member again.
+/// Time before this member is granted a partition again after its work failed here.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 
 /// How a member leaves.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Leave {
-    /// How long its partitions are reserved for its name.
+    /// Time for which its partitions are reserved for its name.
     park: Option<Duration>,
 }
 
-/// Former sessions that a member resigns. Each of them lapses in time, too.
+/// Number of former sessions that a member resigns. Other former sessions lapse.
 const MOST_FORMER: usize = 2;
 
 /// How the work on one partition ended.
 enum Ended {
-    /// It had been told to stop.
+    /// The work returned after the signal to stop.
     Stopped,
-    /// By itself.
+    /// The work returned without a signal.
     Returned,
-    /// With an error; `None`: its text could not be formatted.
+    /// The work returned an error; `None` if its text could not be formatted.
     Failed(Option<String>),
     Panicked,
 }
@@ -53,25 +53,26 @@ type WorkResult = Result<(), Box<dyn StdError + Send + Sync>>;
 impl Group {
     /// Joins the group and calls `work` for each partition that this member is granted, until
     /// [`leave`](Group::leave) is called.
+    /// The work must return once the signal [`revoked`](Partition::revoked) comes: the partition is
+    /// to move, or the session is at risk. The member releases a partition only once its work has
+    /// returned. The log reports work that takes longer than the
+    /// [`revocation_deadline`](super::GroupBuilder::revocation_deadline).
     ///
-    /// The work is to return once [`revoked`](Partition::revoked) says so: the partition is to
-    /// move, or the session is at risk. A partition is released only once its work has returned;
-    /// work that takes longer than the
-    /// [`revocation_deadline`](super::GroupBuilder::revocation_deadline) is reported. Work that
-    /// returns by itself, fails or panics before that releases its partition, too. The partition
-    /// goes to members where this has not happened within ten minutes. If there are none, it goes
-    /// to one again after 1 s, which doubles with each failure up to 60 s. No other partition moves
-    /// for it, but for one at most when it fails at a member for the first time in ten minutes.
+    /// If the work returns without the signal, fails or panics, the member releases the partition,
+    /// too. The partition then moves to a member where this has not happened within ten minutes. If
+    /// there is no such member, one of the members gets it again after 1 s. This time doubles with
+    /// each failure up to 60 s. When the partition fails at a member for the first time in ten
+    /// minutes, at most one other partition moves. Later failures move no other partition.
     ///
-    /// When the session is lost, all work is signalled to stop; once it has returned, the process
-    /// joins anew. After [`leave`](Group::leave) no partition is taken any more, and once all work
-    /// has returned the session is resigned, so that nobody waits for its lapse.
+    /// If the session is lost, all work gets the signal to stop. Once all work has returned, the
+    /// process joins again. After [`leave`](Group::leave) the member takes no more partitions. Once
+    /// all work has returned, it resigns the session, so no other member waits for the lapse.
     ///
     /// `work` is a closure such as `async |partition| …` or `async move |partition| …`, or a
-    /// function. Each call consumes a clone of it, so that the future is `Send` also where the
-    /// closure owns its captures: share state between calls by an `Arc`. The bound is not
-    /// `AsyncFn`, as no bound can name the futures of one as `Send` yet: a generic function could
-    /// not spawn this call, and a task could not use a closure that borrows.
+    /// function. Each call consumes a clone of it, so the future is `Send` also if the closure owns
+    /// its captures. Share state between calls by an `Arc`. The bound is not `AsyncFn`, as stable
+    /// Rust has no bound for the `Send` futures of an `AsyncFn`: a generic function could not spawn
+    /// this call, and a task could not use a closure that borrows.
     ///
     /// ```no_run
     /// # use std::sync::{Arc, Mutex};
@@ -87,17 +88,16 @@ impl Group {
     /// });
     /// # }
     /// ```
+    /// All work runs in the task of the caller: spawn tasks for parallel work. Dropping the future
+    /// drops the work and lets the session lapse. During the call [`is_member`](Group::is_member),
+    /// [`lease`](Group::lease) and [`last_seen`](Group::last_seen) of this `Group` and its clones
+    /// describe the membership.
     ///
-    /// All work runs in the task that calls this: spawn tasks for what is to run in parallel.
-    /// Dropping the future drops the work, and lets the session lapse. Meanwhile
-    /// [`is_member`](Group::is_member), [`lease`](Group::lease) and [`last_seen`](Group::last_seen)
-    /// of this `Group` and its clones describe the membership.
-    ///
-    /// Cost: that of [`join`](Group::join), and one PUT for all partitions that are released within
-    /// a second.
+    /// Costs the requests of [`join`](Group::join), and one PUT for all partitions that are
+    /// released within a second.
     ///
     /// # Errors
-    /// Those of [`join`](Group::join).
+    /// The errors of [`join`](Group::join).
     pub async fn run<F, W>(&self, work: F) -> Result<(), Error>
     where
         F: FnOnce(Partition) -> W + Clone,
@@ -150,7 +150,7 @@ impl Group {
                         works.push(Group::one(work.clone(), partition));
                     }
                     Some(MembershipEvent::Lost(_)) | None => member = None,
-                    // It comes with each attempt: one line in a validity is enough.
+                    // The event comes with each attempt: one line per validity is enough.
                     Some(event @ MembershipEvent::StoreFailed(_)) => {
                         if cx.now().until(tell_at).is_zero() {
                             tell_at = cx.now().plus(self.cx.validity());
@@ -163,7 +163,7 @@ impl Group {
                     watchdog.ended(partition.number());
                     self.log_end(&partition, &ended);
                     if member.is_some() {
-                        // Work that was told to stop may say so by an error: nothing failed.
+                        // Stopped work may report the stop by an error: this is no failure.
                         let back_off = match partition.revoked().is_cancelled() {
                             true => Duration::ZERO,
                             false => back_off(partition.number(), &ended, failures),
@@ -179,8 +179,8 @@ impl Group {
         }
     }
 
-    /// The work on one partition. There is one for each that is owned, so it holds what it must and
-    /// no more. A panic in any part of it, its drop included, concerns this partition alone.
+    /// Runs the work on one partition. A member may own many partitions, so this future is small. A
+    /// panic in the work, or in its drop, ends only the work on this partition.
     fn one<F, W>(work: F, partition: Partition) -> impl Future<Output = (Partition, Ended)>
     where
         F: FnOnce(Partition) -> W,
@@ -227,7 +227,7 @@ impl Group {
             if let Some(leaving) = ownership.filter(|it| !it.is_leaving()) {
                 leaving.leave(None);
             }
-            // The session lapses, as the work still runs. The other partitions have moved before.
+            // Let the session lapse, as the work still runs. All other partitions are released.
             if watchdog.is_all_overdue() && ownership.is_some_and(|it| it.is_released()) {
                 *member = None;
             }
@@ -268,20 +268,21 @@ impl Group {
         }
     }
 
-    /// Makes the calls of [`run`](Group::run) on this `Group` and its clones leave, those to come
-    /// among them: no partition is taken any more, and they return once all work has returned. For
-    /// the end of a process: call it on SIGTERM.
+    /// Ends all calls of [`run`](Group::run) on this `Group` and its clones, including later calls.
+    /// They take no more partitions, and return once all work has returned. Call it at the end of
+    /// the process, on SIGTERM.
     ///
-    /// It takes back a [`leave_for`](Group::leave_for) until the session is resigned: nothing is
-    /// reserved then.
+    /// Until the session is resigned, this call overrides an earlier
+    /// [`leave_for`](Group::leave_for): no partition is reserved then.
     pub fn leave(&self) {
         self.leave.send_replace(Some(Leave { park: None }));
     }
 
-    /// As [`leave`](Group::leave), but asks that all that the member owns is reserved for its name,
-    /// for at most 1 h: nobody else owns it until then. So a rolling restart, in which each process
-    /// comes back under its name in time, moves no partition. [`unreserve`](Group::unreserve) ends
-    /// that early. After [`leave`](Group::leave) it has no effect.
+    /// Leaves as [`leave`](Group::leave) does, but reserves the partitions of the member for its
+    /// name for `delay`, at most 1 h. No member of another name owns them during this time. So a
+    /// rolling restart moves no partition if each process comes back under its name in time.
+    /// [`unreserve`](Group::unreserve) ends a reservation early. After [`leave`](Group::leave) this
+    /// call has no effect.
     pub fn leave_for(&self, delay: Duration) {
         self.leave.send_if_modified(|leave| {
             let reserves = !matches!(leave, Some(Leave { park: None }));
@@ -299,24 +300,24 @@ impl Group {
     }
 
     /// Returns whether the call of [`run`](Group::run) on this `Group` or a clone is a member: its
-    /// lease runs, and the assignment that it read last names it. No request. Of several calls the
-    /// last that joined counts.
+    /// lease runs, and the newest assignment that it has read names it. No request. If several
+    /// calls run, the last one that joined counts.
     #[must_use]
     pub fn is_member(&self) -> bool {
         self.current().is_some_and(|member| member.is_member())
     }
 
-    /// Returns the lease of the session that the call of [`run`](Group::run) on this `Group` or a
-    /// clone has, or had last; `None` before it has joined and once it has returned. No request.
+    /// Returns the lease of the newest session of the call of [`run`](Group::run) on this `Group`
+    /// or a clone. Returns `None` before the call has joined and once it has returned. No request.
     #[must_use]
     pub fn lease(&self) -> Option<Lease> {
         self.current().map(|member| member.lease.clone())
     }
 
-    /// Returns the assignment that the call of [`run`](Group::run) on this `Group` or a clone has
-    /// read last; `None` before it has joined and once it has returned. It is as old as
-    /// [`since_last_answer`](Group::since_last_answer) says. No request; a copy of all members and
-    /// partitions.
+    /// Returns the newest assignment that the call of [`run`](Group::run) on this `Group` or a
+    /// clone has read. Returns `None` before the call has joined and once it has returned.
+    /// [`since_last_answer`](Group::since_last_answer) returns its age. No request. The call copies
+    /// all members and partitions.
     #[must_use]
     pub fn last_seen(&self) -> Option<GroupSnapshot> {
         self.current().map(|member| GroupSnapshot::of(member.known().as_ref()))
@@ -343,7 +344,7 @@ async fn next_event(member: &mut Option<Membership>) -> Option<MembershipEvent> 
     }
 }
 
-/// How long the partition is not to be given to this member again.
+/// Returns the time before this member may be granted the partition again.
 fn back_off(
     number: PartitionNumber,
     ended: &Ended,
@@ -367,12 +368,12 @@ fn back_off(
     }
 }
 
-/// Calls code of the application. `None`: it panicked.
+/// Calls code of the application. Returns `None` if it panicked.
 fn contained<T>(call: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(call)).map_err(forget).ok()
 }
 
-/// Leaks the payload of a panic: its drop may panic, too.
+/// Leaks the payload of a panic, as its drop may panic, too.
 fn forget(panic: Box<dyn Any + Send>) {
     std::mem::forget(panic);
 }
