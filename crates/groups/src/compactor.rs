@@ -1,9 +1,10 @@
-//! Deletes superseded assignments, and the sessions that have ended.
+//! Deletes superseded assignments and ended sessions (GO7).
 //!
-//! A session that has ended never lives again. But a coordinator treats a missing session of a
-//! named member as one that may live, and waits for its validity (docs/design/groups.md, R1). So
-//! the newest assignment is read after the sessions. A session that has seen a greater assignment
-//! stays: it shows that somebody deleted that assignment.
+//! An ended session never lives again. But if the session of a named member is missing, a
+//! coordinator waits for its validity, as the session may live (R1). So the compactor reads the
+//! newest assignment after the sessions, and keeps the sessions that it names. The compactor also
+//! keeps a session that has seen a greater assignment, as it shows the deletion of that assignment
+//! (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,14 +28,17 @@ use crate::protocol::{Assignment, SessionId};
 /// Sessions that are read at the same time.
 const AT_ONCE: usize = 16;
 
-/// Deletes the superseded assignments of one group, by the rules of [`Compactor`] for epochs, then
-/// the sessions that have ended, are older than the least age and are not named by the newest
-/// assignment.
+/// Deletes superseded assignments and ended sessions of one group.
 ///
-/// A run costs what it costs for the assignments, a LIST for every 1,000 sessions, a GET for each
-/// that is older than the least age, and, if some have ended, a LIST, a GET and a DELETE for every
-/// 1,000 listed. It needs to list `members/` under the prefix, too, and to read and delete its
-/// objects. Sessions without a date stay, unless the least age is 0.
+/// First it deletes superseded assignments, by the rules of [`Compactor`] for epochs. Then it
+/// deletes each session that has ended, is older than the least age and is not named by the newest
+/// assignment. Sessions without a date stay, unless the least age is 0.
+///
+/// For the assignments a run costs the requests of a [`Compactor`]. For the sessions it costs a
+/// LIST for every 1,000 sessions, and a GET for each session that is older than the least age. If
+/// some have ended, it also costs a LIST, a GET and a DELETE for every 1,000 listed sessions. The
+/// credentials must also permit to list `members/` under the prefix, and to read and delete its
+/// objects.
 ///
 /// # Examples
 ///
@@ -62,16 +66,15 @@ pub struct GroupCompactor {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct GroupReport {
-    /// The assignments, which count as epochs, and the requests and the first failure of the run.
+    /// Assignments, counted as epochs, and the requests and the first failure of the run.
     #[serde(flatten)]
     pub assignments: Report,
-    /// The sessions of the members.
+    /// Sessions of the members.
     pub sessions: SessionsReport,
 }
 
 /// The sessions in a [`GroupReport`].
-///
-/// Of the `listed` sessions, each counts in exactly one of `deleted`, `kept` and `failed`.
+/// Each of the `listed` sessions counts in exactly one of `deleted`, `kept` and `failed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct SessionsReport {
@@ -79,7 +82,8 @@ pub struct SessionsReport {
     pub listed: u64,
     /// Sessions that this run deleted. In a dry run, the sessions that it would have deleted.
     pub deleted: u64,
-    /// Sessions that were kept: live ones, members of the newest assignment, and those younger than
+    /// Sessions that the run kept: live sessions, sessions that the newest assignment names,
+    /// sessions that have seen a greater assignment, and sessions younger than
     /// [`Report::min_age_ms`].
     pub kept: u64,
     /// Sessions that the store did not delete. The next run tries them again.
@@ -101,13 +105,13 @@ impl GroupCompactor {
     ///
     /// # Errors
     /// The errors of [`Compactor::run_once`], and [`NewestDeleted`](ErrorKind::NewestDeleted) if
-    /// somebody deleted the newest assignment.
+    /// the newest assignment was deleted.
     pub async fn run_once(&self) -> Result<GroupReport, Error> {
         self.run_until(future::pending(), |_| {}).await
     }
 
-    /// As [`run_once`](Self::run_once), but stops once `stop` is ready, and calls `progress` as
-    /// [`Compactor::run_until`] does, and after each page of sessions.
+    /// Compacts as [`run_once`](Self::run_once) does, but stops once `stop` is ready. Calls
+    /// `progress` as [`Compactor::run_until`] does, and after each page of sessions.
     ///
     /// # Errors
     /// The errors of [`run_once`](Self::run_once).
@@ -134,8 +138,8 @@ impl GroupCompactor {
         Ok(report)
     }
 
-    /// Runs now, and again `interval` after the end of each run, until `shutdown` is ready. A run
-    /// in progress is then dropped. As [`Compactor::run_every`].
+    /// Compacts now, and again `interval` after the end of each run, until `shutdown` is ready. It
+    /// then drops a run in progress, as [`Compactor::run_every`] does.
     ///
     /// # Errors
     /// The errors of [`Compactor::run_every`].
@@ -182,7 +186,7 @@ impl GroupCompactor {
         }
     }
 
-    /// Deletes the ended sessions. `None`: it was stopped.
+    /// Deletes the ended sessions. Returns `None` if `stop` came first.
     async fn compact_sessions(
         &self,
         report: &mut GroupReport,
@@ -201,7 +205,7 @@ impl GroupCompactor {
                 read = page => read?,
             };
             let (ended, next) = read;
-            // A deletion that was sent is waited for.
+            // A sent deletion is not dropped.
             let many = ended.len() as u64;
             let deleted = self.delete(ended, report).await;
             let stopped = stop.as_mut().now_or_never().is_some();
@@ -276,7 +280,8 @@ impl GroupCompactor {
         reads.try_filter_map(|ended| future::ready(Ok(ended))).try_collect().await
     }
 
-    /// The newest assignment as of now, and the sessions that it names; `newest` is the known one.
+    /// Returns the newest assignment and the sessions that it names. `newest` is the greatest known
+    /// epoch.
     async fn named(
         &self,
         mut newest: Epoch,
@@ -301,7 +306,7 @@ impl GroupCompactor {
             let read = match self.assignments.get(&key, MAX_BYTES).await? {
                 GetOutcome::Found(object) => decode(newest, Ok(&object.body)),
                 GetOutcome::TooLarge { len, .. } => decode(newest, Err(len)),
-                // Superseded and compacted meanwhile: there is a greater one.
+                // The assignment was superseded and compacted meanwhile: a greater one exists.
                 _ => {
                     gone = Some(newest);
                     continue;
@@ -336,7 +341,7 @@ impl GroupCompactor {
 }
 
 impl SessionsReport {
-    /// One stable word, for logs.
+    /// Returns a stable word for logs.
     fn outcome(self) -> &'static str {
         match (self.failed, self.deleted) {
             (1.., _) => "incomplete",
@@ -374,7 +379,8 @@ fn decode(epoch: Epoch, body: Result<&[u8], u64>) -> Result<Assignment, (ErrorKi
     })
 }
 
-/// A member shows a sign of life at least once in its validity, as a leader does.
+/// Returns the longest validity of the members. A live member renews within its validity, as a
+/// leader does.
 fn longest_validity(
     epoch: Epoch,
     body: Result<&[u8], u64>,
@@ -386,9 +392,9 @@ fn longest_validity(
 mod tests {
     use super::*;
 
-    /// A run that left sessions was logged as one that had nothing to do.
+    /// The log of a run that left sessions had the outcome "nothing".
     #[test]
-    fn regression_what_became_of_the_sessions_counts_in_the_outcome() {
+    fn regression_the_outcome_counts_sessions() {
         let outcome =
             |deleted, failed| SessionsReport { listed: 3, deleted, kept: 0, failed }.outcome();
         assert_eq!(

@@ -1,5 +1,5 @@
-//! The sessions that this process has read as ended. They never change again, so it reads each of
-//! them once, however often it coordinates.
+//! The ended sessions that this process has read (GC3). They never change again, so the process
+//! reads each of them once, also if it coordinates several times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -25,7 +25,7 @@ impl EndedSessions {
         self.records().contains_key(&id)
     }
 
-    /// The record that a read would find, as a listing shows the tag of the former read.
+    /// Returns the record that a read would find, if the listed tag is that of the earlier read.
     pub(super) fn record(&self, id: SessionId, listed: &ETag) -> Option<SessionRecord> {
         let records = self.records();
         records.get(&id).filter(|it| listed.names_the_same(&it.etag)).cloned()
@@ -48,7 +48,7 @@ mod tests {
     use tenure::internals::groups::Nonce;
 
     #[test]
-    fn a_record_answers_only_for_the_tag_under_which_it_was_read() {
+    fn a_record_counts_only_for_the_tag_of_its_read() {
         let (sessions, id) = (EndedSessions::default(), SessionId::from_bits(1));
         let [etag, other] = ["1", "2"].map(ETag::new);
         let nonce = Nonce::from_bits(7);

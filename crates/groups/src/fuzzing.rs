@@ -1,4 +1,4 @@
-//! The body of an assignment, and the data of a session.
+//! Fuzz checks of the body of an assignment and the data of a session.
 
 use serde_json::Value;
 
@@ -6,11 +6,11 @@ use crate::assignment_record::{AssignmentRecord, BadAssignment, MAX_BYTES};
 use crate::session_data;
 use tenure::Epoch;
 
-/// Any body: it is an assignment or a typed error, never none; whatever is read is written again
-/// whole, and a plan made of it keeps the rules.
+/// Checks any body of an assignment. Decoding returns an assignment or a typed error. An assignment
+/// is written again without a loss.
 pub fn assignment(body: &[u8]) {
     session(body);
-    // The key says which one it is; here the body does.
+    // The key has the number of an assignment. Here the number comes from the body.
     let json = serde_json::from_slice::<Value>(body).ok();
     let number = json.as_ref().and_then(|json| json["epoch"].as_u64());
     let epoch = number.and_then(Epoch::new).unwrap_or(Epoch::FIRST);
@@ -21,29 +21,29 @@ pub fn assignment(body: &[u8]) {
     assert_eq!(record.assignment.epoch, epoch);
     if let Some(other) = epoch.next() {
         let taken = AssignmentRecord::decode(other, body);
-        assert!(matches!(taken, Err(BadAssignment::Malformed(_))), "under another number");
+        assert!(matches!(taken, Err(BadAssignment::Malformed(_))), "a key with another number");
     }
     match record.encode() {
         Ok(written) => {
             let again = AssignmentRecord::decode(epoch, &written);
-            assert_eq!(again.as_ref(), Ok(&record), "what is written is read");
+            assert_eq!(again.as_ref(), Ok(&record), "the written body decodes to the same record");
             assert_kept(json.as_ref(), &written);
         }
-        // Escapes may take more bytes than what was read.
+        // Escapes may make the written body longer than the body that was read.
         Err(why) => assert!(matches!(why, BadAssignment::TooLarge(MAX_BYTES..)), "{why}"),
     }
 }
 
-/// No field at the top gets lost, known or not.
+/// Asserts that the written body keeps each known and unknown field at the top.
 fn assert_kept(read: Option<&Value>, written: &[u8]) {
-    let written: Value = serde_json::from_slice(written).expect("what is written is JSON");
+    let written: Value = serde_json::from_slice(written).expect("a written body is JSON");
     let fields = read.and_then(Value::as_object).into_iter().flatten();
     for (name, value) in fields.filter(|(_, value)| !value.is_null()) {
         assert!(written.get(name).is_some(), "the field {name:?} with {value} is gone");
     }
 }
 
-/// Messages reach logs: none may quote the body.
+/// Asserts that the message does not quote the body, as messages reach logs.
 fn check_message(why: &BadAssignment) {
     const STARTS: [&str; 3] =
         ["its body has ", "it has format ", "its body is not an assignment: "];
@@ -52,16 +52,20 @@ fn check_message(why: &BadAssignment) {
     assert!(message.len() < 200 && message.is_ascii(), "it quotes the body: {message}");
 }
 
-/// Any data of a session: releases are read as they were written.
+/// Checks any data of a session: the written data decodes to the same data.
 fn session(body: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(body) else { return };
     let Some((data, member)) = session_data::decode(&value) else { return };
     let releases: Vec<_> = data.releases.iter().map(|(it, by)| (*it, *by)).collect();
-    // Thousands of ranges are written again only in part.
+    // Only a part of thousands of ranges fits into the written data.
     if releases.len() > 1_000 {
         return;
     }
     let (written, count) = session_data::encode(&releases, &data, &member, usize::MAX);
     assert_eq!(count, releases.len());
-    assert_eq!(session_data::decode(&written), Some((data, member)), "what is written is read");
+    assert_eq!(
+        session_data::decode(&written),
+        Some((data, member)),
+        "the written data decodes to the same data"
+    );
 }

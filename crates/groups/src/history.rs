@@ -1,4 +1,4 @@
-//! The assignments of a group, listed and read by an observer, for `tenure group history`.
+//! Lists and reads the assignments of a group, for `tenure group history`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ pub struct Assignments(EpochObjects);
 pub struct AssignmentObject {
     /// Time of its creation, by the store's clock. An assignment is never overwritten.
     pub created: Option<DateTime<Utc>>,
-    /// When it was read, by the same clock.
+    /// Time of the read, by the same clock.
     pub served_at: Option<DateTime<Utc>>,
-    /// Its content, or why it cannot be read.
+    /// Content, or the reason why it cannot be read.
     pub group: Result<GroupSnapshot, String>,
 }
 
@@ -32,8 +32,8 @@ impl Assignments {
         EpochObjects::numbered(store, prefix, ASSIGNMENT).map(Assignments)
     }
 
-    /// Lists them all, in ascending order, each with its age. Returns the store's clock, and the
-    /// number of requests.
+    /// Lists all assignments in ascending order, each with its age. Also returns the time by the
+    /// store's clock and the number of requests.
     pub async fn list(
         &self,
         each: impl FnMut(Epoch, Option<Duration>),
@@ -41,7 +41,7 @@ impl Assignments {
         self.0.list(each).await
     }
 
-    /// Reads an assignment. `None`: it does not exist.
+    /// Reads an assignment. Returns `None` if it does not exist.
     pub async fn read(&self, epoch: Epoch) -> Result<Option<AssignmentObject>, Error> {
         let (decoded, created, served_at) = match self.0.object(epoch, MAX_BYTES).await? {
             GetOutcome::Found(object) => {

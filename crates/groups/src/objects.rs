@@ -1,4 +1,4 @@
-//! The requests of a group: from the machines' words to the store's calls, and back.
+//! Translates the requests of the machines to calls of the store, and the results to answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,45 +19,45 @@ use tenure::internals::groups::{After, Context, Nonce, Record, Requests, Written
 use tenure::store::{ETag, GetOutcome, StoreError};
 use tenure::{Epoch, Error, ErrorKind};
 
-/// A token of as many digits as one has after years.
+/// A token with the number of digits that tokens reach after years.
 const MANY_EPOCHS: u64 = 9_999_999;
-/// Each reader lists at least this often: the next number may be created and compacted between two
-/// of its polls (docs/design/groups.md, section 3).
+/// The longest time between two LISTs of a reader (GA6): the next number may be created and
+/// compacted between two of its polls.
 pub(super) const LIST_EVERY: Duration = Duration::from_secs(600);
-/// Sessions that are read side by side.
+/// Sessions that are read at the same time.
 const AT_ONCE: usize = 64;
 
-/// What one process asks of the store, and what it must remember of the answers.
+/// The requests of one process, and the state between them.
 #[derive(Debug)]
 pub(super) struct Objects {
     pub(super) cx: Arc<Context>,
     pub(super) requests: Requests,
-    /// The fields of the newest assignment that this version does not know.
+    /// Fields of the newest assignment that this version does not know.
     unknown: Unknown,
     unreadable: Option<BadAssignment>,
-    /// An assignment could not be written, and why: nothing was sent.
+    /// The reason why an assignment could not be written. It was not sent.
     unwritable: Option<Error>,
-    /// An assignment of this process may have taken effect, or may do so later.
+    /// Whether an assignment of this process may have taken effect, or may take effect later.
     pub(super) may_have_created: bool,
 }
 
-/// What one look at a session showed.
+/// The result of one read of a session.
 #[derive(Debug, Clone)]
 pub(super) enum Seen {
-    /// It is as it was.
+    /// The session has the tag of the last read.
     Unchanged,
     Session(Box<SessionBody>),
-    /// What lies there is no session.
+    /// The object is not a session.
     Foreign,
     /// An unreadable object, which may have been a session.
     Corrupt,
     Missing,
-    /// Nobody knows.
+    /// The read failed.
     Unknown,
 }
 
 impl Seen {
-    /// The session that was read.
+    /// Returns the session, if the read found one.
     pub(super) fn session(&self) -> Option<&SessionBody> {
         if let Seen::Session(body) = self { Some(body) } else { None }
     }
@@ -83,7 +83,7 @@ impl Objects {
         }
     }
 
-    /// The last failure since this was asked before.
+    /// Returns the last failure since the previous call.
     pub(super) fn failure(&mut self) -> Option<Error> {
         self.unwritable.take().or_else(|| self.requests.take_error())
     }
@@ -97,13 +97,13 @@ impl Objects {
         self.requests.have_failed(times)
     }
 
-    /// A pause before the next attempt.
+    /// Returns the pause before the next attempt.
     pub(super) fn retry_delay(&self) -> Duration {
         self.requests.retry_delay(self.cx.poll_interval())
     }
 
-    /// Carries out a request for assignments. `None`: the assignment cannot be written, and nothing
-    /// was sent.
+    /// Sends a request for assignments. Returns `None` if the assignment cannot be written. Then no
+    /// request was sent.
     pub(super) async fn assignment(
         &mut self,
         request: &AssignmentRequest,
@@ -174,7 +174,7 @@ impl Objects {
         Some(self.written(&format!("creating assignment {epoch}"), written))
     }
 
-    /// The body of an assignment that is made of the one that was read last.
+    /// Returns the body of an assignment that was made from the last one read.
     pub(super) fn encode(&self, assignment: &Assignment) -> Result<Bytes, Error> {
         let record =
             AssignmentRecord { assignment: assignment.clone(), unknown: self.unknown.clone() };
@@ -187,19 +187,19 @@ impl Objects {
         }
     }
 
-    /// Refuses partitions that would not fit once each is owned and to move. One that is kept for a
-    /// member takes less.
+    /// Refuses partitions that would not fit if each had an owner and a target. A reserved
+    /// partition takes less room.
     pub(super) fn check_owned(&self, assignment: &Assignment) -> Result<(), Error> {
         let mut owned = assignment.clone();
         let session = Session { id: SessionId::from_bits(0), nonce: Nonce::from_bits(0) };
         let name = "n".repeat(MAX_NAME_BYTES);
-        // Places of two digits.
+        // Members with indexes of two digits.
         owned.members = (0..=10)
             .map(|id| Member::new(Session { id: SessionId::from_bits(id), ..session }, &*name))
             .collect();
         let last = owned.members.last().map(|it| it.session);
         for partition in &mut owned.partitions {
-            // These have no target.
+            // Paused and retiring partitions have no target.
             let moves = !(partition.marks.paused || partition.marks.retiring);
             (partition.owner, partition.target) = (last, last.filter(|_| moves));
             partition.kept = None;
@@ -218,7 +218,7 @@ impl Objects {
         Error::new(ErrorKind::InvalidInput, why)
     }
 
-    /// A page of the sessions after this one: the next that shows any, or the last.
+    /// Lists the sessions after this one. Returns the next page with sessions, or the last page.
     pub(super) async fn list_sessions(&mut self, after: Option<SessionId>) -> Option<SessionPage> {
         let cx = Arc::clone(&self.cx);
         let prefix = format!("{}members/", cx.prefix());
@@ -246,7 +246,7 @@ impl Objects {
         }
     }
 
-    /// Reads these sessions, a few side by side, and says what each look showed.
+    /// Reads these sessions, several at the same time, and returns each result.
     pub(super) async fn read_sessions(
         &mut self,
         ids: impl IntoIterator<Item = SessionId>,
@@ -261,7 +261,7 @@ impl Objects {
         seen
     }
 
-    /// Reads one session, unless it still has this tag.
+    /// Reads one session, if its tag differs from this one.
     pub(super) async fn read_session(
         &mut self,
         id: SessionId,
@@ -298,7 +298,7 @@ impl Objects {
         seen
     }
 
-    /// Writes over a session as it was read.
+    /// Replaces a session, on the condition that it has not changed since the read.
     pub(super) async fn seal(
         &mut self,
         id: SessionId,
@@ -330,7 +330,7 @@ impl Objects {
         }
     }
 
-    /// Why no first assignment is created: this session is unreadable.
+    /// Returns the error of an unreadable session that blocks the first assignment (D4).
     pub(super) fn blocks_the_first(&self, id: SessionId) -> Error {
         let (key, store) = (session_key(self.cx.prefix(), id), self.cx.place());
         let why = format!(
@@ -341,7 +341,7 @@ impl Objects {
         Error::new(ErrorKind::CorruptRecord, why)
     }
 
-    /// Why the reader gave up, in words that say what to do.
+    /// Returns the error of a reader that gave up, with the remedy.
     pub(super) fn explain(&mut self, failure: ReaderFailure) -> Error {
         let store = self.cx.place();
         let key = |epoch| self.cx.key(epoch);
@@ -388,10 +388,10 @@ async fn read(
     (outcome, RequestTimes { sent, received: cx.now() })
 }
 
-/// Whether a body that is no session is a JSON object nevertheless: then no session was damaged.
+/// Returns whether the body is a JSON object. Such a body is not a damaged session (D4).
 fn is_an_object(body: &[u8]) -> bool {
     serde_json::from_slice::<serde_json::Map<_, _>>(body).is_ok()
 }
 
-/// The sessions that were read, as they were written.
+/// The bodies of the sessions that were read.
 pub(super) type Bodies = BTreeMap<SessionId, SessionBody>;

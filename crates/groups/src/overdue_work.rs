@@ -1,4 +1,4 @@
-//! A watch over work that is to stop: it is reported once it takes too long.
+//! Watches work that is to stop, and reports work that exceeds the deadline.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use super::partition::Partition;
 use crate::telemetry::Overdue;
 use tenure::Moment;
 
-/// The work of one call of `run`. What it keeps of each partition is little, as there may be many.
+/// The work of one call of `run`. It keeps little per partition, as a member may own many.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     deadline: Duration,
-    /// In the order of their numbers.
+    /// Grants with running work, in the order of their partition numbers.
     works: Vec<Arc<Grant>>,
-    /// Those of them that are to stop.
+    /// Work of `works` that is to stop.
     stopping: BTreeMap<PartitionNumber, Stopping>,
     overdue: Overdue,
 }
 
 #[derive(Debug)]
 struct Stopping {
-    /// When it was first seen that the work is to stop.
+    /// Time at which this watchdog first saw the signal to stop.
     since: Moment,
     overdue: bool,
 }
@@ -33,7 +33,7 @@ impl Watchdog {
         Watchdog { deadline, works: Vec::new(), stopping: BTreeMap::new(), overdue }
     }
 
-    /// How often to call [`look`](Watchdog::look).
+    /// Returns the interval between two calls of [`look`](Watchdog::look).
     pub(super) fn interval(&self) -> Duration {
         (self.deadline / 8).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }
@@ -57,7 +57,7 @@ impl Watchdog {
         self.works.partition_point(|it| it.release.partition < number)
     }
 
-    /// The names of the partitions with work that has become overdue.
+    /// Returns the names of the partitions whose work became overdue since the last call.
     pub(super) fn look(&mut self, now: Moment) -> Vec<String> {
         self.works.shrink_to_fit();
         let mut names = Vec::new();

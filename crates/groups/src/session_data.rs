@@ -1,4 +1,4 @@
-//! What a member writes into its session's `data`.
+//! The `data` of a member's session (GO5).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,15 +27,15 @@ struct Fields {
     member: Value,
 }
 
-/// What a member says of itself, for the assignment.
+/// The weight and the data that a member publishes in the assignment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Said {
-    /// At least 1.
+    /// Weight, at least 1.
     pub weight: u32,
     pub data: Value,
 }
 
-/// Partitions that were released under one token: the first and the last number of each range.
+/// Partitions that were released under one token: the first and last number of each range.
 #[derive(Serialize, Deserialize)]
 struct Ranges {
     token: Epoch,
@@ -44,18 +44,18 @@ struct Ranges {
     partitions: Vec<(u32, u32)>,
 }
 
-/// The bytes of a session's record besides its data: its name and the fields of the lease.
+/// The room of a session's record without its data: its name and the fields of the lease.
 const RECORD_BYTES: usize = 2 * 1024;
 /// The greatest length of a session's data.
 pub(crate) const MAX_DATA_BYTES: usize = Record::MAX_WRITTEN_BYTES - RECORD_BYTES;
 /// The greatest length of the data without releases: some releases always fit.
 pub(crate) const MAX_SAID_BYTES: usize = MAX_DATA_BYTES - 2 * 1024;
 
-/// More partitions than this in one session's releases are no releases.
+/// The greatest number of partitions in the releases of one session. Longer releases are invalid.
 const MAX_RELEASES: usize = 1_000_000;
 
-/// The `data` of a session, in at most `room` bytes: as many of the releases as fit, the first ones
-/// first. The others wait until these have moved. Returns how many there are in it.
+/// Returns the `data` of a session in at most `room` bytes, with the first releases that fit, and
+/// the number of these. The other releases wait until these partitions have moved.
 pub fn encode(
     releases: &[(Release, Duration)],
     data: &SessionData,
@@ -71,14 +71,14 @@ pub fn encode(
     };
     let fits = |count| written(&fields(count)) <= room;
     let mut count = releases.len();
-    // Fewer releases may take more bytes, where they are parts of one range: halving stays below.
+    // Fewer releases may take more bytes if they split a range, but half of them never do.
     while count > 0 && !fits(count) {
         count /= 2;
     }
     (fields(count), count)
 }
 
-/// The bytes that a value takes in a record, which is written with a line for each of its parts.
+/// Returns the length of a value in a record. A record has a line for each part of a value.
 pub fn written(value: &Value) -> usize {
     let text = format!("{value:#}");
     text.len() + 2 * text.lines().count()
@@ -104,7 +104,8 @@ fn ranges(releases: &[(Release, Duration)]) -> Vec<Ranges> {
     sorted.into_iter().map(ranges).collect()
 }
 
-/// Reads the `data` of a session. `None`: a create, which has none, or what no member wrote.
+/// Reads the `data` of a session. Returns `None` for a create, which has no data, and for data that
+/// no member wrote.
 pub fn decode(data: &Value) -> Option<(SessionData, Said)> {
     let Fields { releases, looks, seen, leaving, weight, member } =
         Fields::deserialize(data).ok().filter(|_| data.is_object())?;
@@ -120,14 +121,15 @@ pub fn decode(data: &Value) -> Option<(SessionData, Said)> {
             all.extend((first..=last).map(|number| (release(number), back_off)));
         }
     }
-    // An assignment that repeats it could not be read.
+    // The assignment repeats the data, and with longer data it could not be read.
     let member = if Record::nests_too_deep(&member) { Value::Null } else { member };
     let said = Said { weight: weight.max(1), data: member };
     Some((SessionData { releases: all, looks, seen, leaving }, said))
 }
 
-/// The part of a session's `data` that a seal keeps: the greatest assignment that its member has
-/// seen. It shows the deletion of all assignments, so that the epochs never start at 1 again.
+/// Returns the part of a session's `data` that a seal keeps: the greatest assignment that its
+/// member has seen (D1). It shows the deletion of all assignments, so the epochs never start at 1
+/// again.
 pub(crate) fn seen_alone(data: &Value) -> Value {
     match seen(data) {
         Some(seen) => serde_json::json!({ "seen": seen }),
@@ -135,7 +137,7 @@ pub(crate) fn seen_alone(data: &Value) -> Value {
     }
 }
 
-/// The greatest assignment that a member says it has seen, in the `data` of its session.
+/// Returns the greatest assignment that a member has seen, from the `data` of its session.
 pub(crate) fn seen(data: &Value) -> Option<Epoch> {
     decode(data)?.0.seen
 }

@@ -1,4 +1,5 @@
-//! A session's object: a record in the layout of the single object, whose `data` is a member's.
+//! The object of a session: a record of an election on a single object, with the member's `data`
+//! (GO1).
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -12,7 +13,7 @@ use tenure::internals::groups::{Nonce, Record};
 use tenure::store::{ETag, Object};
 use tenure::{ElectionBuilder, Epoch, EpochEnd, Layout, Moment};
 
-/// A session as it was read.
+/// A session that was read.
 #[derive(Debug, Clone)]
 pub(super) struct SessionBody {
     record: Record,
@@ -24,26 +25,26 @@ pub(super) struct SessionBody {
     data: Option<(SessionData, Said)>,
 }
 
-/// The longest time for which partitions are kept.
+/// The longest time for which partitions are reserved.
 pub(super) const MAX_PARK: Duration = Duration::from_secs(3_600);
 
-/// The key of a session's object in the group at this prefix.
+/// Returns the key of a session's object in the group at this prefix.
 pub(super) fn session_key(prefix: &str, id: SessionId) -> String {
     format!("{prefix}members/{id}/lock.json")
 }
 
-/// The session whose object has this key.
+/// Returns the session whose object has this key.
 pub(crate) fn session_of(prefix: &str, key: &str) -> Option<SessionId> {
     let id = key.strip_prefix(prefix)?.strip_prefix("members/")?.strip_suffix("/lock.json")?;
     SessionId::parse(id)
 }
 
 impl SessionBody {
-    /// Reads an object. `None`: it is no session, or its token is another than that of its only
-    /// epoch, so that it was taken over, which no process of a group does.
+    /// Reads an object. Returns `None` if it is not a session. A session with another token than 1
+    /// is not one either: it was taken over, which no process of a group does (GO4).
     ///
     /// # Errors
-    /// It has a later format: its member may live.
+    /// Returns the format if it is later than this version reads. Its member may live.
     pub(super) fn decode(object: &Object) -> Result<Option<SessionBody>, String> {
         let read = Record::of_single_object(object)?;
         Ok(read.and_then(|(epoch, record)| SessionBody::of(epoch, record, object)))
@@ -68,7 +69,7 @@ impl SessionBody {
         self.validity
     }
 
-    /// How it ended, for people.
+    /// Returns the end of the session, for people.
     pub(super) fn end(&self) -> Option<EpochEnd> {
         self.record.end()
     }
@@ -77,8 +78,9 @@ impl SessionBody {
         &self.name
     }
 
-    /// How long its partitions are to be kept for its name, now that it has ended: as its holder
-    /// said, or for `reclaimed` if a process of the same name has ended it to come back.
+    /// Returns the time for which the partitions of the ended session are reserved for its name:
+    /// the time that its member wrote (GW6), or `reclaimed` if a process of the same name ended it
+    /// (GW7).
     pub(super) fn parked(&self, reclaimed: Duration) -> Option<Duration> {
         let said = self.record.park_ms.map(Duration::from_millis);
         let by_itself = self.record.successor.as_deref() == Some(&*self.name);
@@ -86,7 +88,7 @@ impl SessionBody {
         park.filter(|_| self.record.expired).map(|park| park.min(MAX_PARK))
     }
 
-    /// What the machines are to know of it.
+    /// Returns the facts for the machines.
     pub(super) fn record(&self) -> SessionRecord {
         SessionRecord {
             nonce: self.nonce,
@@ -97,7 +99,7 @@ impl SessionBody {
         }
     }
 
-    /// The member that it would be.
+    /// Returns the member for this session.
     pub(super) fn member(&self, id: SessionId) -> Member {
         let said = self.data.as_ref().map(|(_, said)| said);
         let data = said.filter(|said| !said.data.is_null()).map(|said| said.data.to_string());
@@ -110,7 +112,8 @@ impl SessionBody {
         }
     }
 
-    /// The body that ends it. The seal keeps the greatest assignment that its member has seen.
+    /// Returns the body of its seal. The seal keeps the greatest assignment that its member has
+    /// seen (D1).
     pub(super) fn sealed(
         &self,
         ended: EpochEnd,
@@ -119,7 +122,7 @@ impl SessionBody {
         at: Moment,
     ) -> Bytes {
         let heartbeat = match ended {
-            // The process that held it wrote this seal.
+            // The process that held the session wrote this seal.
             EpochEnd::Resigned => self.record.heartbeat.saturating_add(1),
             _ => self.record.heartbeat,
         };
@@ -128,7 +131,7 @@ impl SessionBody {
     }
 }
 
-/// The age of an object, by the store's clock. A date in the future makes it new, not old.
+/// Returns the age of an object, by the store's clock. An object with a date in the future is new.
 pub(super) fn age(
     served_at: Option<DateTime<Utc>>,
     modified: Option<DateTime<Utc>>,
@@ -146,8 +149,8 @@ pub fn is_session(prefix: &str) -> bool {
     })
 }
 
-/// Returns the settings of the election that a session is, for operators who depose its member: the
-/// prefix of `session` is `members/` and the id, below the prefix of the group.
+/// Returns the settings of a session's election, for operators who depose its member. The prefix of
+/// `session` is `members/` and the id, below the prefix of the group.
 pub fn session_election(session: ElectionBuilder) -> ElectionBuilder {
     session.layout(Layout::SingleObject).kept_in_seals(session_data::seen_alone)
 }

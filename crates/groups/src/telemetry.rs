@@ -1,7 +1,7 @@
-//! The metrics of a group: of its members, its coordinator and its observers.
+//! The metrics of the members, the coordinator and the observers of a group.
 //! docs/reference/metrics.md has the whole table.
 //!
-//! A session counts under separate names, and not as a leadership.
+//! A session has its own metrics, and does not count as a leadership.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,8 +13,9 @@ use tenure::internals::groups::{LeaseMetrics, Meter};
 use crate::protocol::Assignment;
 
 const OVERDUE: &str = "tenure_group_overdue";
-/// Reasons of `tenure_group_losses_total`, beside those for which a session ends: those of
-/// [`PartitionLoss::outcome`](crate::PartitionLoss::outcome).
+/// Reasons of `tenure_group_losses_total` while the session lives: outcomes of
+/// [`PartitionLoss::outcome`](crate::PartitionLoss::outcome). The reasons for which a session ends
+/// follow.
 const PARTITION_LOSSES: [&str; 2] = ["released", "taken"];
 /// Outcomes of `tenure_group_polls_total`.
 const POLLS: [&str; 2] = ["done", "failed"];
@@ -63,7 +64,7 @@ const LOSSES: &str = "tenure_group_losses_total";
 const ASSIGNMENTS_TOTAL: &str = "tenure_group_assignments_total";
 const POLLS_TOTAL: &str = "tenure_group_polls_total";
 
-/// Describes the metrics to the recorder. A recorder must be installed before.
+/// Describes the metrics to the recorder, which must be installed before.
 pub(super) fn describe() {
     for (name, text) in [
         (SESSION.holds, "1 while this process's session lasts"),
@@ -97,8 +98,8 @@ fn count(meter: &Meter, name: &'static str, label: (&'static str, &'static str),
     meter.counter(name, &[label]).increment(by);
 }
 
-/// Shows the counters of a member from 0 on: a counter that appears with its first event has no
-/// increase.
+/// Registers the counters of a member with the value 0. A counter that appears with its first event
+/// shows no increase.
 pub(super) fn joins(meter: &Meter) {
     for reason in PARTITION_LOSSES.iter().chain(&Meter::LOSSES) {
         count(meter, LOSSES, ("reason", reason), 0);
@@ -128,7 +129,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// A member that owns nothing yet.
+    /// Returns a member without partitions.
     pub(super) fn new(meter: &Meter) -> Owner {
         Owner { meter: meter.clone(), owned: 0, coordinates: false }
     }
@@ -164,14 +165,14 @@ impl Owner {
 }
 
 impl Drop for Owner {
-    /// The runtime of its task may have ended without a call.
+    /// Resets the gauges, as the runtime of the task may have ended without a call.
     fn drop(&mut self) {
         self.owns(0);
         self.coordinates(false);
     }
 }
 
-/// Work that has not stopped in time.
+/// The gauge of overdue work.
 #[derive(Debug)]
 pub(super) struct Overdue {
     meter: Meter,
@@ -179,7 +180,7 @@ pub(super) struct Overdue {
 }
 
 impl Overdue {
-    /// No work is overdue yet.
+    /// Starts without overdue work.
     pub(super) fn new(meter: &Meter) -> Overdue {
         Overdue { meter: meter.clone(), works: 0 }
     }
@@ -196,7 +197,7 @@ impl Overdue {
 }
 
 impl Drop for Overdue {
-    /// The call of `run` was dropped, and its work with it.
+    /// Resets the gauge: a dropped call of `run` drops its work.
     fn drop(&mut self) {
         self.meter.gauge(OVERDUE).decrement(f64::from(self.works));
     }
@@ -207,7 +208,7 @@ impl Drop for Overdue {
 pub(super) struct Followers(Arc<AtomicUsize>);
 
 impl Followers {
-    /// A member follows the assignment.
+    /// Registers a member that follows the assignment.
     pub(super) fn member(&self, meter: &Meter) -> GroupSight {
         meter.keep_keys();
         self.0.fetch_add(1, Ordering::SeqCst);
@@ -217,7 +218,7 @@ impl Followers {
         GroupSight { meter: meter.clone(), followers: self.clone() }
     }
 
-    /// An observer follows the assignment.
+    /// Registers an observer that follows the assignment.
     pub(super) fn observer(&self, meter: &Meter) -> GroupSight {
         meter.observes();
         self.member(meter)
@@ -238,7 +239,7 @@ impl GroupSight {
     }
 
     pub(super) fn sees(&self, assignment: &Assignment) {
-        // The others are to have no owner, or only a member that is expected back.
+        // All other partitions without an owner are paused, retiring or reserved.
         let meant = |it: &&crate::protocol::assignment::AssignedPartition| {
             it.owner.is_none() && !it.marks.paused && !it.marks.retiring && it.kept.is_none()
         };
@@ -257,7 +258,7 @@ impl GroupSight {
 }
 
 impl Drop for GroupSight {
-    /// The state is unknown without a follower.
+    /// Resets the gauges with the last follower, as the state is then unknown.
     fn drop(&mut self) {
         if self.followers.0.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.set(0, 0, 0);

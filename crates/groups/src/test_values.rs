@@ -6,7 +6,7 @@ use crate::protocol::{Session, SessionId};
 use tenure::internals::groups::Nonce;
 use tenure::{Epoch, Moment};
 
-/// This number of seconds after the start of all clocks.
+/// Returns the time this number of seconds after the start of all clocks.
 pub(crate) fn at(seconds: u64) -> Moment {
     let since = Duration::from_secs(seconds);
     Moment::new(since, since, since)
@@ -16,7 +16,7 @@ pub(crate) fn epoch(number: u64) -> Epoch {
     Epoch::new(number).unwrap()
 }
 
-/// A session whose nonce has the bits of its id.
+/// Returns a session whose nonce has the bits of its id.
 pub(crate) const fn session(id: u128) -> Session {
     Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id) }
 }

@@ -1,4 +1,4 @@
-//! The assignment: who owns what, whole.
+//! The assignment: all members and partitions of a group, and the owners.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use super::session_id::SessionId;
 use tenure::Epoch;
 use tenure::internals::groups::Nonce;
 
-/// One assignment. It is never overwritten: a change is the assignment with the next number.
+/// One assignment. It is never overwritten. A change creates the assignment with the next number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Assignment {
-    /// Its number.
+    /// Number of the assignment.
     pub epoch: Epoch,
-    /// Fresh for each attempt to create it.
+    /// Nonce, fresh for each attempt to create the assignment.
     pub nonce: Nonce,
-    /// The name of the assignor by which the group is planned. Advice.
+    /// Name of the group's assignor. Advice.
     pub assignor: Arc<str>,
-    /// The member that plans. Advice: nothing rests on it.
+    /// Member that plans. Advice: no invariant depends on it.
     pub coordinator: Option<Session>,
-    /// In the order in which they joined.
+    /// Members, in the order of their joins.
     pub members: Vec<Member>,
-    /// In the order of their numbers.
+    /// Partitions, in the order of their numbers.
     pub partitions: Vec<AssignedPartition>,
-    /// The number of the next partition that is added.
+    /// Number of the next partition that is added.
     pub next_number: PartitionNumber,
-    /// An operator restores the group, and waits at least this long. Only a restoring makes an
-    /// assignment of this one.
+    /// Shortest wait of an unfinished restore, if an operator restores the group. Only a restore
+    /// makes an assignment from this one (D9).
     pub restoring: Option<Duration>,
 }
 
@@ -38,13 +38,13 @@ pub struct Assignment {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Member {
     pub session: Session,
-    /// For people, and so that a member that comes back is given the same partitions.
+    /// Display name. Reservations and marks use it, too.
     pub name: Arc<str>,
-    /// Of its lease. It is repeated here for when the session's object is gone.
+    /// Validity of its session. The assignment repeats it, as the session's object may be gone.
     pub validity: Duration,
-    /// How many shares of the partitions it takes; at least 1.
+    /// Weight, at least 1.
     pub weight: u32,
-    /// JSON that the member says of itself, such as its address. Advice.
+    /// Data that the member publishes, as JSON. Advice.
     pub data: Option<Arc<str>>,
 }
 
@@ -54,17 +54,18 @@ pub struct AssignedPartition {
     pub number: PartitionNumber,
     pub name: Arc<str>,
     pub owner: Option<Session>,
-    /// The assignment epoch that granted it last; `None` if it was never owned.
+    /// Assignment epoch of the newest grant; `None` before the first grant.
     pub token: Option<Epoch>,
-    /// The member that is to own it next, if that is not its owner. Advice.
+    /// Next owner, if the partition is to move. Advice.
     pub target: Option<Session>,
-    /// The member that it is kept for, by name, and for how long; it has no owner then. Advice.
+    /// Name of the member for which the partition is reserved, and the time. A reserved partition
+    /// has no owner. Advice.
     pub kept: Option<(Arc<str>, Duration)>,
     pub marks: Marks,
 }
 
 impl Assignment {
-    /// The first of a group. It names its members and grants nothing.
+    /// Returns the first assignment of a group, which grants nothing.
     pub fn first(nonce: Nonce, partitions: Vec<Arc<str>>) -> Assignment {
         let partition = |(name, number)| AssignedPartition::new(PartitionNumber(number), name);
         let partitions: Vec<_> = partitions.into_iter().zip(0..).map(partition).collect();
@@ -81,18 +82,18 @@ impl Assignment {
         }
     }
 
-    /// Whether the two are the same but for their nonces, which each attempt to create one draws
-    /// anew.
+    /// Returns whether two assignments differ at most in their nonces. Each attempt to create an
+    /// assignment has a fresh nonce.
     pub fn same_but_for_the_nonce(&self, other: &Assignment) -> bool {
         *self == Assignment { nonce: self.nonce, ..other.clone() }
     }
 
-    /// The member of this session. A session with another nonce is another member.
+    /// Returns the member of this session. A session with another nonce is another member.
     pub fn member(&self, session: Session) -> Option<&Member> {
         self.members.iter().find(|member| member.session == session)
     }
 
-    /// The session with this id, as this assignment names it.
+    /// Returns the session with this id in this assignment.
     pub fn session(&self, id: SessionId) -> Option<Session> {
         self.members.iter().map(|member| member.session).find(|session| session.id == id)
     }
@@ -102,16 +103,16 @@ impl Assignment {
         found.ok().map(|index| &self.partitions[index])
     }
 
-    /// The partitions of this session, each with its token.
+    /// Returns the partitions of this session, each with its token.
     pub fn owned_by(&self, session: Session) -> impl Iterator<Item = (PartitionNumber, Epoch)> {
         let owned = self.partitions.iter().filter(move |it| it.owner == Some(session));
         owned.filter_map(|it| Some((it.number, it.token?)))
     }
 
-    /// Whether its owner is to stop its work on a partition, and to release it.
+    /// Returns whether the owner must stop its work on the partition and release it.
     pub fn is_revoked(&self, number: PartitionNumber) -> bool {
         let Some(partition) = self.partition(number) else { return true };
-        // Most have no marks, and members are found by a search.
+        // Check the marks first: most partitions have none, and finding a member takes a search.
         let marks = Some(&partition.marks).filter(|marks| **marks != Marks::default());
         let forbidden = |marks: &Marks| {
             let owner = partition.owner.and_then(|owner| self.member(owner));
@@ -120,13 +121,13 @@ impl Assignment {
         partition.target.is_some() || marks.is_some_and(forbidden)
     }
 
-    /// The sessions that are to release something.
+    /// Returns the sessions that must release at least one partition.
     pub fn awaiting(&self) -> BTreeSet<SessionId> {
         let revoked = self.partitions.iter().filter(|it| self.is_revoked(it.number));
         revoked.filter_map(|it| it.owner).map(|owner| owner.id).collect()
     }
 
-    /// The members after the coordinator, in the order in which they succeed it.
+    /// Returns the members after the coordinator, in the order of succession.
     pub fn successors(&self) -> impl Iterator<Item = Session> {
         let named = |member: &Member| Some(member.session) == self.coordinator;
         let coordinator = self.members.iter().position(named);
@@ -137,7 +138,7 @@ impl Assignment {
         after.iter().chain(before).map(|member| member.session)
     }
 
-    /// Whether this member is a deputy: one of the three after the coordinator.
+    /// Returns whether this member is a deputy: one of the three after the coordinator.
     pub fn is_deputy(&self, session: Session) -> bool {
         self.successors().take(DEPUTIES).any(|deputy| deputy == session)
     }
@@ -146,13 +147,13 @@ impl Assignment {
 const DEPUTIES: usize = 3;
 
 impl Member {
-    /// A member with nothing but a name, valid for half a minute.
+    /// Returns a member with this name, a validity of 30 s, the weight 1 and no data.
     pub fn new(session: Session, name: impl Into<Arc<str>>) -> Member {
         let validity = Duration::from_secs(30);
         Member { session, name: name.into(), validity, weight: 1, data: None }
     }
 
-    /// The member as an assignor sees it.
+    /// Returns the member for an assignor.
     pub fn seat(&self) -> Seat<'_> {
         let seat = Seat::new(&self.name, self.weight);
         self.data.as_deref().map_or(seat, |data| seat.with_data(data))
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(successors(&assignment), [5, 0, 1, 2, 3]);
         let deputies = (0..6).filter(|id| assignment.is_deputy(session(*id)));
         assert_eq!(deputies.collect::<Vec<_>>(), [0, 1, 5]);
-        // One that is no member any more.
+        // A session that is no longer a member.
         assignment.coordinator = Some(session(9));
         assert_eq!(successors(&assignment), [0, 1, 2, 3, 4, 5]);
         assert!(!assignment.is_deputy(session(9)));

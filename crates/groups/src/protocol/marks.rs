@@ -5,13 +5,13 @@ use std::sync::Arc;
 /// The marks of operators on a partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Marks {
-    /// Only a member of this name may own it.
+    /// Name of the only members that may own the partition.
     pub pinned: Option<Arc<str>>,
-    /// No member of this name may own it.
+    /// Name of the members that may not own the partition.
     pub barred: Option<Arc<str>>,
-    /// No member may own it for now.
+    /// Whether no member may own the partition for now.
     pub paused: bool,
-    /// No member may own it again; it will be removed.
+    /// Whether the partition is to be removed. No member is granted it again.
     pub retiring: bool,
 }
 

@@ -1,12 +1,10 @@
-//! Partition groups as pure values (docs/design/groups.md): who owns which partition, and who may
-//! say so.
+//! The protocol of partition groups as pure values (docs/design/groups.md).
 //!
-//! [`Assignment`] holds who owns what. [`plan`] makes the next one of it and of what was read of
-//! the sessions, and changes only what rules R1 to R4 allow. [`reader`] follows the newest
-//! assignment, and confirms what a process may act on. [`holdings`] is what one member owns.
-//! [`session_reader`] reads the sessions. [`session_timers`] and [`standby`] are the arithmetic of
-//! time, with the time as an argument; all else is timeless, so that a model checker can explore it
-//! under any clocks.
+//! [`Assignment`] has the owner of each partition. [`plan`] makes the next assignment from it and
+//! from the sessions that were read, and changes only what rules R1 to R4 allow. [`reader`] follows
+//! and confirms the newest assignment. [`holdings`] has the partitions of one member.
+//! [`session_reader`] reads the sessions. [`session_timers`] and [`standby`] take the time as an
+//! argument. All other machines know no time, so a model checker can explore them under any clocks.
 
 pub mod assignment;
 pub mod assignor;

@@ -1,7 +1,7 @@
-//! What operators change (R4): partitions are added and retired, and marks are set.
+//! The changes of operators (R4): adding and retiring partitions, and setting marks.
 //!
-//! An operation is applied to the newest assignment as it was read, and creates the next one. It
-//! grants nothing, takes nothing from an owner, and keeps the coordinator.
+//! An operation makes the next assignment from the newest one that was read. It grants no
+//! partition, takes no partition from an owner, and keeps the coordinator.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tenure::internals::groups::Nonce;
 pub enum Operation {
     /// Adds partitions with these names, without owners.
     Add(Vec<Arc<str>>),
-    /// Sets a mark of these partitions, or takes it away.
+    /// Sets or removes a mark of these partitions.
     Mark(Vec<PartitionNumber>, Mark),
     /// Ends the reservations of these partitions.
     Unreserve(Vec<PartitionNumber>),
@@ -26,39 +26,39 @@ pub enum Operation {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Mark {
-    /// Only a member of this name may own it; `None`: any member.
+    /// Only members of this name may own the partition; `None` for any member.
     Pinned(Option<Arc<str>>),
-    /// No member of this name may own it; `None`: any member.
+    /// Members of this name may not own the partition; `None` for any member.
     Barred(Option<Arc<str>>),
-    /// Nobody may own it for now.
+    /// No member may own the partition for now.
     Paused(bool),
-    /// Its owner gives it up, and then it is removed. This cannot be taken back.
+    /// The owner releases the partition, and then the group removes it. This is final.
     Retiring,
 }
 
-/// Why an operation is refused; nothing is written.
+/// The reason why an operation is refused. The operation writes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// Two partitions would have this name.
     NameTaken(Arc<str>),
-    /// A partition of this name is to be removed.
+    /// A partition of this name retires.
     Retires(Arc<str>),
-    /// There is no partition with this number.
+    /// No partition has this number.
     NoSuchPartition(PartitionNumber),
-    /// No number is left.
+    /// No number is left for an assignment or a partition.
     Exhausted,
-    /// A restoring is not finished.
+    /// A restore is unfinished.
     Restoring,
 }
 
 impl Operation {
-    /// The assignment after `now`; `None` if nothing would change.
+    /// Returns the assignment after `now`; `None` if the operation changes nothing.
     #[cfg(any(test, feature = "internals"))]
     pub fn apply(&self, now: &Assignment, nonce: Nonce) -> Result<Option<Assignment>, Refusal> {
         Operation::apply_all(std::slice::from_ref(self), now, nonce)
     }
 
-    /// The assignment after `now` with all of these changes; `None` if nothing would change.
+    /// Returns the assignment after `now` with all of these changes; `None` if they change nothing.
     pub fn apply_all(
         all: &[Operation],
         now: &Assignment,
@@ -75,7 +75,7 @@ impl Operation {
         Ok((next.partitions != now.partitions).then_some(next))
     }
 
-    /// The assignment may stay longer because of it.
+    /// Returns whether the operation can make the assignment longer for good.
     pub fn grows(&self) -> bool {
         match self {
             Operation::Add(names) => !names.is_empty(),
@@ -90,7 +90,7 @@ impl Operation {
         match self {
             Operation::Add(names) => add(next, names)?,
             Operation::Mark(numbers, mark) => {
-                // One that is gone has been retired. Its number is never used again.
+                // A missing partition was retired. Its number is never used again.
                 let retires = *mark == Mark::Retiring;
                 each(next, numbers, retires, |it| mark.set(&mut it.marks))?;
             }
@@ -116,8 +116,8 @@ fn each(
     Ok(())
 }
 
-/// The assignment with which a restoring begins: no partition has an owner, and no member plans
-/// from it until [`release`]. `newest` is the newest that is left.
+/// Returns the assignment that begins a restore (D9): no partition has an owner, and no member
+/// plans from it until [`release`]. `newest` is the newest existing assignment.
 pub fn hold(newest: Assignment, at: Epoch, nonce: Nonce, wait: Duration) -> Assignment {
     let wait = newest.restoring.map_or(wait, |before| before.max(wait));
     let mut held = Assignment {
@@ -134,7 +134,7 @@ pub fn hold(newest: Assignment, at: Epoch, nonce: Nonce, wait: Duration) -> Assi
     held
 }
 
-/// The assignment with which a restoring ends; `None` if no number is left.
+/// Returns the assignment that ends a restore (D12); `None` if no number is left.
 pub fn release(held: &Assignment, nonce: Nonce) -> Option<Assignment> {
     let epoch = held.epoch.next()?;
     Some(Assignment { epoch, nonce, restoring: None, ..held.clone() })

@@ -1,4 +1,4 @@
-//! A session: a member's lease, as others read it.
+//! A session: the lease of a member, as other processes read it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,47 +9,47 @@ use tenure::internals::groups::Nonce;
 use tenure::store::ETag;
 use tenure::{Epoch, EpochEnd};
 
-/// One session. The id alone does not tell two apart: an attempt to create it that was given up may
-/// land after the object of another attempt was compacted.
+/// One session. Two sessions may have the same id: a late attempt to create a session may take
+/// effect after the object of another attempt was compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Session {
     pub id: SessionId,
     pub nonce: Nonce,
 }
 
-/// A member says that it has stopped its work on a partition, for good under this token.
+/// A release: the member has stopped its work on a partition for good under this token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Release {
     pub partition: PartitionNumber,
     pub token: Epoch,
 }
 
-/// What a member writes into its session beside the lease itself.
+/// The data that a member writes into its session with the lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct SessionData {
-    /// What it has released, and for how long it asks not to be given that again.
+    /// Releases, each with the time before the member may be granted the partition again.
     pub releases: BTreeMap<Release, Duration>,
-    /// Counts completed rounds of planning, or polls of the assignment.
+    /// Number of completed rounds of planning, or polls of the assignment.
     pub looks: u64,
-    /// The greatest assignment epoch that it has seen.
+    /// Greatest assignment epoch that the member has seen.
     pub seen: Option<Epoch>,
-    /// It wants no more partitions.
+    /// Whether the member takes no more partitions.
     pub leaving: bool,
 }
 
-/// A session's object as it was read.
+/// The object of a session that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionRecord {
     pub nonce: Nonce,
     pub heartbeat: u64,
     pub etag: ETag,
     pub ended: Option<EpochEnd>,
-    /// `None`: it was created and not written again yet, so it may be a create that came late.
+    /// Data of the member; `None` before the second write, so this may be a late create (GO3).
     pub data: Option<SessionData>,
 }
 
 impl SessionRecord {
-    /// It may be added to the members: it was written after its creation, and has not ended.
+    /// Returns whether the session may join the members: it has data and has not ended (R3).
     pub fn may_join(&self) -> bool {
         self.ended.is_none() && self.data.as_ref().is_some_and(|data| !data.leaving)
     }

@@ -1,4 +1,4 @@
-//! Who should own what: sticky and balanced.
+//! The assignor chooses an owner for each partition (GB1).
 
 mod table;
 
@@ -11,12 +11,12 @@ use super::marks::Marks;
 use super::partition_number::PartitionNumber;
 use table::Table;
 
-/// Places partitions at members. A pure function: the same input gives the same plan.
+/// Chooses a member for each partition. An assignor is a pure function: the same input gives the
+/// same plan.
 ///
 /// # Examples
-///
-/// Each partition has one member that it belongs to by its number, and moves as members come and
-/// go. [`StickyAssignor`] moves fewer.
+/// This assignor chooses the member by the number of the partition. Many partitions move when a
+/// member joins or leaves. [`StickyAssignor`] moves fewer.
 /// ```
 /// # use tenure_groups::{Assignor, Marks, PartitionNumber, Seat, Share};
 /// #[derive(Debug)]
@@ -33,10 +33,11 @@ use table::Table;
 ///         shares.map(|(n, it)| from(n).find(|&seat| it.allows(&seats[seat]))).collect()
 ///     }
 /// }
-///
-/// let seats = ["a", "b"].map(|name| Seat::new(name, 1)); let (marks, pinned) = (Marks::default(),
-/// Marks { pinned: Some("a".into()), ..Marks::default() }); let share = |n, name, marks|
-/// Share::new(PartitionNumber(n), name, marks); let shares = [
+/// let seats = ["a", "b"].map(|name| Seat::new(name, 1));
+/// let marks = Marks::default();
+/// let pinned = Marks { pinned: Some("a".into()), ..Marks::default() };
+/// let share = |n, name, marks| Share::new(PartitionNumber(n), name, marks);
+/// let shares = [
 ///     share(0, "de", &marks),
 ///     share(1, "fr", &marks),
 ///     share(2, "it", &marks),
@@ -45,17 +46,17 @@ use table::Table;
 /// assert_eq!(RoundRobin.assign(&seats, &shares), [0, 1, 0, 0].map(Some));
 /// ```
 pub trait Assignor: fmt::Debug + Send + Sync + 'static {
-    /// Returns its name in the assignment: 1 to 256 bytes. A process whose assignor has another
-    /// name than the group's moves no partition that has an owner.
+    /// Returns the name of the assignor in the assignment, 1 to 256 bytes. If the assignment names
+    /// another assignor, this process moves no owned partition.
     fn name(&self) -> &str;
 
-    /// Returns for each share the number of its seat, or `None` where no seat may have it
+    /// Returns for each share the index of its seat, or `None` if no seat may have it
     /// ([`Share::allows`]).
     ///
     /// While some shares are [failing](Share::is_failing), each plan takes two calls. In the first
-    /// call these [avoid](Share::avoid) no seat. In the second call each other share is
-    /// [`kept`](Share::kept) for the seat that the first call gave it, and a failing one for its
-    /// holder. Of the second call only the seats of failing shares count.
+    /// call the failing shares [avoid](Share::avoid) no seat. In the second call each healthy share
+    /// is [`kept`](Share::kept) for its seat of the first call, and each failing share for its
+    /// holder. The plan takes only the seats of failing shares from the second call.
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>>;
 }
 
@@ -63,11 +64,11 @@ pub trait Assignor: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Seat<'a> {
-    /// Its display name.
+    /// Display name of the member.
     pub name: &'a str,
-    /// At least 1; 0 counts as 1.
+    /// Weight of the member, at least 1; 0 counts as 1.
     pub weight: u32,
-    /// JSON.
+    /// Data of the member, as JSON.
     data: Option<&'a str>,
 }
 
@@ -75,20 +76,21 @@ pub struct Seat<'a> {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Share<'a> {
-    /// Its number, never used again for another.
+    /// Number of the partition. No other partition of the group ever gets this number.
     pub number: PartitionNumber,
-    /// Its name.
+    /// Name of the partition.
     pub name: &'a str,
-    /// The seat that has it or is to have it next.
+    /// Index of the seat that has the partition or is to have it next.
     pub holder: Option<usize>,
-    /// What operators said of it.
+    /// Marks of operators.
     pub marks: &'a Marks,
-    /// No seat of these names, for now.
+    /// Names of the seats that may not have the partition for now.
     pub avoid: &'a [Arc<str>],
-    /// Only a seat of this name, for now.
+    /// Name of the only seats that may have the partition for now.
     pub kept: Option<&'a str>,
-    /// Each seat that may have it has released it with a back-off within the last ten minutes, or
-    /// within ten minutes before a later such release.
+    /// Whether the work on the partition fails at each seat that may have it (GC8). Each of these
+    /// seats has released it with a back-off, and since then ten minutes have never passed without
+    /// such a release.
     pub is_failing: bool,
 }
 
@@ -105,8 +107,8 @@ impl<'a> Seat<'a> {
         Seat { data: Some(json), ..self }
     }
 
-    /// Returns the data of the member, as [`GroupBuilder::data`](crate::GroupBuilder::data)
-    /// sets it; null if it has none. Each call parses it.
+    /// Returns the data of the member, as [`GroupBuilder::data`](crate::GroupBuilder::data) sets
+    /// it. Returns null if the member has no data. Each call parses the JSON.
     #[must_use]
     pub fn data(&self) -> Value {
         self.data.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
@@ -128,26 +130,27 @@ impl fmt::Debug for Seat<'_> {
 }
 
 impl<'a> Share<'a> {
-    /// Returns a partition without a holder that any seat may have by its marks, for tests of an
-    /// assignor. Set the other fields afterwards.
+    /// Returns a partition with these marks and without a holder, for tests of an assignor. Set the
+    /// other fields afterwards.
     #[must_use]
     pub fn new(number: PartitionNumber, name: &'a str, marks: &'a Marks) -> Share<'a> {
         Share { number, name, holder: None, marks, avoid: &[], kept: None, is_failing: false }
     }
 
-    /// Returns whether this seat may have it.
+    /// Returns whether this seat may have the partition.
     pub fn allows(&self, seat: &Seat<'_>) -> bool {
         self.marks.allow(seat.name)
             && !self.avoid.iter().any(|name| **name == *seat.name)
             && self.kept.is_none_or(|kept| kept == seat.name)
     }
 
-    /// No seat of another name may have it.
+    /// Returns the name of the only seats that may have the partition, if there is one.
     fn named(&self) -> Option<&'a str> {
         self.marks.pinned.as_deref().or(self.kept)
     }
 
-    /// Moves in place of others. One that is named may have no other seat.
+    /// Returns whether the share moves in place of others. A named share may not have a seat of
+    /// another name.
     fn goes_first(&self) -> bool {
         self.is_failing && self.named().is_none()
     }
@@ -163,7 +166,7 @@ impl<'a> Share<'a> {
     }
 }
 
-/// How choosy a share is, the choosiest first.
+/// The restriction of a share to few seats, the most restricted first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Choice {
     Named,
@@ -171,22 +174,22 @@ enum Choice {
     Free,
 }
 
-/// Balances by weight, and moves few shares for that. Assigning its own plan again changes nothing.
+/// Balances the shares by weight, and moves few shares. A second call with its own plan changes
+/// nothing.
 ///
-/// A seat's proportion is its part, by weight, of the shares that some seat may have, however they
-/// are marked. Without marks each count is the floor or the ceiling of the proportion; of all such
-/// plans it takes one that moves the fewest shares away from a holder, and of these the fewest that
-/// are not [failing](Share::is_failing).
+/// The proportion of a seat is its part, by weight, of all shares that at least one seat may have.
+/// Without marks the count of each seat is the floor or the ceiling of its proportion. Of all such
+/// plans this assignor chooses one that moves the fewest shares away from a holder. Of these it
+/// chooses one that moves the fewest shares that are not [failing](Share::is_failing).
 ///
-/// Marks can make that impossible. Then as few shares as possible are beyond a ceiling or missing
-/// below a floor, and these are spread by weight: the sum of count² / weight is the least. With
-/// equal weights this is the least sum of squares, so also the least maximum and the greatest
-/// minimum. A share moves away from a holder that may have it only where that improves the balance;
-/// with marks this can be a share more than the fewest.
+/// Marks can make this balance impossible. Then the plan has as few shares as possible above a
+/// ceiling or missing below a floor, and the sum of count² / weight is the least. With equal
+/// weights the plan also has the least maximum and the greatest minimum. A share moves away from a
+/// permitted holder only where that improves the balance. With marks the plan can move one share
+/// more than the fewest.
 ///
 /// # Examples
-///
-/// A third member joins two that have three partitions each.
+/// A third member joins two members with three partitions each.
 /// ```
 /// # use tenure_groups::{Assignor, Marks, PartitionNumber, Seat, Share, StickyAssignor};
 /// # let marks = Marks::default();

@@ -1,27 +1,27 @@
-//! A plan in the making: shares are given to seats, then moved until they are balanced.
+//! Builds a plan: gives the shares to seats, then moves shares until the plan is balanced.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::{Seat, Share};
 
-/// What one more share means to a seat, by the number that it then has.
+/// The cost of one more share for a seat, by the number of its shares after that.
 ///
-/// Balanced are the plans in which no chain of moves takes away a share of a higher rank than that
-/// of the one which it adds. As ranks rise with the count, such a plan is the best of all, not only
-/// among its neighbours (Harvey and others, "Semi-matchings for bipartite graphs and load
-/// balancing", 2006).
+/// A plan is balanced if no chain of moves removes a share of a higher rank than the share that it
+/// adds. Ranks rise with the count, so such a plan is the best of all plans, and not only of its
+/// neighbours (Harvey and others, "Semi-matchings for bipartite graphs and load balancing", 2006).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// Up to the floor of the proportion.
+    /// The count is at most the floor of the proportion.
     Due(PerWeight),
-    /// From the floor to the ceiling: all seats are equal here, so that nothing moves.
+    /// The count is between the floor and the ceiling. All seats have the same rank here, so no
+    /// share moves.
     Spare,
-    /// Beyond the ceiling.
+    /// The count is above the ceiling.
     Excess(PerWeight),
 }
 
-/// By how much count² / weight grows: (2 × count − 1) / weight.
+/// The growth of count² / weight by the last share: (2 × count − 1) / weight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PerWeight {
     growth: u64,
@@ -49,27 +49,27 @@ impl PartialEq for PerWeight {
 
 impl Eq for PerWeight {}
 
-/// A plan in the making.
+/// An unfinished plan.
 pub(super) struct Table<'a> {
     seats: &'a [Seat<'a>],
     shares: &'a [Share<'a>],
     by_name: BTreeMap<&'a str, Vec<usize>>,
-    /// Shares that some seat may have and none has yet: the choosiest first, failing ones last.
+    /// Shares without a seat that at least one seat may have: the most restricted first, failing
+    /// shares last.
     pub(super) waiting: Vec<usize>,
-    /// The shares of each seat, from the worst to move to the best: named, barred, free, failing,
-    /// new.
+    /// Shares of each seat. The best shares to move come last: named, barred, free, failing, new.
     pub(super) held: Vec<Vec<usize>>,
-    /// Of each seat the floor and the ceiling of its proportion.
+    /// Floor and ceiling of the proportion of each seat.
     proportions: Vec<(u64, u64)>,
-    /// The seats by the rank of one more share, lowest first. Entries with a former rank stay until
-    /// they are met.
+    /// Seats by the rank of one more share, lowest first. An entry with a former rank stays until
+    /// it is the first.
     room: BinaryHeap<Reverse<(Rank, usize)>>,
-    /// No chain of moves leads from these seats to one with room.
+    /// Seats from which no chain of moves leads to a seat with room.
     closed: Vec<bool>,
 }
 
 impl<'a> Table<'a> {
-    /// Each share is at its holder, if that may have it.
+    /// Returns a table with each share at its holder, if the holder may have it.
     pub(super) fn new(seats: &'a [Seat<'a>], shares: &'a [Share<'a>]) -> Table<'a> {
         let mut by_name = BTreeMap::<_, Vec<_>>::new();
         for (index, seat) in seats.iter().enumerate() {
@@ -118,7 +118,7 @@ impl<'a> Table<'a> {
         self.shares[share].allows(&self.seats[seat])
     }
 
-    /// Whether some seat may have it.
+    /// Returns whether at least one seat may have the share.
     fn is_open(&self, share: usize) -> bool {
         let Share { marks, .. } = self.shares[share];
         let closed = marks.paused || marks.retiring;
@@ -129,13 +129,13 @@ impl<'a> Table<'a> {
             }
     }
 
-    /// The seats of the only name that may have it, if there is such a name.
+    /// Returns the seats of the only name that may have the share, if there is such a name.
     fn namesakes(&self, share: usize) -> Option<&[usize]> {
         let name = self.shares[share].named()?;
         Some(self.by_name.get(name).map_or(&[][..], |seats| seats))
     }
 
-    /// The rank of the newest share of a seat that has so many.
+    /// Returns the rank of the last share of a seat with this count.
     fn rank(&self, seat: usize, count: usize) -> Rank {
         let count = count as u64;
         let growth = (2 * count).saturating_sub(1);
@@ -155,7 +155,7 @@ impl<'a> Table<'a> {
         self.rank(seat, self.held[seat].len())
     }
 
-    /// The seat with the most room of those that may have this share.
+    /// Returns the permitted seat with the most room for this share.
     fn roomiest(&mut self, share: usize) -> Option<usize> {
         if let Some(seats) = self.namesakes(share) {
             let allowed = seats.iter().copied().filter(|seat| self.allowed(share, *seat));
@@ -188,11 +188,11 @@ impl<'a> Table<'a> {
         self.room.push(Reverse((self.next_rank(seat), seat)));
     }
 
-    /// Relieves the fullest seats until nothing improves.
+    /// Moves shares away from the fullest seats until the balance no longer improves.
     ///
-    /// What a seat gives up is of the highest rank that is left, and later chains add only shares
-    /// of a lower one. That is why a seat that gave needs no new entry in `room`, and why closed
-    /// seats stay closed: a chain that led to one of them could not leave them, nor end there.
+    /// A chain removes a share of the highest remaining rank, and later chains add only shares of
+    /// lower ranks. So a seat that gave a share away needs no new entry in `room`. Closed seats
+    /// stay closed, as a chain that leads to one of them can neither leave them nor end there.
     pub(super) fn level(&mut self) {
         let by_rank = |table: &Self, seat: usize| {
             let gives = table.held[seat].last();
@@ -212,7 +212,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Moves one share to a seat where its rank is lower than this; returns that seat.
+    /// Moves one share to a seat where its rank is lower than this. Returns the seat.
     pub(super) fn shift(&mut self, from: usize, rank: Rank) -> Option<usize> {
         for index in (0..self.held[from].len()).rev() {
             let share = self.held[from][index];
@@ -226,10 +226,11 @@ impl<'a> Table<'a> {
         None
     }
 
-    /// Moves a share to a seat that gives another away, and so on, by the shortest way to a seat
-    /// where one more has a lower rank than this; returns that seat.
+    /// Moves shares along a chain: each seat takes a share and gives another one to the next seat.
+    /// The chain is the shortest one to a seat where one more share has a lower rank than this.
+    /// Returns the last seat.
     fn chain(&mut self, from: usize, rank: Rank) -> Option<usize> {
-        // The share that a seat would take, and from which seat.
+        // For each seat the share that it would take, and the seat that gives it.
         let mut ways = vec![None; self.seats.len()];
         let others = (0..self.seats.len()).filter(|seat| *seat != from && !self.closed[*seat]);
         let mut unseen: Vec<_> = others.collect();
@@ -259,7 +260,7 @@ impl<'a> Table<'a> {
         None
     }
 
-    /// Makes the moves of a chain, its last first.
+    /// Makes the moves of a chain, the last move first.
     fn follow(&mut self, ways: &[Option<(usize, usize)>], end: usize) {
         let mut to = end;
         while let Some((share, from)) = ways[to] {
