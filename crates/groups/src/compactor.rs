@@ -298,8 +298,9 @@ impl GroupCompactor {
             }
             let (key, at) = (self.assignments.key(newest), self.assignments.place());
             if gone == Some(newest) {
-                let why =
-                    format!("{key} in {at} was the newest assignment, and somebody deleted it");
+                let why = format!(
+                    "{key} in {at} was the newest assignment, and it was deleted: restore the group"
+                );
                 return Err(Error::new(ErrorKind::NewestDeleted, why));
             }
             *requests += 1;

@@ -264,14 +264,14 @@ impl GroupBuilder {
         let validity = cx.validity();
         if validity > MAX_VALIDITY {
             return refuse(format!(
-                "a validity of {validity:?} is not possible: in a group it is at most \
-                 {MAX_VALIDITY:?}"
+                "the validity of a group's session must be at most {MAX_VALIDITY:?}, got \
+                {validity:?}"
             ));
         }
         if self.rebalance_delay > MAX_VALIDITY {
             let delay = self.rebalance_delay;
             return refuse(format!(
-                "a rebalance_delay of {delay:?} is not possible: it is at most {MAX_VALIDITY:?}"
+                "rebalance_delay must be at most {MAX_VALIDITY:?}, got {delay:?}"
             ));
         }
         if let Some(deadline) = self.revocation_deadline.filter(|it| *it > MAX_DEADLINE) {
@@ -280,7 +280,7 @@ impl GroupBuilder {
             ));
         }
         if self.weight == 0 {
-            return refuse("a weight of 0 is not possible: it is at least 1".to_owned());
+            return refuse("weight must be at least 1, got 0".to_owned());
         }
         check_partitions(&self.partitions)?;
         let assignor = self.assignor.name();
@@ -297,8 +297,8 @@ impl GroupBuilder {
         let (length, most) = (session_data::written(&full), MAX_SAID_BYTES);
         if length > most {
             return refuse(format!(
-                "what this member says of itself takes {length} bytes; it takes at most {most}, so \
-                 that releases fit beside it"
+                "the data of this member must take at most {most} bytes in its session, got \
+                {length}: the rest is for releases"
             ));
         }
         let first = Assignment::first(Nonce::from_bits(0), self.partitions.clone());
@@ -323,14 +323,14 @@ impl GroupBuilder {
 pub(super) fn check_partitions(names: &[Arc<str>]) -> Result<(), Error> {
     if names.len() > MAX_PARTITIONS {
         let many = names.len();
-        return refuse(format!("{many} partitions are too many: at most {MAX_PARTITIONS}"));
+        return refuse(format!("a group has at most {MAX_PARTITIONS} partitions, got {many}"));
     }
     let mut taken = BTreeSet::new();
     for name in names {
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
             return refuse(format!(
-                "the partition's name {name:?} must have 1 to {MAX_NAME_BYTES} bytes and no control \
-                 characters"
+                "the partition's name {name:?} must have 1 to {MAX_NAME_BYTES} bytes and no \
+                 control characters"
             ));
         }
         if !taken.insert(name) {

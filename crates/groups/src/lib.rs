@@ -62,7 +62,7 @@
 //! | step | requests |
 //! | --- | --- |
 //! | each member | a PUT every third of the validity, a GET every sixth, a GET every validity |
-//! | the coordinator, also | a LIST every sixth; another LIST and a GET of each session a validity |
+//! | the coordinator, also | a LIST every sixth; a LIST and a GET per session every validity |
 //! | its three deputies, also | a conditional GET every sixth of the validity |
 //! | the death of a member | 4, then at most 2 for each other member |
 

@@ -212,8 +212,8 @@ impl Objects {
     fn too_large(&self, length: usize, most: usize) -> Error {
         let store = self.cx.place();
         let why = format!(
-            "the assignment would have {length} bytes; {store} takes {most}: give the partitions \
-             and the members shorter names, or the members less data"
+            "the assignment must have at most {most} bytes in {store}, got {length}: give the \
+            partitions and the members shorter names, or the members less data"
         );
         Error::new(ErrorKind::InvalidInput, why)
     }
@@ -334,9 +334,9 @@ impl Objects {
     pub(super) fn blocks_the_first(&self, id: SessionId) -> Error {
         let (key, store) = (session_key(self.cx.prefix(), id), self.cx.place());
         let why = format!(
-            "{key} in {store} cannot be read, and there is no assignment: its member may have seen \
-             one that somebody deleted. Repair it, or delete it if it is no session; until then \
-             nothing is assigned"
+            "{key} in {store} cannot be read, and no assignment exists: its member may have seen a \
+            deleted assignment. Repair the object, or delete it if it is not a session. Until then \
+            no partition is assigned"
         );
         Error::new(ErrorKind::CorruptRecord, why)
     }
@@ -362,16 +362,15 @@ impl Objects {
             }
             ReaderFailure::NewestDeleted(epoch) => {
                 let why = format!(
-                    "{} in {store} was seen, and neither it nor a greater assignment exists: \
-                     somebody deleted it. Tokens must go on above {epoch}, and above all that were \
-                     granted: restore the group (`tenure group restore --epoch`)",
+                    "{} in {store} was seen, and neither it nor a greater assignment exists: it \
+                    was deleted. The next tokens must be above {epoch} and above each granted \
+                    token: restore the group (`tenure group restore --epoch`)",
                     key(epoch)
                 );
                 Error::new(ErrorKind::NewestDeleted, why)
             }
             ReaderFailure::Exhausted => {
-                let why =
-                    format!("{} in {store} is the last assignment there can be", key(Epoch::MAX));
+                let why = format!("{} in {store} is the last possible assignment", key(Epoch::MAX));
                 Error::new(ErrorKind::EpochsExhausted, why)
             }
         }

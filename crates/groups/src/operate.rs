@@ -183,7 +183,7 @@ impl Group {
                 follower.objects.may_have_created = before;
             }
         }
-        let why = "other writers came first each time; try again";
+        let why = "other writers came first at each attempt; try again";
         Err(Error::new(ErrorKind::Unavailable, why))
     }
 }
@@ -196,15 +196,16 @@ fn numbers(now: &Assignment, names: &[&str]) -> Result<Vec<PartitionNumber>, Err
     names.iter().map(number).collect()
 }
 
-pub(super) const UNFINISHED: &str = "an operator restores the group: nothing is assigned or changed until that is finished. If the \
-     operator was interrupted, run `tenure group restore` again with its epoch";
+pub(super) const UNFINISHED: &str = "an operator restores the group: no partition is assigned or \
+    changed until the restore finishes. If it was interrupted, run `tenure group restore` again \
+    with its epoch";
 
 fn refused(refusal: Refusal) -> Error {
     match refusal {
         Refusal::Retires(name) => {
             let why = format!(
-                "the partition {name:?} retires and cannot be kept: add it once its owner has \
-                 given it up and it is removed"
+                "the partition {name:?} retires and cannot be kept: add it again once its owner \
+                has released it and it is removed"
             );
             Error::new(ErrorKind::InvalidInput, why)
         }
@@ -225,9 +226,9 @@ fn refused(refusal: Refusal) -> Error {
 fn check_member(name: Option<&str>) -> Result<(), Error> {
     match name.map(str::len) {
         None | Some(1..=MAX_NAME_BYTES) => Ok(()),
-        Some(length) => refuse(format!(
-            "the member's name has {length} bytes; it must have 1 to {MAX_NAME_BYTES}"
-        )),
+        Some(length) => {
+            refuse(format!("the member's name must have 1 to {MAX_NAME_BYTES} bytes, got {length}"))
+        }
     }
 }
 

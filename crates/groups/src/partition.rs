@@ -39,7 +39,7 @@ use tenure::{Cancellation, Epoch, Loss, Moment, Term};
 ///     .run(async |partition| {
 ///         let object = FencedObject::new(store.clone(), format!("state/{}", partition.name()));
 ///         // From here on the store refuses writes of former owners, however late they arrive:
-///         let mut writer = object.open(&partition).await?; // its calls fail after the session ends
+///         let mut writer = object.open(&partition).await?; // fails once the session ends
 ///         writer.write("a step further").await?;
 /// #       stop.leave();
 ///         partition.revoked().cancelled().await;

@@ -64,7 +64,7 @@ impl Group {
             return Err(Error::new(ErrorKind::EpochsExhausted, why));
         };
         if wait > MAX_VALIDITY {
-            return refuse(format!("the wait is at most {MAX_VALIDITY:?}, got {wait:?}"));
+            return refuse(format!("wait must be at most {MAX_VALIDITY:?}, got {wait:?}"));
         }
         // The first read ignores the assignments that this process has seen and that are deleted.
         let mut follower = Follower::forgetful(&self.cx);
@@ -136,7 +136,7 @@ impl Group {
             return Err(Error::new(ErrorKind::CorruptRecord, why));
         }
         if newest.is_none() && self.config.partitions.is_empty() {
-            return refuse("no assignment is left: name the partitions of the group".to_owned());
+            return refuse("no assignment exists: set the partitions of the group".to_owned());
         }
         Ok(())
     }
@@ -167,7 +167,8 @@ impl Group {
         if follower.objects.have_failed(1) {
             return Err(follower.failed());
         }
-        let why = "the members renewed their sessions before they could be deposed; try again";
+        let why =
+            "the members renewed their sessions before each attempt to depose them; try again";
         Err(Error::new(ErrorKind::Unavailable, why))
     }
 

@@ -1,4 +1,4 @@
-//! The rounds of a member that coordinates: it reads the sessions, and plans.
+//! The rounds of the coordinator: it reads the sessions and plans.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::protocol::{Member, Session, SessionId};
 use tenure::store::ETag;
 use tenure::{Error, ErrorKind, Moment};
 
-/// Why the coordinator is to be succeeded, although the store answers.
-const NOT_CREATED: &str = "the next assignment was not created: the store answered each attempt, and \
-    holds none. It may yet appear. The next poll tries again, and another member coordinates if \
-    that goes on. Check what stands between this process and the store";
+/// The reason why another member replaces the coordinator, although the store answers.
+const NOT_CREATED: &str = "the next assignment was not created: the store answered each attempt, \
+    but does not have it. It may still appear. The next poll tries again, and another member \
+    coordinates if the attempts keep failing. Check the proxies between this process and the store";
 
 impl MemberTask {
-    /// A round of the coordinator: reads the sessions, seals those that lapsed, and plans.
+    /// Runs a round of the coordinator: reads the sessions, seals lapsed sessions, and plans.
     pub(super) async fn round(&mut self) -> Option<Duration> {
         self.sessions.watch_members(self.participant.known().map(|it| &**it));
         let mut due = self.sessions.timers.due(self.cx.now());
-        // The timers of its own session may not show a release.
+        // The timers alone may not show a release of this member.
         if !self.ownership.is_released() {
             due.insert(self.ownership.session.id);
         }
@@ -44,13 +44,13 @@ impl MemberTask {
         }
         self.end_sessions().await;
         let again = self.plan().await;
-        // One session may be broken. Another member replaces a process that can read no session.
+        // One session may be unreadable. Another member replaces a coordinator that can read none.
         self.report.completed &= self.sessions.unreadable.len() < 2;
         if self.retry_ends().await { Some(Duration::ZERO) } else { again }
     }
 
-    /// The members whose names others come back under: they may have resigned since they were read
-    /// last, and then nothing needs to move.
+    /// Returns the members whose names joining sessions have. Such a member may have resigned since
+    /// its last read, and then its partitions stay reserved for its name.
     fn predecessors(&self) -> BTreeSet<SessionId> {
         let participant = &self.participant;
         let evidence =
@@ -84,7 +84,7 @@ impl MemberTask {
         }
     }
 
-    /// The tag under which this session has lapsed, if it is to be sealed.
+    /// Returns the tag with which this session has lapsed, if it must be sealed.
     fn lapsed_tag(&self, session: Session) -> Option<ETag> {
         let tag = self.sessions.timers.lapsed(session.id);
         let tag = tag.filter(|_| session != self.ownership.session)?;
@@ -94,16 +94,17 @@ impl MemberTask {
         (!over).then(|| tag.clone())
     }
 
-    /// Reads a session that has lapsed, and seals it if it still has this tag. False: it could not
-    /// be read or sealed, so nothing has changed.
+    /// Reads a lapsed session, and seals it if it still has this tag (GC5). Returns false if it
+    /// could not be read or sealed.
     async fn end(&mut self, session: Session, tag: ETag) -> bool {
         self.participant.lapsed(session, tag);
         self.drive().await;
         self.lapsed_tag(session).is_none()
     }
 
-    /// Repeats the seals that failed before, after the plan and up to the first failure: an object
-    /// that cannot be written delays a round by one request. True: one of them has ended.
+    /// Repeats failed seals after the plan, up to the first failure (GC12). So an object that
+    /// cannot be written delays a round by one request. Returns true if one of the sessions has
+    /// ended.
     async fn retry_ends(&mut self) -> bool {
         let mut some = false;
         while let Some(session) = self.sessions.stuck.pop_front() {
@@ -117,11 +118,11 @@ impl MemberTask {
         some
     }
 
-    /// Creates the next assignment, if something is to change.
+    /// Creates the next assignment, if the plan changes the known one.
     async fn plan(&mut self) -> Option<Duration> {
         let now = self.cx.now();
         let (mut evidence, again) = self.evidence(now);
-        // What does not fit is mostly what members say of themselves: the least goes first.
+        // Mostly the data of members makes an assignment too long: add the shortest data first.
         evidence.joining.sort_by_key(|it| it.data.as_ref().map_or(0, |data| data.len()));
         loop {
             let before = std::mem::take(&mut self.report.too_large);
@@ -131,7 +132,7 @@ impl MemberTask {
             if fits || evidence.joining.is_empty() {
                 return again;
             }
-            // Members that do not fit must not keep the others from what is theirs.
+            // Members that do not fit must not delay the grants of the others.
             evidence.joining.truncate(evidence.joining.len() / 2);
         }
     }
@@ -157,7 +158,7 @@ impl MemberTask {
         if self.participant.known().is_some_and(|it| it.restoring.is_some()) {
             self.tell(Error::new(ErrorKind::Unavailable, UNFINISHED));
         }
-        // A read that failed is reported if it fails again.
+        // A failed read is reported if it fails again.
         if let Some(id) = in_doubt {
             if !self.report.unread {
                 self.tell(self.objects.blocks_the_first(id));
@@ -170,7 +171,7 @@ impl MemberTask {
         }
         let before = self.participant.greatest();
         if self.drive().await {
-            // A process that can create none is to be succeeded.
+            // Another member replaces a process that cannot create assignments.
             self.report.completed = self.participant.greatest() > before;
             if !self.report.completed {
                 self.tell(Error::new(ErrorKind::Unavailable, NOT_CREATED));
@@ -178,12 +179,12 @@ impl MemberTask {
         }
     }
 
-    /// Returns the evidence for a plan, and the rest of the wait for members that join.
+    /// Returns the evidence for a plan, and the rest of the wait for joining members.
     fn evidence(&mut self, now: Moment) -> (Evidence, Option<Duration>) {
         let (participant, sessions, advice) = (&self.participant, &self.sessions, &mut self.advice);
         let known = participant.known().map(|it| &**it);
         let mut evidence = participant.evidence(|id, record| joining(&sessions.bodies, id, record));
-        // The partitions of such a member move after the seal. Until then it gets no more.
+        // The partitions of a lapsed member move after the seal. Until then it gets no more.
         let own = participant.own_session();
         let members = known.iter().flat_map(|known| &known.members).map(|it| it.session);
         let ending = members.filter(|it| *it != own && sessions.timers.is_ending(it.id));
@@ -197,7 +198,7 @@ impl MemberTask {
     }
 }
 
-/// The member that a session would be, as it was read.
+/// Returns the member for a session that was read.
 fn joining(bodies: &Bodies, id: SessionId, record: &SessionRecord) -> Option<Member> {
     let body = bodies.get(&id).filter(|body| body.session(id).nonce == record.nonce)?;
     Some(body.member(id))

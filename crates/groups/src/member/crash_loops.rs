@@ -1,8 +1,8 @@
-//! A name has relapsed if its session ended soon after it was added, but for a resignation. Its
-//! next sessions are added later. Sessions of new names are added later, too, while new names
-//! relapse.
+//! Delays members that crash repeatedly (GC7). A name relapses if one of its sessions ends soon
+//! after it was added, other than by a resignation. The next sessions of the name join later. While
+//! new names relapse, sessions of other new names join later, too.
 //!
-//! Advice, so it lasts as long as the coordinator does.
+//! This memory is advice. It lasts as long as the coordinator.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use crate::doubled;
 use crate::protocol::{Assignment, Session};
 use tenure::Moment;
 
-/// A session that ends within this many validities after it was added has relapsed. What lapses has
-/// been silent for one of them.
+/// A session relapses if it ends within this number of validities after it was added. A lapsed
+/// session was silent for one of them.
 const STABLE: u32 = 3;
 /// The longest delay, in validities.
 const LONGEST: u32 = 8;
-/// So many relapses, and nothing is kept for the name.
+/// After this number of relapses, no partition is reserved for the name.
 const FREQUENT: u32 = 3;
-/// A name is forgotten this many validities after its last relapse, and after the last time that it
-/// waited.
+/// The coordinator forgets a name this number of validities after its last relapse and its last
+/// wait.
 const FORGOTTEN: u32 = 2 * LONGEST;
 
-/// What a coordinator remembers of the members that it added.
+/// The memory of a coordinator about the members that it added.
 #[derive(Debug, Default)]
 pub(super) struct CrashLoops {
-    /// Each member that is named, and when this coordinator added it, if it did.
+    /// Each member, and the time at which this coordinator added it; `None` if another one did.
     members: BTreeMap<Session, (Arc<str>, Option<Moment>)>,
     names: BTreeMap<Arc<str>, Relapsed>,
-    /// The rounds in which a name relapsed for the first time. Names with a process id are new with
-    /// each start.
+    /// Times of the rounds in which a name relapsed for the first time. A name with a process id is
+    /// new after each start.
     new_names: Option<Relapsed>,
-    /// When sessions that are to join were seen first.
+    /// Time of the first sight of each joining session.
     waiting: BTreeMap<Session, Moment>,
 }
 
@@ -53,8 +53,8 @@ impl Relapsed {
 }
 
 impl CrashLoops {
-    /// Takes note of the members that are named, and of those among them that have not resigned and
-    /// whose sessions have ended.
+    /// Records the members of an assignment, and the members whose sessions ended other than by a
+    /// resignation.
     pub(super) fn note(
         &mut self,
         known: &Assignment,
@@ -88,9 +88,9 @@ impl CrashLoops {
         }
     }
 
-    /// Whether a session of this name, which was read as live, is not to be added yet: it must have
-    /// lived for as long as the relapses of its name ask for. A name without relapses waits as the
-    /// relapses of other new names ask for, except the first of them.
+    /// Returns whether a live session of this name must wait before it joins. The relapses of its
+    /// name determine the wait. If the name has none, the relapses of new names do, except the
+    /// first one.
     pub(super) fn delays(
         &mut self,
         session: Session,
@@ -113,17 +113,17 @@ impl CrashLoops {
         delays
     }
 
-    /// Whether what is kept for this name is not worth waiting for.
+    /// Returns whether the name relapses too often for reservations.
     pub(super) fn are_frequent(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|relapsed| relapsed.times >= FREQUENT)
     }
 
-    /// Forgets the sessions that do not wait to join any more.
+    /// Forgets the sessions that no longer wait to join.
     pub(super) fn forget_all_but(&mut self, is_waiting: impl Fn(Session) -> bool) {
         self.waiting.retain(|session, _| is_waiting(*session));
     }
 
-    /// Another member coordinates, so who adds the members is unknown.
+    /// Forgets the times of all members, as another member coordinates and adds members.
     pub(super) fn stop(&mut self) {
         self.members.clear();
     }
@@ -138,7 +138,7 @@ mod tests {
 
     const VALIDITY: Duration = Duration::from_secs(30);
 
-    /// The members of these numbers: 1 is "a", all others are "b".
+    /// Returns members with these numbers: 1 is "a", all others are "b".
     fn known(members: &[u128]) -> Assignment {
         let mut it = Assignment::first(Nonce::from_bits(1), Vec::new());
         let name = |id| if id == 1 { "a" } else { "b" };
@@ -188,7 +188,7 @@ mod tests {
         assert!(!delays(&mut it, 80, "new", 50), "several that lapse together count once");
         add(&mut it, &["xxxx"], 60);
         assert!(delays(&mut it, 81, "new", 100));
-        assert!(!delays(&mut it, 81, "new", 115), "it has lived for half of a validity");
+        assert!(!delays(&mut it, 81, "new", 115), "it has lived for half a validity");
         add(&mut it, &["xxxxx"], 120);
         assert!(delays(&mut it, 82, "new", 160));
         assert!(delays(&mut it, 82, "new", 189), "twice as long");

@@ -1,6 +1,6 @@
-//! The releases with a back-off that a coordinator remembers, and their members.
+//! Remembers the releases with a back-off, and their members (GC8).
 //!
-//! Advice, so it lasts as long as the coordinator does.
+//! This memory is advice. It lasts as long as the coordinator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use crate::protocol::session::SessionData;
 use crate::protocol::{Assignment, PartitionNumber};
 use tenure::{Epoch, Moment};
 
-/// After this time without a failure a partition counts as healthy again.
+/// The time without a failure after which a partition counts as healthy.
 const HEALTHY_AFTER: Duration = Duration::from_secs(600);
 
-/// Partitions that somebody gave up for a time.
+/// Partitions that members released with a back-off, and reservations.
 #[derive(Debug, Default)]
 pub(super) struct FailingPartitions {
     failures: BTreeMap<PartitionNumber, Failures>,
-    /// Since when this coordinator has seen that they are kept, under these tokens.
+    /// Time since which this coordinator has seen the reservation of each partition and token.
     kept: BTreeMap<PartitionNumber, (Option<Epoch>, Moment)>,
 }
 
-/// The releases of a partition with a back-off, in a row without ten minutes between two.
+/// Releases of a partition with a back-off, with less than ten minutes between each two.
 #[derive(Debug)]
 struct Failures {
-    /// The ends of the back-offs, by the names of the members.
+    /// Ends of the back-offs, by the names of the members.
     back_offs: BTreeMap<Arc<str>, Moment>,
     token: Epoch,
     healthy_at: Moment,
 }
 
 impl FailingPartitions {
-    /// A member of this name has released these.
+    /// Records the releases of a member of this name.
     pub(super) fn released(&mut self, name: &str, data: &SessionData, now: Moment) {
         for (release, back_off) in &data.releases {
             let known = self.failures.get(&release.partition);
@@ -48,7 +48,7 @@ impl FailingPartitions {
         }
     }
 
-    /// The partitions that were kept for as long as was asked. A new coordinator counts anew.
+    /// Returns the partitions whose reservation has ended. The time starts with each coordinator.
     pub(super) fn kept_enough(
         &mut self,
         now: Moment,
@@ -69,20 +69,20 @@ impl FailingPartitions {
         enough
     }
 
-    /// Forgets the failures that no longer count, and members that are gone.
+    /// Forgets the failures that no longer count, and missing members.
     pub(super) fn forget(&mut self, now: Moment, known: Option<&Assignment>) {
         let members = known.iter().flat_map(|known| &known.members);
         let members: BTreeSet<&str> = members.map(|it| &*it.name).collect();
         self.failures.retain(|number, it| {
             it.back_offs.retain(|name, _| members.contains(&**name));
-            // A token is remembered as long as it may be read again.
+            // Remember a token while a read may show it again.
             let token = known.and_then(|known| known.partition(*number)?.token);
             !now.until(it.healthy_at).is_zero() || token == Some(it.token)
         });
     }
 
-    /// The members where the work on a partition has failed of late, by name, and whether the
-    /// back-off of each still runs.
+    /// Returns the names of the members where the work on each partition failed lately, and whether
+    /// the back-off of each still runs.
     pub(super) fn failures(
         &self,
         now: Moment,
@@ -120,7 +120,7 @@ mod tests {
         known.partitions[0].token = Some(token);
         let mut failing = FailingPartitions::default();
         failing.released("m", &released(token), at(0));
-        // It is written again with each renewal.
+        // The member writes the release again with each renewal.
         failing.released("m", &released(token), at(5));
         assert_eq!(failing.failures(at(9)), failures(&[("m", true)]));
         assert_eq!(failing.failures(at(10)), failures(&[("m", false)]));

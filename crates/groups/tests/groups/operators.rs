@@ -147,7 +147,7 @@ async fn bad_settings_are_refused_with_the_numbers() {
     );
     assert!(refused(|it| it.validity(secs(3_601))).contains("3601s"));
     assert!(refused(|it| it.rebalance_delay(secs(3_601))).contains("3601s"));
-    assert!(refused(|it| it.weight(0)).contains("weight of 0"));
+    assert!(refused(|it| it.weight(0)).contains("at least 1, got 0"));
     assert!(refused(|it| it.name("")).contains("name"));
     assert!(refused(|it| it.data("x".repeat(50_000))).contains("49152"));
     assert!(refused(|it| it.poll_interval(secs(31))).contains("31s"));
