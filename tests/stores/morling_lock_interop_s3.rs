@@ -31,7 +31,7 @@ async fn the_two_take_turns() {
     let clock = Arc::new(Process::system());
     let node = MorlingNode { store: Arc::clone(&store), prefix: "app/", validity, clock };
     let ours = Election::builder(store, "app").name("ours").validity(validity).build().unwrap();
-    let mut file = node.try_lock().await.expect("nobody leads");
+    let mut file = node.try_lock().await.expect("the lock is vacant");
     let mut campaign = Box::pin(ours.campaign());
     // The writes are more than a second apart, so that each changes the date.
     for _ in 0..4 {

@@ -199,7 +199,7 @@ mod tests {
     fn broken_append_before_the_grant() {
         let mut history = grants(1);
         history.push(call(Op::Append(1), Ret::Appended(1), 1, 2));
-        check(history).expect_err("nobody led");
+        check(history).expect_err("an append before the grant");
     }
 
     #[test]

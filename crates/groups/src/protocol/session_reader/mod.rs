@@ -1,8 +1,7 @@
-//! Reading the sessions: what a plan rests on.
+//! Reading the sessions, on which each plan is based.
 //!
-//! A *round* lists the sessions and reads those of which something new must be known. That a
-//! session has lapsed, or that a wait is over, are inputs: [`looks`](super::looks) has the
-//! arithmetic.
+//! A *round* lists the sessions and reads the sessions with possible news. The lapse of a session
+//! and the end of a wait are inputs: [`session_timers`](super::session_timers) has the arithmetic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
