@@ -1,34 +1,38 @@
-//! A timer of the kernel that kills the guard itself, if it does not act on the deadline for
-//! SIGKILL: somebody may have stopped it together with `tenure`. The timer of a stopped process runs
-//! on. The death of the guard kills CMD, and the standby kills the rest.
+//! A kernel timer that kills the guard if the guard does not act on the deadline for SIGKILL.
+//!
+//! An operator may have stopped the guard together with `tenure`. The timer of a stopped process
+//! continues to run. When the guard dies, the kernel kills CMD and the standby kills the other
+//! descendants.
 
 use std::time::Duration;
 
 use tenure::Moment;
 
-/// The timer of one guard; none on systems without such timers.
+/// The timer of one guard. It has no effect on systems without such timers.
 #[derive(Debug)]
 pub struct Alarm {
     timer: Option<kernel::Timer>,
-    /// How long after the deadline it goes off: half of what is left of the lease then.
+    /// Time from the deadline to the expiry of the timer: half of the kill margin.
     after: Duration,
 }
 
 impl Alarm {
-    /// `margin`: between the deadline for SIGKILL and the end of the lease. Without one there is no
-    /// alarm, nor where the system refuses the timer.
+    /// Creates the alarm. `margin` is the time from the deadline for SIGKILL to the end of the
+    /// lease.
+    ///
+    /// The alarm has no effect without a margin, or if the system refuses the timer.
     pub fn new(margin: Option<Duration>) -> Alarm {
         let after = margin.unwrap_or_default() / 2;
         Alarm { timer: margin.and_then(|_| kernel::Timer::new()), after }
     }
 
-    /// Goes off after this deadline, unless it is set or cleared again.
+    /// Sets the timer to expire after this deadline, in place of an earlier setting.
     pub fn set(&mut self, kill_at: Moment, now: Moment) {
         let until = now.until(kill_at) + self.after;
         self.timer.iter_mut().for_each(|timer| timer.set(now.boot.saturating_add(until)));
     }
 
-    /// The guard acts, or nothing of CMD is left.
+    /// Disarms the timer: the guard acts, or no process of CMD is left.
     pub fn clear(&mut self) {
         self.timer.iter_mut().for_each(kernel::Timer::clear);
     }
@@ -51,18 +55,18 @@ mod kernel {
             timer::Timer::new(ClockId::CLOCK_BOOTTIME, SigEvent::new(kill)).ok().map(Timer)
         }
 
-        /// At this time of the boot clock.
+        /// Sets the timer to expire at this time of the boot clock.
         pub fn set(&mut self, at: Duration) {
             self.arm(at);
         }
 
         pub fn clear(&mut self) {
-            // Zero is no time for a timer.
+            // A time of zero disarms the timer.
             self.arm(Duration::ZERO);
         }
 
         fn arm(&mut self, at: Duration) {
-            // An error says that the time is out of range, which no lease reaches.
+            // The only error is a time out of range, and no lease is that long.
             let _ =
                 self.0.set(Expiration::OneShot(at.into()), TimerSetTimeFlags::TFD_TIMER_ABSTIME);
         }

@@ -1,33 +1,35 @@
-//! How far CMD is: it runs, it has ended, nothing of it is left.
+//! The phases of CMD: it runs, it has ended, none of its processes is left.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-/// How CMD ended.
+/// The end of CMD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupEnd {
     pub status: ExitStatus,
-    /// What was done to CMD before it ended; nothing if it ended by itself.
+    /// The intervention that ended CMD. `None` if CMD ended without one.
     pub stop: Option<Stop>,
 }
 
-/// What was done to a CMD that did not end by itself.
+/// An intervention of the guard or of `tenure` that ended CMD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// It got SIGTERM as the lease was at risk, and was not killed. The lease may have been
+    /// CMD got SIGTERM because the lease was at risk, and was not killed. The lease may have been
     /// renewed since.
     Terminated,
-    /// It was killed as the lease was about to end, or by [`Group::kill`](super::Group::kill).
+    /// CMD was killed because the lease was about to end, or by
+    /// [`Group::kill`](super::Group::kill).
     Killed,
-    /// It was killed as the guard had died.
+    /// CMD was killed because the guard had died.
     Unguarded,
 }
 
-/// Whether a process of CMD may be left.
+/// The knowledge about processes of CMD that are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     Nothing,
-    /// Guard and standby were both killed: nobody knows where processes are that left the group.
+    /// The guard and the standby were both killed, so processes that left the group cannot be
+    /// found.
     Unknown,
 }
 
@@ -39,7 +41,7 @@ pub enum CmdPhase {
 }
 
 impl GroupEnd {
-    /// The exit code as a shell gives it: 128 + n after signal n.
+    /// Returns the exit code in the convention of shells: 128 + n after signal n.
     pub fn exit_code(&self) -> u8 {
         let code = match (self.status.code(), self.status.signal()) {
             (Some(code), _) => code,

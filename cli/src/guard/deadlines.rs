@@ -1,21 +1,21 @@
-//! When to end CMD: the lease's deadlines against the clocks. No clock is read here.
+//! The deadlines for the end of CMD, and their comparison with times that the caller reads.
 
 use std::time::Duration;
 
 use tenure::Moment;
 
-/// However far the next deadline is, look at the clocks this often: in a suspend or a pause of the
-/// machine a sleep runs on too long (invariant I7).
+/// The longest sleep between two looks at the clocks. A sleep lasts too long after a suspend or a
+/// pause of the machine (I7).
 pub const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
-/// When CMD gets SIGTERM and when SIGKILL, unless the lease is renewed before.
+/// The times of SIGTERM and SIGKILL for CMD. A renewal of the lease replaces both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
     pub term_at: Moment,
     pub kill_at: Moment,
 }
 
-/// What is due.
+/// The signal that CMD must get now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     Term,
@@ -30,17 +30,17 @@ pub struct DeadlineTimer {
 }
 
 impl Deadlines {
-    /// SIGKILL is due at once.
+    /// Returns deadlines that every clock has passed, so that CMD gets SIGKILL immediately.
     pub fn long_past() -> Deadlines {
         let long_past = Moment::new(Duration::ZERO, Duration::ZERO, Duration::ZERO);
         Deadlines { term_at: long_past, kill_at: long_past }
     }
 
-    /// The same deadlines with SIGTERM due at `now` at the latest, and SIGKILL after the same
-    /// grace, but never later than before.
+    /// Returns deadlines with SIGTERM at `now` or earlier, and SIGKILL after an equal grace.
+    /// Neither deadline moves to a later time.
     pub fn brought_forward(self, now: Moment) -> Deadlines {
         let Deadlines { term_at, kill_at } = self;
-        // The same on each clock, but for a wall clock that ends no lease.
+        // The grace is equal on all clocks, except on a wall clock that does not limit the lease.
         let grace = kill_at.boot.saturating_sub(term_at.boot);
         Deadlines { term_at: earlier(term_at, now), kill_at: earlier(kill_at, now.plus(grace)) }
     }
@@ -51,19 +51,19 @@ impl DeadlineTimer {
         DeadlineTimer { deadlines, terminated: false }
     }
 
-    /// The lease was renewed, or its end was brought forward.
+    /// Replaces the deadlines: the lease was renewed, or its end was brought forward.
     pub fn set(&mut self, deadlines: Deadlines) {
         self.deadlines = deadlines;
     }
 
-    /// No renewal comes any more: SIGTERM is due now, and SIGKILL after the grace or at the
-    /// deadline, whichever is sooner.
+    /// Brings the end forward because the lease is not renewed any more. CMD gets SIGTERM now, and
+    /// SIGKILL after the grace or at the deadline, whichever is earlier.
     pub fn end_now(&mut self, now: Moment) {
         self.deadlines = self.deadlines.brought_forward(now);
     }
 
-    /// What to do now. SIGTERM is due once each time the lease gets at risk;
-    /// SIGKILL is due for as long as a process lives.
+    /// Returns the signal to send now: SIGTERM at the first call after its deadline, and SIGKILL at
+    /// every call after its deadline. A renewal allows another SIGTERM.
     pub fn due(&mut self, now: Moment) -> Option<Due> {
         if reached(self.deadlines.kill_at, now) {
             return Some(Due::Kill);
@@ -74,34 +74,34 @@ impl DeadlineTimer {
         due.then_some(Due::Term)
     }
 
-    /// Whether SIGTERM was due, and no renewal has come since.
+    /// Returns whether SIGTERM was due and the lease has not been renewed since.
     pub fn is_at_risk(&self) -> bool {
         self.terminated
     }
 
-    /// The deadline for SIGKILL.
+    /// Returns the deadline for SIGKILL.
     pub fn kill_at(&self) -> Moment {
         self.deadlines.kill_at
     }
 
-    /// How long until SIGKILL is due.
+    /// Returns the time until the deadline for SIGKILL.
     pub fn until_kill(&self, now: Moment) -> Duration {
         now.until(self.deadlines.kill_at)
     }
 
-    /// How long to sleep before looking at the clocks again.
+    /// Returns the time to sleep before the next look at the clocks.
     pub fn next_look(&self, now: Moment) -> Duration {
         let next = if self.terminated { self.deadlines.kill_at } else { self.deadlines.term_at };
         now.until(next).min(self.until_kill(now)).min(LOOK_AT_LEAST_EVERY)
     }
 }
 
-/// Whether any clock has reached the moment.
+/// Returns whether any clock has reached the moment.
 fn reached(moment: Moment, now: Moment) -> bool {
     now.until(moment).is_zero()
 }
 
-/// The earlier of the two on each clock.
+/// Returns the earlier time of the two on each clock.
 fn earlier(one: Moment, other: Moment) -> Moment {
     Moment::new(one.boot.min(other.boot), one.raw.min(other.raw), one.wall.min(other.wall))
 }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn term_comes_once_and_kill_until_the_end() {
+    fn term_comes_once_and_kill_at_every_look() {
         let mut timer = timer(1_000, 2_000);
         assert_eq!(timer.due(at(999)), None);
         assert_eq!(timer.due(at(1_000)), Some(Due::Term));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_ends_the_risk_and_the_next_one_terminates_again() {
+    fn term_comes_again_after_a_renewal() {
         let mut timer = timer(1_000, 2_000);
         assert_eq!(timer.due(at(1_500)), Some(Due::Term));
         timer.set(Deadlines { term_at: at(3_000), kill_at: at(4_000) });
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_within_the_risk_does_not_terminate_twice() {
+    fn a_renewal_during_the_risk_does_not_repeat_term() {
         let mut timer = timer(1_000, 2_000);
         assert_eq!(timer.due(at(1_500)), Some(Due::Term));
         timer.set(Deadlines { term_at: at(1_200), kill_at: at(2_200) });
@@ -153,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_pause_goes_straight_to_the_kill() {
+    fn kill_comes_without_term_after_a_long_pause() {
         assert_eq!(timer(1_000, 2_000).due(at(60_000)), Some(Due::Kill));
     }
 
     #[test]
-    fn the_clock_that_is_further_counts() {
+    fn the_first_clock_at_the_deadline_decides() {
         let wall_jumped = Moment::new(ms(0), ms(0), ms(DAY + 2_000));
         assert_eq!(timer(1_000, 2_000).due(wall_jumped), Some(Due::Kill));
         let wall_set_back = Moment::new(ms(2_000), ms(2_000), ms(0));
@@ -169,9 +169,9 @@ mod tests {
         assert_eq!(timer(1_000, 2_000).due(slewed), Some(Due::Kill));
     }
 
-    /// Of a wall clock that ends no lease both deadlines are the last moment that there is.
+    /// A wall clock that does not limit the lease has its latest moment as both deadlines.
     #[test]
-    fn the_grace_of_an_end_is_left_where_the_wall_clock_does_not_count() {
+    fn an_early_end_keeps_the_grace_without_a_wall_clock_deadline() {
         let never = |at: Moment| Moment::new(at.boot, at.raw, Duration::MAX);
         let deadlines = Deadlines { term_at: never(at(10_000)), kill_at: never(at(12_000)) };
         let mut timer = DeadlineTimer::new(deadlines);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_early_end_keeps_the_grace_where_the_lease_has_time() {
+    fn an_early_end_keeps_the_grace_if_the_lease_allows_it() {
         let mut timer = timer(20_000, 25_000);
         assert_eq!(timer.due(at(1_000)), None);
         timer.end_now(at(1_000));
@@ -212,11 +212,11 @@ mod tests {
     }
 
     #[test]
-    fn an_early_end_never_moves_the_kill_beyond_the_lease() {
+    fn an_early_end_never_postpones_the_kill() {
         let mut timer = timer(20_000, 25_000);
         assert_eq!(timer.due(at(22_000)), Some(Due::Term));
         timer.end_now(at(23_000));
-        assert_eq!(timer.due(at(23_000)), None, "it was told before");
+        assert_eq!(timer.due(at(23_000)), None, "SIGTERM was due before");
         assert_eq!(timer.until_kill(at(23_000)), ms(2_000));
         let mut past = DeadlineTimer::new(Deadlines::long_past());
         past.end_now(at(1));

@@ -1,7 +1,7 @@
 //! The living descendants of a process.
 //!
-//! On Linux they are found in /proc, in whatever process group or session they are. Elsewhere only
-//! the process group of CMD is known.
+//! On Linux this module finds them in /proc, in any process group or session. On other systems it
+//! knows only the process group of CMD.
 
 use std::io;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::process_group::GroupId;
 
-/// A process that can still do something.
+/// A process that is not a zombie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Living {
     pub pid: Pid,
@@ -19,13 +19,13 @@ pub struct Living {
     pub group: Pid,
 }
 
-/// How often in a row the children are looked up and killed.
+/// The largest number of consecutive rounds that look up and kill the children.
 const LOOKS_AT_CHILDREN: usize = 20;
 
-/// Whether this process adopts orphans once it has asked for them.
+/// True on systems with support for [`adopt_orphans`].
 pub const ADOPTS: bool = cfg!(target_os = "linux");
 
-/// Asks for the orphans among the descendants of this process.
+/// Makes this process the parent of orphans among its descendants.
 #[cfg(target_os = "linux")]
 pub fn adopt_orphans() -> io::Result<()> {
     Ok(nix::sys::prctl::set_child_subreaper(true)?)
@@ -36,8 +36,10 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
-/// How long to wait until SIGKILL is sent again: shortly at first, as a process may fork just then
-/// and end; later what is left is in the kernel's hands, or belongs to another user.
+/// The pauses between rounds of SIGKILL.
+///
+/// The first pauses are short because a process may fork during a round. A process that survives
+/// many rounds waits in the kernel or belongs to another user, so the later pauses are longer.
 #[derive(Debug, Default)]
 pub struct KillPace {
     rounds: u32,
@@ -54,10 +56,10 @@ impl KillPace {
     }
 }
 
-/// Sends SIGKILL to all descendants of this process; says whether any of them got it.
+/// Sends SIGKILL to all descendants of this process. Returns whether any of them got it.
 pub fn kill_own(group: Option<GroupId>) -> bool {
-    // A process that forks and ends again and again is always an orphan, so a child of this
-    // process, and gone before a look at all processes is over.
+    // A process that repeatedly forks and ends is always an orphan and so a child of this process.
+    // It ends before a look at all processes is complete.
     let children = (0..LOOKS_AT_CHILDREN).filter(|_| {
         let children = proc::children();
         children.iter().filter(|child| kill(**child, Signal::SIGKILL).is_ok()).count() > 0
@@ -66,11 +68,12 @@ pub fn kill_own(group: Option<GroupId>) -> bool {
     kill_all(&living(Pid::this(), group), group) || any_child
 }
 
-/// Sends SIGKILL to these processes; says whether any of them got it.
+/// Sends SIGKILL to these processes. Returns whether any of them got it.
 ///
-/// The kernel hands out process numbers in turn, so none of those that were just read can belong to
-/// another process yet. The group is signalled as a whole too, as that catches a process that forks
-/// at this moment; but only while it has a member among these, so its number is still its own.
+/// The kernel assigns process numbers in sequence, so it has not reused a number that was just
+/// read. The signal also goes to the whole group, because that reaches a process that forks at this
+/// moment. The group is signalled only while it has a member in `living`: its number is not reused
+/// then.
 pub fn kill_all(living: &[Living], group: Option<GroupId>) -> bool {
     let group = group.filter(|group| living.iter().any(|one| one.group == group.leader()));
     let by_group = group.is_some_and(|group| killpg(group.leader(), Signal::SIGKILL).is_ok());
@@ -78,9 +81,11 @@ pub fn kill_all(living: &[Living], group: Option<GroupId>) -> bool {
     by_group || one_by_one > 0
 }
 
-/// The living descendants of `ancestor`. Without a /proc that can be read: the group, if it exists.
+/// Returns the living descendants of `ancestor`. If /proc cannot be read, returns the leader of the
+/// group if the group exists.
 ///
-/// A look may miss a process whose parent ends meanwhile, so an empty answer proves nothing.
+/// The result may miss a process whose parent ends during the call. An empty result does not prove
+/// that no descendant lives.
 pub fn living(ancestor: Pid, group: Option<GroupId>) -> Vec<Living> {
     match proc::all() {
         Some(all) => proc::below(ancestor, &all),
@@ -117,20 +122,20 @@ mod proc {
 
     use super::{Living, Pid};
 
-    /// All processes but zombies.
+    /// Returns all processes except zombies.
     pub fn all() -> Option<Vec<Living>> {
         let processes = std::fs::read_dir("/proc").ok()?.flatten();
         let stat = |process: std::fs::DirEntry| {
             let pid = process.file_name().to_str()?.parse().ok()?;
-            // An error says that the process has ended since.
+            // An error means that the process has ended since.
             let stat = std::fs::read(process.path().join("stat")).ok()?;
             parse(Pid::from_raw(pid), &String::from_utf8_lossy(&stat))
         };
         Some(processes.filter_map(stat).collect())
     }
 
-    /// The living children of this process, as far as the kernel lists them: it need not have been
-    /// built for that, and lists those of one thread. The first adopts orphans.
+    /// Returns the living children of the first thread of this process, which adopts the orphans.
+    /// Returns an empty list if the kernel was built without such lists.
     pub fn children() -> Vec<Pid> {
         let list = format!("/proc/self/task/{}/children", Pid::this());
         let list = std::fs::read_to_string(list).unwrap_or_default();
@@ -153,7 +158,7 @@ mod proc {
         let mut next = vec![ancestor];
         while let Some(parent) = next.pop() {
             for one in children.get(&parent).into_iter().flatten() {
-                // The numbers were read one after the other, so a circle is not impossible.
+                // The parents were read at different times, so they may form a cycle.
                 if seen.insert(one.pid) {
                     below.push(*one);
                     next.push(one.pid);
@@ -163,12 +168,13 @@ mod proc {
         below
     }
 
-    /// A line of /proc/PID/stat, see proc(5); nothing if the process is a zombie.
+    /// Parses a line of /proc/PID/stat, see proc(5). Returns `None` if the process is a zombie.
     fn parse(pid: Pid, stat: &str) -> Option<Living> {
-        // The name in parentheses may hold anything, a parenthesis included.
+        // The name in parentheses may contain any character, including a parenthesis.
         let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
         let [state, parent, group, threads] = [0, 1, 2, 17].map(|field| fields.get(field).copied());
-        // A process whose first thread has ended looks like a zombie, but its others run on.
+        // A process looks like a zombie after the end of its first thread, but its other threads
+        // run.
         let threads: u32 = threads?.parse().ok()?;
         let lives = !matches!(state?, "Z" | "X") || threads > 1;
         let number = |field: Option<&str>| Some(Pid::from_raw(field?.parse().ok()?));
@@ -190,7 +196,7 @@ mod proc {
         }
 
         #[test]
-        fn a_zombie_does_not_live_unless_it_has_threads() {
+        fn a_zombie_lives_only_with_other_threads() {
             let [pid, parent, group] = [42, 7, 41].map(Pid::from_raw);
             for (state, threads) in [("S", 1), ("D", 3), ("Z", 2)] {
                 assert_eq!(parsed(state, threads), Some(Living { pid, parent, group }));
@@ -200,13 +206,13 @@ mod proc {
         }
 
         #[test]
-        fn a_line_cut_short_is_no_process() {
+        fn a_truncated_line_is_refused() {
             assert_eq!(parse(Pid::from_raw(42), ""), None);
             assert_eq!(parse(Pid::from_raw(42), "42 (a) S 1 41 7"), None);
         }
 
         #[test]
-        fn descendants_are_found_at_any_depth_and_in_any_order() {
+        fn descendants_are_found_at_any_depth() {
             let all = [one(5, 4), one(4, 3), one(3, 2), one(9, 1), one(2, 1), one(8, 3)];
             let mut found: Vec<i32> =
                 below(Pid::from_raw(2), &all).iter().map(|one| one.pid.as_raw()).collect();
@@ -215,7 +221,7 @@ mod proc {
         }
 
         #[test]
-        fn numbers_that_form_a_circle_end_the_search() {
+        fn a_cycle_of_parents_ends_the_search() {
             let all = [one(3, 4), one(4, 3), one(3, 2)];
             assert_eq!(below(Pid::from_raw(2), &all).len(), 2);
         }

@@ -1,5 +1,6 @@
-//! The file that holds the epoch while CMD may run: written before CMD starts, and removed when CMD
-//! is to end, at the latest.
+//! The file that contains the epoch while CMD may run.
+//!
+//! The guard writes it before CMD starts, and removes it when CMD ends or must end.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -9,12 +10,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// For how long nothing waits for a disk that hangs.
+/// The longest wait for a disk that hangs.
 const MOST: Duration = Duration::from_secs(1);
-/// How many names for a new file are tried where one is taken.
+/// The largest number of retries with another name if a file of the name exists.
 const NAMES_TRIED: u32 = 10;
 
-/// The file, and the epoch that is written into it.
+/// The path of the file and its epoch.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub struct EpochFile {
     #[arg(long = "epoch-file", value_name = "PATH", required = false, requires = "epoch")]
@@ -24,7 +25,7 @@ pub struct EpochFile {
 }
 
 impl EpochFile {
-    /// The arguments that pass it to a child.
+    /// Returns the arguments that pass it to a child.
     pub fn arguments(&self) -> [OsString; 2] {
         // One word, as the path may begin with a dash.
         let mut file = OsString::from("--epoch-file=");
@@ -32,23 +33,23 @@ impl EpochFile {
         [file, format!("--epoch={}", self.epoch).into()]
     }
 
-    /// Writes the epoch, so that a reader finds it whole or not at all. It is not synced: after a
-    /// crash of the machine the epoch is over, whatever the file says.
+    /// Writes the epoch atomically: a reader finds either the whole epoch or no file. The file is
+    /// not synced, because the epoch does not survive a crash of the machine.
     pub fn write(&self) -> io::Result<()> {
         let (new, mut file) = create_beside(&self.path)?;
         let written = file
             .write_all(format!("{}\n", self.epoch).as_bytes())
             .and_then(|()| fs::rename(&new, &self.path));
         if written.is_err() {
-            // The first error says more.
+            // The first error is more useful than an error of the cleanup.
             let _ = fs::remove_file(&new);
         }
         written
     }
 
-    /// Removes the file if it holds this epoch, in a thread of its own, so that a disk that hangs does
-    /// not delay the end of CMD. The end of the channel is the end of that thread. If no thread can be
-    /// started, this call removes the file.
+    /// Removes the file if it contains this epoch. A new thread does that, so that a disk that
+    /// hangs does not delay the end of CMD. If no thread can be started, this call removes the
+    /// file.
     pub fn remove(&self) -> Removal {
         self.remove_by(|work| {
             let thread = thread::Builder::new().name("epoch file".to_owned()).spawn(work);
@@ -71,14 +72,14 @@ impl EpochFile {
 
     fn remove_now(&self) {
         if holds(&self.path) == Ok(Some(self.epoch)) {
-            // An error means that the file is gone or cannot be removed.
+            // An error means that the file is gone or that the system refuses its removal.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Creates a file in the same directory, under a random name. An existing file, or the symbolic link
-/// of another user, is never opened.
+/// Creates a file in the directory of `path`, with a random name. Never opens an existing file or
+/// the symbolic link of another user.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     let mut tries = 0;
     loop {
@@ -97,21 +98,21 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
 pub struct Removal(mpsc::Receiver<()>);
 
 impl Removal {
-    /// Waits until it is gone, for a moment at most.
+    /// Waits for the end of the removal, at most 1 s.
     pub fn wait(self) {
-        // Nothing is ever sent.
+        // No message is ever sent: the channel closes when the thread ends.
         let _ = self.0.recv_timeout(MOST);
     }
 }
 
-/// Removes what a process that was killed, or a crash of the machine, has left. Refuses a path that
-/// cannot hold the epoch, or that holds something else.
+/// Removes the epoch file of a process that was killed, or of a time before a crash of the machine.
+/// Refuses a path that cannot be an epoch file, or a file with other content.
 pub fn prepare(path: &Path) -> Result<(), String> {
     let shown = path.display();
     match holds(path) {
         Ok(None) => {}
         Ok(Some(_)) => fs::remove_file(path).map_err(|error| {
-            format!("{shown} is left from before and cannot be removed: {error}")
+            format!("{shown} is an old epoch file and cannot be removed: {error}")
         })?,
         Err(why) => return Err(format!("{shown} {why}")),
     }
@@ -119,18 +120,18 @@ pub fn prepare(path: &Path) -> Result<(), String> {
     let parent = parent.unwrap_or(Path::new("."));
     match fs::metadata(parent) {
         Ok(found) if found.is_dir() && path.file_name().is_some() => Ok(()),
-        Ok(_) => Err(format!("{shown} is no file in a directory")),
+        Ok(_) => Err(format!("{shown} is not the path of a file in a directory")),
         Err(error) => Err(format!("{}: {error}", parent.display())),
     }
 }
 
-/// The epoch in the file; nothing if there is no file.
+/// Returns the epoch in the file. Returns `None` if the file does not exist.
 fn holds(path: &Path) -> Result<Option<u64>, String> {
     match fs::metadata(path) {
         Ok(found) if found.is_file() && found.len() <= 16 => {}
         Ok(_) => return Err("is there, and holds no epoch".to_owned()),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("cannot be looked at: {error}")),
+        Err(error) => return Err(format!("cannot be examined: {error}")),
     }
     let text = fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
     let epoch = text.strip_suffix('\n').and_then(|text| text.parse().ok());
@@ -151,7 +152,7 @@ mod tests {
         own.write().expect("a new file");
         assert_eq!(fs::read_to_string(&path).expect("it is there"), "7\n");
         other.remove().wait();
-        assert!(path.exists(), "it is another leader's");
+        assert!(path.exists(), "it belongs to another leader");
         other.write().expect("over the old one");
         own.remove().wait();
         assert_eq!(fs::read_to_string(&path).expect("it is there"), "8\n");
@@ -163,10 +164,10 @@ mod tests {
         assert!(nowhere.write().is_err());
     }
 
-    /// The name of the new file ended in the number of the guard. A local user can foresee it, and a
-    /// link of that name let root overwrite any file.
+    /// The name of the new file ended with the process number of the guard. A local user could
+    /// predict the name. A link of that name let root overwrite any file.
     #[test]
-    fn regression_links_at_foreseen_names_are_not_written_through() {
+    fn regression_a_link_with_a_predictable_name_is_not_followed() {
         let dir = tempfile::tempdir().expect("a directory");
         let [path, precious] = ["epoch", "precious"].map(|name| dir.path().join(name));
         fs::write(&precious, "data").expect("a file");
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_the_file_is_removed_also_where_no_thread_can_be_started() {
+    fn regression_the_file_is_removed_if_no_thread_can_be_started() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("epoch");
         let file = EpochFile { path: path.clone(), epoch: 7 };
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_left_behind_is_removed_at_the_start() {
+    fn prepare_removes_only_old_epoch_files() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("epoch");
         assert_eq!(prepare(&path), Ok(()));

@@ -1,4 +1,4 @@
-//! The gate: the process that becomes CMD, after it has tied its life to that of the guard.
+//! The gate: the process that becomes CMD. It first asks the kernel to kill it if the guard dies.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,23 +9,25 @@ use nix::sys::signal::SigSet;
 
 use crate::exit::Failure;
 
-/// As a shell has it.
+/// The exit code of a shell for a command that was not found.
 pub const NOT_FOUND: u8 = 127;
+/// The exit code of a shell for a command that cannot be executed.
 pub const NOT_EXECUTABLE: u8 = 126;
 
 #[derive(Debug, clap::Args)]
 pub struct GateArgs {
-    /// The number of the guard.
+    /// Process number of the guard.
     #[arg(long)]
     pub parent: i32,
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,
 }
 
-/// Becomes the command, which the kernel kills if the guard `parent` dies. Returns only if the
-/// command cannot be run.
+/// Executes the command in this process. The kernel kills it if the guard `parent` dies.
+///
+/// Returns only if the command cannot be executed.
 pub fn run(parent: i32, command: &[OsString]) -> Failure {
-    // The guard has blocked all signals, and its children inherit that.
+    // The guard blocks all signals, and its children inherit the mask.
     let unblocked = SigSet::all().thread_unblock().map_err(io::Error::from);
     if let Err(error) = unblocked.and_then(|()| die_with(parent)) {
         return Failure::new(NOT_EXECUTABLE, format!("CMD was not run: {error}"));
@@ -44,7 +46,7 @@ fn die_with(parent: i32) -> io::Result<()> {
     use nix::sys::signal::Signal;
     use nix::unistd::getppid;
     set_pdeathsig(Signal::SIGKILL)?;
-    // The guard may have died before: the kernel sends nothing then.
+    // If the guard died before the call above, the kernel does not send the signal.
     if getppid().as_raw() == parent {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Guard and standby as `tenure` sees them: a child with a pipe in each direction.
+//! The connection of `tenure` to guard and standby: a child process and a pipe in each direction.
 
 use std::ffi::OsString;
 use std::io;
@@ -18,30 +18,30 @@ use super::pipes::Pipes;
 use super::tenure_binary::Tenure;
 use crate::output::print::millis;
 
-/// Dropping it ends the orders, and so has the guard end CMD.
+/// The guard and the standby. Dropping it closes the pipe of the orders, and the guard ends CMD.
 #[derive(Debug)]
 pub struct GuardProcess {
     standby: Child,
     orders: pipe::Sender,
     reports: Lines<BufReader<pipe::Receiver>>,
-    /// Whether reports may still come.
+    /// False after the last report.
     pub reporting: bool,
     exited: bool,
 }
 
-/// A message from them, or its absence.
+/// A message from the guard, or the end of a process or pipe.
 #[derive(Debug)]
 pub enum GuardMessage {
     Report(GuardReport),
-    /// The guard has died, or makes no sense: no report comes any more.
+    /// The guard has died or has sent a garbled line. No report follows.
     Silence,
     /// The standby has ended.
     Exit(Option<ExitStatus>),
 }
 
 impl GuardProcess {
-    /// Starts them from this binary, in a process group of their own, so that the signals of a
-    /// terminal do not reach them. CMD inherits the standard files through them.
+    /// Starts the standby, which starts the guard. Both run in a new process group, so that the
+    /// signals of a terminal do not reach them. CMD inherits the standard files through them.
     pub fn spawn(
         tenure: &Tenure,
         command: &[OsString],
@@ -50,8 +50,8 @@ impl GuardProcess {
     ) -> io::Result<GuardProcess> {
         let (orders_in, orders) = io::pipe()?;
         let (reports, reports_out) = io::pipe()?;
-        // The ends are duplicated in the child alone: here they close on exec, so no process that
-        // another thread starts at the same moment inherits them.
+        // Only the child duplicates the ends. In this process they close on exec, so a process that
+        // another thread starts concurrently does not inherit them.
         let pipes = Pipes { orders: 3, reports: 4 };
         let ends = [(pipes.orders, orders_in.into()), (pipes.reports, reports_out.into())];
         let ends = ends.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd });
@@ -73,17 +73,18 @@ impl GuardProcess {
         })
     }
 
-    /// The process that is the ancestor of all.
+    /// Returns the standby, the ancestor of the guard and of CMD.
     pub fn standby(&self) -> Option<Pid> {
         self.standby.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw)
     }
 
-    /// Does not wait as long as few orders are unanswered: the pipe holds hundreds.
+    /// Sends an order. Does not block while few orders are unanswered: the pipe has room for
+    /// hundreds.
     pub async fn send(&mut self, order: GuardOrder) -> io::Result<()> {
         self.orders.write_all(format!("{order}\n").as_bytes()).await
     }
 
-    /// The next message. May be dropped at any time. After silence and exit it waits for ever.
+    /// Returns the next message. Cancel-safe. After both `Silence` and `Exit` it waits forever.
     pub async fn recv(&mut self) -> GuardMessage {
         tokio::select! {
             biased;
@@ -107,8 +108,9 @@ impl GuardProcess {
 
 impl Drop for GuardProcess {
     fn drop(&mut self) {
-        // So that the guard does not take the end of the orders for the death of this process. The
-        // pipe has room, or the guard was stopped; then the epoch is not its to resign either.
+        // Without this order the guard takes the end of the pipe for the death of this process. The
+        // pipe is full only if the guard was stopped, and a stopped guard does not resign the
+        // epoch.
         let _ = self.orders.try_write(format!("{}\n", GuardOrder::Leave).as_bytes());
     }
 }
@@ -121,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// The process that inherits the end of the reports hides the death of the guard.
+    /// A process that inherits the write end of the reports hides the death of the guard.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn regression_no_other_process_inherits_the_pipes_of_the_guard() {
         static STOP: AtomicBool = AtomicBool::new(false);
@@ -129,7 +131,7 @@ mod tests {
             let open = StdCommand::new("ls").arg("/proc/self/fd").output().expect("it runs");
             String::from_utf8(open.stdout).expect("numbers")
         };
-        // Files that this process has inherited, and the folder that it lists.
+        // The files that this process has inherited, and the directory that `ls` reads.
         let usual = open_in_a_child();
         let others = std::thread::spawn(move || {
             let mut seen = 0;

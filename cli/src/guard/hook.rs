@@ -1,4 +1,4 @@
-//! A command line of the operator that runs beside CMD, under the same guard.
+//! A command line of the operator that runs at the same time as CMD, under the same guard.
 
 use std::io::{self, stderr};
 use std::os::fd::AsFd as _;
@@ -18,7 +18,7 @@ use super::tenure_binary::Tenure;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
-    /// For `sh -c`.
+    /// Command line for `sh -c`.
     pub line: String,
     pub limit_ms: u64,
 }
@@ -31,7 +31,7 @@ pub struct RunningHook {
 }
 
 impl Hook {
-    /// Starts it in a process group of its own, so that signals for CMD do not reach it.
+    /// Starts the hook in a new process group, so that signals for CMD do not reach it.
     pub fn start(&self, tenure: &Tenure, parent: &[String]) -> io::Result<RunningHook> {
         let words = ["sh", "-c", &self.line].map(Into::into);
         let mut command = tenure.command("__gate", parent, &words);
@@ -51,8 +51,8 @@ impl RunningHook {
         now.until(self.kill_at)
     }
 
-    /// Sends SIGKILL to its group, as long as that has a member among the descendants: its number
-    /// may be used again afterwards.
+    /// Sends SIGKILL to the group of the hook if one of its members is in `living`. Without a
+    /// member the system may have assigned the number of the group to another group.
     pub fn kill(&self, living: &[Living]) {
         if living.iter().any(|one| one.group == self.group.leader()) {
             self.group.signal(Signal::SIGKILL);
@@ -60,12 +60,12 @@ impl RunningHook {
     }
 }
 
-/// What a hook prints goes to stderr: stdout is CMD's.
+/// Returns a standard output for hooks that writes to stderr, because stdout belongs to CMD.
 pub fn to_stderr() -> Stdio {
     stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Stdio::from)
 }
 
-/// Logs how a hook ended.
+/// Logs the end of a hook.
 pub fn log_end(hook: &str, status: ExitStatus) {
     if status.success() {
         debug!("{hook} has ended");

@@ -1,6 +1,6 @@
 //! The messages between `tenure` and the guard: lines of text on two pipes.
 //!
-//! Both processes run the same binary, so there are no versions.
+//! Both processes run the same binary, so the messages have no version.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,54 +14,56 @@ use super::hook::Hook;
 use super::process_group::GroupId;
 use super::resignation::Resignation;
 
-/// From `tenure` to the guard. The end of the pipe means that `tenure` has died.
+/// A message from `tenure` to the guard. The end of the pipe means that `tenure` has died.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuardOrder {
-    /// Watch these deadlines. The first order, given once; answered with `Watching`.
+    /// Watch these deadlines. The first order, sent once; the guard answers with `Watching`.
     Watch(Deadlines),
-    /// Resign the epoch once `tenure` has died and nothing of CMD is left. Given once at most, before
-    /// `Start`; not answered.
+    /// Resign the epoch after `tenure` has died and no process of CMD is left. Sent at most once,
+    /// before `Start`; the guard does not answer.
     Resign(Box<Resignation>),
-    /// Run this beside CMD. Given once at most, before `Start`; answered with `HookEnded`.
+    /// Run this hook at the same time as CMD. Sent at most once, before `Start`; the guard answers
+    /// with `HookEnded`.
     OnElected(Box<Hook>),
-    /// Start CMD. The second order, given once; answered with `Started` or `TooLate`.
+    /// Start CMD. Sent once, before all orders below; the guard answers with `Started` or
+    /// `TooLate`.
     Start,
-    /// New deadlines; answered with `Watching`.
+    /// Watch these deadlines instead; the guard answers with `Watching`.
     Lease(Deadlines),
-    /// Pass this signal on to the process group of CMD; answered with `Signalled`.
+    /// Forward this signal to the process group of CMD; the guard answers with `Signalled`.
     Signal(Signal),
-    /// CMD has ended: send SIGTERM to the processes that it left behind.
+    /// Send SIGTERM to the descendants of CMD that are left. CMD has ended.
     EndRest,
-    /// `tenure` lives, and gives no more orders: the end of the pipe is not its death.
+    /// `tenure` lives and sends no more orders: the end of the pipe does not mean its death.
     Leave,
 }
 
-/// From the guard to `tenure`.
+/// A message from the guard to `tenure`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuardReport {
     /// The deadlines are watched.
     Watching,
-    /// The lease had ended before CMD was started: it was not.
+    /// CMD was not started because the lease had ended.
     TooLate,
     /// CMD runs, in this process group.
     Started(GroupId),
-    /// So many orders to pass a signal on have been carried out.
+    /// Number of `Signal` orders carried out since the previous report.
     Signalled(u32),
-    /// The group was sent SIGTERM, as the lease was at risk.
+    /// The group got SIGTERM because the lease was at risk.
     Terminated,
-    /// Living processes were sent SIGKILL.
+    /// Living processes got SIGKILL.
     Killed,
-    /// CMD has ended, with this status as the system gives it.
+    /// CMD has ended with this wait status of the system.
     Ended(i32),
-    /// What ran beside CMD has ended, with this status as the system gives it.
+    /// The hook has ended with this wait status of the system.
     HookEnded(i32),
     /// No process is left. The last report.
     Gone,
 }
 
-/// Before the JSON of a [`Resignation`], which has no line breaks.
+/// Prefix of the JSON of a [`Resignation`]. The JSON contains no line breaks.
 const RESIGN: &str = "resign ";
-/// Before the JSON of a [`Hook`].
+/// Prefix of the JSON of a [`Hook`].
 const ON_ELECTED: &str = "on-elected ";
 
 impl fmt::Display for GuardOrder {
@@ -85,7 +87,7 @@ impl fmt::Display for GuardOrder {
     }
 }
 
-/// Refuses a garbled line: the guard then acts as if `tenure` had died.
+/// Refuses a garbled line. The guard then ends CMD as it does after the death of `tenure`.
 impl FromStr for GuardOrder {
     type Err = ();
 
@@ -110,7 +112,7 @@ impl FromStr for GuardOrder {
     }
 }
 
-/// Nanoseconds by the boot, the raw and the wall clock, first for SIGTERM, then for SIGKILL.
+/// Writes nanoseconds of the boot, the raw and the wall clock, first for SIGTERM, then for SIGKILL.
 impl fmt::Display for Deadlines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [term_boot, term_raw, term_wall] = clocks(self.term_at);
@@ -123,7 +125,7 @@ fn clocks(moment: Moment) -> [u64; 3] {
     [moment.boot, moment.raw, moment.wall].map(nanos)
 }
 
-/// Durations above 584 years are cut to that.
+/// Converts to nanoseconds. Saturates at 584 years.
 fn nanos(since: Duration) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_cut_short_is_garbled() {
+    fn a_truncated_line_is_refused() {
         let whole = GuardOrder::Lease(deadlines()).to_string();
         let cut = whole.rsplit_once(' ').expect("it has spaces").0;
         for line in [
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn no_report_can_name_every_process_or_the_readers_own_group() {
+    fn a_group_number_below_2_is_refused() {
         for group in [-7, -1, 0, 1] {
             assert!(format!("started {group}").parse::<GuardReport>().is_err(), "{group}");
         }

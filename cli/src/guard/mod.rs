@@ -1,14 +1,22 @@
-//! CMD and its descendants, none of which outlives the lease.
+//! Runs CMD and ends it and all its descendants before the end of the lease.
 //!
-//! `tenure` starts the *standby*, which starts the *guard*, which starts the *gate*, which becomes
-//! CMD. The guard ends CMD and all its descendants at the deadlines of the lease, or when `tenure`
-//! dies. On Linux it is a child subreaper: whatever process group or session a descendant moves
-//! to, it stays a descendant of the guard when its parent ends. If the guard dies, the kernel kills
-//! CMD, and the standby, a subreaper too, kills the rest. The *supervisor*, a task in `tenure`,
-//! passes new deadlines on, and kills the descendants itself should the guard be stopped. If both are
-//! stopped, a timer of the kernel kills the guard before the lease ends.
+//! Each process starts the next one:
 //!
-//! Where there is no subreaper, the guard ends the process group of CMD instead.
+//! 1. `tenure` contains the *supervisor*, a task that sends new deadlines to the guard.
+//! 2. The *standby* waits for the end of the guard.
+//! 3. The *guard* ends CMD and all its descendants at the deadlines of the lease, or when `tenure`
+//!    dies.
+//! 4. The *gate* becomes CMD.
+//!
+//! On Linux the guard and the standby are child subreapers: a descendant whose parent ends remains
+//! a descendant of the guard, in any process group or session. On systems without subreapers the
+//! guard ends only the process group of CMD.
+//!
+//! | Failure | Consequence |
+//! |---|---|
+//! | The guard dies | The kernel kills CMD, and the standby kills the other descendants |
+//! | The guard is stopped | The supervisor kills the descendants |
+//! | The guard and `tenure` are stopped | A kernel timer kills the guard before the lease ends |
 
 mod alarm;
 mod cmd_phase;
@@ -52,21 +60,21 @@ pub use resignation::{ResignTask, Resignation};
 pub use standby::run as run_standby;
 pub use tenure_binary::{Tenure, own_binary};
 
-/// What a guard does besides ending CMD in time.
+/// Optional tasks of a guard, in addition to the end of CMD at the deadlines.
 #[derive(Debug, Clone, Default)]
 pub struct Extras {
-    /// Between the deadline for SIGKILL and the end of the lease: a guard that has not acted after
-    /// half of it is killed.
+    /// Time from the deadline for SIGKILL to the end of the lease. A guard that has not acted after
+    /// half of this time is killed.
     pub kill_margin: Option<Duration>,
-    /// What to resign if `tenure` dies, and then nothing of CMD is left.
+    /// Epoch to resign after `tenure` has died and no process of CMD is left.
     pub resignation: Option<Resignation>,
-    /// What to run beside CMD, from its start on.
+    /// Hook that starts at the same time as CMD.
     pub on_elected: Option<Hook>,
-    /// Written before CMD starts, and removed when it is to end.
+    /// File that is written before CMD starts and removed when CMD ends or must end.
     pub epoch_file: Option<EpochFile>,
 }
 
-/// A running CMD and its descendants, under guard.
+/// A running CMD and its descendants, watched by a guard.
 ///
 /// Dropping it kills them all.
 #[derive(Debug)]
@@ -78,11 +86,11 @@ pub struct Group {
 }
 
 impl Group {
-    /// Starts the command, with these variables added to its environment, under a guard that also
-    /// does the extras.
+    /// Starts the command with these additional environment variables, under a guard that also does
+    /// the extras.
     ///
-    /// CMD that cannot be executed is no error here: it ends with 126 or 127, as in a shell.
-    /// Dropping the future leaves nothing that runs.
+    /// Returns a group even if CMD cannot be executed: CMD then ends with 126 or 127, as in a
+    /// shell. Dropping the future ends all processes that it has started.
     pub async fn start(
         tenure: &Tenure,
         command: &[OsString],
@@ -90,8 +98,8 @@ impl Group {
         deadlines: Deadlines,
         extras: Extras,
     ) -> io::Result<Group> {
-        // A SIGCHLD that is ignored when `tenure` starts would be for the guard too, and then exit
-        // statuses are lost.
+        // If `tenure` was started with SIGCHLD ignored, the guard would inherit that and lose the
+        // exit statuses.
         drop(signal(SignalKind::child()).map_err(|error| failed("handle SIGCHLD", &error))?);
         let guard = GuardProcess::spawn(tenure, command, environment, &extras)
             .map_err(|error| failed("start a guard", &error))?;
@@ -107,39 +115,40 @@ impl Group {
         Ok(Group { deadlines, orders, phase })
     }
 
-    /// The lease has new deadlines. What is already past is acted on at once: `term_at` in the past
-    /// sends SIGTERM now.
+    /// Replaces the deadlines. The guard acts immediately on a deadline in the past: it sends
+    /// SIGTERM if `term_at` is past.
     pub fn set_deadlines(&self, deadlines: Deadlines) {
         self.deadlines.send_replace(deadlines);
     }
 
-    /// Passes a signal on to the process group of CMD.
+    /// Forwards a signal to the process group of CMD.
     pub fn forward(&self, signal: Signal) {
         self.order(GuardOrder::Signal(signal));
     }
 
-    /// CMD has ended: sends SIGTERM to the processes that it left behind, once.
+    /// Sends SIGTERM once to each descendant of CMD that is left. Called after the end of CMD.
     pub fn end_rest(&self) {
         self.order(GuardOrder::EndRest);
     }
 
     fn order(&self, order: GuardOrder) {
-        // An error says that nothing is left to signal.
+        // An error means that no process of CMD is left.
         let _ = self.orders.send(order);
     }
 
-    /// Kills CMD and all its descendants, until they are gone.
+    /// Kills CMD and all its descendants.
     pub fn kill(&self) {
         self.set_deadlines(Deadlines::long_past());
     }
 
-    /// How CMD ended, once it has. Descendants of it may live on: see [`Group::gone`].
+    /// Waits for the end of CMD and returns it. Descendants of CMD may still run: see
+    /// [`Group::gone`].
     pub async fn wait(&self) -> GroupEnd {
         self.phase_with(CmdPhase::end).await
     }
 
-    /// Returns once nothing of CMD is left, or nobody can tell any more; gives how CMD had ended.
-    /// Only if nothing is left may the leadership be resigned.
+    /// Waits until no process of CMD is left, or until this is unknown. Returns the end of CMD.
+    /// The caller may resign the leadership only after [`Left::Nothing`].
     pub async fn gone(&self) -> (GroupEnd, Left) {
         self.phase_with(|phase| match phase {
             CmdPhase::Gone(end, left) => Some((end, left)),

@@ -1,6 +1,6 @@
-//! The two pipes between `tenure` and the guard, as numbers of inherited open files.
+//! The two pipes between `tenure` and the guard, as numbers of inherited file descriptors.
 //!
-//! Standard input and output are CMD's, so the guard needs others.
+//! Standard input and output belong to CMD, so the guard needs other descriptors.
 
 use std::fs::File;
 use std::io;
@@ -8,34 +8,35 @@ use std::os::fd::RawFd;
 
 use nix::unistd::close;
 
-/// The inherited ends of the guard.
+/// The file descriptors that the guard inherits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 pub struct Pipes {
-    /// The end from which orders are read.
+    /// Read end of the pipe of orders.
     #[arg(long, value_name = "FD")]
     pub orders: RawFd,
-    /// The end to which reports are written.
+    /// Write end of the pipe of reports.
     #[arg(long, value_name = "FD")]
     pub reports: RawFd,
 }
 
 impl Pipes {
-    /// The arguments that pass them to a child.
+    /// Returns the arguments that pass them to a child.
     pub fn arguments(self) -> [String; 2] {
         [format!("--orders={}", self.orders), format!("--reports={}", self.reports)]
     }
 
-    /// Opens both ends anew, such that no child inherits them.
+    /// Reopens both ends, so that they close on exec and no child inherits them.
     pub fn open(self) -> io::Result<(File, File)> {
         let path = |number: RawFd| format!("{OPEN_FILES}/{number}");
-        // By path, as safe code cannot take over a bare number.
+        // Safe code cannot own a descriptor from its number, so this opens the path of the
+        // descriptor.
         let orders = File::open(path(self.orders))?;
         let reports = File::options().write(true).open(path(self.reports))?;
         self.close()?;
         Ok((orders, reports))
     }
 
-    /// Closes what was inherited.
+    /// Closes the inherited descriptors.
     pub fn close(self) -> io::Result<()> {
         close(self.orders)?;
         close(self.reports)?;

@@ -8,39 +8,41 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-/// The process group of CMD. Its number may be used again once the group is gone, so it must not be
-/// signalled any more then.
+/// The process group of CMD.
+///
+/// After the end of the group the system may assign its number to another group, so callers must
+/// not signal it any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupId(Pid);
 
 impl GroupId {
-    /// The group that this process leads. 0 and 1 are refused: to the kernel they mean the sender's
-    /// own group, and every process there is.
+    /// Returns the group of this leader. Refuses 0 and 1: for the kernel they mean the group of the
+    /// sender and all processes.
     pub fn new(leader: i32) -> Option<GroupId> {
         (leader > 1).then(|| GroupId(Pid::from_raw(leader)))
     }
 
-    /// The group that this child leads.
+    /// Returns the group with this child as its leader.
     pub fn of(child: &Child) -> io::Result<GroupId> {
         let id = i32::try_from(child.id()).ok().and_then(GroupId::new);
-        id.ok_or_else(|| io::Error::other("a process with an impossible number"))
+        id.ok_or_else(|| io::Error::other("the child has an invalid process number"))
     }
 
-    /// The process that started the group.
+    /// Returns the leader of the group.
     pub fn leader(self) -> Pid {
         self.0
     }
 
-    /// Whether the group has a process left, unreaped ones included.
+    /// Returns whether the group has a process, including zombies.
     pub fn exists(self) -> bool {
-        // EPERM says that there are processes and that all belong to another user by now.
+        // EPERM means that the group has processes and that all belong to another user.
         killpg(self.0, None) != Err(Errno::ESRCH)
     }
 
-    /// Sends the signal to every process of the group. A stopped process is woken for a signal that
-    /// asks it to end, or it would never see it.
+    /// Sends the signal to every process of the group. A signal that asks processes to end is
+    /// followed by SIGCONT, because a stopped process does not handle signals.
     pub fn signal(self, signal: Signal) {
-        // ESRCH and EPERM change nothing here: `exists` shows what is left.
+        // The caller finds out with `exists` whether processes are left after ESRCH or EPERM.
         let _ = killpg(self.0, signal);
         if matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT) {
             let _ = killpg(self.0, Signal::SIGCONT);

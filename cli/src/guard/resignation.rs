@@ -1,5 +1,8 @@
-//! What the guard does once `tenure` has died and nothing of CMD is left: a fresh process of this
-//! command resigns the epoch, so that nobody waits for its lapse.
+//! The resignation of the epoch by the guard, after `tenure` has died and no process of CMD is
+//! left.
+//!
+//! A new process of this command resigns the epoch, so that other candidates do not wait until the
+//! lease lapses.
 
 use std::io::{self, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -11,17 +14,19 @@ use tenure::{Moment, Process};
 use super::tenure_binary::Tenure;
 use crate::process::timer::block_for;
 
-/// For how much longer than the lease the process may run, if it hangs.
+/// The longest run time of the process after the end of the lease.
 const BEYOND_THE_LEASE: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What a fresh process must know to resign an epoch. It says nothing secret, but goes by pipes, as
-/// the arguments of a process are for all to see.
+/// The input of a process that resigns an epoch.
+///
+/// It contains no secrets. It is still passed through a pipe, because all users can read the
+/// arguments of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resignation {
-    /// The URL of the store.
+    /// URL of the store.
     pub store: String,
-    /// As `--layout` has it.
+    /// A value of `--layout`.
     pub layout: String,
     pub candidate: String,
     pub validity_ms: u64,
@@ -29,11 +34,11 @@ pub struct Resignation {
     /// A `ResignKey` of the library.
     pub key: String,
     pub successor: Option<String>,
-    /// Between the deadline for SIGKILL and the end of the lease.
+    /// Time from the deadline for SIGKILL to the end of the lease, in milliseconds.
     pub kill_margin_ms: u64,
 }
 
-/// What the process reads from its standard input.
+/// The JSON that the process reads from its standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ResignTask {
     pub resignation: Resignation,
@@ -45,7 +50,7 @@ impl ResignTask {
         ResignTask { resignation, ends_at: [ends_at.boot, ends_at.raw, ends_at.wall] }
     }
 
-    /// The end of the lease.
+    /// Returns the end of the lease.
     pub fn ends_at(&self) -> Moment {
         let [boot, raw, wall] = self.ends_at;
         Moment::new(boot, raw, wall)
@@ -53,18 +58,18 @@ impl ResignTask {
 }
 
 impl Resignation {
-    /// When the lease ends that has this deadline for SIGKILL.
+    /// Returns the end of a lease with this deadline for SIGKILL.
     pub fn lease_end(&self, kill_at: Moment) -> Moment {
         kill_at.plus(Duration::from_millis(self.kill_margin_ms))
     }
 
-    /// The epoch, for people.
+    /// Returns the epoch, for messages.
     pub fn epoch(&self) -> &str {
         self.key.split_once('-').map_or("?", |(epoch, _)| epoch)
     }
 
-    /// Runs the process, which says itself what it did; until the end of the lease, and no longer
-    /// than a moment more.
+    /// Runs the process, which logs its outcome. Kills it if it runs for 1 s beyond the end of the
+    /// lease.
     pub fn carry_out(self, tenure: &Tenure, kill_at: Moment, say: impl Fn(&'static str, &str)) {
         let ends_at = self.lease_end(kill_at);
         let epoch = self.epoch().to_owned();
@@ -81,12 +86,12 @@ impl Resignation {
         match start(tenure, &ResignTask::new(self, ends_at)) {
             Ok(mut process) => {
                 if !ends_in_time(&mut process, ends_at) {
-                    // It is a child that was not waited for, so the number is its own.
+                    // No call has reaped this child, so the system has not reused its number.
                     let _ = process.kill();
-                    failed("the process that was to resign it hangs, and was killed");
+                    failed("the process that resigns it hung and was killed");
                 }
             }
-            Err(error) => failed(&format!("no process could be started for it: {error}")),
+            Err(error) => failed(&format!("cannot start a process that resigns it: {error}")),
         }
     }
 }
@@ -94,8 +99,9 @@ impl Resignation {
 fn start(tenure: &Tenure, task: &ResignTask) -> io::Result<Child> {
     let mut command: Command = tenure.command("__resign", &[""; 0], &[]);
     let mut process = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-    let mut input = process.stdin.take().ok_or_else(|| io::Error::other("it has no input"))?;
-    // Its end is the end of the input. A process that reads nothing is noticed when it ends.
+    let mut input =
+        process.stdin.take().ok_or_else(|| io::Error::other("the process has no stdin"))?;
+    // Dropping `input` closes the pipe. `ends_in_time` notices a process that does not read it.
     let _ = input.write_all(&serde_json::to_vec(task)?);
     Ok(process)
 }
@@ -103,7 +109,7 @@ fn start(tenure: &Tenure, task: &ResignTask) -> io::Result<Child> {
 fn ends_in_time(process: &mut Child, ends_at: Moment) -> bool {
     let last = ends_at.plus(BEYOND_THE_LEASE);
     loop {
-        // An error says that nobody can wait for it any more.
+        // An error means that the process is not a child of this process any more.
         if !matches!(process.try_wait(), Ok(None)) {
             return true;
         }

@@ -13,13 +13,15 @@ use super::event_loop::{GuardArgs, arguments};
 use super::tenure_binary::Tenure;
 use crate::process::timer::block_for;
 
-/// Runs the guard. Returns once no descendant is left; if the guard dies before, kills them all.
+/// Runs the guard. Returns after all descendants have ended. If the guard dies first, kills all
+/// descendants.
 ///
 /// # Errors
 ///
-/// If processes may be left that it cannot find.
+/// The guard died on a system without subreapers: descendants may be left, and cannot be found.
 pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) -> io::Result<()> {
-    // Only SIGKILL ends the standby. Blocked signals, unlike handlers, leave no moment open.
+    // Only SIGKILL ends the standby. Blocking signals works from this call on, without the races of
+    // handlers.
     SigSet::all().thread_block()?;
     adopt_orphans()?;
     let GuardArgs { pipes, epoch_file, kill_margin_ms, command } = args;
@@ -46,7 +48,7 @@ pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) 
     Ok(())
 }
 
-/// Kills all descendants until none is left; says whether there were any.
+/// Kills all descendants until none is left. Returns whether any of them was killed.
 fn end_all() -> bool {
     let mut pace = KillPace::default();
     let mut killed = false;

@@ -1,5 +1,7 @@
-//! The task in `tenure` that supervises one CMD: it keeps the guard informed, learns how CMD ended,
-//! and sees to the end of its descendants.
+//! The task in `tenure` that supervises one CMD.
+//!
+//! It sends orders to the guard, receives the reports of the guard, and kills the descendants of
+//! CMD if the guard does not.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
@@ -23,18 +25,19 @@ use super::messages::{GuardOrder, GuardReport};
 use super::process_group::GroupId;
 use crate::process::timer::pause;
 
-/// For how long no descendant must be seen alive until a guard that says nothing is not waited for.
+/// The time without living descendants after which a silent guard is killed.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
-/// A guard that does not answer for so long was stopped: it does next to nothing else.
+/// The time without an answer after which the guard counts as stopped. A running guard answers
+/// immediately.
 const STOPPED_AFTER: Duration = Duration::from_secs(5);
-/// More signals that the guard has not answered wait.
+/// The largest number of unanswered signal orders. Further signals wait.
 const MAX_SIGNALS: u32 = 16;
 const KILL_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 pub struct Supervisor {
     guard: GuardProcess,
     standby: Pid,
-    /// Known once the guard runs, where processes can be found.
+    /// Process number of the guard. `None` until the guard runs, or if /proc cannot be read.
     guard_pid: Option<Pid>,
     group: Option<GroupId>,
     deadlines: watch::Receiver<Deadlines>,
@@ -46,20 +49,22 @@ pub struct Supervisor {
     killed: bool,
     guard_lost: bool,
     standby_lost: bool,
-    /// The guard has not answered the last deadlines yet. One at a time, and few signals, so that
-    /// the pipe to a stopped guard never fills: then nothing would kill CMD in its place.
+    /// The guard has not answered the last deadlines. At most one such order and few signals are
+    /// unanswered, so that the pipe to a stopped guard never fills. A full pipe would block this
+    /// task, which kills CMD in place of a stopped guard.
     unanswered: bool,
-    /// Signals that the guard has not answered yet, and those that wait until it has.
+    /// Number of signal orders that the guard has not answered.
     signals: u32,
+    /// Signals that wait for answers.
     waiting: Vec<Signal>,
-    /// Since when, by the boot clock, the deadlines are unanswered at every look.
+    /// Time of the first look with unanswered deadlines, by the boot clock.
     unanswered_since: Option<Duration>,
-    /// Since when, by the boot clock, no descendant has been seen alive.
+    /// Time of the first look without living descendants, by the boot clock.
     lifeless_since: Option<Duration>,
     abandoned: bool,
-    /// The guard removes it; this process does if the guard cannot.
+    /// File that this process removes if the guard cannot.
     epoch_file: Option<EpochFile>,
-    /// Known once it is over.
+    /// Result of the supervision.
     left: Option<Left>,
 }
 
@@ -73,7 +78,8 @@ impl Supervisor {
         let timer = DeadlineTimer::new(*deadlines.borrow());
         let standby = guard.standby();
         Ok(Supervisor {
-            standby: standby.ok_or_else(|| io::Error::other("the guard died at once"))?,
+            standby: standby
+                .ok_or_else(|| io::Error::other("the guard has ended before it was supervised"))?,
             guard_pid: None,
             guard,
             group: None,
@@ -97,7 +103,7 @@ impl Supervisor {
         })
     }
 
-    /// Returns once the guard watches the deadlines; false if it has died instead.
+    /// Waits until the guard watches the deadlines. Returns false if the guard has died.
     pub async fn put_under_guard(&mut self, extras: Extras) -> bool {
         let deadlines = *self.deadlines.borrow_and_update();
         self.unanswered = true;
@@ -115,38 +121,39 @@ impl Supervisor {
                 GuardMessage::Silence | GuardMessage::Exit(_) => self.lose_guard("the guard"),
             }
         }
-        // It shares the group of the standby, and no other process is there yet.
+        // The guard is in the group of the standby, and no other descendant exists before the
+        // start.
         let all = descendants::living(self.standby, None);
         self.guard_pid = all.iter().find(|one| one.group == self.standby).map(|one| one.pid);
         !self.guard_lost
     }
 
-    /// Has CMD started. The order is written at once or, if this is dropped before, not at all.
+    /// Orders the start of CMD. Dropping the future sends either the whole order or no part of it.
     pub async fn start(&mut self) {
         self.send(GuardOrder::Start).await;
     }
 
-    /// Supervises CMD until nothing of it is left, or until nobody holds its
-    /// [`Group`](super::Group).
+    /// Supervises CMD until none of its processes is left, or until its [`Group`](super::Group) is
+    /// dropped.
     pub async fn supervise(mut self) {
         while self.left.is_none() && !self.abandoned {
             self.step().await;
         }
         let Some(left) = self.left else {
-            // The end of the orders alone would leave CMD its grace.
+            // The guard would grant CMD its grace without this order.
             self.send(GuardOrder::Lease(Deadlines::long_past())).await;
             return;
         };
-        debug!(?left, "nothing of CMD runs any more");
+        debug!(?left, "no process of CMD runs any more");
         if self.guard.standby().is_some() {
-            // It ends by itself, unless somebody has stopped it.
+            // A stopped guard would not end.
             self.kill_guard();
         }
         let status = self.status.unwrap_or(ExitStatus::from_raw(Signal::SIGKILL as i32));
         self.phase.send_replace(CmdPhase::Gone(GroupEnd { status, stop: self.stop }, left));
     }
 
-    /// Waits for the next thing to happen, and handles it.
+    /// Waits for the next event and handles it.
     async fn step(&mut self) {
         let next_look = self.look();
         tokio::select! {
@@ -170,14 +177,14 @@ impl Supervisor {
         }
     }
 
-    /// Does what is due, and says when to look again.
+    /// Acts on the deadlines. Returns the time to the next look.
     fn look(&mut self) -> Duration {
         if self.standby_lost && !self.guard.reporting {
             return self.kill_group();
         }
         let now = Process::system().now();
-        // SIGTERM is left to the guard: two of them mean "at once" to many a program. SIGKILL is
-        // not, as somebody may have stopped the guard.
+        // Only the guard sends SIGTERM, because many programs end without a cleanup at the second
+        // SIGTERM. This task also sends SIGKILL, because the guard may be stopped.
         self.timer.set(*self.deadlines.borrow());
         let kill = self.timer.due(now) == Some(Due::Kill) || self.guard_lost;
         if !kill && !self.is_stopped(now.boot) {
@@ -197,8 +204,7 @@ impl Supervisor {
         KILL_AGAIN_AFTER
     }
 
-    /// Whether the guard has not answered for so long that it must have been stopped. The end of
-    /// CMD would go unnoticed, too.
+    /// Returns whether the guard counts as stopped. A stopped guard does not report the end of CMD.
     fn is_stopped(&mut self, now: Duration) -> bool {
         if !self.unanswered {
             self.unanswered_since = None;
@@ -208,14 +214,16 @@ impl Supervisor {
         now.saturating_sub(since) >= STOPPED_AFTER
     }
 
-    /// No descendant was seen alive: gets rid of a guard, or of a standby, that was stopped and so
-    /// does not say that nothing is left.
+    /// Notes that no descendant lives. After [`SILENT_AFTER`] it kills the guard and the standby:
+    /// one of them was stopped and does not report that no process is left.
     fn see_no_life(&mut self, now: Duration) {
         let since = *self.lifeless_since.get_or_insert(now);
         if now.saturating_sub(since) < SILENT_AFTER {
             return;
         }
-        warn!("nothing of CMD runs, and its guard does not say so: was it stopped?");
+        warn!(
+            "no process of CMD runs, and the guard has not reported it: the guard may be stopped"
+        );
         if self.status.is_none() {
             self.stop = self.stop.or(Some(Stop::Unguarded));
         }
@@ -223,8 +231,8 @@ impl Supervisor {
         self.left = Some(Left::Nothing);
     }
 
-    /// The living descendants of the standby, or of the guard if the standby has died; without the
-    /// guard itself.
+    /// Returns the living descendants of the standby, or of the guard if the standby has died. The
+    /// guard is not among them.
     fn living(&self) -> Vec<Living> {
         let alone = self.guard_pid.filter(|_| self.standby_lost);
         let mut living = descendants::living(alone.unwrap_or(self.standby), self.group);
@@ -232,7 +240,7 @@ impl Supervisor {
         living
     }
 
-    /// Guard and standby are in one group.
+    /// Kills the guard and the standby, which are in one group.
     fn kill_guard(&self) {
         if let Some(group) = GroupId::new(self.standby.as_raw()) {
             group.signal(Signal::SIGKILL);
@@ -247,7 +255,7 @@ impl Supervisor {
 
     async fn pass_on(&mut self, order: GuardOrder) {
         match order {
-            // Once, if many wait: the kernel merges what is pending, too.
+            // A signal waits at most once. The kernel also merges pending signals.
             GuardOrder::Signal(signal) if self.waiting.contains(&signal) => {}
             GuardOrder::Signal(signal) => {
                 self.waiting.push(signal);
@@ -266,7 +274,7 @@ impl Supervisor {
     }
 
     async fn send(&mut self, order: GuardOrder) {
-        // An error says that the guard has died, and so does the end of its reports.
+        // An error means that the guard has died. The end of its reports shows that too.
         let _ = self.guard.send(order).await;
     }
 
@@ -300,7 +308,7 @@ impl Supervisor {
         }
     }
 
-    /// The guard has sent SIGKILL, or this process has: to CMD, or to what it left behind.
+    /// Notes that the guard or this process has sent SIGKILL to CMD or its descendants.
     fn note_killed(&mut self) {
         let what = if self.status.is_none() {
             self.stop = Some(if self.standby_lost { Stop::Unguarded } else { Stop::Killed });
@@ -312,10 +320,11 @@ impl Supervisor {
         self.remove_epoch_file();
     }
 
-    /// The guard has died, and its standby kills what runs; or the standby has, and the guard does.
+    /// Notes the death of the guard or of the standby. The survivor of the two kills all
+    /// descendants.
     fn lose_guard(&mut self, what: &str) {
         if !std::mem::replace(&mut self.guard_lost, true) {
-            // What the guard had already done for the lease stays the reason.
+            // An earlier intervention of the guard stays the reason.
             if self.status.is_none() {
                 self.stop = self.stop.or(Some(Stop::Unguarded));
             }
@@ -325,13 +334,13 @@ impl Supervisor {
     }
 
     fn remove_epoch_file(&self) {
-        // Nobody waits for it: the thread goes on.
+        // This does not wait for the removal. The thread continues.
         drop(self.epoch_file.as_ref().map(EpochFile::remove));
     }
 
     async fn standby_ended(&mut self, status: Option<ExitStatus>) {
         if status.is_some_and(|status| status.success()) {
-            // It ends so only when nothing is left. The reports may not have been read yet.
+            // The standby succeeds only when no descendant is left. Reports may still be unread.
             tokio::select! {
                 () = self.read_last_reports() => {}
                 () = pause(SILENT_AFTER) => {}
@@ -344,7 +353,7 @@ impl Supervisor {
         }
         self.lose_guard("the standby of the guard");
         self.standby_lost = true;
-        // Alone, the guard still ends all before it ends itself.
+        // A guard without a standby still kills all descendants before it ends.
         self.send(GuardOrder::Lease(Deadlines::long_past())).await;
     }
 
@@ -354,8 +363,8 @@ impl Supervisor {
         }
     }
 
-    /// Neither guard nor standby is there any more. The kernel kills CMD when the guard dies; of
-    /// the rest only the group is known.
+    /// Kills the group of CMD after the guard and the standby have ended. The kernel has killed CMD
+    /// at the death of the guard. This process knows no other descendants than the group.
     fn kill_group(&mut self) -> Duration {
         match self.group.filter(|group| group.exists()) {
             Some(group) => group.signal(Signal::SIGKILL),

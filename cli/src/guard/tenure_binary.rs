@@ -1,4 +1,4 @@
-//! The file of this command. The standby, the guard and the gate run it, too.
+//! The executable of this command, which the standby, the guard and the gate also run.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -6,17 +6,17 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// This command itself, as standby, guard and gate are started of it.
+/// The executable and the common options for the standby, the guard and the gate.
 #[derive(Debug)]
 pub struct Tenure {
-    /// See [`own_binary`].
+    /// Path of the executable, see [`own_binary`].
     pub binary: PathBuf,
-    /// What they get besides their own arguments.
+    /// Options that each process gets in addition to its own arguments.
     pub options: &'static [&'static str],
 }
 
 impl Tenure {
-    /// This command as another of its processes, with CMD for it to run.
+    /// Returns a command that starts this executable with a verb, its arguments and CMD.
     pub fn command<A: AsRef<OsStr>>(
         &self,
         verb: &str,
@@ -29,8 +29,10 @@ impl Tenure {
     }
 }
 
-/// The path by which this very binary can be started again, even if its file was replaced since:
-/// all must be of one version with `tenure`.
+/// Returns a path that starts this executable again.
+///
+/// On Linux it starts the running version even if the file was replaced since. All processes must
+/// have the version of `tenure`.
 pub fn own_binary() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }

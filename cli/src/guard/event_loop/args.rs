@@ -1,4 +1,4 @@
-//! The arguments of guard and standby.
+//! The arguments of the guard and the standby.
 
 use std::ffi::OsString;
 
@@ -11,14 +11,14 @@ pub struct GuardArgs {
     pub pipes: Pipes,
     #[command(flatten)]
     pub epoch_file: Option<EpochFile>,
-    /// Between the deadline for SIGKILL and the end of the lease.
+    /// Time from the deadline for SIGKILL to the end of the lease, in milliseconds.
     #[arg(long, value_name = "MS")]
     pub kill_margin_ms: Option<u64>,
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,
 }
 
-/// The arguments that pass these to a child.
+/// Returns the arguments that pass these values to a child.
 pub fn arguments(
     pipes: Pipes,
     epoch_file: Option<&EpochFile>,

@@ -1,4 +1,4 @@
-//! What the guard's threads tell its main thread.
+//! The events that the threads of the guard send to its main thread.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
@@ -13,16 +13,17 @@ use super::super::messages::GuardOrder;
 
 pub enum GuardEvent {
     Order(GuardOrder),
-    /// The orders have ended: `tenure` has died.
+    /// The pipe of the orders has ended: `tenure` has died.
     HungUp,
-    /// An order makes no sense, or cannot be read: `tenure` cannot be relied on, but may live.
+    /// An order is garbled or cannot be read. `tenure` may still live.
     Garbled,
     Reaped(Pid, i32),
-    /// There is no child any more; so, where orphans are adopted, no descendant either.
+    /// No child is left. If the guard adopts orphans, no descendant is left either.
     Childless,
 }
 
-/// Passes the orders on. They end with the pipe, or with the first line that makes no sense.
+/// Starts a thread that sends each order as an event. It ends with the pipe or at the first garbled
+/// line.
 pub fn read_orders(from: File, events: Sender<GuardEvent>) -> io::Result<()> {
     thread::Builder::new().name("orders".to_owned()).spawn(move || {
         let mut last = GuardEvent::HungUp;
@@ -44,11 +45,11 @@ pub fn read_orders(from: File, events: Sender<GuardEvent>) -> io::Result<()> {
     Ok(())
 }
 
-/// Reaps all children, adopted ones too, and tells when there are none any more.
+/// Starts a thread that reaps all children, including adopted ones. It ends when no child is left.
 pub fn reap_children(events: Sender<GuardEvent>) -> io::Result<()> {
     thread::Builder::new().name("reaper".to_owned()).spawn(move || {
         loop {
-            // nix has no status for the death by a real-time signal.
+            // nix cannot represent the status of a process that a real-time signal killed.
             let event = match rustix::process::wait(WaitOptions::empty()) {
                 Ok(Some((pid, status))) => {
                     GuardEvent::Reaped(Pid::from_raw(pid.as_raw_nonzero().get()), status.as_raw())

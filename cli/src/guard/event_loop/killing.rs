@@ -11,7 +11,8 @@ use super::super::process_group::GroupId;
 use super::Guard;
 
 impl<S: Fn(&'static str, &str)> Guard<S> {
-    /// Sends SIGKILL to all, again and again, as a process may fork at any moment.
+    /// Sends SIGKILL to all descendants. Returns the pause before the next call, because a process
+    /// may fork at any moment.
     pub(super) fn kill(&mut self) -> Duration {
         self.alarm.clear();
         self.remove_epoch_file();
@@ -25,24 +26,24 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         self.pace.next()
     }
 
-    /// Sends SIGTERM to the group of CMD, unless it was asked already, and to the orphans.
+    /// Sends SIGTERM to the group of CMD, unless it got one before, and to the orphans.
     pub(super) fn ask_to_end(&mut self) {
         let living = self.living();
-        // Two of them mean "at once" to many a program.
+        // Many programs end without a cleanup at the second SIGTERM.
         if !std::mem::replace(&mut self.asked, true) {
             self.signal_group(Signal::SIGTERM, &living);
         }
         self.ask_orphans_to_end(&living);
     }
 
-    /// Sends SIGTERM once to each process outside of the group whose parent has ended. The others
-    /// are their parents' to end: they may shut down in an order of their own.
+    /// Sends SIGTERM once to each orphan outside the group of CMD. The other processes have a
+    /// parent, which may shut them down in a specific order.
     pub(super) fn ask_orphans_to_end(&mut self, living: &[Living]) {
         let own = Pid::this();
         let group = self.group.map(GroupId::leader);
         for one in living {
             if one.parent == own && Some(one.group) != group && self.terminated.insert(one.pid) {
-                // An error says that it has ended, or belongs to another user.
+                // An error means that the process has ended or belongs to another user.
                 let _ = kill(one.pid, Signal::SIGTERM);
                 let _ = kill(one.pid, Signal::SIGCONT);
             }

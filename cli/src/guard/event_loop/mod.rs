@@ -1,7 +1,7 @@
-//! The guard: the parent of CMD, and of every orphan among its descendants. It ends them all when
-//! the lease does, whatever happens to `tenure`.
+//! The guard: the parent of CMD and of every orphan among its descendants. It ends all of them
+//! before the lease ends, even if `tenure` is stopped or dead.
 //!
-//! It runs no async code, so that little can keep it from its one task.
+//! It runs no async code, so that its event loop depends on as little code as possible.
 
 mod args;
 mod events;
@@ -34,18 +34,20 @@ use crate::output::stderr;
 pub use args::{GuardArgs, arguments};
 use events::{GuardEvent, read_orders, reap_children};
 
-/// How often to look for new orphans while the descendants of CMD get SIGTERM. Nothing reports
-/// an adoption.
+/// The interval between looks for new orphans while the descendants of CMD get SIGTERM. The kernel
+/// does not report adoptions.
 const LOOK_FOR_ORPHANS_EVERY: Duration = Duration::from_millis(100);
-/// For how long the death of `tenure` may be noticed after that of CMD: one signal may end both.
+/// The longest wait for the death of `tenure` after the end of CMD: one signal may end both.
 const UNTIL_ITS_DEATH_SHOWS: Duration = Duration::from_secs(1);
-/// What CMD ends with if the system cannot start a process for it: EX_OSERR of sysexits.h.
+/// The exit code of CMD if the system cannot start a process for it: EX_OSERR of sysexits.h.
 const CANNOT_START: i32 = 71;
 
-/// Runs CMD on the order of `tenure`, and returns once none of its descendants is left. The end of
-/// the orders means that `tenure` has died: then CMD gets SIGTERM.
+/// Runs CMD on the order of `tenure`. Returns after all descendants have ended.
+///
+/// The end of the pipe of orders means that `tenure` has died: CMD then gets SIGTERM.
 pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) -> io::Result<()> {
-    // Only SIGKILL ends the guard. Blocked signals, unlike handlers, leave no moment open.
+    // Only SIGKILL ends the guard. Blocking signals works from this call on, without the races of
+    // handlers.
     SigSet::all().thread_block()?;
     adopt_orphans()?;
     let (orders, reports) = args.pipes.open()?;
@@ -73,38 +75,39 @@ pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) 
         guard.watch(&received);
         guard.see_whether_tenure_died(&received);
     }
-    // Without a start nothing of CMD has run.
+    // If CMD was not started, none of its processes is left either.
     guard.resign(tenure);
     Ok(())
 }
 
 struct Guard<S> {
-    /// What to do once `tenure` has died and nothing of CMD is left.
+    /// Epoch to resign after `tenure` has died and no process of CMD is left.
     resignation: Option<Resignation>,
     epoch_file: Option<EpochFile>,
-    /// From when CMD was to end on.
+    /// Present after the removal of the epoch file has started.
     removal: Option<Removal>,
     hook: Option<RunningHook>,
     /// Kills this process if it is stopped at the deadline for SIGKILL.
     alarm: Alarm,
-    /// When SIGKILL was due by the last lease that is known of.
+    /// Deadline for SIGKILL of the last known lease.
     kill_at: Moment,
-    /// `tenure` has died: it does nothing more.
+    /// `tenure` has died.
     died: bool,
     timer: DeadlineTimer,
     reports: File,
     say: S,
     group: Option<GroupId>,
-    /// Orphans outside of the group of CMD that have been sent SIGTERM.
+    /// Orphans outside the group of CMD that got SIGTERM.
     terminated: HashSet<Pid>,
-    /// Whether the group has been sent a signal that asks it to end. SIGHUP does not: many a daemon
-    /// goes on with new settings.
+    /// The group got a signal that asks it to end. SIGHUP does not count: many daemons reload their
+    /// settings at SIGHUP.
     asked: bool,
-    /// CMD has ended by itself, and its descendants get SIGTERM.
+    /// CMD has ended, and its descendants get SIGTERM.
     ending: bool,
     hung_up: bool,
-    /// The signals to pass on, each once, and by how many orders.
+    /// Signals to forward, each once.
     signals: Vec<Signal>,
+    /// Number of orders that requested these signals.
     signal_orders: u32,
     killed: bool,
     pace: KillPace,
@@ -137,8 +140,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// Starts CMD, unless its lease has ended already; false if nothing runs. `write` writes the file
-    /// of the epoch.
+    /// Starts CMD, unless its lease has ended. Returns whether CMD was started. `write` writes the
+    /// epoch file.
     fn start(
         &mut self,
         tenure: &Tenure,
@@ -147,7 +150,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         write: impl FnOnce(&EpochFile) -> io::Result<()>,
     ) -> bool {
         let written = self.epoch_file.as_ref().map_or(Ok(()), write);
-        // Only now: the disk may have hung for longer than the lease lasts.
+        // The check follows the write, because the disk may hang until the lease has ended.
         if self.timer.due(Process::system().now()) == Some(Due::Kill) {
             self.report(GuardReport::TooLate);
             self.remove_epoch_file();
@@ -173,7 +176,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             }
             Err(error) => {
                 (self.say)("failed", &format!("cannot start a process for CMD: {error}"));
-                // `tenure` ends this process once nothing runs.
+                // `tenure` may kill this process after the report `Gone`.
                 stderr::flush();
                 self.report(GuardReport::Ended(CANNOT_START << 8));
                 self.remove_epoch_file();
@@ -183,12 +186,13 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// Returns once no descendant is left.
+    /// Acts on events and deadlines until no descendant is left.
     fn watch(&mut self, events: &Receiver<GuardEvent>) {
         let mut answer = false;
         loop {
             let pause = self.look();
-            // Answered only now: an order to watch a lease that has ended is carried out by then.
+            // The answer follows the look, so that an order with past deadlines is already carried
+            // out.
             if std::mem::take(&mut answer) {
                 self.report(GuardReport::Watching);
             }
@@ -210,7 +214,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// CMD is to end, or has ended: what reads the file is not to act any more.
+    /// Removes the epoch file, because CMD has ended or must end. Readers of the file must not act
+    /// for the epoch any more.
     fn remove_epoch_file(&mut self) {
         if self.removal.is_none() {
             self.removal = self.epoch_file.as_ref().map(EpochFile::remove);
@@ -223,15 +228,15 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// No descendant is left.
+    /// Reports that no descendant is left.
     fn gone(&mut self) {
         self.alarm.clear();
-        // After this the epoch may be resigned.
+        // The epoch may be resigned after the report, so the file is removed first.
         self.removal.take().into_iter().for_each(Removal::wait);
         self.report(GuardReport::Gone);
     }
 
-    /// Takes no longer than a moment, as any number may be handled before the next look.
+    /// Handles an event. Must be fast, because any number of events may precede the next look.
     fn handle(&mut self, event: GuardEvent) {
         match event {
             GuardEvent::Order(GuardOrder::Lease(deadlines)) if !self.hung_up => {
@@ -243,7 +248,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             }
             GuardEvent::Order(GuardOrder::Signal(signal)) => {
                 self.signal_orders = self.signal_orders.saturating_add(1);
-                // The kernel merges what is pending, too.
+                // The kernel also merges pending signals.
                 if !self.signals.contains(&signal) {
                     self.signals.push(signal);
                 }
@@ -262,16 +267,18 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             }
             GuardEvent::Childless => self.childless = true,
             GuardEvent::HungUp => {
-                // Not if it has taken its leave, or made no sense, before.
+                // After the order `Leave` or a garbled line the end of the pipe does not mean
+                // death.
                 self.died = !self.hung_up;
                 self.hang_up();
             }
-            // A second start is as garbled as any line.
+            // Any other order, such as a second `Start`, counts as garbled.
             GuardEvent::Garbled | GuardEvent::Order(_) => self.hang_up(),
         }
     }
 
-    /// Nothing is left. If `tenure` lives, it ends this process now.
+    /// Waits for the death of `tenure`. No descendant is left, so a living `tenure` kills this
+    /// process now.
     fn see_whether_tenure_died(&mut self, events: &Receiver<GuardEvent>) {
         while self.resignation.is_some() && !self.hung_up {
             match events.recv_timeout(UNTIL_ITS_DEATH_SHOWS) {
@@ -281,15 +288,15 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// Has the epoch resigned. Only called once no descendant is left: where orphans are not
-    /// adopted, nobody can tell.
+    /// Resigns the epoch if `tenure` has died. Called when no descendant is left. Does not resign
+    /// on systems without subreapers, because descendants may be left there.
     fn resign(&mut self, tenure: &Tenure) {
         if let Some(resignation) = self.resignation.take().filter(|_| self.died && ADOPTS) {
             resignation.carry_out(tenure, self.kill_at, &self.say);
         }
     }
 
-    /// Passes on what was ordered: after a look at the deadlines, as it looks at all processes.
+    /// Forwards the ordered signals. Reads all processes, so the look at the deadlines comes first.
     fn pass_signals_on(&mut self) {
         if self.signal_orders == 0 {
             return;
@@ -307,7 +314,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         self.childless && (ADOPTS || !self.group.is_some_and(GroupId::exists))
     }
 
-    /// Does what is due, and says when to look again.
+    /// Acts on the deadlines. Returns the time to the next look.
     fn look(&mut self) -> Duration {
         if self.is_gone() {
             return LOOK_AT_LEAST_EVERY;
@@ -317,7 +324,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             Some(Due::Kill) => return self.kill(),
             Some(Due::Term) => {
                 self.remove_epoch_file();
-                // A renewal may have come since they were asked; but not once `tenure` is dead.
+                // A renewal may have followed the earlier SIGTERM, so each process gets another
+                // one. No renewal follows the death of `tenure`.
                 if !self.hung_up && !self.ending {
                     self.terminated.clear();
                     self.asked = false;
@@ -338,7 +346,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         pause.min(LOOK_FOR_ORPHANS_EVERY)
     }
 
-    /// Kills a hook that has run for too long, and says when to look again.
+    /// Kills a hook that has reached its time limit. Returns the time to the next look.
     fn look_at_hook(&self, now: Moment) -> Duration {
         let Some(hook) = &self.hook else { return LOOK_AT_LEAST_EVERY };
         let left = hook.until_kill(now);
@@ -349,7 +357,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         LOOK_FOR_ORPHANS_EVERY
     }
 
-    /// `tenure` has died: there is no renewal any more.
+    /// Brings the end of CMD forward, because no renewal follows.
     fn hang_up(&mut self) {
         if std::mem::replace(&mut self.hung_up, true) {
             return;
@@ -373,8 +381,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
     }
 }
 
-/// The pipe never fills, as there is about one report per order. If nobody listens any more, the
-/// orders end too.
+/// Writes a report. The pipe never fills, because each order causes about one report. A write error
+/// is ignored: the pipe of the orders ends too if `tenure` has died.
 fn report(mut to: &File, what: GuardReport) {
     let _ = to.write_all(format!("{what}\n").as_bytes());
 }

@@ -3,7 +3,8 @@ use std::io::Read as _;
 use super::super::pipes::Pipes;
 use super::*;
 
-/// The deadline was looked at before the file was written. The disk hangs until the lease is over.
+/// The guard checked the deadline before it wrote the file. In this test the disk hangs until the
+/// lease has ended.
 #[test]
 fn regression_cmd_does_not_start_if_its_lease_ends_while_the_epoch_is_written() {
     let now = Process::system().now();
