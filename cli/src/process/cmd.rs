@@ -1,5 +1,5 @@
-//! What `run` and `group run` do alike with CMD: look it up before it is started, and end what it
-//! leaves behind.
+//! The treatment of CMD that `run` and `group run` share: the lookup before the start, and the end
+//! of descendants that CMD leaves behind.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -19,14 +19,14 @@ use crate::output::logs;
 use crate::output::print::{in_ms, plain};
 use crate::store::url::StoreUrl;
 
-/// For how long nothing is done about what CMD leaves behind: most often nothing is left.
+/// The time from the end of CMD to the SIGTERM for its descendants. Most often none is left.
 const UNTIL_TERM: Duration = Duration::from_millis(200);
 
-/// What to run, and how.
+/// The command to run, with its environment and margins.
 pub struct Cmd {
     pub tenure: Tenure,
     pub command: Vec<OsString>,
-    /// The name and the store: for CMD, besides the epoch.
+    /// Variables for CMD in addition to the epoch: the name and the store.
     pub environment: [(&'static str, String); 2],
     pub margins: Margins,
 }
@@ -39,32 +39,32 @@ impl Cmd {
         margins: Margins,
     ) -> Result<Cmd, Failure> {
         let tenure = own().map_err(|error| {
-            Failure::new(exit::OS, format!("cannot find the file of this command: {error}"))
+            Failure::new(exit::OS, format!("cannot find the executable of this command: {error}"))
         })?;
         let environment = [("TENURE_NAME", name.to_owned()), ("TENURE_STORE", store.to_string())];
         Ok(Cmd { tenure, command: command.to_vec(), environment, margins })
     }
 }
 
-/// Tells a `tenure` in CMD to ignore the settings of this process.
+/// Returns the variable that makes a `tenure` inside CMD ignore the settings of this process.
 pub fn inside_run() -> (&'static str, String) {
     (INSIDE_RUN, "1".to_owned())
 }
 
-/// This command, for the processes that are started of it.
+/// Returns the executable of this command and the options for its other processes.
 pub fn own() -> io::Result<Tenure> {
     Ok(Tenure { binary: own_binary()?, options: logs::format().options() })
 }
 
-/// Refuses a program that cannot be executed now, with the codes of a shell: a command that cannot
-/// run must not be elected for.
+/// Refuses a program that cannot be executed now, with the exit codes of a shell. A candidate must
+/// not be elected for a command that cannot run.
 pub fn look_up(program: &OsStr, path: Option<&OsStr>) -> Result<(), Failure> {
     let name = plain(&program.to_string_lossy());
     let by_path = program.as_bytes().contains(&b'/');
     let candidates: Vec<PathBuf> = if by_path {
         vec![program.into()]
     } else {
-        // Without a PATH the system has its own.
+        // The system has a default if PATH is not set.
         let Some(path) = path else { return Ok(()) };
         std::env::split_paths(path).map(|directory| directory.join(program)).collect()
     };
@@ -83,20 +83,20 @@ fn is_executable(file: &Path) -> bool {
     access(file, AccessFlags::X_OK).is_ok() && !file.is_dir()
 }
 
-/// Watches over a group while it waits.
+/// A caller that watches a group while it waits.
 pub trait GroupWatch<'a> {
     fn group(&self) -> &'a Group;
 
-    /// Between SIGTERM and SIGKILL.
+    /// Returns the time from SIGTERM to SIGKILL.
     fn grace(&self) -> Duration;
 
-    /// Whether the group is killed already, or gets its SIGTERM for the end of the lease.
+    /// Returns whether the group was killed or gets SIGTERM because the lease ends.
     fn lost(&self) -> bool;
 
-    /// Waits for what is to come, and watches meanwhile.
+    /// Waits for the future and watches the group meanwhile.
     async fn until<T>(&mut self, what: impl Future<Output = T>) -> T;
 
-    /// CMD has ended: ends the processes that it left behind.
+    /// Ends the processes that CMD left behind. Called after the end of CMD.
     async fn end_descendants(&mut self) -> Left {
         if let Some(left) = self.gone_within(UNTIL_TERM).await {
             return left;
@@ -112,7 +112,7 @@ pub trait GroupWatch<'a> {
         self.group().kill();
         let grace = in_ms(grace);
         warn!(
-            "CMD has ended, and processes that it left behind have not within {grace}: they are \
+            "CMD has ended, and processes that it left behind did not end within {grace}: they are \
              killed"
         );
         let group = self.group();
@@ -132,7 +132,7 @@ pub trait GroupWatch<'a> {
     }
 }
 
-/// A command as people write it, cut short.
+/// Returns a command as one line, truncated to 60 characters.
 pub fn shown(command: &[OsString]) -> String {
     const MOST: usize = 60;
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_cmd_is_looked_up_as_a_shell_does() {
+    fn regression_cmd_is_looked_up_like_in_a_shell() {
         let dir = tempfile::tempdir().expect("a directory");
         for (name, mode) in [("runs", 0o755), ("text", 0o644)] {
             let file = dir.path().join(name);
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(code("runs", path), None);
         assert_eq!(code("text", path), Some(126));
         assert_eq!(code("missing", path), Some(127));
-        assert_eq!(code("missing", None), None, "the system has a PATH of its own");
+        assert_eq!(code("missing", None), None, "the system has a default PATH");
         let inside = |name: &str| dir.path().join(name).display().to_string();
         assert_eq!(code(&inside("runs"), None), None);
         assert_eq!(code(&inside("text"), None), Some(126));

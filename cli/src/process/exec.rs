@@ -1,4 +1,4 @@
-//! `tenure watch --exec` and `group watch --exec`: a command for each change, one at a time.
+//! `tenure watch --exec` and `group watch --exec`: run a command for each change, one at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -25,35 +25,36 @@ pub struct ExecArg {
     pub exec: Option<String>,
 }
 
-/// A command, as an argument.
+/// Parses a command argument.
 pub fn command(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
-        return Err("a command has at least one word".to_owned());
+        return Err("the command must have at least one word".to_owned());
     }
     Ok(text.to_owned())
 }
 
-/// Between SIGTERM and SIGKILL when `watch` ends.
+/// The time from SIGTERM to SIGKILL when `watch` ends.
 const GRACE: Duration = Duration::from_secs(10);
-/// How often it is looked whether the group has ended.
+/// The interval between checks for the end of the group.
 const LOOK: Duration = Duration::from_millis(20);
-/// A longer value is left out of the environment: Linux starts nothing with one of 128 KiB.
+/// The longest value in the environment; a longer one is replaced by an empty value. Linux cannot
+/// start a process with a value of 128 KiB.
 const LONGEST_VALUE_BYTES: usize = 100_000;
 
-/// A change, as CMD gets it.
+/// A change with the input for CMD.
 #[derive(Debug)]
 pub struct ExecChange {
-    /// What has changed, if a watch follows several.
+    /// Number of the subject that has changed, for a watch of several subjects.
     pub of: u32,
-    /// For the log.
+    /// Description for the log.
     pub what: String,
     pub environment: Vec<(&'static str, String)>,
-    /// For stdin.
+    /// JSON for stdin.
     pub json: String,
 }
 
-/// Runs CMD for the newest change of each. Those that come while CMD runs are left out, but for the
-/// last.
+/// Runs CMD for the newest change of each subject. Of several changes of one subject during a run
+/// of CMD, only the last one is used.
 #[derive(Debug)]
 pub struct Exec {
     changes: UnboundedSender<ExecChange>,
@@ -68,19 +69,20 @@ impl Exec {
     }
 
     pub fn handle(&self, change: ExecChange) {
-        // An error is a panic of the task, which is reported at the end.
+        // An error means that the task has ended.
         let _ = self.changes.send(change);
     }
 
-    /// Starts CMD no more, ends the one that runs, and waits for its end.
+    /// Stops starting CMD, ends a running CMD, and waits for its end.
     pub async fn end(self) {
         drop(self.changes);
-        // An error is a panic, which has been reported.
+        // An error means that the task has panicked, and the panic hook has reported that.
         let _ = self.running.await;
     }
 }
 
-/// Changes that wait for CMD: the newest of each, in the order in which the first of each came.
+/// Changes that wait for CMD: the newest one of each subject, in the order of the first waiting
+/// changes.
 struct Waiting {
     changes: UnboundedReceiver<ExecChange>,
     order: VecDeque<u32>,
@@ -88,7 +90,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// The next for CMD; `None` once `watch` ends, also where some are left.
+    /// Returns the next change for CMD. Returns `None` when `watch` ends, even if changes are left.
     async fn next(&mut self) -> Option<ExecChange> {
         while let Ok(change) = self.changes.try_recv() {
             self.add(change);
@@ -108,7 +110,7 @@ impl Waiting {
         }
     }
 
-    /// Gathers changes until `watch` ends.
+    /// Collects changes until `watch` ends.
     async fn over(&mut self) {
         while let Some(change) = self.changes.recv().await {
             self.add(change);
@@ -133,17 +135,17 @@ async fn run_all(command: String, changes: UnboundedReceiver<ExecChange>) {
     }
 }
 
-/// How CMD ended; nothing if it was ended as `watch` ends.
+/// Runs CMD and returns its status. Returns `None` if CMD was ended because `watch` ends.
 async fn run(
     command: &str,
     change: &ExecChange,
     waiting: &mut Waiting,
 ) -> io::Result<Option<ExitStatus>> {
     let mut child = start(command, change)?;
-    let mut stdin = child.stdin.take().expect("it is piped");
+    let mut stdin = child.stdin.take().expect("stdin of CMD is piped");
     let line = format!("{}\n", change.json);
     let write_stdin = async move {
-        // CMD need not read it.
+        // A CMD that does not read its stdin causes an error.
         drop(stdin.write_all(line.as_bytes()).await);
         drop(stdin);
         std::future::pending().await
@@ -163,21 +165,22 @@ fn start(command: &str, change: &ExecChange) -> io::Result<Child> {
     let mut sh = Command::new("sh");
     sh.args(["-c", command]).stdin(Stdio::piped()).kill_on_drop(true);
     for (name, value) in &change.environment {
-        // Also where it is too long, so that CMD never sees one of another origin.
+        // Set even if the value is too long, so that CMD never inherits a value of this process.
         sh.env(name, if value.len() > LONGEST_VALUE_BYTES { "" } else { value.as_str() });
     }
-    // A group of its own, to end all of it.
+    // In a new group, so that `end` can signal all processes of CMD.
     sh.process_group(0).spawn()
 }
 
 async fn end(mut child: Child) -> io::Result<()> {
     let group = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
-    // An error says that there is nothing left to signal.
+    // An error means that the group has ended.
     let signal = |signal| group.map(|group| killpg(group, signal));
     signal(Signal::SIGTERM);
     let all_ended = async {
         let ended = child.wait().await;
-        // What CMD has started may outlive it. Its number is nobody else's while the group exists.
+        // Processes that CMD has started may outlive it. The system does not reuse the number while
+        // the group exists.
         while let Some(group) = group.filter(|group| killpg(*group, None).is_ok()) {
             reap(group);
             pause(LOOK).await;
@@ -193,7 +196,8 @@ async fn end(mut child: Child) -> io::Result<()> {
     }
 }
 
-/// In a container without another init, what has lost its parent is this process's child.
+/// Reaps orphans of the group. In a container without another init they are children of this
+/// process.
 fn reap(group: Pid) {
     let of_the_group = Pid::from_raw(-group.as_raw());
     while let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) =

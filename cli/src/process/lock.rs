@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks, whether a thread that held the lock has panicked or not. Only for a value that is whole
-/// after every statement.
+/// Locks the mutex, even if a thread has panicked while it held the lock. The value must be
+/// consistent after every statement.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

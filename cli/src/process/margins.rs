@@ -1,4 +1,4 @@
-//! How long before the end of a lease the group of CMD gets SIGTERM and SIGKILL.
+//! The times before the end of a lease at which the group of CMD gets SIGTERM and SIGKILL.
 
 use std::time::Duration;
 
@@ -12,21 +12,22 @@ const SHORTEST_KILL_MARGIN: Duration = Duration::from_millis(200);
 /// The checked margins of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Margins {
-    /// Between SIGTERM and SIGKILL.
+    /// Time from SIGTERM to SIGKILL.
     pub grace: Duration,
-    /// Between SIGKILL and the end of the lease: what the kernel and the guard may need.
+    /// Time from SIGKILL to the end of the lease, for delays of the kernel and the guard.
     pub kill_margin: Duration,
 }
 
 impl Margins {
-    /// The margins for leases of this length; without a `grace`, a sixth of it. Refused if they
-    /// leave no room for a renewal and its retry before the group gets SIGTERM.
+    /// Calls [`Margins::with`] with the default renew interval and request timeout.
     #[cfg(test)]
     pub fn new(validity: Duration, grace: Option<Duration>) -> Result<Margins, String> {
         Margins::with(validity, validity / 3, validity / 5, grace)
     }
 
-    /// The same for other renewals than the default's.
+    /// Returns the margins for leases of this validity. The default of `grace` is a sixth of it.
+    ///
+    /// Refuses margins that leave no time for a renewal and its retry before SIGTERM.
     pub fn with(
         validity: Duration,
         renew_interval: Duration,
@@ -54,7 +55,7 @@ impl Margins {
         ))
     }
 
-    /// When the group gets SIGTERM and SIGKILL, unless the lease is renewed.
+    /// Returns the times of SIGTERM and SIGKILL for a lease that is not renewed.
     pub fn deadlines(self, lease_end: Moment) -> Deadlines {
         let kill_at = lease_end.minus(self.kill_margin);
         Deadlines { term_at: kill_at.minus(self.grace), kill_at }
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_no_room_is_refused_with_the_numbers() {
+    fn a_validity_without_room_for_a_renewal_is_refused() {
         let why = Margins::new(ms(1_000), None);
         let why = why.expect_err("1/3 + 2/5 + 1/6 of a second and 200 ms are more than a second");
         for part in ["validity of 1s", "2 × 200ms", "333ms", "grace of 166ms", "1s 99ms;"] {

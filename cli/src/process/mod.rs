@@ -1,4 +1,4 @@
-//! CMD, hooks and signals: the processes that the verbs start, and this process itself.
+//! The processes that the verbs start, and the signals, locks and timers of this process.
 
 pub mod cmd;
 pub mod exec;

@@ -1,5 +1,5 @@
-//! `tenure __resign`: resigns the epoch of a `tenure run` that has died. The guard starts it once
-//! nothing is left that acts for the epoch.
+//! `tenure __resign`: resigns the epoch of a `tenure run` that has died. The guard starts it when
+//! no process of CMD is left.
 
 use std::io::{self, Read as _};
 use std::sync::Arc;
@@ -18,24 +18,25 @@ use crate::output::print::plain;
 use crate::store::open::{IfMissing, Opened, open};
 use crate::store::url::StoreUrl;
 
-/// More than any task has.
+/// The longest accepted task.
 const MOST_BYTES: u64 = 64 * 1024;
-/// How often to look at the clocks: a sleep runs on too long in a suspend.
+/// The longest sleep between two looks at the clocks. A sleep lasts too long after a suspend.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
-/// Lets signals end this process: the guard has blocked all, and that is inherited. Called before
-/// there is another thread.
+/// Unblocks all signals, so that they can end this process. The guard blocks all signals, and this
+/// process inherits the mask. Called before the start of other threads.
 pub fn unblock_signals() -> Result<(), Failure> {
     let failed = |error| Failure::new(exit::OS, format!("cannot unblock signals: {error}"));
     SigSet::all().thread_unblock().map_err(failed)
 }
 
-/// Carries out the task on stdin, until the end of the lease at most, and says what came of it.
+/// Reads a task from stdin, resigns the epoch, and logs the outcome. Stops at the end of the lease.
 pub async fn resign() -> Result<u8, Failure> {
     let mut text = String::new();
     let task = io::stdin().take(MOST_BYTES).read_to_string(&mut text).ok();
     let task = task.and_then(|_| serde_json::from_str::<ResignTask>(&text).ok());
-    let task = task.ok_or_else(|| Failure::new(exit::USAGE, "stdin has no epoch to resign"))?;
+    let task =
+        task.ok_or_else(|| Failure::new(exit::USAGE, "stdin must contain a task in JSON"))?;
     let outcome = tokio::select! {
         biased;
         outcome = resign_dead(&task.resignation) => outcome,
@@ -44,18 +45,18 @@ pub async fn resign() -> Result<u8, Failure> {
     let epoch = plain(task.resignation.epoch());
     match outcome {
         Ok(Resigned::Sealed) => {
-            logs::say("resigned", &format!("resigned epoch {epoch}, as nothing of CMD is left"));
+            logs::say("resigned", &format!("resigned epoch {epoch}: no process of CMD is left"));
         }
         Ok(Resigned::Already(ended)) => {
             logs::say("not_resigned", &format!("epoch {epoch} had ended before ({ended})"));
         }
         Ok(Resigned::NotCurrent) => {
-            logs::say("not_resigned", &format!("epoch {epoch} is not there any more"));
+            logs::say("not_resigned", &format!("epoch {epoch} does not exist any more"));
         }
         other => {
             let why = match other {
                 Err(why) => plain(&why),
-                _ => "it is renewed by somebody".to_owned(),
+                _ => "its holder still renews the lease".to_owned(),
             };
             let what = "is not resigned, others wait until its lease lapses";
             logs::say("not_resigned", &format!("epoch {epoch} {what}: {why}"));

@@ -1,4 +1,4 @@
-//! Waiting.
+//! Sleeps of async and blocking code.
 
 use std::thread;
 use std::time::Duration;
