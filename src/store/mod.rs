@@ -96,13 +96,13 @@ pub(crate) fn content_hash_of(hasher: sha2::Sha256) -> String {
     hasher.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What an object store must offer.
+/// The operations of an object store.
 ///
 /// An implementation must keep these promises. Every read and listing that starts after a write was
 /// answered sees that write. Of any number of concurrent `create` calls for one key exactly one is
 /// [`PutOutcome::Done`], and likewise of concurrent `replace` calls with one ETag. An
-/// implementation never repeats a `create` or `replace` by itself: a repeated write would turn its
-/// own success into a refusal.
+/// implementation never repeats a `create` or `replace`: a repeated write would turn its own
+/// success into a refusal.
 ///
 /// Callers set a timeout on each call and then drop it; a dropped write may still take effect.
 /// `tenure_testkit::conformance` is a suite that tests an implementation.

@@ -1,7 +1,8 @@
-//! What a failed call means: what kind of failure, and whether the request may have taken effect.
+//! The meaning of a failed call: the kind of failure, and whether the request may have taken
+//! effect.
 //!
-//! object_store's own error says what was refused, but it words 409 as "already exists" and drops
-//! the status of most other answers. The status and the code are read from the errors underneath.
+//! object_store's error type words 409 as "already exists" and drops the status of most other
+//! answers. So the status and the code are read from the errors below it.
 
 use object_store::Error;
 
@@ -13,10 +14,10 @@ use crate::store::redact::printable;
 use crate::store::request_context::{OF_A_PROXY, RequestContext, Verb, is_of_a_proxy};
 use crate::store::{Determinacy, GetOutcome, PutOutcome, StoreError, StoreErrorKind};
 
-/// How object_store's clients tell an answer without an ETag, under whatever they were doing.
+/// The text of object_store's clients for an answer without an ETag.
 const NO_ETAG: &str = "ETag Header missing from response";
 
-/// Codes that say that there is no such bucket, container or account.
+/// Codes for a missing bucket, container or account.
 const NO_STORE: [&str; 5] = [
     "NoSuchBucket",
     "InvalidBucketName",
@@ -25,7 +26,7 @@ const NO_STORE: [&str; 5] = [
     "AccountNotFound",
 ];
 
-/// Codes that say that the access token is not valid, or no longer.
+/// Codes for an access token that is invalid or has expired.
 const REFUSED_TOKEN: [&str; 2] = ["AuthenticationFailed", "InvalidAuthenticationInfo"];
 
 /// The kind and the remedy of Azure's own codes. A status of 409 or 412 alone says
@@ -57,8 +58,8 @@ impl RequestContext<'_, AnyObjectStore> {
         let answer = ErrorResponse::of(&error);
         let (status, code) = answer.as_ref().map_or((0, ""), |answer| answer.pair());
         let refused = match (&error, self.verb) {
-            // S3 and Cloud Storage say 409 of somebody else who was writing at the time: not that
-            // the key exists. Azure says it of the key, and with this code only.
+            // On S3 and Cloud Storage 409 means that another process was writing, not that the key
+            // exists. On Azure it means the key, and only with this code.
             (Error::AlreadyExists { .. }, Verb::Create) => {
                 (matches!(status, 0 | 412) && meaning(code).is_none())
                     || (status == 409 && code == "BlobAlreadyExists")
@@ -71,7 +72,7 @@ impl RequestContext<'_, AnyObjectStore> {
             && self.verb == Verb::Replace
             && matches!(status, 0 | 404)
             && !NO_STORE.contains(&code);
-        // The status was 2xx. Whose version it is, nobody knows.
+        // The status was 2xx, but the writer of the current version is unknown.
         if without_etag(&error) {
             return Ok(PutOutcome::Done { etag: None });
         }
@@ -123,8 +124,8 @@ impl RequestContext<'_, AnyObjectStore> {
             _ if never_connected(error) => (Transient, Determinacy::Determinate),
             _ => (Transient, self.maybe()),
         };
-        // An earlier attempt of the client's own may have taken effect. What it never sends has no
-        // status. A missing ETag says the same either way.
+        // An earlier attempt of the client may have taken effect. An error without a request has no
+        // status. A missing ETag has one meaning with and without retries.
         let unsent = matches!((kind, status), (Unsupported | Invalid, 0));
         let determinacy = if self.store.sent_once || unsent { determinacy } else { self.maybe() };
         let why = match (&answer, meant) {
@@ -139,7 +140,7 @@ impl RequestContext<'_, AnyObjectStore> {
 
 #[cfg(any(feature = "azure", feature = "gcs"))]
 impl RequestContext<'_, AnyObjectStore> {
-    /// The failure of a request that was not sent, for want of an access token.
+    /// The failure of a request that was not sent, as there was no access token.
     fn without_token(self, error: &Error) -> Option<StoreError> {
         let error = chain(error).find_map(|error| error.downcast_ref::<TokenError>())?;
         let kind = match error.refused {
@@ -158,18 +159,18 @@ impl RequestContext<'_, AnyObjectStore> {
     }
 }
 
-/// Whether the request succeeded, and its answer lacks the ETag.
+/// Returns whether the request succeeded and its answer lacks the ETag.
 fn without_etag(error: &Error) -> bool {
     chain(error).any(|error| error.to_string() == NO_ETAG)
 }
 
-/// Whether the key alone is missing, and not the bucket.
+/// Returns whether only the key is missing, and not the bucket.
 pub(super) fn missing_key(error: &Error) -> bool {
     let code = || ErrorResponse::of(error).map(|answer| answer.code).unwrap_or_default();
     matches!(error, Error::NotFound { .. }) && !NO_STORE.contains(&&*code())
 }
 
-/// Whether there was no connection to send the request on.
+/// Returns whether the request was not sent, as there was no connection.
 #[cfg(feature = "cloud")]
 fn never_connected(error: &Error) -> bool {
     use object_store::client::{HttpError, HttpErrorKind};

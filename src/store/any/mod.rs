@@ -41,28 +41,29 @@ mod token;
 /// Any store with the interface of the crate object_store 0.14, which users of SlateDB, Delta or
 /// DataFusion already have: Cloud Storage, Azure, S3, memory, or your own.
 ///
-/// **What it must promise.** What [`Store`] requires: strong consistency, atomic `PutMode::Create`
+/// **Requirements.** As for each [`Store`]: strong consistency, atomic `PutMode::Create`
 /// and `PutMode::Update`, and listings in the order of the keys. A listing out of order is an
-/// error, and the check before the first campaign shows whether conditions are honoured at all.
+/// error. The check before the first campaign shows whether the store honours conditions.
 ///
-/// **Its own retries** may stay on, as in a client shared with others. Only the last attempt's
-/// answer is visible then, so every failed write counts as one that may have taken effect, a 403 or
-/// a refused connection included: candidates read back, and retry where they would otherwise give
-/// up. A write that took effect, was sent again and is then refused is recognised by its nonce, at
-/// the cost of a read. Even so, keep the client's timeouts below the renewal interval.
+/// **The client's retries** may stay on, as in a client that other code shares. Then only the
+/// answer to the last attempt is visible, so every failed write may have taken effect, also after a
+/// 403 or a refused connection. Candidates read the object back, and retry in cases in which they
+/// would otherwise give up. A write that took effect, was sent again and is then refused is
+/// recognised by its nonce, at the cost of a read. Even so, keep the client's timeouts below the
+/// renewal interval.
 ///
-/// **What it costs.** One request a call, with these exceptions: a deletion is one request for each
-/// key on Cloud Storage and for 250 keys elsewhere; a listing reads as many of the client's pages
-/// as it takes to fill one of up to 1,000 keys. On Cloud Storage an object may be written about
+/// **Cost.** One request a call, with these exceptions: a deletion is one request for each
+/// key on Cloud Storage and for 250 keys elsewhere; a listing reads the
+/// client's pages until it has up to 1,000 keys. On Cloud Storage an object may be written about
 /// once a second: keep the validity at 5 s or more.
 ///
 /// **The store's clock.** That interface does not show the dates of answers, so this store uses the
-/// newest `last_modified` that it has seen. It is never ahead of the store's clock: an object can
-/// seem younger than it is, never older. If no leader renews, a compactor that runs alone keeps
-/// what was written within its `min_age` before the newest object.
+/// newest `last_modified` that it has seen. That time is never ahead of the store's clock: an
+/// object can seem younger than it is, never older. If no leader renews, a compactor that runs
+/// alone keeps the objects written within its `min_age` before the newest object.
 ///
-/// **Keys** are those of object_store: no empty part, `.` or `..` between slashes. One foreign key
-/// of another kind in the folder of the election makes every listing fail.
+/// **Keys** follow the rules of object_store: no part between slashes is empty, `.` or `..`. A
+/// foreign key that breaks these rules in the folder of the election makes every listing fail.
 ///
 /// # Examples
 ///
@@ -83,15 +84,16 @@ mod token;
 /// ```
 pub struct AnyObjectStore {
     store: Arc<dyn ObjectStore>,
-    /// The same store, if it is a client made here, whose listings know any prefix.
+    /// The same store as a client with listings by any prefix; `None` unless tenure created it.
     pages: Option<Arc<dyn PaginatedListStore>>,
     name: String,
-    /// Whether each write is sent once, as by clients made here. Then its answer is about it.
+    /// Whether each write is sent once, as by clients that tenure created. Then the answer is the
+    /// answer to that write.
     sent_once: bool,
     etag_form: ETagForm,
     #[cfg(any(feature = "azure", feature = "gcs"))]
     tokens: Option<Arc<dyn token::ForgetToken>>,
-    /// The newest date of an object, in microseconds since 1970.
+    /// Newest date of an object, in microseconds since 1970.
     newest: AtomicI64,
 }
 
@@ -102,15 +104,15 @@ struct ServedAt(DateTime<Utc>);
 impl AnyObjectStore {
     /// Wraps an object store for elections.
     ///
-    /// The call tries a replacement that names no version. The clients of object_store refuse that
-    /// without a request, and those that cannot replace conditionally report so.
+    /// The call tries a replacement that names no version. The clients of object_store refuse it
+    /// without a request. A client without conditional replacement reports this.
     ///
     /// # Errors
     ///
     /// [`StoreErrorKind::Unsupported`], with the reason: it cannot replace conditionally
     /// (`LocalFileSystem`: use [`DirStore`](super::DirStore); an S3 client with conditional puts
     /// disabled; HTTP), it replaces without a condition, or it is a directory bucket (S3 Express
-    /// One Zone), whose listings have no order.
+    /// One Zone), which lists without an order.
     pub async fn new(store: Arc<dyn ObjectStore>) -> Result<AnyObjectStore, StoreError> {
         let name = printable(&store.to_string());
         let store = AnyObjectStore { sent_once: false, ..AnyObjectStore::of(store, None, name) };
@@ -118,7 +120,7 @@ impl AnyObjectStore {
         Ok(store)
     }
 
-    /// A client whose retries are off.
+    /// Wraps a client without retries.
     fn of(
         store: Arc<dyn ObjectStore>,
         pages: Option<Arc<dyn PaginatedListStore>>,
@@ -152,19 +154,19 @@ impl AnyObjectStore {
                 "it is a directory bucket (S3 Express One Zone): its lists have no order",
             );
         }
-        // Only its `Debug` tells, short of a request. If it stops to, the check of the store sees.
+        // Without a request only its `Debug` shows this. The check of the store also finds it.
         if self.name.contains("AmazonS3(")
             && format!("{:?}", self.store).contains("conditional_put: Disabled")
         {
             return refuse("its conditional puts are disabled (S3ConditionalPut)");
         }
-        // A key that nobody else has: a store that ignores the condition overwrites what is there.
+        // A unique key: a store that ignores the condition would overwrite an object.
         let probe = Path::from(format!("tenure-probe-{:032x}", SystemEntropy.unique()));
         let nothing = UpdateVersion { e_tag: None, version: None };
         let options = PutOptions::from(PutMode::Update(nothing));
         match self.store.put_opts(&probe, PutPayload::new(), options).await {
             Ok(_) => {
-                // What came of it is not worth an error of its own.
+                // A failed deletion is not reported.
                 let _ = self.delete(vec![probe.into()]).await;
                 refuse("it replaces an object without asking for its version")
             }
@@ -193,7 +195,7 @@ impl AnyObjectStore {
         }
     }
 
-    /// The version as the store compares it.
+    /// The version for the store's comparison.
     fn sent(&self, etag: &ETag) -> UpdateVersion {
         let mut version = tag::decode(etag);
         version.e_tag = version.e_tag.map(|e_tag| self.etag_form.of(&e_tag).to_owned());
@@ -205,7 +207,7 @@ impl AnyObjectStore {
         Page { served_at: date.or_else(|| self.clock(newest)), entries, truncated }
     }
 
-    /// What the store's clock has shown at least.
+    /// A lower bound of the store's clock.
     fn clock(&self, date: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
         let micros = date.map_or(i64::MIN, |date| date.timestamp_micros());
         let newest = self.newest.fetch_max(micros, Ordering::Relaxed).max(micros);
@@ -279,8 +281,8 @@ impl Store for AnyObjectStore {
         }
     }
 
-    /// One request. Where an ETag is made of the content alone, as on Cloud Storage, an object
-    /// that was deleted and made again with the same body counts as not modified.
+    /// One request. An ETag that is made of the content alone, as on Cloud Storage, does not show
+    /// that an object was deleted and created again with the same body.
     async fn get(
         &self,
         key: &str,
@@ -304,7 +306,7 @@ impl Store for AnyObjectStore {
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
         let request = self.request(Verb::Replace, key);
         let put = |version| self.put(request, body.clone(), PutMode::Update(version));
-        // No client that is made here speaks to a server of S3's API.
+        // No client that tenure creates uses S3's API.
         if self.sent_once {
             return put(self.sent(&etag)).await;
         }
@@ -333,7 +335,7 @@ impl fmt::Debug for AnyObjectStore {
     }
 }
 
-/// A client that could not be built for its settings.
+/// The error of a client with wrong settings.
 #[cfg(any(feature = "azure", feature = "gcs"))]
 fn unbuilt(kind: StoreErrorKind, name: &str, error: &object_store::Error) -> StoreError {
     let message = format!("{name}: {}", printable(&error.to_string()));

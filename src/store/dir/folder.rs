@@ -1,7 +1,7 @@
 //! One open directory, and the operations on the names in it.
 //!
-//! Everything goes by descriptor and single names (`openat` and its kin) without following links,
-//! so that nobody can redirect a path between its check and its use.
+//! All operations use descriptors and single names (`openat` and similar calls) and follow no
+//! links. So no process can redirect a path between its check and its use.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -25,7 +25,7 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 const FOLDER_FLAGS: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// What the group may do where it takes part; new files get the group of their folder.
+/// The permissions of the group in a store for a group. New files get the group of their folder.
 const GROUP_FOLDER: u32 = 0o2070;
 const GROUP_FILE: u32 = 0o060;
 
@@ -40,12 +40,12 @@ pub(super) struct Root {
     pub(super) thread_lock: ThreadLock,
 }
 
-/// Which users take part.
+/// The users of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// One user. What the others may read, the umask decides.
+    /// One user. The umask determines the read permission of other users.
     Owner,
-    /// The members of the directory's group, whatever their umask is.
+    /// The members of the directory's group. The umask has no effect.
     Group,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Folder {
     thread_lock: ThreadLock,
 }
 
-/// What a name stands for.
+/// The kind of file of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Named {
     Object { size: u64, last_modified: Option<DateTime<Utc>> },
@@ -66,7 +66,7 @@ pub(super) enum Named {
     Other(&'static str),
 }
 
-/// What a name may stand for, as far as the directory itself tells.
+/// The possible kinds of file of a name, from the entry of the directory alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hint {
     Object,
@@ -118,7 +118,7 @@ impl Folder {
                 Ok(Child::Folder(Folder { file: fd.into(), path, access, thread_lock }))
             }
             Err(Errno::ENOENT) => Ok(Child::Missing),
-            // Which of the two a link is answered with differs between systems.
+            // Systems answer a link with one of the two.
             Err(Errno::ENOTDIR | Errno::ELOOP) => match self.look_up(name)? {
                 Some(Named::Object { .. }) => Ok(Child::NotAFolder),
                 Some(Named::Other(what)) => Err(in_the_way(&self.path_of(name), what)),
@@ -128,10 +128,10 @@ impl Folder {
         }
     }
 
-    /// The folder of this name, made if it is missing.
+    /// Opens the folder of this name, and creates it if it is missing.
     pub(super) fn child_or_new(&self, name: &str) -> Result<Folder, StoreError> {
         let mut made = false;
-        // Looked at again, since somebody else may make it at the same time.
+        // Opened again, as another process may have created it at the same time.
         for _ in 0..3 {
             match self.child(name)? {
                 Child::Folder(folder) => {
@@ -161,7 +161,7 @@ impl Folder {
         Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why))
     }
 
-    /// What this name stands for, links not followed; `None` if nothing.
+    /// Returns the kind of file of this name, without following links; `None` if it is missing.
     pub(super) fn look_up(&self, name: &str) -> Result<Option<Named>, StoreError> {
         match fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Named::of(&stat))),
@@ -172,10 +172,10 @@ impl Folder {
         }
     }
 
-    /// Opens the object of this name; `None` if there is none.
+    /// Opens the object of this name; `None` if it is missing.
     pub(super) fn open_object(&self, name: &str) -> Result<Option<File>, StoreError> {
         let path = || self.path_of(name);
-        // Without O_NONBLOCK a named pipe would be waited for.
+        // O_NONBLOCK: the open of a named pipe must not wait.
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file: File = match openat(&self.file, name, flags, Mode::empty()) {
             Ok(fd) => fd.into(),
@@ -196,21 +196,21 @@ impl Folder {
         }
     }
 
-    /// Makes a file that must not exist yet, for writing.
+    /// Creates a new file for writing.
     pub(super) fn new_file(&self, name: &str) -> Result<File, StoreError> {
         let file = self.open(name, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL, 0o666)?;
         self.open_to_group(&file, &self.path_of(name), GROUP_FILE)?;
         Ok(file)
     }
 
-    /// Opens a file for locking, made if it is missing. Only participants may open it: `flock`
-    /// needs no more than an open file, and the lock stops all writers.
+    /// Opens a file for locking, and creates it if it is missing. Only participants may open it:
+    /// `flock` needs only an open file, and the lock stops all writers.
     pub(super) fn lock_file(&self, name: &str) -> Result<File, StoreError> {
         let wanted = match self.access {
             Access::Owner => LOCK_OF_OWNER,
             Access::Group => LOCK_OF_GROUP,
         };
-        // Without O_CREAT first, for file systems that are mounted read-only.
+        // The first attempt has no O_CREAT, for file systems that are mounted read-only.
         let there = self.open(name, OFlag::O_RDONLY, 0);
         let file = there
             .or_else(|_| self.open(name, OFlag::O_RDONLY | OFlag::O_CREAT, wanted))
@@ -220,16 +220,16 @@ impl Folder {
         };
         let metadata = file.metadata().map_err(failed)?;
         let mode = metadata.mode() & 0o7777;
-        // Who takes part without the group leaves it the lock that it was given.
+        // A process without the group leaves the lock's permissions as they are.
         let right = mode == wanted || (self.access == Access::Owner && mode == LOCK_OF_GROUP);
         if !right {
-            // Earlier versions made it with 0644. Only its owner can change that.
+            // Earlier versions created it with 0644. Only its owner can change the mode.
             let _ = file.set_permissions(Permissions::from_mode(wanted));
         }
         Ok(file)
     }
 
-    /// Lets the group do what the owner may, where the group takes part.
+    /// In a store for a group, gives the group the permissions of the owner.
     fn open_to_group(&self, file: &File, path: &Path, bits: u32) -> Result<(), StoreError> {
         if self.access == Access::Owner {
             return Ok(());
@@ -251,7 +251,7 @@ impl Folder {
             .map_err(|errno| failed("open", &self.path_of(name), Determinacy::Determinate, errno))
     }
 
-    /// Moves a file into another folder, over what is there.
+    /// Moves a file into another folder, and replaces a file of the same name.
     pub(super) fn rename(&self, name: &str, to: &Folder, to_name: &str) -> Result<(), StoreError> {
         renameat(&self.file, name, &to.file, to_name).map_err(|errno| {
             let determinacy = if errno == Errno::EIO {
@@ -273,25 +273,25 @@ impl Folder {
         }
     }
 
-    /// Removes a folder if it is empty; returns whether none of this name is left. Nothing depends
-    /// on a folder that stays.
+    /// Removes a folder if it is empty. Returns whether the name is free. Nothing depends on a
+    /// folder that stays.
     pub(super) fn remove_empty_folder(&self, name: &str) -> bool {
         matches!(unlinkat(&self.file, name, UnlinkatFlags::RemoveDir), Ok(()) | Err(Errno::ENOENT))
     }
 
-    /// Makes what happened to the names in this folder outlive a crash of the machine.
+    /// Syncs the folder, so that changes of its names survive a crash of the machine.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         sync::folder(&self.file, &self.path)
             .map_err(|error| failed("sync", &self.path, Determinacy::Indeterminate, error))
     }
 
-    /// The names in this folder, in no order. Names that are not UTF-8 are left out. A folder that
-    /// was removed meanwhile has none.
+    /// Returns the names in this folder, in no order, without names that are not UTF-8. A folder
+    /// that was removed meanwhile has no names.
     pub(super) fn names(
         &self,
     ) -> Result<impl Iterator<Item = Result<(String, Hint), StoreError>> + '_, StoreError> {
         let broken = |error: io::Error| failed("list", &self.path, Determinacy::Determinate, error);
-        // An open directory has one position for all its duplicates, so it is opened anew.
+        // All duplicates of an open directory share one position, so it is opened again.
         let entries = match openat(&self.file, ".", FOLDER_FLAGS, Mode::empty()) {
             Ok(fd) => Some(Dir::from_fd(fd).map_err(|errno| broken(errno.into()))?),
             Err(Errno::ENOENT) => None,
@@ -347,12 +347,12 @@ impl Hint {
     }
 }
 
-/// The folder where the store works, made if it is missing.
+/// Opens the working folder of the store, and creates it if it is missing.
 pub(super) fn work_folder(root: &Folder) -> Result<Folder, StoreError> {
     root.child_or_new(key::WORK_FOLDER)
 }
 
-/// A root that cannot be opened or made.
+/// The error of a root that cannot be opened or created.
 pub(super) fn root_failed(path: &Path, error: io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StoreError::new(
@@ -371,7 +371,7 @@ mod tests {
 
     use super::*;
 
-    /// A child that had the lock open would hold it.
+    /// A child process with the lock open would hold it.
     #[test]
     fn children_get_no_open_file() {
         let dir = tempfile::tempdir().expect("a temporary directory");

@@ -12,10 +12,10 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 const LOCK_FILE: &str = "lock";
 
-/// A process that was stopped while it held the lock keeps it until it is continued or killed.
-/// Waiting without end would pile up threads.
+/// Longest wait for another process. A process that was stopped with the lock keeps it until it is
+/// continued or killed, and waits without a limit would pile up threads.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
-/// For the other threads of this process, each of which takes a few syncs of the disk.
+/// Longest wait for the other threads of this process. Each of them takes a few syncs of the disk.
 const THREAD_WAIT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(5);
@@ -30,7 +30,8 @@ pub(super) struct Locked {
 }
 
 impl Locked {
-    /// Waits for the other threads of this process, and then up to 2 s for the lock that one writer holds alone.
+    /// Waits for the other threads of this process, and then up to 2 s for the lock that one writer
+    /// holds alone.
     pub(super) fn alone(work: &Folder) -> Result<Locked, StoreError> {
         Locked::acquire(work, Mode::Alone, THREAD_WAIT)
     }
@@ -78,8 +79,8 @@ impl Locked {
     }
 }
 
-/// Somebody who deletes the lock file by hand must not split the processes into those that lock the
-/// old file and those that lock the new one.
+/// Whether the lock file is still the locked one. After a deletion of the file some processes would
+/// lock the old file, and others the new file.
 fn is_at(file: &File, path: &std::path::Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),
@@ -89,8 +90,8 @@ fn is_at(file: &File, path: &std::path::Path) -> bool {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // Closing alone is not enough: a child that was forked a moment ago has a copy of the
-        // descriptor until it becomes another program. There is nobody to tell of a failure.
+        // Closing is not enough: a child that was just forked has a copy of the descriptor until it
+        // becomes another program. No caller can handle a failure here.
         let _ = self.file.unlock();
     }
 }
@@ -125,8 +126,7 @@ fn held_by_another(work: &Folder) -> StoreError {
     StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }
 
-/// Pauses that grow. They are counted, not measured: a slow machine waits longer, which is
-/// harmless.
+/// Growing pauses. The pauses are counted, not measured, so a slow machine waits longer.
 #[derive(Debug)]
 pub(super) struct Waiting {
     waited: Duration,
@@ -140,7 +140,7 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Waits a moment for the process that holds the lock; an error after 2 s in all.
+    /// Waits a moment for the process that holds the lock. Returns an error after 2 s in total.
     pub(super) fn pause(&mut self, work: &Folder) -> Result<(), StoreError> {
         if self.waited >= LOCK_WAIT {
             return Err(held_by_another(work));
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_lock_that_is_never_released_is_an_error_and_no_write() {
         let (dir, work) = work();
-        // Another process, as far as it matters: its own root.
+        // A second root acts as another process.
         let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
         let other = other.expect("there");
         let held = Locked::alone(&other).expect("free");
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn regression_queued_threads_give_up_with_the_one_that_waited() {
         let (dir, work) = work();
-        // Another process, as far as it matters: its own root.
+        // A second root acts as another process.
         let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
         let _held = Locked::alone(&other.expect("there")).expect("free");
         let thread_lock = work.thread_lock().wait(Mode::Alone, Duration::ZERO).expect("free");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_the_lock_is_only_for_those_who_take_part() {
+    fn regression_only_participants_may_open_the_lock() {
         use std::os::unix::fs::PermissionsExt as _;
         let (dir, work) = work();
         drop(Locked::alone(&work).expect("free"));
@@ -258,7 +258,7 @@ mod tests {
         let group = Root { access: Access::Group, ..root_of(&dir) };
         let of_group = work_folder(&Folder::root(&group).expect("opened")).expect("there");
         for (before, owner, group) in [
-            // As earlier versions made it, by the umask.
+            // The mode of earlier versions, by the umask.
             (0o644, 0o600, 0o660),
             (0o664, 0o600, 0o660),
             (0o640, 0o600, 0o660),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_file_deleted_by_hand_is_locked_anew() {
+    fn a_deleted_lock_file_is_created_and_locked_again() {
         let (dir, work) = work();
         let old = Locked::alone(&work).expect("free");
         fs::remove_file(work.path_of(LOCK_FILE)).expect("deleted by hand");

@@ -41,47 +41,49 @@ mod write;
 /// A directory of this machine as a [`Store`]: elections among its processes, without a network.
 /// Clones share it.
 ///
-/// **What it promises.** Conditional writes are atomic between all threads and processes that use
+/// **Promises.** Conditional writes are atomic between all threads and processes that use
 /// the directory. A process that is killed at any moment leaves every object whole and no lock
 /// held. Every answer (a write, a refusal, an object that was read or listed) still holds after a
-/// crash of the machine, if the disk honours `fsync`; also where an `fsync` failed. No ETag is ever
-/// used twice.
+/// crash of the machine, if the disk honours `fsync`, also after a failed `fsync`. No ETag is used
+/// twice.
 ///
-/// **What it cannot do.**
-/// - *Several machines.* The lock and the clock are those of one kernel. NFS, SMB and other network
+/// **Limits.**
+/// - *One machine.* The lock and the clock belong to one kernel. NFS, SMB and other network
 ///   file systems are recognised on Linux and refused when the directory is opened; on other
 ///   systems, and behind FUSE or 9p, there is no warning. Containers may share a directory of their
 ///   host.
-/// - *Changes by hand while processes run.* Reading is safe at any time. An object edited in place
-///   can be read half written; deleting the newest object by hand starts the epochs again; deleting
-///   `.tenure` lets two processes write at once for a moment.
-/// - *Any key.* Parts of `A-Z a-z 0-9 . _ -`, not `.`, `..` or `.tenure`, divided by slashes; and
-///   `a` cannot be an object as long as `a/b` is. Symbolic links below the root are refused, never
-///   followed. On a file system that ignores case, keys that differ in case alone are one object.
-/// - *Processes that stop inside a write.* Such a process holds the lock until it is continued or
-///   killed, and the others get transient errors after 2 s, which name it on Linux: there are never
-///   two leaders, but no new leader either. The threads of one process wait for each other, up to
-///   30 s; once one of them has waited 2 s for another process, those behind it fail too. So only
-///   participants may open the lock: the user that created it, or the group
+/// - *No changes by other programs while processes run.* Reading is safe at any time. An object
+///   that is edited in place can be read half written. A deletion of the newest object starts the
+///   epochs again. A deletion of `.tenure` lets two processes write at the same moment.
+/// - *Some keys.* A key has parts of `A-Z a-z 0-9 . _ -`, not `.`, `..` or `.tenure`, divided by
+///   slashes. `a` and `a/b` cannot both be objects. Symbolic links below the root are refused,
+///   never followed. On a file system that ignores case, keys that differ only in case are one
+///   object.
+/// - *A process that stops inside a write* holds the lock until it is continued or killed. The
+///   other processes get transient errors after 2 s, which name the process on Linux. So there are
+///   never two leaders, but there is no new leader either. The threads of one process wait for each
+///   other, up to 30 s. After one thread has waited 2 s for another process, the threads behind it
+///   fail too. So only participants may open the lock: the user that created it, or the group
 ///   ([`open_for_group`](DirStore::open_for_group)).
 ///
-/// **What it looks like.** The object `app/lock-0000000001.json` is the file of that path below the
-/// root: one line of JSON, `{"tenure_dir":1,"writes":N}`, that counts its writes, then the body. A
-/// file without that line, made by hand, is also a body. `.tenure` holds the lock, half-written
-/// files, and a mark with the key of an object that is not known to be on the disk; opening the directory removes such
-/// files of killed processes after an hour. A deletion removes the folders that it leaves empty,
-/// except those directly below the root.
+/// **Files.** The object `app/lock-0000000001.json` is the file of that path below the root: one
+/// line of JSON, `{"tenure_dir":1,"writes":N}`, that counts its writes, then the body. A file
+/// without that line, from another program, is also a body. `.tenure` holds the lock, half-written
+/// files, and a mark with the key of an object that may not be on the disk. Opening the directory
+/// removes such files of killed processes after an hour. A deletion removes the folders that it
+/// leaves empty, except those directly below the root.
 ///
-/// **What it costs.** A read: a handful of system calls; one that meets a write waits for its
-/// `fsync`. A write: a new file, two or three `fsync`, a rename; other writers wait meanwhile. A
-/// listing: a walk through the whole folder, while writers wait; a backlog of a million objects
-/// takes about a second a page, so compact before it grows so long. All calls need a Tokio runtime,
-/// on whose blocking threads they work; outside of one they send nothing and return
-/// [`StoreErrorKind::Invalid`]. A dropped call still runs to its end.
+/// **Cost.** A read takes a few system calls; a read during a write of its object waits for the
+/// `fsync`. A write takes a new file, two or three `fsync` and a rename, while other writers wait.
+/// A listing walks through the whole folder, while writers wait: about a second a page for a
+/// million objects, so compact earlier.
+///
+/// All calls need a Tokio runtime and work on its blocking threads. Outside of a runtime they do
+/// nothing and return [`StoreErrorKind::Invalid`]. A dropped call still runs to its end.
 ///
 /// In a listing, [`Entry::size`](super::Entry::size) is the length of the file: up to 50 bytes more
-/// than the body, and there is no [`Entry::etag`](super::Entry::etag), as the tag is a hash of the
-/// body: reading every file would be too expensive.
+/// than the body. There is no [`Entry::etag`](super::Entry::etag): the tag is a hash of the body,
+/// and reading every file would be too expensive.
 ///
 /// # Examples
 ///
@@ -118,8 +120,8 @@ impl DirStore {
     ///
     /// # Errors
     ///
-    /// - [`StoreErrorKind::Unsupported`]: it is on a file system that other machines may share, such
-    ///   as NFS, SMB, FUSE or 9p. Use a local one, or S3.
+    /// - [`StoreErrorKind::Unsupported`]: it is on a file system that other machines may share,
+    ///   such as NFS, SMB, FUSE or 9p. Use a local one, or S3.
     /// - [`StoreErrorKind::AccessDenied`]: this user may not make or read it. A directory that can
     ///   be read but not written is opened; writes fail later.
     /// - [`StoreErrorKind::NoSuchStore`]: there is something else at this path or above it.
@@ -132,13 +134,13 @@ impl DirStore {
     /// Opens the store as [`open`](DirStore::open) does, for processes of several users: the
     /// members of the directory's group.
     ///
-    /// The group may write what is made here, whatever the umask says. The lock has the mode 0660
-    /// in place of 0600. All processes must open the directory this way, and it must belong to the
-    /// group and pass it on: `chgrp GROUP DIR && chmod 2770 DIR`.
+    /// The group may write all files of the store; the umask has no effect. The lock has the mode
+    /// 0660 in place of 0600. All processes must open the directory this way, and it must belong to
+    /// the group and pass it on: `chgrp GROUP DIR && chmod 2770 DIR`.
     ///
     /// # Errors
     ///
-    /// As [`open`](DirStore::open).
+    /// The errors of [`open`](DirStore::open).
     pub fn open_for_group(path: impl AsRef<Path>) -> Result<DirStore, StoreError> {
         DirStore::open_with(path.as_ref(), Access::Group)
     }
@@ -151,7 +153,7 @@ impl DirStore {
         let folder = Folder::root(&root)?;
         network::refuse(&folder, &root.path)?;
         match draft::remove_leftovers(&folder) {
-            // Reading works without, and a write says what is wrong.
+            // Reads work without it, and a write returns the error.
             Err(error) if error.kind() != StoreErrorKind::AccessDenied => Err(error),
             _ => Ok(DirStore { root }),
         }
@@ -167,7 +169,7 @@ impl DirStore {
         &self,
         work: impl FnOnce(&Root) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        // Without one, `spawn_blocking` panics.
+        // `spawn_blocking` panics without a runtime.
         if Handle::try_current().is_err() {
             let why = "a directory needs a Tokio runtime, and this call runs outside of one";
             return Err(StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, why));
@@ -264,8 +266,8 @@ fn get(
     })
 }
 
-/// Makes the directory and those above it, each of which must outlive a crash of the machine: a
-/// root that vanished would start the epochs again.
+/// Creates the directory and its missing parents, and syncs each of them: a root that a crash
+/// removed would start the epochs again.
 fn make(path: &Path) -> Result<(), StoreError> {
     let parent = path.parent().map(PathBuf::from);
     if !path.exists() {
@@ -279,13 +281,13 @@ fn make(path: &Path) -> Result<(), StoreError> {
             _ => {}
         }
     }
-    // Also where it was there: another process may have made it a moment ago. Not everybody may
-    // open what is above, and what has been there for long does not need it.
+    // Also for an existing directory, as another process may have created it just now. A user may
+    // lack the permission to open a parent; an old directory does not need the sync.
     if let Some(parent) = parent
         && let Ok(opened) = fs::File::open(&parent)
     {
         match sync::folder(&opened, &parent) {
-            // Nobody can have made anything there.
+            // No process can have created a directory there.
             Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
             synced => {
                 synced.map_err(|error| failed("sync", &parent, Determinacy::Determinate, error))?

@@ -1,4 +1,4 @@
-//! DynamoDB's clock, as this process last heard it. Items have no date of their own.
+//! DynamoDB's clock, by the dates of its answers. Items have no dates.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,27 +11,29 @@ use crate::env::mutex::unpoisoned;
 
 /// The store's clock by two bounds.
 ///
-/// Upper bound: the last `Date`, and what has passed since its request was *sent*, by whichever of
-/// the clocks shows the most. Lower bound: the greatest date that any answer has named, and what
-/// has passed since that answer was *read*, by whichever of the clocks shows the least. A write
-/// notes the later of the two.
+/// - Upper bound: the last `Date`, plus the time since its request was *sent*, by the clock that
+///   shows the most.
+/// - Lower bound: the greatest date of all answers, plus the time since that answer was *read*, by
+///   the clock that shows the least.
 ///
-/// So the date of a write is DynamoDB's, not this machine's, and not earlier than the moment before
-/// it was sent, but for the second that `Date` is cut to: an object never looks older than the
-/// lease that its record began, however long an answer took, the process was stopped, or the
-/// machine suspended or paused. An answer of a server whose clock is behind sets nothing back. An
-/// object may look younger, by as long as the answer took.
+/// A write notes the later of the two.
 ///
-/// A pause that no clock shows makes the date old, and the lease of this process too long as
-/// well: nobody is protected from that.
+/// So the date of a write follows DynamoDB's clock, not this machine's. It is not earlier than the
+/// moment before the sending, except for the fraction of a second that `Date` omits. So an object
+/// never looks older than the lease of its record, for any latency, stop, suspension or pause. An
+/// answer of a server with a slow clock does not move the date back. An object may look younger, by
+/// the latency of an answer.
+///
+/// A pause that no clock shows makes the date old. It also makes the lease of this process too long
+/// (T6).
 #[derive(Debug, Default)]
 pub(super) struct StoreDate(Mutex<Option<Bounds>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
-    /// The last date, and when its request was sent.
+    /// Last date, with the sending of its request.
     last: Heard,
-    /// The greatest date, and when its answer was read.
+    /// Greatest date, with the receipt of its answer.
     greatest: Heard,
 }
 
@@ -66,13 +68,13 @@ impl Heard {
 }
 
 impl StoreDate {
-    /// The moment before a request.
+    /// Returns the moment before a request.
     pub(super) fn sending() -> Moment {
         SystemClock.now()
     }
 
-    /// Takes note of an answer that was just read, to a request that was sent at that moment or
-    /// later. Returns its date: that alone bounds DynamoDB's clock at this answer.
+    /// Records an answer that was just read, to a request that was sent at that moment or later.
+    /// Returns its date, which is the only bound of DynamoDB's clock at this answer.
     pub(super) fn heard(&self, date: Option<DateTime<Utc>>, sent: Moment) -> Option<DateTime<Utc>> {
         self.heard_at(date, sent, SystemClock.now())
     }
@@ -95,7 +97,7 @@ impl StoreDate {
         date
     }
 
-    /// For a write: now, or a little later; `None` before the first answer.
+    /// Returns the date for a write: now, or a little later; `None` before the first answer.
     pub(super) fn now(&self) -> Option<DateTime<Utc>> {
         self.at(SystemClock.now())
     }
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_date_is_the_stores_and_goes_on() {
+    fn the_date_is_the_stores_and_advances() {
         let heard = StoreDate::default();
         assert_eq!(heard.now(), None);
         assert_eq!(heard.heard_at(date(0), moment(100, 5_000), moment(100, 5_000)), date(0));
@@ -128,8 +130,8 @@ mod tests {
         assert_eq!(heard.at(moment(107, 5_007)), date(7));
     }
 
-    /// DynamoDB named its date at second 0 of a request whose answer was read 40 s later. A record
-    /// that is written then must not look 40 s old: its lease has just begun.
+    /// DynamoDB dated an answer at second 0, and the answer was read 40 s later. A record that is
+    /// written then must not look 40 s old: its lease has just begun.
     #[test]
     fn regression_an_answer_that_was_read_late_makes_no_old_dates() {
         let heard = StoreDate::default();
@@ -145,7 +147,7 @@ mod tests {
         assert_eq!(heard.at(moment(160, 4_000)), date(60), "the wall clock went back");
     }
 
-    /// Servers whose clocks differ by 3 s answer by turns. What the faster has named has passed.
+    /// Two servers with clocks 3 s apart answer alternately. A date of the faster one has passed.
     #[test]
     fn regression_an_answer_of_a_server_that_is_behind_sets_nothing_back() {
         let heard = StoreDate::default();
@@ -159,7 +161,7 @@ mod tests {
         assert_eq!(heard.at(moment(110, 5_010)), date(20), "the greatest of all");
     }
 
-    /// The wall clock was set an hour forward: dates are late until the next answer, not for ever.
+    /// The wall clock was set an hour forward: dates are late only until the next answer.
     #[test]
     fn a_step_of_the_wall_clock_is_forgotten_with_the_next_answer() {
         let heard = StoreDate::default();
@@ -169,8 +171,8 @@ mod tests {
         assert_eq!(heard.at(moment(103, 8_603)), date(3));
     }
 
-    /// However long each answer takes, on the way there or back, no write is dated before its
-    /// sending, but for the second that dates are cut to.
+    /// For any latency of the requests and answers, no write is dated before its sending, except
+    /// for the fraction of a second that dates omit.
     #[test]
     fn no_latency_makes_old_dates() {
         let mut random = fastrand::Rng::with_seed(13);

@@ -1,4 +1,4 @@
-//! The table: made, and looked at before anything rests on it.
+//! The table: its creation, and its check before the first use.
 
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, MultiRegionConsistency,
@@ -13,26 +13,26 @@ use crate::store::aws::failure::code;
 use crate::store::request_context::{RequestContext, Verb};
 use crate::store::{StoreError, StoreErrorKind};
 
-/// What the table must be like, for people.
+/// The requirements of the table, for people.
 pub(super) const EXPECTED: &str = "the table needs the partition key `prefix` and the sort key \
                                    `name`, both strings; `tenure table create` makes such a one";
 
 impl DynamoStore {
-    /// Makes the table, paid by the request, unless it is there already; then its keys are checked.
-    /// Returns whether it can be used already.
+    /// Creates the table, billed by request. Checks the keys of an existing table instead. Returns
+    /// whether the table is ready.
     ///
-    /// While it is being made, which takes some seconds, this returns `false`: call it again in a
-    /// second or so. Any number of processes may call it at once. One or two requests, which need
-    /// `dynamodb:DescribeTable` and `dynamodb:CreateTable`.
+    /// The creation takes some seconds. Until then the call returns `false`: repeat it after a
+    /// second. Any number of processes may call it concurrently. Cost: one or two requests, which
+    /// need `dynamodb:DescribeTable` and `dynamodb:CreateTable`.
     ///
     /// # Errors
     ///
     /// - [`StoreErrorKind::Invalid`]: a table of this name has other keys: choose another name. Or
     ///   a setting is missing.
-    /// - [`StoreErrorKind::Unsupported`]: it is a global table whose regions agree only after a
-    ///   while: use a table of one region.
+    /// - [`StoreErrorKind::Unsupported`]: it is a global table with eventual consistency between
+    ///   regions. Use a table of one region.
     /// - [`StoreErrorKind::AccessDenied`]: the credentials are refused or lack a permission.
-    /// - [`StoreErrorKind::Transient`]: a request failed; the table may be made. Call it again.
+    /// - [`StoreErrorKind::Transient`]: a request failed; the table may exist. Repeat the call.
     pub async fn create_table(&self) -> Result<bool, StoreError> {
         match self.describe_table().await {
             Err(error) if error.kind() == StoreErrorKind::NoSuchStore => {}
@@ -49,14 +49,14 @@ impl DynamoStore {
         let seen = CallInterceptor::default();
         match call.customize().interceptor(seen.clone()).send().await {
             Ok(_) => Ok(false),
-            // Somebody else makes it, too, or it is being deleted: the next call sees.
+            // Another process creates or deletes the table. The next call shows the outcome.
             Err(error) if code(&error) == Some("ResourceInUseException") => Ok(false),
             Err(error) => Err(request.failed(&error, &seen)),
         }
     }
 
-    /// Looks at the table before the first request to it. Without the permission to do so, the
-    /// first request that does not fit says what is wrong.
+    /// Checks the table before its first use. Without the permission for the check, the first
+    /// failed request shows the fault.
     pub(super) async fn look_at_table(&self) -> Result<(), StoreError> {
         let look = || async {
             match self.describe_table().await {
@@ -87,7 +87,7 @@ impl DynamoStore {
         output.table.ok_or_else(|| request.unsupported("it answered without a table"))
     }
 
-    /// Whether the table can be used already. Refuses one whose keys do not fit, and one that is
+    /// Returns whether the table is ready. Refuses a table with other keys, and a table that is
     /// copied to other regions later.
     fn is_ready(&self, table: &TableDescription) -> Result<bool, StoreError> {
         let request = RequestContext::new(self, Verb::Describe, "");
@@ -107,7 +107,7 @@ impl DynamoStore {
     }
 }
 
-/// Of each key: its name, role and type.
+/// The name, role and type of each key.
 fn describe_keys(table: &TableDescription) -> Vec<(&str, &str, &str)> {
     let schema = table.key_schema.as_deref().unwrap_or_default();
     let attributes = table.attribute_definitions.as_deref().unwrap_or_default();
@@ -148,9 +148,9 @@ fn keys(request: RequestContext<'_, DynamoStore>) -> Result<Vec<KeySchemaElement
 mod tests {
     use super::*;
 
-    /// An index brings attributes of its own, in any order.
+    /// An index adds attributes, in any order.
     #[test]
-    fn each_key_has_the_type_of_its_own_attribute() {
+    fn each_key_has_the_type_of_its_attribute() {
         let attribute = |name: &str, kind| {
             AttributeDefinition::builder()
                 .attribute_name(name)

@@ -1,5 +1,5 @@
-//! What a failed call means: what kind of failure, whether the request may have taken effect, and
-//! what to do about it.
+//! The meaning of a failed call: the kind of failure, whether the request may have taken effect,
+//! and the remedy.
 
 use std::fmt::Write as _;
 
@@ -14,11 +14,11 @@ use crate::store::aws::failure::{Service, reason};
 use crate::store::redact::printable;
 use crate::store::request_context::{OF_A_PROXY, RequestContext, Verb, is_of_a_proxy};
 
-/// Codes of failures that pass, some of them with a status of 400.
+/// Codes of passing failures, some of them with a status of 400.
 const PASSING: [&str; 5] =
     ["SlowDown", "RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"];
 
-/// Codes that say that the bucket is in another region.
+/// Codes for a bucket in another region.
 const ELSEWHERE: [&str; 4] = [
     "PermanentRedirect",
     "AuthorizationHeaderMalformed",
@@ -26,14 +26,14 @@ const ELSEWHERE: [&str; 4] = [
     "IncorrectEndpoint",
 ];
 
-/// Codes that speak of the credentials, some of them with a status of 400.
+/// Codes about the credentials, some of them with a status of 400.
 const CREDENTIALS: [&str; 5] =
     ["ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "NotSignedUp"];
 
-/// Codes of credentials that others may replace.
+/// Codes for credentials that new ones may replace.
 const REJECTED: [&str; 3] = ["InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch"];
 
-/// A key that `DeleteObjects` did not delete, and why.
+/// A key that `DeleteObjects` did not delete, with the reason.
 pub(super) fn of_key(error: &KeyError) -> (String, StoreError) {
     let code = error.code().unwrap_or("no reason given");
     let mut why = code.to_owned();
@@ -59,7 +59,7 @@ fn needs(verb: Verb) -> &'static str {
             "reading needs s3:GetObject; without s3:ListBucket a key that does not exist is \
              answered like this, too"
         }
-        // S3 asks for s3:GetObject as well where a write carries `If-Match`.
+        // A write with `If-Match` also requires s3:GetObject.
         Verb::Replace => "replacing needs s3:PutObject and s3:GetObject",
         Verb::Delete => "deleting needs s3:DeleteObject",
         Verb::Settings => {
@@ -70,7 +70,7 @@ fn needs(verb: Verb) -> &'static str {
     }
 }
 
-/// The permission that it needs on a key in KMS.
+/// The permission that the request needs on a key in KMS.
 fn needs_of_the_key(verb: Verb) -> &'static str {
     match verb {
         Verb::Get => "reading needs kms:Decrypt on the key, too",
@@ -102,7 +102,7 @@ impl Service for S3Store {
         }
         let region = region(raw);
         let (kind, determinacy, mut advice) = request.meaning(status, code, region.as_deref());
-        // S3 calls KMS with the caller's identity, and passes its refusal on as its own.
+        // S3 calls KMS with the caller's identity, and returns KMS's refusal as its own.
         if kind == StoreErrorKind::AccessDenied && why.contains("kms:") {
             advice = needs_of_the_key(request.verb).to_owned();
         }
@@ -114,7 +114,7 @@ impl Service for S3Store {
 }
 
 impl RequestContext<'_, S3Store> {
-    /// What a status and a code mean, and what to do then.
+    /// Returns the meaning of a status and a code, and the remedy.
     fn meaning(
         self,
         status: u16,
@@ -125,8 +125,8 @@ impl RequestContext<'_, S3Store> {
         let no = |kind, advice: &str| (kind, Determinacy::Determinate, advice.to_owned());
         let unknown = (Transient, self.maybe(), String::new());
         match (status, code) {
-            // With 200 a write may stand although the body speaks of an error. 409 says that
-            // somebody else was writing at the time, not that the key exists.
+            // With 200 a write may have taken effect although the body has an error. 409 means that
+            // another process was writing, not that the key exists (E20).
             (200..=299 | 409, _) => unknown,
             (_, code) if PASSING.contains(&code) || code.contains("Throttl") => unknown,
             (_, "NoSuchBucket" | "InvalidBucketName") => {
@@ -140,7 +140,7 @@ impl RequestContext<'_, S3Store> {
             }
             (_, code) if ELSEWHERE.contains(&code) => no(NoSuchStore, &elsewhere(region)),
             (301 | 302 | 308, _) => no(NoSuchStore, &elsewhere(region)),
-            // While the name of a new bucket spreads, S3 redirects for some hours.
+            // S3 redirects requests for a new bucket for some hours.
             (307, _) => (Transient, self.maybe(), elsewhere(region)),
             (400, code) if code.starts_with("KMS.") => {
                 no(Invalid, "look at the key in KMS that the bucket or this store encrypts with")
@@ -203,7 +203,7 @@ fn region(raw: &HttpResponse) -> Option<String> {
     (region.len() <= 40).then(|| printable(region))
 }
 
-/// Whether the body starts as S3's answers do.
+/// Returns whether the body starts like an answer of S3.
 fn is_xml(raw: &HttpResponse) -> bool {
     let body = raw.body().bytes().unwrap_or_default().trim_ascii_start();
     body.is_empty()
@@ -219,9 +219,9 @@ mod tests {
 
     use super::*;
 
-    /// It speaks of the credentials, or of the region that they are for.
+    /// The message is about the credentials, or about their region.
     #[test]
-    fn a_malformed_authorization_is_told_by_whether_a_region_is_named() {
+    fn a_malformed_authorization_is_classified_by_its_region() {
         let settings = aws_sdk_s3::Config::builder().behavior_version_latest().build();
         let store = S3Store::new(aws_sdk_s3::Client::from_conf(settings), "box");
         let meaning = |region| {

@@ -1,8 +1,8 @@
-//! Credentials that outlast a tenure: fetched ahead of their end, and beside the requests.
+//! Credentials for long leaderships: fetched before their end, and in parallel to requests.
 //!
-//! The SDK's own cache fetches in the course of a request (`store/fetch.rs` says why that does not
-//! do), waits for each refresh, and keeps credentials that the service calls expired until they
-//! expire by this machine's clock.
+//! The SDK's own cache fetches during a request (`store/fetch.rs` has the reason against it), waits
+//! for each refresh, and keeps credentials that the service calls expired until they expire by this
+//! machine's clock.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,16 +23,16 @@ use crate::env::clock::{Clock as _, SystemClock};
 use crate::env::mutex::unpoisoned;
 use crate::store::fetch::{self, Fetching, PATIENCE, SLOW};
 
-/// Credentials that say nothing of their end are fetched again after so long, as by the SDK.
+/// Lifetime of credentials without an end, as in the SDK.
 const UNLIMITED: Duration = Duration::from_secs(15 * 60);
-/// The longest time ahead of their end that others are fetched.
+/// Longest time before the end of credentials at which new ones are fetched.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// Keeps a provider's credentials for as long as they are good. Clones share them.
+/// Keeps a provider's credentials while they are valid. Clones share them.
 #[derive(Clone)]
 pub(in crate::store) struct CredentialsCache {
     source: Arc<Mutex<SharedCredentialsProvider>>,
-    /// Whether the source is that of the environment and its files, which may be loaded again.
+    /// Whether the source is the environment with its files, which may be loaded again.
     of_env: bool,
     region: Option<Region>,
     state: Arc<Mutex<CacheState>>,
@@ -42,25 +42,25 @@ pub(in crate::store) struct CredentialsCache {
 struct CacheState {
     held: Option<CachedCredentials>,
     fetching: Option<Fetching<Credentials, Failed>>,
-    /// The service has refused what the source gave, or the source gave nothing. The SDK's sources
-    /// read their files once.
+    /// Whether the service has refused the source's credentials, or the source had none. The SDK's
+    /// sources read their files once.
     outdated: bool,
 }
 
 struct CachedCredentials {
     credentials: Credentials,
-    /// By the wall clock, as the end that the credentials name is.
+    /// End by the wall clock, as in the credentials.
     fetched: Duration,
     until: Duration,
-    /// Whether the service has taken them.
+    /// Whether the service has accepted them.
     taken: bool,
 }
 
-/// A [`CredentialsError`], in words, as several requests may wait for one provider.
+/// The text of a [`CredentialsError`], as several requests may wait for one provider.
 #[derive(Debug, Clone)]
 enum Failed {
     None(String),
-    /// The same, by the machine's metadata service.
+    /// An error of the machine's metadata service.
     OfTheMachine(String),
     Settings(String),
     Wrong(WrongSetting),
@@ -85,16 +85,15 @@ impl CredentialsCache {
         CredentialsCache { source, of_env: false, region: None, state }
     }
 
-    /// The service has taken the credentials.
+    /// Records that the service has accepted the credentials.
     pub(in crate::store) fn taken(&self) {
         if let Some(held) = self.state().held.as_mut() {
             held.taken = true;
         }
     }
 
-    /// The service refuses the credentials as expired or unknown, so they are forgotten. Returns
-    /// whether it makes sense to ask again: if it has taken them before, others may have come into
-    /// their place.
+    /// Forgets the credentials, which the service refused as expired or unknown. Returns whether a
+    /// retry makes sense: if the service had accepted them before, new ones may exist.
     pub(in crate::store) fn expired(&self) -> bool {
         let mut state = self.state();
         state.outdated = true;
@@ -108,7 +107,7 @@ impl CredentialsCache {
         }
     }
 
-    /// What is there, or the fetching of what is not.
+    /// Returns the current credentials, or the fetch of new ones.
     fn have(&self) -> Result<Credentials, Fetching<Credentials, Failed>> {
         let mut state = self.state();
         let now = SystemClock.now().wall;
@@ -138,7 +137,7 @@ impl CredentialsCache {
             }
             fetched
         };
-        // The next caller begins another fetch.
+        // The next caller starts another fetch.
         let cache = self.clone();
         fetch::fetch(fetched, move |error| {
             cache.state().fetching = None;
@@ -146,7 +145,7 @@ impl CredentialsCache {
         })
     }
 
-    /// The source, with the files as they are now if what it gave has been refused.
+    /// Returns the source. It reads its files again if its credentials were refused.
     async fn source(&self) -> SharedCredentialsProvider {
         if self.of_env && std::mem::take(&mut self.state().outdated) {
             let mut loader = aws_config::defaults(BehaviorVersion::latest()).http_client(https());
@@ -192,7 +191,7 @@ impl CachedCredentials {
         let fetched = SystemClock.now().wall;
         let end = credentials.expiry().map(|end| end.duration_since(SystemTime::UNIX_EPOCH));
         let until = end.map_or(fetched + UNLIMITED, Result::unwrap_or_default);
-        // A provider may give the same ones until others are there.
+        // A provider may return the same credentials until new ones exist.
         let same = before.filter(|before| {
             before.credentials.session_token() == credentials.session_token()
                 && before.credentials.access_key_id() == credentials.access_key_id()
@@ -205,7 +204,7 @@ impl CachedCredentials {
         }
     }
 
-    /// When the background refresh begins.
+    /// Start of the background refresh.
     fn renewed_from(&self) -> Duration {
         let whole = self.until.saturating_sub(self.fetched);
         self.until.saturating_sub(AHEAD.min(whole / 4))
