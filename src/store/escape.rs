@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_is_shown_by_its_number() {
+    fn active_characters_are_shown_by_number() {
         for (text, shown) in [
             ("a\nb\r\tc", "a\\nb\\r\\tc"),
             ("\u{1b}[2J\u{9b}\u{85}\0", "\\u{1b}[2J\\u{9b}\\u{85}\\u{0}"),

@@ -1,4 +1,4 @@
-//! The entity tag: which body a store holds, and what a condition names.
+//! The entity tag: the identity of a stored body, and the subject of a condition.
 
 use std::fmt;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn other_versions_are_told_apart() {
+    fn different_versions_have_different_tags() {
         for (one, other) in [
             ("\"abc\"", "\"abd\""),
             ("abc", "ab"),

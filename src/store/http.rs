@@ -23,7 +23,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(3_100);
 pub(super) struct Http {
     tls: ClientConfig,
     client: Mutex<Client>,
-    /// For metadata services.
+    /// Creates a client for metadata services.
     without_proxy: Client,
 }
 

@@ -12,13 +12,13 @@ const NAMED_BY: [&str; 6] = [
     "GCE_METADATA_IP",
     "IDENTITY_ENDPOINT",
 ];
-/// Those of EC2 and of EKS.
+/// The hosts of the metadata services of EC2 and EKS.
 const V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
 ];
 
-/// Whether this host, with or without brackets, is such a service.
+/// Returns whether this host, with or without brackets, is such a service.
 pub(super) fn is_metadata_host(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']);
     match host.parse() {

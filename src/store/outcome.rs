@@ -25,7 +25,7 @@ impl Page {
         Page { entries, truncated, served_at: None }
     }
 
-    /// The same, from a store whose clock showed this when it answered.
+    /// Creates a page with the reading of the store's clock at the answer.
     #[must_use]
     pub fn with_served_at(mut self, date: impl Into<Option<DateTime<Utc>>>) -> Page {
         self.served_at = date.into();
@@ -49,7 +49,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Creates a key of a store that lists neither dates nor tags.
+    /// Creates an entry of a store that lists no dates and no tags.
     pub fn new(key: impl Into<String>, size: u64) -> Entry {
         Entry { key: key.into(), size, last_modified: None, etag: None }
     }
@@ -69,7 +69,7 @@ impl Entry {
     }
 }
 
-/// An object and what the store says about it.
+/// An object with its metadata from the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Object {
@@ -131,7 +131,7 @@ pub enum PutOutcome {
     /// Written. Without an ETag the caller cannot know which write it was, and treats the outcome
     /// as unknown.
     Done {
-        /// The entity tag of what was written.
+        /// The entity tag of the written object.
         etag: Option<ETag>,
     },
     /// The condition did not hold: the key exists (`create`), or has another ETag (`replace`).

@@ -18,7 +18,7 @@ pub fn check_order<'a>(
     check_ascending(prefix, start, page)
 }
 
-/// Whether its keys ascend, all of them under the prefix and after `start`.
+/// Returns whether the keys ascend, all of them under the prefix and after `start`.
 pub(crate) fn check_ascending<'a>(
     prefix: &str,
     start: &'a str,

@@ -21,7 +21,7 @@ impl AnyObjectStore {
     ///
     /// # Errors
     ///
-    /// As [`azure`](AnyObjectStore::azure).
+    /// The errors of [`azure`](AnyObjectStore::azure).
     pub fn azure_from_env(container: impl Into<String>) -> Result<AnyObjectStore, StoreError> {
         AnyObjectStore::azure(MicrosoftAzureBuilder::from_env().with_container_name(container))
     }

@@ -1,4 +1,4 @@
-//! Deletions, whose outcome object_store tells key by key, or with one error for many.
+//! Deletions. object_store returns their outcome by key, or one error for many keys.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::store::request_context::Verb;
 /// request; clients without such a request send ten at a time for each call.
 const AT_ONCE: usize = 250;
 
-/// What came of one call.
+/// The outcome of one call.
 #[derive(Default)]
 struct DeleteResult {
     gone: BTreeSet<String>,

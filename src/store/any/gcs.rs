@@ -21,7 +21,7 @@ impl AnyObjectStore {
     ///
     /// # Errors
     ///
-    /// As [`gcs`](AnyObjectStore::gcs).
+    /// The errors of [`gcs`](AnyObjectStore::gcs).
     pub fn gcs_from_env(bucket: impl Into<String>) -> Result<AnyObjectStore, StoreError> {
         let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
         let emulator = std::env::var("STORAGE_EMULATOR_HOST").ok().filter(|host| !host.is_empty());
@@ -54,8 +54,8 @@ impl AnyObjectStore {
     /// # Errors
     ///
     /// - [`Invalid`](StoreErrorKind::Invalid): a setting makes no sense.
-    /// - [`AccessDenied`](StoreErrorKind::AccessDenied): a credentials file is missing or incomplete.
-    ///   It may be mounted or written at this moment: try again.
+    /// - [`AccessDenied`](StoreErrorKind::AccessDenied): a credentials file is missing or
+    ///   incomplete. It may be mounted or written at this moment: try again.
     pub fn gcs(builder: GoogleCloudStorageBuilder) -> Result<AnyObjectStore, StoreError> {
         let bucket = setting(&builder, GoogleConfigKey::Bucket).unwrap_or_default();
         let mut name = format!("gs://{bucket}");
@@ -87,7 +87,7 @@ impl AnyObjectStore {
     }
 }
 
-/// The custom server, if there is one: what the client would use, which its messages leave out.
+/// The custom server, if the client would use one. The client's messages omit it.
 fn base_url(builder: &GoogleCloudStorageBuilder) -> Option<String> {
     let of = |key| setting(builder, key);
     let of_key = || {

@@ -9,7 +9,7 @@ use super::{AnyObjectStore, ServedAt, tag};
 use crate::store::request_context::RequestContext;
 use crate::store::{EMPTY_PAGES, Entry, Page, StoreError, out_of_order, read_past_a_page};
 
-/// The most keys of one page, and what the services give in one answer.
+/// Greatest number of keys of one page, as in one answer of the services.
 const MOST: usize = 1_000;
 
 /// Gathers the entries of one page, and judges the order they come in.
@@ -21,7 +21,7 @@ struct Gathered<'a> {
     entries: Vec<Entry>,
 }
 
-/// What became of one key.
+/// The outcome for one key.
 #[derive(PartialEq, Eq)]
 enum ListStart {
     Before,
@@ -114,7 +114,7 @@ fn start(prefix: &str, after: &str) -> Option<Path> {
     Some(after).filter(|after| !after.is_empty() && *after >= prefix).and_then(exact).or(before)
 }
 
-/// Over pages, whose answers have a date and which know any prefix.
+/// Lists by pages; their answers have a date, and accept any prefix.
 pub(super) async fn pages(
     store: &AnyObjectStore,
     pages: &dyn PaginatedListStore,
@@ -170,7 +170,7 @@ mod tests {
     use crate::store::request_context::Verb;
     use crate::store::{StoreErrorKind, listed_within};
 
-    /// What one page was asked for: the prefix, the offset, the most keys, the token.
+    /// Parameters of one page: the prefix, the offset, the greatest number of keys, the token.
     type Request = (Option<String>, Option<String>, Option<usize>, Option<String>);
 
     /// Answers these pages, one a call; each but the last has its number for a token.
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// The keys of the page, whether it is cut off, and what was asked for.
+    /// The keys of the page, whether it is truncated, and its parameters.
     async fn page(
         (prefix, after, limit): (&str, &str, usize),
         answers: &[&'static [&'static str]],

@@ -8,7 +8,7 @@ use object_store::UpdateVersion;
 
 use crate::store::ETag;
 
-/// `None` if the store named neither. An empty name is none.
+/// `None` if the store named neither. An empty name counts as absent.
 pub(super) fn encode(e_tag: Option<&str>, version: Option<&str>) -> Option<ETag> {
     let given = |name: Option<&str>| name.filter(|name| !name.is_empty()).map(escaped);
     match (given(e_tag), given(version)) {
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(encode(None, Some("17")).unwrap().as_str(), "|17");
         assert_eq!(encode(None, None), None);
         assert_eq!(encode(Some(""), Some("")), None);
-        // Of an older version, or of somebody else.
+        // The tag of an older version, or of another writer.
         let decoded = decode(&ETag::new("a|b|c"));
         assert_eq!(
             (decoded.e_tag.as_deref(), decoded.version.as_deref()),

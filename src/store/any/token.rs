@@ -43,7 +43,7 @@ struct TokenState<C> {
 #[derive(Debug, Clone)]
 pub(super) struct TokenError {
     why: String,
-    /// Whether the token service has answered that it has none to give.
+    /// Whether the token service has answered that it has no token.
     pub(super) refused: bool,
 }
 
@@ -163,7 +163,7 @@ impl<C> Clone for TokenCache<C> {
     }
 }
 
-// By hand, as a token must not reach a log.
+// Not derived: a log must not contain a token.
 impl<C> fmt::Debug for TokenCache<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TokenCache")
@@ -232,7 +232,7 @@ mod tests {
         timed(Duration::from_secs(seconds), std::future::pending::<()>()).await;
     }
 
-    /// The number of the token, if it comes within so many seconds.
+    /// Returns the number of the token, if it arrives within `seconds`.
     async fn within(seconds: u64, cache: &TokenCache<usize>) -> Option<usize> {
         let token = timed(Duration::from_secs(seconds), cache.get_credential()).await?;
         token.ok().map(|token| *token)

@@ -1,4 +1,4 @@
-//! What the SDK's errors say, made fit for a message.
+//! The texts of the SDK's errors, shortened for a message.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
@@ -14,7 +14,7 @@ use super::settings::WrongSetting;
 use crate::store::StoreErrorKind;
 use crate::store::redact::printable;
 
-/// What is wrong where nothing came as far as the network, and what to do then.
+/// Describes a failure without any network request, with its remedy.
 pub(in crate::store) fn not_sent(
     error: &(dyn StdError + 'static),
 ) -> (StoreErrorKind, &'static str) {

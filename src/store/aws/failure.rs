@@ -1,4 +1,4 @@
-//! What a failed call of the SDK means, as far as it is the same for every service.
+//! The meaning of a failed call of the SDK, as far as it is the same for all services.
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;
@@ -13,15 +13,15 @@ use crate::store::redact::printable;
 use crate::store::request_context::RequestContext;
 use crate::store::{Determinacy, Store, StoreError, StoreErrorKind};
 
-/// Of an answer that cannot be read.
+/// Text for an answer that cannot be read.
 pub(in crate::store) const UNREADABLE: &str = "its answer broke off or made no sense";
 
-/// A service of the SDK, by what its answers mean.
+/// A service of the SDK, with the meaning of its answers.
 pub(in crate::store) trait Service: Store + Sized {
-    /// What a web page in the place of its first answer makes one ask.
+    /// The question to the user after a web page in the place of the first answer.
     const WRONG_ENDPOINT: &'static str;
 
-    /// Whether an answer of its kind has come yet.
+    /// Whether the service has answered in its format before.
     fn has_answered(&self) -> bool;
 
     /// An answer that is no success.
@@ -81,8 +81,8 @@ impl<'a, S: Service> RequestContext<'a, S> {
     }
 
     /// An answer that is a web page: from the wrong server or from a proxy if this store has never
-    /// had an answer of the service, and otherwise from a proxy or login page that is in between for
-    /// a while.
+    /// had an answer of the service, and otherwise from a proxy or login page that is in between
+    /// for a while.
     pub(in crate::store) fn web_page(self) -> StoreError {
         let (kind, advice) = if self.store.has_answered() {
             (StoreErrorKind::Transient, "is a proxy or a login page in between?")
@@ -109,7 +109,7 @@ pub(in crate::store) fn code<E: ProvideErrorMetadata>(
     answered(error)?.1
 }
 
-/// The status, the code, a note if there is one, and what the service said.
+/// The status, the code, a note if there is one, and the service's message.
 pub(in crate::store) fn reason<E: ProvideErrorMetadata>(
     answer: &ServiceError<E, HttpResponse>,
     note: &str,

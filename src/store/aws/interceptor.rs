@@ -41,7 +41,7 @@ impl CallInterceptor {
         self.answer().served_at
     }
 
-    /// Whether the answer calls itself a web page.
+    /// Whether the answer has the content type of a web page.
     pub(in crate::store) fn html(&self) -> bool {
         self.answer().html
     }

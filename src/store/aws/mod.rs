@@ -21,7 +21,7 @@ pub(super) use interceptor::CallInterceptor;
 pub(super) use region::RegionalClient;
 pub(super) use session::Session;
 
-/// What the environment or the profile says of a setting, for one service or for all.
+/// Returns a setting of the environment or the profile, for one service or for all.
 ///
 /// The loaded configuration does not tell a default from a setting.
 pub(super) fn setting(

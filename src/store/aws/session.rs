@@ -1,4 +1,4 @@
-//! One service as the environment says to ask it, and what has come of that.
+//! One service with the settings of the environment, and the state of its answers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,13 +9,13 @@ use super::credentials::{self, CredentialsCache};
 use super::{https, setting, settings};
 use crate::store::redact::without_secrets;
 
-/// What a store knows of its service. By default nothing: its client came from elsewhere.
+/// The known facts about a service. Empty by default, for a client of the caller.
 #[derive(Default)]
 pub(in crate::store) struct Session {
     /// If custom.
     endpoint: Option<String>,
     credentials: Option<CredentialsCache>,
-    /// Whether an answer of the service's kind has come yet.
+    /// Whether the service has answered in its format before.
     answered: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! What is in a file: a line that counts its writes, then the body.
+//! The contents of a file: a line that counts its writes, then the body.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -22,7 +22,7 @@ struct Header {
     writes: u64,
 }
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Content {
     /// How often the object was written, counted from the moment of its creation. A file made by
@@ -52,7 +52,7 @@ fn etag_of(writes: u64, hash: &str) -> ETag {
     ETag::new(format!("\"{hash}-{writes}\""))
 }
 
-/// Reads a file, in memory bounded by `max_len` whatever its size.
+/// Reads a file of any size, in memory bounded by `max_len`.
 pub(super) fn read(mut file: &File, path: &Path, max_len: usize) -> Result<Content, StoreError> {
     let broken = |error: io::Error| failed("read", path, Determinacy::Determinate, error);
     let wanted = (max_len as u64).saturating_add(MAX_HEADER_BYTES as u64 + 1);
@@ -79,7 +79,7 @@ pub(super) fn read(mut file: &File, path: &Path, max_len: usize) -> Result<Conte
     Ok(Content { writes, etag: etag_of(writes, &content_hash_of(hasher)), len, body })
 }
 
-/// The length of the header and the count in it; both 0 where there is none.
+/// The length of the header and the count in it; both 0 without a header.
 fn parse_header(bytes: &[u8], path: &Path) -> Result<(usize, u64), StoreError> {
     let start = &bytes[..bytes.len().min(MAX_HEADER_BYTES)];
     let Some(end) = start.iter().position(|byte| *byte == b'\n') else {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_comes_back_as_it_was_written() {
+    fn a_body_is_read_without_a_change() {
         for body in [&b""[..], b"{}", b"\n\n", b"two\nlines", &[0xff; 70_000]] {
             let content = read_back(&encode(7, body), 70_000).expect("read");
             assert_eq!(content.body.as_deref(), Some(body));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_made_by_hand_is_a_body_never_counted() {
+    fn a_file_of_another_program_is_a_body_without_a_count() {
         let long_line = [b'x'; 4_000];
         for bytes in [
             &b""[..],

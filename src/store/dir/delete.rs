@@ -10,8 +10,8 @@ use super::pace::Pace;
 use super::{key, unsynced};
 use crate::store::StoreError;
 
-/// Deletes these objects; what is missing counts as deleted. Returns what could not be deleted, with
-/// the reasons.
+/// Deletes these objects; what is missing counts as deleted. Returns what could not be deleted,
+/// with the reasons.
 pub(super) fn delete(
     root: &Root,
     keys: &[String],
@@ -31,7 +31,7 @@ pub(super) fn delete(
                 parents.extend(is_removed.then_some(key::split(path).0));
             }
             Err(error) if number == 0 => return Err(error),
-            // What earlier folders answered is still true.
+            // The answers of earlier folders stay true.
             Err(error) => {
                 failed.extend(keys.into_iter().map(|key| (key.clone(), error.clone())));
             }

@@ -1,4 +1,4 @@
-//! What went wrong with a file, in the words of a store.
+//! The failure of a file operation, as an error of a store.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
-/// A failed file operation: what was tried, on which path, and what to do about it.
+/// A failed file operation: the operation, the path, and the remedy.
 pub(super) fn failed(
     tried: &str,
     path: &Path,
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_errno_says_what_to_do() {
+    fn each_errno_has_a_remedy() {
         for (errno, kind, words) in [
             (Errno::EACCES, StoreErrorKind::AccessDenied, "needs to read"),
             (Errno::EPERM, StoreErrorKind::AccessDenied, "needs to read"),

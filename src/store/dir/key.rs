@@ -1,4 +1,4 @@
-//! Which keys a directory can hold: those that name a file below it, and nothing else.
+//! The keys that a directory can hold: exactly the names of files below it.
 
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 

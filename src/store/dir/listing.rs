@@ -61,7 +61,7 @@ struct PageKeys<'a> {
     /// One more than the page holds, to know whether it is the last.
     room: usize,
     kept: BTreeMap<String, Entry>,
-    /// Whether nothing keeps writers out.
+    /// Whether writers may run during the walk.
     alone: bool,
 }
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_page_wants_only_what_is_not_greater_than_its_last_key() {
+    fn a_full_page_ignores_keys_greater_than_its_last() {
         let full = page("", "a", &["b", "d"]);
         for (key, wants) in [("a", false), ("aa", true), ("c", true), ("d", true), ("da", false)] {
             assert_eq!(full.wants(key), wants, "{key}");

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::folder::Folder;
 use crate::store::StoreError;
 
-/// Refuses a directory whose locks may not be seen by everybody who can write to it.
+/// Refuses a directory on a file system that may hide its locks from other writers.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn refuse(root: &Folder, path: &Path) -> Result<(), StoreError> {
     use super::failure::failed;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_file_systems_are_told_from_local_ones() {
+    fn shared_file_systems_differ_from_local_ones() {
         use nix::sys::statfs;
         #[allow(clippy::unnecessary_cast, reason = "necessary with some C libraries")]
         let name_of = |fs_type: statfs::FsType| name(fs_type.0 as u32);

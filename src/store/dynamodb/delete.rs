@@ -13,9 +13,9 @@ use crate::store::aws::CallInterceptor;
 use crate::store::request_context::{RequestContext, Verb};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
-/// As many as a `BatchWriteItem` takes.
+/// Greatest number of deletions in a `BatchWriteItem`.
 const BATCH: usize = 25;
-/// Batches under way at once.
+/// Greatest number of concurrent batches.
 const AT_ONCE: usize = 4;
 /// How often the keys that DynamoDB left out are sent again.
 const ATTEMPTS: usize = 3;

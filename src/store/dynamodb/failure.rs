@@ -89,7 +89,7 @@ impl Service for DynamoStore {
 }
 
 impl RequestContext<'_, DynamoStore> {
-    /// What a status and a code mean, and what to do then.
+    /// Returns the meaning of a status and a code, and the remedy.
     fn meaning(
         self,
         status: u16,

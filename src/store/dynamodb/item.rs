@@ -41,7 +41,7 @@ pub(super) fn item(
     written: Option<DateTime<Utc>>,
 ) -> Item {
     let mut item = key(place);
-    // As text it can be read in the console and by other clients.
+    // A text is readable in the console and by other clients.
     let content = match std::str::from_utf8(body) {
         Ok(text) => AttributeValue::S(text.to_owned()),
         Err(_) => AttributeValue::B(Blob::new(body.to_vec())),
@@ -56,7 +56,7 @@ pub(super) fn item(
     item
 }
 
-/// The body; `None` if the item has none, so is none of ours.
+/// Returns the body; `None` if the item has no body, as of another program.
 pub(super) fn body(item: &mut Item) -> Option<Bytes> {
     match item.remove(BODY)? {
         AttributeValue::S(text) => Some(text.into()),

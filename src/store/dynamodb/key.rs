@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_partition_or_no_name_is_refused() {
+    fn a_key_without_a_partition_or_a_name_is_refused() {
         for key in ["", "lock-0000000001.json", "/x", "app/"] {
             let error = ItemKey::of_key(key).unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::Invalid, "{key:?}");

@@ -30,7 +30,7 @@ mod table;
 
 /// DynamoDB takes items of 400 KiB, the names and values of all attributes counted.
 const MAX_ITEM: usize = 400 * 1_024;
-/// More than the attributes need besides the body and the key.
+/// Upper bound of the bytes of the attributes other than the body and the key.
 const ATTRIBUTES: usize = 256;
 /// The longest key of an election or a group.
 const MAX_KEY: usize = 1_024;
@@ -194,7 +194,7 @@ impl DynamoStore {
     }
 }
 
-/// What came of a conditional write.
+/// The outcome of a conditional write.
 enum PutItem {
     Done(ETag),
     /// The condition did not hold, and DynamoDB showed the item for which it did not.
@@ -265,7 +265,7 @@ impl Store for DynamoStore {
         match self.put(Verb::Replace, key, &body, condition).await? {
             PutItem::Done(etag) => Ok(PutOutcome::Done { etag: Some(etag) }),
             PutItem::RefusedFor => Ok(PutOutcome::PreconditionFailed),
-            // Nothing was written, whatever comes of the read.
+            // Nothing was written, for any outcome of the read.
             PutItem::Refused => Ok(match self.item(key).await {
                 Ok(None) => PutOutcome::NotFound,
                 Ok(Some(_)) | Err(_) => PutOutcome::PreconditionFailed,

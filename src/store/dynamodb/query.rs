@@ -26,7 +26,7 @@ impl DynamoStore {
     ) -> Result<Page, StoreError> {
         let place = ItemKey::of_prefix(prefix)?;
         let mut start = match after.strip_prefix(prefix) {
-            // DynamoDB wants a place inside of what is listed, and takes any there.
+            // DynamoDB requires a start within the listed range, and accepts any such start.
             Some(_) if after != format!("{}/", place.partition) => {
                 Some(item::key(ItemKey::of_key(after)?))
             }
@@ -93,7 +93,7 @@ impl DynamoStore {
         for (placeholder, name) in shown.iter().zip(item::LISTED) {
             query = query.expression_attribute_names(placeholder, name);
         }
-        // An empty value is none that a key condition takes.
+        // A key condition accepts no empty value.
         query = match place.sort {
             "" => query.key_condition_expression("#prefix = :prefix"),
             sort => query

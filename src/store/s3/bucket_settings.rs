@@ -25,7 +25,7 @@ pub struct BucketSettings {
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versioning {
-    /// Every write of a key replaces what was there.
+    /// Every write of a key replaces the object.
     Off,
     /// Every write, renewals included, leaves a version.
     On,
@@ -33,7 +33,7 @@ pub enum Versioning {
     Suspended,
 }
 
-/// An enabled lifecycle rule: which objects it is for, and what it does to them.
+/// An enabled lifecycle rule: its objects and its actions.
 #[doc(hidden)]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LifecycleRule {
@@ -51,7 +51,7 @@ pub struct LifecycleRule {
     pub expires_current: bool,
     /// It deletes versions that were replaced.
     pub expires_noncurrent: bool,
-    /// It moves current versions to where they cannot be read at once.
+    /// The rule moves current versions to an archive without immediate access.
     pub archives: bool,
 }
 
@@ -74,7 +74,7 @@ impl S3Store {
             .customize()
             .interceptor(seen.clone());
         let output = call.send().await.map_err(|error| match answered(&error) {
-            // Servers of others answer with a root element of their own; moto does.
+            // Other servers, such as moto, answer with another root element.
             Some((200, None)) => StoreError::new(
                 StoreErrorKind::Unsupported,
                 Determinacy::Determinate,

@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use super::{CallInterceptor, RequestContext, S3Store, Verb, answered, failure};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
-/// Single deletions that are under way at once.
+/// Greatest number of concurrent single deletions.
 const AT_ONCE: usize = 10;
 
 impl S3Store {
@@ -104,7 +104,7 @@ impl S3Store {
     }
 }
 
-/// Whether the server has refused the request as such, whatever its keys and credentials are.
+/// Returns whether the server has refused this kind of request, for any keys and credentials.
 fn is_about_the_request(error: &StoreError) -> bool {
     let refused = matches!(error.kind(), StoreErrorKind::Invalid | StoreErrorKind::Unsupported);
     refused && error.determinacy() == Determinacy::Determinate

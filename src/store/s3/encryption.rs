@@ -1,11 +1,11 @@
-//! What S3 is asked to encrypt with.
+//! The encryption of writes on S3.
 
 use aws_sdk_s3::operation::put_object::builders::PutObjectFluentBuilder;
 use aws_sdk_s3::types::ServerSideEncryption;
 
 use super::S3Store;
 
-/// What each write says of its encryption: nothing by default.
+/// The encryption of each write: none by default.
 #[derive(Default)]
 pub(super) struct Encryption {
     algorithm: Option<ServerSideEncryption>,
@@ -17,7 +17,7 @@ pub(super) struct Encryption {
 /// Reading needs no such setting, and members of one election may differ in it. Keys that the
 /// client brings along (SSE-C) are not supported: every reader would have to send them.
 impl S3Store {
-    /// Makes S3 encrypt each write with keys that S3 keeps (SSE-S3), whatever the bucket's default.
+    /// Makes S3 encrypt each write with keys of S3 (SSE-S3), also against the bucket's default.
     /// Needs no permission.
     #[must_use]
     pub fn with_s3_managed_keys(mut self) -> S3Store {
@@ -26,9 +26,9 @@ impl S3Store {
         self
     }
 
-    /// Makes S3 encrypt each write with a key in AWS KMS (SSE-KMS), whatever the bucket's default.
-    /// A writer needs `kms:GenerateDataKey` on the key, and a reader `kms:Decrypt`; a candidate
-    /// does both, a compactor neither.
+    /// Makes S3 encrypt each write with a key in AWS KMS (SSE-KMS), also against the bucket's
+    /// default. A writer needs `kms:GenerateDataKey` on the key, and a reader `kms:Decrypt`; a
+    /// candidate does both, a compactor neither.
     ///
     /// `key` is the key's ID or ARN, or the ARN of an alias; `None` is the account's `aws/s3`. A
     /// key of another account needs an ARN.

@@ -32,7 +32,7 @@ impl S3Store {
                 .customize()
                 .interceptor(seen.clone());
             let output = call.send().await.map_err(|error| request.failed(&error, &seen))?;
-            // An answer without this element is none of S3's, and no sign of an empty bucket.
+            // An answer without this element is not from S3, and does not show an empty bucket.
             let Some(truncated) = output.is_truncated else {
                 return Err(request.unsupported("it answered a listing without IsTruncated"));
             };

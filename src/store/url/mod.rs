@@ -27,8 +27,8 @@ use self::schemes::{SCHEMES, Scheme, forms, unknown_scheme};
 ///
 /// Settings and credentials come from the environment of the service. A bucket of S3 also takes
 /// `?sse=`, `?kms-key-id=`, `?bucket-key=` and `?expected-bucket-owner=`; in its place there may be
-/// the ARN of an access point. A directory takes `?share=group`. The command `tenure` takes the same
-/// URLs. No request.
+/// the ARN of an access point. A directory takes `?share=group`. The command `tenure` takes the
+/// same URLs. No request.
 ///
 /// # Errors
 ///
@@ -169,7 +169,7 @@ impl FromStr for StoreUrl {
     }
 }
 
-/// The scheme in lower case, and what follows the colon.
+/// Returns the scheme in lower case, and the rest after the colon.
 fn scheme_of(text: &str) -> Option<(String, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let is_of_a_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
@@ -191,7 +191,8 @@ fn refuse_look_alikes(text: &str) -> Result<(), String> {
     }
 }
 
-/// The name of a bucket or a table, the prefix, and the options. Keys are taken as they are written.
+/// The name of a bucket or a table, the prefix, and the options. Keys are taken as they are
+/// written.
 fn in_service(
     service: &'static CloudService,
     scheme: &Scheme,

@@ -1,4 +1,4 @@
-//! What follows `?` in the URL of a bucket of S3: encryption, and whose bucket it must be.
+//! The options after `?` in the URL of a bucket of S3: its encryption and its expected owner.
 
 /// Settings of a bucket of S3 that no variable of AWS's has.
 #[doc(hidden)]

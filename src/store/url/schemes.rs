@@ -10,7 +10,7 @@ pub enum CloudKind {
     DynamoDb,
 }
 
-/// What the library and the command know of a service.
+/// The facts about a service that the library and the command use.
 #[doc(hidden)]
 #[derive(Debug, PartialEq, Eq)]
 pub struct CloudService {
@@ -20,7 +20,7 @@ pub struct CloudService {
     pub feature: &'static str,
     /// The name of its built-in price list.
     pub prices: &'static str,
-    /// What the URL names first.
+    /// Kind of the first part of the URL.
     pub what: &'static str,
     /// The start of the names of the variables with its settings.
     pub(super) environment: &'static str,

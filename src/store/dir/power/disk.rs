@@ -1,4 +1,4 @@
-//! What the disk has of a directory, and what becomes of each sync.
+//! The contents of the disk for a directory, and the outcome of each sync.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-/// What becomes of a sync.
+/// The outcome of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Works,
@@ -54,7 +54,7 @@ pub(super) fn with_disk<T: Default>(work: impl FnOnce(&mut Disk) -> T) -> T {
     DISK.with_borrow_mut(|disk| disk.as_mut().map(work).unwrap_or_default())
 }
 
-/// What becomes of the sync of a file or a folder; `None` without such a disk.
+/// Returns the outcome of the sync of a file or a folder; `None` without such a disk.
 pub(in crate::store::dir) fn sync(path: &Path) -> Option<io::Result<()>> {
     let fate = with_disk(|disk| Some((disk.choose)(path)))?;
     Some(match fate {
@@ -104,7 +104,7 @@ impl Disk {
         None
     }
 
-    /// What this sync was to write.
+    /// Contents that this sync was to write.
     fn forget(&mut self, path: &Path) {
         let (inode, file) = opened(path);
         if !path.is_dir() {
