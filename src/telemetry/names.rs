@@ -37,40 +37,40 @@ pub(super) fn describe(of: &LeaseMetrics) {
 
 fn elections() {
     describe_gauge!("tenure_leader", Count, "1 while this process leads, by its own clock");
-    describe_gauge!("tenure_epoch", Count, "The greatest epoch that this process knows of");
+    describe_gauge!("tenure_epoch", Count, "The greatest epoch that this process knows");
     describe_gauge!("tenure_observed", Count, "1 in the state that an observer sees");
-    describe_gauge!("tenure_candidate_info", Count, "1; the label tells the name of the candidate");
+    describe_gauge!("tenure_candidate_info", Count, "1; the label is the name of the candidate");
     describe_counter!("tenure_elections_total", Count, "Campaigns that have ended");
     describe_counter!("tenure_losses_total", Count, "Leaderships that have ended");
-    describe_counter!("tenure_polls_total", Count, "Looks at the election by those who follow it");
+    describe_counter!("tenure_polls_total", Count, "Polls of candidates and observers");
 }
 
 fn lease(names: &LeaseMetrics) {
     let lease = names.noun;
-    describe_counter!(names.renewals, Count, format!("Writes that were to renew the {lease}"));
+    describe_counter!(names.renewals, Count, format!("Writes to renew the {lease}"));
     describe_histogram!(
         names.renewal_seconds,
         Seconds,
         format!(
-            "From the first write of a renewal until the {lease} was extended, retries included"
+            "Time from the first write of a renewal to the extension of the {lease}, with retries"
         )
     );
     describe_gauge!(
         names.remaining,
         Seconds,
-        format!("What is left of the {lease}; 0 once it is over")
+        format!("Remaining time of the {lease}; 0 after its end")
     );
     describe_histogram!(
         names.least_ratio,
         Count,
         format!(
-            "What was left of the {lease} just before it was extended, as a part of the validity"
+            "Remaining part of the {lease} just before its extension, as a ratio of the validity"
         )
     );
     describe_counter!(
         names.at_risk,
         Count,
-        format!("Times that less than a quarter of the {lease}'s validity was left")
+        format!("Number of times with less than a quarter of the {lease}'s validity left")
     );
     describe_gauge!(names.validity, Seconds, format!("The length of the {lease}"));
 }
@@ -80,12 +80,12 @@ fn requests() {
     describe_histogram!(
         "tenure_request_seconds",
         Seconds,
-        "From sending a request until its answer, or until nobody waited for it any more"
+        "Time from the sending of a request to its answer, or to the end of the wait"
     );
     describe_gauge!(
         "tenure_store_clock_skew_seconds",
         Seconds,
-        "By how much, at least, the clock of the store is ahead of this machine's"
+        "The least lead of the store's clock over this machine's"
     );
 }
 
@@ -95,7 +95,7 @@ fn compactions() {
     describe_gauge!(
         "tenure_epochs_backlog",
         Count,
-        "Superseded epoch objects that the last run has left beyond those to be kept"
+        "Superseded epoch objects that the last run left beyond the epochs to keep"
     );
     describe_gauge!(
         "tenure_restore_unfinished",
