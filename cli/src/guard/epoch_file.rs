@@ -129,13 +129,13 @@ pub fn prepare(path: &Path) -> Result<(), String> {
 fn holds(path: &Path) -> Result<Option<u64>, String> {
     match fs::metadata(path) {
         Ok(found) if found.is_file() && found.len() <= 16 => {}
-        Ok(_) => return Err("is there, and holds no epoch".to_owned()),
+        Ok(_) => return Err("exists and contains no epoch".to_owned()),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("cannot be examined: {error}")),
     }
     let text = fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
     let epoch = text.strip_suffix('\n').and_then(|text| text.parse().ok());
-    epoch.map(Some).ok_or_else(|| "is there, and holds no epoch".to_owned())
+    epoch.map(Some).ok_or_else(|| "exists and contains no epoch".to_owned())
 }
 
 #[cfg(test)]
@@ -159,7 +159,7 @@ mod tests {
         other.remove().wait();
         assert!(!path.exists());
         other.remove().wait();
-        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 0, "nothing is left");
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 0, "no file is left");
         let nowhere = EpochFile { path: dir.path().join("no/epoch"), epoch: 7 };
         assert!(nowhere.write().is_err());
     }
@@ -205,7 +205,10 @@ mod tests {
         assert!(!path.exists());
         for other in ["", "12", "a\n", "12\n\n", "99999999999999999\n"] {
             fs::write(&path, other).expect("a file");
-            assert!(prepare(&path).is_err_and(|why| why.contains("holds no epoch")), "{other:?}");
+            assert!(
+                prepare(&path).is_err_and(|why| why.contains("contains no epoch")),
+                "{other:?}"
+            );
             assert!(path.exists());
         }
         assert!(prepare(dir.path()).is_err());

@@ -147,6 +147,6 @@ mod tests {
             drop(GuardProcess::spawn(&tenure, &[], &[], &extras).expect("it starts"));
         }
         STOP.store(true, Ordering::Relaxed);
-        assert!(others.join().expect("nothing was inherited") > 0);
+        assert!(others.join().expect("no pipe was inherited") > 0);
     }
 }

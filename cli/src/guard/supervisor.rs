@@ -55,7 +55,7 @@ pub struct Supervisor {
     unanswered: bool,
     /// Number of signal orders that the guard has not answered.
     signals: u32,
-    /// Signals that wait for answers.
+    /// Signals to send after the guard has answered earlier ones.
     waiting: Vec<Signal>,
     /// Time of the first look with unanswered deadlines, by the boot clock.
     unanswered_since: Option<Duration>,
@@ -314,7 +314,7 @@ impl Supervisor {
             self.stop = Some(if self.standby_lost { Stop::Unguarded } else { Stop::Killed });
             "CMD"
         } else {
-            "what CMD left behind"
+            "a process that CMD left behind"
         };
         error!(outcome = "killed", "{what} was killed (SIGKILL)");
         self.remove_epoch_file();

@@ -19,7 +19,7 @@ use crate::output::logs;
 use crate::output::print::{in_ms, plain};
 use crate::store::url::StoreUrl;
 
-/// The time from the end of CMD to the SIGTERM for its descendants. Most often none is left.
+/// The time from the end of CMD to the SIGTERM for its descendants. Usually none is left.
 const UNTIL_TERM: Duration = Duration::from_millis(200);
 
 /// The command to run, with its environment and margins.
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_cmd_is_looked_up_like_in_a_shell() {
+    fn regression_cmd_is_looked_up_as_in_a_shell() {
         let dir = tempfile::tempdir().expect("a directory");
         for (name, mode) in [("runs", 0o755), ("text", 0o644)] {
             let file = dir.path().join(name);

@@ -44,7 +44,7 @@ const LONGEST_VALUE_BYTES: usize = 100_000;
 /// A change with the input for CMD.
 #[derive(Debug)]
 pub struct ExecChange {
-    /// Number of the subject that has changed, for a watch of several subjects.
+    /// Number of the changed subject, in a watch of several subjects.
     pub of: u32,
     /// Description for the log.
     pub what: String,
@@ -73,7 +73,7 @@ impl Exec {
         let _ = self.changes.send(change);
     }
 
-    /// Stops starting CMD, ends a running CMD, and waits for its end.
+    /// Ends a running CMD and waits for its end. Starts no other CMD.
     pub async fn end(self) {
         drop(self.changes);
         // An error means that the task has panicked, and the panic hook has reported that.
@@ -145,7 +145,7 @@ async fn run(
     let mut stdin = child.stdin.take().expect("stdin of CMD is piped");
     let line = format!("{}\n", change.json);
     let write_stdin = async move {
-        // A CMD that does not read its stdin causes an error.
+        // An error means that CMD does not read its stdin, which is allowed.
         drop(stdin.write_all(line.as_bytes()).await);
         drop(stdin);
         std::future::pending().await

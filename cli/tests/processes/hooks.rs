@@ -191,8 +191,8 @@ fn an_unwritable_epoch_file_is_refused_before_the_campaign() {
     let scene = Scene::new(TENURE);
     fs::write(scene.path("mine"), "my text\n").expect("a file");
     for (path, why) in [
-        ("mine", "mine is there, and holds no epoch"),
-        (".", "is there, and holds no epoch"),
+        ("mine", "mine exists and contains no epoch"),
+        (".", "exists and contains no epoch"),
         ("no/epoch", "No such file"),
     ] {
         let mut a = scene.script("a", &["--epoch-file", path], "exit 0");

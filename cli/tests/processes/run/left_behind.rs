@@ -38,7 +38,11 @@ fn regression_no_descendant_outlives_a_resignation() {
     a.signal(Signal::SIGTERM);
     assert_eq!(a.code(), 143);
     assert!(!escaped.iter().any(|one| runs(*one)), "{}", a.said());
-    assert!(a.said().contains("what CMD left behind was killed (SIGKILL)"), "{}", a.said());
+    assert!(
+        a.said().contains("a process that CMD left behind was killed (SIGKILL)"),
+        "{}",
+        a.said()
+    );
     assert!(a.said().contains("resigned epoch 1"), "{}", a.said());
     assert_eq!(b.code(), 0);
     assert_eq!(fs::read_to_string(scene.path("stats")).expect("b wrote it"), "");
