@@ -1,4 +1,4 @@
-//! The body of an assignment's object: JSON, whose unknown fields are carried over.
+//! The JSON body of an assignment. Writers carry unknown fields over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,9 +20,9 @@ pub const MAX_NAME_BYTES: usize = 256;
 pub const MAX_VALIDITY: Duration = Duration::from_secs(3_600);
 /// The greatest format that this version reads.
 const FORMAT: u64 = RESTORING;
-/// The format of assignments without a restoring.
+/// The format of assignments outside of a restore.
 const USUAL: u64 = 1;
-/// The format of an assignment that a restoring holds. Earlier versions must not plan from it.
+/// The format of the hold of a restore (D9). Earlier versions must not plan from it.
 const RESTORING: u64 = 2;
 
 /// An assignment, and the fields that this version does not know.
@@ -32,7 +32,7 @@ pub struct AssignmentRecord {
     pub unknown: Unknown,
 }
 
-/// Fields that a later version wrote, to be written again with what they belong to.
+/// Fields of a later version. The next assignment keeps them for each member and partition.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Unknown {
     top: Map<String, Value>,
@@ -40,7 +40,7 @@ pub struct Unknown {
     partitions: BTreeMap<PartitionNumber, Map<String, Value>>,
 }
 
-/// Why a body is no assignment. It is never taken for none.
+/// The reason why a body is not an assignment. Such a body never counts as a missing assignment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadAssignment {
     #[error("its body has {0} bytes; an assignment has at most {MAX_BYTES}")]
@@ -58,7 +58,7 @@ struct Body {
     nonce: Nonce,
     #[serde(default)]
     assignor: Arc<str>,
-    /// Places in `members`, here and below.
+    /// An index in `members`, as are all members below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     coordinator: Option<usize>,
     next_number: u32,
@@ -86,8 +86,8 @@ struct MemberFields {
     unknown: Map<String, Value>,
 }
 
-/// A member that is to come back to some partitions. They name it by its place, so that this takes
-/// no more room than an owner does.
+/// A reservation: the name of a member, and a time. Partitions refer to it by an index, so it takes
+/// no more room than an owner.
 #[derive(Serialize, Deserialize)]
 struct KeptFields {
     name: Arc<str>,
@@ -96,7 +96,7 @@ struct KeptFields {
 
 #[derive(Serialize, Deserialize)]
 struct PartitionFields {
-    /// Where it is not one more than the number before.
+    /// Absent if it is one more than the number before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     number: Option<u32>,
     name: Arc<str>,
@@ -106,7 +106,7 @@ struct PartitionFields {
     token: Option<Epoch>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<usize>,
-    /// A place in `kept`.
+    /// An index in `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kept: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,7 +127,7 @@ impl AssignmentRecord {
         if body.len() > MAX_BYTES {
             return Err(BadAssignment::TooLarge(body.len()));
         }
-        // A later format may differ in every other field, so it is looked at first.
+        // Check the format first, as a later format may change every other field.
         #[derive(Deserialize)]
         struct Format {
             format: u64,
@@ -167,7 +167,7 @@ impl AssignmentRecord {
         Ok(AssignmentRecord { assignment, unknown })
     }
 
-    /// The body to create. Refused if it is too long; a store may allow less.
+    /// Returns the body to create. The error is that it is too long. A store may allow less.
     pub fn encode(&self) -> Result<Vec<u8>, BadAssignment> {
         let AssignmentRecord { assignment, unknown } = self;
         let places: BTreeMap<Session, usize> =
@@ -243,7 +243,7 @@ impl Body {
         unknown: &mut Unknown,
     ) -> Result<Vec<AssignedPartition>, BadAssignment> {
         let mut names = BTreeSet::new();
-        // As many as there are: it is kept for as long as it is the newest.
+        // The exact capacity, as the newest assignment stays in memory.
         let mut partitions = Vec::with_capacity(self.partitions.len());
         let mut expected = Some(0);
         for fields in self.partitions.drain(..) {
@@ -297,7 +297,7 @@ impl Unknown {
         }
     }
 
-    /// Without the places of members.
+    /// Returns the partition without the indexes of members.
     fn partition(&self, partition: &AssignedPartition) -> PartitionFields {
         let Marks { pinned, barred, paused, retiring } = partition.marks.clone();
         PartitionFields {
@@ -316,14 +316,14 @@ impl Unknown {
     }
 }
 
-/// The reservations, each once: a name and a time.
+/// The distinct reservations.
 fn kept_by(assignment: &Assignment) -> BTreeSet<(Arc<str>, Duration)> {
     assignment.partitions.iter().filter_map(|it| it.kept.clone()).collect()
 }
 
 fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, BadAssignment> {
     serde_json::from_slice(body).map_err(|error| {
-        // Its own message can quote the body.
+        // The message of the parser can quote the body.
         let (line, column) = (error.line(), error.column());
         BadAssignment::Malformed(format!("at line {line} column {column}"))
     })

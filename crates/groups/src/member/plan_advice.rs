@@ -1,4 +1,4 @@
-//! The memory of a coordinator for its plans. It is advice, and ends with the coordinator's role.
+//! The memory of a coordinator for its plans. It is advice, and ends with the role of coordinator.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tenure::{EpochEnd, Moment};
 pub(super) struct PlanAdvice {
     pub(super) failing: FailingPartitions,
     pub(super) crash_loops: CrashLoops,
-    /// Start of the wait of members that are not added yet.
+    /// Start of the wait of joining members.
     joining_since: Option<Moment>,
 }
 
@@ -39,7 +39,7 @@ impl PlanAdvice {
         let joins = !evidence.joining.is_empty();
         let since = joins.then(|| self.joining_since.unwrap_or(now));
         let left = since.map(|since| config.rebalance_delay.saturating_sub(now.since(since)));
-        // After a death a member that joins fills the gap without a wait.
+        // After a death a joining member gets the partitions without a wait.
         let waits = left.filter(|left| !left.is_zero() && evidence.ended.is_empty());
         self.joining_since = since.filter(|_| waits.is_some());
         if waits.is_some() {
@@ -70,8 +70,8 @@ impl PlanAdvice {
         }
         let joining = &evidence.joining;
         loops.forget_all_but(|session| joining.iter().any(|it| it.session == session));
-        // Reserved partitions move after a longer wait. They should if the processes of the name
-        // crash again and again.
+        // Reserved partitions move after a longer wait. This is wanted if processes of the name
+        // crash repeatedly.
         let is_kept_for = |name: &str| {
             let mut kept =
                 known.iter().flat_map(|it| &it.partitions).filter_map(|it| it.kept.as_ref());

@@ -12,12 +12,12 @@ use crate::protocol::{Session, SessionId};
 use tenure::EpochEnd;
 use tenure::internals::groups::Requests;
 
-/// Sessions that are read before the next look at the time and the assignment.
+/// Number of sessions that are read before the next poll of the assignment (GC4).
 pub(super) const READ_BETWEEN_POLLS: usize = 512;
 
 impl MemberTask {
-    /// Carries out the requests of the machine until none is left. False: a request failed, and the
-    /// next poll begins again.
+    /// Sends the requests of the machine until it is idle. Returns false if a request failed. The
+    /// next poll then begins again.
     pub(super) async fn drive(&mut self) -> bool {
         loop {
             match self.participant.step() {
@@ -74,7 +74,7 @@ impl MemberTask {
         true
     }
 
-    /// Reads sessions. Where there are many, the rest is left to the next request.
+    /// Reads sessions, up to a limit. The next request reads the rest.
     async fn get(&mut self, ids: BTreeSet<SessionId>) {
         let now = self.cx.now();
         let mut unread = Vec::new();
@@ -103,7 +103,7 @@ impl MemberTask {
             };
             self.participant.session(answer);
         }
-        // Another member may have planned meanwhile: then the rest need not be read.
+        // If another member has planned meanwhile, the rest is not read (GC4).
         if unread.len() > READ_BETWEEN_POLLS {
             self.participant.poll();
         }

@@ -1,4 +1,4 @@
-//! A member that does not coordinate: it watches the coordinator, and succeeds it.
+//! The succession: each other member watches the coordinator, and replaces it (GN1 to GN5).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::protocol::Session;
 use crate::protocol::message::SessionAnswer;
 use crate::protocol::standby::{Place, Standby};
 
-/// Members before this one that are read side by side, once the coordinator has ended.
+/// Number of members before this one that are read at the same time after the coordinator's end.
 const READ_BEFORE: usize = 3;
 
 impl MemberTask {
-    /// Takes note of who coordinates by now.
+    /// Records the coordinator of the newest assignment.
     pub(super) fn follow_coordinator(&mut self) {
         let known = self.participant.known();
         let coordinator = known.and_then(|known| known.coordinator);
@@ -28,12 +28,12 @@ impl MemberTask {
         }
     }
 
-    /// Looks at the coordinator. Zero: it is over, and it is this member's turn to plan; otherwise
-    /// how soon to look again, if sooner than at the next poll.
+    /// Reads the coordinator's session if it is due. Returns zero if this member plans now.
+    /// Otherwise returns the time until the next read, if that is before the next poll.
     pub(super) async fn stand_by(&mut self) -> Option<Duration> {
         let cx = Arc::clone(&self.cx);
         let place = self.place();
-        // The next look follows without a pause if the session lapses during these requests.
+        // If the session lapses during these requests, the next read follows without a pause.
         let began = cx.now();
         if self.standby.is_due(place, began)
             && let Some(coordinator) = self.standby.coordinator()
@@ -48,8 +48,8 @@ impl MemberTask {
                     }
                 }
                 Seen::Unknown => self.report.unread = true,
-                // What a coordinator would have learned, so that this one need not see it lapse
-                // anew.
+                // Keep the record for the first round, which then need not wait for the lapse
+                // again.
                 seen => match self.note(coordinator.id, seen, when) {
                     SessionAnswer::Found(_, record) => self.standby.read(Some(&record), when),
                     _ => self.standby.read(None, when),
@@ -57,7 +57,7 @@ impl MemberTask {
             }
         }
         let mut before = self.before();
-        // The first in the order goes ahead now, and its round lists them.
+        // The first member of the order plans now, and its round lists the sessions.
         let turn = self.standby.is_over() && before.is_empty();
         if self.standby.is_silent(cx.now()) && !turn {
             self.sessions.watch_members(self.participant.known().map(|it| &**it));
@@ -81,12 +81,13 @@ impl MemberTask {
                 Some(Duration::ZERO)
             }
             None => self.standby.next_look(began),
-            // Of many with one place the first is done by the next poll of the others.
+            // Of several members with one place, the first finishes before the next poll of the
+            // rest.
             ahead => ahead.filter(|_| matches!(place, Place::Deputy | Place::Other)),
         }
     }
 
-    /// The members that go ahead before this one, in their order.
+    /// Returns the members that succeed before this one, in their order.
     fn before(&self) -> Vec<Session> {
         let (own, known) = (self.ownership.session, self.participant.known());
         let successors = known.into_iter().flat_map(|known| known.successors());
@@ -104,7 +105,7 @@ impl MemberTask {
             for (id, seen, when) in self.objects.read_sessions(first.clone()).await {
                 self.note(id, seen, when);
             }
-            // Once one of them shows a sign of life it is its turn.
+            // The first one with a sign of life succeeds.
             if first.is_empty() || first.iter().any(|id| !self.sessions.timers.is_silent(*id)) {
                 return before;
             }

@@ -47,7 +47,7 @@ pub(super) struct Ownership {
     write: Notify,
     /// The end of a grant was set. One for all grants, as few tasks wait.
     pub(super) ended: Notify,
-    /// The member leaves, and the work on all its partitions has stopped.
+    /// Whether the member leaves and the work on all its partitions has stopped.
     left: Notify,
     /// Wakes the task to poll the store.
     pub(super) wake: Notify,
@@ -58,7 +58,7 @@ struct OwnershipState {
     // The ownership.
     holdings: Holdings,
     grants: BTreeMap<PartitionNumber, Arc<Grant>>,
-    /// The newest assignment that the task has read.
+    /// Newest assignment that the task has read.
     known: Option<Arc<Assignment>>,
     /// `None` after the last event.
     notices: Option<mpsc::UnboundedSender<Notice>>,
@@ -74,11 +74,11 @@ struct OwnershipState {
     /// The greatest assignment that this process knew before this session. The member owns nothing
     /// by a smaller one.
     remembered: Option<Epoch>,
-    /// Completed rounds of planning, or polls.
+    /// Number of completed rounds of planning, or polls.
     looks: u64,
     /// Number of releases in the last write.
     fitted: usize,
-    /// A partition was released that no assignment had revoked.
+    /// Whether a partition was released that no assignment had revoked (GW3).
     unasked: bool,
 }
 
@@ -175,7 +175,7 @@ impl Ownership {
         }
     }
 
-    /// Gives up a partition, once the work on it has stopped.
+    /// Releases a partition whose work has stopped.
     pub(super) fn release(&self, grant: &Arc<Grant>, back_off: Duration) {
         let mut state = self.state();
         grant.give_up();

@@ -8,7 +8,7 @@ use super::partition_number::PartitionNumber;
 use super::session::{Release, Session};
 use tenure::Epoch;
 
-/// The partitions of one session: those it owns, and those it has begun to release.
+/// The partitions that one session owns or has begun to release.
 ///
 /// # Contract
 ///
@@ -16,7 +16,7 @@ use tenure::Epoch;
 ///
 /// - *Inputs* report an assignment: [`note`](Holdings::note), first without a confirmation and,
 ///   after the LIST that confirms the assignment, with one. The epochs never fall.
-/// - *Orders*: [`release`](Holdings::release), once the work on a partition has stopped.
+/// - *Orders*: [`release`](Holdings::release), after the work on a partition has stopped.
 /// - *Getters* change nothing: [`token`](Holdings::token), [`gains`](Holdings::gains),
 ///   [`releasing`](Holdings::releasing).
 ///
@@ -36,7 +36,7 @@ use tenure::Epoch;
 pub struct Holdings {
     session: Session,
     owned: BTreeMap<PartitionNumber, Owned>,
-    /// The releases, oldest first. The session never owns one of them again.
+    /// Releases, oldest first. The session never owns one of them again.
     releasing: Vec<(Release, Duration)>,
 }
 
@@ -50,7 +50,7 @@ struct Owned {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Change {
     Granted(Release),
-    /// The work must stop. The release follows.
+    /// The work must stop. A release follows.
     Revoked(Release),
     /// The partition has another owner without a release. No rule of the protocol allows that while
     /// the session lives.
@@ -79,7 +79,7 @@ impl Holdings {
         &self.releasing
     }
 
-    /// Returns whether this assignment grants a partition: then it must be confirmed first.
+    /// Returns whether this assignment grants a partition. It must then be confirmed first (GA4).
     pub fn gains(&self, assignment: &Assignment) -> bool {
         self.gained(assignment).next().is_some()
     }
@@ -94,8 +94,8 @@ impl Holdings {
         self.releasing.iter().any(|(begun, _)| *begun == release)
     }
 
-    /// Takes an assignment that is newer than all before, or the same again once it is `confirmed`.
-    /// It grants only then, and takes away in both cases.
+    /// Takes an assignment that is newer than all before, or the same one once it is `confirmed`.
+    /// Only a confirmed assignment grants partitions. Each assignment takes away partitions.
     pub fn note(&mut self, assignment: &Assignment, confirmed: bool) -> Vec<Change> {
         let mut changes = Vec::new();
         let named: BTreeMap<_, _> = assignment.owned_by(self.session).collect();
@@ -125,7 +125,7 @@ impl Holdings {
         changes
     }
 
-    /// Gives up a partition, once the work on it has stopped. False if the session does not own it
+    /// Releases a partition whose work has stopped. Returns false if the session does not own it
     /// under this token.
     pub fn release(&mut self, release: Release, back_off: Duration) -> bool {
         let owns = self.token(release.partition) == Some(release.token);
@@ -148,7 +148,7 @@ mod tests {
         Release { partition: PartitionNumber(0), token: epoch(token) }
     }
 
-    /// Partition 0 belongs to member `owner` under this token.
+    /// Returns an assignment in which member `owner` owns partition 0 under this token.
     fn assignment(number: u64, owner: u128, token: u64) -> Assignment {
         let mut it = Assignment::first(Nonce::from_bits(number.into()), vec!["p".into()]);
         it.epoch = epoch(number);
@@ -186,12 +186,12 @@ mod tests {
         assert!(own.release(release(2), Duration::ZERO));
         assert!(!own.release(release(2), Duration::ZERO));
         assert_eq!(own.token(PartitionNumber(0)), None);
-        // The target came back: it is released all the same.
+        // The target is this member again: the release still counts (GW2).
         let back = assignment(4, 1, 2);
         assert!(!own.gains(&back));
         assert_eq!(own.note(&back, true), []);
         assert_eq!(own.releasing().len(), 1);
-        // It is granted anew.
+        // The partition is granted again.
         assert_eq!(own.note(&assignment(5, 1, 5), true), [Change::Granted(release(5))]);
         assert_eq!(own.releasing(), []);
     }

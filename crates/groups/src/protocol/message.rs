@@ -34,7 +34,7 @@ pub enum ReaderStep {
     Failed(ReaderFailure),
 }
 
-/// Why a reader gave up.
+/// The reason why a reader gave up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReaderFailure {
     /// The store denied a request.
@@ -43,9 +43,9 @@ pub enum ReaderFailure {
     Unsafe,
     /// The newest assignment cannot be read.
     Unreadable(Epoch),
-    /// This assignment existed, and no assignment from it on is left.
+    /// This assignment existed, and neither it nor a greater one exists.
     NewestDeleted(Epoch),
-    /// The known assignment is the last that there can be.
+    /// The known assignment has the last possible number.
     Exhausted,
 }
 
@@ -61,7 +61,7 @@ pub enum AssignmentRequest {
 pub enum AssignmentAnswer {
     Listed(Listing),
     Found(Arc<Assignment>),
-    /// It is there and is no assignment that this version can read.
+    /// The object exists, and this version cannot read it as an assignment.
     Unreadable,
     Missing,
     Done,
@@ -76,15 +76,15 @@ pub enum AssignmentAnswer {
 /// The news of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum News {
-    /// There is no assignment yet.
+    /// The group has no assignment.
     Nothing,
-    /// The one after the known one does not exist.
+    /// The assignment after the known one does not exist.
     Unchanged,
     /// [`Reader::known`](super::reader::Reader::known) is newer than before, and not confirmed.
     Read,
     /// [`Reader::known`](super::reader::Reader::known) was the newest after it was read.
     Confirmed,
-    /// The creation was given up; it may yet take effect.
+    /// The creation was given up. It may still take effect.
     GivenUp,
 }
 
@@ -93,7 +93,7 @@ pub enum News {
 pub enum SessionRequest {
     /// LIST the sessions after this one.
     List(Option<SessionId>),
-    /// GET each of these.
+    /// GET of each of these sessions.
     Get(BTreeSet<SessionId>),
     /// PUT, `If-Match`: the session of the last read, ended as lapsed.
     Seal { session: Session, record: SessionRecord },
@@ -101,19 +101,19 @@ pub enum SessionRequest {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SessionAnswer {
-    /// Sessions in the order of their ids, with their tags where the store lists them, and whether
+    /// Sessions in the order of their ids, with their tags if the store lists tags, and whether
     /// more may follow.
     Listed {
         sessions: Vec<(SessionId, Option<ETag>)>,
         truncated: bool,
     },
     Found(SessionId, SessionRecord),
-    /// Nothing lies under this id; of a member: or no session of its nonce.
+    /// No object has this id. For a member: or the object is a session with another nonce.
     Missing(SessionId),
-    /// The object under this id is unreadable for now. Of a member the last record still counts;
-    /// another session cannot join.
+    /// The object with this id is unreadable for now. The last record of a member still counts
+    /// (GC11). Another session cannot join.
     Unreadable(SessionId),
-    /// Sealed.
+    /// The session is sealed.
     Done,
     Refused,
     /// It failed, or its effect is unknown.
@@ -124,8 +124,8 @@ pub enum SessionAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RoundProgress {
     More,
-    /// The round is complete: plan.
+    /// The round is complete. A plan follows.
     RoundOver,
-    /// Something failed; the next round starts from the beginning.
+    /// A request failed. The next round starts from the beginning.
     Failed,
 }

@@ -1,6 +1,6 @@
 //! One process of a group: its reader, and its rounds if it coordinates.
 //!
-//! One request of the reader or one round is under way at a time, the reader's first.
+//! At most one request of the reader or one round is under way. The reader comes first.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tenure::Epoch;
 use tenure::internals::groups::Nonce;
 use tenure::store::ETag;
 
-/// A member of a group, as far as no time is concerned.
+/// A member of a group without its timers.
 ///
 /// # Contract
 ///
@@ -40,14 +40,14 @@ pub struct Participant {
     session: Session,
     reader: Reader,
     sessions: SessionReader,
-    /// It plans, although the newest assignment names another coordinator.
+    /// Whether this process plans although the newest assignment names another coordinator.
     ahead: bool,
-    /// A round is complete: [`Participant::plan`].
+    /// Whether a round is complete. [`Participant::plan`] follows.
     plans: bool,
 }
 
 impl Participant {
-    /// A member of this session, in a process that knows of assignments up to `greatest`.
+    /// Returns a member with this session, in a process that knows of assignments up to `greatest`.
     pub fn new(session: Session, greatest: Option<Epoch>) -> Participant {
         Participant {
             session,
@@ -62,12 +62,12 @@ impl Participant {
         self.reader.known()
     }
 
-    /// The greatest assignment that is known to have existed.
+    /// Returns the greatest assignment epoch that is known to have existed.
     pub fn greatest(&self) -> Option<Epoch> {
         self.reader.greatest()
     }
 
-    /// Somebody has seen this assignment.
+    /// Records that another process has seen this assignment.
     pub fn expect(&mut self, seen: Option<Epoch>) {
         self.reader.expect(seen);
     }
@@ -85,44 +85,44 @@ impl Participant {
         &self.sessions
     }
 
-    /// Whether it is named as the coordinator, or acts as one.
+    /// Returns whether this process is the named coordinator, or acts as one.
     pub fn coordinates(&self) -> bool {
         let own = Some(self.session);
         self.ahead || self.known().is_some_and(|known| known.coordinator == own)
     }
 
-    /// Whether a round is complete and [`Participant::plan`] is due.
+    /// Returns whether a round is complete and [`Participant::plan`] is due.
     pub fn plans(&self) -> bool {
         self.plans
     }
 
-    /// Looks for the next assignment.
+    /// Polls for the next assignment.
     pub fn poll(&mut self) {
         self.reader.poll();
     }
 
-    /// Lists what comes after the known assignment.
+    /// Lists the assignments after the known one.
     pub fn confirm(&mut self) {
         self.reader.confirm();
     }
 
-    /// Acts as the coordinator from here on: there is none, or it shows no sign of life.
+    /// Acts as the coordinator from here on, as there is none or it shows no sign of life.
     pub fn go_ahead(&mut self) {
         self.ahead = true;
     }
 
-    /// Begins a round of reading sessions, those that are `due` among them.
+    /// Begins a round of reads of sessions. It includes the sessions that are `due`.
     pub fn round(&mut self, due: BTreeSet<SessionId>) {
         self.plans = false;
         self.sessions.begin(due);
     }
 
-    /// The timer of a session has run out under this tag.
+    /// Begins the seal of a session that has lapsed with this tag.
     pub fn lapsed(&mut self, session: Session, etag: ETag) {
         self.sessions.lapsed(session, etag);
     }
 
-    /// The wait for a session that was deposed, or is gone, is over.
+    /// Records the end of the wait for a session that was deposed or is gone (GA1, GA2).
     pub fn waited(&mut self, session: Session) {
         self.sessions.waited(session);
     }
@@ -131,7 +131,7 @@ impl Participant {
         self.reader.resume();
     }
 
-    /// Begins anew after a failure.
+    /// Begins again after a failure.
     pub fn restart(&mut self) {
         self.reader.restart();
     }
@@ -141,12 +141,12 @@ impl Participant {
         self.reader.give_up();
     }
 
-    /// Gives up an assignment that cannot be written; nothing was sent.
+    /// Gives up an assignment that cannot be written. It was not sent.
     pub fn discard(&mut self) {
         self.reader.discard();
     }
 
-    /// Forgets the sessions that a complete listing did not show and no assignment names.
+    /// Forgets the sessions that neither a complete listing nor the assignment shows.
     pub fn forget(&mut self, listed: &BTreeSet<SessionId>) {
         if let Some(known) = self.reader.known() {
             self.sessions.forget(listed, known);
@@ -180,7 +180,8 @@ impl Participant {
         let changes = match news {
             Some(News::Read) => {
                 self.plans = false;
-                // A greater assignment says who plans; whoever lost the race follows it.
+                // A greater assignment names the coordinator. The loser of a race follows it
+                // (GC14).
                 self.ahead = false;
                 if known.coordinator != Some(self.session) {
                     self.sessions.stop();
@@ -205,17 +206,18 @@ impl Participant {
         }
     }
 
-    /// What a plan from the known assignment may rest on.
+    /// Returns the evidence for a plan from the known assignment.
     pub fn evidence(&self, join: impl Fn(SessionId, &SessionRecord) -> Option<Member>) -> Evidence {
         self.sessions.evidence(self.known().map(|known| &**known), join)
     }
 
-    /// Plans, after a round: creates the next assignment if something is to change. Returns true
-    /// if the driver must carry out a request. `partitions` is for a group without an assignment.
+    /// Plans after a round, and creates the next assignment if the plan changes the known one.
+    /// Returns true if the driver must send a request. A group without an assignment gets these
+    /// `partitions`.
     ///
-    /// Nothing is made of an assignment if a session has seen a greater one: the reader lists
-    /// first, and fails if somebody deleted it. The first assignment waits until every listed
-    /// session was read.
+    /// If a session has seen a greater assignment, the reader lists first, and fails if that
+    /// assignment was deleted (D3). The first assignment waits until each listed session was read
+    /// (D4).
     pub fn plan(
         &mut self,
         planner: &Planner<'_>,

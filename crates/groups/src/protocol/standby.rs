@@ -1,4 +1,4 @@
-//! The time at which a member succeeds its coordinator; the time is an argument.
+//! The time at which a member succeeds its coordinator. The time is an argument.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ use tenure::store::ETag;
 /// [`SessionTimers`]: super::session_timers::SessionTimers
 #[derive(Debug, Clone)]
 pub struct Standby {
-    /// `None`: no coordinator is named.
+    /// Session of the coordinator; `None` if the assignment names none.
     coordinator: Option<Session>,
     validity: Duration,
     poll: Duration,
@@ -57,12 +57,12 @@ pub struct Standby {
 /// The role of a member while another one coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// One of the three after the coordinator.
+    /// A deputy: one of the three members after the coordinator.
     Deputy,
     Other,
-    /// Not named yet. Nobody adds it if all that are named have died.
+    /// A member that no assignment names. If all named members die, no other member adds it.
     Joining,
-    /// There is no group yet, and others may have the same place.
+    /// A member of a group without an assignment. Other members may have the same place.
     First,
 }
 
@@ -211,14 +211,14 @@ mod tests {
         SessionRecord { nonce: COORDINATOR.nonce, heartbeat: 2, etag, ended: None, data }
     }
 
-    /// In whole seconds.
+    /// Returns `ahead_in` in whole seconds.
     fn ahead_in(standby: &Standby, before: usize, now: u64) -> Option<u64> {
         let ahead = standby.ahead_in(Place::Other, before, Duration::ZERO, at(now));
         Some(ahead?.as_secs())
     }
 
     #[test]
-    fn nobody_goes_ahead_of_one_that_renews_and_looks() {
+    fn no_member_succeeds_a_coordinator_that_renews_and_plans() {
         let mut standby = standby();
         for now in (0..300).step_by(10) {
             standby.read(Some(&record(now, now)), when(now));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn members_go_in_their_order() {
+    fn members_succeed_in_their_order() {
         let mut standby = standby();
         let resigned = SessionRecord { ended: Some(EpochEnd::Resigned), ..record(1, 1) };
         standby.read(Some(&resigned), when(10));
@@ -237,14 +237,14 @@ mod tests {
         assert_eq!(ahead_in(&nobody, 1, 5), Some(2));
         let delayed = |place, before| nobody.ahead_in(place, before, POLL / 2, at(5));
         for place in [Place::Deputy, Place::Other] {
-            assert_eq!(delayed(place, 0), Some(Duration::ZERO), "nobody else has its place");
+            assert_eq!(delayed(place, 0), Some(Duration::ZERO), "no other member has its place");
         }
         assert_eq!(delayed(Place::First, 0), Some(POLL / 2));
         assert_eq!(delayed(Place::Joining, 2), Some(POLL * 2 + POLL / 2));
     }
 
     #[test]
-    fn a_member_looks_when_its_coordinator_is_silent_and_when_it_lapses() {
+    fn a_member_reads_its_coordinator_at_silence_and_at_the_lapse() {
         let mut standby = standby();
         let left = |standby: &Standby, now| standby.next_look(at(now)).map(|it| it.as_secs());
         assert_eq!(left(&standby, 0), None);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_lapses_or_is_gone_is_succeeded() {
+    fn a_lapsed_or_missing_coordinator_is_succeeded() {
         let mut lapsed = standby();
         lapsed.read(Some(&record(1, 1)), when(0));
         lapsed.unchanged(when(29));
@@ -270,9 +270,9 @@ mod tests {
         assert_eq!(ahead_in(&another, 0, 3), Some(0));
     }
 
-    /// It renews, as its lease's task goes on, and plans no more.
+    /// A wedged coordinator renews its lease but does not plan.
     #[test]
-    fn one_that_is_wedged_is_succeeded_after_two_validities() {
+    fn a_wedged_coordinator_is_succeeded_after_two_validities() {
         let mut standby = standby();
         for now in (0..60).step_by(10) {
             standby.read(Some(&record(now, 5)), when(now));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn deputies_read_with_each_poll_and_others_as_often_as_it_is_renewed() {
+    fn deputies_read_at_each_poll_and_others_once_per_renewal() {
         let mut standby = standby();
         let due = |standby: &Standby, place, now| standby.is_due(place, at(now));
         assert!(due(&standby, Place::Other, 0));

@@ -1,7 +1,6 @@
 //! The next assignment, by rules R1 to R4 (docs/design/groups.md, section 3).
-//!
-//! This is the only place that makes an assignment of another. What it is given as evidence must
-//! have been read as [`Evidence`] says; then no rule can be broken here, whoever the writer is.
+//! Only this module makes an assignment from another one. The evidence must have been read as
+//! [`Evidence`] requires. Then the plan of any writer keeps the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,43 +13,45 @@ use super::session::{Release, Session};
 use tenure::Epoch;
 use tenure::internals::groups::Nonce;
 
-/// What the writer has read of the sessions.
+/// The facts that the writer has read about the sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Evidence {
-    /// These have ended (R1): read as resigned or lapsed; or deposed, or gone, and waited for.
+    /// Ended sessions (R1): read as resigned or lapsed, or deposed or gone with a complete wait.
     pub ended: BTreeSet<Session>,
-    /// These were read in the owner's session.
+    /// Releases that were read in the owner's session.
     pub released: BTreeSet<(Session, Release)>,
-    /// These were read as live, after the assignment that the plan starts from (R3).
+    /// Members that were read as live, after the assignment that the plan starts from (R3).
     pub joining: Vec<Member>,
-    /// These are given no more partitions: they leave, or have lapsed without being sealed yet.
+    /// Members that get no more partitions: they leave, or have lapsed without a seal.
     pub leaving: BTreeSet<Session>,
-    /// The members where the work on a partition has failed of late, by name, and whether the
-    /// back-off of each still runs.
+    /// Names of the members where the work on a partition failed lately, and whether the back-off
+    /// of each still runs (GC8).
     pub failures: BTreeMap<PartitionNumber, BTreeMap<Arc<str>, bool>>,
-    /// These ended, and ask that their partitions are kept for their names for so long.
+    /// Ended sessions that reserve their partitions for their names, and for how long (GW6).
     pub parked: BTreeMap<Session, Duration>,
-    /// Of these the time is over for which they are kept.
+    /// Partitions whose reservation has ended.
     pub kept_enough: BTreeSet<PartitionNumber>,
 }
 
-/// How the writer plans.
+/// The settings and the role of the writer.
 #[derive(Debug, Clone, Copy)]
 pub struct Planner<'a> {
     pub assignor: &'a dyn Assignor,
-    /// The session that is named as coordinator.
+    /// Session that the plan names as the coordinator.
     pub coordinator: Session,
-    /// Leaves owned partitions where they are: the writer's settings differ from the group's.
+    /// Whether the plan moves no owned partition, as the writer's assignor is not the group's
+    /// (GC9).
     pub only_ownerless: bool,
-    /// The coordinator that is named plans no more: once another one is, nobody else goes ahead.
+    /// Whether the named coordinator no longer plans. The plan then names another one, so that no
+    /// other member does (GC10).
     pub goes_ahead: bool,
 }
 
 impl Planner<'_> {
-    /// The assignment after `now`, with this nonce; `None` if there is nothing to change.
+    /// Returns the assignment after `now`, with this nonce; `None` if the plan changes nothing.
     ///
-    /// Another coordinator alone is no reason to write, unless the one named has ended, or this
-    /// one goes ahead of it.
+    /// A plan that changes only the coordinator is written only if the named coordinator has ended
+    /// or is replaced.
     pub fn next(&self, now: &Assignment, evidence: &Evidence, nonce: Nonce) -> Option<Assignment> {
         if now.restoring.is_some() {
             return None;
@@ -58,7 +59,7 @@ impl Planner<'_> {
         let epoch = now.epoch.next()?;
         let mut next = Assignment { epoch, nonce, ..now.clone() };
         if next.assignor.is_empty() {
-            // An operator made it of nothing.
+            // A restore made the assignment without a name of an assignor.
             next.assignor = self.assignor.name().into();
         }
         for partition in &mut next.partitions {
@@ -70,16 +71,16 @@ impl Planner<'_> {
             } else if evidence.kept_enough.contains(&partition.number) {
                 partition.kept = None;
             }
-            // Its marks came later. No member could own it otherwise.
+            // End a reservation that later marks contradict: otherwise no member could own it.
             partition.kept.take_if(|(name, _)| !partition.marks.names(name));
         }
-        // What an operator retires is removed once nobody owns it.
+        // Remove retiring partitions without an owner.
         next.partitions.retain(|it| !(it.marks.retiring && it.owner.is_none()));
         let owns = |session| next.partitions.iter().any(|it| it.owner == Some(session));
         let stays = |it: &Member| !evidence.ended.contains(&it.session) || owns(it.session);
         next.members.retain(stays);
         for joining in &evidence.joining {
-            // An id that is still named under another nonce must be removed first.
+            // A member with the same id and another nonce must be removed first.
             if next.session(joining.session.id).is_none() {
                 next.members.push(joining.clone());
             }
@@ -87,7 +88,7 @@ impl Planner<'_> {
         self.place(now, &mut next, evidence);
         let same = next.members == now.members && next.partitions == now.partitions;
         let vacant = self.goes_ahead || now.coordinator.is_none_or(|it| next.member(it).is_none());
-        // One that is no member cannot be named, so this would never end.
+        // A process that is not a member cannot be the coordinator: each plan would be a change.
         let named = next.member(self.coordinator).is_some();
         if same && !(vacant && named) {
             return None;
@@ -98,7 +99,7 @@ impl Planner<'_> {
         Some(next)
     }
 
-    /// The first assignment of a group: it names its members, and grants nothing.
+    /// Returns the first assignment of a group, which names its members and grants nothing.
     pub fn first(&self, mut first: Assignment, evidence: &Evidence) -> Assignment {
         first.members.clone_from(&evidence.joining);
         first.coordinator = Some(self.coordinator);
@@ -143,8 +144,9 @@ impl Planner<'_> {
         }
     }
 
-    /// The first call places all but the failing shares. Of the second call only those count: one
-    /// that has a seat stays there, and no other moves for them.
+    /// Calls the assignor, twice if shares are failing. The first call places the healthy shares.
+    /// The plan takes only the failing shares from the second call, so no healthy share moves for
+    /// them.
     fn assign<'a>(&self, seats: &[Seat<'a>], shares: &[Share<'a>]) -> Vec<Option<usize>> {
         let free = |share: &Share<'a>| match share.is_failing {
             true => Share { avoid: &[], ..*share },
@@ -180,13 +182,13 @@ impl Planner<'_> {
     ) {
         match partition.owner {
             Some(owner) if wanted == Some(owner) => partition.target = None,
-            // To nobody, if it is paused or its owner leaves and nobody else is there: it stays
-            // until its owner releases it.
+            // A paused partition has no target, and neither has one whose owner leaves without
+            // another member. It stays until its owner releases it.
             Some(_) if !self.only_ownerless => partition.target = wanted,
             Some(_) => {}
             None => {
                 partition.target = None;
-                // Not from a member to the same one (R2): the next assignment may.
+                // A partition never goes from a member to the same one in one step (R2).
                 if wanted.is_some() && wanted != before {
                     partition.owner = wanted;
                     partition.token = Some(epoch);
@@ -198,8 +200,9 @@ impl Planner<'_> {
 }
 
 impl Evidence {
-    /// The names that a partition avoids, and whether it is failing: its work has failed at every
-    /// seat that may have it. Until then it avoids all where it has failed, but for its holder.
+    /// Returns the names that a partition avoids, and whether it is failing: its work has failed at
+    /// each seat that may have it. Until then it avoids all seats where it failed, except its
+    /// holder.
     fn try_at(
         &self,
         partition: &AssignedPartition,
@@ -219,7 +222,7 @@ impl Evidence {
         (avoid.collect(), is_failing)
     }
 
-    /// R1: its owner has released this very token, or has ended.
+    /// Returns whether the owner has released this token or has ended (R1).
     fn frees(&self, partition: &AssignedPartition) -> bool {
         let (Some(owner), Some(token)) = (partition.owner, partition.token) else { return false };
         let release = Release { partition: partition.number, token };
@@ -227,8 +230,8 @@ impl Evidence {
     }
 }
 
-/// Checks a change of the assignment by R1 to R3, given what is true of the sessions. A test calls
-/// it with what it knows, which no process does.
+/// Checks a change of the assignment by R1 to R3, with the true state of the sessions. Only tests
+/// know this state.
 #[cfg(any(test, feature = "internals"))]
 pub fn check(
     before: &Assignment,

@@ -1,8 +1,8 @@
-//! Following the newest assignment, confirming it, and creating the next one.
+//! Follows the newest assignment, confirms it, and creates the next one.
 //!
-//! Reader and writer confirm by the same code: a LIST that begins after the assignment was read, or
-//! created, and shows nothing greater. It is a value: at most one request is
-//! under way, and when to poll and how long to wait are the driver's.
+//! Readers and writers confirm by the same code (GA4): a LIST begins after the assignment was read
+//! or created, and shows no greater one. The reader is a value. At most one request is under way.
+//! The driver decides when to poll and how long to wait.
 
 use std::sync::Arc;
 
@@ -32,35 +32,35 @@ use tenure::internals::groups::{
 /// request under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reader {
-    /// The newest that was read.
+    /// Newest assignment that was read.
     known: Option<Arc<Assignment>>,
-    /// The greatest epoch that is known to have existed: in the store, by another reader of this
-    /// process, or by a session.
+    /// Greatest epoch that is known to have existed, from the store, from another reader of this
+    /// process, or from a session.
     greatest: Option<Epoch>,
-    /// The next poll lists: a GET of one assignment kept failing, and it may be superseded.
+    /// Whether the next poll lists: GETs of one assignment failed, and it may be superseded (GA5).
     lists: bool,
     state: State,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum State {
-    /// LIST for the newest. `gone`: a known one did not show; look once more.
+    /// LIST for the newest. `gone`: the first LIST did not show a known one, so this is the second.
     Find {
         search: Search,
         gone: bool,
     },
-    /// GET one that a listing showed.
+    /// GET of an assignment that a listing showed.
     Read {
         epoch: Epoch,
     },
-    /// GET the one after the known one.
+    /// GET of the assignment after the known one.
     Poll,
-    /// LIST: is the known one the newest?
+    /// LIST that confirms the known assignment.
     Confirm {
         beyond: SuccessorSearch,
     },
     Create(Draft),
-    /// GET what lies where the draft was to be. `refused`: something did.
+    /// GET of the number of the draft. `refused`: the store has an object with this number.
     ReadBack {
         draft: Draft,
         refused: bool,
@@ -68,34 +68,35 @@ enum State {
     /// A fresh nonce for the next attempt.
     NeedNonce(Draft),
     Idle,
-    /// Try again what failed.
+    /// Repeats the failed request.
     Pause(Box<State>),
     Failed(ReaderFailure),
 }
 
-/// An assignment on its way, and the nonces of the attempts to create it.
+/// An assignment to create, and the nonces of the attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Draft {
     assignment: Arc<Assignment>,
     nonces: Vec<Nonce>,
 }
 
-/// Past this many unanswered attempts the plan is made anew.
+/// The number of unanswered attempts after which the reader gives up the creation.
 const MAX_ATTEMPTS: usize = 16;
 
 impl Reader {
-    /// One that has seen epochs up to `greatest`; it begins by looking for the newest.
+    /// Returns a reader that has seen epochs up to `greatest`. It begins with a LIST for the
+    /// newest.
     pub fn new(greatest: Option<Epoch>) -> Reader {
         let state = State::Find { search: Search::new(greatest), gone: false };
         Reader { known: None, greatest, lists: false, state }
     }
 
-    /// The newest that was read.
+    /// Returns the newest assignment that was read.
     pub fn known(&self) -> Option<&Arc<Assignment>> {
         self.known.as_ref()
     }
 
-    /// The greatest epoch that is known to have existed.
+    /// Returns the greatest epoch that is known to have existed.
     pub fn greatest(&self) -> Option<Epoch> {
         self.greatest
     }
@@ -122,8 +123,8 @@ impl Reader {
         self.known.as_ref().map_or(Some(Epoch::FIRST), |known| known.epoch.next())
     }
 
-    /// Looks for the next assignment, unless something is under way: by a GET of the next number,
-    /// or by a LIST once such a GET was given up.
+    /// Polls for the next assignment if the step is idle: by a GET of the next number, or by a LIST
+    /// after a GET was given up.
     pub fn poll(&mut self) {
         if self.state == State::Idle {
             let lists = std::mem::take(&mut self.lists) || self.is_behind();
@@ -131,9 +132,10 @@ impl Reader {
         }
     }
 
-    /// Lists what comes after the known assignment: whoever gains by it must, and every reader does
-    /// at times, as its next number may have been created and compacted while it slept. If none is
-    /// known, it looks for the first, as [`poll`](Reader::poll) does.
+    /// Lists the assignments after the known one. A member that gains partitions must confirm. Each
+    /// reader also lists at times, as the next number may have been created and compacted between
+    /// two polls (GA6). If no assignment is known, it polls for the first, as
+    /// [`poll`](Reader::poll) does.
     pub fn confirm(&mut self) {
         if self.state == State::Idle {
             self.state = self.beyond_known();
@@ -149,19 +151,20 @@ impl Reader {
         }
     }
 
-    /// An assignment with this epoch exists or existed: somebody has seen it. Without it, or a
-    /// greater one, no assignment is created.
+    /// Records that an assignment with this epoch exists or existed. The reader creates no
+    /// assignment before it finds this one or a greater one.
     pub fn expect(&mut self, seen: Option<Epoch>) {
         self.greatest = self.greatest.max(seen);
     }
 
-    /// Whether the newest assignment is still to be found: none is known, or a greater one existed.
+    /// Returns whether the newest assignment must still be found: none is known, or a greater one
+    /// existed.
     pub fn is_behind(&self) -> bool {
         self.known.as_ref().is_none_or(|known| Some(known.epoch) < self.greatest)
     }
 
-    /// Creates an assignment that was made of the known one, or the first. False, and nothing
-    /// begins, if something is under way or another one is known by now.
+    /// Creates an assignment that was made from the known one, or the first one. Returns false and
+    /// begins nothing if the step is not idle or another assignment is known by now.
     pub fn create(&mut self, assignment: Assignment) -> bool {
         let fits = self.state == State::Idle
             && self.following() == Some(assignment.epoch)
@@ -173,7 +176,7 @@ impl Reader {
         fits
     }
 
-    /// Creates an assignment above a gap, as a restoring does.
+    /// Creates an assignment above a gap, for a restore.
     pub fn create_above(&mut self, assignment: Assignment) {
         if self.state == State::Idle && self.greatest < Some(assignment.epoch) {
             let nonces = vec![assignment.nonce];
@@ -181,17 +184,17 @@ impl Reader {
         }
     }
 
-    /// Begins anew after a failure, which may have passed: permissions are corrected, an object
-    /// that could not be read is replaced. What is known stays so.
+    /// Begins again after a failure, as an operator may have corrected permissions or replaced an
+    /// unreadable object. Known epochs stay known.
     pub fn restart(&mut self) {
         if let State::Failed(_) = self.state {
             self.state = self.find(false);
         }
     }
 
-    /// Gives up a read that keeps failing, so that another kind of request is tried at the next
-    /// poll: a LIST after a GET, as the assignment may be superseded, and a GET after a LIST. An
-    /// own attempt may be met later, as the attempts of other writers are.
+    /// Gives up a read that keeps failing. The next poll tries another kind of request: a LIST
+    /// after a GET, as the assignment may be superseded, and a GET after a LIST. The reader may
+    /// find an own attempt later, like attempts of other writers.
     pub fn give_up(&mut self) {
         if let State::Pause(state) = &self.state {
             self.lists = !matches!(**state, State::Confirm { .. } | State::Find { .. });
@@ -199,7 +202,7 @@ impl Reader {
         }
     }
 
-    /// Gives up an assignment that is still to be written, and can not be: nothing was sent.
+    /// Gives up an assignment that cannot be written. It was not sent.
     pub fn discard(&mut self) {
         if let State::Create(draft) = &self.state
             && draft.nonces.len() == 1
@@ -208,7 +211,7 @@ impl Reader {
         }
     }
 
-    /// Goes on after a pause.
+    /// Continues after a pause.
     pub fn resume(&mut self) {
         if let State::Pause(state) = &mut self.state {
             self.state = std::mem::replace(&mut **state, State::Idle);
@@ -231,7 +234,7 @@ impl Reader {
         }
         let state = std::mem::replace(&mut self.state, State::Idle);
         let (state, news) = match (state, answer) {
-            // It may be superseded: then the newest is read, and only that must be readable.
+            // The assignment may be superseded. Only the newest one must be readable (GA5).
             (
                 State::Poll | State::ReadBack { .. },
                 AssignmentAnswer::Denied | AssignmentAnswer::Unreadable,
@@ -254,11 +257,11 @@ impl Reader {
             (State::ReadBack { draft, .. }, AssignmentAnswer::Found(found)) => {
                 self.read_back(&draft, &found)
             }
-            // Somebody else's, which was compacted since.
+            // Another writer created it, and it was compacted since.
             (State::ReadBack { refused: true, .. }, AssignmentAnswer::Missing) => {
                 (self.find(false), None)
             }
-            // An attempt may still be under way; the next one meets it at the store.
+            // An attempt may still be under way. The next attempt finds its result.
             (State::ReadBack { draft, .. }, AssignmentAnswer::Missing) => {
                 match draft.nonces.len() {
                     ..MAX_ATTEMPTS => (State::NeedNonce(draft), None),
@@ -271,10 +274,10 @@ impl Reader {
                 (State::Idle, Some(News::Read))
             }
             (State::Poll, AssignmentAnswer::Missing) => (State::Idle, Some(News::Unchanged)),
-            // Compacted since it was listed: there is a greater one.
+            // Compacted after the listing: a greater one exists.
             (State::Read { .. }, AssignmentAnswer::Missing) => (self.find(false).paused(), None),
             (State::Read { epoch }, AssignmentAnswer::Unreadable) => (unreadable(epoch), None),
-            // Unknown, or an answer that no such request has: ask again.
+            // Unknown, or an answer to another kind of request: repeat the request.
             (state, _) => (state.paused(), None),
         };
         self.state = state;
@@ -319,7 +322,7 @@ impl Reader {
         (State::Idle, Some(News::Read))
     }
 
-    /// An own assignment is in the store; it counts once it is confirmed.
+    /// Records that the store has an own assignment. It counts once it is confirmed.
     fn adopt(&mut self, own: &Arc<Assignment>) -> State {
         self.saw(own.epoch);
         self.known = Some(Arc::clone(own));
@@ -336,7 +339,7 @@ impl Reader {
 }
 
 impl State {
-    /// The same after a short pause, so that no store can make the machine spin.
+    /// Repeats the request after a short pause, so that no answers make the machine spin.
     fn paused(self) -> State {
         State::Pause(Box::new(self))
     }

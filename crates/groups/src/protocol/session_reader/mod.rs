@@ -1,7 +1,8 @@
-//! Reading the sessions, on which each plan is based.
+//! Reads the sessions, and collects the evidence for a plan.
 //!
-//! A *round* lists the sessions and reads the sessions with possible news. The lapse of a session
-//! and the end of a wait are inputs: [`session_timers`](super::session_timers) has the arithmetic.
+//! A *round* lists the sessions and reads the sessions that rule GC2 selects. The lapse of a
+//! session and the end of a wait are inputs: [`session_timers`](super::session_timers) computes
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,22 +32,22 @@ use tenure::{Epoch, EpochEnd};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct SessionReader {
     facts: BTreeMap<SessionId, Fact>,
-    /// These ended, for good.
+    /// Sessions that ended for good.
     ended: BTreeSet<Session>,
-    /// Of these a release was awaited, and they have not said since that they know better.
+    /// Sessions with an awaited release that have not seen the assignment that took it back.
     awaited: BTreeSet<SessionId>,
-    /// Listed in this round, and unreadable.
+    /// Listed and unreadable sessions of this round.
     in_doubt: BTreeSet<SessionId>,
-    /// A seal of these was refused or not answered. The next round reads them.
+    /// Sessions whose seal was refused or not answered. The next round reads them.
     unsealed: BTreeSet<SessionId>,
     task: Task,
 }
 
-/// What was read of a session, last.
+/// The result of the last read of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Fact {
     record: SessionRecord,
-    /// The assignment that was known before it was asked for.
+    /// Assignment that was known before the read was sent.
     after: Option<Epoch>,
 }
 
@@ -56,14 +57,14 @@ enum Task {
     Idle,
     List {
         after: Option<SessionId>,
-        /// To read, also if their tags are as they were.
+        /// Sessions to read, also with an unchanged tag.
         due: BTreeSet<SessionId>,
         read: BTreeSet<SessionId>,
     },
     Read {
         left: BTreeSet<SessionId>,
     },
-    /// GET one that lapsed: does it still have this tag?
+    /// GET of a lapsed session, before the seal.
     Look {
         lapsed: Session,
         etag: ETag,
@@ -75,7 +76,7 @@ enum Task {
 }
 
 impl SessionReader {
-    /// Begins a round, unless something is under way. It reads those that are `due`, too.
+    /// Begins a round, unless one is under way. It also reads the sessions that are `due`.
     pub fn begin(&mut self, due: BTreeSet<SessionId>) {
         if self.task == Task::Idle {
             self.in_doubt.clear();
@@ -83,21 +84,21 @@ impl SessionReader {
         }
     }
 
-    /// The timer of this session has run out under this tag.
+    /// Begins the seal of a session that has lapsed with this tag.
     pub fn lapsed(&mut self, lapsed: Session, etag: ETag) {
         if self.task == Task::Idle {
             self.task = Task::Look { lapsed, etag };
         }
     }
 
-    /// Its holder cannot believe in it any more: it was deposed, or its object is gone, and that
-    /// was waited for.
+    /// Records the end of the wait for a session that was deposed or is gone. Its member no longer
+    /// believes that it holds the session.
     pub fn waited(&mut self, session: Session) {
         self.ended.insert(session);
     }
 
-    /// Stops: somebody else coordinates. What was read is forgotten, so that all is read anew if
-    /// this process coordinates again; what has ended stays so.
+    /// Stops, as another member coordinates. Forgets all records, so that the next round of this
+    /// process reads all sessions again. Ended sessions stay ended.
     pub fn stop(&mut self) {
         self.task = Task::Idle;
         self.facts.clear();
@@ -111,7 +112,7 @@ impl SessionReader {
         self.task == Task::Idle
     }
 
-    /// The session's record as it was read last.
+    /// Returns the record of the last read of the session.
     pub fn record(&self, id: SessionId) -> Option<&SessionRecord> {
         self.facts.get(&id).map(|fact| &fact.record)
     }
@@ -120,13 +121,13 @@ impl SessionReader {
         self.ended.contains(&session)
     }
 
-    /// The unreadable sessions of this round: one of them may have seen an assignment that somebody
-    /// deleted.
+    /// Returns the unreadable sessions of this round. One of them may have seen a deleted
+    /// assignment (D4).
     pub fn in_doubt(&self) -> &BTreeSet<SessionId> {
         &self.in_doubt
     }
 
-    /// The greatest assignment epoch that any session says it has seen.
+    /// Returns the greatest assignment epoch that any session has seen.
     pub fn greatest_seen(&self) -> Option<Epoch> {
         let data = self.facts.values().filter_map(|fact| fact.record.data.as_ref());
         data.filter_map(|data| data.seen).max()
@@ -176,8 +177,8 @@ impl SessionReader {
                 self.ended.insert(lapsed);
                 RoundProgress::RoundOver
             }
-            // It renewed, or somebody else sealed it, or the outcome is unknown. No plan waits for
-            // the next attempt.
+            // The member renewed, or another process sealed the session, or the outcome is unknown.
+            // No plan waits for the next attempt (GC12).
             (Task::Seal { lapsed, .. }, SessionAnswer::Refused | SessionAnswer::Unknown) => {
                 self.unsealed.insert(lapsed.id);
                 RoundProgress::RoundOver
@@ -210,8 +211,8 @@ impl SessionReader {
         }
     }
 
-    /// A release that was awaited may have been written although it is awaited no more: until its
-    /// member has seen the assignment that took it back.
+    /// Records the sessions with awaited releases. A session may write a release after an
+    /// assignment took the revocation back, until its member has seen that assignment (GC2).
     fn note_awaited(&mut self, known: &Assignment) {
         let awaiting = known.awaiting();
         let seen = |id: &SessionId| self.record(*id)?.data.as_ref()?.seen;
@@ -220,8 +221,8 @@ impl SessionReader {
         self.awaited = before.chain(awaiting.iter().copied()).collect();
     }
 
-    /// Whether a session must be read: it is new, or something is awaited of it and its tag has
-    /// changed. Without tags the driver says what is due.
+    /// Returns whether a session must be read: it is new, or it has an awaited release and a
+    /// changed tag. Without tags the driver decides by the time.
     fn tells_something(
         &self,
         known: Option<&Assignment>,
@@ -234,7 +235,7 @@ impl SessionReader {
         }
         let changed = tag.is_some_and(|tag| !tag.names_the_same(&record.etag));
         if known.and_then(|known| known.session(id)).is_none() {
-            // Not a member yet: it must be read after the assignment that it is added to (R3).
+            // The session is not a member: it must be read after the known assignment (R3).
             return changed || record.may_join() && *after < known.map(|known| known.epoch);
         }
         changed && self.awaited.contains(&id)
@@ -248,13 +249,13 @@ impl SessionReader {
         RoundProgress::More
     }
 
-    /// Keeps what was read; says of which session.
+    /// Records the result of a read. Returns the session.
     fn note(&mut self, known: Option<&Assignment>, answer: SessionAnswer) -> SessionId {
         match answer {
             SessionAnswer::Found(id, record) => {
                 self.unsealed.remove(&id);
                 let session = Session { id, nonce: record.nonce };
-                // Sealed, so it stays so. A word that must be waited for is none of these.
+                // These ends are final and need no wait (R1).
                 if matches!(record.ended, Some(EpochEnd::Resigned | EpochEnd::Lapsed)) {
                     self.ended.insert(session);
                 }
@@ -265,8 +266,7 @@ impl SessionReader {
                 self.facts.remove(&id);
                 id
             }
-            // Evidence only says that something was read, so a failed read proves nothing. The next
-            // round reads it again.
+            // A failed read proves nothing. The next round reads the session again (GC11).
             SessionAnswer::Unreadable(id) => {
                 if known.and_then(|known| known.session(id)).is_none() {
                     self.facts.remove(&id);
@@ -288,13 +288,13 @@ impl SessionReader {
                 self.task = Task::Seal { lapsed, record: record.clone() };
                 RoundProgress::More
             }
-            // It shows a sign of life, or has ended meanwhile.
+            // The session has changed: its member lives, or it has ended.
             _ => RoundProgress::RoundOver,
         }
     }
 
-    /// What a plan from this assignment may rest on. `join` makes a member of a session that may be
-    /// added, if that can be one.
+    /// Returns the evidence for a plan from this assignment. `join` returns the member for a
+    /// session that may join, or `None` if the session cannot be a member.
     pub fn evidence(
         &self,
         known: Option<&Assignment>,
@@ -324,7 +324,7 @@ impl SessionReader {
         evidence
     }
 
-    /// Forgets the sessions that a complete listing did not show and no assignment names.
+    /// Forgets the sessions that neither a complete listing nor the assignment shows.
     pub fn forget(&mut self, listed: &BTreeSet<SessionId>, known: &Assignment) {
         let named = |id: &SessionId| listed.contains(id) || known.session(*id).is_some();
         self.facts.retain(|id, _| named(id));

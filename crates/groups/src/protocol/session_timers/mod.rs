@@ -1,4 +1,4 @@
-//! The timers of all sessions that a process lists and reads; the time is an argument.
+//! The timers of all sessions that a process lists and reads. The time is an argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
