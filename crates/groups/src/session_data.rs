@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_data_is_read_unchanged() {
         let releases = [
             release(3, 5, 0),
             release(1, 5, 0),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_keeps_the_greatest_assignment_seen_alone() {
+    fn a_seal_keeps_only_the_greatest_assignment_seen() {
         let said = Said { weight: 3, data: serde_json::json!("10.0.0.7:80") };
         let releases = [release(3, 5, 0)];
         let kept = seen_alone(&encode(&releases, &data(&releases), &said, 1_000).0);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_waits_oldest_first() {
+    fn releases_that_do_not_fit_wait() {
         let releases: Vec<_> = (0..5_000).map(|number| release(number * 2, 5, 0)).collect();
         let (value, count) = encode(&releases, &data(&[]), &NOTHING, 10_000);
         assert!(written(&value) <= 10_000 && count > 100, "{count}");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_member_wrote_is_no_data() {
+    fn data_that_no_member_wrote_is_ignored() {
         for text in ["null", "[]", "7", r#"{"looks":-1}"#, r#"{"seen":0}"#] {
             assert_eq!(decode(&serde_json::from_str(text).unwrap()), None, "{text}");
         }

@@ -26,7 +26,7 @@ fn decode(body: &[u8]) -> Result<AssignmentRecord, BadAssignment> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn a_written_assignment_is_read_unchanged() {
     let mut all = record(3, 7);
     all.assignment.partitions.remove(2);
     all.assignment.members[1].weight = 4;
@@ -44,7 +44,7 @@ fn what_is_written_is_read() {
 
 /// The format is a promise: an assignment of today stays readable.
 #[test]
-fn an_assignment_looks_like_this() {
+fn the_format_of_an_assignment_is_stable() {
     let body = String::from_utf8(record(1, 2).encode().unwrap()).unwrap();
     let expected = concat!(
         r#"{"format":1,"epoch":12345,"nonce":"00000000000000000000000000000005","#,
@@ -58,7 +58,7 @@ fn an_assignment_looks_like_this() {
 }
 
 #[test]
-fn unknown_fields_are_carried_over_with_what_they_belong_to() {
+fn unknown_fields_stay_with_their_member_or_partition() {
     let body = String::from_utf8(record(2, 3).encode().unwrap()).unwrap();
     let body = body
         .replace(r#"{"format""#, r#"{"zone":"b","format""#)
@@ -107,7 +107,7 @@ fn regression_a_reservation_takes_less_room_than_an_owner() {
 }
 
 #[test]
-fn an_assignment_that_is_too_long_is_neither_written_nor_read() {
+fn a_too_long_assignment_is_neither_written_nor_read() {
     let mut long = record(1, 40_000);
     let name: Arc<str> = "x".repeat(200).into();
     for partition in &mut long.assignment.partitions {
@@ -120,7 +120,7 @@ fn an_assignment_that_is_too_long_is_neither_written_nor_read() {
 
 /// None of these is taken for an assignment, nor for none, and no message quotes the body.
 #[test]
-fn what_breaks_a_rule_is_no_assignment() {
+fn a_body_that_breaks_a_rule_is_malformed() {
     let good = String::from_utf8(record(2, 3).encode().unwrap()).unwrap();
     let last = r#"{"name":"orders-2","owner":0,"token":12000}"#;
     assert!(decode(good.as_bytes()).is_ok() && good.contains(last));

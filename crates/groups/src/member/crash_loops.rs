@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_waits_longer_with_each_session_that_lapses_soon() {
+    fn each_relapse_of_a_name_doubles_its_wait() {
         let mut it = CrashLoops::default();
         note(&mut it, &[1], &[], 0);
         for (times, delay) in [(1, 15), (2, 30), (3, 60), (4, 120), (5, 240), (6, 240)] {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_new_names_wait_longer_while_sessions_of_new_names_lapse() {
+    fn regression_relapses_of_new_names_delay_other_new_names() {
         let mut it = CrashLoops::default();
         let add = |it: &mut CrashLoops, names: &[&str], now| {
             let mut known = known(&[1]);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_were_stable_and_names_of_long_ago_do_not_wait() {
+    fn stable_members_and_old_relapses_cause_no_wait() {
         let mut it = CrashLoops::default();
         note(&mut it, &[1, 2], &[], 0);
         note(&mut it, &[1, 2], &[2], 10);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_is_remembered_for_its_back_off_and_counts_once() {
+    fn a_repeated_release_counts_once_for_its_back_off() {
         let token = Epoch::FIRST;
         let mut known = Assignment::first(Nonce::from_bits(1), vec!["a".into()]);
         known.partitions[0].token = Some(token);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_members_where_a_partition_failed_are_remembered_for_ten_minutes() {
+    fn failures_are_forgotten_after_ten_minutes() {
         let tokens: Vec<_> = (1..=3).map(|it| Epoch::new(it).unwrap()).collect();
         let mut known = Assignment::first(Nonce::from_bits(1), vec!["a".into()]);
         for (id, name) in [(1, "m"), (2, "n")] {

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_owned_before_it_is_confirmed() {
+    fn an_unconfirmed_assignment_grants_no_partition() {
         let mut own = Holdings::new(session(1));
         let granted = assignment(2, 1, 2);
         assert!(own.gains(&granted));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_released_is_never_owned_again_under_its_token() {
+    fn a_released_partition_is_never_owned_again_under_its_token() {
         let mut own = Holdings::new(session(1));
         own.note(&assignment(2, 1, 2), true);
         let mut revoked = assignment(3, 1, 2);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_lost_without_a_confirmation() {
+    fn an_unconfirmed_assignment_takes_partitions() {
         let mut own = Holdings::new(session(1));
         own.note(&assignment(2, 1, 2), true);
         assert_eq!(own.note(&assignment(3, 2, 3), false), [Change::Lost(release(2))]);

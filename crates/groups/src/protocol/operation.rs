@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn two_partitions_never_have_one_name() {
+    fn two_partitions_never_have_the_same_name() {
         for names in [vec!["a"], vec!["c", "c"]] {
             let last = *names.last().unwrap();
             let names = names.into_iter().map(Arc::from).collect();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_a_partition_that_retires_is_not_added() {
+    fn regression_a_retiring_partition_is_not_added() {
         let mut retires = two();
         retires.partitions[1].marks.retiring = true;
         let refused = Operation::Add(vec!["c".into(), "b".into()]).apply(&retires, NONCE);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restoring_takes_all_partitions_and_keeps_members_from_planning() {
+    fn a_restore_takes_all_partitions_and_stops_plans() {
         let mut newest = two();
         newest.partitions[0].marks.paused = true;
         newest.partitions[1].token = Some(Epoch::FIRST);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_that_is_gone_is_retired_and_has_no_other_mark() {
+    fn a_removed_partition_counts_as_retired() {
         let mut gone = two();
         gone.partitions.pop();
         let mark = |mark| Operation::Mark(vec![PartitionNumber(1)], mark).apply(&gone, NONCE);

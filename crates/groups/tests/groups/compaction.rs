@@ -26,7 +26,7 @@ async fn keys(fleet: &Fleet, prefix: &str) -> Vec<String> {
 
 /// And nothing of those who live.
 #[tokio::test(start_paused = true)]
-async fn superseded_assignments_and_ended_sessions_go() {
+async fn superseded_assignments_and_ended_sessions_are_deleted() {
     let fleet = Fleet::new(6);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
     balanced(&[&a, &b], 6, POLL * 8).await;
@@ -66,7 +66,7 @@ async fn superseded_assignments_and_ended_sessions_go() {
 
 /// Its end may not have been read yet.
 #[tokio::test(start_paused = true)]
-async fn a_session_that_is_named_stays_though_it_has_ended() {
+async fn a_named_session_stays_after_its_end() {
     let fleet = Fleet::new(2);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
     balanced(&[&a, &b], 2, POLL * 8).await;
@@ -94,7 +94,7 @@ async fn with_ended_sessions(sessions: usize) -> Fleet {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_assignment_that_can_be_read_nothing_goes() {
+async fn no_session_is_deleted_without_a_readable_assignment() {
     let fleet = Fleet::new(2);
     let stray = "app/members/00000000000000000000000000000001/lock.json";
     let body = r#"{"expires_at":0.0,"token":1,"epoch":1}"#;

@@ -38,7 +38,7 @@ async fn killed(dead: &[usize], after: Duration, within: Duration) -> Duration {
 /// validity, and members that are no deputies waited for a validity more. With all three deputies
 /// it took 142 to 157 s.
 #[tokio::test(start_paused = true)]
-async fn regression_members_that_die_with_the_coordinator_are_succeeded_as_soon() {
+async fn regression_a_death_with_the_coordinator_takes_no_longer() {
     let sets: [(&[usize], Duration); 4] = [
         (&[0], TOGETHER),
         (&[0, 1, 5], TOGETHER),
@@ -110,7 +110,7 @@ async fn regression_a_coordinator_whose_session_cannot_be_read_is_succeeded() {
 /// It renewed and listed, and its rounds counted as completed. What died or left meanwhile had no
 /// owner for as long as the fault lasted.
 #[tokio::test(start_paused = true)]
-async fn regression_a_coordinator_that_can_read_or_create_nothing_is_succeeded() {
+async fn regression_a_coordinator_without_reads_or_creates_is_succeeded() {
     let faults = [
         (Call::Get, "members/", Fault::FailBefore),
         (Call::Get, "members/", Fault::Hang),
@@ -173,19 +173,19 @@ async fn regression_after_an_outage_members_resign_their_former_sessions() {
 /// A process that crashed every 10 s was added again each time: the others owned 31 of 60 partitions
 /// on average, and one partition had no living owner for 594 s.
 #[tokio::test(start_paused = true)]
-async fn regression_a_process_that_crashes_again_and_again_is_added_later_and_later() {
+async fn regression_a_process_in_a_crash_loop_joins_later_each_time() {
     a_process_crashes(|fleet, _| fleet.node("x")).await;
 }
 
 /// The default name of the command has the process id: each start was another name.
 #[tokio::test(start_paused = true)]
-async fn regression_a_process_that_crashes_under_new_names_is_added_later_and_later() {
+async fn regression_a_crash_loop_under_new_names_joins_later_each_time() {
     a_process_crashes(|fleet, start| fleet.node(&format!("x-{start}"))).await;
 }
 
 /// It got back what it had owned, each time.
 #[tokio::test(start_paused = true)]
-async fn regression_a_process_that_crashes_under_a_unique_name_keeps_nothing_for_long() {
+async fn regression_a_crash_loop_under_a_unique_name_loses_its_reservations() {
     a_process_crashes(|fleet, _| fleet.node("x").name_is_unique(true)).await;
 }
 

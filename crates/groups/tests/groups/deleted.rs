@@ -51,7 +51,7 @@ async fn is_refused(fleet: &Fleet, member: Node) {
 
 /// It owned partitions under token 2 while an older member owned them under tokens 4 and 16.
 #[tokio::test(start_paused = true)]
-async fn regression_sessions_that_cannot_be_read_keep_the_first_assignment_back() {
+async fn regression_unreadable_sessions_block_the_first_assignment() {
     let (fleet, a, b, greatest) = two().await;
     let store = FaultStore::new(Arc::clone(fleet.store.inner()));
     for key in keys(&fleet, "app/members/").await {
@@ -75,7 +75,7 @@ async fn regression_sessions_that_cannot_be_read_keep_the_first_assignment_back(
 
 /// An object that is not a session may have been one.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_not_a_session_keeps_the_first_assignment_back() {
+async fn an_object_that_is_not_a_session_blocks_the_first_assignment() {
     let fleet = Fleet::new(PARTITIONS);
     let key = "app/members/00000000000000000000000000000001/lock.json";
     fleet.store.inner().create(key, "garbage".into()).await.unwrap();
@@ -129,7 +129,7 @@ async fn regression_after_all_members_have_left_no_token_is_granted_again() {
 
 /// The same partition and token were granted to a second session.
 #[tokio::test(start_paused = true)]
-async fn regression_the_newest_assignment_is_not_made_again_of_the_one_before() {
+async fn regression_a_deleted_newest_assignment_is_not_created_again() {
     let (fleet, a, b, greatest) = two().await;
     let newest = || async { keys(&fleet, "app/assignment-").await.pop().unwrap() };
     delete(&fleet, vec![newest().await]).await;
@@ -166,7 +166,7 @@ async fn regression_a_process_remembers_the_greatest_assignment_that_it_has_seen
 
 /// Its new session did not say so, and a process that had seen nothing was granted token 2.
 #[tokio::test(start_paused = true)]
-async fn regression_a_process_that_remembers_an_assignment_says_so_in_its_next_session() {
+async fn regression_the_next_session_has_the_greatest_assignment_seen() {
     let fleet = Fleet::new(PARTITIONS);
     let group = fleet.group("a");
     let a = join(&group).await;

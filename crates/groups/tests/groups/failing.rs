@@ -74,7 +74,7 @@ async fn regression_a_partition_stays_where_it_works() {
 
 /// It counted as failed work, so the member avoided what it had been told to give up.
 #[tokio::test(start_paused = true)]
-async fn regression_work_that_was_told_to_stop_has_not_failed() {
+async fn regression_stopped_work_has_not_failed() {
     let fleet = Fleet::new(12);
     let owned: Arc<Mutex<BTreeMap<String, &str>>> = Arc::default();
     let run = |name: &'static str| {
@@ -115,7 +115,7 @@ async fn regression_work_that_was_told_to_stop_has_not_failed() {
 /// For each that failed a healthy one moved, each time: with one of 30 in a group of two it was 20
 /// moves in ten minutes. At first one may move for each member where a partition fails.
 #[tokio::test(start_paused = true)]
-async fn regression_partitions_whose_work_fails_move_no_others() {
+async fn regression_failing_partitions_move_no_healthy_partition() {
     for (members, failing, after) in [(2, 1, 1), (2, 8, 1), (3, 8, 1), (2, 8, 20), (3, 8, 70)] {
         let fleet = Fleet::new(30);
         let healthy = Arc::new(AtomicUsize::new(0));

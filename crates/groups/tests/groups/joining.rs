@@ -109,7 +109,7 @@ async fn a_store_that_fails_the_check_is_unsafe_also_if_it_was_written_before() 
 
 /// Nothing was logged from the end of its session until it had joined again.
 #[tokio::test(start_paused = true)]
-async fn regression_a_member_that_cannot_join_again_says_why() {
+async fn regression_a_failed_rejoin_is_logged() {
     let fleet = Fleet::new(2);
     let group = fleet.node("a").retry_denied(None).build().unwrap();
     tokio::spawn(async move {
@@ -131,7 +131,7 @@ async fn regression_a_member_that_cannot_join_again_says_why() {
 
 /// A line came with each attempt.
 #[tokio::test(start_paused = true)]
-async fn regression_a_member_that_cannot_read_says_so_once_in_a_validity() {
+async fn regression_failed_reads_are_logged_once_a_validity() {
     let fleet = Fleet::new(2);
     let group = fleet.group("a");
     tokio::spawn(async move {

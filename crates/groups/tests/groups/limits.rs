@@ -91,7 +91,7 @@ async fn regression_the_name_of_an_assignor_is_checked() {
 
 /// What it released never fitted into its session, so nothing of it moved.
 #[tokio::test(start_paused = true)]
-async fn regression_a_member_with_much_data_can_release() {
+async fn regression_a_member_with_long_data_can_release() {
     for length in [40_000, 44_000, 46_000, 47_000, 48_000] {
         let fleet = Fleet::new(20);
         let Ok(group) = fleet.node("a").data("x".repeat(length)).build() else {
@@ -107,7 +107,7 @@ async fn regression_a_member_with_much_data_can_release() {
 
 /// Its first assignment fitted; that with owners and tokens did not, and nobody owned anything.
 #[tokio::test(start_paused = true)]
-async fn regression_a_group_that_does_not_fit_once_it_is_owned_is_refused() {
+async fn regression_a_group_too_large_with_owners_is_refused() {
     let fleet = Fleet::new(0);
     let names = |many: u32| (0..many).map(|number| format!("{number:0>245}"));
     let error = fleet.node("a").partitions(names(16_000)).build().unwrap_err();
@@ -162,7 +162,7 @@ async fn regression_a_member_that_does_not_fit_stops_no_plan() {
 /// The names of the members that were to come back took more room than owners do: no plan fitted,
 /// and half of the partitions had no owner until the group was made smaller.
 #[tokio::test(start_paused = true)]
-async fn regression_partitions_that_are_reserved_fit_where_owned_ones_do() {
+async fn regression_reservations_take_no_more_room_than_owners() {
     let fleet = Fleet::new(0);
     let [long, name] = ["l", "n"].map(|it| it.repeat(240));
     let node = |name: &str, seed, many| {
@@ -196,7 +196,7 @@ async fn regression_partitions_that_are_reserved_fit_where_owned_ones_do() {
 
 /// Such as one that a rule of the bucket has moved to an archive.
 #[tokio::test(start_paused = true)]
-async fn regression_an_object_among_the_sessions_that_cannot_be_read_stops_no_plan() {
+async fn regression_an_unreadable_object_among_the_sessions_stops_no_plan() {
     for fault in [Fault::Denied, Fault::FailBefore, Fault::Hang] {
         let fleet = Fleet::new(2);
         let a = fleet.member("a").await;
@@ -211,7 +211,7 @@ async fn regression_an_object_among_the_sessions_that_cannot_be_read_stops_no_pl
 
 /// They were read at each poll of the coordinator.
 #[tokio::test(start_paused = true)]
-async fn regression_objects_that_are_no_sessions_are_read_once() {
+async fn regression_foreign_objects_are_read_once() {
     let fleet = Fleet::new(2);
     for number in 1..=20 {
         let stray = format!("app/members/{number:032x}/lock.json");
@@ -226,7 +226,7 @@ async fn regression_objects_that_are_no_sessions_are_read_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_marks_name_only_what_can_be_a_member() {
+async fn regression_marks_have_only_valid_names_of_members() {
     let fleet = Fleet::new(1);
     let a = fleet.member("a").await;
     balanced(&[&a], 1, secs(60)).await;

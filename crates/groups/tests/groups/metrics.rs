@@ -280,7 +280,7 @@ mod told {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_documented_metrics_and_labels_are_those_that_there_are() {
+    async fn the_documented_metrics_and_labels_match_the_recorded() {
         documents::compare(&all().await, |name| name.starts_with("tenure_group_"));
     }
 }

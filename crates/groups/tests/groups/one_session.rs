@@ -27,7 +27,7 @@ async fn until(within: Duration, holds: impl Fn() -> bool) -> Duration {
 
 /// No join and no death was handled in the whole group as long as the reads failed.
 #[tokio::test(start_paused = true)]
-async fn regression_a_session_that_cannot_be_read_stops_no_join_and_no_death() {
+async fn regression_an_unreadable_session_delays_no_join_and_no_death() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {
         let fleet = Fleet::new(12);
         let [a, c] = [fleet.member("a").await, fleet.member("c").await];
@@ -54,7 +54,7 @@ async fn regression_a_session_that_cannot_be_read_stops_no_join_and_no_death() {
 /// The coordinator gave the dead member half of the partitions that another left behind, and a
 /// member that joined waited for minutes.
 #[tokio::test(start_paused = true)]
-async fn regression_a_lapsed_session_that_cannot_be_sealed_is_given_nothing() {
+async fn regression_a_lapsed_unsealed_session_gets_no_partition() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {
         let fleet = Fleet::new(12);
         let [a, c] = [fleet.member("a").await, fleet.member("c").await];

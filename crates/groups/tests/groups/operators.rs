@@ -35,7 +35,7 @@ async fn a_group_is_resized() {
 
 /// Success was reported, and the partitions vanished.
 #[tokio::test(start_paused = true)]
-async fn regression_partitions_that_retire_are_not_taken_for_ones_that_stay() {
+async fn regression_a_retiring_partition_is_not_kept() {
     let fleet = Fleet::new(8);
     let operator = fleet.group("operator");
     let a = fleet.group("a");
@@ -107,7 +107,7 @@ async fn marks_are_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_router_sees_who_owns_what() {
+async fn a_router_sees_the_owners() {
     let fleet = Fleet::new(2);
     let router = fleet.group("router");
     let mut seen = router.observe();
@@ -129,7 +129,7 @@ async fn a_router_sees_who_owns_what() {
 }
 
 #[tokio::test]
-async fn bad_settings_are_refused_with_the_numbers() {
+async fn bad_settings_are_refused_with_their_values() {
     let fleet = Fleet::new(1);
     let refused = |change: fn(tenure_groups::GroupBuilder) -> tenure_groups::GroupBuilder| {
         let error = change(fleet.node("a")).build().unwrap_err();
@@ -162,7 +162,7 @@ fn operator(fleet: &Fleet) -> (FaultStore, Group) {
 
 /// The call failed with `InvalidInput`, although it had succeeded.
 #[tokio::test(start_paused = true)]
-async fn regression_a_partition_that_was_removed_before_the_answer_is_retired() {
+async fn regression_a_partition_removed_before_the_answer_is_retired() {
     let fleet = Fleet::new(4);
     let a = fleet.member("a").await;
     balanced(&[&a], 4, secs(60)).await;
@@ -180,7 +180,7 @@ async fn regression_a_partition_that_was_removed_before_the_answer_is_retired() 
 
 /// Another operator retires the partition after the first attempt. The error was determinate.
 #[tokio::test(start_paused = true)]
-async fn regression_an_operation_that_was_written_and_then_refused_may_have_happened() {
+async fn regression_a_written_then_refused_operation_may_have_happened() {
     let fleet = Fleet::new(4);
     let a = fleet.member("a").await;
     balanced(&[&a], 4, secs(60)).await;

@@ -33,7 +33,7 @@ async fn owns(node: &Node, many: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_does_not_stop_in_time_is_reported() {
+async fn overdue_work_is_reported() {
     let fleet = Fleet::new(2);
     let (group, _) = run(fleet.node("a").revocation_deadline(secs(20)), 100);
     let operator = fleet.group("operator");

@@ -68,7 +68,7 @@ async fn the_next_ownership_has_other_locks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_session_ends_them_with_its_reason() {
+async fn the_end_of_the_session_ends_the_locks_with_its_loss() {
     let fleet = Fleet::new(1);
     let mut membership = fleet.group("a").join().await.unwrap();
     let partition = granted(&mut membership).await;
@@ -83,7 +83,7 @@ async fn the_end_of_the_session_ends_them_with_its_reason() {
 
 /// By an assignment that no member writes.
 #[tokio::test(start_paused = true)]
-async fn an_assignment_that_takes_it_away_supersedes_them() {
+async fn an_assignment_that_takes_the_partition_ends_the_locks() {
     let fleet = Fleet::new(1);
     let mut membership = fleet.group("a").join().await.unwrap();
     let partition = granted(&mut membership).await;

@@ -64,7 +64,7 @@ async fn a_group_without_assignments_continues_above_the_epoch() {
 
 /// Its assignments named no assignor, so no member moved a partition that had an owner.
 #[tokio::test(start_paused = true)]
-async fn regression_a_group_restored_from_nothing_is_shared_with_a_member_that_joins() {
+async fn regression_a_group_restored_without_assignments_is_balanced() {
     let fleet = Fleet::new(PARTITIONS);
     is_restored(&restore(&fleet, secs(0)).await);
     let a = takes_all(&fleet, "a").await;
@@ -92,7 +92,7 @@ async fn live_members_are_deposed_and_join_again_above() {
 
 /// One that the store does not reach any more believes until the end of its lease.
 #[tokio::test(start_paused = true)]
-async fn the_leases_of_former_owners_are_waited_for() {
+async fn a_restore_waits_for_the_leases_of_former_owners() {
     for deleted in [false, true] {
         let fleet = Fleet::new(PARTITIONS);
         let way = FaultStore::new(Arc::clone(fleet.store.inner()));
@@ -124,7 +124,7 @@ async fn the_leases_of_former_owners_are_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupted_restoring_assigns_nothing_until_it_is_run_again() {
+async fn an_interrupted_restore_holds_until_it_runs_again() {
     let fleet = Fleet::new(PARTITIONS);
     let a = fleet.member("a").await;
     balanced(&[&a], PARTITIONS, VALIDITY).await;
@@ -148,7 +148,7 @@ async fn an_interrupted_restoring_assigns_nothing_until_it_is_run_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_cannot_be_read_needs_a_wait() {
+async fn an_unreadable_session_needs_a_wait() {
     let fleet = Fleet::new(PARTITIONS);
     let key = "app/members/00000000000000000000000000000001/lock.json";
     fleet.store.inner().create(key, "garbage".into()).await.unwrap();
@@ -161,7 +161,7 @@ async fn a_session_that_cannot_be_read_needs_a_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_and_late_answers_do_not_disturb_a_restoring() {
+async fn lost_and_late_answers_do_not_stop_a_restore() {
     for fault in [Fault::FailBefore, Fault::FailAfter, Fault::HangAfter, Fault::Late(secs(3))] {
         for (call, key, skip) in [
             (Call::Create, "assignment-", 0),

@@ -109,7 +109,7 @@ async fn each_kind_of_async_closure_is_work() {
 
 /// And other partitions are not touched.
 #[tokio::test(start_paused = true)]
-async fn work_that_fails_or_panics_is_tried_elsewhere() {
+async fn failing_work_moves_to_another_member() {
     let fleet = Fleet::new(4);
     let log: Arc<Mutex<Vec<(String, &str)>>> = Arc::default();
     let mut groups = Vec::new();
@@ -140,7 +140,7 @@ async fn work_that_fails_or_panics_is_tried_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_told_to_leave_while_it_joins_returns() {
+async fn a_leave_during_a_join_ends_the_call() {
     let fleet = Fleet::new(1);
     let group = fleet.group("a");
     let running = group.clone();
@@ -164,7 +164,7 @@ async fn regression_a_leave_before_the_call_is_not_lost() {
 
 /// It plans, and waited until its own session was due to be read: up to a validity.
 #[tokio::test(start_paused = true)]
-async fn regression_a_sole_member_soon_gets_back_what_it_released() {
+async fn regression_a_sole_member_soon_gets_its_released_partition() {
     let fleet = Fleet::new(1);
     let mut membership = fleet.group("a").join().await.unwrap();
     let mut granted = async || match within(POLL * 3, membership.next()).await {
@@ -271,7 +271,7 @@ async fn regression_a_panic_of_one_partition_ends_the_work_of_no_other() {
 /// A member that left for an hour stayed reserved although it then left for good; one that left for
 /// good said that it would come back, and released nothing.
 #[tokio::test(start_paused = true)]
-async fn regression_the_last_word_of_a_member_that_leaves_counts_until_it_releases() {
+async fn regression_the_last_leave_counts_until_the_release() {
     for (name, calls) in [("for good", [true, false]), ("to come back", [false, true])] {
         let fleet = Fleet::new(4);
         let b = fleet.member("b").await;

@@ -11,7 +11,7 @@ use tenure_testkit::time::{secs, wait};
 use super::{Fleet, Node, POLL, VALIDITY, balanced, owners};
 
 #[tokio::test(start_paused = true)]
-async fn one_member_owns_all() {
+async fn one_member_owns_all_partitions() {
     let fleet = Fleet::new(12);
     let node = fleet.member("a").await;
     balanced(&[&node], 12, secs(20)).await;
@@ -19,7 +19,7 @@ async fn one_member_owns_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_that_join_get_their_share_and_no_more_moves_than_needed() {
+async fn joining_members_get_their_share_with_the_fewest_moves() {
     let fleet = Fleet::new(12);
     let a = fleet.member("a").await;
     balanced(&[&a], 12, secs(20)).await;
@@ -37,7 +37,7 @@ async fn members_that_join_get_their_share_and_no_more_moves_than_needed() {
 
 /// For an application that asks who owns what: it costs nothing.
 #[tokio::test(start_paused = true)]
-async fn a_member_knows_who_owns_what_without_a_request() {
+async fn a_member_knows_all_owners_without_a_request() {
     let fleet = Fleet::new(12);
     let a = fleet.member("a").await;
     balanced(&[&a], 12, secs(20)).await;
@@ -76,7 +76,7 @@ async fn the_partitions_of_a_dead_member_move_after_its_lease() {
 
 /// Whatever the number of its partitions: GET, seal, create, confirm.
 #[tokio::test(start_paused = true)]
-async fn a_death_costs_four_requests_until_all_are_granted_anew() {
+async fn a_death_costs_four_requests() {
     let fleet = Fleet::new(100);
     // Those of the coordinator alone are counted.
     let coordinator = FaultStore::new(Arc::new(fleet.store.clone()));
@@ -146,7 +146,7 @@ impl Layer for Tagless {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_member_leaves_moves_without_waiting_for_its_lease() {
+async fn the_partitions_of_a_leaving_member_move_without_a_wait() {
     let fleet = Fleet::new(12);
     let [a, b, c] = [fleet.member("a").await, fleet.member("b").await, fleet.member("c").await];
     balanced(&[&a, &b, &c], 12, POLL * 8).await;
@@ -161,7 +161,7 @@ async fn what_a_member_leaves_moves_without_waiting_for_its_lease() {
 
 /// One PUT every third of the validity and a GET every poll, whatever the number of partitions.
 #[tokio::test(start_paused = true)]
-async fn a_steady_group_asks_little() {
+async fn a_steady_group_sends_few_requests() {
     let fleet = Fleet::new(1_000);
     let mut nodes = Vec::new();
     for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"] {
@@ -213,7 +213,7 @@ async fn a_rolling_restart_moves_no_partition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_kept_for_a_member_that_does_not_come_back_moves_then() {
+async fn expired_reservations_move() {
     let fleet = Fleet::new(6);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
     balanced(&[&a, &b], 6, POLL * 8).await;
@@ -225,7 +225,7 @@ async fn what_was_kept_for_a_member_that_does_not_come_back_moves_then() {
 
 /// Its predecessor's session would have lasted for most of its validity.
 #[tokio::test(start_paused = true)]
-async fn a_process_whose_name_is_unique_gets_back_what_its_predecessor_owned() {
+async fn a_unique_name_gets_the_partitions_of_its_predecessor() {
     let fleet = Fleet::new(6);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
     balanced(&[&a, &b], 6, POLL * 8).await;
@@ -244,7 +244,7 @@ async fn a_process_whose_name_is_unique_gets_back_what_its_predecessor_owned() {
 
 /// A look that takes long only delays.
 #[tokio::test(start_paused = true)]
-async fn a_listing_that_stalls_for_three_minutes_moves_nothing() {
+async fn a_listing_of_three_minutes_moves_no_partition() {
     let fleet = Fleet::new(12);
     let [a, b, c] = [fleet.member("a").await, fleet.member("b").await, fleet.member("c").await];
     balanced(&[&a, &b, &c], 12, POLL * 8).await;
@@ -277,7 +277,7 @@ async fn regression_a_coordinator_that_cannot_list_is_succeeded() {
 
 /// The sessions of all that ever joined were read once a validity.
 #[tokio::test(start_paused = true)]
-async fn regression_sessions_that_have_ended_are_not_read_again() {
+async fn regression_ended_sessions_are_not_read_again() {
     let fleet = Fleet::new(2);
     let a = fleet.member("a").await;
     for _ in 0..20 {

@@ -90,7 +90,7 @@ async fn regression_a_member_leaves_although_assignments_cannot_be_written() {
 
 /// It looked at the store whenever the work on one partition had returned.
 #[tokio::test(start_paused = true)]
-async fn regression_a_leave_asks_little_however_its_work_returns() {
+async fn regression_a_leave_costs_few_requests() {
     let fleet = Fleet::new(200);
     let store = FaultStore::new(Arc::clone(fleet.store.inner()));
     let group = fleet.node_behind(&store, "a").build().unwrap();
@@ -117,7 +117,7 @@ async fn regression_a_leave_asks_little_however_its_work_returns() {
 
 /// Nothing was granted, and nothing was said.
 #[tokio::test(start_paused = true)]
-async fn regression_a_coordinator_that_may_not_read_the_sessions_says_so() {
+async fn regression_a_coordinator_reports_denied_reads_of_sessions() {
     for call in [Call::List, Call::Get] {
         let fleet = Fleet::new(2);
         let store = FaultStore::new(Arc::clone(fleet.store.inner()));
@@ -140,7 +140,7 @@ async fn regression_a_coordinator_that_may_not_read_the_sessions_says_so() {
 
 /// Its successor waited for deputies, of which there were none, and a validity more.
 #[tokio::test(start_paused = true)]
-async fn regression_the_only_member_comes_back_as_any_other() {
+async fn regression_a_sole_member_returns_without_a_delay() {
     let again = async |unique: bool, end: fn(Node), limit: Duration| {
         let fleet = Fleet::new(4);
         let group = fleet.node("a").name_is_unique(unique).build().unwrap();
@@ -177,7 +177,7 @@ async fn regression_when_all_members_died_their_successors_wait_for_one_lease() 
 
 /// Its session lived on for a validity, and the group gave it partitions.
 #[tokio::test(start_paused = true)]
-async fn regression_a_call_that_leaves_while_it_joins_is_given_nothing() {
+async fn regression_a_call_that_leaves_while_it_joins_gets_no_partition() {
     let fleet = Fleet::new(6);
     let a = fleet.member("a").await;
     balanced(&[&a], 6, secs(60)).await;
@@ -265,7 +265,7 @@ fn regression_a_process_that_leaves_while_it_joins_leaves_no_live_member() {
 
 /// It waited for the lapse then.
 #[tokio::test(start_paused = true)]
-async fn regression_one_failure_does_not_keep_a_process_from_what_its_predecessor_owned() {
+async fn regression_a_failed_seal_of_the_predecessor_is_repeated() {
     for call in [Call::Get, Call::Replace] {
         let fleet = Fleet::new(6);
         let [a, b] = [fleet.member("a").await, fleet.member("b").await];
@@ -283,7 +283,7 @@ async fn regression_one_failure_does_not_keep_a_process_from_what_its_predecesso
 /// A member created its session again under the id of an attempt that had been sealed and compacted
 /// meanwhile, and the DELETE of that, which came twice, ended it.
 #[tokio::test(start_paused = true)]
-async fn regression_an_id_that_may_have_been_compacted_is_not_used_again() {
+async fn regression_a_possibly_compacted_id_is_not_used_again() {
     let fleet = Fleet::new(2);
     fleet.store.on(Call::Create).key("members/").fault(Fault::FailAfter);
     fleet.store.on(Call::Get).key("members/").skip(1).always().fault(Fault::FailBefore);
@@ -304,7 +304,7 @@ async fn regression_an_id_that_may_have_been_compacted_is_not_used_again() {
 /// As docs/design/groups.md has it of a leave: what it read meanwhile, the next assignment could
 /// give to another member.
 #[tokio::test(start_paused = true)]
-async fn a_member_that_seals_its_session_follows_nothing() {
+async fn a_member_that_seals_its_session_reads_no_assignment() {
     let fleet = Fleet::new(1);
     let a = fleet.member("a").await;
     balanced(&[&a], 1, VALIDITY).await;
@@ -324,7 +324,7 @@ async fn a_member_that_seals_its_session_follows_nothing() {
 
 /// As docs/how-to/recover.md has it: the last that can be read is written again, above.
 #[tokio::test(start_paused = true)]
-async fn an_assignment_that_cannot_be_read_is_repaired_by_hand() {
+async fn an_operator_repairs_an_unreadable_assignment() {
     let fleet = Fleet::new(4);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
     balanced(&[&a, &b], 4, POLL * 8).await;
@@ -352,7 +352,7 @@ async fn an_assignment_that_cannot_be_read_is_repaired_by_hand() {
 
 /// It asked for that one again and again: an observer for as long as it lasted, a member for 10 min.
 #[tokio::test(start_paused = true)]
-async fn regression_a_superseded_assignment_that_cannot_be_read_hides_no_newer_one() {
+async fn regression_an_unreadable_superseded_assignment_hides_no_newer_one() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {
         let fleet = Fleet::new(2);
         let a = fleet.member("a").await;

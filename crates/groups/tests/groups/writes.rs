@@ -14,7 +14,7 @@ use super::{Fleet, Node, POLL, VALIDITY, balanced};
 /// Half of the partitions had no owner as long as their coordinator lived: it took an assignment
 /// for created that the store did not have.
 #[tokio::test(start_paused = true)]
-async fn regression_an_assignment_of_unknown_fate_is_read_back() {
+async fn regression_an_unknown_create_of_an_assignment_is_read_back() {
     for fault in WRITE_FAULTS {
         for writes_before in 0..2 {
             let fleet = Fleet::new(12);

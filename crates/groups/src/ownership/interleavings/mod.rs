@@ -120,7 +120,7 @@ fn explore(assignments: &[Assignment], releases: usize, tasks: &[Does]) -> usize
 use Does::{Fails, Leaves, LeavesFor, LosesTheSession, Obeys};
 
 #[test]
-fn what_is_granted_is_revoked_released_and_written() {
+fn granted_partitions_are_revoked_released_and_written() {
     let (none, granted) = (assignment(1, [None; 2]), assignment(2, [owned(2), None]));
     let assignments = [none, granted, assignment(3, [moving(2), None])];
     assert!(explore(&assignments, 1, &[Obeys]) > 1);
@@ -155,14 +155,14 @@ fn two_leaves() {
 }
 
 #[test]
-fn what_is_taken_away_while_it_is_released() {
+fn a_partition_is_taken_away_during_its_release() {
     let taken = assignment(2, [Some((OTHER, 2, false)), None]);
     let assignments = [assignment(1, [owned(1), None]), taken];
     assert!(explore(&assignments, 0, &[Obeys, Fails(0), Leaves]) > 1);
 }
 
 #[test]
-fn what_is_granted_anew() {
+fn a_partition_is_granted_again() {
     let assignments = [
         assignment(1, [owned(1), None]),
         assignment(2, [moving(1), None]),

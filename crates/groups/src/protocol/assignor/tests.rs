@@ -73,7 +73,7 @@ fn drawn(rng: &mut fastrand::Rng, weighted: bool) -> (Vec<u32>, Vec<Option<usize
 }
 
 #[test]
-fn without_marks_it_is_balanced_and_moves_the_fewest() {
+fn a_plan_without_marks_is_balanced_with_the_fewest_moves() {
     let mut rng = fastrand::Rng::with_seed(7);
     for round in 0..4_000 {
         let (weights, holders) = drawn(&mut rng, round % 2 == 0);
@@ -105,7 +105,7 @@ fn broken_assignors_are_found() {
 }
 
 #[test]
-fn a_join_moves_its_part_and_a_leave_moves_only_the_leavers() {
+fn a_join_moves_its_part_and_a_leave_only_its_shares() {
     let mut rng = fastrand::Rng::with_seed(3);
     for _ in 0..2_000 {
         let (members, partitions) = (rng.usize(1..7), rng.usize(0..40));
@@ -124,7 +124,7 @@ fn a_join_moves_its_part_and_a_leave_moves_only_the_leavers() {
 }
 
 #[test]
-fn marks_are_respected_and_nothing_stays_without_a_seat_that_may_have_it() {
+fn marks_are_respected_and_each_placeable_share_has_a_seat() {
     let mut rng = fastrand::Rng::with_seed(11);
     let names = [None, Some("a"), Some("b"), Some("c"), Some("z")];
     for _ in 0..4_000 {
@@ -169,7 +169,7 @@ fn marks_are_respected_and_nothing_stays_without_a_seat_that_may_have_it() {
 
 /// Pinned shares count, so the others fill up the other seats.
 #[test]
-fn what_is_marked_counts_in_the_balance() {
+fn marked_shares_count_in_the_balance() {
     let pinned = Marks { pinned: Some("a".into()), ..FREE.clone() };
     let all: Vec<_> = [&pinned; 4].into_iter().chain([&FREE; 5]).map(share).collect();
     let placed = StickyAssignor.assign(&seats(&[1, 1, 1]), &all);
@@ -183,7 +183,7 @@ fn what_is_marked_counts_in_the_balance() {
 
 /// What one seat has of the others' part, these lack in proportion to their weights.
 #[test]
-fn what_marks_take_is_missing_by_weight() {
+fn shares_taken_by_marks_are_missing_by_weight() {
     let pinned = Marks { pinned: Some("c".into()), ..FREE.clone() };
     let all: Vec<_> = [&pinned; 6].into_iter().chain([&FREE; 3]).map(share).collect();
     let placed = StickyAssignor.assign(&seats(&[1, 4, 1]), &all);
@@ -215,7 +215,7 @@ fn a_mark_that_changes_no_count_moves_nothing() {
 }
 
 #[test]
-fn nobody_and_nothing_are_no_trouble() {
+fn empty_seats_and_shares_are_accepted() {
     assert_eq!(assign(&[], &[None, None]), [None, None]);
     assert_eq!(assign(&[1, 2], &[]), []);
     assert_eq!(counts(2, &assign(&[0, 0], &[None; 4])), [2, 2]);

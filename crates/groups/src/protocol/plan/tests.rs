@@ -54,7 +54,7 @@ fn ended(id: u128) -> Evidence {
 }
 
 #[test]
-fn without_a_change_nothing_is_written() {
+fn a_plan_without_a_change_is_not_written() {
     assert_eq!(next(&owned_by(&[1, 2], &[1, 2]), &Evidence::default()), None);
     // Another coordinator alone is none, unless the one named is gone.
     let mut now = owned_by(&[1, 2], &[1, 2]);
@@ -91,7 +91,7 @@ fn a_partition_leaves_its_owner_only_by_rule_1() {
 }
 
 #[test]
-fn the_partitions_of_an_ended_session_move_at_once_and_it_is_removed() {
+fn partitions_of_an_ended_session_move_immediately() {
     let moved = next(&owned_by(&[1, 2, 2], &[1, 2, 3]), &ended(2)).unwrap();
     assert!(matches!(owners(&moved)[..], [1, 1, 3] | [1, 3, 1]), "{moved:?}");
     let left: Vec<_> = moved.members.iter().map(|it| it.session).collect();
@@ -128,7 +128,7 @@ fn a_member_is_added_once_and_under_one_nonce() {
 }
 
 #[test]
-fn a_member_that_leaves_is_given_nothing_and_gives_up_what_it_has() {
+fn a_leaving_member_gets_no_partition_and_releases_its_own() {
     let leaving = Evidence { leaving: [session(2)].into(), ..Evidence::default() };
     let planned = next(&owned_by(&[2, 0], &[1, 2]), &leaving).unwrap();
     assert_eq!((owners(&planned), targets(&planned)), (vec![2, 1], vec![1, 0]));
@@ -155,7 +155,7 @@ fn marks_are_respected_and_a_retired_partition_is_removed_without_an_owner() {
 }
 
 #[test]
-fn what_is_kept_or_avoided_is_not_given() {
+fn reserved_and_avoided_partitions_are_not_granted() {
     let mut now = owned_by(&[0, 0], &[1, 2]);
     now.partitions[0].kept = Some(("m9".into(), Duration::from_secs(60)));
     let failures = [(PartitionNumber(1), [("m1".into(), false)].into())].into();
@@ -168,7 +168,7 @@ fn what_is_kept_or_avoided_is_not_given() {
 }
 
 #[test]
-fn what_a_member_owned_that_wants_to_come_back_is_kept_for_its_name() {
+fn partitions_of_a_returning_member_are_reserved_for_its_name() {
     let now = owned_by(&[1, 2], &[1, 2]);
     let time = Duration::from_secs(60);
     let (ended, parked) = ([session(1)].into(), [(session(1), time)].into());
@@ -203,7 +203,7 @@ fn regression_a_reservation_for_a_member_that_may_not_own_it_ends() {
 }
 
 #[test]
-fn a_planner_with_other_settings_places_only_what_has_no_owner() {
+fn a_planner_with_another_assignor_moves_no_owned_partition() {
     let planner = Planner { only_ownerless: true, ..planner(1) };
     let now = owned_by(&[2, 2, 2, 0], &[1, 2]);
     let planned = planner.next(&now, &Evidence::default(), NONCE).unwrap();
@@ -221,7 +221,7 @@ fn the_first_assignment_grants_nothing() {
 
 /// The work on some partitions fails at all members, in some cases without an owner for now.
 #[test]
-fn partitions_that_fail_everywhere_move_no_healthy_one_and_stay() {
+fn failing_partitions_move_no_healthy_partition() {
     let mut rng = fastrand::Rng::with_seed(305);
     for _ in 0..1_000 {
         let members: Vec<u128> = (1..=rng.u128(2..=4)).collect();

@@ -48,7 +48,7 @@ fn creates() -> Reader {
 }
 
 #[test]
-fn it_finds_the_newest_and_polls_for_the_next() {
+fn a_reader_finds_the_newest_and_polls_for_the_next() {
     let mut reader = reader(3);
     assert_eq!(reader.known().map(|it| it.epoch), Some(epoch(3)));
     reader.poll();
@@ -66,7 +66,7 @@ fn it_finds_the_newest_and_polls_for_the_next() {
 }
 
 #[test]
-fn of_a_group_without_assignment_nothing_is_known() {
+fn a_group_without_an_assignment_is_found_empty() {
     let mut reader = Reader::new(None);
     assert_eq!(lists_after(&reader), Some(0));
     assert_eq!(reader.handle(listed(None)), Some(News::Nothing));
@@ -75,7 +75,7 @@ fn of_a_group_without_assignment_nothing_is_known() {
 }
 
 #[test]
-fn it_confirms_by_a_list_that_shows_nothing_greater() {
+fn a_list_without_a_greater_number_confirms() {
     let mut reader = reader(3);
     reader.confirm();
     assert_eq!(lists_after(&reader), Some(3));
@@ -96,7 +96,7 @@ fn it_confirms_by_a_list_that_shows_nothing_greater() {
 }
 
 #[test]
-fn what_it_creates_counts_once_it_is_confirmed() {
+fn a_created_assignment_counts_once_confirmed() {
     let mut reader = creates();
     assert_eq!(reader.step(), ReaderStep::Request(AssignmentRequest::Create(assignment(4, 40))));
     assert_eq!(reader.handle(AssignmentAnswer::Done), Some(News::Read));
@@ -106,7 +106,7 @@ fn what_it_creates_counts_once_it_is_confirmed() {
 }
 
 #[test]
-fn it_follows_the_winner_of_a_race() {
+fn the_loser_of_a_race_follows_the_winner() {
     let mut reader = creates();
     assert_eq!(reader.handle(AssignmentAnswer::Refused), None);
     assert_eq!(asks_for(&reader), Some(4));
@@ -123,7 +123,7 @@ fn it_follows_the_winner_of_a_race() {
 }
 
 #[test]
-fn an_attempt_of_unknown_fate_is_read_back() {
+fn an_unknown_create_is_read_back() {
     let mut reader = creates();
     assert_eq!(reader.handle(AssignmentAnswer::Unknown), None);
     assert_eq!(reader.step(), ReaderStep::Pause);
@@ -140,7 +140,7 @@ fn an_attempt_of_unknown_fate_is_read_back() {
 }
 
 #[test]
-fn a_creation_that_nobody_answers_is_given_up() {
+fn an_unanswered_create_is_given_up() {
     let mut reader = creates();
     for attempt in 0..MAX_ATTEMPTS {
         assert!(
@@ -157,7 +157,7 @@ fn a_creation_that_nobody_answers_is_given_up() {
 }
 
 #[test]
-fn it_creates_only_what_follows_on_the_known_one() {
+fn only_the_successor_of_the_known_assignment_is_created() {
     let mut reader = reader(3);
     for number in [2, 3, 5] {
         assert!(!reader.create(Assignment::clone(&assignment(number, 9))), "{number}");
@@ -171,7 +171,7 @@ fn it_creates_only_what_follows_on_the_known_one() {
 }
 
 #[test]
-fn the_newest_that_is_gone_is_an_error_at_the_second_look() {
+fn a_deleted_newest_assignment_is_an_error_at_the_second_list() {
     let mut reader = Reader::new(Some(epoch(7)));
     assert_eq!(lists_after(&reader), Some(6));
     assert_eq!(reader.handle(listed(None)), None);
@@ -183,7 +183,7 @@ fn the_newest_that_is_gone_is_an_error_at_the_second_look() {
 }
 
 #[test]
-fn what_cannot_be_read_is_never_taken_for_none() {
+fn an_unreadable_assignment_never_counts_as_missing() {
     let mut polls = reader(3);
     polls.poll();
     let mut reads = Reader::new(None);
@@ -210,7 +210,7 @@ fn what_cannot_be_read_is_never_taken_for_none() {
 }
 
 #[test]
-fn after_the_last_epoch_there_is_none() {
+fn the_last_epoch_has_no_successor() {
     let mut reader = reader(Epoch::MAX.get());
     reader.poll();
     assert_eq!(reader.step(), ReaderStep::Failed(ReaderFailure::Exhausted));
@@ -218,7 +218,7 @@ fn after_the_last_epoch_there_is_none() {
 
 /// A listing that shows no more than is known changes nothing.
 #[test]
-fn it_never_goes_back() {
+fn a_reader_never_returns_to_a_smaller_epoch() {
     let mut reader = creates();
     reader.handle(AssignmentAnswer::Refused);
     reader.handle(AssignmentAnswer::Missing);
@@ -229,7 +229,7 @@ fn it_never_goes_back() {
 
 /// One whose looks take so long that it lists with each never looked for the first.
 #[test]
-fn regression_a_confirmation_of_nothing_looks_for_the_first() {
+fn regression_a_confirmation_without_an_assignment_polls() {
     let mut reader = Reader::new(None);
     assert_eq!(reader.handle(listed(None)), Some(News::Nothing));
     reader.confirm();
@@ -239,7 +239,7 @@ fn regression_a_confirmation_of_nothing_looks_for_the_first() {
 }
 
 #[test]
-fn an_assignment_that_a_session_has_seen_is_looked_for_first() {
+fn an_assignment_seen_by_a_session_is_found_first() {
     let mut reader = reader(3);
     reader.expect(Some(epoch(3)));
     assert!(!reader.is_behind());
@@ -261,7 +261,7 @@ fn an_assignment_that_a_session_has_seen_is_looked_for_first() {
 
 /// It asked for the same one again. Only the newest one must be readable.
 #[test]
-fn regression_a_get_that_is_given_up_is_followed_by_a_list() {
+fn regression_a_list_follows_an_abandoned_get() {
     let give_up = |reader: &mut Reader| {
         assert_eq!(reader.handle(AssignmentAnswer::Unknown), None);
         reader.give_up();

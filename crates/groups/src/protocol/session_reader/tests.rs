@@ -68,7 +68,7 @@ fn round(it: &mut SessionReader, now: &Assignment, sessions: &[(u128, u64)]) -> 
 }
 
 #[test]
-fn a_round_reads_what_tells_something() {
+fn a_round_reads_only_sessions_with_news() {
     let mut it = SessionReader::default();
     let now = known(5);
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), [1, 2], "never seen");
@@ -87,7 +87,7 @@ fn a_round_reads_what_tells_something() {
 }
 
 #[test]
-fn what_is_due_is_read_and_pages_are_followed() {
+fn due_sessions_are_read_and_pages_are_followed() {
     let mut it = SessionReader::default();
     let now = known(5);
     round(&mut it, &now, &[(1, 2), (2, 2)]);
@@ -103,7 +103,7 @@ fn what_is_due_is_read_and_pages_are_followed() {
 
 /// Nothing was planned as long as one session could not be read.
 #[test]
-fn regression_a_read_that_fails_proves_nothing_and_stops_no_round() {
+fn regression_a_failed_read_proves_nothing_and_stops_no_round() {
     let mut it = SessionReader::default();
     let now = known(5);
     it.begin(BTreeSet::new());
@@ -121,7 +121,7 @@ fn regression_a_read_that_fails_proves_nothing_and_stops_no_round() {
 }
 
 #[test]
-fn a_round_that_fails_begins_anew() {
+fn a_failed_round_begins_again() {
     let mut it = SessionReader::default();
     it.begin(BTreeSet::new());
     assert_eq!(it.handle(None, SessionAnswer::Unknown), RoundProgress::Failed);
@@ -134,7 +134,7 @@ fn a_round_that_fails_begins_anew() {
 }
 
 #[test]
-fn a_lapsed_session_is_sealed_if_its_tag_is_still_the_one() {
+fn a_lapsed_session_is_sealed_if_its_tag_is_unchanged() {
     let now = known(5);
     let lapsed = |version| {
         let mut it = SessionReader::default();
@@ -170,7 +170,7 @@ fn a_lapsed_session_is_sealed_if_its_tag_is_still_the_one() {
 }
 
 #[test]
-fn only_what_is_sealed_for_good_has_ended() {
+fn only_a_final_seal_ends_a_session() {
     let now = known(5);
     for (word, ended) in [
         (EpochEnd::Resigned, true),
@@ -190,7 +190,7 @@ fn only_what_is_sealed_for_good_has_ended() {
 }
 
 #[test]
-fn the_evidence_is_of_the_sessions_that_the_assignment_names() {
+fn evidence_covers_only_named_sessions() {
     let now = known(5);
     let mut it = SessionReader::default();
     let release = Release { partition: PartitionNumber(0), token: epoch(2) };
@@ -248,7 +248,7 @@ fn a_session_joins_once_it_was_read_after_the_assignment_as_live() {
 }
 
 #[test]
-fn what_is_neither_listed_nor_named_is_forgotten() {
+fn sessions_neither_listed_nor_named_are_forgotten() {
     let mut it = SessionReader::default();
     let now = known(5);
     round(&mut it, &now, &[(1, 2), (2, 2), (3, 2), (4, 2)]);
@@ -261,7 +261,7 @@ fn what_is_neither_listed_nor_named_is_forgotten() {
 
 /// A member that coordinated again took the others' sessions for what they had been.
 #[test]
-fn one_that_coordinates_again_reads_all_anew() {
+fn a_returning_coordinator_reads_all_sessions_again() {
     let mut it = SessionReader::default();
     let now = known(5);
     round(&mut it, &now, &[(1, 2), (2, 2)]);
@@ -271,7 +271,7 @@ fn one_that_coordinates_again_reads_all_anew() {
 
 /// Otherwise the release of a partition that is not to move any more is read only once a validity.
 #[test]
-fn a_release_is_read_also_if_the_revocation_was_taken_back() {
+fn a_release_is_read_after_its_revocation_ends() {
     let mut it = SessionReader::default();
     let mut moves = known(5);
     moves.partitions[0].target = Some(session(2));

@@ -27,7 +27,7 @@ fn record(tag: &str, ended: Option<EpochEnd>) -> SessionRecord {
 }
 
 #[test]
-fn a_session_lapses_between_two_looks_that_show_the_same_tag() {
+fn a_session_lapses_between_two_answers_with_the_same_tag() {
     let mut timers = timers();
     list(&mut timers, Some("a"), when(0, 1));
     list(&mut timers, Some("a"), when(31, 31));
@@ -39,7 +39,7 @@ fn a_session_lapses_between_two_looks_that_show_the_same_tag() {
 }
 
 #[test]
-fn the_next_look_is_when_a_session_lapses() {
+fn the_next_listing_is_at_the_next_lapse() {
     let mut timers = timers();
     assert_eq!(timers.until_lapse(at(0)), None, "nothing was seen");
     list(&mut timers, Some("a"), when(0, 1));
@@ -60,7 +60,7 @@ fn the_next_look_is_when_a_session_lapses() {
 
 /// The one that stalls says nothing about the time that it took.
 #[test]
-fn a_listing_that_stalls_for_three_minutes_lapses_nobody() {
+fn a_listing_of_three_minutes_lapses_no_session() {
     let mut timers = timers();
     list(&mut timers, Some("a"), when(0, 1));
     list(&mut timers, Some("a"), when(5, 185));
@@ -72,7 +72,7 @@ fn a_listing_that_stalls_for_three_minutes_lapses_nobody() {
 }
 
 #[test]
-fn one_that_is_gone_is_waited_for_from_the_first_look_that_misses_it() {
+fn the_wait_for_a_missing_session_starts_with_the_first_answer() {
     let mut timers = timers();
     list(&mut timers, Some("a"), when(0, 1));
     list(&mut timers, None, when(5, 8));
@@ -95,7 +95,7 @@ fn one_that_is_gone_is_waited_for_from_the_first_look_that_misses_it() {
 }
 
 #[test]
-fn one_that_was_deposed_is_waited_for_from_the_first_sight_of_it() {
+fn the_wait_for_a_deposed_session_starts_with_the_first_read() {
     for (ended, waits) in [(EpochEnd::Deposed, true), (EpochEnd::Unknown, true)] {
         let mut timers = timers();
         timers.read(SESSION, Some(&record("a", None)), when(0, 1));
@@ -107,7 +107,7 @@ fn one_that_was_deposed_is_waited_for_from_the_first_sight_of_it() {
 }
 
 #[test]
-fn without_tags_every_session_is_read_at_every_look() {
+fn without_tags_each_session_is_due_at_each_poll() {
     let mut timers = timers();
     timers.read(SESSION, Some(&record("a", None)), when(0, 0));
     assert!(timers.due(at(1)).is_empty());
@@ -118,7 +118,7 @@ fn without_tags_every_session_is_read_at_every_look() {
 }
 
 #[test]
-fn sessions_are_read_once_a_validity_and_when_their_tags_say_so() {
+fn sessions_are_due_once_a_validity_and_by_their_tags() {
     let due = |timers: &SessionTimers, now| timers.due(at(now)).contains(&SESSION.id);
     let mut timers = timers();
     assert!(due(&timers, 0), "never read");
@@ -140,7 +140,7 @@ fn sessions_are_read_once_a_validity_and_when_their_tags_say_so() {
 
 /// A member that lost its session resigns it long after its last renewal.
 #[test]
-fn regression_a_session_whose_tag_changes_late_is_read() {
+fn regression_a_late_change_of_the_tag_causes_a_read() {
     let mut timers = timers();
     timers.read(SESSION, Some(&record("a", None)), when(0, 0));
     timers.read(SESSION, Some(&record("a", None)), when(16, 16));
@@ -152,7 +152,7 @@ fn regression_a_session_whose_tag_changes_late_is_read() {
 }
 
 #[test]
-fn a_session_is_silent_once_a_renewal_is_overdue_or_it_is_over() {
+fn a_session_is_silent_after_its_end_or_an_overdue_renewal() {
     let mut timers = timers();
     assert!(!timers.is_silent(SESSION.id), "nothing was seen");
     list(&mut timers, Some("a"), when(0, 0));
@@ -174,7 +174,7 @@ fn a_session_is_silent_once_a_renewal_is_overdue_or_it_is_over() {
 }
 
 #[test]
-fn reads_that_fail_again_and_again_are_made_less_often() {
+fn repeatedly_failing_reads_become_rarer() {
     let mut timers = timers();
     let rests = |timers: &SessionTimers, now| timers.rests(SESSION.id, at(now));
     timers.failed(SESSION.id, at(0));

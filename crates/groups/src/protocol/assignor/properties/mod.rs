@@ -388,7 +388,7 @@ fn restless(assignor: &dyn Assignor, plans: u32) -> (u32, usize) {
 }
 
 #[test]
-fn with_marks_few_plans_move_more_than_the_fewest_and_by_one() {
+fn few_plans_with_marks_move_one_share_more() {
     let (plans, most) = restless(&StickyAssignor, 4_000);
     assert!(plans <= 20 && most <= 1, "{plans} of 4000, by up to {most}");
 }
