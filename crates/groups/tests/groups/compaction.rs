@@ -1,4 +1,4 @@
-//! What the compactor deletes of a group, while it lives.
+//! Compactions of a group with live members.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn keys(fleet: &Fleet, prefix: &str) -> Vec<String> {
     page.entries.into_iter().map(|entry| entry.key).collect()
 }
 
-/// And nothing of those who live.
+/// The objects of live members stay.
 #[tokio::test(start_paused = true)]
 async fn superseded_assignments_and_ended_sessions_are_deleted() {
     let fleet = Fleet::new(6);
@@ -37,7 +37,7 @@ async fn superseded_assignments_and_ended_sessions_are_deleted() {
         c.task.await.unwrap();
         wait(VALIDITY).await;
     }
-    // One that dies before its second write: it is in no assignment.
+    // A member that dies before its second write: no assignment names it.
     let stray = "app/members/00000000000000000000000000000001/lock.json";
     let body = r#"{"expires_at":0.0,"token":1,"epoch":1,"validity_ms":30000,"nonce":
         "00000000000000000000000000000001","candidate":"x","heartbeat":2,"ended":"lapsed"}"#;
@@ -64,7 +64,7 @@ async fn superseded_assignments_and_ended_sessions_are_deleted() {
     assert_eq!((again.assignments.deleted, again.sessions.deleted), (0, 0), "{again}");
 }
 
-/// Its end may not have been read yet.
+/// The coordinator may not have read its end.
 #[tokio::test(start_paused = true)]
 async fn a_named_session_stays_after_its_end() {
     let fleet = Fleet::new(2);
@@ -80,7 +80,7 @@ async fn a_named_session_stays_after_its_end() {
     assert_eq!(report.sessions.deleted, 0, "{report}");
 }
 
-/// A group without members that has one assignment, and this many sessions that have ended.
+/// Returns a group without members that has one assignment and this many ended sessions.
 async fn with_ended_sessions(sessions: usize) -> Fleet {
     let fleet = Fleet::new(2);
     let member = fleet.member("a").await;
@@ -112,7 +112,7 @@ async fn no_session_is_deleted_without_a_readable_assignment() {
     assert_eq!(keys(&fleet, "app/").await.len(), 5);
 }
 
-/// A run that was stopped while a deletion of sessions was on its way dropped it.
+/// A stopped run dropped a sent deletion of sessions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_stopped_run_waits_for_its_deletion_of_sessions() {
     let fleet = with_ended_sessions(3).await;

@@ -11,14 +11,15 @@ use tenure_testkit::time::{millis, secs, wait};
 
 use super::{Fleet, Node, POLL, VALIDITY, balanced, owners};
 
-/// As docs/design/groups.md has it: the lease × (1 + drift), two fifths of it until the coordinator
-/// is silent, a poll to see its last renewal, one of each that gains, and requests.
+/// The bound of docs/design/groups.md, section 5: the lease × (1 + drift), two fifths of it until
+/// the coordinator is silent, a poll to see its last renewal, a poll of the new owners, and
+/// requests.
 const TOGETHER: Duration = Duration::from_millis(30_300 + 12_000 + 5_000 + 5_000 + 700);
-/// Those that are no deputies see the last renewal of the coordinator a poll later.
+/// Members other than the deputies see the last renewal of the coordinator a poll later.
 const WITH_ALL_DEPUTIES: Duration = Duration::from_millis(30_300 + 12_000 + 10_000 + 5_000 + 700);
 
-/// A group of ten, of which the first coordinates and the next three are its deputies. Kills these
-/// members; returns how long it took until all partitions were owned.
+/// Kills these members of a group of ten. The first member coordinates, and the next three are its
+/// deputies. Returns the time until all partitions were owned.
 async fn killed(dead: &[usize], after: Duration, within: Duration) -> Duration {
     let fleet = Fleet::new(40);
     let mut nodes = Vec::new();
@@ -34,9 +35,9 @@ async fn killed(dead: &[usize], after: Duration, within: Duration) -> Duration {
     balanced(&nodes.iter().collect::<Vec<_>>(), 40, within).await
 }
 
-/// The successor looked at the others only once the coordinator had been silent for half of its
-/// validity, and members that are no deputies waited for a validity more. With all three deputies
-/// it took 142 to 157 s.
+/// The successor read the other sessions only after the coordinator was silent for half of its
+/// validity. Members other than the deputies waited for another validity. A death with all three
+/// deputies took 142 to 157 s.
 #[tokio::test(start_paused = true)]
 async fn regression_a_death_with_the_coordinator_takes_no_longer() {
     let sets: [(&[usize], Duration); 4] = [
@@ -55,7 +56,7 @@ async fn regression_a_death_with_the_coordinator_takes_no_longer() {
     }
 }
 
-/// A listing was under way when the coordinator lapsed, and the next look came a poll later.
+/// A listing was under way when the coordinator lapsed, and the next read came a poll later.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lapse_during_a_listing_is_seen_without_a_further_poll() {
     let mut took = Vec::new();
@@ -85,7 +86,7 @@ async fn regression_a_lapse_during_a_listing_is_seen_without_a_further_poll() {
     assert!(took[1] <= took[0] + millis(400) * 2 + millis(200), "{took:?}");
 }
 
-/// Nobody succeeded it as long as the reads failed.
+/// No member succeeded it while the reads failed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_whose_session_cannot_be_read_is_succeeded() {
     let fleet = Fleet::new(12);
@@ -99,7 +100,7 @@ async fn regression_a_coordinator_whose_session_cannot_be_read_is_succeeded() {
     a.kill();
     wait(VALIDITY * 2).await;
     let d = fleet.member("d").await;
-    // Nothing leaves a session that was not read as ended.
+    // No partition leaves a session that was not read as ended.
     wait(POLL * 4).await;
     assert!(!d.owned().is_empty());
     assert_eq!(b.owned().len() + c.owned().len() + d.owned().len(), 8);
@@ -107,8 +108,8 @@ async fn regression_a_coordinator_whose_session_cannot_be_read_is_succeeded() {
     balanced(&[&b, &c, &d], 12, VALIDITY).await;
 }
 
-/// It renewed and listed, and its rounds counted as completed. What died or left meanwhile had no
-/// owner for as long as the fault lasted.
+/// It renewed and listed, and its rounds counted as completed. Partitions of members that died or
+/// left meanwhile had no owner until the fault ended.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_without_reads_or_creates_is_succeeded() {
     let faults = [
@@ -170,20 +171,20 @@ async fn regression_after_an_outage_members_resign_their_former_sessions() {
     }
 }
 
-/// A process that crashed every 10 s was added again each time: the others owned 31 of 60 partitions
-/// on average, and one partition had no living owner for 594 s.
+/// A process that crashed every 10 s was added again each time: the others owned 31 of 60
+/// partitions on average, and one partition had no living owner for 594 s.
 #[tokio::test(start_paused = true)]
 async fn regression_a_process_in_a_crash_loop_joins_later_each_time() {
     a_process_crashes(|fleet, _| fleet.node("x")).await;
 }
 
-/// The default name of the command has the process id: each start was another name.
+/// The default name of the command has the process id, so each start had another name.
 #[tokio::test(start_paused = true)]
 async fn regression_a_crash_loop_under_new_names_joins_later_each_time() {
     a_process_crashes(|fleet, start| fleet.node(&format!("x-{start}"))).await;
 }
 
-/// It got back what it had owned, each time.
+/// It got its former partitions back each time.
 #[tokio::test(start_paused = true)]
 async fn regression_a_crash_loop_under_a_unique_name_loses_its_reservations() {
     a_process_crashes(|fleet, _| fleet.node("x").name_is_unique(true)).await;
@@ -220,7 +221,7 @@ async fn a_process_crashes(node: impl Fn(&Fleet, u32) -> GroupBuilder) {
     println!("{average} of 60 on average, {longest} s without a living owner");
     assert!(average > 54.0, "{average}");
     assert!(longest < 90, "{longest} s");
-    // It is added once it stays alive.
+    // It joins once it stays alive.
     let stable = join(&fleet, seconds).await;
     balanced(&[&a, &b, &c, &stable], 60, VALIDITY * 9).await;
 }

@@ -1,4 +1,4 @@
-//! Assignments that others delete: no token is granted again (docs/design/groups.md, section 3).
+//! Deletions of assignments by others: no token is granted again (docs/design/groups.md, D1 to D7).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Fleet, Node, POLL, VALIDITY, balanced};
 
 const PARTITIONS: u32 = 4;
 
-/// The keys that start with this.
+/// Returns the keys with this prefix.
 async fn keys(fleet: &Fleet, prefix: &str) -> Vec<String> {
     let page = fleet.store.inner().list(prefix, "", 1_000).await.unwrap();
     page.entries.into_iter().map(|entry| entry.key).collect()
@@ -25,7 +25,8 @@ async fn delete_all(fleet: &Fleet, prefix: &str) {
     delete(fleet, keys(fleet, prefix).await).await;
 }
 
-/// Two members that have said which assignment they have seen, and the greatest token.
+/// Returns two members whose sessions have the greatest assignment they have seen, and the greatest
+/// token.
 async fn two() -> (Fleet, Node, Node, u64) {
     let fleet = Fleet::new(PARTITIONS);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
@@ -36,7 +37,7 @@ async fn two() -> (Fleet, Node, Node, u64) {
     (fleet, a, b, token)
 }
 
-/// It owns nothing for some minutes, and says why.
+/// It owns no partition for some minutes, and reports the reason.
 async fn is_refused(fleet: &Fleet, member: Node) {
     let before = keys(fleet, "app/assignment-").await;
     for _ in 0..30 {
@@ -55,7 +56,7 @@ async fn regression_unreadable_sessions_block_the_first_assignment() {
     let (fleet, a, b, greatest) = two().await;
     let store = FaultStore::new(Arc::clone(fleet.store.inner()));
     for key in keys(&fleet, "app/members/").await {
-        // Longer than the new member needs to create one.
+        // Longer than the new member needs to create an assignment.
         store.on(Call::Get).key(key.leak()).times(4).fault(Fault::FailBefore);
     }
     delete_all(&fleet, "app/assignment-").await;
@@ -95,7 +96,7 @@ async fn an_object_that_is_not_a_session_blocks_the_first_assignment() {
 async fn regression_after_the_death_of_all_members_no_token_is_granted_again() {
     let (fleet, a, b, _) = two().await;
     a.kill();
-    // The other one seals its session.
+    // The other member seals its session.
     wait(VALIDITY * 3).await;
     b.kill();
     let (store, mut last) = (fleet.store.inner(), Vec::new());
@@ -115,7 +116,7 @@ async fn regression_after_the_death_of_all_members_no_token_is_granted_again() {
     }
 }
 
-/// Nothing was reported at all.
+/// No member reported the deletion.
 #[tokio::test(start_paused = true)]
 async fn regression_after_all_members_have_left_no_token_is_granted_again() {
     let (fleet, a, b, _) = two().await;
@@ -164,7 +165,7 @@ async fn regression_a_process_remembers_the_greatest_assignment_that_it_has_seen
     assert_eq!(error.kind(), tenure::ErrorKind::NewestDeleted, "{error}");
 }
 
-/// Its new session did not say so, and a process that had seen nothing was granted token 2.
+/// Its new session did not have it, and a process without a memory was granted token 2.
 #[tokio::test(start_paused = true)]
 async fn regression_the_next_session_has_the_greatest_assignment_seen() {
     let fleet = Fleet::new(PARTITIONS);
@@ -178,7 +179,7 @@ async fn regression_the_next_session_has_the_greatest_assignment_seen() {
     again.kill();
 }
 
-/// The session that shows it was compacted: no assignment that is left names it.
+/// The session that shows the deletion was compacted, as no existing assignment names it.
 #[tokio::test(start_paused = true)]
 async fn regression_a_compaction_keeps_sessions_that_saw_a_deleted_assignment() {
     let fleet = Fleet::new(PARTITIONS);

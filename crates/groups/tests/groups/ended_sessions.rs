@@ -1,4 +1,4 @@
-//! Groups that were never compacted: the sessions of all that ever joined lie beside those that live.
+//! Groups without a compaction: they keep the ended sessions of all former members.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Fleet, Node, POLL, VALIDITY, balanced};
 
 const LATENCY: Duration = Duration::from_millis(20);
 
-/// Writes this many sessions that have ended.
+/// Writes this number of ended sessions.
 async fn end_sessions(fleet: &Fleet, sessions: usize) {
     for id in 1..=sessions {
         let key = format!("app/members/{id:032}/lock.json");
@@ -21,13 +21,13 @@ async fn end_sessions(fleet: &Fleet, sessions: usize) {
     }
 }
 
-/// What a takeover took.
+/// The time and the requests of a takeover.
 struct Takeover {
     time: Duration,
     gets: usize,
 }
 
-/// The coordinator of a group with this many ended sessions leaves, or dies.
+/// The coordinator of a group with this number of ended sessions leaves or dies.
 async fn takeover(sessions: usize, leaves: bool) -> Takeover {
     let fleet = Fleet::new(12);
     fleet.store.always(Fault::Slow(LATENCY));
@@ -56,8 +56,8 @@ fn gets(fleet: &Fleet) -> usize {
     fleet.store.take_calls().iter().filter(|call| **call == Call::Get).count()
 }
 
-/// All members that went ahead read all of them, 16 side by side: 17 s more, and 30,000 GETs. A lapse
-/// that passed during the listing was seen at the next poll only.
+/// All successors read all ended sessions, 16 at a time: 17 s and 30,000 GETs. The next poll saw a
+/// lapse that happened during the listing.
 #[tokio::test(start_paused = true)]
 async fn regression_a_takeover_reads_each_ended_session_once() {
     for leaves in [false, true] {
@@ -72,7 +72,7 @@ async fn regression_a_takeover_reads_each_ended_session_once() {
     }
 }
 
-/// It read them again each time that it coordinated.
+/// The process read them again each time it became the coordinator.
 #[tokio::test(start_paused = true)]
 async fn regression_a_process_that_coordinates_again_reads_no_ended_session_again() {
     let fleet = Fleet::new(4);

@@ -1,4 +1,4 @@
-//! Work that fails: where it is tried again, and what moves for it.
+//! Failing work: the members that try it again, and the moves that it causes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,11 +10,11 @@ use tenure_testkit::time::{process, secs, timed, wait, within};
 
 use super::{Fleet, POLL, VALIDITY};
 
-/// The members whose work on this partition began, in order.
+/// Members whose work on this partition began, in order.
 type Starts = Arc<Mutex<Vec<&'static str>>>;
 
-/// Runs members for so long. The work on partition `number` fails after a second if `fails` says so
-/// of the member and of the time since the first of them began.
+/// Runs members for this time. The work on partition `number` fails after a second if `fails`
+/// returns true for the member and the time since the start of the first member.
 async fn starts(
     members: &[&'static str],
     number: &'static str,
@@ -47,18 +47,19 @@ async fn starts(
     starts.clone()
 }
 
-/// It went to and fro between two members where it fails, for as long as it was watched.
+/// It moved back and forth between two members where it fails.
 #[tokio::test(start_paused = true)]
 async fn regression_a_partition_is_tried_at_each_member() {
     for number in ["0", "29"] {
         let seen = starts(&["a", "b", "c"], number, 30, secs(2_400), |name, _| name != "c").await;
         assert_eq!(seen.last(), Some(&"c"), "{number}: {seen:?}");
-        // Ten minutes after the failures it may be moved and tried elsewhere again.
+        // Ten minutes after the failures it may move to other members again.
         assert!(seen.len() <= 12, "{number}: {seen:?}");
     }
 }
 
-/// The balance took the partition with the greatest number back to where it fails, each 70 s.
+/// Every 70 s the balance moved the partition with the greatest number back to a member where it
+/// fails.
 #[tokio::test(start_paused = true)]
 async fn regression_a_partition_stays_where_it_works() {
     for number in ["0", "29"] {
@@ -72,7 +73,7 @@ async fn regression_a_partition_stays_where_it_works() {
     }
 }
 
-/// It counted as failed work, so the member avoided what it had been told to give up.
+/// It counted as failed work, so the member avoided the revoked partition.
 #[tokio::test(start_paused = true)]
 async fn regression_stopped_work_has_not_failed() {
     let fleet = Fleet::new(12);
@@ -112,8 +113,8 @@ async fn regression_stopped_work_has_not_failed() {
     }
 }
 
-/// For each that failed a healthy one moved, each time: with one of 30 in a group of two it was 20
-/// moves in ten minutes. At first one may move for each member where a partition fails.
+/// A healthy partition moved at each failure: 20 moves in ten minutes for one of 30 partitions in a
+/// group of two. One move for each member where a partition fails is allowed.
 #[tokio::test(start_paused = true)]
 async fn regression_failing_partitions_move_no_healthy_partition() {
     for (members, failing, after) in [(2, 1, 1), (2, 8, 1), (3, 8, 1), (2, 8, 20), (3, 8, 70)] {

@@ -12,13 +12,14 @@ use tenure_testkit::time::{secs, wait, within};
 use super::{Fleet, VALIDITY};
 use tenure_testkit::logged::logged;
 
-/// The application waited for events for ever. Its tasks are on another runtime, which ends.
+/// The application waited for events without end. The member's tasks are on another runtime, which
+/// ends.
 #[test]
 fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let group = Group::builder(Arc::new(MemoryStore::new()), "app").name("a").partitions(0..2);
     let group = group.validity(Duration::from_millis(500)).build().unwrap();
-    // The tasks are dropped, or not polled any more.
+    // The tasks are dropped, or no longer polled.
     for ends in [true, false] {
         let first = runtime();
         let mut joined = first.block_on(group.join()).unwrap();
@@ -47,7 +48,7 @@ fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
     }
 }
 
-/// Each session lapsed, and another was created, without an end and without an error.
+/// Each session lapsed, and the join created another one without end and without an error.
 #[tokio::test(start_paused = true)]
 async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
     let denied = [Call::Get, Call::Create, Call::Replace];
@@ -58,14 +59,14 @@ async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
         let joined = within(secs(30), group.join()).await;
         let error = joined.unwrap_or_else(|| panic!("{call:?}, {validity:?}")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
-        // A refusal that passes does not end it.
+        // A short refusal does not end the join.
         fleet.store.heal();
         fleet.store.on(call).key("members/").times(3).fault(Fault::Denied);
         drop(within(secs(30), group.join()).await.expect("it returns").unwrap());
     }
 }
 
-/// A proxy in between answers so. It ended `run`, although the store had worked.
+/// A proxy may send such answers. They ended `run`, although the store had worked.
 #[tokio::test(start_paused = true)]
 async fn regression_answers_of_an_unfit_store_end_no_member_that_has_worked() {
     let faults = [Fault::NoEtag, Fault::Swallow, Fault::Unsupported];
@@ -107,7 +108,7 @@ async fn a_store_that_fails_the_check_is_unsafe_also_if_it_was_written_before() 
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
 }
 
-/// Nothing was logged from the end of its session until it had joined again.
+/// The log had no line between the end of its session and the next join.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failed_rejoin_is_logged() {
     let fleet = Fleet::new(2);
@@ -129,7 +130,7 @@ async fn regression_a_failed_rejoin_is_logged() {
     assert!(lines("without an ETag") > 0);
 }
 
-/// A line came with each attempt.
+/// The log had a line for each attempt.
 #[tokio::test(start_paused = true)]
 async fn regression_failed_reads_are_logged_once_a_validity() {
     let fleet = Fleet::new(2);

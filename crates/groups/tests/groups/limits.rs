@@ -1,4 +1,4 @@
-//! Settings and objects that are out of bounds, or nearly so.
+//! Settings and objects near the bounds and beyond them.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ fn nested(levels: usize) -> Value {
     (0..levels).fold(Value::from(1), |inner, _| Value::from(vec![inner]))
 }
 
-/// At 125 levels a session could be read and an assignment could not: nobody could read the group.
+/// With 125 levels a session could be read, but the assignment could not.
 #[tokio::test(start_paused = true)]
 async fn regression_data_that_nests_too_deep_is_refused() {
     let fleet = Fleet::new(2);
@@ -74,7 +74,7 @@ impl Assignor for Named {
     }
 }
 
-/// Its assignment could be written, and nobody could read it.
+/// Its assignment could be written, but not read.
 #[tokio::test(start_paused = true)]
 async fn regression_the_name_of_an_assignor_is_checked() {
     for name in [String::new(), "x".repeat(257), "a\nb".to_owned()] {
@@ -89,7 +89,7 @@ async fn regression_the_name_of_an_assignor_is_checked() {
     fleet.group("operator").snapshot().await.unwrap();
 }
 
-/// What it released never fitted into its session, so nothing of it moved.
+/// Its releases never fitted into its session, so none of its partitions moved.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_with_long_data_can_release() {
     for length in [40_000, 44_000, 46_000, 47_000, 48_000] {
@@ -105,7 +105,8 @@ async fn regression_a_member_with_long_data_can_release() {
     }
 }
 
-/// Its first assignment fitted; that with owners and tokens did not, and nobody owned anything.
+/// Its first assignment fitted, but the next one with owners and tokens did not. No partition had
+/// an owner.
 #[tokio::test(start_paused = true)]
 async fn regression_a_group_too_large_with_owners_is_refused() {
     let fleet = Fleet::new(0);
@@ -119,7 +120,7 @@ async fn regression_a_group_too_large_with_owners_is_refused() {
     assert!(error.to_string().contains("4194304"), "{error}");
 }
 
-/// A store that takes no longer bodies than DynamoDB.
+/// A store with the body limit of DynamoDB.
 #[derive(Debug)]
 pub struct Limited(pub FaultStore);
 
@@ -133,7 +134,7 @@ impl Layer for Limited {
     }
 }
 
-/// Not even the partitions of a dead member moved, as each plan had the new one in it.
+/// The partitions of a dead member did not move, as each plan contained the new member.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_that_does_not_fit_stops_no_plan() {
     let fleet = Fleet::new(0);
@@ -159,8 +160,8 @@ async fn regression_a_member_that_does_not_fit_stops_no_plan() {
     assert_eq!(a.owned().len() + rest, 1_100);
 }
 
-/// The names of the members that were to come back took more room than owners do: no plan fitted,
-/// and half of the partitions had no owner until the group was made smaller.
+/// The names of reservations took more room than owners. No plan fitted, and half of the partitions
+/// had no owner until the group was made smaller.
 #[tokio::test(start_paused = true)]
 async fn regression_reservations_take_no_more_room_than_owners() {
     let fleet = Fleet::new(0);
@@ -194,7 +195,7 @@ async fn regression_reservations_take_no_more_room_than_owners() {
     balanced(&[&a, &b], most - 10, VALIDITY * 2).await;
 }
 
-/// Such as one that a rule of the bucket has moved to an archive.
+/// An object may be unreadable after a rule of the bucket has moved it to an archive.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unreadable_object_among_the_sessions_stops_no_plan() {
     for fault in [Fault::Denied, Fault::FailBefore, Fault::Hang] {
@@ -209,7 +210,7 @@ async fn regression_an_unreadable_object_among_the_sessions_stops_no_plan() {
     }
 }
 
-/// They were read at each poll of the coordinator.
+/// The coordinator read them at each poll.
 #[tokio::test(start_paused = true)]
 async fn regression_foreign_objects_are_read_once() {
     let fleet = Fleet::new(2);
@@ -271,7 +272,7 @@ impl Layer for Later {
     }
 }
 
-/// It counted as gone, so its partitions were given to others while it lived: two owners.
+/// The live session counted as gone, so its partitions got second owners.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_of_a_later_format_is_not_gone() {
     let fleet = Fleet::new(4);
@@ -283,7 +284,7 @@ async fn regression_a_session_of_a_later_format_is_not_gone() {
         .check_store(false)
         .process(process(&fleet.clock, 100));
     let a = Node::of(a.build().unwrap().join().await.unwrap());
-    // The two look at different times.
+    // The two members poll at different times.
     wait(POLL / 2).await;
     let joined = fleet.group("b").join().await.unwrap();
     let id = joined.session();

@@ -52,12 +52,13 @@ impl Fleet {
         }
     }
 
-    /// A process of its own. The check of the store is off, so that requests can be counted.
+    /// Returns the settings of a new process. The check of the store is off, so that tests can
+    /// count requests.
     pub fn node(&self, name: &str) -> GroupBuilder {
         self.node_behind(&self.store, name)
     }
 
-    /// The same, by another way to the store.
+    /// Returns the settings of a new process with another path to the store.
     pub fn node_behind(&self, store: &FaultStore, name: &str) -> GroupBuilder {
         let process = process(&self.clock, self.seed.fetch_add(1, Ordering::Relaxed));
         Group::builder(Arc::new(store.clone()), "app")
@@ -71,13 +72,13 @@ impl Fleet {
         self.node(name).build().unwrap()
     }
 
-    /// A member that owns what it is granted, and releases at once what is revoked.
+    /// Joins a member that releases each revoked partition immediately.
     pub async fn member(&self, name: &str) -> Node {
         Node::of(self.group(name).join().await.unwrap())
     }
 }
 
-/// A member that follows its events in a task.
+/// A member with a task that handles its events.
 pub struct Node {
     owned: Arc<Mutex<BTreeMap<String, Partition>>>,
     leaves: mpsc::UnboundedSender<Option<Duration>>,
@@ -100,7 +101,7 @@ impl Node {
         self.leaves.send(Some(delay)).unwrap();
     }
 
-    /// The partitions whose check succeeds, each with its token.
+    /// Returns the partitions whose check succeeds, each with its token.
     pub fn owned(&self) -> BTreeMap<String, u64> {
         let owned = self.owned.lock().unwrap();
         let checked = owned.iter().filter_map(|(name, partition)| {
@@ -111,7 +112,7 @@ impl Node {
         checked.collect()
     }
 
-    /// As if the process had died: no task of it runs any more.
+    /// Ends all tasks of the process, as its death does.
     pub fn kill(self) {
         self.task.abort();
     }
@@ -149,7 +150,7 @@ async fn follow(
     }
 }
 
-/// Who owns what, and that nothing is owned twice.
+/// Returns the owners, and asserts that each partition has at most one.
 pub fn owners(nodes: &[&Node]) -> BTreeMap<String, (usize, u64)> {
     let mut owners = BTreeMap::new();
     for (place, node) in nodes.iter().enumerate() {
@@ -161,7 +162,7 @@ pub fn owners(nodes: &[&Node]) -> BTreeMap<String, (usize, u64)> {
     owners
 }
 
-/// Waits until all are owned, each member having as many; returns how long that took.
+/// Waits until all partitions are owned and balanced. Returns the time.
 pub async fn balanced(nodes: &[&Node], partitions: u32, within: Duration) -> Duration {
     let step = Duration::from_millis(100);
     let mut waited = Duration::ZERO;

@@ -1,4 +1,4 @@
-//! What a recorder is told of a group.
+//! The metrics of a group.
 
 #[path = "../../../../tests/election/metrics/documents.rs"]
 mod documents;
@@ -35,7 +35,7 @@ async fn granted(membership: &mut Membership) -> Partition {
     }
 }
 
-/// A member that owns all; one that joins, takes half, and leaves.
+/// A member owns all partitions. Another one joins, takes half, and leaves.
 async fn members_of_a_group(recorder: &Recorder) {
     let fleet = Fleet::new(4);
     let a = fleet.member("a").await;
@@ -95,7 +95,7 @@ async fn gone(node: Node) {
     wait(secs(1)).await;
 }
 
-/// A member that reaches nobody any more.
+/// A member that loses its connection.
 async fn a_session_that_is_lost(recorder: &Recorder) {
     let fleet = Fleet::new(3);
     let a = fleet.member("a").await;
@@ -126,7 +126,7 @@ async fn regression_a_release_after_the_loss_counts_once(recorder: &Recorder) {
     assert_eq!(recorder.scrape().sum("tenure_group_losses_total", &[]), 4.0);
 }
 
-/// Work that stops 40 s after it was to.
+/// Work that stops 40 s after the signal.
 async fn work_that_is_overdue(recorder: &Recorder) {
     let fleet = Fleet::new(1);
     let group = fleet.node("a").revocation_deadline(secs(20)).build().unwrap();
@@ -170,7 +170,7 @@ async fn an_assignment_that_cannot_be_written(recorder: &Recorder) {
     gone(b).await;
 }
 
-/// Members that say more of themselves than fits.
+/// Members whose data does not fit into an assignment.
 async fn an_assignment_that_does_not_fit(recorder: &Recorder) {
     let fleet = Fleet::new(0);
     let store = Arc::new(Layered(Limited(fleet.store.clone())));
@@ -195,7 +195,7 @@ async fn an_assignment_that_does_not_fit(recorder: &Recorder) {
     gone(a).await;
 }
 
-/// A member that is to come back within a minute.
+/// A member that leaves for a minute.
 async fn partitions_that_are_kept(recorder: &Recorder) {
     let fleet = Fleet::new(4);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
@@ -212,7 +212,7 @@ async fn partitions_that_are_kept(recorder: &Recorder) {
     gone(a).await;
 }
 
-/// An observer: of what nobody owns, only what should have an owner counts.
+/// An observer counts only ownerless partitions that should have an owner.
 async fn partitions_without_an_owner(recorder: &Recorder) {
     let fleet = Fleet::new(4);
     let operator = fleet.group("operator");

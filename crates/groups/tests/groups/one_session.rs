@@ -1,4 +1,4 @@
-//! Faults of the store that last for minutes and hit the session of one member alone.
+//! Faults of the store that last for minutes and affect the session of only one member.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn with_key(fleet: &Fleet, name: &str) -> (Node, &'static str) {
     (Node::of(membership), key)
 }
 
-/// Waits until this holds; returns how long that took.
+/// Waits until the condition holds. Returns the time.
 async fn until(within: Duration, holds: impl Fn() -> bool) -> Duration {
     let mut waited = Duration::ZERO;
     while !holds() {
@@ -25,7 +25,7 @@ async fn until(within: Duration, holds: impl Fn() -> bool) -> Duration {
     waited
 }
 
-/// No join and no death was handled in the whole group as long as the reads failed.
+/// The group handled no join and no death while the reads failed.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unreadable_session_delays_no_join_and_no_death() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {
@@ -36,7 +36,7 @@ async fn regression_an_unreadable_session_delays_no_join_and_no_death() {
         fleet.store.on(Call::Get).key(key).always().fault(fault);
         wait(VALIDITY * 2).await;
         let d = fleet.member("d").await;
-        // The releases of b cannot be read, so only the others give something up.
+        // The releases of b cannot be read, so only the other members release partitions.
         let joined = until(VALIDITY, || d.owned().len() >= 2).await;
         let before = b.owned();
         c.kill();
@@ -51,8 +51,8 @@ async fn regression_an_unreadable_session_delays_no_join_and_no_death() {
     }
 }
 
-/// The coordinator gave the dead member half of the partitions that another left behind, and a
-/// member that joined waited for minutes.
+/// The coordinator granted the dead member half of another member's partitions, and a joining
+/// member waited for minutes.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lapsed_unsealed_session_gets_no_partition() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {

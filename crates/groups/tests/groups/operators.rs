@@ -1,4 +1,4 @@
-//! What operators change, and what observers see.
+//! The changes of operators, and the snapshots of observers.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ async fn a_group_is_resized() {
     assert_eq!(operator.resize(["0", "1", "4"]).await.unwrap().epoch, now.epoch, "nothing to do");
 }
 
-/// Success was reported, and the partitions vanished.
+/// The call succeeded, but the partitions were removed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_retiring_partition_is_not_kept() {
     let fleet = Fleet::new(8);
@@ -62,7 +62,7 @@ async fn regression_a_retiring_partition_is_not_kept() {
     assert!(now.partitions.iter().all(|it| it.owner.is_some()));
 }
 
-/// No member could own it until the time was over, and no operation changed that.
+/// No member could own the partition until the reservation ended, and no operation ended it.
 #[tokio::test(start_paused = true)]
 async fn regression_a_reservation_ends_with_a_mark_against_it_or_by_an_operator() {
     let fleet = Fleet::new(6);
@@ -92,7 +92,7 @@ async fn marks_are_kept() {
     balanced(&[&a, &b], 4, secs(60)).await;
     operator.pause(&["0"], true).await.unwrap();
     balanced(&[&a, &b], 3, POLL * 4).await;
-    // Taken back while its owner releases it.
+    // The pause ends while the owner releases the partition.
     operator.pause(&["0"], false).await.unwrap();
     balanced(&[&a, &b], 4, POLL * 4).await;
     operator.pin(&["0", "1", "2"], Some("a")).await.unwrap();
@@ -218,7 +218,7 @@ async fn regression_an_operation_without_an_answer_may_have_happened() {
     }
 }
 
-/// Each fault of a write, once and for good: the answer is true.
+/// Each fault of a write, once and for all attempts: the answer is true.
 #[tokio::test(start_paused = true)]
 async fn an_operation_reports_whether_it_may_have_happened() {
     for fault in WRITE_FAULTS {

@@ -1,4 +1,4 @@
-//! Work that does not stop in time, and the membership that `run` has.
+//! Overdue work, and the membership of `run`.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::{Fleet, Node, POLL, VALIDITY, balanced};
 use tenure_testkit::logged::logged;
 
-/// A member with work that stops when it is told to. Work on "0" takes `stuck_for` seconds more.
+/// A member with work that stops after the signal. Work on "0" takes `stuck_for` seconds more.
 fn run(builder: GroupBuilder, stuck_for: u64) -> (Group, JoinHandle<()>) {
     let group = builder.build().unwrap();
     let running = group.clone();
@@ -48,7 +48,7 @@ async fn overdue_work_is_reported() {
     assert!(group.is_member(), "it stays a member");
 }
 
-/// The others move as their work returns. The session lapses under the rest.
+/// The other partitions move as their work returns. The session of the overdue work lapses.
 #[tokio::test(start_paused = true)]
 async fn a_member_with_overdue_work_can_leave() {
     let fleet = Fleet::new(4);
@@ -61,7 +61,7 @@ async fn a_member_with_overdue_work_can_leave() {
     within(secs(20) + POLL * 4, owns(&b, 3)).await.expect("the other partitions move");
     within(VALIDITY * 2, owns(&b, 4)).await.expect("the partition moves with the lapse");
     assert!(!group.is_member());
-    // It comes back once the work has returned.
+    // The member joins again once the work has returned.
     wait(secs(300)).await;
     assert!(group.is_member());
     within(VALIDITY, async {
@@ -101,7 +101,7 @@ async fn run_gives_access_to_its_membership() {
     assert!(!group.is_member() && group.lease().is_none());
 }
 
-/// The result of work that ended after the session was thrown away unread.
+/// The result of work that ended after the session was dropped.
 #[tokio::test(start_paused = true)]
 async fn regression_an_error_of_work_after_the_session_was_lost_is_logged() {
     let fleet = Fleet::new(2);
@@ -124,7 +124,7 @@ async fn regression_an_error_of_work_after_the_session_was_lost_is_logged() {
     assert!(line("the work panicked"), "{log}");
 }
 
-/// It saw the members' names and weights alone.
+/// The assignor had only the names and weights of members.
 #[tokio::test(start_paused = true)]
 async fn regression_an_assignor_sees_names_numbers_and_data() {
     #[derive(Debug)]

@@ -34,7 +34,7 @@ fn is_restored(restored: &GroupRestored) {
     assert_eq!(now.partitions.len(), PARTITIONS as usize);
 }
 
-/// Its tokens are above that of the restoring.
+/// The new tokens are above the epoch of the restore.
 async fn takes_all(fleet: &Fleet, name: &str) -> Node {
     let member = fleet.member(name).await;
     balanced(&[&member], PARTITIONS, VALIDITY * 3).await;
@@ -90,7 +90,7 @@ async fn live_members_are_deposed_and_join_again_above() {
     assert!(again.owned().values().all(|token| *token > ABOVE), "{:?}", again.owned());
 }
 
-/// One that the store does not reach any more believes until the end of its lease.
+/// A member without a connection believes that it owns its partitions until its lease ends.
 #[tokio::test(start_paused = true)]
 async fn a_restore_waits_for_the_leases_of_former_owners() {
     for deleted in [false, true] {
@@ -181,7 +181,7 @@ async fn lost_and_late_answers_do_not_stop_a_restore() {
     }
 }
 
-/// It said that the members renewed their sessions.
+/// The error was that the members renewed their sessions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_restore_names_the_failure_of_its_seals() {
     for fault in [Fault::FailBefore, Fault::Unsupported] {

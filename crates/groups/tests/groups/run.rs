@@ -1,4 +1,4 @@
-//! Work for each partition.
+//! Work of `Group::run` on partitions.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -107,7 +107,7 @@ async fn each_kind_of_async_closure_is_work() {
     assert_eq!(called.load(Ordering::SeqCst), 4);
 }
 
-/// And other partitions are not touched.
+/// Other partitions do not move.
 #[tokio::test(start_paused = true)]
 async fn failing_work_moves_to_another_member() {
     let fleet = Fleet::new(4);
@@ -162,7 +162,7 @@ async fn regression_a_leave_before_the_call_is_not_lost() {
     assert!(fleet.store.take_calls().is_empty(), "nothing is left to lapse");
 }
 
-/// It plans, and waited until its own session was due to be read: up to a validity.
+/// The coordinator waited up to a validity until a read of its own session was due.
 #[tokio::test(start_paused = true)]
 async fn regression_a_sole_member_soon_gets_its_released_partition() {
     let fleet = Fleet::new(1);
@@ -179,7 +179,7 @@ async fn regression_a_sole_member_soon_gets_its_released_partition() {
     granted().await;
 }
 
-/// Such a closure borrows from itself: `Fn(Partition) -> impl Future` refused it.
+/// The bound `Fn(Partition) -> impl Future` refused such a closure, as its future borrows from it.
 #[tokio::test(start_paused = true)]
 async fn regression_the_work_may_be_an_async_closure_that_owns_its_captures() {
     let fleet = Fleet::new(2);
@@ -200,8 +200,8 @@ async fn regression_the_work_may_be_an_async_closure_that_owns_its_captures() {
     assert_eq!(*names.lock().unwrap(), ["0", "1", "stopped", "stopped"]);
 }
 
-/// A panic in the text of an error, or in the drop of work that has returned, ended `run` and with
-/// it the work on all partitions.
+/// A panic in the text of an error, or in the drop of returned work, ended `run` and the work on
+/// all partitions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_panic_of_one_partition_ends_the_work_of_no_other() {
     #[derive(Debug)]
@@ -268,8 +268,8 @@ async fn regression_a_panic_of_one_partition_ends_the_work_of_no_other() {
     within(secs(30), task).await.expect("it leaves").unwrap().unwrap();
 }
 
-/// A member that left for an hour stayed reserved although it then left for good; one that left for
-/// good said that it would come back, and released nothing.
+/// A member left for an hour and then for good, and its partitions stayed reserved. Another member
+/// left for good and then for an hour, and released no partition.
 #[tokio::test(start_paused = true)]
 async fn regression_the_last_leave_counts_until_the_release() {
     for (name, calls) in [("for good", [true, false]), ("to come back", [false, true])] {
@@ -303,7 +303,7 @@ async fn regression_the_last_leave_counts_until_the_release() {
     }
 }
 
-/// The same of a member that has its own table of partitions.
+/// The same defect, for a member with its own table of partitions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_membership_that_left_for_good_reserves_nothing() {
     for calls in [[None, Some(secs(3_600))], [Some(secs(3_600)), None]] {

@@ -350,7 +350,8 @@ async fn an_operator_repairs_an_unreadable_assignment() {
     assert!(c.owned().values().all(|token| *token > above), "no token was there before");
 }
 
-/// It asked for that one again and again: an observer for as long as it lasted, a member for 10 min.
+/// It asked for that one again and again: an observer for as long as it lasted, a member for 10
+/// min.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unreadable_superseded_assignment_hides_no_newer_one() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {
