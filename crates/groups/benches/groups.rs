@@ -1,4 +1,4 @@
-//! What a plan for a large group takes: 10,000 partitions and 1,000 members. Its bound is 10 ms.
+//! The time of a plan for a large group of 10,000 partitions and 1,000 members. The bound is 10 ms.
 //!
 //! ```text
 //! cargo bench -p tenure-groups --features internals --bench groups
@@ -59,12 +59,12 @@ fn one(_: usize) -> Option<usize> {
     Some(0)
 }
 
-/// All but the last, which joins.
+/// All members except the last, which joins.
 fn all_but_one(partition: usize) -> Option<usize> {
     Some(partition % (MEMBERS - 1))
 }
 
-/// One more than there are: it has left.
+/// All members and one more, which has left.
 fn and_one_more(partition: usize) -> Option<usize> {
     Some(partition % (MEMBERS + 1)).filter(|member| *member < MEMBERS)
 }

@@ -5,7 +5,7 @@ fn session(id: u128) -> Session {
     Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id + 1_000) }
 }
 
-/// `members` members that own `partitions` partitions in turn.
+/// Returns an assignment in which `members` members own `partitions` partitions in turn.
 fn record(members: u128, partitions: u32) -> AssignmentRecord {
     let names = (0..partitions).map(|number| format!("orders-{number}").into()).collect();
     let mut assignment = Assignment::first(Nonce::from_bits(5), names);
@@ -85,8 +85,8 @@ fn ten_thousand_partitions_and_a_hundred_members_take_less_than_512_kib() {
     assert!(body.len() < 512 * 1024, "{} bytes", body.len());
 }
 
-/// The name of the member was repeated in each partition, so that a group which fitted while it was
-/// owned did not once a member with a long name had left to come back.
+/// Each partition repeated the name of the member. So a group that fitted with owners did not fit
+/// after a member with a long name reserved its partitions.
 #[test]
 fn regression_a_reservation_takes_less_room_than_an_owner() {
     let mut left = record(2, 1_000);
@@ -118,7 +118,7 @@ fn a_too_long_assignment_is_neither_written_nor_read() {
     assert_eq!(decode(&spaces), Err(BadAssignment::TooLarge(MAX_BYTES + 1)));
 }
 
-/// None of these is taken for an assignment, nor for none, and no message quotes the body.
+/// Each of these bodies is an error, and no message quotes the body.
 #[test]
 fn a_body_that_breaks_a_rule_is_malformed() {
     let good = String::from_utf8(record(2, 3).encode().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Members come and go, and share the partitions.
+//! Members join, leave and die, and share the partitions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ async fn joining_members_get_their_share_with_the_fewest_moves() {
     assert!(moved.iter().all(|(name, owner, token)| *owner == 2 && *token > before[*name].1));
 }
 
-/// For an application that asks who owns what: it costs nothing.
+/// The owners are known without a request.
 #[tokio::test(start_paused = true)]
 async fn a_member_knows_all_owners_without_a_request() {
     let fleet = Fleet::new(12);
@@ -57,7 +57,7 @@ async fn a_member_knows_all_owners_without_a_request() {
     assert_eq!((newest.members.len(), newest.partitions.len()), (2, 12));
 }
 
-/// The lease × (1 + drift), a poll to see the last renewal, one of each that gains, and requests.
+/// The lease × (1 + drift), a poll to see the last renewal, a poll of the new owners, and requests.
 const SUCCEEDED: Duration = Duration::from_millis(30_300 + 5_000 + 5_000 + 400);
 
 #[tokio::test(start_paused = true)]
@@ -74,11 +74,11 @@ async fn the_partitions_of_a_dead_member_move_after_its_lease() {
     assert_eq!(moved.count(), 4, "only the dead member's");
 }
 
-/// Whatever the number of its partitions: GET, seal, create, confirm.
+/// GET, seal, create and confirm, for any number of partitions.
 #[tokio::test(start_paused = true)]
 async fn a_death_costs_four_requests() {
     let fleet = Fleet::new(100);
-    // Those of the coordinator alone are counted.
+    // Only the requests of the coordinator count.
     let coordinator = FaultStore::new(Arc::new(fleet.store.clone()));
     let group = fleet.node_behind(&coordinator, "a").build().unwrap();
     let a = Node::of(group.join().await.unwrap());
@@ -88,8 +88,8 @@ async fn a_death_costs_four_requests() {
     let named = group.snapshot().await.unwrap();
     let dead = named.members.iter().find(|it| it.name == "b").unwrap().session.clone();
     b.kill();
-    // Until it is read, as it has been silent for half of its validity; that is what a steady
-    // member costs, too.
+    // Wait for the read after half of its validity without a change, which also a steady member
+    // causes.
     wait(VALIDITY - POLL * 2).await;
     coordinator.take_log();
     balanced(&[&a], 100, VALIDITY).await;
@@ -103,8 +103,8 @@ async fn a_death_costs_four_requests() {
     assert_eq!(before.count(), 0, "{log:?}");
 }
 
-/// The first deputy sees it as a coordinator would, and at once, whenever it was; where listings
-/// have no tags, too. It saw it lapse twice, and waited for a random delay and polls.
+/// The first deputy sees the lapse as early as a coordinator would, also without listed tags. It
+/// waited for two lapses, a random delay and polls.
 #[tokio::test(start_paused = true)]
 async fn regression_a_dead_coordinator_is_succeeded_as_soon_as_any_member() {
     for (tags, after) in [(true, 0), (true, 3), (true, 7), (false, 1), (false, 6)] {
@@ -128,7 +128,7 @@ async fn regression_a_dead_coordinator_is_succeeded_as_soon_as_any_member() {
     }
 }
 
-/// Its listings have no tags.
+/// A member whose listings have no tags.
 #[derive(Debug)]
 struct Tagless(FaultStore);
 
@@ -154,12 +154,12 @@ async fn the_partitions_of_a_leaving_member_move_without_a_wait() {
     balanced(&[&a, &c], 12, POLL * 4).await;
     let events = b.task.await.unwrap();
     assert_eq!(events, ["Lost(Resigned)"]);
-    // The coordinator, too.
+    // The coordinator leaves, too.
     a.leave();
     balanced(&[&c], 12, POLL * 5).await;
 }
 
-/// One PUT every third of the validity and a GET every poll, whatever the number of partitions.
+/// A PUT every third of the validity and a GET every poll, for any number of partitions.
 #[tokio::test(start_paused = true)]
 async fn a_steady_group_sends_few_requests() {
     let fleet = Fleet::new(1_000);
@@ -188,7 +188,7 @@ async fn a_steady_group_sends_few_requests() {
     assert!(requests <= 0.3, "{requests} a partition a minute");
 }
 
-/// Each process leaves, and comes back under its name.
+/// Each process leaves and joins again under its name.
 #[tokio::test(start_paused = true)]
 async fn a_rolling_restart_moves_no_partition() {
     let fleet = Fleet::new(12);
@@ -223,7 +223,7 @@ async fn expired_reservations_move() {
     balanced(&[&a], 6, secs(40)).await;
 }
 
-/// Its predecessor's session would have lasted for most of its validity.
+/// Most of the validity of its predecessor's session remains.
 #[tokio::test(start_paused = true)]
 async fn a_unique_name_gets_the_partitions_of_its_predecessor() {
     let fleet = Fleet::new(6);
@@ -242,7 +242,7 @@ async fn a_unique_name_gets_the_partitions_of_its_predecessor() {
     }
 }
 
-/// A look that takes long only delays.
+/// A slow listing only delays a lapse.
 #[tokio::test(start_paused = true)]
 async fn a_listing_of_three_minutes_moves_no_partition() {
     let fleet = Fleet::new(12);
@@ -259,7 +259,7 @@ async fn a_listing_of_three_minutes_moves_no_partition() {
     }
 }
 
-/// It renews its session, so only its looks, which stand still, show that it plans no more.
+/// It renews its session, so only the unchanged count of its rounds shows that it does not plan.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_that_cannot_list_is_succeeded() {
     let fleet = Fleet::new(6);
@@ -271,11 +271,11 @@ async fn regression_a_coordinator_that_cannot_list_is_succeeded() {
     balanced(&[&a, &b], 6, POLL * 8).await;
     cut.on(Call::List).always().fault(Fault::FailBefore);
     let c = fleet.member("c").await;
-    // Two validities × (1 + drift) until that shows, and the turn of the deputy.
+    // Two validities × (1 + drift) until the count shows it, and the turn of the deputy.
     balanced(&[&a, &b, &c], 6, VALIDITY * 3 + POLL * 6).await;
 }
 
-/// The sessions of all that ever joined were read once a validity.
+/// The sessions of all former members were read once a validity.
 #[tokio::test(start_paused = true)]
 async fn regression_ended_sessions_are_not_read_again() {
     let fleet = Fleet::new(2);

@@ -1,4 +1,4 @@
-//! Members in trouble: what they ask of the store, what they say, and that they end.
+//! Members with faults: their requests, their reports and their end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ impl Assignor for Panics {
     }
 }
 
-/// The application waited for events for ever, without a lease.
+/// The application waited for events without end and without a lease.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_whose_assignor_panics_is_lost() {
     let fleet = Fleet::new(2);
@@ -41,8 +41,8 @@ async fn regression_a_member_whose_assignor_panics_is_lost() {
     assert!(membership.next().await.is_none());
 }
 
-/// All took the place of the coordinator, which could not look, and kept it: each of them listed
-/// the sessions at each poll, and read all of them once a validity.
+/// All members replaced the coordinator, which could not list, and kept the role. Each of them
+/// listed the sessions at each poll, and read all of them once a validity.
 #[tokio::test(start_paused = true)]
 async fn regression_after_an_outage_of_listings_one_member_coordinates() {
     let fleet = Fleet::new(20);
@@ -60,12 +60,12 @@ async fn regression_after_an_outage_of_listings_one_member_coordinates() {
     wait(secs(600)).await;
     let calls = fleet.store.take_calls();
     let count = |call| calls.iter().filter(|it| **it == call).count();
-    // As of a steady group, a minute: 15 LISTs and 209 GETs.
+    // The requests of a steady group in a minute: 15 LISTs and 209 GETs.
     assert!(count(Call::List) <= 155, "{} LISTs", count(Call::List));
     assert!(count(Call::Get) <= 2_100, "{} GETs", count(Call::Get));
 }
 
-/// It went on trying to create an assignment, for minutes, before it resigned.
+/// It tried to create an assignment for minutes before it resigned.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_leaves_although_assignments_cannot_be_written() {
     let fleet = Fleet::new(4);
@@ -88,7 +88,7 @@ async fn regression_a_member_leaves_although_assignments_cannot_be_written() {
     assert!(took < secs(5), "{took:?}");
 }
 
-/// It looked at the store whenever the work on one partition had returned.
+/// It polled the store each time the work on one partition returned.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leave_costs_few_requests() {
     let fleet = Fleet::new(200);
@@ -110,12 +110,12 @@ async fn regression_a_leave_costs_few_requests() {
     group.leave();
     within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
     let calls = store.take_calls();
-    // 10 s: two polls, each with a listing, a PUT a second, and what moves the partitions.
+    // In 10 s: two polls, each with a listing, a PUT a second, and the requests of the moves.
     assert!(calls.len() <= 40, "{} requests", calls.len());
     balanced(&[&b], 200, POLL * 8).await;
 }
 
-/// Nothing was granted, and nothing was said.
+/// No partition was granted, and no error was reported.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_reports_denied_reads_of_sessions() {
     for call in [Call::List, Call::Get] {
@@ -138,7 +138,7 @@ async fn regression_a_coordinator_reports_denied_reads_of_sessions() {
     }
 }
 
-/// Its successor waited for deputies, of which there were none, and a validity more.
+/// Its successor waited for missing deputies, and for another validity.
 #[tokio::test(start_paused = true)]
 async fn regression_a_sole_member_returns_without_a_delay() {
     let again = async |unique: bool, end: fn(Node), limit: Duration| {
@@ -154,11 +154,11 @@ async fn regression_a_sole_member_returns_without_a_delay() {
     again(true, Node::kill, POLL * 4).await;
     again(false, |a| a.leave(), POLL * 4).await;
     again(false, |a| a.leave_for(secs(300)), POLL * 4).await;
-    // What was left of its lease, the drift, and three polls.
+    // The rest of its lease, the drift, and three polls.
     again(false, Node::kill, VALIDITY + POLL * 4).await;
 }
 
-/// A store that nobody reached for half a minute cost the group over two minutes more.
+/// An outage of half a minute delayed the group by over two more minutes.
 #[tokio::test(start_paused = true)]
 async fn regression_when_all_members_died_their_successors_wait_for_one_lease() {
     let fleet = Fleet::new(6);
@@ -175,7 +175,7 @@ async fn regression_when_all_members_died_their_successors_wait_for_one_lease() 
     balanced(&nodes.iter().collect::<Vec<_>>(), 6, VALIDITY + POLL * 6).await;
 }
 
-/// Its session lived on for a validity, and the group gave it partitions.
+/// Its session lived for another validity, and the group granted it partitions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_call_that_leaves_while_it_joins_gets_no_partition() {
     let fleet = Fleet::new(6);
@@ -198,7 +198,7 @@ async fn regression_a_call_that_leaves_while_it_joins_gets_no_partition() {
     }
 }
 
-/// Nothing else was planned, nothing was said, and the object was asked for 13 times a second.
+/// The coordinator made no plan, reported no error, and requested the object 13 times a second.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_that_cannot_be_sealed_stops_no_plan() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Refuse] {
@@ -227,7 +227,8 @@ async fn regression_a_session_that_cannot_be_sealed_stops_no_plan() {
     }
 }
 
-/// The task that was to resign it ended with the process: the group gave partitions to the dead.
+/// The task that resigns the session ended with the process, and the group granted partitions to
+/// the dead member.
 #[test]
 fn regression_a_process_that_leaves_while_it_joins_leaves_no_live_member() {
     let runtime = || {
@@ -263,7 +264,7 @@ fn regression_a_process_that_leaves_while_it_joins_leaves_no_live_member() {
     }
 }
 
-/// It waited for the lapse then.
+/// After one failed request it waited for the lapse.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failed_seal_of_the_predecessor_is_repeated() {
     for call in [Call::Get, Call::Replace] {
@@ -280,8 +281,8 @@ async fn regression_a_failed_seal_of_the_predecessor_is_repeated() {
     }
 }
 
-/// A member created its session again under the id of an attempt that had been sealed and compacted
-/// meanwhile, and the DELETE of that, which came twice, ended it.
+/// A member created its session again under the id of a sealed and compacted attempt. The repeated
+/// DELETE of that attempt ended the new session (GO2).
 #[tokio::test(start_paused = true)]
 async fn regression_a_possibly_compacted_id_is_not_used_again() {
     let fleet = Fleet::new(2);
@@ -301,8 +302,7 @@ async fn regression_a_possibly_compacted_id_is_not_used_again() {
     assert_ne!(now.entries[0].key, created[0]);
 }
 
-/// As docs/design/groups.md has it of a leave: what it read meanwhile, the next assignment could
-/// give to another member.
+/// Rule GW5: the next assignment may give its grants to another member.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_seals_its_session_reads_no_assignment() {
     let fleet = Fleet::new(1);
@@ -322,7 +322,8 @@ async fn a_member_that_seals_its_session_reads_no_assignment() {
     assert!(since.iter().all(|(_, key)| key.contains("members/")), "{asked:?}");
 }
 
-/// As docs/how-to/recover.md has it: the last that can be read is written again, above.
+/// The remedy of docs/how-to/recover.md: the operator writes the last readable assignment again
+/// with a greater number.
 #[tokio::test(start_paused = true)]
 async fn an_operator_repairs_an_unreadable_assignment() {
     let fleet = Fleet::new(4);
@@ -350,8 +351,8 @@ async fn an_operator_repairs_an_unreadable_assignment() {
     assert!(c.owned().values().all(|token| *token > above), "no token was there before");
 }
 
-/// It asked for that one again and again: an observer for as long as it lasted, a member for 10
-/// min.
+/// A reader repeated the GET of this assignment: an observer until the fault ended, a member for
+/// 10 min.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unreadable_superseded_assignment_hides_no_newer_one() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {
@@ -363,7 +364,7 @@ async fn regression_an_unreadable_superseded_assignment_hides_no_newer_one() {
         wait(POLL * 2).await;
         let next: &'static str = format!("assignment-{:010}", first + 1).leak();
         fleet.store.on(Call::Get).key(next).always().fault(fault);
-        // An operator's ways to the store are not disturbed.
+        // The requests of operators have no faults.
         let inner = FaultStore::new(fleet.store.inner().clone());
         let operator = fleet.node_behind(&inner, "operator").build().unwrap();
         operator.pause(&["0"], true).await.unwrap();

@@ -1,4 +1,4 @@
-//! Each fault of a write, of an assignment and of the seal of a session.
+//! Each fault of a write of an assignment and of a seal of a session.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use tenure_testkit::write_faults::WRITE_FAULTS;
 
 use super::{Fleet, Node, POLL, VALIDITY, balanced};
 
-/// Half of the partitions had no owner as long as their coordinator lived: it took an assignment
-/// for created that the store did not have.
+/// The coordinator treated an assignment as created that the store did not have. Half of the
+/// partitions had no owner while it lived.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unknown_create_of_an_assignment_is_read_back() {
     for fault in WRITE_FAULTS {
@@ -43,7 +43,8 @@ impl Assignor for AllTo {
     }
 }
 
-/// Each member took its own assignment for created. Both owned all partitions with the same tokens.
+/// Each member treated its own assignment as created. Both owned all partitions with the same
+/// tokens.
 #[tokio::test(start_paused = true)]
 async fn regression_no_token_goes_to_two_sessions_when_two_members_plan() {
     for fault in WRITE_FAULTS {
@@ -99,7 +100,7 @@ async fn regression_partitions_move_only_from_a_session_that_is_sealed_in_the_st
     }
 }
 
-/// The creation of its session, the write that says what it is, and two renewals.
+/// The create of its session, the second write with `data`, and two renewals.
 #[tokio::test(start_paused = true)]
 async fn a_member_survives_each_fault_of_a_write_of_its_session() {
     for fault in WRITE_FAULTS {

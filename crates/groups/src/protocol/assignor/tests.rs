@@ -31,12 +31,12 @@ fn counts(seats: usize, placed: &[Option<usize>]) -> Vec<usize> {
     (0..seats).map(|seat| placed.iter().filter(|it| **it == Some(seat)).count()).collect()
 }
 
-/// Shares that have a holder and go to another seat.
+/// Returns the number of shares that move from a holder to another seat.
 fn moves(holders: &[Option<usize>], placed: &[Option<usize>]) -> usize {
     holders.iter().zip(placed).filter(|(from, to)| from.is_some() && from != to).count()
 }
 
-/// The least that any plan moves whose counts are within one of their part.
+/// Returns the fewest moves of a plan whose counts are within one of their proportion.
 fn fewest(weights: &[u32], holders: &[Option<usize>]) -> usize {
     let held = counts(weights.len(), holders);
     let total = holders.len();
@@ -60,7 +60,7 @@ fn fewest(weights: &[u32], holders: &[Option<usize>]) -> usize {
     best
 }
 
-/// A drawn group: weights, and who holds what.
+/// A random group: weights and holders.
 fn drawn(rng: &mut fastrand::Rng, weighted: bool) -> (Vec<u32>, Vec<Option<usize>>) {
     let weight = |rng: &mut fastrand::Rng| if weighted { rng.u32(1..6) } else { 1 };
     let weights: Vec<u32> = (0..rng.usize(1..6)).map(|_| weight(rng)).collect();
@@ -91,7 +91,7 @@ fn a_plan_without_marks_is_balanced_with_the_fewest_moves() {
     }
 }
 
-/// What the properties above find: each is broken by one of these.
+/// Broken assignors: each breaks one of the properties above.
 #[test]
 fn broken_assignors_are_found() {
     let holders = [Some(0), Some(0), Some(0), None, Some(1)];
@@ -174,14 +174,14 @@ fn marked_shares_count_in_the_balance() {
     let all: Vec<_> = [&pinned; 4].into_iter().chain([&FREE; 5]).map(share).collect();
     let placed = StickyAssignor.assign(&seats(&[1, 1, 1]), &all);
     assert_eq!(counts(3, &placed), [4, 3, 2]);
-    // All are barred from one that is to be drained: the others share them.
+    // All shares are barred from a seat that is to be drained: the other seats get them.
     let barred = Marks { barred: Some("a".into()), ..FREE.clone() };
     let held = Share { holder: Some(1), ..share(&barred) };
     let placed = StickyAssignor.assign(&seats(&[1, 1, 1]), &[held; 6]);
     assert_eq!(counts(3, &placed), [0, 3, 3]);
 }
 
-/// What one seat has of the others' part, these lack in proportion to their weights.
+/// If one seat has more than its part, the other seats lack shares in proportion to their weights.
 #[test]
 fn shares_taken_by_marks_are_missing_by_weight() {
     let pinned = Marks { pinned: Some("c".into()), ..FREE.clone() };
@@ -201,7 +201,7 @@ fn a_chain_of_moves_relieves_a_seat() {
     assert_eq!(placed, [Some(0), Some(2), Some(1)]);
 }
 
-/// The others are as full as before, so none of it moves.
+/// The other seats are as full as before, so no share moves.
 #[test]
 fn a_mark_that_changes_no_count_moves_nothing() {
     let barred = Marks { barred: Some("c".into()), ..Marks::default() };

@@ -18,7 +18,7 @@ fn release(partition: u32, token: u64) -> Release {
     Release { partition: PartitionNumber(partition), token: epoch(token) }
 }
 
-/// Assignment 5: each partition has this owner, under token 3.
+/// Returns assignment 5, in which each partition has this owner under token 3.
 fn owned_by(owners: &[u128], members: &[u128]) -> Assignment {
     let names = (0..owners.len()).map(|it| it.to_string().into()).collect();
     let mut it = Assignment::first(Nonce::from_bits(1), names);
@@ -56,13 +56,13 @@ fn ended(id: u128) -> Evidence {
 #[test]
 fn a_plan_without_a_change_is_not_written() {
     assert_eq!(next(&owned_by(&[1, 2], &[1, 2]), &Evidence::default()), None);
-    // Another coordinator alone is none, unless the one named is gone.
+    // A new coordinator alone is no change, unless the named one is gone.
     let mut now = owned_by(&[1, 2], &[1, 2]);
     assert_eq!(planner(2).next(&now, &Evidence::default(), NONCE), None);
     now.coordinator = Some(session(7));
     let named = planner(2).next(&now, &Evidence::default(), NONCE).unwrap();
     assert_eq!((named.coordinator, named.epoch), (Some(session(2)), epoch(6)));
-    // One that is no member is not named, and would never be done.
+    // A process that is not a member is not named: each plan would be a change.
     assert_eq!(planner(9).next(&now, &Evidence::default(), NONCE), None);
     now.epoch = Epoch::MAX;
     assert_eq!(next(&now, &ended(1)), None);
@@ -77,7 +77,7 @@ fn a_partition_leaves_its_owner_only_by_rule_1() {
         let released = released.iter().copied().collect();
         next(&planned, &Evidence { released, ..Evidence::default() })
     };
-    // Of another token, by another session, of another partition.
+    // Releases of another token, by another session, and of another partition.
     assert_eq!(with(&[(session(2), release(1, 2))]), None);
     assert_eq!(with(&[(session(1), release(1, 3))]), None);
     assert_eq!(with(&[(session(3), release(1, 3))]), None);
@@ -97,13 +97,13 @@ fn partitions_of_an_ended_session_move_immediately() {
     let left: Vec<_> = moved.members.iter().map(|it| it.session).collect();
     assert_eq!(left, [session(1), session(3)]);
     assert!(moved.partitions[1..].iter().all(|it| it.token == Some(epoch(6))));
-    // With nobody left they have no owner, and keep the token that the next grant must pass.
+    // Without members they have no owner, and keep their token, which the next grant must exceed.
     let gone = next(&owned_by(&[1], &[1]), &ended(1)).unwrap();
     assert_eq!((owners(&gone), gone.partitions[0].token), (vec![0], Some(epoch(3))));
     assert_eq!((gone.members.len(), gone.coordinator), (0, Some(session(1))));
 }
 
-/// R2: it goes through an assignment without owner.
+/// R2: an assignment without an owner comes first.
 #[test]
 fn a_partition_never_goes_to_its_owner_in_one_step() {
     let now = owned_by(&[1], &[1]);
@@ -133,7 +133,7 @@ fn a_leaving_member_gets_no_partition_and_releases_its_own() {
     let planned = next(&owned_by(&[2, 0], &[1, 2]), &leaving).unwrap();
     assert_eq!((owners(&planned), targets(&planned)), (vec![2, 1], vec![1, 0]));
     assert_eq!(planned.members.len(), 2);
-    // The last one keeps what nobody else can have, until it releases it.
+    // The last member keeps a partition that no other member can have, until it releases it.
     let alone = Evidence { leaving: [session(1)].into(), ..Evidence::default() };
     assert_eq!(next(&owned_by(&[1], &[1]), &alone), None);
 }
@@ -219,7 +219,7 @@ fn the_first_assignment_grants_nothing() {
     assert_eq!((owners(&first), first.partitions[0].token), (vec![0], None));
 }
 
-/// The work on some partitions fails at all members, in some cases without an owner for now.
+/// The work on some partitions fails at all members. In some cases they have no owner for now.
 #[test]
 fn failing_partitions_move_no_healthy_partition() {
     let mut rng = fastrand::Rng::with_seed(305);
@@ -228,7 +228,7 @@ fn failing_partitions_move_no_healthy_partition() {
         let count = members.len();
         let names: BTreeMap<Arc<str>, bool> =
             members.iter().map(|id| (format!("m{id}").into(), rng.bool())).collect();
-        // All are balanced at first.
+        // All members are balanced at first.
         let owners: Vec<u128> = (0..rng.usize(1..16)).map(|it| members[it % count]).collect();
         let mut now = owned_by(&owners, &members);
         let mut failures = BTreeMap::new();
@@ -268,7 +268,7 @@ fn a_partition_is_tried_at_each_member_before_it_comes_back() {
     }
 }
 
-/// A healthy one moves instead, to the member where it failed.
+/// A healthy partition moves instead to the member where the work failed.
 #[test]
 fn a_partition_stays_where_it_works() {
     let now = owned_by(&[2, 2, 2, 1], &[1, 2]);
@@ -280,7 +280,7 @@ fn a_partition_stays_where_it_works() {
     }
 }
 
-/// Whatever is known, and whoever plans, the rules hold.
+/// The rules hold for any evidence and any planner.
 #[test]
 fn every_plan_keeps_the_rules() {
     let mut rng = fastrand::Rng::with_seed(15);
@@ -320,7 +320,7 @@ fn every_plan_keeps_the_rules() {
     assert!(planned > 2_000, "{planned}");
 }
 
-/// The check that this and the model rest on can fail.
+/// The check that this test and the model use can fail.
 #[test]
 fn broken_plans_are_found() {
     let now = owned_by(&[1, 2], &[1, 2]);

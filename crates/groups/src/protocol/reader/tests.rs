@@ -31,7 +31,7 @@ fn lists_after(reader: &Reader) -> Option<u64> {
     }
 }
 
-/// One that has read this assignment.
+/// Returns a reader that has read this assignment.
 fn reader(number: u64) -> Reader {
     let mut reader = Reader::new(None);
     assert_eq!(reader.handle(listed(Some((1, number)))), None);
@@ -40,7 +40,7 @@ fn reader(number: u64) -> Reader {
     reader
 }
 
-/// One whose assignment 4 is under way.
+/// Returns a reader with the create of assignment 4 under way.
 fn creates() -> Reader {
     let mut reader = reader(3);
     assert!(reader.create(Assignment::clone(&assignment(4, 40))));
@@ -57,7 +57,7 @@ fn a_reader_finds_the_newest_and_polls_for_the_next() {
     reader.poll();
     assert_eq!(reader.handle(AssignmentAnswer::Found(assignment(4, 2))), Some(News::Read));
     assert_eq!(reader.greatest(), Some(epoch(4)));
-    // A request that failed is asked again, after a pause.
+    // A failed request is repeated after a pause.
     reader.poll();
     assert_eq!(reader.handle(AssignmentAnswer::Unknown), None);
     assert_eq!(reader.step(), ReaderStep::Pause);
@@ -87,7 +87,7 @@ fn a_list_without_a_greater_number_confirms() {
     reader.confirm();
     assert_eq!(reader.handle(listed(Some((4, 9)))), None);
     assert_eq!(asks_for(&reader), Some(9), "the greatest that it shows");
-    // It was compacted meanwhile.
+    // The assignment was compacted meanwhile.
     assert_eq!(reader.handle(AssignmentAnswer::Missing), None);
     reader.resume();
     assert_eq!(lists_after(&reader), Some(8));
@@ -115,7 +115,7 @@ fn the_loser_of_a_race_follows_the_winner() {
         (reader.step(), reader.known().map(|it| it.nonce)),
         (ReaderStep::Idle, Some(nonce(7)))
     );
-    // The winner's was compacted.
+    // The winner's assignment was compacted.
     let mut reader = creates();
     reader.handle(AssignmentAnswer::Refused);
     assert_eq!(reader.handle(AssignmentAnswer::Missing), None);
@@ -162,7 +162,7 @@ fn only_the_successor_of_the_known_assignment_is_created() {
     for number in [2, 3, 5] {
         assert!(!reader.create(Assignment::clone(&assignment(number, 9))), "{number}");
     }
-    // A greater one was seen.
+    // A session has seen a greater assignment.
     reader.confirm();
     reader.handle(listed(Some((4, 4))));
     reader.handle(AssignmentAnswer::Unknown);
@@ -192,7 +192,7 @@ fn an_unreadable_assignment_never_counts_as_missing() {
     reads_back.handle(AssignmentAnswer::Refused);
     for mut reader in [polls, reads, reads_back] {
         assert_eq!(reader.handle(AssignmentAnswer::Unreadable), None);
-        // Unless a listing shows a greater one.
+        // A listing may show a greater one.
         if lists_after(&reader) == Some(3) {
             assert_eq!(reader.handle(listed(Some((4, 4)))), None);
             assert_eq!(reader.handle(AssignmentAnswer::Unreadable), None);
@@ -216,7 +216,7 @@ fn the_last_epoch_has_no_successor() {
     assert_eq!(reader.step(), ReaderStep::Failed(ReaderFailure::Exhausted));
 }
 
-/// A listing that shows no more than is known changes nothing.
+/// A listing without a greater assignment changes nothing.
 #[test]
 fn a_reader_never_returns_to_a_smaller_epoch() {
     let mut reader = creates();
@@ -227,7 +227,7 @@ fn a_reader_never_returns_to_a_smaller_epoch() {
     assert_eq!(reader.step(), ReaderStep::Idle);
 }
 
-/// One whose looks take so long that it lists with each never looked for the first.
+/// A reader with such slow polls that each one lists never polled for the first assignment.
 #[test]
 fn regression_a_confirmation_without_an_assignment_polls() {
     let mut reader = Reader::new(None);
@@ -259,7 +259,7 @@ fn an_assignment_seen_by_a_session_is_found_first() {
     assert_eq!(reader.step(), ReaderStep::Failed(ReaderFailure::NewestDeleted(epoch(7))));
 }
 
-/// It asked for the same one again. Only the newest one must be readable.
+/// The reader requested the same assignment again. Only the newest one must be readable (GA5).
 #[test]
 fn regression_a_list_follows_an_abandoned_get() {
     let give_up = |reader: &mut Reader| {
@@ -273,7 +273,7 @@ fn regression_a_list_follows_an_abandoned_get() {
     assert_eq!(asks_for(&polls), Some(4));
     give_up(&mut polls);
     assert_eq!(lists_after(&polls), Some(3));
-    // A listing that fails is followed by a GET.
+    // A GET follows a failed listing.
     give_up(&mut polls);
     assert_eq!(asks_for(&polls), Some(4));
     give_up(&mut polls);
@@ -282,7 +282,7 @@ fn regression_a_list_follows_an_abandoned_get() {
     give_up(&mut polls);
     assert_eq!(polls.handle(listed(Some((4, 7)))), None);
     assert_eq!(polls.handle(AssignmentAnswer::Found(assignment(7, 1))), Some(News::Read));
-    // A read-back of an own attempt.
+    // The read-back of an own attempt.
     let mut creates = creates();
     creates.handle(AssignmentAnswer::Refused);
     assert_eq!(asks_for(&creates), Some(4));

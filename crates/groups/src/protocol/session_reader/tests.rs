@@ -16,7 +16,7 @@ fn tag(version: u64) -> ETag {
     ETag::new(version.to_string())
 }
 
-/// What this session says at this heartbeat, which is its tag.
+/// Returns the record of a session at this heartbeat, which is also its tag.
 fn record(bits: u128, heartbeat: u64) -> SessionRecord {
     SessionRecord {
         nonce: session(bits).nonce,
@@ -50,7 +50,7 @@ fn ids(all: &[u128]) -> Option<SessionRequest> {
     Some(SessionRequest::Get(all.iter().map(|bits| id(*bits)).collect()))
 }
 
-/// One round: a listing of these sessions, and each that is asked for at its version.
+/// Runs one round: a listing of these sessions, and a read of each requested one at its version.
 fn round(it: &mut SessionReader, now: &Assignment, sessions: &[(u128, u64)]) -> Vec<u128> {
     it.begin(BTreeSet::new());
     assert_eq!(it.request(), Some(SessionRequest::List(None)));
@@ -74,12 +74,12 @@ fn a_round_reads_only_sessions_with_news() {
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), [1, 2], "never seen");
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), []);
     assert_eq!(round(&mut it, &now, &[(1, 3), (2, 3)]), [], "renewals, and nothing is awaited");
-    // Partition 0 is to go to session 2: the first is awaited.
+    // Partition 0 is to move to session 2: a release of session 1 is awaited.
     let mut moves = known(6);
     moves.partitions[0].target = Some(session(2));
     assert_eq!(round(&mut it, &moves, &[(1, 2), (2, 3)]), [], "its tag is as it was");
     assert_eq!(round(&mut it, &moves, &[(1, 4), (2, 4)]), [1]);
-    // One that is no member is read with each change, and again after each assignment (R3).
+    // A session that is not a member is read after each change and each assignment (R3).
     assert_eq!(round(&mut it, &moves, &[(1, 4), (2, 4), (3, 2)]), [3]);
     assert_eq!(round(&mut it, &moves, &[(1, 4), (2, 4), (3, 2)]), []);
     assert_eq!(round(&mut it, &known(7), &[(1, 4), (2, 4), (3, 2)]), [3]);
@@ -101,7 +101,7 @@ fn due_sessions_are_read_and_pages_are_followed() {
     assert!(it.is_idle() && it.record(id(2)).is_none() && it.record(id(1)).is_some());
 }
 
-/// Nothing was planned as long as one session could not be read.
+/// The coordinator made no plan while one session could not be read.
 #[test]
 fn regression_a_failed_read_proves_nothing_and_stops_no_round() {
     let mut it = SessionReader::default();
@@ -114,7 +114,7 @@ fn regression_a_failed_read_proves_nothing_and_stops_no_round() {
     assert!(progress == RoundProgress::RoundOver && it.is_idle());
     assert_eq!(it.evidence(Some(&now), join), Evidence::default());
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2), (3, 2)]), [1, 3]);
-    // One that lapsed stays as it is.
+    // A sealed session does not change.
     it.lapsed(session(2), tag(2));
     assert_eq!(it.handle(Some(&now), SessionAnswer::Unreadable(id(2))), RoundProgress::RoundOver);
     assert!(!it.has_ended(session(2)));
@@ -162,7 +162,7 @@ fn a_lapsed_session_is_sealed_if_its_tag_is_unchanged() {
     assert!(it.has_ended(session(2)) && !it.has_ended(session(1)));
     assert_eq!(it.record(id(2)).and_then(|it| it.ended), Some(EpochEnd::Lapsed));
     assert_eq!(it.evidence(Some(&now), join).ended, [session(2)].into());
-    // Nothing is there any more: that is waited for.
+    // The object is missing: a wait follows (GA2).
     let (mut it, _) = lapsed(3);
     it.lapsed(session(2), tag(3));
     assert_eq!(it.handle(Some(&now), SessionAnswer::Missing(id(2))), RoundProgress::RoundOver);
@@ -208,7 +208,7 @@ fn evidence_covers_only_named_sessions() {
     assert_eq!(evidence.released, [(session(1), release)].into());
     assert_eq!(evidence.leaving, [session(1)].into());
     assert_eq!(it.greatest_seen(), Some(epoch(4)));
-    // Another session lies there under this id.
+    // Another session has this id.
     let mut it = SessionReader::default();
     it.begin(BTreeSet::new());
     it.handle(Some(&now), listing(&[(1, 2)], false));
@@ -259,7 +259,7 @@ fn sessions_neither_listed_nor_named_are_forgotten() {
     assert_eq!([1, 3, 4].map(|bits| it.has_ended(session(bits))), [true, true, false]);
 }
 
-/// A member that coordinated again took the others' sessions for what they had been.
+/// A member that coordinated again used its old records of the other sessions.
 #[test]
 fn a_returning_coordinator_reads_all_sessions_again() {
     let mut it = SessionReader::default();
@@ -269,7 +269,7 @@ fn a_returning_coordinator_reads_all_sessions_again() {
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), [1, 2]);
 }
 
-/// Otherwise the release of a partition that is not to move any more is read only once a validity.
+/// Otherwise a release after the end of its revocation is read only once a validity.
 #[test]
 fn a_release_is_read_after_its_revocation_ends() {
     let mut it = SessionReader::default();

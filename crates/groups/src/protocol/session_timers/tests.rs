@@ -5,7 +5,7 @@ use tenure::internals::groups::Nonce;
 const VALIDITY: Duration = Duration::from_secs(30);
 const SESSION: Session = Session { id: SessionId::from_bits(1), nonce: Nonce::from_bits(7) };
 
-/// A look that was sent and answered at these seconds.
+/// Returns the times of a request that was sent and answered at these seconds.
 fn when(sent: u64, received: u64) -> RequestTimes {
     RequestTimes { sent: at(sent), received: at(received) }
 }
@@ -58,7 +58,7 @@ fn the_next_listing_is_at_the_next_lapse() {
     assert_eq!(left(&timers, 31), Some(29_300), "it is gone, which is waited for anew");
 }
 
-/// The one that stalls says nothing about the time that it took.
+/// A slow listing does not show whether a tag changed while it was under way.
 #[test]
 fn a_listing_of_three_minutes_lapses_no_session() {
     let mut timers = timers();
@@ -81,7 +81,7 @@ fn the_wait_for_a_missing_session_starts_with_the_first_answer() {
     list(&mut timers, None, when(39, 60));
     assert!(timers.waited(SESSION.id, at(60)));
     assert_eq!(timers.lapsed(SESSION.id), None);
-    // It is there again, or another session is.
+    // The session exists again, or another session has its id.
     let mut back = timers.clone();
     list(&mut back, Some("a"), when(61, 61));
     assert!(!back.waited(SESSION.id, at(99)));
@@ -157,7 +157,7 @@ fn a_session_is_silent_after_its_end_or_an_overdue_renewal() {
     assert!(!timers.is_silent(SESSION.id), "nothing was seen");
     list(&mut timers, Some("a"), when(0, 0));
     list(&mut timers, Some("a"), when(11, 30));
-    assert!(!timers.is_silent(SESSION.id), "between looks nobody knows");
+    assert!(!timers.is_silent(SESSION.id), "unknown between two answers");
     list(&mut timers, Some("a"), when(12, 30));
     assert!(timers.is_silent(SESSION.id));
     assert!(!timers.is_ending(SESSION.id));

@@ -1,4 +1,4 @@
-//! Assignors that break the promises: each must be caught.
+//! Assignors that break the promises. The checks must find each of them.
 
 use std::collections::HashMap;
 
@@ -8,25 +8,25 @@ use super::*;
 
 type Check = fn(&dyn Assignor, &Group) -> Result<(), TestCaseError>;
 
-/// Where an implementation can go wrong.
+/// The defect of an implementation.
 #[derive(Debug, Clone, Copy)]
 enum Broken {
-    /// Holders keep as many as the ceiling, whatever the others then lack.
+    /// Holders keep shares up to the ceiling, although other seats then lack shares.
     KeepsTheCeiling,
     /// Plans without regard to the holders.
     Afresh,
     /// Takes the seats in the order of a hash map.
     HashOrder,
-    /// Sees nothing but the marks of operators.
+    /// Regards only the marks of operators.
     IgnoresAvoid,
     /// Leaves a share without seat if its holder may not have it.
     GivesUp,
-    /// Balances the shares without marks, and those with marks apart.
+    /// Balances shares without marks and shares with marks separately.
     Apart,
-    /// Moves a share only if a seat with room may have this very one.
+    /// Moves a share only if a seat with room may have this share.
     WithoutChains,
     IgnoresWeights,
-    /// Moves on with each plan.
+    /// Rotates the shares with each plan.
     Rotates,
 }
 

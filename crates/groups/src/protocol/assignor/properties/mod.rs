@@ -1,5 +1,5 @@
-//! The promises of the assignor against all plans that there are, for few seats and shares; those
-//! that need no other plan, for more of them.
+//! Checks the promises of the assignor against all possible plans for few seats and shares.
+//! Promises that need no other plan are also checked for more seats and shares.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -18,7 +18,7 @@ mod broken;
 
 type Plan = Vec<Option<usize>>;
 
-/// What an assignor is given.
+/// The input of an assignor.
 #[derive(Debug, Clone)]
 struct Group {
     seats: Vec<(Arc<str>, u32)>,
@@ -33,7 +33,7 @@ struct Marked {
     kept: Option<Arc<str>>,
 }
 
-/// What is drawn.
+/// The kind of random input.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     seats: usize,
@@ -56,7 +56,7 @@ impl Kind {
 
     fn draw(self) -> impl Strategy<Value = Group> {
         (1..=self.seats, 0..=self.shares).prop_flat_map(move |(seats, shares)| {
-            // Few have all, or each has some, or nobody has any.
+            // Few seats have all shares, or each seat has some, or no seat has any.
             let holders = prop_oneof![Just(seats), 1..=seats, Just(0)];
             let weights: RangeInclusive<u32> = if self.weights { 1..=4 } else { 1..=1 };
             let seats = vec((any::<Index>(), 0..8, weights), seats);
@@ -125,7 +125,7 @@ impl Group {
         counts
     }
 
-    /// Shares that left a holder for another seat.
+    /// Returns the number of shares that move from a holder to another seat.
     fn moves(&self, plan: &Plan) -> usize {
         let moved = |(now, then): &(&Marked, &Option<usize>)| {
             now.holder.is_some() && then.is_some() && now.holder != **then
@@ -133,7 +133,8 @@ impl Group {
         self.shares.iter().zip(plan).filter(moved).count()
     }
 
-    /// Of every lawful plan that places all that can be placed the counts, with the fewest moves.
+    /// Returns the counts of each lawful plan that places all placeable shares, with the fewest
+    /// moves to these counts.
     fn all_plans(&self) -> BTreeMap<Vec<usize>, usize> {
         let mut plans = BTreeMap::from([(vec![0; self.seats.len()], 0)]);
         for (number, share) in self.shares.iter().enumerate() {
@@ -158,15 +159,15 @@ impl Group {
         plans
     }
 
-    /// Of each seat the floor and the ceiling of its proportion.
+    /// Returns the floor and the ceiling of the proportion of each seat.
     fn proportions(&self, total: usize) -> Vec<(usize, usize)> {
         let all: usize = self.seats.iter().map(|(_, weight)| *weight as usize).sum();
         let parts = self.seats.iter().map(|(_, weight)| total * *weight as usize);
         parts.map(|parts| (parts / all, parts.div_ceil(all))).collect()
     }
 
-    /// How far these counts are from balance, as the docs of [`StickyAssignor`] put it: shares
-    /// beyond a ceiling or missing below a floor, and twelve times count² / weight of these.
+    /// Returns the distance of these counts from balance by the docs of [`StickyAssignor`]: the
+    /// shares above a ceiling or missing below a floor, and twelve times their count² / weight.
     fn imbalance(&self, counts: &[usize]) -> (usize, usize) {
         let proportions = self.proportions(counts.iter().sum());
         let each = counts.iter().zip(proportions).zip(&self.seats);
@@ -203,7 +204,7 @@ fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// Without marks, of the plans within one of the proportion.
+/// Without marks, among the plans within one of the proportion.
 fn fewest_moves(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let proportions = group.proportions(group.shares.len());
     let balanced = |counts: &[usize]| {
@@ -241,7 +242,7 @@ fn balanced(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError>
     Ok(())
 }
 
-/// With equal weights: [`balanced`], in fewer words.
+/// The same as [`balanced`] for equal weights, with a simpler rule.
 fn least_squares(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let squares = |counts: &Vec<usize>| counts.iter().map(|it| it * it).sum::<usize>();
     let least = group.all_plans().keys().map(squares).min();
@@ -249,8 +250,8 @@ fn least_squares(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// A plan that is as balanced as the marks allow stays. Another one than its own is made by taking
-/// the seats the other way round.
+/// A plan that is as balanced as the marks allow does not change. A reversed order of the seats
+/// gives a plan of another assignor.
 fn nothing_moves_in_vain(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let last = group.seats.len() - 1;
     let turned = |plan: Plan| -> Plan { plan.into_iter().map(|at| Some(last - at?)).collect() };
@@ -262,8 +263,8 @@ fn nothing_moves_in_vain(assignor: &dyn Assignor, group: &Group) -> Result<(), T
     Ok(())
 }
 
-/// Of the most balanced plans the fewest moves, and how many more it makes; `None` if it is not as
-/// balanced.
+/// Returns the fewest moves of the most balanced plans, and the additional moves of this plan.
+/// Returns `None` if this plan is less balanced.
 fn needless_moves(assignor: &dyn Assignor, group: &Group) -> Option<(usize, usize)> {
     let plans = group.all_plans();
     let least = plans.keys().map(|counts| group.imbalance(counts)).min();
@@ -293,13 +294,13 @@ fn join(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The same: a leave moves only what the leaver had.
+/// Without marks, with equal weights: a leave moves only the leaver's shares.
 fn leave(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let mut group = group.held_as(&group.assign(assignor));
     if group.seats.len() == 1 {
         return Ok(());
     }
-    // Any seat: the number of shares was drawn.
+    // Any seat may leave, as the number of shares is random.
     let leaver = group.shares.len() % group.seats.len();
     group.seats.remove(leaver);
     for share in &mut group.shares {
@@ -374,7 +375,8 @@ proptest! {
     }
 }
 
-/// How many of so many plans with marks move more than the fewest, and by how many at most.
+/// Returns the number of plans with marks that move more than the fewest shares, and the greatest
+/// difference.
 fn restless(assignor: &dyn Assignor, plans: u32) -> (u32, usize) {
     let mut runner = TestRunner::deterministic();
     let mut found = (0, 0);
