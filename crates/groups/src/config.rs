@@ -150,8 +150,9 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets how often this member renews its session: one PUT each. The bounds are those of
-    /// [elections](tenure::ElectionBuilder::renew_interval). Default: validity / 3.
+    /// Sets how often this member renews its session: one PUT each.
+    /// [Elections](tenure::ElectionBuilder::renew_interval) have the same bounds. Default: validity
+    /// / 3.
     pub fn renew_interval(mut self, interval: Duration) -> GroupBuilder {
         self.election = self.election.renew_interval(interval);
         self

@@ -42,8 +42,7 @@
 //! the coordinator, reads the sessions and writes assignments. Two coordinators at the same time
 //! are safe. A partition leaves a member only if the member has released it or the member's session
 //! has ended. `docs/design/groups.md` has the protocol, its invariants and the reasons.
-//!
-//! # What it promises
+//! # Guarantees
 //!
 //! - Each (partition, token) is granted to at most one session, and the tokens of a partition only
 //!   grow. This holds under any clocks, pauses and crashes, and for lost, delayed and repeated
@@ -56,8 +55,7 @@
 //! A member that is paused between a check and a write may write after its lease has ended. So may
 //! a leader of an election. The guarded resource must refuse lower tokens (package
 //! `tenure-fencing`).
-//!
-//! # What it costs
+//! # Cost
 //!
 //! | step | requests |
 //! | --- | --- |

@@ -65,7 +65,7 @@ impl Group {
     /// is final. If the same name is added later, that partition has another number.
     ///
     /// # Errors
-    /// Those of [`resize`](Group::resize).
+    /// The errors of [`resize`](Group::resize).
     pub async fn retire(&self, names: &[&str]) -> Result<GroupSnapshot, Error> {
         self.mark(names, Mark::Retiring).await
     }
@@ -74,7 +74,7 @@ impl Group {
     /// the pin.
     ///
     /// # Errors
-    /// Those of [`resize`](Group::resize).
+    /// The errors of [`resize`](Group::resize).
     pub async fn pin(&self, names: &[&str], member: Option<&str>) -> Result<GroupSnapshot, Error> {
         check_member(member)?;
         self.mark(names, Mark::Pinned(member.map(Arc::from))).await
@@ -83,7 +83,7 @@ impl Group {
     /// Bars members of this name from these partitions from now on. `None` removes the bar.
     ///
     /// # Errors
-    /// Those of [`resize`](Group::resize).
+    /// The errors of [`resize`](Group::resize).
     pub async fn bar(&self, names: &[&str], member: Option<&str>) -> Result<GroupSnapshot, Error> {
         check_member(member)?;
         self.mark(names, Mark::Barred(member.map(Arc::from))).await
@@ -93,7 +93,7 @@ impl Group {
     /// with `false`.
     ///
     /// # Errors
-    /// Those of [`resize`](Group::resize).
+    /// The errors of [`resize`](Group::resize).
     pub async fn pause(&self, names: &[&str], paused: bool) -> Result<GroupSnapshot, Error> {
         self.mark(names, Mark::Paused(paused)).await
     }
@@ -103,7 +103,7 @@ impl Group {
     /// reservation do not change.
     ///
     /// # Errors
-    /// Those of [`resize`](Group::resize).
+    /// The errors of [`resize`](Group::resize).
     pub async fn unreserve(&self, names: &[&str]) -> Result<GroupSnapshot, Error> {
         self.change_each(names, Operation::Unreserve).await
     }

@@ -21,7 +21,7 @@ use tenure::{Epoch, Error, ErrorKind};
 /// A newer assignment may exist, and the session of an owner may have ended:
 /// [`session_states`](Group::session_states) reads the sessions. A snapshot does not prove
 /// ownership. Only [`check`](super::Partition::check) in the owner's process does, and only the
-/// token distinguishes the owner's writes from those of former owners.
+/// token distinguishes the owner's writes from the writes of former owners.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct GroupSnapshot {

@@ -204,7 +204,7 @@ impl AssignmentRecord {
             unknown: unknown.top.clone(),
         };
         let mut body = serde_json::to_vec(&body)
-            .expect("an assignment has string keys and no floats but those that were read");
+            .expect("an assignment has string keys, and all its floats were read");
         body.push(b'\n');
         if body.len() > MAX_BYTES { Err(BadAssignment::TooLarge(body.len())) } else { Ok(body) }
     }

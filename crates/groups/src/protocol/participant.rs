@@ -106,7 +106,7 @@ impl Participant {
         self.reader.confirm();
     }
 
-    /// Acts as the coordinator from here on, as there is none or it shows no sign of life.
+    /// Acts as the coordinator from here on, as the group has no live coordinator.
     pub fn go_ahead(&mut self) {
         self.ahead = true;
     }

@@ -252,7 +252,7 @@ macro_rules! tell {
             }
         )*
 
-        /// All stories, each told to a recorder of its own.
+        /// All scenarios, each with a separate recorder.
         async fn all() -> Vec<Scrape> {
             let mut scrapes = Vec::new();
             $({

@@ -153,7 +153,7 @@ async fn bad_settings_are_refused_with_their_values() {
     assert!(refused(|it| it.poll_interval(secs(31))).contains("31s"));
 }
 
-/// An operator with a store of its own, which can be given faults.
+/// Returns an operator with a separate store that can have faults.
 fn operator(fleet: &Fleet) -> (FaultStore, Group) {
     let way = FaultStore::new(Arc::clone(fleet.store.inner()));
     let group = fleet.node_behind(&way, "operator").build().unwrap();

@@ -52,7 +52,7 @@ async fn a_release_ends_the_locks_and_a_revocation_does_not() {
     assert!(PathLocks::under(&other).lock(write()).await.is_ok());
 }
 
-/// Locks of an ownership are not those of the next one.
+/// The next ownership has new locks.
 #[tokio::test(start_paused = true)]
 async fn the_next_ownership_has_other_locks() {
     let fleet = Fleet::new(1);
@@ -81,7 +81,7 @@ async fn the_end_of_the_session_ends_the_locks_with_its_loss() {
     assert_eq!(guard.token(), None);
 }
 
-/// By an assignment that no member writes.
+/// The assignment is one that no member writes.
 #[tokio::test(start_paused = true)]
 async fn an_assignment_that_takes_the_partition_ends_the_locks() {
     let fleet = Fleet::new(1);

@@ -1,10 +1,10 @@
-//! What the application was told, and whether it may be told so.
+//! The events that the application received, and the checks of their order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-/// Where a partition stands, by what the application was told.
+/// The stage of a partition by the events of the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Granted,
@@ -12,14 +12,14 @@ enum Stage {
     Taken,
 }
 
-/// The application, which takes each event at once.
+/// The application, which takes each event immediately.
 #[derive(Default)]
 pub(super) struct Application {
-    /// All that was ever granted, in this order.
+    /// All grants, in their order.
     pub(super) partitions: Vec<Partition>,
     stages: BTreeMap<PartitionNumber, (Epoch, Stage)>,
     pub(super) to_release: Vec<Partition>,
-    /// Calls of `release` that have begun, and that have returned.
+    /// Calls of `release` that have begun, and calls that have returned.
     pub(super) begun: BTreeSet<(PartitionNumber, Epoch)>,
     pub(super) released: BTreeSet<(PartitionNumber, Epoch)>,
     pub(super) lost: bool,
@@ -78,7 +78,7 @@ impl Application {
 }
 
 impl Partition {
-    /// As [`check`](Partition::check), if the session lives.
+    /// Returns the result of [`check`](Partition::check) while the session lives.
     fn check_unless_lost(&self) -> Result<Epoch, PartitionLoss> {
         self.grant.loss().map_or(Ok(self.token()), Err)
     }

@@ -1,4 +1,4 @@
-//! What is wrong on purpose.
+//! Deliberate defects.
 
 use super::*;
 
@@ -7,17 +7,18 @@ pub(super) enum Broken {
     Nothing,
     /// A grant is announced in one critical section and kept in the next.
     TellsBeforeItKeeps,
-    /// What is taken away is announced before `check` fails.
+    /// A partition is announced as taken before `check` fails.
     TellsBeforeItTakes,
-    /// A release gives up in one critical section, after it has released in another.
+    /// A release ends the grant in one critical section, after it has recorded the release in
+    /// another.
     ReleasesBeforeItGivesUp,
-    /// A release says nothing, neither that all are released, nor that there is something to write.
+    /// A release wakes no task: neither for the end of the leave, nor for the write.
     ReleasesSilently,
-    /// A leave revokes also what is revoked already.
+    /// A leave revokes partitions that are revoked already.
     RevokesTwice,
     /// The member does not wait for the work.
     DoesNotWait,
-    /// An event comes after that of the loss.
+    /// An event comes after the event of the loss.
     SpeaksAfterTheLoss,
 }
 
@@ -64,7 +65,7 @@ impl Ownership {
         }
     }
 
-    /// With neither of the wakeups.
+    /// Releases without both wakeups.
     pub(super) fn release_silently(&self, grant: &Grant) {
         let mut state = self.state();
         grant.give_up();

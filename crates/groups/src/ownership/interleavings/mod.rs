@@ -1,6 +1,6 @@
-//! What the handles and the task of a member share, under a scheduler of shuttle's: every
-//! interleaving of the critical sections of a few tasks. `check` and the events need no lock, so
-//! they are looked at within critical sections, too: at each event, as soon as it is sent.
+//! Explores the shared state of the handles and the task of a member with shuttle: each
+//! interleaving of the critical sections of a few tasks. `check` and the events need no lock. So
+//! the checks also run within critical sections: at each event, as soon as it is sent.
 
 mod application;
 mod broken;
@@ -20,7 +20,7 @@ use tenure_testkit::interleavings::{every_interleaving, others_may_run};
 use world::World;
 
 thread_local! {
-    /// What the interleaving that runs looks at; no other test has one.
+    /// The state of the current interleaving. Each test has a separate one.
     static WORLD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
 }
 
@@ -28,8 +28,8 @@ fn world() -> Option<Arc<World>> {
     WORLD.with_borrow(Clone::clone)
 }
 
-/// Shuttle may let any other task go on here. Within a critical section it need not: who waits for
-/// the mutex could as well have come later.
+/// A point at which shuttle may run any other task. A critical section needs no such point, as a
+/// task that waits for the mutex could also have come later.
 pub(super) fn before_a_critical_section() {
     if let Some(world) = world().filter(|world| world.begun.load(Ordering::SeqCst)) {
         if !world.comes_first.swap(false, Ordering::SeqCst) {
@@ -39,7 +39,7 @@ pub(super) fn before_a_critical_section() {
     }
 }
 
-/// An event was sent; the critical section goes on.
+/// Called after an event was sent, within the critical section.
 pub(super) fn told() {
     if let Some(world) = world() {
         world.listen();
@@ -49,7 +49,7 @@ pub(super) fn told() {
 /// One task of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Does {
-    /// Releases each partition once it is revoked, and all once the session is lost.
+    /// Releases each partition after its revocation, and all after the loss of the session.
     Obeys,
     /// Releases this one when it is granted, as its work failed.
     Fails(u32),
@@ -62,7 +62,8 @@ enum Does {
 const OWN: Session = session(1);
 const OTHER: Session = session(2);
 
-/// The assignment of this number: each partition's owner and token, and whether it is to move.
+/// Returns the assignment with this number: the owner and token of each partition, and whether it
+/// is to move.
 fn assignment(number: u64, partitions: [Option<(Session, u64, bool)>; 2]) -> Assignment {
     let names = vec!["p".into(), "q".into()];
     let mut it = Assignment::first(Nonce::from_bits(number.into()), names);
@@ -78,12 +79,12 @@ fn assignment(number: u64, partitions: [Option<(Session, u64, bool)>; 2]) -> Ass
     it
 }
 
-/// Of this member, under this token.
+/// A partition of this member under this token.
 fn owned(token: u64) -> Option<(Session, u64, bool)> {
     Some((OWN, token, false))
 }
 
-/// Of this member, which is to release it.
+/// A partition of this member that it is to release.
 fn moving(token: u64) -> Option<(Session, u64, bool)> {
     Some((OWN, token, true))
 }

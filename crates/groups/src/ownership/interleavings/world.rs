@@ -1,4 +1,4 @@
-//! The tasks of one interleaving, and what holds between their critical sections.
+//! The tasks of one interleaving, and the invariants between their critical sections.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -20,12 +20,12 @@ pub(super) struct World {
     notices: Mutex<mpsc::UnboundedReceiver<Notice>>,
     broken: Broken,
     pub(super) begun: AtomicBool,
-    /// The next critical section comes first since its task went on, which others may have
-    /// preceded.
+    /// Whether the next critical section is the first since its task continued. Critical sections
+    /// of other tasks may come before it.
     pub(super) comes_first: AtomicBool,
     application: Mutex<Application>,
     news: Notify,
-    /// How many tasks have not ended.
+    /// Number of tasks that have not ended.
     left: AtomicUsize,
 }
 
@@ -59,7 +59,7 @@ impl World {
         self.news.notify_waiters();
     }
 
-    /// Nobody is in a critical section.
+    /// Checks the invariants. No task is in a critical section.
     pub(super) fn look(&self) {
         let state = self.ownership.state.try_lock().expect("nobody is in a critical section");
         let application = self.application.lock().unwrap();
@@ -81,8 +81,8 @@ impl World {
         assert_eq!(kept, owned, "kept, and owned");
     }
 
-    /// The last one puts out the light. No task waits for another's end, as that would only add
-    /// interleavings.
+    /// Ends a task. The last task makes the final checks. No task waits for the end of another one,
+    /// as this would only add interleavings.
     fn end(&self) {
         if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.look();
@@ -131,7 +131,7 @@ impl World {
                 match partitions.is_empty() {
                     true if lost => return,
                     true => self.news.notified().await,
-                    // More may come meanwhile.
+                    // More partitions may come meanwhile.
                     false => partitions.into_iter().for_each(|it| self.release(it)),
                 }
             },
@@ -179,8 +179,8 @@ impl World {
         self.ownership.leave(park);
     }
 
-    /// As `MemberTask::run`, with assignments that come from no store. Without a leave and a loss
-    /// it ends once so many releases have been written.
+    /// Runs as `MemberTask::run` does, without a store. Without a leave and a loss it ends after
+    /// this number of written releases.
     async fn member(&self, assignments: Vec<Assignment>, releases: usize) {
         let lost = async {
             self.ownership.lease.until_ended().await;
@@ -221,7 +221,7 @@ impl World {
     async fn follow(&self, assignments: Vec<Assignment>) -> Infallible {
         for assignment in assignments {
             self.follows(assignment);
-            // All branches of the member's task get their turn.
+            // Each branch of the member's task gets its turn.
             tokio::task::yield_now().await;
         }
         std::future::pending().await
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// What changes nothing that is shared.
+    /// Runs code that does not change the shared state.
     fn quietly<T>(&self, act: impl FnOnce(&mut OwnershipState) -> T) -> T {
         act(&mut self.ownership.state.try_lock().expect("nobody is in a critical section"))
     }

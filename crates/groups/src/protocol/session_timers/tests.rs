@@ -55,7 +55,7 @@ fn the_next_listing_is_at_the_next_lapse() {
     timers.read(SESSION, Some(&record("d", Some(EpochEnd::Deposed))), when(22, 22));
     assert_eq!(left(&timers, 31), Some(21_300));
     timers.read(SESSION, None, when(30, 30));
-    assert_eq!(left(&timers, 31), Some(29_300), "it is gone, which is waited for anew");
+    assert_eq!(left(&timers, 31), Some(29_300), "it is gone, and a new wait starts");
 }
 
 /// A slow listing does not show whether a tag changed while it was under way.

@@ -193,7 +193,7 @@ impl Marked {
     }
 }
 
-/// Without marks.
+/// Shares without marks.
 fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let plan = group.assign(assignor);
     prop_assert!(plan.iter().all(Option::is_some));
@@ -204,7 +204,7 @@ fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// Without marks, among the plans within one of the proportion.
+/// Shares without marks, compared with the plans within one of the proportion.
 fn fewest_moves(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let proportions = group.proportions(group.shares.len());
     let balanced = |counts: &[usize]| {
