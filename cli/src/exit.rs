@@ -4,7 +4,8 @@
 use tenure::store::StoreError;
 use tenure::{Error, ErrorKind};
 
-/// `--exit-code` of `status` and `group status` alone: no process leads, or a partition has no owner.
+/// `--exit-code` of `status` and `group status` alone: no process leads, or a partition has no
+/// owner.
 pub const NOBODY: u8 = 1;
 /// `run --forever` alone: CMD ended with a code other than 0. Codes of CMD would be taken for those
 /// below.
@@ -30,7 +31,7 @@ pub const ACCESS_DENIED: u8 = 77;
 pub const CODES: [u8; 9] =
     [NOBODY, USAGE, UNAVAILABLE, UNSAFE, OS, REFUSED, LEASE_LOST, BUSY, ACCESS_DENIED];
 
-/// Why the command ends, in one line that says what to do.
+/// The end of the command, with a remedy in one line.
 #[derive(Debug)]
 pub struct Failure {
     pub code: u8,
@@ -80,7 +81,7 @@ pub fn code_of(kind: ErrorKind) -> u8 {
     }
 }
 
-/// What to do, where the message of the library does not say it.
+/// The remedy, for errors of the library without one.
 fn remedy(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Unavailable => "; see that the store can be reached, and try again",

@@ -1,6 +1,6 @@
 //! The command `tenure`: its verbs are the verbs of the library of that name.
 //!
-//! Only the command is for use. What is public here, is so for its own tests.
+//! Use only the command. The public items serve its tests.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
@@ -142,8 +142,8 @@ fn find_threads(count: usize) -> io::Result<()> {
 }
 
 fn carry_out(verb: Verb) -> Result<u8, Failure> {
-    // Calls to a directory are made on threads of their own. The elections of a sidecar share few of
-    // them, as each costs memory.
+    // Calls to a directory are made on threads of their own. The elections of a sidecar share few
+    // of them, as each costs memory.
     let blocking = if matches!(verb, Verb::Serve(_)) { 16 } else { 512 };
     let no_threads = |error| Failure::new(exit::OS, format!("cannot start threads: {error}"));
     find_threads(WORKERS + 2).map_err(no_threads)?;

@@ -56,7 +56,7 @@ pub fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Refuses white space at either end: the text looks like another one.
+/// Refuses white space at either end, as people do not see it.
 pub fn trimmed(text: &str) -> Result<(), String> {
     match text.trim() == text {
         true => Ok(()),
@@ -71,12 +71,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 
 pub fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
+        Duration::ZERO => Err("it must be above 0".to_owned()),
         duration => Ok(duration),
     }
 }
 
-/// A bound of durations for which a shorter one would refuse some use.
+/// Generous bounds of durations.
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// 100 years.
@@ -84,12 +84,12 @@ pub const CENTURY: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
 
 type Parsed = Result<Duration, String>;
 
-/// A duration of at most so much.
+/// Parses a duration of at most `most`.
 pub fn duration_up_to(most: Duration) -> impl Fn(&str) -> Parsed + Clone + Send + Sync {
     move |text| up_to(most, duration(text)?)
 }
 
-/// The same, longer than nothing.
+/// Parses a duration above 0 and of at most `most`.
 pub fn positive_up_to(most: Duration) -> impl Fn(&str) -> Parsed + Clone + Send + Sync {
     move |text| up_to(most, positive_duration(text)?)
 }
@@ -110,7 +110,7 @@ pub fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
 }
 
-/// What stands below the options of a verb: its own text, what holds for all, and its exit codes.
+/// The text below the options of a verb: its additional text, the common text, and its exit codes.
 macro_rules! after_help {
     ($codes:literal) => {
         concat!(
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_default_name_tells_the_process() {
+    fn a_default_name_has_the_process_id() {
         assert!(default_name().ends_with(&format!("-{}", std::process::id())));
     }
 }

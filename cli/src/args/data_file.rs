@@ -1,4 +1,4 @@
-//! `--data-file`: what a leader says of itself, followed as its file changes.
+//! `--data-file`: the data of a leader, updated when its file changes.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// No record takes more.
 const MOST_BYTES: u64 = 48 * 1024;
 
-/// What the file says now, or why it cannot be used.
+/// The contents of the file, or the reason why they cannot be used.
 pub fn read(path: &Path) -> Result<Value, String> {
     let shown = plain(&path.to_string_lossy());
     let mut text = Vec::new();
@@ -64,7 +64,7 @@ pub async fn follow(path: Option<PathBuf>, leadership: &Leadership, mut said: Va
     }
 }
 
-/// On a thread of its own: the disk may hang.
+/// Reads the file on a separate thread, as the disk may hang.
 async fn next(path: &Path) -> Result<Value, String> {
     let path = path.to_owned();
     let read = on_a_thread(move || read(&path));
@@ -91,7 +91,8 @@ mod tests {
         assert!(read(dir.path()).is_err_and(|why| why.contains("cannot read")));
     }
 
-    /// Without a writer the reading of a pipe waited for ever, and the record followed nothing more.
+    /// Without a writer the reading of a pipe waited for ever, and the record followed nothing
+    /// more.
     #[test]
     fn regression_a_pipe_is_no_data_file() {
         let dir = tempfile::tempdir().expect("a directory");

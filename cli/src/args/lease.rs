@@ -20,9 +20,9 @@ use crate::process::margins::Margins;
 /// The flags of a lease: of a leadership, or of the session of a group's member.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LeaseArgs {
-    /// The name of this process in the election or the group. For an election it need not be unique,
-    /// unless clients of `serve` compare it with their own. Partitions are pinned to it and kept for
-    /// it: give each member one that outlasts its restart [default: HOSTNAME-PID]
+    /// The name of this process in the election or the group. For an election it need not be
+    /// unique, unless clients of `serve` compare it with their own. Partitions are pinned to it and
+    /// kept for it: give each member one that outlasts its restart [default: HOSTNAME-PID]
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
     /// Length of the lease: how long others wait for a dead machine at most. At least 2s with the
@@ -35,8 +35,8 @@ pub struct LeaseArgs {
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     pub renew: Option<Duration>,
     /// How often to look at the current leader while waiting, or for a change of the assignment: at
-    /// most the validity. For an election also `lapse`: only when the leader's lease would lapse, so
-    /// that a resignation is seen late [default: a sixth of the validity]
+    /// most the validity. For an election also `lapse`: only when the leader's lease would lapse,
+    /// so that a resignation is seen late [default: a sixth of the validity]
     #[arg(long, value_name = "DURATION")]
     pub poll: Option<Poll>,
     /// How long a request may take in all [default, and at most: a fifth of the validity]
@@ -68,13 +68,13 @@ pub struct ElectionArgs {
     /// resource that cannot refuse low epochs. All candidates must give the same
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub takeover_delay: Duration,
-    /// The priority: how much longer than others to wait before taking over, at most 24h. A candidate
-    /// with 0s leads when it can; for others it should be longer than the poll interval
+    /// The priority: how much longer than others to wait before taking over, at most 24h. A
+    /// candidate with 0s leads when it can; for others it should be longer than the poll interval
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub priority_delay: Duration,
     /// Take over immediately if the store's own dates show that the lease ended longer ago than
-    /// this, at least 2s and at most 24h: longer than the difference between the store's clocks, and
-    /// 1s
+    /// this, at least 2s and at most 24h: longer than the difference between the store's clocks,
+    /// and 1s
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY))]
     pub store_clock_margin: Option<Duration>,
     /// Let a renewal count only after a LIST has shown no greater epoch: for stores behind proxies
@@ -86,9 +86,9 @@ pub struct ElectionArgs {
 /// The grace of CMD, for `run` and `group run`.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct GraceArg {
-    /// Time between SIGTERM and SIGKILL when the lease is at risk or a partition is to move: at most
-    /// what a renewal, its retry and the time to kill leave of the validity, 6.5s of 30s [default: a
-    /// sixth of the validity]
+    /// Time between SIGTERM and SIGKILL when the lease is at risk or a partition is to move: at
+    /// most what a renewal, its retry and the time to kill leave of the validity, 6.5s of 30s
+    /// [default: a sixth of the validity]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub grace: Option<Duration>,
 }
@@ -120,7 +120,7 @@ impl fmt::Display for Poll {
     }
 }
 
-/// What a candidate of `run` says of itself.
+/// The data of a candidate of `run`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct OwnArgs {
     /// No two living processes have this name: a process that starts ends the lease of its
@@ -138,7 +138,7 @@ pub struct OwnArgs {
 }
 
 impl OwnArgs {
-    /// What to say in the record at first.
+    /// Data in the record at the start.
     pub fn first_data(&self) -> Result<Value, Failure> {
         match (&self.data, &self.data_file) {
             (Some(_), Some(_)) => {

@@ -1,4 +1,4 @@
-//! The arguments of the command as a whole. Each verb has its own beside it.
+//! The arguments of the command as a whole. Each verb defines its own arguments.
 
 pub mod common;
 pub mod data_file;
@@ -95,7 +95,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// What is logged without `RUST_LOG`: `run` logs what it does, the others answer on stdout.
+    /// Log level without `RUST_LOG`: `run` logs its actions, other verbs answer on stdout.
     /// The command reports the warnings of the library and the SDK itself.
     pub fn default_log_level(&self) -> &'static str {
         match self {
@@ -107,7 +107,7 @@ impl Verb {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
                  tenure::lease=warn,tenure_groups=info,tenure_cli=info"
             }
-            // What it runs may fail.
+            // A command of `run` may fail.
             Verb::Watch(_) => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,tenure_cli=warn,\
                  tenure_cli::http=info"
@@ -211,7 +211,7 @@ mod tests {
         ));
     }
 
-    /// A duration without a bound is a typing error that nobody sees.
+    /// A duration without a bound would accept a typing error.
     #[test]
     fn the_help_of_each_duration_says_how_long_it_may_be() {
         fn check(command: &clap::Command, seen: &mut usize) {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::common::trimmed;
 
-/// As many as a group can have.
+/// Greatest number of partitions of a group.
 const MAX_NAMES: u64 = 100_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_deleted_is_a_failure() {
+    fn a_failed_deletion_is_a_failure() {
         let code = |failed, kind| {
             let mut epochs = Report::default();
             (epochs.failed, epochs.first_failure_kind) = (failed, kind);

@@ -87,7 +87,7 @@ fn session_prefix(prefix: &str, session: &str) -> String {
 }
 
 /// Returns the member with this name, or with these first digits of its session id.
-/// Returns the only member of several whose session has not ended.
+/// Returns the only one of several members with a session that has not ended.
 async fn named<'a, 'g>(
     args: &GroupDeposeArgs,
     reader: &Group,

@@ -1,4 +1,4 @@
-//! `tenure group`: work on the partitions of a group, who owns them, and what operators change.
+//! `tenure group`: work on the partitions of a group, their owners, and the changes by operators.
 
 mod change;
 mod depose;

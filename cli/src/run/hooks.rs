@@ -23,8 +23,8 @@ pub struct HooksArgs {
     /// under the same guard as CMD, and CMD does not wait for it
     #[arg(long, value_name = "LINE")]
     pub on_elected: Option<String>,
-    /// Run this line with `sh -c` once CMD is gone and the leadership is over, with TENURE_LOSS, the
-    /// reason. Others may lead by then. Not run if `tenure` itself is killed
+    /// Run this line with `sh -c` once CMD is gone and the leadership is over, with TENURE_LOSS,
+    /// the reason. Others may lead by then. Not run if `tenure` itself is killed
     #[arg(long, value_name = "LINE")]
     pub on_lost: Option<String>,
     /// How long a hook may run before it is killed: at most 24h
@@ -37,7 +37,7 @@ pub struct HooksArgs {
 }
 
 impl HooksArgs {
-    /// Refuses a file that is no place for the epoch; removes what is left of an earlier one.
+    /// Refuses an unsuitable path for the epoch file, and removes an earlier epoch file.
     pub fn prepare(&self) -> Result<(), Failure> {
         let prepared = self.epoch_file.as_deref().map_or(Ok(()), prepare_epoch_file);
         prepared.map_err(|why| Failure::new(exit::USAGE, plain(&format!("--epoch-file: {why}"))))
@@ -48,7 +48,7 @@ impl HooksArgs {
         self.epoch_file.clone().map(|path| EpochFile { path, epoch })
     }
 
-    /// What the guard runs beside CMD.
+    /// The commands that the guard runs in addition to CMD.
     pub fn beside_cmd(&self) -> Option<Hook> {
         let limit_ms = millis(self.hook_timeout);
         self.on_elected.clone().map(|line| Hook { line, limit_ms })

@@ -31,16 +31,16 @@ use crate::process::timer::pause;
 /// How long a resignation may take when there is a signal that asks to hurry.
 const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);
 
-/// An epoch that is over for this process, and that others wait for.
+/// An epoch that has ended for this process, while others still wait for it.
 const NOT_RESIGNED: &str = "not_resigned";
 
-/// CMD, and what is done about it in one leadership.
+/// CMD and its supervision in one leadership.
 pub struct Job {
     pub cmd: Cmd,
     pub health: Arc<ElectionHealth>,
     /// The name of the candidate that leads next.
     pub successor: Option<String>,
-    /// What the record says once elected, and the file that it follows from then on.
+    /// Data of the record at the election, and the file that it follows afterwards.
     pub data: Value,
     pub data_file: Option<PathBuf>,
     pub hooks: HooksArgs,
@@ -59,7 +59,7 @@ impl Job {
         }
     }
 
-    /// What the guard needs to resign this leadership.
+    /// Key with which the guard resigns this leadership.
     fn resignation(&self, leadership: &Leadership) -> Resignation {
         let [(_, name), (_, store)] = &self.cmd.environment;
         let layout = self.layout.to_possible_value().expect("no layout is hidden");
@@ -86,12 +86,12 @@ pub enum Outcome {
         /// A signal had asked for the end before.
         asked_to_end: bool,
     },
-    /// CMD has failed by itself under a valid lease, and may be run again in its period.
+    /// CMD failed under a valid lease, and may run again in its period.
     Retry(u8),
     /// CMD was stopped for the lease, or had ended too late.
     Lost {
         why: String,
-        /// Whether a signal had asked for the end before.
+        /// Whether a signal had requested the end before.
         asked_to_end: bool,
     },
 }
@@ -130,7 +130,7 @@ pub async fn lead(
         at_risk: false,
         asked_to_end: false,
     };
-    // What was renewed during the start has had no listener.
+    // Events during the start had no listener.
     group.set_deadlines(job.cmd.margins.deadlines(leadership.ends_at()));
     job.health.enter(CandidatePhase::Leading(leadership.lease()));
     let end = watch.until(group.wait()).await;
@@ -159,7 +159,7 @@ pub async fn lead(
     Ok(Outcome::Lost { why, asked_to_end })
 }
 
-/// Starts CMD; breaks if the leadership is over before.
+/// Starts CMD. Breaks if the leadership has ended before.
 async fn start(
     job: &Job,
     environment: &[(&str, String)],
@@ -196,7 +196,7 @@ fn environment(job: &Job, epoch: Epoch, turn: Option<&Turn>) -> Vec<(&'static st
     environment
 }
 
-/// Why CMD did not end by itself under a valid lease.
+/// The reason why CMD was ended, or ended without a valid lease.
 fn why_lost(
     stop: Option<Stop>,
     at_the_end: Result<Epoch, Loss>,
@@ -212,7 +212,7 @@ fn why_lost(
     }
 }
 
-/// How a leadership ended in which CMD ended by itself.
+/// The end of a leadership after the end of CMD.
 fn outcome_of(
     code: u8,
     turn: Option<Turn>,
@@ -346,7 +346,7 @@ pub async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) ->
                 info!(outcome = "resigned", "resigned epoch {epoch}");
                 return "resigned";
             }
-            // The epoch was sealed, or its lease has ended: there is nothing to resign.
+            // The epoch was sealed, or its lease has ended: there is no leadership to resign.
             Err(error) if error.kind() == ErrorKind::LeadershipLost => {
                 let why = plain(&error.to_string());
                 warn!(outcome = "not_resigned", "epoch {epoch} is not resigned: {why}");

@@ -12,7 +12,7 @@ use super::url::{Kind, Place, StoreUrl};
 use crate::args::common::LayoutArg;
 use crate::exit::{self, Failure};
 
-/// What becomes of a directory that does not exist. A bucket or a table is never made.
+/// The treatment of a missing directory. A bucket or a table is never created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfMissing {
     /// It is created: a candidate founds the election.
@@ -24,7 +24,7 @@ pub enum IfMissing {
 }
 
 impl IfMissing {
-    /// What lies in the store.
+    /// Contents of the store.
     fn what(self) -> &'static str {
         match self {
             IfMissing::Create | IfMissing::Refuse => "an election",

@@ -1,4 +1,4 @@
-//! What may pass is tried again: access that is denied, a store that is missing.
+//! Retries of passing failures: denied access and missing stores.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub async fn on_a_thread<T: Send + 'static>(
     started.await.map_err(|error| error.to_string())
 }
 
-/// For how long a verb tries again at its start.
+/// Duration of the retries at the start of a verb.
 pub const AT_START: Duration = Duration::from_secs(10);
 /// The least time of these for the machine's metadata service, as in the library.
 const OF_THE_MACHINE: Duration = Duration::from_secs(60);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_may_pass_is_tried_again_and_wrong_settings_are_not() {
+    async fn passing_failures_are_retried_and_wrong_settings_are_final() {
         // The tries of 5 s: at 0 s, 0.5 s, 1.5 s, 3.5 s, and at their end.
         for (code, during, tries) in
             [(64, None, 1), (70, None, 1), (77, Some(5), 5), (69, None, 50)]

@@ -62,7 +62,7 @@ async fn nothing_is_drawn_of_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_drawing_shows_what_is_known_and_what_is_in_doubt() {
+async fn the_drawing_shows_known_and_doubtful_times() {
     let objects = Objects::new();
     let times = json!({
         "elected_at": 0, "renewed_at": 40, "sealed_at": 72, "expired": true, "ended": "lapsed",
@@ -101,7 +101,7 @@ async fn the_drawing_shows_what_is_known_and_what_is_in_doubt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreadable_epoch_has_a_lane_of_its_own() {
+async fn an_unreadable_epoch_has_a_separate_lane() {
     let objects = Objects::new();
     objects.store.create("app/lock-0000000001.json", "?".into()).await.expect("written");
     assert!(picture::of(&objects.history().await, "x").svg().contains("(unreadable)"));

@@ -107,7 +107,7 @@ fn back(from: DateTime<Utc>, age: Duration) -> Option<DateTime<Utc>> {
     from.checked_sub_signed(TimeDelta::from_std(age).ok()?)
 }
 
-/// The numbers between those that were read; those before the first, if nothing was left out.
+/// The numbers missing between the read ones, or before the first read one.
 fn missing(first: Option<Epoch>, read: &[Epoch]) -> Vec<RangeInclusive<Epoch>> {
     let range = |from: u64, until: u64| {
         Some(Epoch::new(from)?..=Epoch::new(until)?).filter(|_| from <= until)

@@ -59,7 +59,7 @@ struct GroupHealthView {
     store_answered_ms_ago: Option<u128>,
 }
 
-/// A partition whose CMD runs.
+/// A partition with a running CMD.
 #[derive(Debug, Serialize)]
 struct OwnedView {
     partition: String,
