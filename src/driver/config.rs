@@ -13,10 +13,10 @@ use crate::record::{MAX_WRITTEN_BYTES, Record, Validity};
 
 const MIN_VALIDITY: Duration = Duration::from_millis(100);
 const MAX_VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Of intervals and timeouts. A process sends at most so many requests as fit.
+/// Minimum of intervals and timeouts. It bounds the request rate of a process.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_DELAY: Duration = MAX_VALIDITY;
-/// Some `expires_at` with as many digits as any has.
+/// An `expires_at` with the maximum number of digits.
 const MAX_EXPIRY: Duration = Duration::new(253_402_300_799, 123_456_789);
 const MIN_STORE_CLOCK_MARGIN: Duration = Duration::from_secs(2);
 const MAX_DRIFT: f64 = 0.5;
@@ -25,11 +25,11 @@ const DEFAULT_RETRY_DENIED: Duration = Duration::from_secs(10);
 const MAX_NAME_BYTES: usize = 256;
 /// The longest reason of an operator, in bytes.
 const MAX_REASON: usize = 1_000;
-/// Of data. Parsers of JSON refuse what nests deeper than some 128 levels, the record's own among
-/// them.
+/// Maximum nesting of data. JSON parsers refuse more than about 128 levels, including the levels of
+/// the record itself.
 pub(crate) const MAX_DATA_LEVELS: usize = 100;
 
-/// The builder's settings; those that are `None` follow from the validity.
+/// The settings of the builder. An interval or timeout of `None` follows from the validity.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) layout: Layout,
@@ -55,14 +55,14 @@ pub(crate) struct Settings {
     pub(crate) kept_in_seals: fn(&Value) -> Value,
 }
 
-/// When a follower looks at the leader's record.
+/// The times at which a follower polls the leader's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Polling {
     /// Six times a validity.
     #[default]
     Usual,
     Every(Duration),
-    /// When the lease would lapse, and not before.
+    /// Only when the lease would lapse (PR4).
     AtLapse,
 }
 
@@ -93,7 +93,7 @@ impl Default for Settings {
     }
 }
 
-/// Settings that fit together.
+/// Validated settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) layout: Layout,
@@ -104,9 +104,9 @@ pub(crate) struct Config {
     pub(crate) validity: Duration,
     pub(crate) renew_interval: Duration,
     pub(crate) poll_interval: Duration,
-    /// The followed record is looked at when its lease would lapse, and not before.
+    /// Whether the followed record is polled only when its lease would lapse (PR4).
     pub(crate) poll_at_lapse: bool,
-    /// Up to how long a candidate backs off while one leader leads.
+    /// Longest poll interval while the same leader leads.
     pub(crate) poll_backoff: Option<Duration>,
     pub(crate) request_timeout: Duration,
     pub(crate) drift: Drift,
@@ -115,7 +115,7 @@ pub(crate) struct Config {
     pub(crate) takeover_delay: Duration,
     pub(crate) priority_delay: Duration,
     pub(crate) check_store: bool,
-    /// `None`: without an end.
+    /// Time for which denials are retried; `None` means without end (E17).
     pub(crate) retry_denied: Option<Duration>,
     pub(crate) resign_on_drop: bool,
     pub(crate) data: Value,
@@ -123,7 +123,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Refuses what cannot work, with the numbers.
+    /// Validates the settings. The error of a wrong combination gives its numbers.
     pub(crate) fn new(settings: Settings) -> Result<Config, Error> {
         let validity = settings.validity;
         let config = Config {
@@ -179,73 +179,70 @@ impl Config {
             || validity.subsec_nanos() % 1_000_000 != 0
         {
             return refuse(format!(
-                "a validity of {validity:?} is not possible: it is {MIN_VALIDITY:?} to \
-                 {MAX_VALIDITY:?}, in whole milliseconds"
+                "validity must be {MIN_VALIDITY:?} to {MAX_VALIDITY:?} in whole milliseconds, got \
+                 {validity:?}"
             ));
         }
         let most = *validity / 5;
         if !(MIN_INTERVAL..=most).contains(request_timeout) {
             return refuse(format!(
-                "a request_timeout of {request_timeout:?} is not possible: with a validity of \
-                 {validity:?} it is {MIN_INTERVAL:?} to {most:?} (validity / 5)"
+                "request_timeout must be {MIN_INTERVAL:?} to {most:?} (validity / 5) with a validity \
+                 of {validity:?}, got {request_timeout:?}"
             ));
         }
         let needed = renew_interval.saturating_add(*request_timeout * 2);
         if *renew_interval < MIN_INTERVAL {
             return refuse(format!(
-                "a renew_interval of {renew_interval:?} is not possible: it is at least \
-                 {MIN_INTERVAL:?}"
+                "renew_interval must be at least {MIN_INTERVAL:?}, got {renew_interval:?}"
             ));
         }
         if needed > *validity {
             return refuse(format!(
-                "a renew_interval of {renew_interval:?} leaves no room for a renewal and its \
-                 retry: with two requests of up to {request_timeout:?} each it takes {needed:?} of \
-                 a validity of {validity:?}"
+                "renew_interval plus two request timeouts, for a renewal and its retry, must be at \
+                 most the validity of {validity:?}, got {renew_interval:?} + 2 × {request_timeout:?} \
+                 = {needed:?}"
             ));
         }
         if !(MIN_INTERVAL..=*validity).contains(poll_interval) {
             return refuse(format!(
-                "a poll_interval of {poll_interval:?} is not possible: with a validity of \
-                 {validity:?} it is {MIN_INTERVAL:?} to {validity:?}"
+                "poll_interval must be {MIN_INTERVAL:?} to {validity:?} (validity), got \
+                 {poll_interval:?}"
             ));
         }
         if let Some(longest) = self.poll_backoff {
             if self.poll_at_lapse {
                 return refuse(format!(
-                    "a poll_backoff of {longest:?} is not possible with a poll_interval of None: the \
-                     candidate looks when the lease would lapse, and not before"
+                    "poll_backoff must be unset with a poll_interval of None, as the candidate then \
+                     polls only when the lease would lapse, got {longest:?}"
                 ));
             }
             if !(*poll_interval..=*validity).contains(&longest) {
                 return refuse(format!(
-                    "a poll_backoff of {longest:?} is not possible: with a poll_interval of \
-                     {poll_interval:?} and a validity of {validity:?} it lies between the two"
+                    "poll_backoff must be {poll_interval:?} (poll_interval) to {validity:?} \
+                     (validity), got {longest:?}"
                 ));
             }
         }
         if let Some(margin) = self.store_clock_margin.filter(|m| *m < MIN_STORE_CLOCK_MARGIN) {
             return refuse(format!(
-                "a store_clock_margin of {margin:?} is not possible: the store's dates have whole \
-                 seconds, so it is at least {MIN_STORE_CLOCK_MARGIN:?}"
+                "store_clock_margin must be at least {MIN_STORE_CLOCK_MARGIN:?}, as the store's \
+                 dates have whole seconds, got {margin:?}"
             ));
         }
         for (what, delay) in
             [("takeover_delay", self.takeover_delay), ("priority_delay", self.priority_delay)]
         {
             if delay > MAX_DELAY {
-                return refuse(format!(
-                    "a {what} of {delay:?} is not possible: it is at most {MAX_DELAY:?}"
-                ));
+                return refuse(format!("{what} must be at most {MAX_DELAY:?}, got {delay:?}"));
             }
         }
         Ok(())
     }
 
-    /// Refuses data that would make the record too long, before anything is sent.
+    /// Refuses data that would make the record too long, before a request is sent (B5).
     pub(crate) fn check_data(&self, data: &Value) -> Result<(), Error> {
         if nests_beyond(data, MAX_DATA_LEVELS) {
-            return refuse(format!("the data nests deeper than {MAX_DATA_LEVELS} levels"));
+            return refuse(format!("the data must have at most {MAX_DATA_LEVELS} nested levels"));
         }
         let mut record = self.record(Nonce::from_bits(0), u64::MAX, data.clone());
         record.elected_at = Some(chrono::DateTime::<chrono::Utc>::MAX_UTC);
@@ -253,13 +250,13 @@ impl Config {
         let length = record.encode(self.layout, Epoch::MAX, MAX_EXPIRY).len();
         if length > MAX_WRITTEN_BYTES {
             return refuse(format!(
-                "the data makes a record of {length} bytes; at most {MAX_WRITTEN_BYTES} are written"
+                "the record with the data must have at most {MAX_WRITTEN_BYTES} bytes, got {length}"
             ));
         }
         Ok(())
     }
 
-    /// The body that this candidate writes into its epoch object.
+    /// Returns the record that this candidate writes.
     pub(crate) fn record(&self, nonce: Nonce, heartbeat: u64, data: Value) -> Record {
         let millis = u64::try_from(self.validity.as_millis()).unwrap_or(u64::MAX);
         Record {
@@ -276,14 +273,14 @@ impl Config {
 fn drift(ratio: f64) -> Result<Drift, Error> {
     if !(0.0..=MAX_DRIFT).contains(&ratio) {
         return refuse(format!(
-            "a clock_drift_max of {ratio} is not possible: it is a ratio from 0 to {MAX_DRIFT}"
+            "clock_drift_max must be a ratio from 0 to {MAX_DRIFT}, got {ratio}"
         ));
     }
     // At most 500,000, so the conversion is exact enough and never wraps.
     Ok(Drift::from_ppm((ratio * 1e6).ceil() as u32))
 }
 
-/// Whether arrays and objects lie in each other more than so many levels deep.
+/// Returns whether arrays and objects nest more than `levels` deep.
 pub(crate) fn nests_beyond(data: &Value, levels: usize) -> bool {
     let Some(below) = levels.checked_sub(1) else { return data.is_array() || data.is_object() };
     match data {
@@ -293,7 +290,7 @@ pub(crate) fn nests_beyond(data: &Value, levels: usize) -> bool {
     }
 }
 
-/// A name for people; nothing depends on it being unique.
+/// Returns a name for people. It need not be unique.
 fn default_name() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_default();
     let host = host.trim();
@@ -322,14 +319,14 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_follow_from_the_validity() {
+    fn defaults_follow_from_the_validity() {
         let config = Config::new(Settings::default()).unwrap();
         assert_eq!(config.renew_interval, seconds(10));
         assert_eq!(config.poll_interval, seconds(5));
         assert_eq!(config.request_timeout, seconds(6));
     }
 
-    /// A nanosecond gave 292,245 requests a second.
+    /// An interval of one nanosecond caused 292,245 requests a second.
     #[test]
     fn regression_intervals_have_a_lower_bound() {
         let short = Duration::from_nanos(9_999_999);
@@ -340,7 +337,7 @@ mod tests {
         ] {
             assert!(message.contains("9.999999ms") && message.contains("10ms"), "{message}");
         }
-        // What follows from the shortest validity is above it.
+        // The defaults for the shortest validity are above the bound.
         let validity = MIN_VALIDITY;
         let settings = Settings { validity, ..Settings::default() };
         let config = Config::new(settings).unwrap();
@@ -348,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_combinations_are_refused_with_the_numbers() {
+    fn errors_of_wrong_combinations_give_the_numbers() {
         assert!(refused(|s| s.validity = Duration::from_millis(99)).contains("99ms"));
         assert!(refused(|s| s.validity = Duration::from_micros(100_500)).contains("100.5ms"));
         assert!(refused(|s| s.validity = seconds(86_401)).contains("86401s"));

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// A fraction of the size of a `watch` channel, of which a process that follows thousands of
-/// elections would have one each.
+/// A counter with waiters. It is much smaller than a `watch` channel, and a process may follow
+/// thousands of elections with one each.
 #[derive(Debug, Default)]
 pub(crate) struct Refresh {
     count: AtomicU64,
@@ -19,16 +19,16 @@ impl Refresh {
         self.waiting.notify_waiters();
     }
 
-    /// How often it has notified.
+    /// Returns the number of notifications.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Returns once it has notified since `heard`, at once if it already has.
+    /// Waits until the number of notifications differs from `heard`, and updates `heard`.
     pub(crate) async fn after(&self, heard: &mut u64) {
         loop {
             let mut notified = pin!(self.waiting.notified());
-            // Listens before it looks, so that no notification falls between the two.
+            // Registers before it reads the count, so that no notification is missed between.
             notified.as_mut().enable();
             let count = self.count();
             if count != *heard {
@@ -49,12 +49,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notification_is_heard_once_by_each_whenever_it_came() {
+    fn each_caller_receives_a_notification_once() {
         let refresh = Refresh::default();
         refresh.notify();
         let (mut one, mut other) = (refresh.count(), refresh.count());
-        assert!(refresh.after(&mut one).now_or_never().is_none(), "what was before is heard");
-        // While nobody waits, and twice.
+        assert!(
+            refresh.after(&mut one).now_or_never().is_none(),
+            "an earlier notification counts as heard"
+        );
+        // Two notifications without a waiter count as one.
         refresh.notify();
         refresh.notify();
         assert!(refresh.after(&mut one).now_or_never().is_some());
@@ -63,7 +66,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_is_woken_and_who_was_cancelled_has_heard_nothing() {
+    async fn a_notification_wakes_a_waiter_and_survives_a_cancelled_wait() {
         let refresh = Arc::new(Refresh::default());
         let mut heard = 0;
         assert!(refresh.after(&mut heard).now_or_never().is_none());

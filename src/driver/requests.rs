@@ -1,4 +1,4 @@
-//! How the store answers the requests of one driver.
+//! The answers of the store to the requests of one driver, and the counts of failures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,33 +11,33 @@ use crate::protocol::message::{Answer, Request};
 use crate::store::{Determinacy, PutOutcome, StoreError, StoreErrorKind, Written};
 use crate::store::{answer_within, listing_within};
 
-/// Reads in a row that may miss an epoch that the store has shown. An epoch that was compacted
-/// meanwhile is missed once, as the next listing shows a greater one.
+/// Number of reads in a row that miss a listed epoch before it is reported. A compacted epoch is
+/// missed once, as the next listing shows a greater one.
 const READS_OF_A_MISSING_EPOCH: u32 = 3;
 
-/// What is known of the requests so far.
+/// The results of the requests so far.
 #[derive(Debug)]
 pub struct Requests {
     cx: Arc<Context>,
     pub(crate) last_error: Option<Error>,
-    /// Requests that failed in a row.
+    /// Number of failed requests in a row.
     failures: u32,
-    /// The writes of a campaign in a row that failed, whatever the reads between them came to.
+    /// Number of failed writes in a row in a campaign. Reads between them do not reset it.
     failed_writes: u32,
     /// The epoch that listings show and reads do not find, and the number of such reads in a row.
     missing: Option<(Epoch, u32)>,
-    /// They never write.
+    /// Whether the driver is an observer, which never writes.
     of_observer: bool,
-    /// When a request last ended, on the boot clock.
+    /// End of the last request, on the boot clock.
     pub(super) polled: Duration,
-    /// The denials in a row, of a caller that counts them here.
+    /// The denials in a row, for callers that count them here.
     pub(crate) denial: Denial,
-    /// When the store last gave an answer.
+    /// Time of the last answer of the store.
     pub(super) answered: Option<Moment>,
 }
 
 impl Requests {
-    /// No failure so far.
+    /// Starts without failures.
     pub fn new(cx: &Arc<Context>) -> Requests {
         let (cx, polled) = (Arc::clone(cx), cx.process.now().boot);
         Requests {
@@ -71,7 +71,7 @@ impl Requests {
         outcome
     }
 
-    /// The same for a listing, with `limit` for each of its pages.
+    /// Sends a listing, with `limit` for each of its pages.
     pub(super) async fn send_listing<T>(
         &mut self,
         limit: Duration,
@@ -82,7 +82,7 @@ impl Requests {
         outcome
     }
 
-    /// Counts what a request came to.
+    /// Counts the answer to a request.
     pub(crate) fn count(&mut self, answer: &Answer) {
         self.failures = match answer {
             Answer::Unknown | Answer::Denied | Answer::Unsafe => self.failures + 1,
@@ -95,8 +95,8 @@ impl Requests {
         }
     }
 
-    /// Counts what a write of a campaign came to. One that is unknown is read back, and the next
-    /// one is tried: without this count the answers to reads would end each row of failures.
+    /// Counts the answer to a write of a campaign. The driver reads back an unknown write before
+    /// the next attempt. Without this count, the answers to these reads would reset the failures.
     pub(super) fn count_write(&mut self, request: &Request, answer: &Answer) {
         self.failed_writes = match (request, answer) {
             (Request::List(_) | Request::Get { .. }, _) => return,
@@ -105,8 +105,8 @@ impl Requests {
         };
     }
 
-    /// Takes the answer to a read of an epoch that the store has shown. Reports the epoch once the
-    /// store contradicts itself.
+    /// Counts the answer to a read of a listed epoch. Reports the epoch after several reads in a
+    /// row that miss it.
     pub(super) fn read(&mut self, epoch: Epoch, answer: &Answer) {
         if !matches!(answer, Answer::Missing) {
             if !matches!(answer, Answer::Unknown) {
@@ -117,10 +117,10 @@ impl Requests {
         let before = self.missing.filter(|(missing, _)| *missing == epoch);
         self.missing = Some((epoch, before.map_or(1, |(_, times)| times.saturating_add(1))));
         if self.is_contradicted() {
-            let why = "the store shows it and then does not find it: nobody can be elected until \
-                       listings, writes and reads agree. Is a cache or a replica in between, or \
-                       is the index of the store damaged? If it stays, restore the election above \
-                       this epoch (`tenure restore`)";
+            let why = "the store shows it and then does not find it, so no candidate can be \
+                       elected until listings, writes and reads agree. Look for a cache or a \
+                       replica between, or a damaged index of the store. If the error stays, \
+                       restore the election above this epoch (`tenure restore`)";
             let error = StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why);
             let _ = self.failed(&format!("reading epoch {epoch}"), error);
         }
@@ -137,17 +137,17 @@ impl Requests {
         if self.is_contradicted() { failures.max(missed) } else { failures }
     }
 
-    /// Returns whether this number of requests in a row has failed.
+    /// Returns whether at least `times` requests in a row have failed.
     pub fn have_failed(&self, times: u32) -> bool {
         self.failures() >= times
     }
 
-    /// A pause before the next attempt, of at most `cap`.
+    /// Returns the pause before the next attempt, at most `cap`.
     pub fn retry_delay(&self, cap: Duration) -> Duration {
         self.cx.retry_delay(self.failures(), cap)
     }
 
-    /// What a write came to.
+    /// Returns the answer to a write.
     pub(super) fn written(
         &mut self,
         doing: &str,
@@ -167,11 +167,12 @@ impl Requests {
         }
     }
 
-    /// A request failed: remembers why. Returns what the machine may know of it.
+    /// Notes the error of a failed request. Returns the answer for the machine.
     pub(crate) fn failed(&mut self, doing: &str, error: StoreError) -> Answer {
         let is_fit = self.cx.has_written() || self.of_observer && self.cx.has_worked();
         let answer = match (error.kind(), error.determinacy()) {
-            // A store that has answered a write with an ETag is fit: something in between answers.
+            // A store that has answered a write with an ETag is fit, so a proxy may have sent this
+            // answer (E18).
             (StoreErrorKind::Unsupported, _) if is_fit => Answer::Unknown,
             (StoreErrorKind::Unsupported, _) => Answer::Unsafe,
             (StoreErrorKind::Transient, _) | (_, Determinacy::Indeterminate) => Answer::Unknown,

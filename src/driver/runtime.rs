@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use crate::error::{Error, ErrorKind};
 
 /// Refuses a call outside of a Tokio runtime with timers, before its first request. Without this
-/// check a campaign wins its epoch first and panics then.
+/// check, a campaign would create its epoch and then panic.
 pub fn require_timers() -> Result<(), Error> {
     if Handle::try_current().is_err() {
         return refuse(
@@ -16,7 +16,7 @@ pub fn require_timers() -> Result<(), Error> {
              runtime, or within Runtime::block_on or Runtime::enter",
         );
     }
-    // Tokio has no call that tells whether timers are enabled: making one panics if not.
+    // Tokio has no call that shows whether timers are enabled. Without timers, `sleep` panics.
     #[allow(clippy::disallowed_methods, reason = "it is dropped at once")]
     let timer = catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)));
     timer.or_else(|_| {

@@ -1,5 +1,5 @@
 //! The spans of an election: `campaign`, `leadership`, `renewal`, and a `request` for each call of
-//! the store. What is read or written is never in them.
+//! the store. Spans never contain bodies.
 
 use tracing::{Span, debug_span, info_span};
 
@@ -9,7 +9,7 @@ use crate::epoch::Epoch;
 use crate::protocol::message::{Answer, Request};
 use crate::record::keys::Keys;
 
-/// One campaign. Its epoch is recorded once it is elected.
+/// Returns the span of a campaign. Its epoch is recorded at the election.
 pub(crate) fn campaign(keys: &Keys, config: &Config) -> Span {
     info_span!(
         "campaign",
@@ -20,8 +20,8 @@ pub(crate) fn campaign(keys: &Keys, config: &Config) -> Span {
     )
 }
 
-/// One leadership, below the span in which the application campaigned. It is not below the
-/// campaign: a span is not over before those below it are, and a campaign ends with the election.
+/// Returns the span of a leadership. Its parent is the caller's span. It is not the campaign, as a
+/// parent span ends after its children, and a campaign ends with the election.
 pub(crate) fn leadership(cx: &Context, epoch: Epoch, caller: &Span) -> Span {
     let span = info_span!(
         parent: caller,
@@ -35,7 +35,7 @@ pub(crate) fn leadership(cx: &Context, epoch: Epoch, caller: &Span) -> Span {
     span
 }
 
-/// One renewal, with all the requests that it takes until the lease is extended or lost.
+/// Returns the span of a renewal: all requests until the lease is extended or lost.
 pub(super) fn renewal(cx: &Context, epoch: Epoch) -> Span {
     debug_span!(
         "renewal",
@@ -46,7 +46,7 @@ pub(super) fn renewal(cx: &Context, epoch: Epoch) -> Span {
     )
 }
 
-/// One call of the store.
+/// Returns the span of one call of the store.
 pub(super) fn request(cx: &Context, request: &Request) -> Span {
     let (op, epoch) = match request {
         Request::List(_) => ("list", None),
@@ -66,7 +66,7 @@ pub(super) fn request(cx: &Context, request: &Request) -> Span {
     )
 }
 
-/// What came of a request, in one stable word.
+/// Returns the stable word for an answer.
 pub(super) fn outcome(answer: &Answer) -> &'static str {
     match answer {
         Answer::Done { .. } => "done",

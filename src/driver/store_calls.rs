@@ -1,4 +1,4 @@
-//! Turns a request of the machine into a call of the store, and its result into an answer.
+//! The calls of the store for the requests of the machine.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::record::listing::{EpochsOfPage, key_of};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError};
 
-/// Keys asked for in one LIST: as many as S3 gives, as the price is the same.
+/// Number of keys in one LIST: the maximum of S3, as a LIST costs the same for any number.
 const PAGE: usize = 1_000;
-/// Keys asked for from the end of a listing: the newest epoch, and a few foreign keys behind it.
+/// Number of keys from the end of a listing: the newest epoch and a few foreign keys after it (N7).
 const LAST: usize = 4;
 
 impl Driver {
@@ -31,7 +31,7 @@ impl Driver {
             self.requests.count_write(request, &answer);
         }
         match request {
-            // A leader reads the epoch after its own, which it has not seen.
+            // A leader reads the epoch after its own, which is usually missing (L5).
             Request::Get { epoch: Some(epoch), .. } if !self.own.leading => {
                 self.requests.read(*epoch, &answer);
             }
@@ -40,8 +40,8 @@ impl Driver {
         answer
     }
 
-    // Bodies are bytes before they are sent, as the waiting future would keep the record: a process
-    // may follow thousands of elections.
+    // Records are encoded before the first await. Otherwise the future would contain the record,
+    // and a process may follow thousands of elections.
     async fn call_store(&mut self, request: &Request, limit: Duration) -> Answer {
         match request {
             Request::List(after) => self.list(after, limit).await,
@@ -85,10 +85,10 @@ impl Driver {
         let store = self.cx.store.clone();
         let start = key_of(&keys, after);
         let from_the_end = self.machine.looks_for_the_newest();
-        // Boxed: it is rare, and would make the future of every poll larger.
+        // Boxed, as listings are rare and would make the future of every poll larger.
         let mut call = Box::pin(async {
-            // What is found so may be older than a listing from the start would show, which a
-            // campaign does not mind; its confirmation is always such a listing.
+            // A listing from the end may miss the newest epoch. Finding allows this (N4), and the
+            // confirmation always lists from the start (N7).
             if from_the_end
                 && let Some(page) = store.list_last(keys.epoch_prefix(), &start, LAST).await?
                 && let Some(page) = EpochsOfPage::of_last(&keys, after, &page)?
@@ -98,7 +98,7 @@ impl Driver {
             let page = store.list(keys.epoch_prefix(), &start, PAGE).await?;
             EpochsOfPage::of(&keys, after, &page)
         });
-        // A leader must renew in time, so its listing has the limit as a whole.
+        // A leader must renew in time, so the limit is for its whole listing (N6).
         let page = match self.own.leading {
             true => self.requests.send(limit, &mut call).await,
             false => self.requests.send_listing(limit, call).await,
@@ -151,7 +151,7 @@ impl Driver {
         self.encode(epoch, &record)
     }
 
-    /// The body that ends an epoch: of the record that was read, or of the own.
+    /// Returns the body that ends an epoch, made from the record that was read or from the own one.
     fn sealed_body(
         &mut self,
         epoch: Epoch,
@@ -177,8 +177,8 @@ impl Driver {
         Some(self.encode(epoch, &record))
     }
 
-    /// As it lies in the store. For peers of the If-Match post the lease ends no earlier than for
-    /// this process, which has read the clock before.
+    /// Returns the body of the record. This process read the clock for its own lease earlier, so
+    /// peers of the single object see `expires_at` no earlier than the end of that lease (SO1).
     fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
         let expires_at = self.now().wall.saturating_add(self.cx.config.validity);
         record.encode(self.cx.config.layout, epoch, expires_at).into()

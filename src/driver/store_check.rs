@@ -1,10 +1,10 @@
-//! The check of a store: does it honour the conditions and the order that the protocol rests on?
+//! The check of a store: it must honour the conditions (A2) and the order of listings (A5).
 //!
-//! It finds stores that ignore a condition. It cannot find those that check and write in two steps:
-//! only a race shows them.
+//! The check finds stores that ignore a condition. It cannot find a store that tests the condition
+//! and writes in two steps, as only a race shows the difference.
 //!
-//! Each check writes one of 256 keys. Some stores allow one write a second to a key, and candidates
-//! that start together would wait for each other on a single one.
+//! Each check writes one of 256 keys. Some stores allow one write a second to a key. With a single
+//! key, candidates that start together would wait for each other.
 
 use std::sync::{Arc, LazyLock, Mutex, Weak};
 use std::time::Duration;
@@ -23,15 +23,15 @@ use crate::store::{
     ETag, Entry, GetOutcome, Page, PutOutcome, Store, StoreError, WriteAnswers, Written,
 };
 
-/// Another process may be checking the same object at the same time; so often is tried again.
+/// Maximum number of attempts. Another process may check with the same object at the same time.
 const ATTEMPTS: u32 = 10;
-/// The pause before each write of a check that has failed before: some stores allow one write a
-/// second to a key.
+/// Pause before each write of a repeated check. Some stores allow one write a second to a key.
 const PAUSE: Duration = Duration::from_millis(1_100);
-/// Keys asked for in the LIST.
+/// Number of keys in the LIST.
 const PAGE: usize = 1_000;
 const MAX_BODY: usize = 64 * 1024;
-/// Successful writes in a row that may be answered without an ETag: a single attempt makes as many.
+/// Number of writes in a row with success and without an ETag that make a store unfit. A single
+/// attempt sends this many.
 const WRITES_WITHOUT_ETAG: u32 = FAILURES_BEFORE_GIVING_UP;
 
 struct Checked {
@@ -40,8 +40,8 @@ struct Checked {
     done: Arc<OnceCell<()>>,
 }
 
-/// Checks the store once for each store value of the process, if the election wants it checked.
-/// Passing failures are retried and reported, as in a campaign.
+/// Checks the store once for each store value of the process, unless the election disables the
+/// check. Repeats the check after a transient failure and reports the failure, as a campaign does.
 pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), Error> {
     if !cx.config.check_store {
         return Ok(());
@@ -61,7 +61,7 @@ pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), 
         let enough = patience == Patience::Once && failures >= FAILURES_BEFORE_GIVING_UP;
         let pause = match error.kind() {
             ErrorKind::Unavailable => Some(cx.retry_delay(failures, cx.config.poll_interval)),
-            // The check has shown this, so it does not pass.
+            // The check itself has shown this error, so another attempt gives the same result.
             ErrorKind::UnsafeStore => None,
             _ if patience == Patience::Wait => denial.pause(cx, &error),
             _ => None,
@@ -80,7 +80,7 @@ fn cell(store: &Arc<dyn Store>, layout: Layout) -> Arc<OnceCell<()>> {
     static CHECKED: LazyLock<Mutex<Vec<Checked>>> = LazyLock::new(Mutex::default);
     let mut checked = unpoisoned(CHECKED.lock());
     checked.retain(|checked| checked.store.strong_count() > 0);
-    // Each layout asks for something else.
+    // The check differs between the layouts.
     let same = |checked: &&Checked| {
         let same_store = std::ptr::addr_eq(checked.store.as_ptr(), Arc::as_ptr(store));
         same_store && checked.layout == layout
@@ -97,12 +97,12 @@ struct Check<'a> {
     cx: &'a Context,
     key: &'a str,
     writes: &'a WriteAnswers,
-    /// Pauses before each write.
+    /// Whether to pause before each write.
     slow: bool,
 }
 
 impl Check<'_> {
-    /// All of it once for each store value, and the listing once for each election.
+    /// Runs the whole check once for each store value, and its listing once for each election.
     async fn once(&self, done: &OnceCell<()>) -> Result<(), Error> {
         done.get_or_try_init(|| self.run()).await?;
         self.cx.prefix_checked.get_or_try_init(|| self.lists_after_a_key()).await?;
@@ -112,8 +112,8 @@ impl Check<'_> {
     async fn run(&self) -> Result<(), Error> {
         let mut etag = self.refuses_to_create_again().await?;
         for _ in 0..ATTEMPTS {
-            // The right one first: a store learns from it in which form its server takes ETags, and
-            // has to refuse the wrong one in the same form.
+            // The first replace has the right ETag. A store client learns from it the form of the
+            // server's ETags, and the server must refuse the wrong ETag in the same form.
             if let Some(current) = self.replace(etag.clone()).await? {
                 self.refuses_a_wrong_etag(&current).await?;
                 return self.lists_after_a_key().await;
@@ -154,8 +154,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Of all that lies under the prefix, so that epoch objects show the order if there are any,
-    /// and so does an election in the other layout. For a single object the order does not matter.
+    /// Lists all objects under the prefix. Existing epoch objects then show the order of the
+    /// listing, and an election in the other layout is found. A single object needs no order.
     async fn lists_after_a_key(&self) -> Result<(), Error> {
         let call = self.cx.store.list(self.cx.keys.prefix(), self.key, PAGE);
         let page = self.ask("listing after", call).await?;
@@ -163,7 +163,7 @@ impl Check<'_> {
         if self.cx.config.layout == Layout::EpochFiles {
             self.is_in_order(&page)?;
         }
-        // The election that checks the store need not list its prefix again.
+        // This listing also checks the prefix of this election.
         let _ = self.cx.prefix_checked.set(());
         Ok(())
     }
@@ -171,11 +171,11 @@ impl Check<'_> {
     fn is_in_order(&self, page: &Page) -> Result<(), Error> {
         if page.entries.iter().any(|entry| *entry.key <= *self.key) {
             return Err(self.unsafe_store(
-                "lists keys at or before the place it was asked to start after (start-after)",
+                "lists keys at or before the start of the listing (it ignores start-after)",
             ));
         }
-        // A hierarchical namespace orders the keys of folders by their parts. No key of an election
-        // has a slash after the prefix.
+        // A store with a hierarchical namespace orders keys by their path segments. No key of an
+        // election has a slash after the prefix, so keys in folders are skipped.
         let prefix = self.cx.keys.prefix();
         let of_folder =
             |entry: &&Entry| entry.key.strip_prefix(prefix).is_some_and(|name| !name.contains('/'));
@@ -186,8 +186,9 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Two candidates of different layouts do not see each other, so both would lead. Other
-    /// numbered objects may have the prefix of an election.
+    /// Refuses a prefix with an election in the other layout. Candidates of different layouts do
+    /// not see each other, so both would lead. Numbered objects that are not epochs may have the
+    /// prefix of an election.
     fn finds_no_other_layout(&self, page: &Page) -> Result<(), Error> {
         let Context { keys, config, store, .. } = self.cx;
         if !keys.are_epochs() {
@@ -206,7 +207,7 @@ impl Check<'_> {
         };
         let message = format!(
             "{} in {} belongs to an election in the other layout: all candidates of one election \
-             must use the same, here {other}",
+             must use the same layout, here {other}",
             found.key,
             store.describe(),
         );
@@ -228,8 +229,8 @@ impl Check<'_> {
         self.write("replacing", self.cx.store.replace(self.key, self.body(), etag)).await
     }
 
-    /// Returns the new ETag, or `None` if the condition does not hold. A write that fails ends the
-    /// check, which then starts again: it can be made any number of times, whatever of it took
+    /// Returns the new ETag, or `None` if the condition does not hold. A failed write ends the
+    /// attempt. The check can be repeated any number of times, whether or not the write took
     /// effect.
     async fn write(
         &self,
@@ -270,7 +271,7 @@ impl Check<'_> {
         Error::from_store(&doing, &self.cx.store.describe(), error)
     }
 
-    /// Different each time, so that ETags made of the content differ.
+    /// Returns a new body for each write, so that ETags that are hashes of the body differ.
     fn body(&self) -> bytes::Bytes {
         let nonce = self.cx.process.unique();
         format!("{{\"tenure\":\"check of the store\",\"nonce\":\"{nonce:032x}\"}}\n").into()
@@ -286,7 +287,7 @@ impl Check<'_> {
     }
 }
 
-/// A well-formed ETag that is not this one: every letter and digit is another.
+/// Returns an ETag of the same form with every letter and digit replaced.
 fn wrong(etag: &ETag) -> ETag {
     let other = |c: char| match c {
         '0' => '1',
