@@ -34,8 +34,8 @@ pub(crate) enum CampaignEnd {
 pub(crate) const FAILURES_BEFORE_GIVING_UP: u32 = 3;
 
 impl Driver {
-    /// Drives the machine. Dropping the future leaves at most an epoch object that lapses within
-    /// its validity.
+    /// Drives the machine. A dropped future may leave an epoch object, which lapses after its
+    /// validity.
     pub(crate) async fn campaign(&mut self, patience: Patience) -> Result<CampaignEnd, Error> {
         let outcome = self.reach(patience).await;
         self.cx.meter.campaigned(match &outcome {
@@ -132,7 +132,8 @@ impl Driver {
         }
     }
 
-    /// A grant is reported only with at least a third of the lease left: renews first otherwise.
+    /// Renews until at least a third of the lease is left (E13). Returns false if the grant is
+    /// unusable (E14).
     async fn settle(&mut self) -> bool {
         let config = &self.cx.config;
         let (validity, timeout) = (config.validity, config.request_timeout);
@@ -171,7 +172,7 @@ impl Driver {
         !self.outdated()
     }
 
-    /// Another call of this `Election` has seen a greater epoch than the one granted.
+    /// Returns whether another call of this `Election` has seen an epoch above the granted one.
     fn outdated(&self) -> bool {
         self.cx.knowledge().greatest > self.machine.greatest()
     }
@@ -206,7 +207,7 @@ impl Driver {
         self.requests.polled = self.requests.polled.saturating_sub(early);
     }
 
-    /// Over how long candidates see one renewal, each by its own polls.
+    /// Returns the time over which the candidates' polls of one renewal are spread.
     fn poll_spread(&self) -> Duration {
         let config = &self.cx.config;
         if config.poll_at_lapse { Duration::ZERO } else { config.poll_interval }
@@ -251,7 +252,7 @@ impl Driver {
                 let longest = self.cx.config.poll_interval;
                 (self.requests.retry_delay(longest), Input::Resume)
             }
-            // Neither can be reached while campaigning; looking again does no harm.
+            // A campaign reaches neither of these waits. Another poll is harmless.
             Wait::Lead | Wait::Over => (poll, Input::Resume),
         };
         let input = match wait {
@@ -264,7 +265,7 @@ impl Driver {
             }
         };
         match input {
-            // It has waited by one clock; the end is only due once the others agree.
+            // The sleep counts on one clock. The lapse is due only when both clocks agree (T2).
             Input::Lapsed if !self.lapse_is_due(&wait) => return,
             Input::TakeoverOver if !self.followed.takeover_in().is_zero() => return,
             Input::Lapsed => self.lapsed(),
@@ -277,7 +278,7 @@ impl Driver {
         self.machine.handle(input);
     }
 
-    /// Doubles with each poll of this leader if `poll_backoff` is set.
+    /// Returns the poll interval. With `poll_backoff`, it doubles with each poll of this leader.
     fn poll_interval(&self) -> Duration {
         let Config { poll_interval, poll_backoff, .. } = *self.cx.config;
         let longest = poll_backoff.unwrap_or(poll_interval);
@@ -292,8 +293,8 @@ impl Driver {
         left == Some(Duration::ZERO)
     }
 
-    /// Whether the store has answered after the lease had lapsed: only then does a follower that
-    /// polls at the lapse alone know that there was no sign of life.
+    /// Returns whether the store has answered since the lapse. A follower that polls only at the
+    /// lapse may not seal before such an answer (PR4).
     pub(super) fn answered_since_lapse(&self) -> bool {
         let lapsed = |at| self.followed.lapses_after(Duration::ZERO, at);
         self.requests.answered.is_some_and(|at| lapsed(at) == Some(Duration::ZERO))

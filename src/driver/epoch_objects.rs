@@ -1,4 +1,4 @@
-//! The epoch objects of an election, listed and read by one that takes no part in it.
+//! Lists and reads the epoch objects of an election without a campaign.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,28 +18,28 @@ use crate::store::{Determinacy, GetOutcome, Store, StoreError, listed_within, wi
 const PAGE_KEYS: usize = 1_000;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The epoch objects of the election at one prefix, or other objects that are numbered alike.
+/// The epoch objects of the election at one prefix, or other objects numbered in the same way.
 #[derive(Debug, Clone)]
 pub struct EpochObjects {
     store: Arc<dyn Store>,
     keys: Keys,
 }
 
-/// An epoch object, as it was read.
+/// One reading of an epoch object.
 #[derive(Debug)]
 pub struct EpochObject {
-    /// The epoch that it holds.
+    /// The epoch in the key, or the token of a single object.
     pub epoch: Epoch,
-    /// When it was last written, by the store's clock.
+    /// Time of the last write, by the store's clock.
     pub last_modified: Option<DateTime<Utc>>,
-    /// When it was read, by the same clock.
+    /// Time of the reading, by the store's clock.
     pub served_at: Option<DateTime<Utc>>,
-    /// What it says, or why it cannot be read.
+    /// The record, or the reason why it cannot be read.
     pub record: Result<Record, String>,
 }
 
 impl EpochObjects {
-    /// Other objects that are numbered alike, with this in front of their numbers.
+    /// Selects other numbered objects, with `stem` in front of their numbers.
     pub fn numbered(
         store: Arc<dyn Store>,
         prefix: &str,
@@ -48,7 +48,7 @@ impl EpochObjects {
         Ok(EpochObjects { store, keys: Keys::numbered_with(prefix, stem)? })
     }
 
-    /// Reads the object of this number, of at most `most` bytes.
+    /// Reads the object with this number, up to `most` bytes.
     pub async fn object(&self, number: Epoch, most: usize) -> Result<GetOutcome, Error> {
         require_timers()?;
         let key = self.keys.epoch(number);
@@ -57,13 +57,13 @@ impl EpochObjects {
         got.map_err(|error| self.failure(&format!("reading {key}"), error))
     }
 
-    /// `app` and `app/` are the same prefix.
+    /// Selects the epoch objects at a prefix. `app` and `app/` are the same prefix.
     pub fn new(store: Arc<dyn Store>, prefix: &str) -> Result<EpochObjects, Error> {
         Ok(EpochObjects { store, keys: Keys::new(prefix)? })
     }
 
-    /// Lists them all, in ascending order, each with its age. Returns the store's clock, and how
-    /// many requests it took.
+    /// Lists all objects in ascending order, and calls `each` with the number and the age. Returns
+    /// the store's clock and the number of requests.
     pub async fn list(
         &self,
         mut each: impl FnMut(Epoch, Option<Duration>),
@@ -88,7 +88,8 @@ impl EpochObjects {
         Ok((now, requests))
     }
 
-    /// Reads the object of this epoch, or the single object (`None`), which must be readable.
+    /// Reads the object of this epoch, or the single object (`None`). An unreadable single object
+    /// is an error, as its token is unknown.
     pub async fn read(&self, epoch: Option<Epoch>) -> Result<Option<EpochObject>, Error> {
         require_timers()?;
         let key = epoch.map_or_else(|| self.keys.lock(), |epoch| self.keys.epoch(epoch));

@@ -1,4 +1,4 @@
-//! The record that a driver follows: what was read last, and since when it stands.
+//! The record that a driver follows: its last reading, and the timer of its lapse (E4).
 
 mod takeover_delays;
 
@@ -14,20 +14,21 @@ use crate::protocol::single::expiry::left_until;
 use crate::record::{BadRecord, Record};
 use crate::store::Object;
 
-/// What is known of the newest epoch, and when this candidate acts on it.
+/// The last reading of the newest epoch, and the times at which this candidate acts on it.
 #[derive(Debug)]
 pub(super) struct FollowedRecord {
     cx: Arc<Context>,
 
     // The last reading of the newest epoch.
-    /// The last record read, and what cannot be read of it.
+    /// The last readable record.
     pub(super) record: Option<Arc<(Epoch, Record)>>,
+    /// The reason of the last unreadable body.
     pub(super) unreadable: Option<BadRecord>,
-    /// How long ago that record was written, by the store's clock.
+    /// Age of that record at its reading, by the store's clock.
     pub(super) age: Option<Duration>,
-    /// Timer of the record, of this call alone.
+    /// Lapse timer of the record. Other calls of the process do not share it.
     timer: Option<Arc<LapseTimer>>,
-    /// Number of polls since this leader is followed.
+    /// Number of polls since the first sight of this leader.
     pub(super) polls: u32,
 
     // The time at which this candidate acts.
@@ -35,9 +36,9 @@ pub(super) struct FollowedRecord {
     lapse_jitter: Duration,
     /// Earliest time of the next attempt to seal, on the boot clock.
     seal_again: Duration,
-    /// Whether a predecessor's epoch may be sealed at once.
+    /// Whether the first campaign may seal a predecessor's epoch without a wait (E16).
     pub(super) reclaim: bool,
-    /// The epoch after which this candidate defers to nobody any more.
+    /// The last epoch for which the delay before the create has ended (PR1, PR2).
     pub(super) deferred: Option<Epoch>,
     /// Number of notifications heard.
     pub(super) notified: u64,
@@ -60,13 +61,13 @@ impl FollowedRecord {
         }
     }
 
-    /// The leader that the last record tells of.
+    /// Returns the leader in the last record.
     pub(super) fn leader(&self) -> Option<Leader> {
         self.record.as_deref().map(|(epoch, record)| Leader::new(*epoch, record))
     }
 
-    /// Takes note of a record. Returns what the machine sees of it, and whether it shows a sign of
-    /// life. Somebody else's lease is observed unless this driver leads.
+    /// Notes a record. Returns the input of the machine, and whether the record shows a sign of
+    /// life. Starts or continues the lapse timer unless this driver leads.
     pub(super) fn read(
         &mut self,
         (epoch, record): (Epoch, Record),
@@ -96,7 +97,7 @@ impl FollowedRecord {
         let received = self.cx.process.now();
         let dates = config.store_clock_margin.zip(self.age);
         let (validity, store_age) = match record.expires_at {
-            // What is left of such a lease says nothing of how old its record may be.
+            // The remaining time of such a lease does not show the age of its record.
             Some(at) if sighting.is_foreign() => {
                 (Some(left_until(at, received, config.validity)), None)
             }
@@ -122,7 +123,7 @@ impl FollowedRecord {
             && seen.nonce.is_some_and(|nonce| !self.cx.process.has_sent(nonce))
     }
 
-    /// This driver has sealed the epoch.
+    /// Notes that this driver has sealed the epoch.
     pub(super) fn sealed_here(&mut self, epoch: Epoch) {
         if let Some(timer) = &mut self.timer {
             Arc::make_mut(timer).sealed_here(epoch, self.cx.process.now());

@@ -1,5 +1,5 @@
-//! How long a candidate waits before it seals, and before it takes over: the jitter, the takeover
-//! delay, and the head start of a named successor.
+//! The delays before a seal and before a takeover: the jitter (E7), the takeover delay (E10), and
+//! the head start of preferred candidates (PR1, PR2).
 
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use crate::protocol::layout::Layout;
 use crate::protocol::lease::LapseTimer;
 
 impl FollowedRecord {
-    /// A leader is followed for the first time. All others may have seen it at the same moment;
-    /// but those who find one that is long dead come when they come.
+    /// Notes the first sight of a leader. Other candidates may have seen it at the same moment, so
+    /// the seal has a jitter. The jitter is zero for a lease that has lapsed by the store's dates
+    /// (E6), as candidates find it at different times.
     pub(in crate::driver) fn started(&mut self) {
         self.polls = 0;
         self.draw_lapse_jitter(Duration::ZERO);
@@ -20,38 +21,40 @@ impl FollowedRecord {
         }
     }
 
-    /// Up to a tenth of the leader's validity, less what candidates are spread over already, so
-    /// that they do not all seal at once.
+    /// Draws the jitter before the seal: up to a tenth of the leader's validity, minus the time
+    /// over which the polls of the candidates are spread (E7).
     pub(in crate::driver) fn draw_lapse_jitter(&mut self, spread: Duration) {
         let validity = self.timer.as_ref().and_then(|timer| timer.validity());
         let most = (validity.unwrap_or_default() / 10).saturating_sub(spread);
         self.lapse_jitter = self.cx.process.jitter(most);
     }
 
-    /// The next seal of the same epoch waits for `pause` at least, so that a store that refuses it
-    /// for no reason does not make the candidate spin.
+    /// Delays the next seal of the same epoch by at least `pause`. So a store that always refuses
+    /// the seal does not make the candidate spin (E19).
     pub(in crate::driver) fn lapsed(&mut self, pause: Duration) {
         self.draw_lapse_jitter(Duration::ZERO);
         self.seal_again = self.cx.process.now().boot.saturating_add(pause.max(self.lapse_jitter));
     }
 
-    /// How long until the lease lapses by this process's clocks; `None` if it never does.
+    /// Returns the time until the lease lapses by this process's clocks, or `None` if it never
+    /// lapses.
     pub(in crate::driver) fn lapses_in(&self) -> Option<Duration> {
         self.lapses_after(Duration::ZERO, self.cx.process.now())
     }
 
-    /// How long from `now` until `delay` after the lapse.
+    /// Returns the time from `now` until `delay` after the lapse.
     pub(in crate::driver) fn lapses_after(&self, delay: Duration, now: Moment) -> Option<Duration> {
         let (epoch, _) = self.record.as_deref()?;
         self.timer_of(*epoch)?.lapses_in(delay, self.cx.config.drift, now)
     }
 
-    /// An own epoch that was read has no timer.
+    /// Returns the timer of this epoch. An own epoch has no timer.
     fn timer_of(&self, epoch: Epoch) -> Option<&LapseTimer> {
         self.timer.as_deref().filter(|timer| timer.epoch() == epoch)
     }
 
-    /// The takeover delay, where there is no seal from which it would count.
+    /// Returns the takeover delay for a single object. It counts from the lapse, as a takeover has
+    /// no separate seal. For epoch objects it counts from the seal (E10).
     fn delay_after_lapse(&self) -> Duration {
         match self.cx.config.layout {
             Layout::EpochFiles => Duration::ZERO,
@@ -59,7 +62,8 @@ impl FollowedRecord {
         }
     }
 
-    /// How long until this candidate seals the epoch: its jitter after the lapse.
+    /// Returns the time until this candidate seals the epoch: after the lapse, its delays, and the
+    /// jitter.
     pub(in crate::driver) fn seals_in(&self) -> Option<Duration> {
         let delay = self.delay_after_lapse().saturating_add(self.cx.config.priority_delay);
         let now = self.cx.process.now();
@@ -67,13 +71,15 @@ impl FollowedRecord {
         Some(left.max(self.seal_again.saturating_sub(now.boot)))
     }
 
-    /// How long until nothing but the jitter keeps this candidate from sealing.
+    /// Returns the time until this candidate may seal the epoch, without its jitter and its
+    /// priority.
     pub(in crate::driver) fn could_seal_in(&self) -> Option<Duration> {
         self.lapses_after(self.delay_after_lapse(), self.cx.process.now())
     }
 
-    /// The takeover delay counts from the first sight of the seal; after a deposition from the
-    /// lapse, if that is later, as until then its holder may believe that it leads.
+    /// Returns the time until the takeover. The takeover delay counts from the first sight of the
+    /// seal. After a deposition it counts from the lapse if that is later, as the holder may
+    /// believe in its lease until then (E10).
     pub(in crate::driver) fn takeover_in(&self) -> Duration {
         let (delay, now) = (self.cx.config.takeover_delay, self.cx.process.now());
         let after_seal = self.timer.as_ref().map_or(delay, |timer| timer.takeover_in(delay, now));
@@ -83,11 +89,10 @@ impl FollowedRecord {
         after_seal.max(after_lapse.unwrap_or_default())
     }
 
-    /// The sealed epoch that waits for a successor, and how much longer this candidate leaves it to
-    /// others. Counts from when the seal was first seen.
+    /// Returns the sealed epoch, and the time for which this candidate still leaves it to preferred
+    /// candidates (PR1, PR2). The time counts from the first sight of the seal.
     pub(in crate::driver) fn defers_for(&self) -> Option<(Epoch, Duration)> {
         let (epoch, record) = self.record.as_deref()?;
-        // Its own seal it has waited for already.
         if !record.expired || self.deferred >= Some(*epoch) {
             return None;
         }

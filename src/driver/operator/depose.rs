@@ -1,4 +1,4 @@
-//! The deposition of a leader: the requests around [`DeposeOrder::decide`].
+//! The deposition of a leader (O1 to O6): the requests around [`DeposeOrder::decide`].
 
 use super::outcomes::Deposed;
 use super::sent_seals::SentSeals;
@@ -13,18 +13,18 @@ use crate::record::Record;
 use crate::store::escape::plain;
 
 impl Operator {
-    /// Carries out the order on the newest epoch, or on the one in the single object.
+    /// Carries out the order on the newest epoch, or on the single object.
     pub(crate) async fn depose(&mut self, order: DeposeOrder) -> Result<Deposed, Error> {
         match self.cx.config.layout {
             Layout::SingleObject => self.depose_at(None, order).await,
             Layout::EpochFiles => {
                 let mut deposed = Deposed::NoLeader;
-                // What is gone when it is read was compacted, so there is a greater one.
+                // An epoch that is missing at the read was compacted, so a greater epoch exists.
                 for _ in 0..TRIES {
                     let Some(newest) = self.newest().await? else { break };
                     let meant = self.meant(newest, order).await?;
                     deposed = self.depose_at(Some(meant), order).await?;
-                    // Another restoring below it is not the one to finish.
+                    // The operator must finish the newest restore, not one below it.
                     let held = matches!(deposed, Deposed::NoLeader | Deposed::Held(_));
                     if held && meant != newest {
                         return Ok(Deposed::Held(newest));
@@ -38,9 +38,9 @@ impl Operator {
         }
     }
 
-    /// The newest; or the one that the order names, below an epoch that a restoring holds: a record
-    /// there that does not say for how long its holder may believe keeps the restoring from its
-    /// end.
+    /// Returns the epoch to seal. This is the newest epoch, except that the order may name an epoch
+    /// below a held one. Such an epoch stops the restore if its record does not limit how long its
+    /// holder may believe that it leads (RS4).
     async fn meant(&mut self, newest: Epoch, order: DeposeOrder) -> Result<Epoch, Error> {
         let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };
         let now = self.read(Some(newest)).await?;
@@ -69,7 +69,7 @@ impl Operator {
             let leader = Leader::new(now.epoch, record);
             let meant = order.only.is_none_or(|only| only == now.epoch);
             if epoch.is_some() && meant && record.is_held() {
-                // Sealed by this, it would be succeeded beside a leader below it.
+                // A sealed epoch gets a successor, but an epoch below it may have a leader (O6).
                 return Ok(Deposed::Held(now.epoch));
             }
             let (heartbeat, ended) = match self.decide(order, epoch, &now)? {
@@ -84,7 +84,7 @@ impl Operator {
                 Verdict::NotCurrent => return Ok(Deposed::NotCurrent(leader)),
                 Verdict::NeedsForce => return Ok(Deposed::NeedsForce(leader)),
             };
-            // A candidate that has taken over meanwhile must not be deposed.
+            // A later attempt must not depose a candidate that has taken over meanwhile (O3).
             order.only = Some(now.epoch);
             let seal = self.cx.sealed(record, ended, heartbeat);
             let seal = seal.ordered(record, order.force, self.cx.config.reason.as_deref());
@@ -106,7 +106,7 @@ impl Operator {
         self.refuse_later_format(now)?;
         let record = match &now.record {
             Ok(record) => Some(record),
-            // Its token is in the body alone, so nobody can say above which to go on.
+            // Only the body has the token, so the token of the seal is unknown.
             Err(why) if epoch.is_none() => {
                 return Err(self.cannot_read(now, ErrorKind::CorruptRecord, why));
             }

@@ -1,4 +1,4 @@
-//! The operator's actions on an election, and the requests that they share.
+//! The operator's actions on an election (O1 to O6, L8, RS1 to RS10), and their common requests.
 
 mod depose;
 pub(crate) mod outcomes;
@@ -22,10 +22,10 @@ use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::listing_within;
 use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind, Written};
 
-/// Attempts of a write. Another attempt follows where another process was faster, or where the
-/// effect is unknown.
+/// Maximum number of attempts of a write. A write is repeated if another process was faster, or if
+/// its effect is unknown.
 const ATTEMPTS: u32 = 5;
-/// Attempts of a read.
+/// Maximum number of attempts of a read.
 const TRIES: u32 = 3;
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -33,28 +33,28 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Operator {
     cx: Arc<Context>,
-    /// Requests that failed in a row.
+    /// Number of failed requests in a row.
     failures: u32,
 }
 
-/// An epoch as it was read.
+/// The last reading of an epoch.
 #[derive(Debug)]
 struct Standing {
     epoch: Epoch,
     etag: ETag,
-    /// `None`: too long to be read.
+    /// The body; `None` if it is too long.
     body: Option<Bytes>,
     record: Result<Record, BadRecord>,
 }
 
-/// What became of a conditional write.
+/// The outcome of a conditional write.
 #[derive(Debug)]
 enum Wrote {
     Done,
     Refused,
-    /// The error tells why nobody knows.
+    /// The write may have taken effect. The error gives the reason.
     Unknown(Error),
-    /// The store turned it away: nothing was written. Another attempt may succeed.
+    /// The store rejected the request without an effect. Another attempt may succeed.
     TurnedAway(Error),
 }
 
@@ -81,8 +81,8 @@ impl Operator {
         Error::new(kind, format!("{key} in {store} cannot be read: {why}{remedy}"))
     }
 
-    /// The newest epoch object there is. What this process has seen before is not asked of it: it
-    /// may be what was lost.
+    /// Returns the newest epoch object in the store. The greatest epoch that this process has seen
+    /// does not count, as the accident may have deleted its object.
     async fn newest(&mut self) -> Result<Option<Epoch>, Error> {
         let mut observer = Driver::without_memory(&self.cx);
         loop {
@@ -109,7 +109,7 @@ impl Operator {
         }
     }
 
-    /// Reads an epoch object, or the single object; `None` if there is none.
+    /// Reads an epoch object, or the single object. Returns `None` if the object is missing.
     async fn read(&mut self, epoch: Option<Epoch>) -> Result<Option<Standing>, Error> {
         let key = epoch.map_or_else(|| self.cx.keys.lock(), |epoch| self.cx.keys.epoch(epoch));
         let store = Arc::clone(&self.cx.store);
@@ -122,7 +122,7 @@ impl Operator {
         Ok(Standing::of(epoch, outcome))
     }
 
-    /// Overwrites what had this ETag.
+    /// Overwrites the object if it still has this ETag.
     async fn replace(
         &mut self,
         doing: &str,
@@ -154,7 +154,7 @@ impl Operator {
         }
     }
 
-    /// Asks what changes nothing, a few times.
+    /// Sends a request that changes nothing. Repeats it after a transient failure.
     async fn ask<T>(
         &mut self,
         doing: &str,
@@ -198,7 +198,7 @@ impl Operator {
         self.cx.keys.of(self.cx.config.layout, epoch)
     }
 
-    /// The body of an epoch that has ended.
+    /// Returns the body of an epoch that has ended.
     fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
         record.encode(self.cx.config.layout, epoch, Duration::ZERO).into()
     }
@@ -206,7 +206,7 @@ impl Operator {
 
 impl Standing {
     fn of(epoch: Option<Epoch>, outcome: GetOutcome) -> Option<Standing> {
-        // Of a single object that cannot be read the token is not known.
+        // The token of an unreadable single object is unknown.
         let unknown = epoch.unwrap_or(Epoch::FIRST);
         Some(match outcome {
             GetOutcome::Found(Object { etag, body, .. }) => {

@@ -1,4 +1,4 @@
-//! The resignation of an epoch whose holder is dead, by another process.
+//! The resignation of an epoch by another process, after the death of the holder (L8).
 
 use super::outcomes::Resigned;
 use super::sent_seals::SentSeals;
@@ -9,10 +9,11 @@ use crate::protocol::depose::{Verdict, resign_dead};
 use crate::protocol::layout::Layout;
 
 impl Operator {
-    /// Seals the epoch as its holder would have, if it is still that holder's and unsealed.
+    /// Seals the epoch like a resignation of its holder, if it is unsealed and has the holder's
+    /// nonce (L8).
     ///
-    /// A renewal that the holder sent before its death makes the store refuse the seal; then it is
-    /// read and decided anew. An attempt whose fate is unknown is read back.
+    /// A late renewal of the dead holder makes the store refuse the seal. Then this function reads
+    /// the record and decides again. It reads back an attempt with an unknown effect.
     pub(crate) async fn resign_dead(
         &mut self,
         key: ResignKey,
@@ -57,7 +58,7 @@ impl Operator {
             candidate = self.cx.config.name,
             epoch = key.epoch.get(),
             outcome = "resigned",
-            "resigned in the place of a dead leader"
+            "resigned for a dead leader"
         );
         Resigned::Sealed
     }

@@ -2,7 +2,7 @@
 //!
 //! An action reads back a write with an unknown outcome. It reports the write as done only if it
 //! finds the exact body that it sent. The condition of each write is the ETag of the last reading.
-//! So a late write takes effect only where it would have taken effect in time.
+//! So a delayed write cannot overwrite a record that the action has not read (O3).
 
 use bytes::Bytes;
 

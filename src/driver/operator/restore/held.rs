@@ -1,4 +1,4 @@
-//! The epoch object that holds an epoch while it is restored: nobody leads it, and it never lapses.
+//! The object that holds an epoch during a restore (RS3). It has no leader and never lapses.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::epoch::Epoch;
 use crate::protocol::message::EpochEnd;
 use crate::record::{MAX_VALIDITY_MS, Record};
 
-/// Where a held epoch says above which it was restored, for a run that goes on after another.
+/// Field of the newest epoch below the held one. A later run continues the sweep from it.
 const ABOVE: &str = "restored_above";
-/// Where it says how long, in milliseconds, the holder of that one may believe that it leads.
+/// Field of the longest wait for the holders below, in milliseconds.
 const WAIT: &str = "wait_ms";
 
 impl Operator {
-    /// Held by nobody who could lead, and never lapsing. `wait` is how long successors have to wait
-    /// for the holders that are known: in this object, as theirs may be gone when it is sealed.
+    /// Returns the record of a held epoch. `wait` is the longest wait of a successor for the known
+    /// holders. This object keeps the wait, as the holders' objects may be deleted before the seal.
     pub(super) fn hold(&self, above: Option<Epoch>, wait: Duration) -> Record {
         let mut hold = Record::blank();
         hold.nonce = Some(self.cx.process.nonce());
@@ -29,23 +29,23 @@ impl Operator {
     }
 }
 
-/// What a held epoch says.
+/// The data of a held epoch.
 pub(super) struct RestoreHold {
-    /// The newest epoch below it when it was created.
+    /// The newest epoch below the held one at its creation.
     pub(super) above: Option<Epoch>,
-    /// `None` in one that an earlier version has made.
+    /// Wait of a successor. Objects of earlier versions have none.
     pub(super) wait: Option<Duration>,
 }
 
 impl RestoreHold {
-    /// The longest that anybody below may believe, as far as it says so.
+    /// Returns the longest time for which a holder below may believe that it leads (RS6).
     pub(super) fn longest(&self) -> Duration {
         let unknown = if self.above.is_some() { MAX_WAIT } else { Duration::ZERO };
         self.wait.unwrap_or(unknown)
     }
 }
 
-/// `None` if it is not a held one.
+/// Returns the data of the hold, or `None` if the epoch is not held.
 pub(super) fn held(now: &Standing) -> Option<RestoreHold> {
     let record = now.record.as_ref().ok()?;
     let above = record.data[ABOVE].as_u64().and_then(Epoch::new);

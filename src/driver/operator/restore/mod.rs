@@ -1,10 +1,13 @@
-//! Restoring: after an accident counting goes on above an epoch that an operator names.
+//! The restore after an accident: the epochs continue above an epoch that an operator names (RS1 to
+//! RS10).
 //!
-//! With epoch objects, a candidate that campaigns meanwhile continues above the newest epoch that
-//! is left. So the restored epoch is first *held*: an unsealed object that never lapses, which no
-//! candidate succeeds, and beside which no lower epoch is confirmed any more. Then holders of lower
-//! epochs are deposed. Only after that the held epoch is sealed, and successors wait for the leases
-//! of those that were deposed.
+//! With epoch objects, a concurrent campaign continues above the newest epoch in the store. So a
+//! restore has three steps:
+//!
+//! 1. It *holds* the restored epoch (RS3): it creates an unsealed object that never lapses. A held
+//!    epoch gets no successor, and no campaign confirms a lower epoch while the object exists.
+//! 2. It deposes the holders of lower epochs (RS4).
+//! 3. It seals the held epoch (RS5). Successors wait for the leases of the deposed holders.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,26 +30,29 @@ mod sweep;
 use held::held;
 use sweep::{Below, asks};
 
-/// As long as the longest validity.
+/// Maximum wait. It equals the maximum validity.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 impl Operator {
-    /// Makes the counting go on above `epoch`. `wait` is how long a leader of before may believe.
+    /// Raises the epoch floor to `epoch`. `wait` is the time for which an earlier leader may
+    /// believe that it leads.
     pub(crate) async fn restore(
         &mut self,
         epoch: Epoch,
         wait: Duration,
     ) -> Result<Restored, Error> {
         if epoch == Epoch::MAX {
-            let why = format!("{epoch} is the last epoch: nothing could be counted above it");
+            let why = format!("{epoch} is the last epoch, so no epoch can follow it");
             return Err(Error::new(ErrorKind::EpochsExhausted, why));
         }
         let invalid = |why| Err(Error::new(ErrorKind::InvalidInput, why));
         if wait > MAX_WAIT {
-            return invalid(format!("successors are to wait {wait:?}; at most {MAX_WAIT:?}"));
+            return invalid(format!("the wait must be at most {MAX_WAIT:?}, got {wait:?}"));
         }
         if let Some(seen) = self.cx.greatest().filter(|seen| *seen > epoch) {
-            return invalid(format!("{epoch} is below {seen}, which this process has seen"));
+            return invalid(format!(
+                "the epoch must be at least {seen}, which this process has seen, got {epoch}"
+            ));
         }
         match self.cx.config.layout {
             Layout::EpochFiles => self.restore_epoch(epoch, wait).await,
@@ -60,11 +66,11 @@ impl Operator {
             return self.superseded_by(newest, epoch, wait).await;
         }
         let below = newest.filter(|newest| *newest < epoch);
-        // Known before anything is written, as far as it can be.
+        // The first write must contain the known wait (RS6).
         let (above, known) = match self.look_below(below).await? {
             Some(Below::NeedsForce(leader)) => return Ok(Restored::NeedsForce(leader)),
             Some(Below::Wait(asked)) => (below, asked),
-            // It goes on to hold everybody back until this one does.
+            // The lower held epoch stops all candidates until this one exists (RS4).
             Some(Below::Held(held)) => (held.above, held.longest()),
             None => (below, Duration::ZERO),
         };
@@ -73,15 +79,16 @@ impl Operator {
         if matches!(done.restored, Restored::Sealed { .. }) && !done.superseded {
             return Ok(done.restored);
         }
-        // Another operator's greater epoch may have been created since the first listing.
-        // Successors count on above that one, and wait for what it says.
+        // Another operator may have created a greater epoch since the first listing. Successors
+        // continue above that epoch, and wait for the time in its record (RS7).
         match self.newest().await?.filter(|newest| *newest > epoch) {
             Some(newest) => self.superseded_by(newest, epoch, wait).await,
             None => Ok(done.restored),
         }
     }
 
-    /// Sweeps below a held epoch and seals it. `hold` is what to create where it is absent.
+    /// Sweeps below a held epoch and seals it. If its object is absent, creates it with the body
+    /// `hold`.
     async fn seal_held(
         &mut self,
         epoch: Epoch,
@@ -116,7 +123,8 @@ impl Operator {
                 Err(leader) => return Ok(Done::needs_force(leader, superseded)),
             };
             if held.wait.is_none_or(|known| known < longest) {
-                // Before the first seal: a kill after it, and a deletion, must not forget the wait.
+                // The object gets the wait before the first seal. Otherwise a kill of this process
+                // and a deletion of the sealed object would lose the wait (RS4).
                 let hold = self.hold(held.above, longest).to_bytes().into();
                 let wrote = self.replace("holding", epoch, hold, now.etag.clone()).await;
                 sent.note(Some(now.etag), wrote.map_err(|error| sent.instead(error))?, None);
@@ -154,7 +162,7 @@ impl Operator {
                         // A single object is never held.
                         Below::Held(_) => {}
                     },
-                    // Nobody but the operator knows its token, and how long its holder may believe.
+                    // Only the operator knows the token and the validity of this record (RS2).
                     Err(_) if wait.is_zero() => return Ok(Restored::NeedsWait),
                     Err(_) => {}
                 }
@@ -181,12 +189,13 @@ impl Operator {
         self.wrote("creating", &key, outcome)
     }
 
-    /// The nonce differs from that of the held epoch, so that the wait counts from the first sight
-    /// of this seal, also for candidates that have watched the held epoch.
+    /// Returns the seal of the restored epoch. Its nonce differs from the nonce of the held epoch.
+    /// So the wait counts from the first sight of this seal, also for candidates that have watched
+    /// the held epoch (RS8).
     fn restored(&self, wait: Duration) -> Record {
         let mut record = Record::blank();
         record.nonce = Some(self.cx.process.nonce());
-        // A validity is positive.
+        // A validity is at least 1 ms.
         record.validity_ms = Validity::Millis(millis(wait).max(1));
         let at = self.cx.process.now().time_of_day();
         record.sealed(EpochEnd::Restored, 2, &self.cx.config.name, at)
@@ -198,12 +207,12 @@ impl Operator {
             candidate = self.cx.config.name,
             epoch = epoch.get(),
             outcome = "restored",
-            "restored: counting goes on above this epoch"
+            "restored: the next epoch is above this one"
         );
         Restored::Sealed { epoch, wait: self.cx.config.drift.stretch(wait) }
     }
 
-    /// The answer where a greater epoch exists.
+    /// Returns the outcome if a greater epoch exists.
     async fn superseded_by(
         &mut self,
         newest: Epoch,
@@ -211,7 +220,7 @@ impl Operator {
         wait: Duration,
     ) -> Result<Restored, Error> {
         let Some(now) = self.read(Some(newest)).await? else {
-            // Compacted, so there is an even greater one.
+            // It was compacted, so an even greater epoch exists.
             return Ok(Restored::Exists(Leader::new(newest, &Record::blank())));
         };
         Ok(match held(&now) {
@@ -222,12 +231,13 @@ impl Operator {
 
     fn too_busy(&self, epoch: Epoch) -> Error {
         let (key, store) = (self.key(epoch), self.cx.store.describe());
-        let why = format!("{key} in {store} was written by others each time; run it again");
+        let why =
+            format!("other processes wrote {key} in {store} before each attempt; restore it again");
         Error::new(ErrorKind::Unavailable, why)
     }
 }
 
-/// What became of one held epoch.
+/// The outcome for one held epoch.
 struct Done {
     restored: Restored,
     /// The sweep listed a greater epoch.
@@ -240,17 +250,17 @@ impl Done {
     }
 }
 
-/// Rounded up.
+/// Returns the wait in milliseconds, rounded up.
 fn millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// The answer where this epoch, at or above the one to restore, is not held.
+/// Returns the outcome if this epoch is at or above the restored one and is not held.
 fn exists(now: &Standing, epoch: Epoch, asked: Duration) -> Restored {
     let blank = Record::blank();
     let record = now.record.as_ref().unwrap_or(&blank);
     if record.seen().ended == Some(EpochEnd::Restored) {
-        // Candidates may be on their way already, so it is too late to have them wait longer.
+        // Candidates may already count the shorter wait, so it cannot be extended.
         let wait = record.validity().unwrap_or_default();
         if wait < asked {
             return Restored::WaitsLess { epoch: now.epoch, wait };

@@ -1,4 +1,4 @@
-//! What lies below an epoch that is restored.
+//! The sweep of the epochs below a restored one (RS4).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,27 +19,28 @@ use crate::record::listing::{EpochsOfPage, key_of};
 
 const PAGE_KEYS: usize = 1_000;
 
-/// What an epoch below asks of the successor.
+/// The condition of an epoch below for a successor.
 pub(super) enum Below {
     Wait(Duration),
     NeedsForce(Leader),
-    /// Another run holds it.
+    /// Another restore holds the epoch.
     Held(RestoreHold),
 }
 
-/// How long successors must wait; or who needs force, as its record does not say for how long.
+/// The wait of a successor, or a leader whose record does not limit it. That leader must be deposed
+/// by force.
 pub(super) type HeldFor = Result<Duration, Leader>;
 
 /// The epochs around a held one.
 pub(super) struct EpochsBelow {
-    /// Ascending.
+    /// The lower epochs, in ascending order.
     pub(super) below: Vec<Epoch>,
     pub(super) greater: bool,
 }
 
 impl Operator {
-    /// Lists the epochs below `epoch`, from the one on above which it was held: nobody before can
-    /// hold one.
+    /// Lists the epochs below `epoch`. The list starts at the newest epoch at the creation of the
+    /// hold, as no process leads an earlier epoch.
     pub(super) async fn list_below(
         &mut self,
         held: &RestoreHold,
@@ -68,7 +69,7 @@ impl Operator {
         Ok(listed)
     }
 
-    /// How long a successor must wait for the holders of these epochs, without changing them.
+    /// Returns the wait of a successor for the holders of these epochs. Changes nothing.
     pub(super) async fn look_all(&mut self, epochs: &[Epoch]) -> Result<HeldFor, Error> {
         let mut wait = Duration::ZERO;
         for epoch in epochs {
@@ -83,7 +84,7 @@ impl Operator {
         Ok(Ok(wait))
     }
 
-    /// Deposes the holders of these epochs.
+    /// Deposes the holders of these epochs. Returns the wait of a successor.
     pub(super) async fn depose_all(&mut self, epochs: &[Epoch]) -> Result<HeldFor, Error> {
         let mut wait = Duration::ZERO;
         for epoch in epochs {
@@ -105,7 +106,7 @@ impl Operator {
             Deposed::Already { .. } => {
                 self.look_below(Some(below)).await?.unwrap_or(Below::Wait(Duration::ZERO))
             }
-            // Nobody is elected above it, as this run holds a greater one.
+            // This run holds a greater epoch, so no candidate succeeds the lower held one.
             Deposed::Held(_) => match self.finish(below).await?.restored {
                 Restored::NeedsForce(leader) => Below::NeedsForce(leader),
                 _ => self.look_below(Some(below)).await?.unwrap_or(Below::Wait(Duration::ZERO)),
@@ -115,12 +116,12 @@ impl Operator {
         })
     }
 
-    /// Seals what another run holds. A named type, as this calls itself for one that lies below.
+    /// Seals an epoch that another run holds. The future is boxed, as the call is recursive.
     fn finish(&mut self, held: Epoch) -> BoxFuture<'_, Result<Done, Error>> {
         self.seal_held(held, Duration::ZERO, false, None).boxed()
     }
 
-    /// What this epoch object asks of a successor, without changing it.
+    /// Returns the condition of this epoch for a successor. Changes nothing.
     pub(super) async fn look_below(
         &mut self,
         below: Option<Epoch>,
@@ -136,7 +137,7 @@ impl Operator {
     }
 }
 
-/// How long a successor must wait for the holder of this epoch.
+/// Returns the condition of this record for a successor.
 pub(super) fn asks(epoch: Epoch, record: &Record) -> Below {
     let seen = record.seen();
     if seen.ended.is_some() && !seen.is_waited_for() {
