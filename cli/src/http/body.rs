@@ -13,7 +13,7 @@ use super::BadBody;
 use super::stage::Stage;
 use super::streams::StreamPlace;
 
-/// Reads a request's body, of `most` bytes at most.
+/// Reads the body of a request, up to `most` bytes.
 pub(super) async fn read(mut body: Incoming, most: usize) -> Result<Bytes, BadBody> {
     if body.size_hint().lower() > u64::try_from(most).unwrap_or(u64::MAX) {
         return Err(BadBody::TooLong { most });
@@ -21,7 +21,7 @@ pub(super) async fn read(mut body: Incoming, most: usize) -> Result<Bytes, BadBo
     let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let frame = frame.map_err(|_| BadBody::Broken)?;
-        // Trailers are of no use here.
+        // The API uses no trailers.
         let Some(data) = frame.data_ref() else { continue };
         if bytes.len().saturating_add(data.len()) > most {
             return Err(BadBody::TooLong { most });
@@ -65,7 +65,7 @@ impl hyper::body::Body for Body {
                 if place.is_closed(cx) {
                     return Poll::Ready(None);
                 }
-                // There is room for more, so the peer reads.
+                // The buffer has room, so the peer reads.
                 stage.send_replace(Stage::Streaming);
                 let event = ready!(events.as_mut().poll_next(cx));
                 Poll::Ready(event.map(|event| Ok(Frame::data(event.into()))))

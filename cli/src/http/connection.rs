@@ -22,7 +22,7 @@ use crate::process::lock::lock;
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// Serves one request. A stream gives its permit back: streams have a separate limit.
+/// Serves one request. A stream returns its permit, because streams have a separate limit.
 pub(super) async fn serve(
     wire: Box<dyn Wire>,
     server: &Server,
@@ -44,7 +44,7 @@ pub(super) async fn serve(
         .max_buf_size(MOST_BYTES)
         .keep_alive(false)
         .serve_connection(TokioIo::new(wire), service);
-    // A connection that broke is its peer's concern.
+    // A broken connection concerns only its peer.
     tokio::select! {
         _ = connection => {}
         () = overdue(stage.subscribe()) => {}
@@ -100,7 +100,7 @@ fn with_head(status: u16, content_type: &'static str, body: Body) -> Response<Bo
         StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // It is true for this moment only.
+    // The reply describes one moment, so no cache may keep it.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

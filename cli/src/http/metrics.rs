@@ -1,4 +1,4 @@
-//! `--metrics-addr`: what this process counts, as Prometheus reads it.
+//! `--metrics-addr`: the metrics of this process in the Prometheus text format.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,14 +10,16 @@ use crate::exit::{self, Failure};
 use crate::http::{self, Reply, Sites};
 use crate::process::timer::pause;
 
-/// From a directory on this machine to a store that is about to time out.
+/// Bounds in seconds, from a directory on this machine to a store close to a timeout.
 const SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
-/// Parts of a validity: at risk below 0.25, and somewhat below 0.67 while all is well.
+/// Bounds as parts of the validity. A lease is at risk below 0.25; healthy renewals stay slightly
+/// below 0.67.
 const RATIOS: [f64; 12] = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 1.0];
 const IN_SECONDS: [&str; 3] =
     ["tenure_request_seconds", "tenure_renewal_seconds", "tenure_group_renewal_seconds"];
 const AS_RATIOS: [&str; 2] = ["tenure_lease_least_ratio", "tenure_group_lease_least_ratio"];
-/// How often what was timed is put into its buckets, so that it does not pile up unscraped.
+/// The interval at which measured times move into their buckets, so that they do not accumulate
+/// without a scrape.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -29,8 +31,8 @@ pub struct MetricsArg {
 }
 
 impl MetricsArg {
-    /// Counts from now on, and serves it there. Called before the store is opened, so that nothing
-    /// goes uncounted.
+    /// Installs the recorder and serves its metrics. Runs before the store is opened, so that all
+    /// requests are counted.
     pub fn add_to(self, sites: &mut Sites) -> Result<(), Failure> {
         let Some(address) = self.metrics_addr else { return Ok(()) };
         let failed = |error| Failure::new(exit::OS, format!("cannot count: {error}"));
@@ -50,7 +52,7 @@ impl MetricsArg {
         Ok(())
     }
 
-    /// Refuses a run that ends before it can be scraped.
+    /// Refuses a run that ends before a scrape.
     pub fn refuse_without(self, every: Option<Duration>) -> Result<(), Failure> {
         if self.metrics_addr.is_some() && every.is_none() {
             let why = "--metrics-addr needs --every: a single run ends before anybody can scrape \

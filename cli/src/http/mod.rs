@@ -1,9 +1,9 @@
-//! A small HTTP server for probes, load balancers, scrapers, and the applications beside a sidecar.
+//! A small HTTP server for probes, load balancers, scrapers, and the applications of a sidecar.
 //!
-//! It shares the runtime with the renewals, which it cannot delay: at most [`MOST_CONNECTIONS`]
-//! tasks and [`MOST_STREAMS`] streams exist, and each stage of a connection has its limit. One more
-//! connection waits until another ends. The server does not hold up the exit: dropping [`Serving`], or the end of the
-//! runtime, cuts what is open.
+//! The server shares the runtime with the renewals and cannot delay them: at most
+//! [`MOST_CONNECTIONS`] tasks and [`MOST_STREAMS`] streams exist, and each stage of a connection
+//! has a time limit. A further connection waits until another ends. The server does not delay the
+//! exit: dropping [`Serving`], or the end of the runtime, closes all connections.
 
 mod body;
 mod connection;
@@ -31,32 +31,34 @@ use crate::output::print::json_line;
 pub use server::{Serving, start};
 pub use socket::{SocketFile, start_unix};
 
-/// One more waits until another ends. Streams do not count.
+/// The greatest number of connections, without streams. A further connection waits until another
+/// ends.
 pub const MOST_CONNECTIONS: usize = 128;
-/// Streams in addition to them; one more closes the oldest.
+/// The greatest number of streams, in addition to the connections. A further stream closes the
+/// oldest.
 pub const MOST_STREAMS: usize = 64;
-/// How long a connection may take for its one request: idle connections keep others waiting for no
-/// longer.
+/// The time limit for the one request of a connection. Idle connections block others no longer than
+/// this.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(1);
-/// How long a connection may take for the reply.
+/// The time limit for sending the reply.
 pub const CONNECTION_LIMIT: Duration = Duration::from_secs(5);
-/// How long a handler may take between the two.
+/// The time limit for the handler, between the request and the reply.
 pub const HANDLER_LIMIT: Duration = Duration::from_secs(30);
-/// Bytes of a request's line and headers: the least that hyper takes.
+/// The limit for the request line and the headers, in bytes: the smallest that hyper accepts.
 const MOST_BYTES: usize = 8 * 1024;
 
-/// What is answered to a GET; a HEAD gets the same without the body.
+/// The reply to a GET. A HEAD gets the same reply without the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     pub status: u16,
     pub content_type: &'static str,
-    /// A header of this kind of reply, such as `Allow`.
+    /// A header that this reply needs, such as `Allow`.
     pub header: Option<(&'static str, &'static str)>,
     pub body: String,
 }
 
 impl Reply {
-    /// A line for people; the line's end is added.
+    /// Returns a line for people, with a line break.
     pub fn text(status: u16, line: &str) -> Reply {
         Reply::new(status, "text/plain; charset=utf-8", format!("{line}\n"))
     }
@@ -74,7 +76,7 @@ impl Reply {
     }
 }
 
-/// A request, with its body read.
+/// A request whose body has been read.
 #[derive(Debug)]
 pub struct HttpRequest {
     pub method: Method,
@@ -84,7 +86,7 @@ pub struct HttpRequest {
     pub body: Result<Bytes, BadBody>,
 }
 
-/// Why there is no body.
+/// The reason for a missing body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadBody {
     TooLong {
@@ -94,11 +96,11 @@ pub enum BadBody {
     Broken,
 }
 
-/// What a handler answers.
+/// The answer of a handler.
 pub enum Answer {
     Whole(Reply),
-    /// Lines of server-sent events, sent as they come. The stream is asked for more at least every
-    /// [`CONNECTION_LIMIT`], by waking it: a connection whose peer does not read is cut.
+    /// Lines of server-sent events, sent as the stream yields them. The server wakes the stream at
+    /// least every [`CONNECTION_LIMIT`], and closes the connection if the peer does not read.
     Events(BoxStream<'static, String>),
 }
 
@@ -112,11 +114,11 @@ pub struct Server {
     pub most_body: usize,
 }
 
-/// Gives the reply for a path, without its query; `None` for a path that is not its own. It is
-/// called on the runtime's threads, so it must not wait for anything, nor lock for long.
+/// Returns the reply for a path without its query, or `None` for an unknown path. It runs on the
+/// threads of the runtime, so it must not block or hold a lock for long.
 pub type Routes = Arc<dyn Fn(&str) -> Option<Reply> + Send + Sync>;
 
-/// Answers GET and HEAD by these routes.
+/// Returns a handler that answers GET and HEAD with these routes.
 fn handler_of(routes: Routes) -> Handler {
     Arc::new(move |asked| {
         let known = [Method::GET, Method::HEAD].contains(&asked.method);
@@ -129,7 +131,7 @@ fn handler_of(routes: Routes) -> Handler {
     })
 }
 
-/// What is to be served, and where. What shares an address shares a server.
+/// Routes and their addresses. Routes with the same address share a server.
 #[derive(Default)]
 pub struct Sites(Vec<Site>);
 
@@ -140,7 +142,8 @@ struct Site {
 }
 
 impl Sites {
-    /// Serves this too; `what` names it in the log. Port 0 given twice is one address as well.
+    /// Adds routes; `what` names them in the log. Two entries with the same address and port 0
+    /// share a server too.
     pub fn add(&mut self, address: SocketAddr, what: &'static str, routes: Routes) {
         match self.0.iter_mut().find(|site| site.address == address) {
             Some(site) => {
@@ -151,7 +154,7 @@ impl Sites {
         }
     }
 
-    /// Starts a server for each address, and logs where.
+    /// Starts a server for each address and logs the address.
     pub fn start(self) -> Result<Vec<Serving>, Failure> {
         self.0.into_iter().map(Site::start).collect()
     }
@@ -170,7 +173,7 @@ impl Site {
     }
 }
 
-/// An address and a port, as an argument.
+/// Parses an address and a port from an argument.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         "write an IP address and a port, such as 127.0.0.1:8080, 0.0.0.0:8080 or [::]:8080"

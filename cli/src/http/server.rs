@@ -1,4 +1,4 @@
-//! Accepting connections: a semaphore bounds all that are not streams.
+//! Accepts connections. A semaphore bounds all connections except streams.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,21 +14,21 @@ use super::streams::Streams;
 use super::{MOST_CONNECTIONS, Routes, Server, handler_of};
 use crate::process::timer::pause;
 
-/// After an accept that failed, as when no file is left to open.
+/// The pause after a failed accept, for example when no file descriptor is free.
 const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
-/// How many connections may wait to be accepted, unless the system allows fewer.
+/// The greatest number of connections in the accept queue, unless the system allows fewer.
 pub(super) const MOST_QUEUED: u32 = 1024;
 
-/// A server that runs. Dropping it ends the server, and cuts what is open.
+/// A running server. Dropping it ends the server and closes all connections.
 #[derive(Debug)]
 #[must_use = "dropping it ends the server"]
 pub struct Serving {
-    /// Where it listens: with the port that was chosen if port 0 was asked for.
+    /// The address of the server. For port 0 it has the port that the system chose.
     pub address: SocketAddr,
     _accepting: Accepting,
 }
 
-/// Ends with this.
+/// The tasks of the server, which end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Accepting(JoinHandle<()>);
 
@@ -38,19 +38,20 @@ impl Drop for Accepting {
     }
 }
 
-/// Listens on `address` and answers there by these routes. Must be called within the runtime.
+/// Listens on `address` and answers with these routes. Must be called within the runtime.
 pub fn start(address: SocketAddr, routes: Routes) -> io::Result<Serving> {
     Server { handler: handler_of(routes), most_body: 0 }.start(address)
 }
 
 impl Server {
-    /// Listens on `address` and answers there. Must be called within the runtime.
+    /// Listens on `address` and answers requests. Must be called within the runtime.
     pub fn start(self, address: SocketAddr) -> io::Result<Serving> {
         let socket = match address {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
-        // As of the standard library's listeners: what a former process left behind blocks nothing.
+        // The standard library sets this option too: old connections of a former process do not
+        // block the address.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         let listener = socket.listen(MOST_QUEUED)?;
@@ -73,7 +74,7 @@ impl Listener {
         Ok(match self {
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // An event is one short write, and must not wait for an acknowledgement.
+                // An event is one short write. It must not wait for an acknowledgement.
                 stream.set_nodelay(true)?;
                 Box::new(stream)
             }
@@ -82,11 +83,11 @@ impl Listener {
     }
 }
 
-/// A connection over the bound waits in the queue of the system.
+/// Accepts connections for ever. A connection over the bound waits in the queue of the system.
 async fn accept(listener: Listener, server: Server) {
     let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let streams = Arc::new(Streams::default());
-    // Ends its tasks with itself.
+    // Dropping the set ends the tasks of all connections.
     let mut tasks = JoinSet::new();
     loop {
         let permit = Arc::clone(&permits).acquire_owned().await;

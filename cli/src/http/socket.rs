@@ -1,4 +1,4 @@
-//! A Unix socket that only its own user may connect to.
+//! A Unix socket that only the user of this process may connect to.
 
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -13,16 +13,17 @@ use super::Server;
 use super::server::{Accepting, Listener, MOST_QUEUED};
 use crate::process::timer::pause;
 
-/// A process holds the lock of the directory for some milliseconds.
+/// The time limit for the lock of the directory. A process holds it for some milliseconds.
 const LOCK_WITHIN: u32 = 250;
 const LOCK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// A server on a socket file. Dropping it ends the server, cuts what is open, and removes the file.
+/// A server on a socket file. Dropping it ends the server, closes all connections, and removes the
+/// file.
 #[derive(Debug)]
 #[must_use = "dropping it ends the server"]
 pub struct SocketFile {
     path: PathBuf,
-    /// The device and the number of the file: another may have taken the path since.
+    /// The device and the inode of the file. Another file may have replaced it at the path.
     file: (u64, u64),
     _accepting: Accepting,
 }
@@ -35,11 +36,12 @@ impl Drop for SocketFile {
     }
 }
 
-/// Listens at `path`, with the mode 0600. A socket that a dead process left there is replaced; one
-/// that answers, and a file of another kind, are left alone. Must be called within the runtime.
+/// Listens at `path`, with the mode 0600. Must be called within the runtime. The socket of a dead
+/// process is replaced. A socket that answers and a file of another kind are errors, and stay
+/// unchanged.
 ///
-/// The lock of the directory is held from the look at the old socket until the new one answers:
-/// another process would take that one for dead.
+/// This function holds the lock of the directory from the check of the old socket until the new
+/// socket answers. Without the lock, another process would take the new socket for a dead one.
 pub async fn start_unix(path: &Path, server: Server) -> io::Result<SocketFile> {
     let _lock = lock_directory(path).await?;
     make_room(path)?;
@@ -53,7 +55,7 @@ pub async fn start_unix(path: &Path, server: Server) -> io::Result<SocketFile> {
     Ok(SocketFile { path, file, _accepting: server.accept(Listener::Unix(listener)) })
 }
 
-/// The lock ends with the file.
+/// Locks the directory. Closing the file releases the lock.
 async fn lock_directory(of: &Path) -> io::Result<File> {
     let parent = of.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = File::open(parent.unwrap_or(Path::new(".")))?;

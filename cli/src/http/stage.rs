@@ -1,4 +1,4 @@
-//! How far a connection is, and how long each stage may last.
+//! The stages of a connection and their time limits.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use tokio::sync::watch;
 use super::{CONNECTION_LIMIT, HANDLER_LIMIT, REQUEST_LIMIT};
 use crate::process::timer::pause;
 
-/// How far a connection is.
+/// The stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Its request has not come as a whole.
+    /// The request is incomplete.
     Reading,
     Answering,
     Writing,
-    /// Sends events. Set again each time the peer takes more.
+    /// The connection sends events. The stage restarts each time the peer reads.
     Streaming,
 }
 
 impl Stage {
-    /// How long it may last.
+    /// Returns the time limit of the stage.
     fn limit(self) -> Duration {
         match self {
             Stage::Reading => REQUEST_LIMIT,
@@ -29,7 +29,7 @@ impl Stage {
     }
 }
 
-/// Waits until a stage has lasted too long.
+/// Waits until a stage has exceeded its time limit.
 pub(super) async fn overdue(mut stage: watch::Receiver<Stage>) {
     loop {
         let limit = stage.borrow_and_update().limit();

@@ -1,4 +1,4 @@
-//! The streams that are open: one too many closes the oldest.
+//! The open streams. A stream over the limit closes the oldest.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,24 +13,24 @@ use tracing::warn;
 use super::MOST_STREAMS;
 use crate::process::lock::lock;
 
-/// A client that opens streams and forgets them keeps its peers waiting for no longer than this:
-/// until it opens the next one.
+/// A client that opens streams and does not close them blocks other clients only until it opens the
+/// next stream.
 #[derive(Debug, Default)]
 pub(super) struct Streams(Mutex<Open>);
 
 #[derive(Debug, Default)]
 struct Open {
     opened: u64,
-    /// The oldest first. Dropping the sender closes the stream.
+    /// The open streams, oldest first. Dropping the sender closes the stream.
     places: VecDeque<(u64, oneshot::Sender<()>)>,
-    /// The time of the last warning, by the clock that counts suspends.
+    /// The time of the last warning, on the clock that includes suspends.
     warned: Option<Duration>,
 }
 
 /// The least time between two warnings.
 const WARN_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// The place of a stream, which its drop gives back.
+/// The place of a stream. Dropping it frees the place.
 #[derive(Debug)]
 pub(super) struct StreamPlace {
     number: u64,
@@ -59,7 +59,7 @@ impl StreamPlace {
         StreamPlace { number, closed, streams: Arc::clone(streams) }
     }
 
-    /// Whether the stream is to end. Wakes the caller once it is.
+    /// Returns whether the stream must end. Wakes the caller when it must.
     pub(super) fn is_closed(&mut self, cx: &mut Context<'_>) -> bool {
         matches!(Future::poll(Pin::new(&mut self.closed), cx), Poll::Ready(_))
     }

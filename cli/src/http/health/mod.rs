@@ -1,6 +1,7 @@
 //! `--health-addr`: the state of this candidate, for probes and load balancers.
 //!
-//! No request to the store is made: the answers are what the campaign and the leadership know.
+//! The answers send no request to the store. They report the state of the campaign and of the
+//! leadership.
 
 mod pulse;
 
@@ -35,63 +36,63 @@ impl HealthArg {
     }
 }
 
-/// The state of one `tenure run`.
+/// The state of one `tenure run`, as its probes report it.
 #[derive(Debug)]
 pub struct ElectionHealth {
     candidate: String,
     margins: Margins,
-    /// How old the last answer of the store may be.
+    /// The greatest age of the last answer of the store for a ready candidate.
     recent: Duration,
     clock: Arc<dyn Clock>,
-    /// Of the task that campaigns and watches over CMD.
+    /// Runs of the task that campaigns and watches CMD.
     pulse: Pulse,
     state: Mutex<ElectionHealthState>,
 }
 
 #[derive(Debug, Clone)]
 struct ElectionHealthState {
-    /// Once the store is open.
+    /// The election, once the store is open.
     election: Option<Election>,
     phase: CandidatePhase,
-    /// Why the last campaign failed, until the next one gets further.
+    /// The error of the last campaign, until the next campaign succeeds or follows a leader.
     failed: Option<Error>,
 }
 
-/// How far this candidate is.
+/// The phase of this candidate.
 #[derive(Debug, Clone)]
 pub enum CandidatePhase {
     Starting,
-    /// Nobody is known to lead.
+    /// This candidate knows no leader.
     Campaigning,
     Following {
         leader: Option<String>,
         epoch: Epoch,
     },
-    /// CMD does not run yet.
+    /// Elected, but CMD has not started.
     Elected(Lease),
     /// CMD runs.
     Leading(Lease),
-    /// CMD has ended, or gets SIGTERM.
+    /// CMD has ended or receives SIGTERM.
     Ending(Lease),
 }
 
-/// What `/leader` says.
+/// The body of `/leader`.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 struct ElectionHealthView {
     state: &'static str,
     this_candidate_leads: bool,
     candidate: String,
-    /// The holder of the newest epoch that this candidate knows of; null for none, or for a peer
-    /// without a name.
+    /// The holder of the newest known epoch. It is null if no epoch is known, or if the holder has
+    /// no name.
     leader: Option<String>,
     epoch: Option<u64>,
-    /// Of this candidate's lease.
+    /// Time left of the lease of this candidate.
     lease_remaining_ms: Option<u128>,
     store_answered_ms_ago: Option<u128>,
 }
 
 impl ElectionHealth {
-    /// `recent` is how old the last answer of the store may be.
+    /// `recent` is the greatest age of the last answer of the store for a ready candidate.
     pub fn new(candidate: &str, recent: Duration, margins: Margins) -> ElectionHealth {
         ElectionHealth::by(Arc::new(Process::system()), candidate, recent, margins)
     }
@@ -111,7 +112,7 @@ impl ElectionHealth {
         ElectionHealth { candidate: candidate.to_owned(), margins, recent, clock, pulse, state }
     }
 
-    /// The store is open.
+    /// Notes that the store is open.
     pub fn opened(&self, election: &Election) {
         lock(&self.state).election = Some(election.clone());
     }
@@ -124,12 +125,12 @@ impl ElectionHealth {
         state.phase = phase;
     }
 
-    /// The campaign has failed, and is repeated.
+    /// Notes that the campaign has failed and is retried.
     pub fn failed(&self, error: &Error) {
         lock(&self.state).failed = Some(error.clone());
     }
 
-    /// Runs the task, and notes each second that it does.
+    /// Runs the task and records each second in which it runs.
     pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
         self.pulse.of(task).await
     }
@@ -184,7 +185,7 @@ impl ElectionHealth {
         };
         let Some(lease) = lease else { return view };
         if lease.check().is_err() {
-            // The main task has not seen it yet.
+            // The main task has not seen the end of the lease.
             view.state = "ending";
             return view;
         }
@@ -200,20 +201,20 @@ impl ElectionHealth {
     }
 }
 
-/// How old the last answer of the store may be: the longest regular pause between two requests, and
-/// two requests' timeouts.
+/// The greatest age of the last answer of the store for a ready process: the longest regular pause
+/// between two requests, plus the timeouts of two requests.
 pub fn recent(longest_pause: Duration, request_timeout: Duration) -> Duration {
     longest_pause.saturating_add(request_timeout.saturating_mul(2))
 }
 
-/// The refusal of `/readyz` for a failure that somebody has to correct. One that only needs time is
-/// left to [`answered_lately`].
+/// Returns the refusal of `/readyz` for a failure that an operator must correct.
+/// [`answered_lately`] reports the failures that only need time.
 pub fn denied(failure: Option<&Error>) -> Option<Reply> {
     let failure = failure.filter(|error| error.kind() != ErrorKind::Unavailable)?;
     Some(Reply::text(503, &plain(&failure.to_string())))
 }
 
-/// The refusal of `/readyz` if the store has not answered for so long.
+/// Returns the refusal of `/readyz` if the last answer of the store is older than `recent`.
 pub fn answered_lately(ago: Option<Duration>, recent: Duration) -> Option<Reply> {
     let refuse = |why: &str| Some(Reply::text(503, why));
     match ago {

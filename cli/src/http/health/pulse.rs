@@ -10,15 +10,15 @@ use crate::output::print::in_seconds;
 use crate::process::lock::lock;
 use crate::process::timer::pause;
 
-/// A task that has not run for so long does not come back by itself: it should every second.
+/// The pause after which the main task counts as dead. A live task runs every second.
 const STUCK_AFTER: Duration = Duration::from_secs(30);
 pub const EVERY_TURN: Duration = Duration::from_secs(1);
 
-/// When the main task last ran.
+/// The time at which the main task last ran.
 #[derive(Debug)]
 pub struct Pulse {
     clock: Arc<dyn Clock>,
-    /// On the boot clock.
+    /// Time on the boot clock.
     turned: Mutex<Duration>,
 }
 
@@ -27,7 +27,7 @@ impl Pulse {
         Pulse { clock: Arc::clone(clock), turned: Mutex::new(clock.now().boot) }
     }
 
-    /// Runs the task, and notes each second that it does.
+    /// Runs the task and records each second in which it runs.
     pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
         let mut task = std::pin::pin!(task);
         loop {
@@ -40,7 +40,7 @@ impl Pulse {
         }
     }
 
-    /// Not whether the store answers: a restart fixes no store, and would cost a leader its lease.
+    /// Ignores the store: a restart cannot repair the store, and a leader would lose its lease.
     pub fn livez(&self) -> Reply {
         let stuck = self.clock.now().boot.saturating_sub(*lock(&self.turned));
         if stuck < STUCK_AFTER {

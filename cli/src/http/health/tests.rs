@@ -1,4 +1,4 @@
-//! With a clock that is moved by hand.
+//! Tests of the probes, on a manual clock.
 
 use serde_json::Value;
 use tenure::store::MemoryStore;
@@ -57,7 +57,7 @@ impl Bench {
 
     async fn elected(&self) -> Leadership {
         self.health.opened(&self.election);
-        self.election.campaign().await.expect("nobody else is there")
+        self.election.campaign().await.expect("no other candidate exists")
     }
 
     fn ask(&self, path: &str) -> (u16, String) {
@@ -82,7 +82,7 @@ impl Bench {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_phase_has_its_answers() {
+async fn each_phase_has_its_replies() {
     let bench = Bench::new();
     bench.says("/livez", 200, "ok");
     bench.says("/readyz", 503, "starting");
@@ -120,9 +120,9 @@ async fn each_phase_has_its_answers() {
     assert!((bench.routes)("/").is_none() && (bench.routes)("/leader/").is_none());
 }
 
-/// The main task may not have heard of the end yet.
+/// The reply reads the lease, even if the main task has not seen its end.
 #[tokio::test(start_paused = true)]
-async fn the_lease_is_looked_at_in_the_moment_of_the_answer() {
+async fn each_reply_reads_the_lease() {
     let almost = Duration::from_millis(23_499);
     let moves: [fn(&Hand, Duration); 2] = [Hand::boot, Hand::wall];
     for forward in moves {
@@ -131,7 +131,8 @@ async fn the_lease_is_looked_at_in_the_moment_of_the_answer() {
         bench.health.enter(CandidatePhase::Leading(lead.lease()));
         forward(&bench.hand, almost);
         bench.leader(200, "leading");
-        // A sixth of the validity, and a twentieth: then CMD is told to end.
+        // CMD receives SIGTERM a sixth plus a twentieth of the validity before the end of the
+        // lease.
         forward(&bench.hand, Duration::from_millis(1));
         assert_eq!(bench.leader(503, "ending")["leader"], "a");
         forward(&bench.hand, VALIDITY);
@@ -147,11 +148,11 @@ async fn the_lease_is_looked_at_in_the_moment_of_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_silent_makes_it_unready_but_not_dead() {
+async fn a_silent_store_makes_the_candidate_unready_but_not_dead() {
     let bench = Bench::new();
     let lead = bench.elected().await;
     bench.health.enter(CandidatePhase::Campaigning);
-    // A third of the validity, and two fifths.
+    // The limit is a third plus two fifths of the validity.
     bench.hand.boot(Duration::from_secs(22));
     bench.says("/readyz", 200, "campaigning");
     bench.hand.boot(Duration::from_secs(1));
@@ -163,12 +164,12 @@ async fn a_store_that_is_silent_makes_it_unready_but_not_dead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_main_task_that_does_not_run_is_dead() {
+async fn a_blocked_main_task_is_dead() {
     let bench = Bench::new();
     bench.hand.boot(Duration::from_secs(31));
     bench.says("/livez", 503, "the main task has not run for 31s");
     let task = async {
-        // It waits, as for a renewal, and is looked at each second.
+        // A task that waits, as for a renewal, is polled each second.
         for _ in 0..100 {
             bench.hand.boot(EVERY_TURN);
             pause(EVERY_TURN).await;

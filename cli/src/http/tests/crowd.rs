@@ -1,4 +1,4 @@
-//! More connections at once than there may be.
+//! Tests with more connections than the limit.
 
 use std::io::Write as _;
 use std::net::TcpStream as StdStream;
@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::*;
 
 const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
-/// For what must come soon.
+/// The time limit for a reply that must come soon.
 const SOON: Duration = Duration::from_millis(2_500);
 
 async fn asked(serving: &Serving) -> TcpStream {
@@ -20,13 +20,13 @@ async fn asked(serving: &Serving) -> TcpStream {
     stream
 }
 
-/// They wait to be accepted, and each has sent its request, before the server looks.
+/// All clients connect and send their requests before the server accepts.
 #[tokio::test]
-async fn regression_a_request_that_was_not_read_yet_is_not_idle() {
+async fn regression_a_connection_with_an_unread_request_is_not_idle() {
     let serving = started();
     let mut clients = Vec::new();
     for _ in 0..200 {
-        // Blocks the only thread, so that nothing is accepted meanwhile.
+        // Blocking the only thread prevents the server from accepting.
         let mut stream = StdStream::connect(serving.address).expect("it listens");
         stream.write_all(REQUEST).expect("it is taken");
         clients.push(stream);
@@ -38,10 +38,10 @@ async fn regression_a_request_that_was_not_read_yet_is_not_idle() {
     }
 }
 
-/// The same while the server runs, on several threads. A client that the machine stopped between its
-/// connection and its request may be cut.
+/// The server runs on several threads. It may close the connection of a client that the machine
+/// stopped between its connection and its request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_clients_at_once_are_all_answered() {
+async fn many_concurrent_clients_are_all_answered() {
     let serving = Arc::new(started());
     let client = |_| {
         let serving = Arc::clone(&serving);
@@ -59,7 +59,7 @@ async fn many_clients_at_once_are_all_answered() {
 }
 
 #[tokio::test]
-async fn part_of_a_request_is_cut_soon() {
+async fn a_connection_with_part_of_a_request_is_closed_soon() {
     let serving = started();
     let mut slow = Vec::new();
     for _ in 0..2 * MOST_CONNECTIONS {
@@ -73,7 +73,7 @@ async fn part_of_a_request_is_cut_soon() {
 }
 
 #[tokio::test]
-async fn one_more_than_are_busy_waits_and_none_is_cut() {
+async fn a_connection_over_the_limit_waits_and_none_is_closed() {
     let (let_go, begun) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let handler: Handler = {
         let (let_go, begun) = (Arc::clone(&let_go), Arc::clone(&begun));
@@ -102,8 +102,8 @@ async fn one_more_than_are_busy_waits_and_none_is_cut() {
 }
 
 #[tokio::test]
-async fn replies_that_are_not_read_are_cut() {
-    // More than the buffers of such a connection hold.
+async fn connections_with_unread_replies_are_closed() {
+    // The reply exceeds the buffers of such a connection.
     let big = |path: &str| match path {
         "/big" => Some(Reply::text(200, &"x".repeat(5 << 20))),
         path => hello(path),

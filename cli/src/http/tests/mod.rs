@@ -1,5 +1,5 @@
-//! Over real connections on loopback.
-#![allow(clippy::disallowed_methods, reason = "bounds what is waited for, and measures it")]
+//! Tests over real connections on loopback.
+#![allow(clippy::disallowed_methods, reason = "bounds and measures waits")]
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -34,10 +34,10 @@ async fn open(serving: &Serving) -> TcpStream {
     TcpStream::connect(serving.address).await.expect("it listens")
 }
 
-/// What comes until the server closes the connection.
+/// Returns the text that the server sends before it closes the connection.
 async fn rest(mut stream: TcpStream) -> String {
     let mut text = Vec::new();
-    // A reset ends it as well.
+    // A reset ends the text too.
     let _ = stream.read_to_end(&mut text).await;
     String::from_utf8(text).expect("text")
 }
@@ -93,12 +93,12 @@ async fn long_headers_are_refused() {
     let long = "x".repeat(2 * MOST_BYTES);
     let request = format!("GET /hello HTTP/1.1\r\nHost: x\r\nLong: {long}\r\n\r\n");
     let said = ask(&serving, &request).await;
-    // The refusal itself may be lost in a reset, as the rest was not read.
+    // The server did not read the rest of the request, so a reset may discard the refusal.
     assert!(said.is_empty() || said.starts_with("HTTP/1.1 431 "), "{said}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_does_not_finish_a_request_is_cut_off() {
+async fn a_connection_with_an_unfinished_request_is_closed() {
     let serving = started();
     let before = tokio::time::Instant::now();
     assert_eq!(ask(&serving, "GET /hello HT").await, "");
@@ -108,8 +108,8 @@ async fn whoever_does_not_finish_a_request_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_does_not_read_the_reply_is_cut_off() {
-    // More than the buffers of a connection hold.
+async fn a_connection_with_an_unread_reply_is_closed() {
+    // The reply exceeds the buffers of a connection.
     let big = |_: &str| Some(Reply::text(200, &"x".repeat(64 << 20)));
     let serving = start(any_port(), Arc::new(big)).expect("a free port");
     let mut stream = open(&serving).await;
@@ -120,7 +120,7 @@ async fn whoever_does_not_read_the_reply_is_cut_off() {
 }
 
 #[tokio::test]
-async fn regression_idle_connections_keep_nobody_waiting() {
+async fn regression_idle_connections_block_no_request() {
     let serving = started();
     let mut idle = Vec::new();
     for _ in 0..3 * MOST_CONNECTIONS {
@@ -128,7 +128,7 @@ async fn regression_idle_connections_keep_nobody_waiting() {
         let said = timeout(CONNECTION_LIMIT / 2, get(&serving, "/hello")).await;
         assert!(said.expect("it is answered at once").ends_with("hello\n"));
     }
-    // The newest ones are open still.
+    // The newest connections are still open.
     let mut newest = idle.pop().expect("there are some");
     newest.write_all(b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
     assert!(rest(newest).await.ends_with("hello\n"));
@@ -136,8 +136,8 @@ async fn regression_idle_connections_keep_nobody_waiting() {
 }
 
 #[tokio::test]
-async fn dropping_it_ends_the_server_and_cuts_what_is_open() {
-    // Another test may be given the port as soon as it is free.
+async fn dropping_serving_closes_all_connections() {
+    // Another test may get the port as soon as it is free.
     for _ in 0..5 {
         let serving = started();
         let address = serving.address;
@@ -157,7 +157,7 @@ async fn dropping_it_ends_the_server_and_cuts_what_is_open() {
 }
 
 #[tokio::test]
-async fn an_address_in_use_is_a_clear_error() {
+async fn an_address_in_use_is_an_error_with_the_address() {
     let serving = started();
     let mut sites = Sites::default();
     sites.add(serving.address, "health", Arc::new(hello));
@@ -170,7 +170,7 @@ async fn an_address_in_use_is_a_clear_error() {
 }
 
 #[tokio::test]
-async fn what_shares_an_address_shares_a_server() {
+async fn routes_with_one_address_share_a_server() {
     let mut sites = Sites::default();
     let other = |path: &str| (path == "/other").then(|| Reply::text(200, "other"));
     sites.add(any_port(), "health", Arc::new(hello));
@@ -189,7 +189,7 @@ fn an_address_has_a_port() {
     }
 }
 
-/// Answers with the length of the body, or with events that never end.
+/// Returns a server that answers with the length of the body, or with an endless stream of events.
 fn server(most_body: usize) -> Server {
     let handler: Handler = Arc::new(|asked: HttpRequest| {
         let answer = match (&*asked.path, &asked.body) {
@@ -225,14 +225,14 @@ async fn a_body_is_read_up_to_its_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn a_connection_with_an_incomplete_body_is_closed() {
     let serving = server(10).start(any_port()).expect("a free port");
     let said = ask(&serving, "PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc").await;
     assert_eq!(said, "");
 }
 
 #[tokio::test]
-async fn a_stream_outlasts_a_connection_while_its_peer_reads() {
+async fn a_stream_stays_open_while_its_peer_reads() {
     let serving = server(0).start(any_port()).expect("a free port");
     let mut stream = open(&serving).await;
     stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
@@ -240,7 +240,7 @@ async fn a_stream_outlasts_a_connection_while_its_peer_reads() {
     for _ in 0..100 {
         stream.read_exact(&mut part).await.expect("it goes on");
     }
-    // More than there may be of connections: a stream is none of them.
+    // More connections than the limit: a stream does not count as a connection.
     for _ in 0..2 * MOST_CONNECTIONS {
         assert!(get(&serving, "/x").await.ends_with("\r\n\r\n0\n"));
     }
@@ -248,18 +248,18 @@ async fn a_stream_outlasts_a_connection_while_its_peer_reads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_whose_peer_does_not_read_is_cut_off() {
+async fn an_unread_stream_is_closed() {
     let serving = server(0).start(any_port()).expect("a free port");
     let mut stream = open(&serving).await;
     stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
     pause(2 * CONNECTION_LIMIT).await;
-    // What the buffers held; a stream that goes on would never end.
+    // The rest of the buffers ends. An open stream would never end.
     rest(stream).await;
 }
 
-/// Open streams refused each further one.
+/// The server refused each stream over the limit.
 #[tokio::test]
-async fn regression_one_stream_too_many_closes_the_oldest() {
+async fn regression_a_stream_over_the_limit_closes_the_oldest() {
     let handler: Handler = Arc::new(|_| {
         let first = futures::stream::once(std::future::ready("data: 1\n\n".to_owned()));
         let events = first.chain(futures::stream::pending()).boxed();
@@ -287,15 +287,16 @@ async fn regression_one_stream_too_many_closes_the_oldest() {
     }
 }
 
-/// Two processes that found the same dead socket both listened there, and clients reached one.
+/// Two processes found the same dead socket and both listened at its path. Clients reached only
+/// one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn regression_one_of_many_takes_the_place_of_a_dead_socket() {
+async fn regression_one_process_of_many_replaces_a_dead_socket() {
     let dir = tempfile::tempdir().expect("a directory");
     for round in 0..200 {
         let path = dir.path().join(format!("api-{round}"));
         let together = Arc::new(std::sync::Barrier::new(4));
         drop(std::os::unix::net::UnixListener::bind(&path).expect("a new socket"));
-        // A child that another test starts at this moment has the socket until it runs its program.
+        // A child process of another test inherits the socket until its exec.
         let alive = async || {
             while std::os::unix::net::UnixStream::connect(&path).is_ok() {
                 tokio::task::yield_now().await;
@@ -322,9 +323,9 @@ async fn regression_one_of_many_takes_the_place_of_a_dead_socket() {
     }
 }
 
-/// Files that other threads made at that moment had the mode of the socket.
+/// Files that other threads created at the same time got the mode of the socket.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn regression_a_socket_leaves_the_modes_of_other_files_alone() {
+async fn regression_a_socket_changes_no_mode_of_other_files() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().expect("a directory");
     let folder = dir.path().to_owned();
