@@ -1,4 +1,4 @@
-//! Where the API listens, and who may ask.
+//! The address of the API and its access rules.
 
 use std::fmt;
 use std::fs;
@@ -42,7 +42,7 @@ fn host_name(text: &str) -> Result<String, String> {
     Ok(text.to_ascii_lowercase())
 }
 
-/// `--listen`
+/// The place at which the API listens: the value of `--listen`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     Tcp(SocketAddr),
@@ -72,17 +72,17 @@ impl fmt::Display for Listen {
     }
 }
 
-/// Which requests are answered.
+/// The rules for the requests that the API answers.
 pub struct Access {
     key: Option<Vec<u8>>,
-    /// The names of `Host`, in lower case; `None`: `Host` is not checked.
+    /// The allowed names in `Host`, in lower case. `None` disables the check.
     hosts: Option<Vec<String>>,
 }
 
 const KEY_LENGTHS: std::ops::RangeInclusive<usize> = 16..=1024;
 
 impl Access {
-    /// Reads the key, and refuses to answer other machines without one.
+    /// Reads the key. An address that other machines can reach needs one.
     pub fn new(args: &ListenArgs) -> Result<Access, Failure> {
         let usage = |why| Failure::new(exit::USAGE, why);
         let key = match &args.access_key_file {
@@ -104,7 +104,7 @@ impl Access {
                      resign: give --access-key-file, or listen on 127.0.0.1 or unix:PATH"
                 )))
             }
-            // A page of the web has no key, and reaches no socket.
+            // A web page does not have the key and cannot reach a socket.
             Listen::Tcp(_) if key.is_none() => {
                 Ok(Access { key, hosts: Some(args.allowed_hosts.clone()) })
             }
@@ -119,7 +119,7 @@ impl Access {
                        `tenure serve` with --allow-host NAME or --access-key-file";
             return Err(Refusal::fixed(421, "host_refused", why));
         }
-        // A page in a browser of this machine could otherwise change things here.
+        // Without this check a web page in a browser on this machine could send orders.
         if headers.contains_key(ORIGIN) && ![Method::GET, Method::HEAD].contains(method) {
             let why = "requests of web pages (with an Origin) change nothing here";
             return Err(Refusal::fixed(403, "origin_refused", why));
@@ -128,7 +128,7 @@ impl Access {
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.split_once(' '));
         let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        // How long it takes says nothing of the characters that are right.
+        // The comparison takes constant time, so its duration reveals no character of the key.
         match given {
             Some((_, given)) if bool::from(given.as_bytes().ct_eq(key)) => Ok(()),
             _ => Err(Refusal::fixed(
@@ -141,7 +141,7 @@ impl Access {
     }
 }
 
-/// Returns whether `Host` is a name of this machine or one of these names.
+/// Returns whether `host` is a name of this machine or one of `names`.
 fn is_own(host: &HeaderValue, names: &[String]) -> bool {
     let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
     let Some(authority) = authority else { return false };
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_an_address_or_a_socket() {
+    fn listen_takes_an_address_or_a_socket() {
         assert_eq!("unix:/run/t.sock".parse(), Ok(Listen::Unix("/run/t.sock".into())));
         assert!(matches!("[::1]:80".parse(), Ok(Listen::Tcp(_))));
         for wrong in ["", "unix:", "localhost:80", "8080", "/run/t.sock"] {
@@ -177,9 +177,9 @@ mod tests {
         }
     }
 
-    /// DNS rebinding: the name of a web page points to a loopback address.
+    /// In DNS rebinding the host name of a web page resolves to a loopback address.
     #[test]
-    fn regression_only_the_names_of_this_machine_open_without_a_key() {
+    fn regression_only_names_of_this_machine_are_allowed_without_a_key() {
         let access = Access { key: None, hosts: Some(vec!["tenure.internal".to_owned()]) };
         let ask = |hosts: &[&str]| {
             let mut headers = HeaderMap::new();
@@ -200,7 +200,7 @@ mod tests {
         ] {
             assert_eq!(ask(&[own]), Ok(()), "{own}");
         }
-        // No browser leaves it out.
+        // Every browser sends `Host`, so a request without it is not from a web page.
         assert_eq!(ask(&[]), Ok(()));
         for other in [
             "evil.example",
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_a_length_and_is_visible() {
+    fn a_key_has_16_to_1024_visible_characters() {
         assert!(key(&"x".repeat(16)).is_ok() && key(&"x".repeat(1024)).is_ok());
         let why = key(&"x".repeat(15)).expect_err("too short");
         assert!(why.contains("15") && why.contains("16 to 1024"), "{why}");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_whole_key_opens() {
+    fn only_the_whole_key_is_accepted() {
         let access = Access { key: Some(b"0123456789abcdef".to_vec()), hosts: None };
         let ask = |value: &str| {
             let mut headers = HeaderMap::new();

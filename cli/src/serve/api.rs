@@ -18,26 +18,26 @@ use super::{events, shapes};
 use crate::http::{Answer, HttpRequest, Reply};
 use crate::output::print::millis;
 
-/// The description of the API, by the OpenAPI initiative's format.
+/// The OpenAPI description of the API.
 const OPENAPI: &str = include_str!("../../openapi.json");
-/// Bytes of a request's body: what a record takes, and a little for the rest.
+/// The greatest length of a request body in bytes: the data of a record and its JSON frame.
 pub const MOST_BODY: usize = 64 * 1024;
 
-/// All that is served.
+/// The API: its access rules, the application's health, the elections and the groups.
 pub struct Api {
     pub access: Access,
     pub app: Arc<AppHealth>,
-    /// Once the stores are open.
+    /// The elections and groups, once the stores are open.
     pub served: OnceLock<Served>,
 }
 
-/// What this process campaigns in, and is a member of.
+/// The elections and the groups of this process.
 pub struct Served {
     pub elections: Vec<Arc<Candidacy>>,
     pub members: Vec<Arc<Member>>,
 }
 
-/// What a path stands for.
+/// The resource of a path.
 enum ApiTarget<'a> {
     OfGroups(groups::GroupTarget<'a>),
     Elections,
@@ -48,7 +48,7 @@ enum ApiTarget<'a> {
     Data(&'a str),
     Heartbeat,
     OpenApi,
-    /// The formats of older sidecars.
+    /// The paths of older sidecars.
     Root,
     RootEvents,
 }
@@ -78,7 +78,7 @@ impl ApiTarget<'_> {
         }
     }
 
-    /// The methods that it takes, as in `Allow`.
+    /// Returns the methods of this resource, as in `Allow`.
     fn methods(&self) -> &'static str {
         match self {
             ApiTarget::OfGroups(target) => target.methods(),
@@ -89,7 +89,7 @@ impl ApiTarget<'_> {
     }
 }
 
-/// `POST …/resign`
+/// The body of `POST …/resign`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 struct ResignBody {
@@ -202,7 +202,8 @@ impl Api {
     }
 }
 
-/// Whether a candidate can have it. A leadership that is given up for no such name is not sealed.
+/// Returns whether a candidate can have this name. An invalid successor is refused before the
+/// leadership ends.
 fn is_name(name: &str) -> bool {
     (1..=256).contains(&name.len()) && !name.chars().any(char::is_control)
 }

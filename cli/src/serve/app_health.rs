@@ -1,4 +1,4 @@
-//! `--app-health`: whether the application beside this process works, so that it may lead.
+//! `--app-health`: the health of the application, which this process needs to lead.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -25,8 +25,8 @@ use crate::store::patience::on_a_thread;
 pub struct AppHealthArgs {
     /// How to see that the application works: an http:// URL that answers 2xx, file:PATH that it
     /// touches, or `heartbeat` for its POST /v1/heartbeat. Until it does, and once the deadline has
-    /// passed without it, this candidate does not campaign, and resigns if it leads; the same of the
-    /// session of a group. No fence: an application that hangs may go on later
+    /// passed without it, this candidate does not campaign, and resigns if it leads; the same of
+    /// the session of a group. No fence: an application that hangs may go on later
     #[arg(long, value_name = "CHECK", value_parser = str::parse::<Check>)]
     app_health: Option<Check>,
     /// How long the application may show no sign of health: at least 100ms, at most 24h
@@ -37,10 +37,10 @@ pub struct AppHealthArgs {
 
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
-/// The longest pause between two looks, and the longest look.
+/// The longest pause between two checks, and the time limit of one check.
 const LONGEST_LOOK: Duration = Duration::from_secs(5);
 
-/// What shows that the application works.
+/// The sign of a healthy application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check {
     Url(Url),
@@ -67,20 +67,20 @@ impl FromStr for Check {
     }
 }
 
-/// What is known of the application.
+/// The state of the application.
 #[derive(Debug)]
 pub struct AppHealth {
-    /// Without one, the application is taken to be healthy.
+    /// The check. Without a check, the application counts as healthy.
     check: Option<Check>,
     deadline: Duration,
     process: Process,
-    /// When it was last known to work, on the boot clock.
+    /// The time of the last sign of health, on the boot clock.
     worked: Mutex<Option<Duration>>,
     healthy: watch::Sender<bool>,
 }
 
 impl AppHealth {
-    /// Refuses a deadline that leaves no time for a look.
+    /// Refuses a deadline that is too short for a check.
     pub fn new(args: &AppHealthArgs) -> Result<AppHealth, String> {
         let deadline = args.app_health_deadline.unwrap_or(DEFAULT_DEADLINE);
         if deadline < SHORTEST_DEADLINE {
@@ -99,7 +99,7 @@ impl AppHealth {
         self.healthy.subscribe()
     }
 
-    /// Takes a heartbeat; `false` if that is not the check.
+    /// Takes a heartbeat. Returns `false` if the check is not `heartbeat`.
     pub fn heartbeat(&self) -> bool {
         let counts = self.check == Some(Check::Heartbeat);
         if counts {
@@ -112,7 +112,7 @@ impl AppHealth {
         self.deadline
     }
 
-    /// Looks until it is dropped.
+    /// Checks the application until the future is dropped.
     pub async fn run(&self) {
         let looks = async {
             match &self.check {
@@ -131,7 +131,7 @@ impl AppHealth {
         self.process.now().boot
     }
 
-    /// It worked at this moment.
+    /// Notes a sign of health at `at`.
     fn works(&self, at: Duration) {
         *lock(&self.worked) = Some(at);
         self.settle();
@@ -153,7 +153,7 @@ impl AppHealth {
         }
     }
 
-    /// Notices the end of the deadline.
+    /// Reports the application as unhealthy once the deadline has passed.
     async fn judge(&self) {
         loop {
             pause((self.deadline / 20).min(Duration::from_millis(250))).await;
@@ -177,7 +177,8 @@ impl AppHealth {
         }
     }
 
-    /// A file that an earlier application left says nothing: only a change does.
+    /// Only a change of the file is a sign of health: an earlier application may have left the
+    /// file.
     async fn watch(&self, path: &Path) {
         let mut known = written(path).await;
         loop {
@@ -191,20 +192,21 @@ impl AppHealth {
     }
 }
 
-/// When a file was written, by the clock of its disk: only compared with itself.
+/// Returns the modification time of a file. The clock of its disk set it, so it is only compared
+/// with other times of this file.
 async fn written(path: &Path) -> Option<SystemTime> {
     let path = path.to_owned();
-    // A disk that hangs must not hold up the leases.
+    // A disk that hangs must not delay the renewals.
     let found = on_a_thread(move || std::fs::metadata(path)).await.ok()?;
     found.ok()?.modified().ok()
 }
 
-/// Whether the status is 2xx. The body is not read.
+/// Returns whether the status is 2xx. The body is not read.
 async fn answers_well(url: &Url) -> bool {
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
         return false;
     };
-    // An IPv6 address stands in brackets.
+    // The host of a URL has an IPv6 address in brackets.
     let address = (host.trim_matches(['[', ']']), port);
     let Ok(stream) = TcpStream::connect(address).await else { return false };
     let Ok((mut sender, connection)) = http1::handshake(TokioIo::new(stream)).await else {
@@ -220,7 +222,7 @@ async fn answers_well(url: &Url) -> bool {
     let reply = tokio::select! {
         biased;
         reply = &mut asking => reply,
-        // It may have taken the reply right before its end.
+        // The channel may hold the reply although the connection has ended.
         _ = connection => asking.await,
     };
     reply.is_ok_and(|reply| reply.status().is_success())

@@ -1,4 +1,4 @@
-//! What a request of the API says in its query and its body.
+//! The query and the body of a request to the API.
 
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use super::refusal::Refusal;
 use crate::http::{BadBody, HttpRequest};
 use crate::process::timer::pause;
 
-/// How long a write may take before the reply says that the outcome is not known. Shorter than the
-/// connection's own limit.
+/// The time limit of a write, after which the reply reports an unknown outcome. It is shorter than
+/// the limit of the connection.
 const LONGEST_WRITE: Duration = Duration::from_secs(25);
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 
@@ -24,7 +24,7 @@ pub async fn within<T>(outcome: oneshot::Receiver<Result<T, Refusal>>) -> Result
     }
 }
 
-/// `?epoch=N` or `?token=N`: the only one for which the request is to be carried out.
+/// Reads `?epoch=N` or `?token=N`. The request applies only to this epoch or token.
 pub fn only(parameter: &str, query: &str) -> Result<Option<u64>, Refusal> {
     if query.is_empty() {
         return Ok(None);
@@ -44,7 +44,8 @@ pub fn body_of(asked: &HttpRequest) -> Result<&Bytes, Refusal> {
     })
 }
 
-/// A body that may be left out, and is an object: a list of its values would pass for one.
+/// Reads an optional body, which must be an object. Without this check serde would accept a list of
+/// the values.
 pub fn optional<T: DeserializeOwned + Default>(asked: &HttpRequest) -> Result<T, Refusal> {
     match &**body_of(asked)? {
         [] => Ok(T::default()),
@@ -59,7 +60,7 @@ pub fn bad_body(error: &serde_json::Error) -> Refusal {
     Refusal::new(400, "bad_body", format!("the body is not the JSON that is expected: {error}"))
 }
 
-/// A time in milliseconds. In JSON `5000.0` is the whole number 5000.
+/// Reads a time in milliseconds. In JSON `5000.0` is the whole number 5000.
 pub fn millis_of(
     field: &str,
     ms: Option<f64>,

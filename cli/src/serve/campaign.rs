@@ -16,12 +16,12 @@ use crate::output::logs::Throttle;
 use crate::output::print::{in_ms, plain};
 use crate::process::timer::pause;
 
-/// Why a leadership is over.
+/// The reason for the end of a leadership.
 enum LeadershipOver {
-    /// The application has asked for it: its work has ended.
+    /// The application resigned: its work has ended.
     Resign(ResignOrder, OrderReply<Resigned>),
     Unhealthy,
-    /// This process is to end.
+    /// This process must end.
     Ending,
     /// The lease was lost, or is about to end.
     Lost,
@@ -58,7 +58,7 @@ impl Machine for Candidacy {
 }
 
 impl ServedTask<Candidacy> {
-    /// Waits until elected; `None` if something else is to be done first.
+    /// Waits until elected. Returns `None` if another task comes first.
     async fn campaign(&mut self) -> Option<Leadership> {
         self.machine.enter(ServedRole::Seeking);
         let election = &self.machine.election;
@@ -89,15 +89,15 @@ impl ServedTask<Candidacy> {
         }
     }
 
-    /// Leads until the leadership is over. Returns how long to stay out of the election then.
+    /// Leads until the leadership ends. Returns the time to stay out of the election after that.
     async fn lead(&mut self, leadership: Leadership) -> Option<Duration> {
         let epoch = leadership.epoch();
-        // From here on replies say so, until the lease or this task ends it.
+        // Replies report the leadership until the lease or this task ends it.
         self.machine.elected(leadership.lease());
         info!(outcome = "elected", "elected: epoch {epoch}");
         match self.until_over(&leadership).await {
             LeadershipOver::Lost => {
-                // What the application does is not known, so the lease is left to lapse.
+                // The application may still work, so the lease must lapse.
                 match leadership.check() {
                     Err(loss) => {
                         let why = plain(&loss.to_string());
@@ -161,8 +161,8 @@ impl ServedTask<Candidacy> {
         }
     }
 
-    /// The application has its grace to end its work, and the lease is renewed meanwhile. It ends
-    /// the wait by resigning.
+    /// Gives the application the grace to end its work, and renews the lease during the grace. The
+    /// application ends the wait by resigning.
     async fn drain(&mut self, leadership: Leadership) {
         info!(outcome = "ending", "resigning after a grace of {}", in_ms(self.grace));
         let epoch = leadership.epoch().get();
@@ -193,7 +193,8 @@ impl ServedTask<Candidacy> {
     }
 }
 
-/// Gives up the epoch; true if others need not wait for its lapse.
+/// Resigns the epoch. Returns whether it is sealed: other candidates then need not wait for its
+/// lapse.
 async fn resign(leadership: Leadership, successor: Option<String>) -> bool {
     let epoch = leadership.epoch();
     let outcome = match successor {
@@ -205,7 +206,7 @@ async fn resign(leadership: Leadership, successor: Option<String>) -> bool {
             info!(outcome = "resigned", "resigned epoch {epoch}");
             true
         }
-        // The epoch was sealed, or its lease has ended: there is nothing to resign.
+        // The epoch is sealed or its lease has ended, so a resignation is not needed.
         Err(error) if error.kind() == ErrorKind::LeadershipLost => {
             let why = plain(&error.to_string());
             warn!(outcome = "not_resigned", "epoch {epoch} is not resigned: {why}");
@@ -237,7 +238,7 @@ fn other_epoch(epoch: u64) -> Refusal {
     )
 }
 
-/// What a client gets for an error of `proclaim`.
+/// Returns the refusal for an error of `proclaim`.
 fn of(error: &Error) -> Refusal {
     match error.kind() {
         ErrorKind::InvalidInput => Refusal::new(413, "data_too_long", plain(&error.to_string())),

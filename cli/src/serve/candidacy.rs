@@ -1,4 +1,4 @@
-//! One election of a sidecar: what is known of it, decided when it is asked for.
+//! One election of a sidecar. Each reply is computed from the lease when the request arrives.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 use super::machine::{Common, OrderReply, ServedRole};
 use crate::process::lock::lock;
 
-/// This candidate in one election. The task that campaigns and leads changes its role; a reply is
-/// made of the role, of the lease as it is at that moment, and of what the election has last seen.
+/// This candidate in one election. The task that campaigns and leads changes the role. A reply
+/// combines the role, the current lease, and the last observation of the election.
 #[derive(Debug)]
 pub struct Candidacy {
     pub common: Common<ElectionOrder>,
@@ -24,7 +24,7 @@ struct CandidacyState {
     role: ServedRole,
     /// The lease of a leader.
     lease: Option<Lease>,
-    /// What this leader has proclaimed with success.
+    /// The data that this leader has proclaimed with success.
     data: Value,
     lost: Option<LostLeadership>,
 }
@@ -38,17 +38,17 @@ pub struct LostLeadership {
     pub at: Duration,
 }
 
-/// What is true at one moment.
+/// The state of a candidacy at one moment.
 #[derive(Debug)]
 pub struct CandidacyNow {
     pub role: ServedRole,
-    /// The epoch that this candidate leads, and for how long it surely does.
+    /// The epoch that this candidate leads, and the time for which the lease certainly lasts.
     pub leads: Option<(u64, Duration)>,
-    /// Whether less than a quarter of the validity is left of that.
+    /// Whether less than a quarter of the validity is left.
     pub at_risk: bool,
-    /// What this leader has proclaimed.
+    /// The data that this leader has proclaimed.
     pub data: Value,
-    /// Of another leader, or of none.
+    /// The last observation of the election, unless this candidate gave up the observed epoch.
     pub seen: Option<LastSeen>,
     pub answered_ago: Option<Duration>,
     pub lost: Option<LostLeadership>,
@@ -56,27 +56,27 @@ pub struct CandidacyNow {
     pub at: Duration,
 }
 
-/// What a client asks of the leader. `epoch` refuses any other than this.
+/// An order of a client to the leader. An order with `epoch` applies only to that epoch.
 #[derive(Debug)]
 pub enum ElectionOrder {
     Proclaim { data: Value, epoch: Option<u64>, reply: OrderReply<u64> },
     Resign { order: ResignOrder, epoch: Option<u64>, reply: OrderReply<Resigned> },
 }
 
-/// How to resign.
+/// The options of a resignation.
 #[derive(Debug, Clone, Default)]
 pub struct ResignOrder {
-    /// The candidate that goes first.
+    /// The candidate that may campaign first.
     pub successor: Option<String>,
-    /// How long this candidate stays out of the election; `None` for the default.
+    /// The time for which this candidate stays out of the election. `None` means the default.
     pub pause: Option<Duration>,
 }
 
-/// What a resignation has done. The leadership is over in any case.
+/// The result of a resignation. The leadership has ended in any case.
 #[derive(Debug, Clone, Copy)]
 pub struct Resigned {
     pub epoch: u64,
-    /// Whether the epoch is sealed: otherwise others wait until the lease lapses.
+    /// Whether the epoch is sealed. If not, other candidates wait until the lease lapses.
     pub sealed: bool,
 }
 
@@ -105,7 +105,8 @@ impl Candidacy {
         self.common.changes.notify();
     }
 
-    /// From here on replies name this candidate, until the lease or the task ends it.
+    /// Enters the leadership. Replies name this candidate until the lease or the task ends the
+    /// leadership.
     pub fn elected(&self, lease: Lease) {
         let mut state = lock(&self.state);
         (state.role, state.lease, state.data) = (ServedRole::Holding, Some(lease), Value::Null);
@@ -113,13 +114,13 @@ impl Candidacy {
         self.common.changes.notify();
     }
 
-    /// What this leader has written is what it has proclaimed.
+    /// Sets the data that this leader has proclaimed.
     pub fn proclaimed(&self, data: Value) {
         lock(&self.state).data = data;
         self.common.changes.notify();
     }
 
-    /// What is true now.
+    /// Returns the state at this moment.
     pub fn now(&self) -> CandidacyNow {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -130,7 +131,8 @@ impl Candidacy {
             leads,
             at_risk,
             data: if leads.is_some() { state.data.clone() } else { Value::Null },
-            // What it has given up itself nobody holds, although the lease may run.
+            // After this candidate gives up its leadership the election counts as vacant, although
+            // the lease may run.
             seen: self.election.last_seen().filter(|seen| {
                 let given_up = state.lost.as_ref().map(|lost| lost.epoch);
                 given_up < Some(seen.leader.epoch.get())
@@ -141,13 +143,13 @@ impl Candidacy {
         }
     }
 
-    /// The epoch that this candidate leads, and for how long it surely does.
+    /// The epoch that this candidate leads, and the time for which the lease certainly lasts.
     pub fn leadership(&self) -> Option<(u64, Duration)> {
         let at = self.common.boot();
         self.leads(&mut lock(&self.state), at)
     }
 
-    /// Ends the leadership for this reason, for every reply from now on.
+    /// Ends the leadership for this reason. All later replies report the end.
     pub fn give_up(&self, reason: &'static str) {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -156,8 +158,8 @@ impl Candidacy {
         }
     }
 
-    /// Asks the lease itself. The first to find its end makes that final: a renewal that is answered
-    /// later revives nothing that a client was told of.
+    /// Checks the lease. The first caller that finds its end makes the end final: a later answer to
+    /// a renewal cannot revive a leadership that a reply has reported as lost.
     fn leads(
         &self,
         state: &mut MutexGuard<'_, CandidacyState>,
@@ -194,7 +196,7 @@ mod tests {
 
     const MARGIN: Duration = Duration::from_secs(2);
 
-    /// On a store behind a way that can be blocked.
+    /// Returns an elected candidacy whose connection to the store can fail on demand.
     async fn leading(world: &World, name: &str) -> (Arc<Candidacy>, tenure::Leadership) {
         let election = world.node(name).build().expect("settings that fit");
         let process = Process::system().with_clock(Arc::new(world.clock.clone()));
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_leadership_is_over_before_its_lease_and_stays_over() {
+    async fn a_leadership_ends_for_good_before_its_lease() {
         let world = World::new();
         let (candidacy, leadership) = leading(&world, "a").await;
         let lease = leadership.lease();
@@ -225,13 +227,14 @@ mod tests {
         assert!(lease.check().is_ok(), "the lease runs");
         let lost = candidacy.now().lost.expect("it was lost");
         assert_eq!((lost.epoch, lost.reason), (1, NOT_RENEWED));
-        // A renewal that comes through after all revives nothing.
+        // A late renewal does not revive the leadership.
         world.store.heal();
         wait(millis(1_500)).await;
         assert!(lease.check().is_ok() && lease.remaining() > MARGIN, "{:?}", lease.remaining());
         assert_eq!(candidacy.leadership(), None);
         assert!(candidacy.now().leads.is_none());
-        // It holds the epoch still, by the store, and is not to be taken for its leader.
+        // The store still names this candidate as the holder. A reply must not name it as the
+        // leader.
         let mut changes = candidacy.election.observe();
         changes.next().await.expect("it looks").expect("the store works");
         assert_eq!(candidacy.election.last_seen().map(|seen| seen.is_held()), Some(true));
@@ -239,12 +242,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reply_asks_the_lease_and_not_what_was_known() {
+    async fn each_reply_reads_the_lease() {
         let world = World::new();
         let (candidacy, leadership) = leading(&world, "a").await;
         let mut changes = candidacy.common.changes.subscribe();
         changes.mark_unchanged();
-        // The machine sleeps: no task has run since.
+        // The machine sleeps, so no task runs in between.
         world.clock.suspend(VALIDITY);
         assert_eq!(candidacy.leadership(), None);
         assert!(changes.has_changed().expect("it is open"), "the streams are woken");
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_reason_stays() {
+    async fn the_first_reason_of_a_loss_stays() {
         let world = World::new();
         let (candidacy, leadership) = leading(&world, "a").await;
         candidacy.give_up("resigned");

@@ -1,4 +1,4 @@
-//! The events of an election: what has changed between two views of it.
+//! The events of an election: the changes between two of its views.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use super::stream;
 use super::view::ElectionView;
 use crate::output::print::json_line;
 
-/// What a client of a stream was sent. Each event is made of the view of the moment at which it is
-/// sent. What a reader has not read yet waits in the connection's buffers: an event may be old when
-/// it is read, and what has followed it comes right after.
+/// The last state that a stream has sent. Each event describes the election at the moment of its
+/// sending. Unread events wait in the buffers of the connection: an event may be old when the
+/// client reads it, and its successors follow directly.
 #[derive(Debug, Default)]
 struct SentElection {
     leads: Option<u64>,
@@ -21,14 +21,14 @@ struct SentElection {
     leader: Option<(Option<String>, Option<u64>, Value)>,
 }
 
-/// The events of an election, beginning with what is true now.
+/// Returns the events of an election, beginning with its current state.
 pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
     let mut sent = SentElection::default();
     stream::events(candidacy, move |candidacy| sent.update(&ElectionView::of(candidacy)))
 }
 
 impl SentElection {
-    /// The events that lead from what was sent to this view.
+    /// Returns the events that lead from the sent state to this view.
     fn update(&mut self, view: &ElectionView) -> String {
         let mut text = String::new();
         let mut push = |event: &str| {
@@ -81,7 +81,7 @@ mod tests {
         }
     }
 
-    /// The names of the events for each of these views, one after another.
+    /// Returns the names of the events for each of these views in order.
     fn sent(views: &[ElectionView]) -> Vec<String> {
         let mut sent = SentElection::default();
         let names = |view: &ElectionView| {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_true_comes_first_and_then_what_changes() {
+    fn a_stream_begins_with_the_state_and_continues_with_changes() {
         let (leading, at_risk) = (view("leading", Some(1)), view("at_risk", Some(1)));
         let nobody = view("ending", None);
         let all = [&leading, &leading, &at_risk, &at_risk, &leading, &at_risk, &nobody, &nobody];
@@ -114,9 +114,9 @@ mod tests {
         assert_eq!(followed, ["leader_changed", "leader_changed"]);
     }
 
-    /// Once the connection has no room, what lies in between is left out.
+    /// A stream omits the views between two events while the connection has no room.
     #[test]
-    fn a_slow_reader_hears_what_is_true_at_last() {
+    fn a_slow_reader_receives_the_latest_state() {
         let (first, other) = (view("leading", Some(1)), view("following", Some(2)));
         let risky = view("at_risk", Some(3));
         assert_eq!(
@@ -151,9 +151,9 @@ mod tests {
             (candidacy, leadership)
         }
 
-        /// Whatever a stream does at that moment, it is woken.
+        /// A change wakes each stream, at any point of its interval.
         #[tokio::test(start_paused = true)]
-        async fn what_a_task_changes_is_said_at_once() {
+        async fn a_change_by_a_task_is_sent_immediately() {
             let world = World::new();
             let (candidacy, leadership) = leading(&world).await;
             let logs = follow_events(&world.clock, || events(&candidacy)).await;
@@ -165,9 +165,9 @@ mod tests {
             drop(leadership);
         }
 
-        /// No task tells of it: a stream has to look.
+        /// No task reports a change by time alone, so a stream must poll.
         #[tokio::test(start_paused = true)]
-        async fn what_only_time_brings_is_said_soon() {
+        async fn a_change_by_time_is_sent_soon() {
             let world = World::new();
             let (candidacy, leadership) = leading(&world).await;
             let logs = follow_events(&world.clock, || events(&candidacy)).await;
@@ -185,9 +185,9 @@ mod tests {
             assert!(leadership.check().is_ok(), "its lease runs");
         }
 
-        /// A machine that slept looks as soon as a timer runs.
+        /// After a suspend a stream polls as soon as a timer fires.
         #[tokio::test(start_paused = true)]
-        async fn a_lapse_while_the_machine_slept_is_said_soon() {
+        async fn a_lapse_during_a_suspend_is_sent_soon() {
             let world = World::new();
             let (candidacy, leadership) = leading(&world).await;
             let logs = follow_events(&world.clock, || events(&candidacy)).await;

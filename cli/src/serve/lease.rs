@@ -23,13 +23,14 @@ impl ServeLeaseArgs {
         self.grace.unwrap_or(self.election.lease.validity / 6)
     }
 
-    /// Others look within this time, unless they look less often than this candidate.
+    /// Other candidates poll within this time, unless their poll interval is longer than that of
+    /// this candidate.
     pub fn defer_for(&self) -> Duration {
         self.election.lease.look_every().saturating_mul(2)
     }
 
-    /// How long before the end of a lease its leadership is given up, so that the application hears
-    /// of it in time. Refused if that leaves no room for a renewal and its retry.
+    /// Returns the time between the end of a leadership and the end of its lease, in which the
+    /// application can react. Fails if the validity is too short for a renewal and its retry.
     pub fn margin(&self) -> Result<Duration, String> {
         let validity = self.election.lease.validity;
         let margin = SHORTEST_MARGIN.max(validity / 20);
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_no_room_is_refused_with_the_numbers() {
+    fn a_validity_without_room_is_refused_with_its_numbers() {
         assert_eq!(margin(30_000), Ok(Duration::from_millis(1_500)));
         assert_eq!(margin(750), Ok(Duration::from_millis(200)));
         let why = margin(700).expect_err("233 + 2 × 140 + 200 ms are more than 700 ms");

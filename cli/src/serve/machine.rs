@@ -1,4 +1,4 @@
-//! The parts that the elections and the groups of a sidecar share: the role of this process, the
+//! The common parts of the elections and the groups of a sidecar: the role of this process, the
 //! orders of clients, and the task that runs until the process ends.
 
 use std::convert::Infallible;
@@ -18,14 +18,14 @@ use crate::process::lock::lock;
 use crate::process::timer::pause;
 use crate::store::patience::{AFTER_A_FAILURE, caught};
 
-/// The task reads the clocks at this interval, as a timer stops while the machine sleeps.
+/// The interval at which the task reads the clocks, because a timer stops while the machine sleeps.
 pub const LOOK: Duration = Duration::from_millis(500);
-/// The number of orders that wait for the task; one more is refused.
+/// The greatest number of orders that wait for the task. A further order is refused.
 const MOST_ORDERS: usize = 64;
 
-/// The reason of a leadership or a session that is given up before its lease ends.
+/// The reason for giving up a leadership or a session that was not renewed in time.
 pub const NOT_RENEWED: &str = "not_renewed";
-/// The same, for people.
+/// The same reason as text for people.
 pub const TOO_LATE: &str = "its lease is about to end, and was not renewed in time";
 
 pub type OrderReply<T> = oneshot::Sender<Result<T, Refusal>>;
@@ -34,17 +34,17 @@ pub type OrderReply<T> = oneshot::Sender<Result<T, Refusal>>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServedRole {
     Starting,
-    /// It does not campaign or join, for this reason.
+    /// This process does not campaign or join, for this reason.
     Standby(&'static str),
-    /// It campaigns or joins.
+    /// This process campaigns or joins.
     Seeking,
-    /// The campaign or the join failed with an error of this kind, and is repeated.
+    /// The campaign or the join failed with an error of this kind, and is retried.
     Failed(&'static str),
-    /// It leads, or is a member.
+    /// This process leads or is a member.
     Holding,
-    /// It takes no more partitions, and ends its session once it owns none.
+    /// This process takes no more partitions, and ends its session once it owns none.
     Leaving,
-    /// The leadership or the session has ended, and the lease may run still; or the process ends.
+    /// The leadership or the session has ended, while the lease may still run; or the process ends.
     Ending,
 }
 
@@ -88,7 +88,7 @@ impl Changes {
     }
 }
 
-/// The state of one election or group that does not depend on which of the two it is.
+/// The state that elections and groups have in common.
 #[derive(Debug)]
 pub struct Common<O> {
     /// The name in the API.
@@ -97,9 +97,9 @@ pub struct Common<O> {
     /// Time between the end of a leadership or session for replies, and the end of its lease.
     pub margin: Duration,
     process: Process,
-    /// The reason of [`ServedRole::Failed`], for people.
+    /// The error of [`ServedRole::Failed`] as text for people.
     pub failure: Mutex<String>,
-    /// Each change that a task makes; not those of time or of other processes.
+    /// The changes that the task makes. Changes by time or by other processes do not count.
     pub changes: Changes,
     orders: mpsc::Sender<O>,
 }
@@ -129,12 +129,13 @@ impl<O> Common<O> {
         self.process.now().boot
     }
 
-    /// Returns the time by the wall clock: for people, and for logs of several processes.
+    /// Returns the wall-clock time for people, and for comparing the logs of several processes.
     pub fn time_of_day(&self) -> String {
         self.process.now().time_of_day().format("%FT%T%.3fZ").to_string()
     }
 
-    /// Asks the lease. Returns how long it surely holds for replies, or the reason of its end.
+    /// Checks the lease. Returns the time for which replies may rely on it, or the reason for its
+    /// end.
     pub fn left(&self, lease: &Lease) -> Result<Duration, &'static str> {
         lease.check().map_err(|loss| loss.outcome())?;
         let left = lease.remaining().saturating_sub(self.margin);
@@ -150,40 +151,40 @@ impl<O> Common<O> {
     pub fn order(&self, order: O) -> Result<(), Refusal> {
         self.orders.try_send(order).map_err(|error| match error {
             TrySendError::Full(_) => Refusal::BUSY,
-            // The task has ended, and others of this process have not.
+            // This task has ended while other tasks of this process run.
             TrySendError::Closed(_) => Refusal::ENDING,
         })
     }
 }
 
-/// An election or a group of a sidecar. Its task changes its role. A reply is made of the role and
-/// of the lease at that moment.
+/// An election or a group of a sidecar. Its task changes the role. A reply combines the role and
+/// the current lease.
 pub trait Machine: Sized + Send + Sync + 'static {
     /// The requests of clients to the task.
     type Order: Send;
 
-    /// The subject of a log of a failure.
+    /// The subject of the log line of a failure.
     const SEEKING: &str;
-    /// The subject of a log of a standby.
+    /// The subject of the log line of a standby.
     const NO_SEEKING: &str;
-    /// The reason of a standby after the application has given up.
+    /// The reason for a standby after the application has given up.
     const GIVEN_UP: &str;
 
     fn common(&self) -> &Common<Self::Order>;
 
     fn enter(&self, role: ServedRole);
 
-    /// Follows the election or the group, for the replies of a standby.
+    /// Watches the election or the group, for the replies of a standby.
     fn follow(&self) -> impl Future<Output = ()> + Send;
 
     /// Refuses an order that only a leader or a member carries out.
     fn refuse(order: Self::Order);
 
-    /// Campaigns and leads, or joins and is a member. Returns how long to stay out after that.
+    /// Campaigns and leads, or joins and is a member. Returns the time to stay out after that.
     fn seek_and_hold(task: &mut ServedTask<Self>) -> impl Future<Output = Option<Duration>> + Send;
 }
 
-/// The settings that all tasks have.
+/// The settings of all tasks.
 pub struct Shared<'a> {
     pub lease: &'a ServeLeaseArgs,
     pub margin: Duration,
@@ -198,9 +199,9 @@ pub struct ServedTask<M: Machine> {
     pub orders: mpsc::Receiver<M::Order>,
     /// Whether the application is healthy.
     pub healthy: watch::Receiver<bool>,
-    /// Whether this process is to end.
+    /// Whether this process must end.
     pub ending: watch::Receiver<bool>,
-    /// Time that the application has for its work once this process is to end.
+    /// Time that the application has to end its work when this process must end.
     pub grace: Duration,
     /// Time to stay out of the election or group after the application has given up.
     pub defer_for: Duration,
@@ -244,8 +245,8 @@ impl<M: Machine> ServedTask<M> {
         }
     }
 
-    /// Leaves the leadership or the partitions to others: for this time, or until the application is
-    /// healthy.
+    /// Leaves the leadership or the partitions to other processes for `time`, or until the
+    /// application is healthy.
     async fn stand_by(&mut self, why: &'static str, time: Option<Duration>) {
         self.machine.enter(ServedRole::Standby(why));
         let no = M::NO_SEEKING;
@@ -262,7 +263,8 @@ impl<M: Machine> ServedTask<M> {
         let following = async {
             loop {
                 self.machine.follow().await;
-                // An error that retrying cannot fix ended it. It looks again, as a campaign does.
+                // An error that a retry cannot fix ended the watch. The watch restarts, as a
+                // campaign does.
                 pause(AFTER_A_FAILURE).await;
             }
         };
@@ -275,7 +277,7 @@ impl<M: Machine> ServedTask<M> {
         }
     }
 
-    /// Retrying cannot fix it, but an operator can, while all other tasks continue.
+    /// Reports an error that only an operator can fix, and waits. All other tasks continue.
     pub async fn failed(&mut self, error: &Error) {
         let why = plain(&error.to_string());
         if self.throttle.is_due(error) {
@@ -297,21 +299,21 @@ impl<M: Machine> ServedTask<M> {
     }
 }
 
-/// Refuses each order while this process does not hold the election or the group.
+/// Refuses each order while this process does not lead or is no member.
 pub async fn refuse_all<M: Machine>(orders: &mut mpsc::Receiver<M::Order>) -> Infallible {
     while let Some(order) = orders.recv().await {
         M::refuse(order);
     }
-    // The machine holds a sender.
+    // The machine holds a sender, so the channel stays open.
     std::future::pending().await
 }
 
 pub async fn until(flag: &mut watch::Receiver<bool>, value: bool) {
-    // The sender outlives this task.
+    // The sender outlives this task, so an error cannot occur.
     let _ = flag.wait_for(|now| *now == value).await;
 }
 
-/// Returns one stable word, as `reason` of a failed election or group.
+/// Returns a stable word for the `reason` of a failed election or group.
 fn code_of(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::AccessDenied => "access_denied",

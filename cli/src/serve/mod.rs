@@ -1,5 +1,5 @@
-//! `tenure serve`: campaigns for an application that is in another container or language, joins
-//! groups for it, and answers it over HTTP.
+//! `tenure serve`: campaigns and joins groups for an application in another container or language,
+//! which uses an HTTP API.
 
 mod access;
 mod api;
@@ -100,7 +100,7 @@ second signal ends `tenure` at once, and others wait for the lapse.",
  130  ended by a second SIGINT, 143 by SIGTERM, 129 by SIGHUP, before all was resigned"
 );
 
-/// How long replies on their way have at the end.
+/// Time for the last replies before the process exits.
 const LAST_REPLIES: Duration = Duration::from_millis(200);
 
 pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
@@ -157,8 +157,8 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     ended
 }
 
-/// Refuses what cannot work, before anything is opened. Returns how long before the end of a lease
-/// it is given up.
+/// Refuses invalid settings before a store is opened. Returns the time between the end of a
+/// leadership and the end of its lease.
 fn check(args: &ServeArgs, name: &str) -> Result<Duration, Failure> {
     let usage = |why| Failure::new(exit::USAGE, why);
     if args.elections.is_empty() && args.groups.groups.is_empty() {
@@ -169,7 +169,7 @@ fn check(args: &ServeArgs, name: &str) -> Result<Duration, Failure> {
     refuse_twice("group", &args.groups.groups).map_err(usage)?;
     let margin = args.lease.margin().map_err(usage)?;
     for named in &args.elections {
-        // A directory is made when it is opened, so the settings are checked beforehand.
+        // Opening a store creates its directory, so the settings are checked first.
         build(args, name, Arc::new(MemoryStore::new()), prefix(&named.url))?;
     }
     args.groups.check(&args.lease.election.lease, name)?;
@@ -216,7 +216,7 @@ fn build(
     Ok(args.lease.election.builder(args.layout, name, store, prefix).build()?)
 }
 
-/// Dropping it ends the API.
+/// The running API. Dropping it ends the API.
 enum ServingGuard {
     Tcp { _serving: http::Serving },
     Unix { _serving: http::SocketFile },

@@ -17,7 +17,7 @@ pub fn named(text: &str) -> Result<Named, String> {
     let (name, url) =
         text.split_once('=').ok_or("write NAME=URL, such as orders=s3://BUCKET/orders")?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    // A client may take these for folders.
+    // A client may treat these names as folders.
     if name.is_empty() || name.len() > 64 || !name.chars().all(plain) || [".", ".."].contains(&name)
     {
         return Err("a name has 1 to 64 letters, digits, `.`, `_` or `-`".to_owned());
@@ -25,8 +25,8 @@ pub fn named(text: &str) -> Result<Named, String> {
     Ok(Named { name: name.to_owned(), url: url.parse()? })
 }
 
-/// A name stands for one election, and an election has one candidate of this process; the same of
-/// groups. `what` is `election` or `group`.
+/// Refuses two entries with the same name or the same place in a store. `what` is `election` or
+/// `group`.
 pub fn refuse_twice(what: &str, all: &[Named]) -> Result<(), String> {
     for (at, one) in all.iter().enumerate() {
         for other in &all[..at] {
@@ -63,13 +63,13 @@ fn in_one_store(one: &Place, other: &Place) -> bool {
     }
 }
 
-/// Opens each store once: a client of a service has its own connections and credentials.
+/// Opens each store once, because each client of a service has its own connections and credentials.
 pub async fn open_all(all: &[&Named]) -> Result<Vec<Opened>, Failure> {
     let mut opened: Vec<Opened> = Vec::new();
     for (at, named) in all.iter().enumerate() {
         let same = |other: &&Named| in_one_store(named.url.place(), other.url.place());
         let known = all[..at].iter().position(same);
-        // Opening has checked this prefix, too, when there was no store to share.
+        // A store that is opened checks its prefix. A shared store needs this check.
         let one = match known {
             Some(known) if !prefix(&named.url).trim_matches('/').is_empty() => Opened {
                 store: Arc::clone(&opened[known].store),

@@ -21,8 +21,8 @@ pub fn probes(api: &Arc<Api>, pulse: &Arc<Pulse>, recent: Duration) -> Routes {
     })
 }
 
-/// Whether each election is campaigned in and each group joined, or about to be, and their stores
-/// have answered lately.
+/// Returns 200 if all elections and groups are ready: each has started, has not failed or ended,
+/// and its store has answered recently.
 fn readyz(served: &Served, recent: Duration) -> Reply {
     let elections = served.elections.iter().map(|candidacy| {
         let now = candidacy.now();

@@ -1,4 +1,4 @@
-//! What a client gets in place of what it asked for.
+//! The error replies of the API.
 
 use std::borrow::Cow;
 
@@ -49,7 +49,7 @@ impl Refusal {
 
     pub const fn with_header(self, name: &'static str, value: &'static str) -> Refusal {
         let header = Some((name, value));
-        // A field of `self` cannot be moved out in a constant function.
+        // A constant function cannot move a field out of `self`.
         let mut changed = self;
         changed.header = header;
         changed

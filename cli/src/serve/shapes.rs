@@ -1,8 +1,8 @@
-//! The formats of two older sidecars, for applications that ask those: `leader-elector` of
-//! Kubernetes' contrib repository (`GET /` gives `name`), and NAV's `nais/elector` (`name` and
-//! `last_update`, and the same as events at `/sse`). The first is a part of the second.
+//! The reply formats of two older sidecars, for applications that use them: `leader-elector` of the
+//! Kubernetes contrib repository (`GET /` returns `name`), and `nais/elector` of NAV (`name` and
+//! `last_update`, also as events at `/sse`). The first format is a part of the second.
 //!
-//! Their clients compare `name` with their own host's name, and know of no lease.
+//! Their clients compare `name` with the name of their host. They do not know leases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,10 @@ use crate::output::print::json_line;
 #[derive(Debug, Clone, Serialize)]
 pub struct Leader {
     name: String,
-    /// When this was true, as far as is known: now of an own leadership, and of another's when the
-    /// store last answered. Before its first answer the start of the Unix epoch: a time in each
-    /// client's format, and so old that nobody takes the empty name for news.
+    /// The time for which `name` is known. For a leadership of this candidate it is the current
+    /// time. For another leader it is the time of the last answer of the store. Before the first
+    /// answer it is the start of the Unix epoch: all clients can parse it, and it marks the empty
+    /// name as old.
     last_update: String,
 }
 
@@ -31,7 +32,7 @@ pub fn leader_of(candidacy: &Candidacy) -> Leader {
     of(&ElectionView::of(candidacy))
 }
 
-/// The leader now, and after each change.
+/// Returns the leader as events: the current leader, then each change.
 pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
     let mut told = None;
     follow(candidacy, move |candidacy| {
@@ -46,8 +47,8 @@ pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
 
 fn of(view: &ElectionView) -> Leader {
     let name = match &view.leader {
-        // Another process of this name, such as this candidate before a restart: to the application
-        // it would look like its own leadership.
+        // Another process has this name, such as this candidate before a restart. The application
+        // would take its leadership for its own.
         Some(name) if !view.this_candidate_leads && *name == view.candidate => "",
         Some(name) => name,
         None => "",
@@ -86,12 +87,12 @@ mod tests {
     }
 
     #[test]
-    fn regression_nothing_is_new_while_the_store_has_never_answered() {
+    fn regression_the_reply_is_old_before_the_first_answer_of_the_store() {
         let never = of(&view(false, None));
         assert_eq!((&*never.name, &*never.last_update), ("", "1970-01-01T00:00:00Z"));
         let just_now = of(&view(false, Some(0)));
         let an_hour_ago = of(&view(false, Some(3_600_000)));
-        // All are in UTC and of one length, so that they sort by time.
+        // All times are in UTC and have the same length, so they sort as text.
         assert!(never.last_update < an_hour_ago.last_update, "{never:?} {an_hour_ago:?}");
         assert!(an_hour_ago.last_update < just_now.last_update, "{an_hour_ago:?} {just_now:?}");
         assert!(of(&view(true, None)).last_update >= just_now.last_update);

@@ -1,4 +1,4 @@
-//! Server-sent events: text for each change of what a stream follows.
+//! Streams of server-sent events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,15 @@ use tokio::sync::watch;
 use super::machine::Machine;
 use crate::process::timer::pause;
 
-/// How often a stream looks for what no task tells of: time that passes, and other processes.
+/// The interval at which a stream polls for changes by time and by other processes, which no task
+/// reports.
 const LOOK: Duration = Duration::from_millis(50);
-/// A comment is sent after so many looks without an event, so that a client sees a dead line.
+/// The number of polls without an event after which a comment is sent, so that a client detects a
+/// dead connection.
 const LOOKS_BEFORE_A_COMMENT: u32 = 100;
 
-/// Text that is sent whenever `next` has some; it is asked after each change, and every 50 ms.
+/// Returns a stream that calls `next` after each change and every 50 ms, and sends the text that it
+/// returns.
 pub fn follow<S: Machine>(
     source: &Arc<S>,
     mut next: impl FnMut(&S) -> String + Send + 'static,
@@ -23,7 +26,7 @@ pub fn follow<S: Machine>(
     let (source, changes) = (Arc::clone(source), source.common().changes.subscribe());
     let state = (source, changes, 0);
     let step = move |(source, mut changes, mut looks): (Arc<S>, watch::Receiver<u64>, u32)| {
-        // Made when the connection has room for it.
+        // The text is made when the connection has room.
         let text = next(&source);
         async move {
             if !text.is_empty() {
@@ -43,11 +46,12 @@ pub fn follow<S: Machine>(
             Some((text, (source, changes, looks)))
         }
     };
-    // An empty text would end a chunked body.
+    // An empty text would end a chunked body, so it is not sent.
     stream::unfold(state, step).filter(|text| std::future::ready(!text.is_empty())).boxed()
 }
 
-/// The same, which a client that loses it opens again after a second.
+/// Returns the same stream with a `retry` field: a client that loses the connection reconnects
+/// after one second.
 pub fn events<S: Machine>(
     source: &Arc<S>,
     next: impl FnMut(&S) -> String + Send + 'static,
@@ -58,7 +62,7 @@ pub fn events<S: Machine>(
 
 #[cfg(test)]
 pub mod testing {
-    //! When a stream says what, in Tokio's paused time.
+    //! Records the times of events in paused Tokio time.
 
     use std::sync::Mutex;
 
@@ -68,15 +72,15 @@ pub mod testing {
     use super::*;
     use crate::process::lock::lock;
 
-    /// What docs/reference/http-api.md promises.
+    /// The delay that docs/reference/http-api.md promises.
     pub const SOON: Duration = Duration::from_millis(100);
 
-    /// What each of several streams has said, and when.
+    /// The events of several streams and their times.
     pub struct EventLogs(Vec<Arc<Texts>>);
 
     type Texts = Mutex<Vec<(Duration, String)>>;
 
-    /// Follows several streams, which look at different times.
+    /// Follows several streams that poll at different times.
     pub async fn follow_events(
         clock: &TestClock,
         open: impl Fn() -> BoxStream<'static, String>,
@@ -96,7 +100,7 @@ pub mod testing {
     }
 
     impl EventLogs {
-        /// How long after this moment each stream has said this for the first time.
+        /// Returns the time from `after` to the first such event of each stream.
         pub fn delays(&self, event: &str, after: Duration) -> Vec<Option<Duration>> {
             let event = format!("event: {event}\n");
             let first = |log: &Arc<Texts>| {
@@ -107,7 +111,7 @@ pub mod testing {
             self.0.iter().map(first).collect()
         }
 
-        /// Each stream has said it, no later than this.
+        /// Asserts that each stream has sent the event at most `within` later than `after`.
         #[track_caller]
         pub fn said(&self, event: &str, after: Duration, within: Duration) {
             let delays = self.delays(event, after);

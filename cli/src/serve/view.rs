@@ -1,4 +1,4 @@
-//! What the API says of an election.
+//! The JSON views of an election.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,27 +6,30 @@ use serde_json::Value;
 use super::candidacy::{Candidacy, CandidacyNow};
 use crate::output::print::millis;
 
-/// `GET /v1/elections/{name}`, and the data of each event. What does not apply is null.
+/// The body of `GET /v1/elections/{name}`, and the data of each event. A field that does not apply
+/// is null.
 #[derive(Debug, Clone, Serialize)]
 pub struct ElectionView {
-    /// When this was true, by the wall clock of this process: an event may be old when it is read.
+    /// The time of this view by the wall clock of this process. An event may be old when the client
+    /// reads it.
     pub at: String,
     pub election: String,
     pub state: &'static str,
-    /// Why the state is `standby` or `failed`.
+    /// The reason for the state `standby` or `failed`.
     pub reason: Option<&'static str>,
     pub this_candidate_leads: bool,
     pub candidate: String,
-    /// The holder of the newest epoch, unless its lease has ended as far as this candidate knows.
+    /// The holder of the newest epoch. It is null if the lease has ended as far as this candidate
+    /// knows.
     pub leader: Option<String>,
     pub epoch: Option<u64>,
-    /// What that leader has proclaimed.
+    /// The data that this leader has proclaimed.
     pub data: Value,
-    /// For how long this candidate leads unless it renews.
+    /// Time for which this candidate leads without a further renewal.
     pub lease_remaining_ms: Option<u64>,
-    /// After how long another's lease has lapsed unless it was or is renewed.
+    /// Time until the lease of another leader lapses without a further renewal.
     pub lapses_in_ms: Option<u64>,
-    /// How old all that is said of another leader is.
+    /// Age of the fields about another leader.
     pub store_answered_ms_ago: Option<u64>,
     pub lost: Option<LostLeadershipView>,
 }
@@ -39,13 +42,13 @@ pub struct LostLeadershipView {
     pub ms_ago: u64,
 }
 
-/// `GET /v1/elections`
+/// The body of `GET /v1/elections`.
 #[derive(Serialize)]
 pub struct ElectionViews {
     pub elections: Vec<ElectionView>,
 }
 
-/// `GET /v1/elections/{name}/token`
+/// The body of `GET /v1/elections/{name}/token`.
 #[derive(Serialize)]
 pub struct ElectionTokenView {
     pub token: u64,
@@ -53,7 +56,7 @@ pub struct ElectionTokenView {
 }
 
 impl ElectionView {
-    /// What is true at this moment.
+    /// Returns the view at this moment.
     pub fn of(candidacy: &Candidacy) -> ElectionView {
         let CandidacyNow { role, leads, at_risk, data, seen, answered_ago, lost, at } =
             candidacy.now();
