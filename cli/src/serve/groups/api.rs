@@ -18,14 +18,14 @@ use crate::output::print::millis;
 use crate::serve::body::{LONGEST_PAUSE, millis_of, only, optional, within};
 use crate::serve::refusal::Refusal;
 
-/// What a path stands for, below `/v1/groups`.
+/// The resource of a path below `/v1/groups`.
 pub enum GroupTarget<'a> {
     Groups,
     Group(&'a str),
     Events(&'a str),
     Assignment(&'a str),
     Leave(&'a str),
-    /// Of a group, its partition.
+    /// A partition of a group.
     Token(&'a str, Cow<'a, str>),
     Release(&'a str, Cow<'a, str>),
 }
@@ -60,7 +60,8 @@ impl GroupTarget<'_> {
     }
 }
 
-/// The name of a partition, which may have any characters but control characters: `%2F` for `/`.
+/// Decodes the name of a partition, such as `%2F` for `/`. A name may have all characters except
+/// control characters.
 fn decode(segment: &str) -> Option<Cow<'_, str>> {
     if !segment.contains('%') {
         return Some(Cow::Borrowed(segment));
@@ -77,7 +78,7 @@ fn decode(segment: &str) -> Option<Cow<'_, str>> {
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
-/// `POST …/leave`
+/// The body of `POST …/leave`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 struct LeaveBody {
@@ -85,7 +86,7 @@ struct LeaveBody {
     pause_ms: Option<f64>,
 }
 
-/// `POST …/release`
+/// The body of `POST …/release`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 struct ReleaseBody {
@@ -144,7 +145,7 @@ async fn leave(member: &Member, asked: &HttpRequest) -> Result<Reply, Refusal> {
 fn release(member: &Member, partition: &str, asked: &HttpRequest) -> Result<Reply, Refusal> {
     let token = only("token", &asked.query)?;
     let body: ReleaseBody = optional(asked)?;
-    // As long as the library keeps a partition away.
+    // The limit is the longest time for which the library keeps a partition away.
     let back_off = millis_of("back_off_ms", body.back_off_ms, LONGEST_PAUSE)?;
     let token = member.release(partition, token, back_off)?;
     Ok(Reply::json(200, &json!({ "partition": partition, "token": token })))
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partition_may_have_any_name() {
+    fn a_partition_name_may_have_escaped_characters() {
         assert_eq!(decode("orders-17").as_deref(), Some("orders-17"));
         assert_eq!(decode("a%2Fb%20%C3%A4%25").as_deref(), Some("a/b ä%"));
         for wrong in ["%", "%2", "%2g", "%C3", "%+1"] {
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn other_paths_are_none() {
+    fn unknown_paths_have_no_resource() {
         let name = |path| match GroupTarget::of(path) {
             Some(GroupTarget::Token(group, partition)) => format!("{group} {partition}"),
             Some(_) => "another".to_owned(),

@@ -1,4 +1,4 @@
-//! The events of a group: what has changed for this member between two looks.
+//! The events of a group: the changes for this member between two polls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,35 +10,35 @@ use super::view::{EventView, MemberView, PartitionView};
 use crate::output::print::json_line;
 use crate::serve::stream;
 
-/// What a client of a stream was sent. As for elections, each event is made of what is true at the
-/// moment at which it is sent; but it has one partition, and not all.
+/// The last state that a stream has sent. As for elections, each event describes the moment of its
+/// sending. An event names one partition.
 #[derive(Debug, Default)]
 struct SentMember {
-    /// What was known when it was made.
+    /// The number of changes at the last poll.
     change: Option<(u64, bool)>,
-    /// By number.
+    /// The partitions by number.
     owned: BTreeMap<u32, OwnedNow>,
     at_risk: bool,
-    /// The state but for the risk, its reason, and the session.
+    /// The state without `at_risk`, its reason, and the session.
     state: Option<(&'static str, Option<&'static str>, Option<String>)>,
 }
 
-/// Bytes of events that are made at once, and one event more: a member may own 100,000 partitions,
-/// and what a client has not read is kept for each of its streams.
+/// The length of the events of one poll in bytes, without the last event. The limit exists because
+/// a member may own 100,000 partitions, and each stream keeps its unread events.
 const MOST_AT_ONCE: usize = 64 * 1024;
 
-/// Whether more events are to be made at the next look.
+/// Whether the next poll must send more events.
 #[derive(Debug, PartialEq, Eq)]
 enum Batch {
     Complete,
     Partial,
 }
 
-/// The events of a group, beginning with what is true now.
+/// Returns the events of a group, beginning with its current state.
 pub fn events(member: &Arc<Member>) -> BoxStream<'static, String> {
     let mut sent = SentMember::default();
     stream::events(member, move |member| {
-        // Most looks find nothing new, and a member may own thousands.
+        // Most polls find no change, and a member may own thousands of partitions.
         let change = Some(member.change());
         if sent.change == change {
             return String::new();
@@ -55,7 +55,7 @@ pub fn events(member: &Arc<Member>) -> BoxStream<'static, String> {
 }
 
 impl SentMember {
-    /// The events that lead from what was sent to this.
+    /// Returns the events that lead from the sent state to the current state.
     fn update(
         &mut self,
         view: &MemberView,
@@ -94,8 +94,8 @@ impl SentMember {
             }
             self.owned.insert(number, new);
         }
-        // It may leave, or end, while it is at risk: only a renewal makes it safe. The end of a
-        // session, or another one, has an event of its own.
+        // A member may leave or end while it is at risk, so only a renewal makes it safe. The end
+        // of a session and a new session have separate events.
         let was_at_risk = self.at_risk && view.session.is_some();
         if at_risk != was_at_risk {
             text.push_str(&event_text(if at_risk { "at_risk" } else { "safe" }, None));
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    /// A number, its token, and whether it is revoked.
+    /// A partition number, its token, and whether it is revoked.
     fn owned(all: &[(u32, u64, bool)]) -> Vec<OwnedNow> {
         let one = |&(number, token, revoked)| OwnedNow {
             name: format!("p{number}").into(),
@@ -140,7 +140,7 @@ mod tests {
         all.iter().map(one).collect()
     }
 
-    /// The events, each with its partition, token and reason.
+    /// Returns the events, each with its partition, token and reason.
     fn said(sent: &mut SentMember, view: &MemberView, all: &[(u32, u64, bool)]) -> String {
         said_at(sent, view, view.state == "at_risk", all)
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_true_comes_first_and_then_what_changes() {
+    fn a_stream_begins_with_the_state_and_continues_with_changes() {
         let mut sent = SentMember::default();
         let (member, risky) = (view("member", Some("s")), view("at_risk", Some("s")));
         let mut said = |view: &MemberView, all: &[(u32, u64, bool)]| said(&mut sent, view, all);
@@ -187,24 +187,25 @@ mod tests {
         let over = view("ending", None);
         assert_eq!(said(&over, &[]), "lost p1 3 released, state_changed");
         assert_eq!(said(&view("joining", None), &[]), "state_changed");
-        // Another session is another member.
+        // A new session is a new member.
         assert_eq!(said(&view("member", Some("t")), &[]), "state_changed");
     }
 
-    /// What lies between two looks is left out, but for the end of what was sent.
+    /// A poll omits the states between two polls, except for the loss of a partition that was sent
+    /// as granted.
     #[test]
-    fn what_was_lost_and_granted_anew_is_told_as_both() {
+    fn a_loss_and_a_new_grant_between_polls_are_both_sent() {
         let mut sent = SentMember::default();
         let member = view("member", Some("s"));
         said(&mut sent, &member, &[(1, 4, true), (2, 6, false)]);
         let next = said(&mut sent, &member, &[(1, 7, false), (2, 9, true)]);
-        // Of a token that was lost longer ago the reason is forgotten.
+        // Only the last loss of a partition has a reason. Earlier losses have none.
         assert_eq!(next, "lost p1 4 released, lost p2 6, granted p1 7, granted p2 9, revoked p2 9");
     }
 
     /// A member that leaves while its renewals fail is not safe.
     #[test]
-    fn regression_what_leaves_at_risk_is_not_called_safe() {
+    fn regression_a_member_that_leaves_at_risk_is_not_safe() {
         let mut sent = SentMember::default();
         said(&mut sent, &view("at_risk", Some("s")), &[]);
         let (leaving, none) = (view("leaving", Some("s")), &[]);
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_many_partitions_are_told_in_parts() {
+    fn regression_many_partitions_are_sent_in_parts() {
         let mut sent = SentMember::default();
         let member = view("member", Some("s"));
         let all: Vec<_> = (0..5_000).map(|number| (number, 3, number % 2 == 0)).collect();

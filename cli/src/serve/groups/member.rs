@@ -1,4 +1,5 @@
-//! This process as a member of one group: what is true of it, decided when it is asked for.
+//! This process as a member of one group. Each reply is computed from the lease when the request
+//! arrives.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,17 +14,17 @@ use crate::process::lock::lock;
 use crate::serve::machine::{Common, OrderReply, ServedRole};
 use crate::serve::refusal::Refusal;
 
-/// A partition that was released although nobody wanted it back: other members are preferred for
-/// so long, as after a CMD of `group run` that ended by itself.
+/// The time for which other members are preferred for a partition that this member released without
+/// a revocation. `group run` uses the same time after CMD has ended.
 const BACK_OFF: Duration = Duration::from_secs(1);
 
-/// This process in one group. The task that joins changes its role; a reply is made of the role and
-/// of the lease as it is at that moment.
+/// This process in one group. The task that joins changes the role. A reply combines the role and
+/// the current lease.
 #[derive(Debug)]
 pub struct Member {
     pub common: Common<GroupOrder>,
     pub group: Group,
-    /// Time for which what it owns at the end is kept for its name.
+    /// Time for which the partitions that it owns at the end are kept for its name.
     pub leave_for: Option<Duration>,
     state: Mutex<MemberState>,
 }
@@ -31,11 +32,11 @@ pub struct Member {
 #[derive(Debug)]
 struct MemberState {
     role: ServedRole,
-    /// Until its end, as replies have it.
+    /// The session, until replies report its end.
     session: Option<Session>,
-    /// By the name of the partition.
+    /// The numbers of the partitions by name.
     owned: HashMap<Arc<str>, ServedPartition>,
-    /// How each partition that was owned before was lost last.
+    /// The last loss of each formerly owned partition.
     ends: HashMap<Arc<str>, (u64, &'static str)>,
     lost: Option<LostSession>,
 }
@@ -44,7 +45,7 @@ struct MemberState {
 struct Session {
     id: String,
     lease: Lease,
-    /// Why it leaves, if it does.
+    /// The reason for leaving, if this member leaves.
     leaves: Option<&'static str>,
 }
 
@@ -59,38 +60,39 @@ struct ServedPartition {
 pub struct LostSession {
     pub session: String,
     pub reason: &'static str,
-    /// On the boot clock.
+    /// Time on the boot clock.
     pub at: Duration,
 }
 
-/// What is true at one moment, but for the partitions.
+/// The state of a member at one moment, without the partitions.
 #[derive(Debug)]
 pub struct MemberNow {
     pub role: ServedRole,
-    /// The session, and for how long it surely lasts.
+    /// The session, and the time for which it certainly lasts.
     pub session: Option<(String, Duration)>,
-    /// Whether less than a quarter of the validity is left of that.
+    /// Whether less than a quarter of the validity is left.
     pub at_risk: bool,
     pub lost: Option<LostSession>,
-    /// On the boot clock.
+    /// Time on the boot clock.
     pub at: Duration,
 }
 
 /// A partition that this member owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedNow {
-    /// All streams share it.
+    /// The name, shared by all streams.
     pub name: Arc<str>,
     pub number: u32,
     pub token: u64,
-    /// It is to be handed over, and is still owned.
+    /// Whether the partition is revoked. It is still owned.
     pub revoked: bool,
 }
 
-/// What a client asks of the task.
+/// An order of a client to the task.
 #[derive(Debug)]
 pub enum GroupOrder {
-    /// How many partitions are to be released first.
+    /// Leaves the group. The reply is the number of partitions that the application must release
+    /// first.
     Leave {
         order: Leave,
         reply: OrderReply<usize>,
@@ -100,12 +102,12 @@ pub enum GroupOrder {
     },
 }
 
-/// How to leave.
+/// The options of leaving.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Leave {
-    /// For how long all that it owns is kept for its name.
+    /// Time for which the owned partitions are kept for the name of this member.
     pub keep: Option<Duration>,
-    /// How long this member stays out of the group; `None` for the default.
+    /// Time for which this member stays out of the group. `None` means the default.
     pub pause: Option<Duration>,
 }
 
@@ -124,7 +126,7 @@ impl Member {
         (Member { common, group, leave_for: None, state: Mutex::new(state) }, orders)
     }
 
-    /// Changes with everything that a stream tells of.
+    /// Returns a number that changes with each change that a stream reports.
     pub fn change(&self) -> (u64, bool) {
         let at_risk = self.now().at_risk;
         (self.common.changes.count(), at_risk)
@@ -135,7 +137,7 @@ impl Member {
         self.common.changes.notify();
     }
 
-    /// From here on replies say so, until the lease or the task ends it.
+    /// Enters the membership. Replies report it until the lease or the task ends it.
     pub fn joined(&self, id: String, lease: Lease) {
         let mut state = lock(&self.state);
         state.role = ServedRole::Holding;
@@ -144,7 +146,7 @@ impl Member {
         self.common.changes.notify();
     }
 
-    /// It takes no more partitions. The session ends for this reason once it owns none.
+    /// Takes no more partitions. The session ends for this reason once this member owns none.
     pub fn leaves(&self, reason: &'static str, role: ServedRole) {
         let mut state = lock(&self.state);
         if let Some(session) = &mut state.session {
@@ -155,14 +157,14 @@ impl Member {
         self.common.changes.notify();
     }
 
-    /// What is true now.
+    /// Returns the state at this moment.
     pub fn now(&self) -> MemberNow {
         let at = self.common.boot();
         let mut state = lock(&self.state);
         self.now_of(&mut state, at)
     }
 
-    /// The same, and what this member owns, by number.
+    /// Returns the state at this moment and the owned partitions by number.
     pub fn all(&self) -> (MemberNow, Vec<OwnedNow>) {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -181,13 +183,14 @@ impl Member {
         MemberNow { role: state.role, session: id.zip(left), at_risk, lost: state.lost.clone(), at }
     }
 
-    /// For how long the session surely lasts.
+    /// Returns the time for which the session certainly lasts.
     pub fn remaining(&self) -> Option<Duration> {
         let at = self.common.boot();
         self.left(&mut lock(&self.state), at)
     }
 
-    /// The token of a partition that this member owns, and for how long it surely does.
+    /// Returns the token of an owned partition, and the time for which this member certainly owns
+    /// it.
     pub fn token(&self, name: &str) -> Option<(OwnedNow, Duration)> {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -197,14 +200,14 @@ impl Member {
         Some((owned.now(name), left))
     }
 
-    /// How the partition was lost that was granted with this token, if that was the last time.
+    /// Returns the reason for the loss of the partition, if its last loss had this token.
     pub fn reason(&self, name: &str, token: u64) -> Option<&'static str> {
         let state = lock(&self.state);
         state.ends.get(name).filter(|(ended, _)| *ended == token).map(|(_, reason)| *reason)
     }
 
-    /// Gives a partition up: the application says that its work on it has stopped. Nothing else
-    /// releases what is owned.
+    /// Releases a partition after the application has reported the end of its work on it. No other
+    /// function releases an owned partition.
     pub fn release(
         &self,
         name: &str,
@@ -228,8 +231,8 @@ impl Member {
         Ok(token)
     }
 
-    /// This member owns it from now on, unless the session is over for replies: then the partition
-    /// is given back.
+    /// Makes this member the owner of the partition. If the session has ended for replies, this
+    /// function returns the partition.
     pub fn granted(&self, partition: Partition) -> Option<Partition> {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -243,7 +246,7 @@ impl Member {
         None
     }
 
-    /// It is to be handed over. It stays owned until the application has released it.
+    /// Marks the partition as revoked. It stays owned until the application has released it.
     pub fn revoked(&self, name: &str) {
         if let Some(owned) = lock(&self.state).owned.get_mut(name) {
             owned.revoked = true;
@@ -256,9 +259,9 @@ impl Member {
         self.common.changes.notify();
     }
 
-    /// Ends the session for this reason, for every reply from now on. Returns what was owned until
-    /// now, which is not released by this; `None` if the session was over for replies already: then
-    /// nobody can release what it had.
+    /// Ends the session for this reason. All later replies report the end. Returns the partitions
+    /// that were owned, which this function does not release. Returns `None` if the session had
+    /// ended for replies before: its partitions can then no longer be released.
     pub fn give_up(&self, reason: &'static str) -> Option<Vec<Partition>> {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -266,8 +269,8 @@ impl Member {
         Some(self.end(&mut state, reason, at))
     }
 
-    /// Asks the lease itself. The first to find its end makes that final: a renewal that is answered
-    /// later revives nothing that a client was told of.
+    /// Checks the lease. The first caller that finds its end makes the end final: a later answer to
+    /// a renewal cannot revive a session that a reply has reported as lost.
     fn left(&self, state: &mut MutexGuard<'_, MemberState>, at: Duration) -> Option<Duration> {
         let session = state.session.as_ref()?;
         match (self.common.left(&session.lease), session.leaves) {

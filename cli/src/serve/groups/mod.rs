@@ -1,4 +1,4 @@
-//! Partition groups: this process is a member for the application beside it.
+//! Partition groups: this process is a member on behalf of its application.
 
 pub mod api;
 mod events;
@@ -29,25 +29,25 @@ pub struct GroupsArgs {
     /// that of `group run --store`
     #[arg(long = "group", value_name = "NAME=URL", value_parser = named)]
     pub groups: Vec<Named>,
-    /// The partitions that a group is created with, as for `group run`: 0..64 for the only group, or
-    /// GROUP=0..64, once for each. What stands before the first `=` is the name of a group
+    /// The partitions that a group is created with, as for `group run`: 0..64 for the only group,
+    /// or GROUP=0..64, once for each. What stands before the first `=` is the name of a group
     #[arg(long, value_name = "[GROUP=]NAMES", value_parser = partitions)]
     partitions: Vec<Partitions>,
     #[command(flatten)]
     member: MemberArgs,
 }
 
-/// `--partitions`
+/// The value of `--partitions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Partitions {
-    /// `None` for the only one.
+    /// The name of the group. `None` means the only group.
     group: Option<String>,
     names: Names,
 }
 
 fn partitions(text: &str) -> Result<Partitions, String> {
     let (group, names) = match text.split_once('=') {
-        // The range 0..=3.
+        // The `=` belongs to a range such as 0..=3.
         Some((start, _)) if start.ends_with("..") => (None, text),
         Some(("", _)) => return Err("there is no name of a group before the `=`".to_owned()),
         Some((group, names)) => (Some(group.to_owned()), names),
@@ -57,19 +57,20 @@ fn partitions(text: &str) -> Result<Partitions, String> {
 }
 
 impl GroupsArgs {
-    /// Refuses what cannot work, before anything is opened or sent.
+    /// Refuses invalid settings before a store is opened.
     pub fn check(&self, lease: &LeaseArgs, name: &str) -> Result<(), Failure> {
         let usage = |why: String| Failure::new(exit::USAGE, why);
         self.refuse_without_groups().map_err(usage)?;
         for named in &self.groups {
-            // A directory is made when it is opened.
+            // Opening a store creates its directory, so the settings are checked first.
             let store = Arc::new(MemoryStore::new());
             self.build(lease, name, named, store, prefix(&named.url))?;
         }
         self.refuse_partitions_of_none().map_err(usage)
     }
 
-    /// Each group has its own by now.
+    /// Refuses `--partitions` without a matching group. Each group has its partitions at this
+    /// point.
     fn refuse_partitions_of_none(&self) -> Result<(), String> {
         match self.groups.len() {
             several if several > 1 && self.partitions.iter().any(|it| it.group.is_none()) => {
@@ -100,7 +101,7 @@ impl GroupsArgs {
         }
     }
 
-    /// The partitions of this group.
+    /// Returns the partitions of this group.
     fn partitions_of(&self, group: &str) -> Result<&Names, String> {
         let several = self.groups.len();
         let mut given = self.partitions.iter().filter(|it| match &it.group {
@@ -135,7 +136,7 @@ impl GroupsArgs {
         Ok(self.member.builder(lease, partitions, name, store, prefix)?.build()?)
     }
 
-    /// The member of this group, and its task.
+    /// Returns the member of this group and its task.
     pub fn start(
         &self,
         named: &Named,

@@ -1,4 +1,4 @@
-//! What a client gets in place of what it asked of a group.
+//! The error replies of the group paths.
 
 use crate::serve::refusal::Refusal;
 

@@ -1,4 +1,4 @@
-//! Joins one group, and follows what this member owns, until the process ends.
+//! Joins one group and tracks the owned partitions until the process ends.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use crate::serve::machine::{
     Common, LOOK, Machine, ServedRole, ServedTask, TOO_LATE, refuse_all, until,
 };
 
-/// Why this process is no member any more.
+/// The reason for the end of a membership.
 enum MembershipOver {
-    /// The session is over, or is about to end: what the application does is not known.
+    /// The session has ended or is about to end. The application may still work.
     Lost,
-    /// It has left, and stays out for so long.
+    /// This process has left, and stays out of the group for this time.
     Left(Duration),
-    /// The application has had its time: the session is given up for this reason.
+    /// The time of the application is up. The session is given up for this reason.
     GivenUp(&'static str),
 }
 
-/// A membership, and why it ends.
+/// A membership and its planned end.
 struct Following<'a> {
     task: &'a mut ServedTask<Member>,
     membership: Membership,
-    /// How long to stay out of the group, once it leaves.
+    /// Time to stay out of the group after leaving, once the member leaves.
     defer_for: Option<Duration>,
-    /// It leaves as this process ends.
+    /// Whether the member leaves because this process ends.
     draining: bool,
     throttle: Throttle,
 }
@@ -73,7 +73,8 @@ impl Machine for Member {
 }
 
 impl ServedTask<Member> {
-    /// Waits until this process is a member; `None` if something else is to be done first.
+    /// Waits until this process is a member. Returns `None` if the process ends, the application is
+    /// unhealthy, or the join fails.
     async fn join(&mut self) -> Option<Membership> {
         self.machine.enter(ServedRole::Seeking);
         let group = self.machine.group.clone();
@@ -81,14 +82,15 @@ impl ServedTask<Member> {
         let joined = tokio::select! {
             biased;
             () = until(&mut self.ending, true) => None,
-            // The session of a join that is dropped is resigned.
+            // Dropping a join resigns its session.
             () = until(&mut self.healthy, false) => return None,
             joined = &mut join => Some(joined),
             never = refuse_all::<Member>(&mut self.orders) => match never {},
         };
         let joined = match joined {
             Some(joined) => joined,
-            // Others may make it a member already: it leaves before the process ends.
+            // Other members may count this process as a member already, so it leaves before the
+            // process ends.
             None => tokio::select! {
                 joined = &mut join => joined,
                 () = pause(self.grace) => return None,
@@ -103,7 +105,8 @@ impl ServedTask<Member> {
         }
     }
 
-    /// Is a member until the session is over. Returns how long to stay out of the group then.
+    /// Runs the membership until the session ends. Returns the time to stay out of the group after
+    /// that.
     async fn take_part(&mut self, membership: Membership) -> Option<Duration> {
         let (session, lease) = (membership.session(), membership.lease());
         info!(outcome = "joined", "joined: session {session}");
@@ -133,7 +136,7 @@ impl Following<'_> {
                     grace = Box::pin(pause(self.task.grace));
                     self.drain();
                 }
-                // At the end it has its grace, and no more.
+                // At the end of the process the application has only the grace.
                 () = until(&mut task.healthy, false), if !self.draining => {
                     return MembershipOver::GivenUp("app_unhealthy");
                 }
@@ -150,13 +153,13 @@ impl Following<'_> {
         }
     }
 
-    /// The application has its grace to end its work, and the session is renewed meanwhile.
+    /// Gives the application the grace to end its work, and renews the session during the grace.
     fn drain(&mut self) {
         let ServedTask { machine: member, grace, .. } = &*self.task;
         let leave_for = member.leave_for;
         info!(outcome = "ending", "all is revoked; leaving after a grace of {}", in_ms(*grace));
         member.leaves("ending", ServedRole::Ending);
-        // What the application has asked for counts.
+        // An order of the application to leave takes precedence.
         if self.defer_for.is_none() || leave_for.is_some() {
             leave(&self.membership, leave_for);
         }
@@ -184,7 +187,7 @@ impl Following<'_> {
             MembershipEvent::Granted(partition) => {
                 let (name, token) = (plain(partition.name()), partition.token());
                 info!(outcome = "granted", "granted: partition {name}, epoch {token}");
-                // Otherwise the session is over for replies, and the loop ends.
+                // If the grant fails, the session has ended for replies and the loop ends.
                 drop(member.granted(partition));
             }
             MembershipEvent::Revoked { name, .. } => {
@@ -207,9 +210,9 @@ impl Following<'_> {
         }
     }
 
-    /// The last event has come.
+    /// Handles the end of the events.
     fn ended(&mut self, loss: &Loss) -> MembershipOver {
-        // Finds the reason, if no reply has done so.
+        // Records the reason for the end, if no reply has recorded it.
         self.task.machine.give_up(loss.outcome());
         match (loss, self.defer_for) {
             (Loss::Resigned, Some(time)) => {
@@ -224,8 +227,9 @@ impl Following<'_> {
         }
     }
 
-    /// What the application does is not known, so the session is left to lapse. One that is being
-    /// resigned is over for replies, too: that is waited for. Returns how long to stay out.
+    /// Lets the session lapse, because the application may still work. A session that is being
+    /// resigned has ended for replies too; this function waits for its resignation. Returns the
+    /// time to stay out of the group.
     async fn lapse(self) -> Option<Duration> {
         let Following { task, mut membership, defer_for, .. } = self;
         let orders = &mut task.orders;
@@ -244,8 +248,8 @@ impl Following<'_> {
             Ok(_) => {
                 warn!(outcome = "lost", "the session is given up: {TOO_LATE}");
                 drop(membership);
-                // A member whose name is unique seals its former session as soon as it joins, and
-                // the application has the margin to hear of the loss.
+                // A member with a unique name seals its former session as soon as it joins. The
+                // application needs the margin to react to the loss.
                 tokio::select! {
                     () = until(&mut task.ending, true) => {}
                     () = pause(task.machine.common.margin) => {}
@@ -256,11 +260,11 @@ impl Following<'_> {
         defer_for
     }
 
-    /// Gives the session up for this reason, and resigns it after the time that the application has
-    /// to hear of it: only here is a partition released without its word. Returns how long to stay
-    /// out.
+    /// Gives up the session for this reason, and resigns it after the margin, in which the
+    /// application can react. Only this function releases a partition without a release by the
+    /// application. Returns the time to stay out of the group.
     async fn resign(mut self, reason: &'static str) -> Option<Duration> {
-        // Without its partitions nothing could release them, and the session would be renewed for
+        // Without its partitions the member could not release them, and would renew the session for
         // ever.
         let Some(mut owned) = self.task.machine.give_up(reason) else {
             return self.lapse().await;

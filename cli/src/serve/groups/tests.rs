@@ -64,7 +64,7 @@ impl Sidecar {
         Sidecar { member, healthy, ending, task }
     }
 
-    /// What `/token` is 200 for.
+    /// Returns the partitions whose `/token` is 200, and their tokens.
     fn tokens(&self) -> BTreeMap<u32, u64> {
         let names = (0..4).map(|number| number.to_string());
         let owned = names.filter_map(|name| self.member.token(&name));
@@ -91,12 +91,12 @@ impl Sidecar {
     }
 }
 
-/// Waits until it holds, and sees all the while that no two own one partition.
+/// Waits until `holds` is true. Asserts all the time that no partition has two owners.
 async fn until(what: &str, all: &[&Sidecar], holds: impl Fn() -> bool) {
     let mut waited = Duration::ZERO;
     while !holds() {
         one_owner(all);
-        assert!(waited < LONG, "it never holds that {what}");
+        assert!(waited < LONG, "the condition never holds: {what}");
         wait(millis(100)).await;
         waited += millis(100);
     }
@@ -112,7 +112,7 @@ fn one_owner(all: &[&Sidecar]) {
     }
 }
 
-/// Whether a session is over for all others.
+/// Returns whether a session is sealed in the store.
 async fn is_sealed(world: &World, session: &str) -> bool {
     let key = format!("app/members/{session}/lock.json");
     let found = world.store.inner().get(&key, None, usize::MAX).await.expect("the store works");
@@ -121,7 +121,8 @@ async fn is_sealed(world: &World, session: &str) -> bool {
     !record["ended"].is_null()
 }
 
-/// Two of a group of four, of which the first owns all, and is to hand over two.
+/// Returns two members of a group with four partitions. The first owns all and has two of them
+/// revoked.
 async fn revoked_of_four(world: &World) -> (Sidecar, Sidecar, FaultStore) {
     let way = world.another_way();
     let a = Sidecar::start(world, &way, "a", 1);
@@ -132,7 +133,7 @@ async fn revoked_of_four(world: &World) -> (Sidecar, Sidecar, FaultStore) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_application_does_not_release_stays_where_it_is() {
+async fn an_unreleased_partition_keeps_its_owner() {
     let world = World::new();
     let (a, b, _) = revoked_of_four(&world).await;
     let (before, revoked) = (a.tokens(), a.revoked());
@@ -140,7 +141,7 @@ async fn what_the_application_does_not_release_stays_where_it_is() {
         wait(VALIDITY / 10).await;
         assert_eq!((a.tokens(), b.tokens().len()), (before.clone(), 0));
     }
-    // Of one of them it says that its work has stopped.
+    // The application releases one of the two partitions.
     let token = before[&revoked[0].parse().expect("a number")];
     let refused = a.member.release(&revoked[0], Some(token + 1), None).expect_err("another token");
     assert_eq!((refused.status, refused.code), (409, "other_token"));
@@ -156,7 +157,7 @@ async fn what_the_application_does_not_release_stays_where_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_is_over_before_its_lease_and_stays_over() {
+async fn a_session_ends_for_good_before_its_lease() {
     let world = World::new();
     let (a, b, way) = revoked_of_four(&world).await;
     let session = a.member.now().session.expect("a session").0;
@@ -170,18 +171,18 @@ async fn a_session_is_over_before_its_lease_and_stays_over() {
     assert!(world.clock.now().boot <= ends + millis(10));
     assert_eq!((a.lost(), a.tokens().len()), (Some("not_renewed"), 0));
     way.heal();
-    // It is another member from now on.
+    // The next session is a new member.
     until("all are owned", &[&a, &b], || a.tokens().len() + b.tokens().len() == 4).await;
     assert_ne!(a.member.now().session.expect("a session").0, session);
 }
 
-/// In one moment a reply finds the session over, and the application shows no sign of health; the
-/// next renewal succeeds: so it is after a pause that ends between the margin and the lease's end.
+/// A pause of the process ends between the margin and the end of the lease. A reply then finds the
+/// session ended, the application is unhealthy, and the next renewal succeeds.
 #[tokio::test(start_paused = true)]
-async fn regression_a_session_that_a_reply_found_over_is_not_kept() {
+async fn regression_a_session_that_a_reply_ended_is_not_kept() {
     let world = World::new();
     let (a, b, _) = revoked_of_four(&world).await;
-    // As each reply does that finds the margin reached.
+    // Each reply does the same once the margin is reached.
     assert_eq!(a.member.give_up("not_renewed").map(|owned| owned.len()), Some(4));
     assert!(a.member.token("0").is_none());
     a.healthy.send_replace(false);
@@ -192,9 +193,9 @@ async fn regression_a_session_that_a_reply_found_over_is_not_kept() {
     assert!(a.task.is_finished());
 }
 
-/// With a unique name the next session seals the former one as soon as it has joined.
+/// With a unique name the next session seals the former session as soon as it joins.
 #[tokio::test(start_paused = true)]
-async fn regression_a_lost_session_is_not_sealed_before_the_margin_is_over() {
+async fn regression_a_lost_session_is_not_sealed_within_the_margin() {
     let world = World::new();
     let way = world.another_way();
     let a = Sidecar::start_as(&world, &way, "a", true, 1);
@@ -211,9 +212,9 @@ async fn regression_a_lost_session_is_not_sealed_before_the_margin_is_over() {
     assert!(is_sealed(&world, &session).await);
 }
 
-/// That the application wants to be out of the group counts, however the session ends.
+/// An order to leave takes precedence over each reason for the end of the session.
 #[tokio::test(start_paused = true)]
-async fn regression_a_member_that_leaves_stays_out_however_its_session_ends() {
+async fn regression_a_member_that_leaves_stays_out_for_each_end() {
     let world = World::new();
     let (a, b, way) = revoked_of_four(&world).await;
     let pause = Some(Duration::from_secs(3_600));
@@ -233,12 +234,12 @@ async fn regression_a_member_that_leaves_stays_out_however_its_session_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_asks_the_lease_and_not_what_was_known() {
+async fn each_reply_reads_the_lease() {
     let world = World::new();
     let (a, _b, _) = revoked_of_four(&world).await;
     let mut changes = a.member.common.changes.subscribe();
     changes.mark_unchanged();
-    // The machine sleeps: no task has run since.
+    // The machine sleeps, so no task runs in between.
     world.clock.suspend(VALIDITY);
     assert!(a.member.token("0").is_none());
     assert!(changes.has_changed().expect("it is open"), "the streams are woken");
@@ -263,9 +264,10 @@ async fn a_member_that_leaves_waits_for_its_application_and_stays_out() {
     assert_eq!(a.leave(Leave::default()).await.map_err(|it| it.code), Err("not_member"));
 }
 
-/// Others own it only after the application has heard that it is lost, and had the margin.
+/// Other members own a partition only after the application has received the loss and had the
+/// margin.
 #[tokio::test(start_paused = true)]
-async fn a_sick_application_loses_all_and_others_own_it_later() {
+async fn an_unhealthy_application_loses_all_partitions_after_the_margin() {
     let world = World::new();
     let (a, b, _) = revoked_of_four(&world).await;
     let session = a.member.now().session.expect("a session").0;
@@ -274,11 +276,11 @@ async fn a_sick_application_loses_all_and_others_own_it_later() {
     wait(millis(1)).await;
     assert_eq!((a.tokens().len(), a.lost()), (0, Some("app_unhealthy")));
     wait(MARGIN - millis(10)).await;
-    assert!(!is_sealed(&world, &session).await, "nobody may own it before the margin is over");
+    assert!(!is_sealed(&world, &session).await, "no other member may own it within the margin");
     assert_eq!(b.tokens().len(), 0);
     wait(millis(100)).await;
     assert!(is_sealed(&world, &session).await);
-    // No validity is waited for.
+    // Other members do not wait for the validity.
     wait(VALIDITY / 2).await;
     assert_eq!((b.tokens().len(), a.role()), (4, ServedRole::Standby("app_unhealthy")));
     a.healthy.send_replace(true);
@@ -286,7 +288,7 @@ async fn a_sick_application_loses_all_and_others_own_it_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_end_the_application_has_its_grace() {
+async fn the_application_has_the_grace_at_the_end_of_the_process() {
     let world = World::new();
     let (a, b, _) = revoked_of_four(&world).await;
     a.ending.send_replace(true);
@@ -302,7 +304,7 @@ async fn at_the_end_the_application_has_its_grace() {
     until("the task ends", &[&a, &b], || a.task.is_finished()).await;
     assert_eq!((a.lost(), a.tokens().len()), (Some("ending"), 0));
     until("b owns all", &[&a, &b], || b.tokens().len() == 4).await;
-    // One whose work has ended is not waited for.
+    // The task does not wait for an application whose work has ended.
     b.ending.send_replace(true);
     wait(millis(10)).await;
     for number in 0..4 {
@@ -313,7 +315,7 @@ async fn at_the_end_the_application_has_its_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_are_said_in_time() {
+async fn events_are_sent_in_time() {
     let world = World::new();
     let (a, b, way) = revoked_of_four(&world).await;
     let logs = follow_events(&world.clock, || events::events(&a.member)).await;
@@ -321,12 +323,12 @@ async fn events_are_said_in_time() {
         logs.said(first, Duration::ZERO, Duration::MAX);
     }
     logs.has_not_said("lost");
-    // A change that wakes.
+    // A change by a task wakes the streams.
     let known = world.clock.now().boot;
     a.member.release(&a.revoked()[0], None, None).expect("it is owned");
     wait(millis(1)).await;
     logs.said("lost", known, Duration::ZERO);
-    // What only time brings, to streams that look at different times.
+    // The next changes come by time alone, to streams that poll at different times.
     let logs = follow_events(&world.clock, || events::events(&a.member)).await;
     way.always(Fault::FailBefore);
     let now = world.clock.now().boot;
@@ -342,9 +344,9 @@ async fn events_are_said_in_time() {
     drop(b);
 }
 
-/// Without its task, so that nothing but a stream looks.
+/// The member runs without its task, so only a stream polls.
 #[tokio::test(start_paused = true)]
-async fn a_stream_looks_by_itself() {
+async fn a_stream_polls_without_a_task() {
     let world = World::new();
     let (a, _b, _) = revoked_of_four(&world).await;
     let logs = follow_events(&world.clock, || events::events(&a.member)).await;
@@ -356,7 +358,7 @@ async fn a_stream_looks_by_itself() {
 }
 
 #[test]
-fn partitions_are_of_the_only_group_or_of_one_that_is_named() {
+fn partitions_belong_to_the_only_group_or_a_named_group() {
     let read = |text: &str| partitions(text).map(|it| (it.group, it.names.0.join(" ")));
     assert_eq!(read("0..3"), Ok((None, "0 1 2".to_owned())));
     assert_eq!(read("g=a,b"), Ok((Some("g".to_owned()), "a b".to_owned())));
@@ -369,9 +371,9 @@ fn partitions_are_of_the_only_group_or_of_one_that_is_named() {
     assert!(read("=0..4").is_err_and(|why| why.contains("no name of a group")));
 }
 
-/// The seal of the session is tried for as long as the lease lasts, and no longer.
+/// The task tries to seal the session until the lease ends.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_hangs_does_not_hold_up_the_end() {
+async fn a_store_that_hangs_does_not_delay_the_exit() {
     let world = World::new();
     let (a, _b, way) = revoked_of_four(&world).await;
     way.always(Fault::Hang);

@@ -1,4 +1,4 @@
-//! What the API says of a group.
+//! The JSON views of a group.
 
 use serde::Serialize;
 use tenure_groups::GroupSnapshot;
@@ -7,21 +7,22 @@ use super::member::{Member, MemberNow, OwnedNow};
 use crate::group::GroupStatus;
 use crate::output::print::millis;
 
-/// This member. What does not apply is null.
+/// The state of this member. A field that does not apply is null.
 #[derive(Debug, Clone, Serialize)]
 pub struct MemberView {
-    /// When this was true, by the wall clock of this process: an event may be old when it is read.
+    /// The time of this view by the wall clock of this process. An event may be old when the client
+    /// reads it.
     pub at: String,
     pub group: String,
     pub state: &'static str,
-    /// Why the state is `standby` or `failed`.
+    /// The reason for the state `standby` or `failed`.
     pub reason: Option<&'static str>,
     /// The name of this member.
     pub member: String,
     pub session: Option<String>,
-    /// For how long the session lasts, and with it all that this member owns, unless it is renewed.
+    /// Time for which the session and its partitions last without a further renewal.
     pub lease_remaining_ms: Option<u64>,
-    /// How old all that is known of the assignment is.
+    /// Age of the known assignment.
     pub store_answered_ms_ago: Option<u64>,
     pub lost: Option<LostSessionView>,
 }
@@ -34,7 +35,7 @@ pub struct LostSessionView {
     pub ms_ago: u64,
 }
 
-/// A partition that this member owns, or has lost.
+/// A partition that this member owns or has lost.
 #[derive(Debug, Clone, Serialize)]
 pub struct PartitionView {
     pub partition: String,
@@ -42,16 +43,16 @@ pub struct PartitionView {
     pub token: u64,
     /// `owned`, `revoked` or `lost`.
     pub state: &'static str,
-    /// Why it is lost.
+    /// The reason for the loss.
     pub reason: Option<&'static str>,
 }
 
-/// `GET /v1/groups/{name}`
+/// The body of `GET /v1/groups/{name}`.
 #[derive(Debug, Clone, Serialize)]
 pub struct GroupView {
     #[serde(flatten)]
     pub member: MemberView,
-    /// What this member owns, by number.
+    /// The owned partitions by number.
     pub partitions: Vec<PartitionView>,
 }
 
@@ -63,22 +64,23 @@ pub struct EventView<'a> {
     pub partition: Option<PartitionView>,
 }
 
-/// `GET /v1/groups`
+/// The body of `GET /v1/groups`.
 #[derive(Serialize)]
 pub struct GroupViews {
     pub groups: Vec<GroupView>,
 }
 
-/// `GET /v1/groups/{name}/partitions/{partition}/token`
+/// The body of `GET /v1/groups/{name}/partitions/{partition}/token`.
 #[derive(Serialize)]
 pub struct PartitionTokenView {
     pub token: u64,
     pub lease_remaining_ms: u64,
-    /// It is to be handed over: stop the work, then release it.
+    /// Whether the partition is revoked. The application must stop its work and then release the
+    /// partition.
     pub revoked: bool,
 }
 
-/// `GET /v1/groups/{name}/assignment`
+/// The body of `GET /v1/groups/{name}/assignment`.
 #[derive(Serialize)]
 pub struct AssignmentView<'a> {
     at: String,
@@ -112,7 +114,7 @@ impl MemberView {
 }
 
 impl GroupView {
-    /// What is true at this moment.
+    /// Returns the view at this moment.
     pub fn of(member: &Member) -> GroupView {
         let (now, owned) = member.all();
         let partitions = owned.iter().map(PartitionView::of).collect();
