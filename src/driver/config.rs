@@ -186,8 +186,8 @@ impl Config {
         let most = *validity / 5;
         if !(MIN_INTERVAL..=most).contains(request_timeout) {
             return refuse(format!(
-                "request_timeout must be {MIN_INTERVAL:?} to {most:?} (validity / 5) with a validity \
-                 of {validity:?}, got {request_timeout:?}"
+                "request_timeout must be {MIN_INTERVAL:?} to {most:?} (validity / 5) with a \
+                 validity of {validity:?}, got {request_timeout:?}"
             ));
         }
         let needed = renew_interval.saturating_add(*request_timeout * 2);
@@ -199,8 +199,8 @@ impl Config {
         if needed > *validity {
             return refuse(format!(
                 "renew_interval plus two request timeouts, for a renewal and its retry, must be at \
-                 most the validity of {validity:?}, got {renew_interval:?} + 2 × {request_timeout:?} \
-                 = {needed:?}"
+                 most the validity of {validity:?}, got {renew_interval:?} + 2 × \
+                 {request_timeout:?} = {needed:?}"
             ));
         }
         if !(MIN_INTERVAL..=*validity).contains(poll_interval) {
@@ -212,8 +212,8 @@ impl Config {
         if let Some(longest) = self.poll_backoff {
             if self.poll_at_lapse {
                 return refuse(format!(
-                    "poll_backoff must be unset with a poll_interval of None, as the candidate then \
-                     polls only when the lease would lapse, got {longest:?}"
+                    "poll_backoff must be unset with a poll_interval of None, as the candidate \
+                     then polls only when the lease would lapse, got {longest:?}"
                 ));
             }
             if !(*poll_interval..=*validity).contains(&longest) {
