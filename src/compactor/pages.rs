@@ -1,4 +1,4 @@
-//! Listing the epochs, while deletions and the next page are on their way.
+//! The listing of the epochs, concurrent with deletions and the request for the next page.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::record::listing::{EpochsOfPage, key_of};
 use crate::store::{Page, StoreError, listed_within};
 
 impl Run<'_> {
-    /// The answer to a request, while the deletions go on.
+    /// Returns the answer to a request. Deletions and the next page continue meanwhile.
     pub(super) async fn while_deleting<T>(
         &mut self,
         request: impl Future<Output = T>,
@@ -32,7 +32,7 @@ impl Run<'_> {
         }
     }
 
-    /// Asks for a page; [`page_ahead`](Run::page_ahead) waits for it.
+    /// Requests a page. [`page_ahead`](Run::page_ahead) waits for it.
     pub(super) fn list_ahead(&mut self, after: After) {
         let Compactor { store, keys, request_timeout, .. } = self.compactor;
         let (store, limit) = (Arc::clone(store), *request_timeout);
@@ -59,7 +59,7 @@ impl Run<'_> {
         self.epochs_of(&after, page)
     }
 
-    /// One page, while the deletions go on.
+    /// Lists one page. Deletions continue meanwhile.
     pub(super) async fn list(&mut self, after: &After) -> Result<EpochsOfPage, Error> {
         let Compactor { store, keys, request_timeout, .. } = self.compactor;
         let start = key_of(keys, after);

@@ -12,14 +12,14 @@ use crate::record::listing::{EpochsOfPage, key_of};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::{Determinacy, GetOutcome, Page, StoreError, check_order, listed_within, within};
 
-/// Keys asked of one LIST and given to one DELETE: the most that S3 takes.
+/// Number of keys in one LIST and in one DELETE: the maximum of S3.
 pub(super) const PAGE_KEYS: usize = 1_000;
 
-/// Returns the longest validity of the leases that rest on a numbered object. It is given the body,
-/// or the length of a body that is too long.
+/// Returns the longest validity of the leases that depend on a numbered object. The argument is the
+/// body, or the length of a body that is too long.
 type ValidityOf = fn(Epoch, Result<&[u8], u64>) -> Result<Option<Duration>, (ErrorKind, String)>;
 
-/// How the newest object is read.
+/// The kind of the newest object.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum NewestObject {
     /// An epoch object.
@@ -36,7 +36,8 @@ impl NewestObject {
         }
     }
 
-    /// Reads what it protects: a body, or the length of one that is too long.
+    /// Returns the protection of older objects by this body. The argument is the body, or the
+    /// length of a body that is too long.
     pub(super) fn read(
         self,
         epoch: Epoch,
@@ -62,7 +63,7 @@ impl NewestObject {
 
 #[doc(hidden)]
 impl CompactorBuilder {
-    /// Compacts objects with this in front of their numbers in place of epochs.
+    /// Compacts other numbered objects in place of epochs. Their names start with `stem`.
     pub fn numbered(
         mut self,
         stem: &'static str,
@@ -77,22 +78,22 @@ impl CompactorBuilder {
 /// Requests, each sent once and bounded by the request timeout of the compactor.
 #[doc(hidden)]
 impl Compactor {
-    /// The prefix, empty or with a slash at its end.
+    /// Returns the prefix. It is empty or ends with a slash.
     pub fn prefix(&self) -> &str {
         self.keys.prefix()
     }
 
-    /// The store, for errors and logs.
+    /// Returns the description of the store for errors and logs.
     pub fn place(&self) -> String {
         self.store.describe()
     }
 
-    /// The key of a numbered object.
+    /// Returns the key of a numbered object.
     pub fn key(&self, number: Epoch) -> String {
         self.keys.epoch(number)
     }
 
-    /// Returns whether it deletes nothing.
+    /// Returns whether the compactor only reports deletable objects.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
     }
@@ -137,7 +138,8 @@ impl Compactor {
         deleted.map_err(|error| self.failure(&doing, error))
     }
 
-    /// Which permission is missing, the store says: it is another on each.
+    /// Adds the request and the store to an error. The store's text names a missing permission, as
+    /// the names differ between stores.
     pub(super) fn failure(&self, doing: &str, error: StoreError) -> Error {
         Error::from_store(doing, &self.store.describe(), error)
     }

@@ -1,4 +1,4 @@
-//! One run: the listing, and the deletions beside it.
+//! One run: the listing, with concurrent deletions (C1 to C5).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::protocol::find::After;
 use crate::store::escape::plain;
 use crate::store::{Determinacy, GetOutcome, Page, StoreError, out_of_order, within};
 
-/// Deletions on their way at once; with the one being filled and the page ahead, 6,000 epochs are
-/// remembered.
+/// Maximum number of concurrent deletions. With the next batch and the next page, a run keeps at
+/// most 6,000 epochs in memory.
 const MAX_IN_FLIGHT: usize = 4;
 
 pub(super) struct Run<'a> {
@@ -25,13 +25,13 @@ pub(super) struct Run<'a> {
     pub(super) plan: Compaction,
     pub(super) report: Report,
     batch: Vec<Listed>,
-    /// The page after the one that is gone through, asked for meanwhile.
+    /// The request for the next page, concurrent with the work on this one.
     pub(super) ahead: MaybeDone<BoxFuture<'static, (After, Result<Page, StoreError>)>>,
     pub(super) in_flight: FuturesUnordered<BoxFuture<'static, Deletion>>,
     progress: Box<dyn FnMut(&Report) + Send + 'a>,
 }
 
-/// A deletion that was answered.
+/// An answered deletion.
 pub(super) struct Deletion {
     of: Vec<Listed>,
     outcome: Result<Vec<(String, StoreError)>, StoreError>,
@@ -73,7 +73,7 @@ impl<'a> Run<'a> {
         outcome.map(|()| self.report)
     }
 
-    /// Waits for the deletions that were sent, so that the report counts all that were deleted.
+    /// Waits for the deletions in flight, so that the report counts all deleted epochs (C6).
     async fn settle(&mut self) {
         self.report.interrupted = true;
         while let Some(deletion) = self.in_flight.next().await {
@@ -102,7 +102,8 @@ impl<'a> Run<'a> {
     }
 
     async fn compact(&mut self) -> Result<(), Error> {
-        // Asked first, as the listing would show the last epoch only after the rest is deleted.
+        // This listing comes first, as the main listing would show the last epoch only after the
+        // deletion of the others (C2).
         self.look_for_the_last_epoch().await?;
         if self.plan.stopped() {
             return Ok(());
@@ -111,7 +112,7 @@ impl<'a> Run<'a> {
         loop {
             let page = self.page_ahead().await?;
             let last = page.rest.is_none();
-            // Beside the reading of the newest epoch, which each batch waits for.
+            // The next page is requested now, as each batch waits for a read of the newest epoch.
             page.rest.into_iter().for_each(|after| self.list_ahead(after));
             for listed in page.epochs {
                 self.see(listed)?;
@@ -124,7 +125,7 @@ impl<'a> Run<'a> {
                 break;
             }
         }
-        // A run that has nothing to delete reads nothing.
+        // A run without epochs to delete does not read the newest epoch.
         if !self.batch.is_empty() || self.plan.has_held_back() {
             self.read_newest().await?;
         }
@@ -137,7 +138,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// What is kept beyond the newest few is kept for its age.
+    /// Counts the epochs that are kept only for their age.
     fn count_the_too_young(&mut self) {
         if self.plan.stopped() {
             return;
@@ -171,7 +172,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Reads the newest epoch seen so far, unless that is done, while the deletions go on.
+    /// Reads the newest listed epoch unless it was read before (C3). Deletions continue meanwhile.
     async fn read_newest(&mut self) -> Result<(), Error> {
         let Some(newest) = self.plan.newest_unread() else { return Ok(()) };
         let Compactor { store, keys, request_timeout, newest: reader, .. } = self.compactor;
@@ -193,16 +194,19 @@ impl<'a> Run<'a> {
         };
         let body = reader.read(newest, body).map_err(|(kind, bad)| {
             let at = store.describe();
-            Error::new(kind, format!("{key} in {at}: {bad}; what it may protect is not deleted"))
+            Error::new(
+                kind,
+                format!("{key} in {at}: {bad}; the epochs that it may protect are not deleted"),
+            )
         })?;
         self.plan.handle_read(newest, body);
         Ok(())
     }
 
-    /// Sends the deletion of what has been gathered, once there is room for another.
+    /// Sends the deletion of the batch, after a wait for a free slot.
     async fn delete_batch(&mut self) -> Result<(), Error> {
-        // Any number of restorings may hold epochs: below each newest that the listing has reached
-        // nothing goes before that one is known not to be held.
+        // Any number of restores may hold epochs. An epoch may be deleted only if the newest listed
+        // epoch is not held, so that one is read first (C3, C4).
         if !self.batch.is_empty() {
             self.read_newest().await?;
         }
@@ -220,7 +224,7 @@ impl<'a> Run<'a> {
         self.delete(keys, batch).await
     }
 
-    /// Sends a deletion, once there is room for another.
+    /// Sends a deletion, after a wait for a free slot.
     pub(super) async fn delete(&mut self, keys: Vec<String>, of: Vec<Listed>) -> Result<(), Error> {
         while self.in_flight.len() >= MAX_IN_FLIGHT {
             let Some(deletion) = self.in_flight.next().await else { break };
@@ -249,7 +253,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Keeps the first one for the report.
+    /// Keeps the first failure for the report.
     fn note_failure(&mut self, kind: ErrorKind, why: impl FnOnce() -> String) {
         if self.report.first_failure.is_none() {
             self.report.first_failure = Some(why());
@@ -263,7 +267,8 @@ impl<'a> Run<'a> {
         let size = batch.len();
         let mut gone = batch;
         gone.retain(|listed| !left.contains(&listed.epoch));
-        // A store may name a key that it has not deleted otherwise than it was asked.
+        // A store may report a failed key in another form than the requested key, so the number of
+        // failures also counts.
         gone.truncate(size.saturating_sub(failed.len()));
         self.compactor.meter.deleted(gone.len());
         self.report.deleted += gone.len() as u64;
@@ -275,7 +280,7 @@ impl<'a> Run<'a> {
         self.compactor.failure(doing, error)
     }
 
-    /// One stable word, for logs and metrics.
+    /// Returns the stable word for logs and metrics.
     pub(super) fn outcome(&self, error: Option<&Error>) -> &'static str {
         match error {
             Some(_) => "error",
@@ -288,8 +293,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The superseded epochs that are left beyond those to be kept; not known of a listing that was
-    /// cut short.
+    /// Returns the number of remaining epochs above the number to keep, or `None` after an
+    /// incomplete listing.
     fn backlog(&self, outcome: &'static str) -> Option<u64> {
         let Report { listed, deleted, dry_run, .. } = self.report;
         let gone = if dry_run { 0 } else { deleted };
@@ -325,7 +330,7 @@ impl<'a> Run<'a> {
             "error" => event!(warn, "compaction ended early"),
             "incomplete" => event!(warn, "some objects could not be deleted"),
             "held" => {
-                event!(warn, "stopped: a restoring that is not finished holds the newest epoch")
+                event!(warn, "stopped: an unfinished restore holds the newest epoch")
             }
             "last_epoch" => event!(warn, "stopped: the newest is the last epoch"),
             "interrupted" => event!(info, "compaction interrupted"),

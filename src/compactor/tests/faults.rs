@@ -1,4 +1,4 @@
-//! Settings out of bounds, stores that fail, and runs in a loop.
+//! Settings out of bounds, failing stores, and repeated runs.
 
 use futures::future::{BoxFuture, FutureExt as _};
 
@@ -9,7 +9,7 @@ fn memory() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new())
 }
 
-/// A store without epochs whose first LISTs fail as told, one in each run.
+/// Makes a store without epochs. The first LISTs fail with these kinds; `None` succeeds.
 fn failing<K: Into<Option<StoreErrorKind>>>(first: Vec<K>) -> MockStore {
     let mut store = MockStore::new();
     store.expect_describe().returning(|| "mock".to_owned());
@@ -23,7 +23,7 @@ fn failing<K: Into<Option<StoreErrorKind>>>(first: Vec<K>) -> MockStore {
 }
 
 #[test]
-fn settings_out_of_bounds_are_refused_with_the_numbers() {
+fn errors_of_settings_give_the_numbers() {
     let refused = |builder: CompactorBuilder| {
         let error = builder.build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -46,7 +46,7 @@ fn settings_out_of_bounds_are_refused_with_the_numbers() {
     assert!(shown.contains("app"), "{shown}");
 }
 
-/// A store that lists from the start wherever it is asked to start.
+/// A store that ignores `start-after`.
 #[derive(Debug)]
 struct FromTheStart(Arc<Watched>);
 
@@ -57,7 +57,7 @@ impl Store for FromTheStart {
     }
 
     async fn get(&self, _: &str, _: Option<ETag>, _: usize) -> Result<GetOutcome, StoreError> {
-        unreachable!("a compactor reads nothing")
+        unreachable!("a compactor does not read from an unsafe store")
     }
 
     async fn create(&self, _: &str, _: Bytes) -> Result<PutOutcome, StoreError> {
@@ -69,7 +69,7 @@ impl Store for FromTheStart {
     }
 
     async fn delete(&self, _: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
-        unreachable!("nothing is deleted from an unsafe store")
+        unreachable!("a compactor does not delete from an unsafe store")
     }
 
     fn describe(&self) -> String {
@@ -78,7 +78,7 @@ impl Store for FromTheStart {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_ignores_where_to_start_is_refused_at_once() {
+async fn a_store_that_ignores_start_after_is_refused_at_the_first_request() {
     for epochs in [1, 3_000] {
         let watched = Watched::with_epochs(epochs, Duration::ZERO).await;
         let store = Arc::new(FromTheStart(Arc::clone(&watched)));
@@ -90,7 +90,7 @@ async fn a_store_that_ignores_where_to_start_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_without_an_answer_end() {
+async fn requests_without_an_answer_time_out() {
     let long = Duration::from_secs(100_000);
     for (list_takes, delete_takes) in [(long, Duration::ZERO), (Duration::ZERO, long)] {
         let store = Watched::new(list_takes, delete_takes);
@@ -109,7 +109,7 @@ async fn requests_without_an_answer_end() {
     }
 }
 
-/// Deletions on their way when a run is stopped: nobody knows whether they took effect.
+/// The effect of a deletion without an answer is unknown.
 #[tokio::test(start_paused = true)]
 async fn a_stopped_run_counts_deletions_without_an_answer_as_failed() {
     let store = Watched::new(Duration::ZERO, Duration::from_secs(100_000));
@@ -126,7 +126,7 @@ async fn a_stopped_run_counts_deletions_without_an_answer_as_failed() {
     assert!(why.contains("no answer within 5s"), "{why}");
 }
 
-/// With epochs `1..=epochs` of which none can be deleted.
+/// Makes a store with epochs `1..=epochs` that refuses each deletion.
 fn keeping(epochs: u64) -> MockStore {
     let mut store = MockStore::new();
     answers_reads(&mut store);
@@ -144,13 +144,13 @@ fn keeping(epochs: u64) -> MockStore {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_deleted_is_not_too_young() {
+async fn failed_deletions_do_not_count_as_too_young() {
     let report = compactor(Arc::new(keeping(4)), 1).run_once().await.unwrap();
     assert_eq!((report.failed, report.kept, report.too_young), (3, 1, 0), "{report}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_outcome_of_a_run_has_its_line_and_level() {
+async fn each_outcome_of_a_run_has_a_log_line_and_level() {
     let watched = async |epochs| Watched::with_epochs(epochs, Duration::ZERO).await;
     let never = future::pending::<()>;
     let told = async |store: Arc<dyn Store>, stop: BoxFuture<'static, ()>| {
@@ -180,7 +180,7 @@ async fn each_outcome_of_a_run_has_its_line_and_level() {
         (
             told(held, never().boxed()).await,
             "WARN",
-            "stopped: a restoring that is not finished holds the newest epoch",
+            "stopped: an unfinished restore holds the newest epoch",
             "held",
         ),
         (
@@ -204,7 +204,7 @@ async fn each_outcome_of_a_run_has_its_line_and_level() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn runs_at_once_and_at_every_interval_until_the_shutdown() {
+async fn run_every_runs_immediately_and_after_each_interval() {
     let store = Watched::with_epochs(2, Duration::ZERO).await;
     let compactor = compactor(Arc::clone(&store) as _, 1);
     let (stop, stopped) = oneshot::channel::<()>();
@@ -225,7 +225,7 @@ async fn runs_at_once_and_at_every_interval_until_the_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_shutdown_ends_a_run_on_its_way() {
+async fn a_shutdown_ends_a_run_in_progress() {
     let store = Watched::with_epochs(2, Duration::from_secs(20)).await;
     let started = now();
     let compactor = compactor(Arc::clone(&store) as _, 1);
@@ -235,7 +235,7 @@ async fn the_shutdown_ends_a_run_on_its_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_only_wrong_settings_end_repeated_runs() {
+async fn regression_repeated_runs_end_only_with_wrong_settings() {
     use StoreErrorKind::{AccessDenied, NoSuchStore, Transient, Unsupported};
     let compactor = |first| compactor(Arc::new(failing(first)), 1);
     let patient = compactor(vec![Transient, AccessDenied, NoSuchStore]);
@@ -246,7 +246,7 @@ async fn regression_only_wrong_settings_end_repeated_runs() {
     let error = unsafe_store.run_every(HOUR, std::future::pending()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsafeStore);
     assert_eq!((now() - started).as_secs(), HOUR.as_secs());
-    // Settings that have worked are right.
+    // After one successful run, the settings count as right.
     let worked = Arc::new(failing(vec![None, None, None, Some(StoreErrorKind::Invalid)]));
     let shutdown = pause(3 * HOUR + Duration::from_secs(1));
     super::compactor(worked, 1).run_every(HOUR, shutdown).await.unwrap();
@@ -255,14 +255,14 @@ async fn regression_only_wrong_settings_end_repeated_runs() {
 }
 
 #[tokio::test]
-async fn an_interval_of_nothing_is_refused() {
+async fn an_interval_of_zero_is_refused() {
     let compactor = compactor(memory(), 1);
     let error = compactor.run_every(Duration::ZERO, std::future::pending()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
 
 #[tokio::test]
-async fn every_run_is_logged_with_its_outcome() {
+async fn each_run_is_logged_with_its_outcome() {
     let store = Watched::with_epochs(5, Duration::ZERO).await;
     let (_, text) = logged(async {
         for _ in 0..2 {

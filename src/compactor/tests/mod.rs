@@ -1,4 +1,4 @@
-//! Runs on pages made by hand, and on a store in memory that is slow and watches over I3.
+//! Runs on prepared pages, and on a slow store in memory that asserts I3.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -24,13 +24,13 @@ mod pages;
 mod runs;
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// Of every epoch object here.
+/// Body of each epoch object in these tests.
 const BODY: &[u8] = br#"{"expired":true}"#;
-/// Of one that a restoring holds.
+/// Body of a held epoch (RS3).
 const HELD: &[u8] = br#"{"expired":false,"nonce":"00000000000000000000000000000001",
     "heartbeat":1,"ended":"restored"}"#;
 
-/// Hours that the test sets.
+/// A clock that the test advances.
 #[derive(Debug, Default)]
 struct TestClock(AtomicU64);
 
@@ -47,8 +47,8 @@ impl Clock for TestClock {
     }
 }
 
-/// A store in memory whose requests take time, each deletion in two halves. It panics when the
-/// newest epoch object is to be deleted, or a foreign key.
+/// A store in memory with slow requests. A deletion takes effect in two halves. It panics at the
+/// deletion of the newest epoch object or of a foreign key.
 #[derive(Debug)]
 struct Watched {
     inner: MemoryStore,
@@ -76,7 +76,7 @@ impl Watched {
         }
     }
 
-    /// With epochs `1..=epochs` under `app/`, all 2 h old.
+    /// Makes a store with epochs `1..=epochs` under `app/`, each 2 h old.
     async fn with_epochs(epochs: u64, request_takes: Duration) -> Arc<Watched> {
         let store = Watched::new(request_takes, request_takes);
         for number in 1..=epochs {
@@ -105,7 +105,7 @@ impl Watched {
     }
 }
 
-/// Counts down when a request is answered or dropped.
+/// Decrements the counter at the end or the drop of a request.
 struct Deleting<'a>(&'a AtomicUsize);
 
 impl Drop for Deleting<'_> {
@@ -163,7 +163,7 @@ impl Store for Watched {
     }
 }
 
-/// Every epoch object has [`BODY`].
+/// Answers each read with [`BODY`].
 fn answers_reads(store: &mut MockStore) {
     let (body, etag) = (Bytes::from_static(BODY), ETag::new("\"e\""));
     let object = Object { body, etag, last_modified: None, served_at: None };
@@ -182,13 +182,13 @@ fn locks(numbers: impl IntoIterator<Item = u64>) -> Vec<String> {
     numbers.into_iter().map(lock).collect()
 }
 
-/// A compactor of `app` that keeps `keep_epochs` of any age.
+/// Makes a compactor of `app` that keeps `keep_epochs` epochs and has no minimum age.
 fn compactor(store: Arc<dyn Store>, keep_epochs: usize) -> Compactor {
     let builder = Compactor::builder(store, "app").keep_epochs(keep_epochs);
     builder.min_age(Duration::ZERO).build().unwrap()
 }
 
-#[allow(clippy::disallowed_methods, reason = "tokio's clock is the test's")]
+#[allow(clippy::disallowed_methods, reason = "the test reads Tokio's paused clock")]
 fn now() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
