@@ -1,4 +1,4 @@
-//! Listings page by page, made by hand.
+//! Runs on prepared listings.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn page(keys: &[&str], truncated: bool) -> Page {
     Page { entries, truncated, served_at }
 }
 
-/// A store that expects exactly these listings, each with the key that it starts after.
+/// Makes a store that expects exactly these listings, each with its `start-after` key.
 fn listings(expected: Vec<(String, Page)>) -> MockStore {
     let mut store = MockStore::new();
     answers_reads(&mut store);
@@ -28,13 +28,13 @@ fn listings(expected: Vec<(String, Page)>) -> MockStore {
     store
 }
 
-/// The listings of a run whose pages are these, the first LIST of a run included.
+/// Makes a store for one run with these pages. Adds the listing for the last epoch (C2).
 fn run_of(pages: Vec<(String, Page)>) -> MockStore {
     let first = (lock(9_999_999_998), page(&[], false));
     listings(std::iter::once(first).chain(pages).collect())
 }
 
-/// Lets `store` delete exactly these epochs.
+/// Expects one deletion of exactly these epochs.
 fn deleting(store: &mut MockStore, numbers: &[u64]) {
     let expected = locks(numbers.iter().copied());
     store.expect_delete().times(1).returning(move |keys| {
@@ -48,7 +48,7 @@ async fn refused(store: MockStore) -> Error {
 }
 
 #[tokio::test]
-async fn a_page_starts_after_the_last_key_and_a_short_one_is_not_the_end() {
+async fn a_listing_continues_after_the_last_key_of_a_short_page() {
     let bak = format!("{}.bak", lock(2));
     let mut store = run_of(vec![
         (lock(0), page(&[&lock(1)], true)),
@@ -63,7 +63,7 @@ async fn a_page_starts_after_the_last_key_and_a_short_one_is_not_the_end() {
 }
 
 #[tokio::test]
-async fn a_listing_ends_past_the_last_epoch_whatever_follows() {
+async fn a_listing_ends_at_a_key_after_the_last_epoch() {
     let store = listings(vec![
         (lock(9_999_999_998), page(&["app/lock-x"], true)),
         (lock(0), page(&[&lock(1), "app/lock-99999999991.json", "app/lock-x"], true)),
@@ -85,7 +85,7 @@ async fn a_foreign_key_does_not_hide_the_last_epoch() {
 }
 
 #[tokio::test]
-async fn the_last_epoch_created_during_a_run_stops_it() {
+async fn a_run_stops_if_the_last_epoch_is_created_meanwhile() {
     let store = run_of(vec![
         (lock(0), page(&[&lock(1), &lock(2), &lock(3)], true)),
         (lock(3), page(&[&lock(9_999_999_999)], false)),
@@ -95,7 +95,7 @@ async fn the_last_epoch_created_during_a_run_stops_it() {
 }
 
 #[tokio::test]
-async fn keys_out_of_order_or_at_the_start_are_refused_by_name() {
+async fn errors_name_keys_out_of_order_or_at_the_start() {
     let (one, two) = (lock(1), lock(2));
     for keys in [[&two, &one], [&two, &two]] {
         let store = run_of(vec![(lock(0), page(&[keys[0], keys[1]], false))]);
@@ -105,12 +105,12 @@ async fn keys_out_of_order_or_at_the_start_are_refused_by_name() {
         assert!(message.contains(keys[0]) && message.contains(keys[1]), "{message}");
     }
     let again = vec![(lock(0), page(&[&one, &two], true)), (lock(2), page(&[&two], false))];
-    // Epoch 1 was deletable already, but no deletion was full, so none is sent any more.
+    // Epoch 1 was deletable, but its batch was not full, so no deletion was sent.
     let error = refused(run_of(again)).await;
     assert_eq!(error.kind(), ErrorKind::UnsafeStore);
     let store = run_of(vec![(lock(0), page(&[&lock(0)], false))]);
     assert_eq!(refused(store).await.kind(), ErrorKind::UnsafeStore);
-    // Foreign keys must be in order, too.
+    // Foreign keys must be in order too.
     let store = run_of(vec![(lock(0), page(&["app/lock-b", "app/lock-a"], false))]);
     assert_eq!(refused(store).await.kind(), ErrorKind::UnsafeStore);
 }
@@ -124,7 +124,7 @@ async fn keys_of_another_prefix_are_refused() {
 }
 
 #[tokio::test]
-async fn a_page_without_keys_that_promises_more_ends_the_run() {
+async fn a_truncated_page_without_keys_ends_the_run() {
     let store = run_of(vec![(lock(0), page(&[], true))]);
     let error = refused(store).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -132,7 +132,7 @@ async fn a_page_without_keys_that_promises_more_ends_the_run() {
 }
 
 #[tokio::test]
-async fn without_both_times_nothing_is_old_enough() {
+async fn objects_without_both_dates_are_never_old_enough() {
     let undated = |page: &mut Page| page.entries.iter_mut().for_each(|e| e.last_modified = None);
     let unserved = |page: &mut Page| page.served_at = None;
     let from_the_future = |page: &mut Page| page.served_at = Some(DateTime::<Utc>::MIN_UTC);
@@ -151,7 +151,7 @@ async fn without_both_times_nothing_is_old_enough() {
     }
 }
 
-/// A run over epochs 1 to 5 that keeps one, with this answer to its deletion.
+/// Runs over epochs 1 to 5, keeps one, and answers the deletion with `outcome`.
 async fn with_answer(
     outcome: Result<Vec<(String, StoreError)>, StoreError>,
 ) -> Result<Report, Error> {
@@ -163,13 +163,14 @@ async fn with_answer(
 }
 
 #[tokio::test]
-async fn keys_that_could_not_be_deleted_are_counted_with_the_first_reason() {
+async fn failed_keys_are_counted_and_the_first_reason_is_kept() {
     let failed = vec![(lock(2), busy("InternalError")), (lock(3), busy("SlowDown"))];
     let report = with_answer(Ok(failed)).await.unwrap();
     assert_eq!((report.listed, report.deleted, report.kept, report.failed), (5, 2, 1, 2));
     assert_eq!(report.bytes, 14);
     assert_eq!(report.first_failure, Some(format!("{}: InternalError", lock(2))));
-    // Answers that do not add up: never less failed than the store names, never more than there are.
+    // The store names foreign keys. The count of failures is the number of the named keys, but at
+    // most the number of the requested keys.
     for (strangers, failed) in [(1, 1), (9, 4)] {
         let strange = vec![("x".to_owned(), busy("?")); strangers];
         let report = with_answer(Ok(strange)).await.unwrap();
@@ -177,7 +178,7 @@ async fn keys_that_could_not_be_deleted_are_counted_with_the_first_reason() {
     }
 }
 
-/// The command chose its exit code by the words of the first reason.
+/// The command derived its exit code from the text of the first reason.
 #[tokio::test]
 async fn regression_the_first_failure_has_a_kind() {
     let said = "AccessDenied: no such permission";
@@ -191,7 +192,7 @@ async fn regression_the_first_failure_has_a_kind() {
 }
 
 #[tokio::test]
-async fn a_refused_deletion_says_what_the_store_said() {
+async fn errors_of_deletions_contain_the_text_of_the_store() {
     let denied = StoreError::new(StoreErrorKind::AccessDenied, Determinacy::Determinate, "403");
     let error = with_answer(Err(denied)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AccessDenied);

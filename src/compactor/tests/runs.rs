@@ -1,4 +1,4 @@
-//! Whole runs on a store in memory.
+//! Complete runs on a store in memory.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const NO_TIME: Duration = Duration::ZERO;
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 #[tokio::test(start_paused = true)]
-async fn the_newest_stay_and_the_superseded_go() {
+async fn a_run_deletes_the_superseded_epochs_and_keeps_the_newest() {
     let store = Watched::with_epochs(30, NO_TIME).await;
     let builder = Compactor::builder(Arc::clone(&store) as Arc<dyn Store>, "app/");
     let report = builder.build().unwrap().run_once().await.unwrap();
@@ -25,7 +25,7 @@ async fn the_newest_stay_and_the_superseded_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_finds_nothing_changes_nothing() {
+async fn a_run_without_superseded_epochs_deletes_nothing() {
     let store = Watched::with_epochs(0, NO_TIME).await;
     let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
     assert_eq!(report, Report { requests: 2, ..Report::default() });
@@ -38,7 +38,7 @@ async fn a_run_that_finds_nothing_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_young_stay() {
+async fn epochs_below_the_minimum_age_are_kept() {
     let store = Watched::with_epochs(5, NO_TIME).await;
     for number in 6..=9 {
         store.put(&lock(number)).await;
@@ -55,7 +55,7 @@ async fn the_young_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_counts_as_a_real_one_and_deletes_nothing() {
+async fn a_dry_run_reports_the_counts_of_a_real_one_and_deletes_nothing() {
     let store = Watched::with_epochs(2_500, NO_TIME).await;
     let builder = Compactor::builder(Arc::clone(&store) as Arc<dyn Store>, "app").keep_epochs(3);
     let dry = builder.clone().dry_run(true).build().unwrap().run_once().await.unwrap();
@@ -66,7 +66,7 @@ async fn a_dry_run_counts_as_a_real_one_and_deletes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn foreign_keys_are_neither_counted_nor_deleted() {
+async fn foreign_keys_are_not_counted_or_deleted() {
     for prefix in ["", "app", "app/", "a/b"] {
         let keys = Keys::new(prefix).unwrap();
         let store = Watched::new(NO_TIME, NO_TIME);
@@ -86,7 +86,7 @@ async fn foreign_keys_are_neither_counted_nor_deleted() {
             ".tenure-check",
         ];
         let mut left = BTreeSet::from(foreign.map(|name| format!("{}{name}", keys.prefix())));
-        // Another election's, whose prefix starts with the same letters.
+        // An object of another election, whose prefix starts with the same letters.
         left.insert("app2/lock-0000000001.json".to_owned());
         for key in &left {
             store.put(key).await;
@@ -104,7 +104,7 @@ async fn foreign_keys_are_neither_counted_nor_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_goes_below_the_last_epoch() {
+async fn a_run_deletes_nothing_below_the_last_epoch() {
     let store = Watched::with_epochs(30, NO_TIME).await;
     store.put(&lock(9_999_999_999)).await;
     let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
@@ -115,7 +115,7 @@ async fn nothing_goes_below_the_last_epoch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gaps_do_not_matter() {
+async fn gaps_between_epochs_do_not_change_a_run() {
     let store = Watched::new(NO_TIME, NO_TIME);
     for number in [3, 77, 4_000_000_000, 9_999_999_998] {
         store.put(&lock(number)).await;
@@ -127,7 +127,7 @@ async fn gaps_do_not_matter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_epochs_cost_three_requests_a_thousand() {
+async fn a_run_takes_three_requests_per_thousand_epochs() {
     let store = Watched::with_epochs(10_000, NO_TIME).await;
     let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
     assert_eq!((report.deleted, report.kept), (9_999, 1));
@@ -138,7 +138,7 @@ async fn ten_thousand_epochs_cost_three_requests_a_thousand() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn four_deletions_go_on_beside_the_listing() {
+async fn four_deletions_run_concurrently_with_the_listing() {
     let mut store = Watched::new(Duration::from_secs(1), Duration::from_secs(9));
     for number in 1..=10_000 {
         store.put(&lock(number)).await;
@@ -149,18 +149,18 @@ async fn four_deletions_go_on_beside_the_listing() {
     let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
     assert_eq!((report.deleted, report.requests), (9_999, 31));
     assert_eq!(store.most_deleting.load(Ordering::SeqCst), 4);
-    // All but four of the 11: that for the last epoch, and those of the pages that lie ahead of the
-    // first deletion.
+    // Four of the 11 LISTs come before the first deletion: the one for the last epoch, and three
+    // pages.
     assert_eq!(store.lists_while_deleting.load(Ordering::SeqCst), 7);
-    // One after the other: 11 s of listings and 90 s of deletions.
+    // Sequential requests would take 11 s for listings and 90 s for deletions.
     let took = now() - started;
     assert!(took < Duration::from_secs(35), "{took:?}");
 }
 
-/// Each page waited for the newest epoch of the page before: that halved what a run deletes in a
-/// second.
+/// Each page waited for the read of the newest epoch of the previous page. So a run deleted half as
+/// many epochs a second.
 #[tokio::test(start_paused = true)]
-async fn regression_the_next_page_is_asked_for_beside_the_newest_epoch() {
+async fn regression_the_next_page_is_listed_during_the_read_of_the_newest_epoch() {
     let second = Duration::from_secs(1);
     let store = Watched::new(second, NO_TIME);
     for number in 1..=10_000 {
@@ -170,13 +170,13 @@ async fn regression_the_next_page_is_asked_for_beside_the_newest_epoch() {
     let started = now();
     let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
     assert_eq!((report.deleted, report.requests), (9_999, 31));
-    // 11 LISTs, and two GETs at the end; the other eight took as long again.
+    // 11 LISTs and two GETs at the end are sequential. The other eight GETs run during LISTs.
     let took = now() - started;
     assert!(took <= second * 13, "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn compactors_run_beside_each_other_and_a_growing_election() {
+async fn compactors_run_concurrently_during_elections() {
     let store = Watched::with_epochs(5_000, MILLISECOND).await;
     let (keeps_one, keeps_ten) = (compactor(store.clone(), 1), compactor(store.clone(), 10));
     let elections = async {
@@ -195,9 +195,9 @@ async fn compactors_run_beside_each_other_and_a_growing_election() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_dropped_anywhere_leaves_nothing_to_repair() {
+async fn a_run_dropped_at_any_point_needs_no_repair() {
     let mut unfinished = 0;
-    // Past the end of a run: 4 LISTs, 2 GETs and the last DELETE, of 3 ms each.
+    // A run takes 4 LISTs, 2 GETs and the last DELETE, 3 ms each. The range ends after it.
     for dropped_after in (0..26).map(|millis| MILLISECOND * millis) {
         let store = Watched::with_epochs(2_500, 3 * MILLISECOND).await;
         let compactor = compactor(Arc::clone(&store) as _, 10);
@@ -214,10 +214,10 @@ async fn a_run_dropped_anywhere_leaves_nothing_to_repair() {
     assert!((16..26).contains(&unfinished), "{unfinished}");
 }
 
-/// Stopped anywhere, what is told to be deleted is what is gone, the oldest first, and the next run
-/// goes on from there.
+/// A run that is stopped at any point reports exactly the deleted epochs. They are the oldest ones.
+/// The next run continues.
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_stopped_tells_what_is_gone() {
+async fn a_stopped_run_reports_the_deleted_epochs() {
     for after in (0..30).step_by(3).chain([1_000]) {
         let store = Watched::with_epochs(3_500, 5 * MILLISECOND).await;
         let compactor = compactor(Arc::clone(&store) as _, 10);
@@ -225,7 +225,7 @@ async fn a_run_that_is_stopped_tells_what_is_gone() {
         let stop = pause(after * MILLISECOND);
         let run = compactor.run_until(stop, |report| told = report.clone());
         let report = run.await.unwrap();
-        assert_eq!(told, report, "the last that was told is what came of it");
+        assert_eq!(told, report, "the last progress is the report");
         assert_eq!(report.interrupted, after < 1_000, "{after} ms: {report}");
         assert_eq!(report.deleted + report.kept, report.listed);
         assert_eq!(store.keys().await, locks(report.deleted + 1..=3_500), "{after} ms: {report}");
@@ -235,9 +235,9 @@ async fn a_run_that_is_stopped_tells_what_is_gone() {
     }
 }
 
-/// An operator's run was killed; the leader below may believe for hours.
+/// A restore was killed. The leader below may believe for hours that it leads.
 #[tokio::test(start_paused = true)]
-async fn nothing_goes_below_an_epoch_that_a_restoring_holds() {
+async fn a_run_deletes_nothing_below_a_held_epoch() {
     for epochs in [3, 2_500] {
         let store = Watched::with_epochs(epochs, NO_TIME).await;
         store.inner.create(&lock(9_000), Bytes::from_static(HELD)).await.unwrap();
@@ -246,15 +246,19 @@ async fn nothing_goes_below_an_epoch_that_a_restoring_holds() {
         assert!(report.held, "{report}");
         let keys = store.keys().await;
         assert!(keys.ends_with(&[lock(epochs), lock(9_000)]), "{report}");
-        assert_eq!(report.deleted, if epochs == 3 { 0 } else { 2_000 }, "before it was seen");
+        assert_eq!(
+            report.deleted,
+            if epochs == 3 { 0 } else { 2_000 },
+            "only epochs before its page are deleted"
+        );
         assert_eq!(keys.len() as u64, epochs + 1 - report.deleted);
     }
 }
 
-/// Two operators were killed. The newest was read before the first deletion alone, and only one
-/// epoch more than the newest was held back: the second deletion took the living leader's.
+/// Two restores were killed. The run read the newest epoch only before the first deletion, and kept
+/// only one epoch below it. So the second deletion deleted the epoch of the living leader.
 #[tokio::test(start_paused = true)]
-async fn regression_nothing_goes_below_several_held_epochs_at_the_end_of_a_batch() {
+async fn regression_a_run_deletes_nothing_below_several_held_epochs() {
     for held in 2..=4 {
         let store = Watched::with_epochs(2_000, NO_TIME).await;
         for number in 1..=held {
@@ -264,13 +268,13 @@ async fn regression_nothing_goes_below_several_held_epochs_at_the_end_of_a_batch
         store.clock.advance(2 * HOUR);
         let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
         assert_eq!((report.held, report.deleted), (true, 1_000), "{held} held: {report}");
-        assert!(store.keys().await.contains(&lock(2_000)), "{held} held: she leads");
+        assert!(store.keys().await.contains(&lock(2_000)), "{held} held: epoch 2000 has a leader");
     }
 }
 
 /// A leader of this validity renews every 4 h.
 #[tokio::test(start_paused = true)]
-async fn nothing_goes_that_is_younger_than_the_validity_that_is_read() {
+async fn epochs_younger_than_the_validity_in_the_newest_record_are_kept() {
     const LONG: &[u8] = br#"{"expired":false,"validity_ms":43200000}"#;
     let store = Watched::with_epochs(5, NO_TIME).await;
     store.inner.create(&lock(6), Bytes::from_static(LONG)).await.unwrap();
@@ -286,7 +290,7 @@ async fn nothing_goes_that_is_younger_than_the_validity_that_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_newest_epoch_that_cannot_be_read_is_an_error_and_nothing_goes() {
+async fn a_run_fails_without_deletions_if_the_newest_epoch_is_unreadable() {
     for (body, kind) in [
         (&b""[..], ErrorKind::CorruptRecord),
         (b"no record", ErrorKind::CorruptRecord),
