@@ -24,7 +24,7 @@ const UPKEEP: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct MetricsArg {
-    /// Serve metrics at http://ADDR/metrics, as Prometheus reads them. For port 0 the log has the
+    /// Serve metrics at http://ADDR/metrics, as Prometheus reads them. For port 0 the log shows the
     /// port
     #[arg(long, value_name = "ADDR", value_parser = http::address)]
     pub metrics_addr: Option<SocketAddr>,
@@ -55,8 +55,8 @@ impl MetricsArg {
     /// Refuses a run that ends before a scrape.
     pub fn refuse_without(self, every: Option<Duration>) -> Result<(), Failure> {
         if self.metrics_addr.is_some() && every.is_none() {
-            let why = "--metrics-addr needs --every: a single run ends before anybody can scrape \
-                       it; --json shows what it did";
+            let why = "--metrics-addr needs --every: a single run ends before a scrape; \
+                       --json shows its result";
             return Err(Failure::new(exit::USAGE, why));
         }
         Ok(())

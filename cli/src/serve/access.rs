@@ -17,18 +17,18 @@ use crate::http;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct ListenArgs {
-    /// Where to answer: an address and a port of this machine, or unix:PATH for a socket that only
-    /// this user may connect to. Anything else needs --access-key-file. For port 0 the log has the
-    /// port
+    /// The address of the API: an address and a port of this machine, or unix:PATH for a socket
+    /// that only this user may connect to. An address that other machines can reach needs
+    /// --access-key-file. For port 0 the log shows the port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4040")]
     pub listen: Listen,
-    /// A file with a key, 16 to 1024 characters: every request must have `Authorization: Bearer
-    /// KEY`. The key crosses the network as it is: encrypt it on the way, by a proxy or a mesh
+    /// A file with a key of 16 to 1024 characters: every request must have `Authorization: Bearer
+    /// KEY`. The key is sent as plain text: encrypt the connection with a proxy or a mesh
     #[arg(long, value_name = "PATH")]
     pub access_key_file: Option<PathBuf>,
-    /// A name that clients may have in `Host`, without a port; more than once for several names.
-    /// Without a key, requests at an address are refused unless their `Host` is localhost, a
-    /// loopback address, or such a name: a web page could read tokens by DNS rebinding
+    /// A name that clients may use in `Host`, without a port; repeat the flag for several names.
+    /// Without a key, a request at an address is refused unless its `Host` is localhost, a loopback
+    /// address, or such a name: a web page could read tokens by DNS rebinding
     #[arg(long = "allow-host", value_name = "NAME", value_parser = host_name)]
     pub allowed_hosts: Vec<String>,
 }
@@ -100,8 +100,8 @@ impl Access {
         match args.listen {
             Listen::Tcp(address) if !address.ip().is_loopback() && key.is_none() => {
                 Err(usage(format!(
-                    "--listen {address} is reached from other machines, and anybody there could \
-                     resign: give --access-key-file, or listen on 127.0.0.1 or unix:PATH"
+                    "other machines can reach --listen {address}, and their requests could resign: \
+                     give --access-key-file, or listen on 127.0.0.1 or unix:PATH"
                 )))
             }
             // A web page does not have the key and cannot reach a socket.
@@ -121,7 +121,8 @@ impl Access {
         }
         // Without this check a web page in a browser on this machine could send orders.
         if headers.contains_key(ORIGIN) && ![Method::GET, Method::HEAD].contains(method) {
-            let why = "requests of web pages (with an Origin) change nothing here";
+            let why =
+                "a request with an Origin, as from a web page, may only read; nothing was changed";
             return Err(Refusal::fixed(403, "origin_refused", why));
         }
         let Some(key) = &self.key else { return Ok(()) };
@@ -156,10 +157,10 @@ fn key(text: &str) -> Result<Vec<u8>, String> {
     if !KEY_LENGTHS.contains(&text.len()) {
         let (least, most) = KEY_LENGTHS.into_inner();
         let len = text.len();
-        return Err(format!("the key has {len} characters; it has {least} to {most}"));
+        return Err(format!("the key has {len} characters; it must have {least} to {most}"));
     }
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err("the key has characters other than visible ASCII".to_owned());
+        return Err("the key must have only visible ASCII characters".to_owned());
     }
     Ok(text.as_bytes().to_owned())
 }

@@ -107,7 +107,7 @@ impl Api {
         let target = ApiTarget::of(&asked.path).ok_or(Refusal::NOT_FOUND)?;
         let allowed = target.methods();
         if !allowed.split(", ").any(|method| asked.method.as_str() == method) {
-            let why = format!("the methods here are {allowed}");
+            let why = format!("this path takes only {allowed}");
             return Err(Refusal::new(405, "method_not_allowed", why).with_header("allow", allowed));
         }
         match target {
@@ -151,10 +151,10 @@ impl Api {
     fn only_election(&self) -> Result<&Arc<Candidacy>, Refusal> {
         match self.elections()? {
             [only] => Ok(only),
-            [] => Err(Refusal::fixed(404, "no_such_election", "there is no election")),
+            [] => Err(Refusal::fixed(404, "no_such_election", "this process has no election")),
             several => {
                 let why = format!(
-                    "there are {} elections, and this path is for one: use /v1/elections",
+                    "this path needs a single election, got {}: use /v1/elections",
                     several.len()
                 );
                 Err(Refusal::new(404, "several_elections", why))

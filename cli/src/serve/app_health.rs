@@ -23,13 +23,13 @@ use crate::store::patience::on_a_thread;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct AppHealthArgs {
-    /// How to see that the application works: an http:// URL that answers 2xx, file:PATH that it
-    /// touches, or `heartbeat` for its POST /v1/heartbeat. Until it does, and once the deadline has
-    /// passed without it, this candidate does not campaign, and resigns if it leads; the same of
-    /// the session of a group. No fence: an application that hangs may go on later
+    /// Sign that the application works: an http:// URL that answers 2xx, file:PATH that it touches,
+    /// or `heartbeat` for its POST /v1/heartbeat. This process campaigns and joins groups only
+    /// while the application works. Once the deadline has passed without a sign, it resigns and
+    /// gives up its sessions. This is no fence: an application that hangs may continue later
     #[arg(long, value_name = "CHECK", value_parser = str::parse::<Check>)]
     app_health: Option<Check>,
-    /// How long the application may show no sign of health: at least 100ms, at most 24h
+    /// Maximum time without a sign of health: at least 100ms, at most 24h
     /// [default: 30s]
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY), requires = "app_health")]
     app_health_deadline: Option<Duration>,
@@ -61,7 +61,7 @@ impl FromStr for Check {
         match Url::parse(text) {
             Ok(url) if url.scheme() == "http" && url.has_host() => Ok(Check::Url(url)),
             _ => Err("write http://127.0.0.1:8000/healthz, file:PATH, or heartbeat; https is not \
-                      supported, as the application is beside this process"
+                      supported, because the application runs on the same machine"
                 .to_owned()),
         }
     }

@@ -40,7 +40,7 @@ pub fn body_of(asked: &HttpRequest) -> Result<&Bytes, Refusal> {
         BadBody::TooLong { most } => {
             Refusal::new(413, "body_too_long", format!("a body has at most {most} bytes"))
         }
-        BadBody::Broken => Refusal::fixed(400, "bad_body", "the body did not come as a whole"),
+        BadBody::Broken => Refusal::fixed(400, "bad_body", "the body is incomplete"),
     })
 }
 
@@ -50,14 +50,14 @@ pub fn optional<T: DeserializeOwned + Default>(asked: &HttpRequest) -> Result<T,
     match &**body_of(asked)? {
         [] => Ok(T::default()),
         text if text.trim_ascii_start().first() == Some(&b'[') => {
-            Err(Refusal::fixed(400, "bad_body", "the body is a list, and an object is expected"))
+            Err(Refusal::fixed(400, "bad_body", "the body must be an object, got a list"))
         }
         text => serde_json::from_slice(text).map_err(|error| bad_body(&error)),
     }
 }
 
 pub fn bad_body(error: &serde_json::Error) -> Refusal {
-    Refusal::new(400, "bad_body", format!("the body is not the JSON that is expected: {error}"))
+    Refusal::new(400, "bad_body", format!("the body is not the expected JSON: {error}"))
 }
 
 /// Reads a time in milliseconds. In JSON `5000.0` is the whole number 5000.

@@ -10,8 +10,8 @@ use crate::output::print::in_ms;
 pub struct ServeLeaseArgs {
     #[command(flatten)]
     pub election: ElectionArgs,
-    /// How long the application has at SIGTERM until the leaderships and the sessions are resigned,
-    /// at most 24h [default: a sixth of the validity]
+    /// Time that the application has after SIGTERM until the leaderships and the sessions are
+    /// resigned, at most 24h [default: a sixth of the validity]
     #[arg(long, value_name = "DURATION", value_parser = duration_up_to(DAY))]
     grace: Option<Duration>,
 }

@@ -26,7 +26,7 @@ const MOST_ORDERS: usize = 64;
 /// The reason for giving up a leadership or a session that was not renewed in time.
 pub const NOT_RENEWED: &str = "not_renewed";
 /// The same reason as text for people.
-pub const TOO_LATE: &str = "its lease is about to end, and was not renewed in time";
+pub const TOO_LATE: &str = "its lease is about to end without a renewal";
 
 pub type OrderReply<T> = oneshot::Sender<Result<T, Refusal>>;
 

@@ -50,7 +50,7 @@ use probes::probes;
 #[derive(Debug, clap::Args)]
 pub struct ServeArgs {
     /// An election to campaign in, and its name in the API: letters, digits, `.`, `_` and `-`.
-    /// Once for each election. The URL is that of `run --store`
+    /// Repeat the flag for several elections. The URL has the form of `run --store`
     #[arg(long = "election", value_name = "NAME=URL", value_parser = named)]
     elections: Vec<Named>,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub struct ServeArgs {
     #[command(flatten)]
     app: AppHealthArgs,
     /// Answer /livez and /readyz at http://ADDR, for the probes of another machine. For port 0 the
-    /// log has the port
+    /// log shows the port
     #[arg(long, value_name = "ADDR", value_parser = http::address)]
     health_addr: Option<SocketAddr>,
     #[command(flatten)]
@@ -74,24 +74,28 @@ pub struct ServeArgs {
 
 pub const AFTER_SERVE: &str = after_help!(
     "\
-GET /v1/elections/NAME says who leads, and how old that is; GET /v1/elections/NAME/token is 200 only
-while this candidate leads; GET /v1/elections/NAME/events sends `elected`, `at_risk`, `lost` and
-`leader_changed` as server-sent events. POST /v1/elections/NAME/resign and
-PUT /v1/elections/NAME/data change things. GET /openapi.json describes it all.
+GET /v1/elections/NAME returns the leader and the age of this information. The reply to
+GET /v1/elections/NAME/token is 200 only while this candidate leads. GET /v1/elections/NAME/events
+sends `elected`, `at_risk`, `lost` and `leader_changed` as server-sent events.
+POST /v1/elections/NAME/resign resigns, and PUT /v1/elections/NAME/data proclaims data.
+GET /openapi.json describes the API.
 
-With --group it is a member of a partition group: GET /v1/groups/NAME/partitions/P/token is 200 only
-while this member owns P; GET /v1/groups/NAME/events sends `granted`, `revoked`, `lost`, `at_risk`,
-`safe` and `state_changed`. What is revoked stays owned until the application sends
-POST /v1/groups/NAME/partitions/P/release, or the session ends; POST /v1/groups/NAME/leave ends it.
+With --group this process is a member of a partition group. The reply to
+GET /v1/groups/NAME/partitions/P/token is 200 only while this member owns P.
+GET /v1/groups/NAME/events sends `granted`, `revoked`, `lost`, `at_risk`, `safe` and
+`state_changed`. A revoked partition stays owned until the application sends
+POST /v1/groups/NAME/partitions/P/release, or the session ends. POST /v1/groups/NAME/leave ends the
+session.
 
-A reply is true when it is sent. What the application does after it still needs the token: hand it
-to the resource that is written, and let that refuse lower ones. A leadership is given up before its
-lease ends: by max(200ms, VALIDITY/20). An application that does not hear from this process has to
-stop by itself, once the lease_remaining_ms of the last reply have passed since it asked.
+A reply is true when it is sent. Later writes of the application still need the token: pass it to
+the written resource, which must refuse lower tokens. A leadership is given up before its lease
+ends, by max(200ms, VALIDITY/20). An application that gets no replies must stop once the
+lease_remaining_ms of the last reply have passed since its request.
 
-At SIGINT, SIGTERM and SIGHUP the application gets `lost`, and `revoked` for each partition. After
-the grace, or once it has resigned and released all, the leaderships and sessions are resigned. A
-second signal ends `tenure` at once, and others wait for the lapse.",
+At SIGINT, SIGTERM and SIGHUP the application gets `lost`, and `revoked` for each partition. The
+leaderships and sessions are resigned after the grace, or once the application has resigned and
+released everything. A second signal ends `tenure` immediately, and other processes wait for the
+lapse.",
     "
    0  ended by SIGINT, SIGTERM or SIGHUP
   64  wrong usage or settings; nothing was sent
@@ -162,7 +166,7 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
 fn check(args: &ServeArgs, name: &str) -> Result<Duration, Failure> {
     let usage = |why| Failure::new(exit::USAGE, why);
     if args.elections.is_empty() && args.groups.groups.is_empty() {
-        let why = "nothing to do: give --election NAME=URL or --group NAME=URL, once or more often";
+        let why = "serve needs at least one --election NAME=URL or --group NAME=URL";
         return Err(usage(why.to_owned()));
     }
     refuse_twice("election", &args.elections).map_err(usage)?;

@@ -24,7 +24,7 @@ struct RefusalBody<'a> {
 impl Refusal {
     pub const BUSY: Refusal = Refusal::fixed(503, "busy", "too many requests wait; try again");
     pub const ENDING: Refusal =
-        Refusal::fixed(503, "ending", "this process ends, and carries out nothing more");
+        Refusal::fixed(503, "ending", "this process is ending; nothing was changed");
     pub const NOT_LEADING: Refusal =
         Refusal::fixed(409, "not_leading", "this candidate does not lead; nothing was changed");
     pub const NO_TOKEN: Refusal =
@@ -32,9 +32,10 @@ impl Refusal {
     pub const UNKNOWN_OUTCOME: Refusal = Refusal::fixed(
         504,
         "outcome_unknown",
-        "it is not known whether this was carried out, or still will be; look at the state",
+        "the outcome is unknown: the request may have taken effect, or may do so later; \
+         read the state",
     );
-    pub const NOT_FOUND: Refusal = Refusal::fixed(404, "not_found", "there is nothing here");
+    pub const NOT_FOUND: Refusal = Refusal::fixed(404, "not_found", "no resource has this path");
     pub const NO_ELECTION: Refusal =
         Refusal::fixed(404, "no_such_election", "no --election has this name");
     pub const STARTING: Refusal = Refusal::fixed(503, "starting", "the stores are not open yet");

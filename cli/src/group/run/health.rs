@@ -19,7 +19,7 @@ use crate::process::lock::lock;
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct GroupHealthArg {
     /// Answer at http://ADDR: /livez, /readyz, and /partitions, which shows what this member owns.
-    /// For port 0 the log has the port
+    /// For port 0 the log shows the port
     #[arg(long, value_name = "ADDR", value_parser = http::address)]
     health_addr: Option<SocketAddr>,
 }

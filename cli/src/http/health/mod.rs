@@ -22,8 +22,7 @@ pub use pulse::Pulse;
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct HealthArg {
     /// Answer at http://ADDR: /livez, /readyz, and /leader, which is 200 only while this candidate
-    /// leads. For port 0 the log has the
-    /// port
+    /// leads. For port 0 the log shows the port
     #[arg(long, value_name = "ADDR", value_parser = http::address)]
     pub health_addr: Option<SocketAddr>,
 }

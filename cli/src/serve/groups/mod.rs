@@ -25,12 +25,12 @@ use member::Member;
 
 #[derive(Debug, clap::Args)]
 pub struct GroupsArgs {
-    /// A group to join, and its name in the API, as for --election. Once for each group. The URL is
-    /// that of `group run --store`
+    /// A group to join, and its name in the API, as for --election. Repeat the flag for several
+    /// groups. The URL has the form of `group run --store`
     #[arg(long = "group", value_name = "NAME=URL", value_parser = named)]
     pub groups: Vec<Named>,
     /// The partitions that a group is created with, as for `group run`: 0..64 for the only group,
-    /// or GROUP=0..64, once for each. What stands before the first `=` is the name of a group
+    /// or GROUP=0..64, once for each. The text before the first `=` is the name of the group
     #[arg(long, value_name = "[GROUP=]NAMES", value_parser = partitions)]
     partitions: Vec<Partitions>,
     #[command(flatten)]
@@ -49,7 +49,7 @@ fn partitions(text: &str) -> Result<Partitions, String> {
     let (group, names) = match text.split_once('=') {
         // The `=` belongs to a range such as 0..=3.
         Some((start, _)) if start.ends_with("..") => (None, text),
-        Some(("", _)) => return Err("there is no name of a group before the `=`".to_owned()),
+        Some(("", _)) => return Err("the name of the group before the `=` is empty".to_owned()),
         Some((group, names)) => (Some(group.to_owned()), names),
         None => (None, text),
     };
@@ -69,8 +69,8 @@ impl GroupsArgs {
         self.refuse_partitions_of_none().map_err(usage)
     }
 
-    /// Refuses `--partitions` without a matching group. Each group has its partitions at this
-    /// point.
+    /// Refuses `--partitions` without GROUP= for several groups. Each group has its partitions at
+    /// this point.
     fn refuse_partitions_of_none(&self) -> Result<(), String> {
         match self.groups.len() {
             several if several > 1 && self.partitions.iter().any(|it| it.group.is_none()) => {
@@ -115,10 +115,10 @@ impl GroupsArgs {
             }
             (None, _) if several > 1 => Err(format!(
                 "the group {group} has no partitions: there are {several} groups, so write \
-                 --partitions {group}=0..64, say"
+                 --partitions GROUP=NAMES, such as {group}=0..64"
             )),
             (None, _) => {
-                Err(format!("the group {group} has no partitions: --partitions 0..64, say"))
+                Err(format!("the group {group} has no partitions: write --partitions 0..64"))
             }
         }
     }

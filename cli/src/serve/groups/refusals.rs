@@ -14,9 +14,9 @@ pub const NOT_OWNED: Refusal = Refusal::fixed(
     "this member does not own this partition; nothing was changed",
 );
 pub const NOT_MEMBER: Refusal =
-    Refusal::fixed(409, "not_member", "this process is no member now; nothing was changed");
+    Refusal::fixed(409, "not_member", "this process is not a member; nothing was changed");
 pub const NOTHING_SEEN: Refusal =
-    Refusal::fixed(503, "not_member", "this process is no member now, so it knows no assignment");
+    Refusal::fixed(503, "not_member", "this process is not a member, so it knows no assignment");
 
 pub fn other_token(token: u64) -> Refusal {
     let why = format!("this member owns it with the token {token}; nothing was changed");

@@ -157,7 +157,7 @@ impl Following<'_> {
     fn drain(&mut self) {
         let ServedTask { machine: member, grace, .. } = &*self.task;
         let leave_for = member.leave_for;
-        info!(outcome = "ending", "all is revoked; leaving after a grace of {}", in_ms(*grace));
+        info!(outcome = "ending", "all partitions are revoked; leaving after {}", in_ms(*grace));
         member.leaves("ending", ServedRole::Ending);
         // An order of the application to leave takes precedence.
         if self.defer_for.is_none() || leave_for.is_some() {
@@ -170,7 +170,10 @@ impl Following<'_> {
             GroupOrder::LastSeen { reply } => drop(reply.send(Ok(self.membership.last_seen()))),
             GroupOrder::Leave { order: Leave { keep, pause }, reply } => {
                 if !self.draining {
-                    info!(outcome = "leaving", "the application leaves: all is revoked");
+                    info!(
+                        outcome = "leaving",
+                        "the application leaves: all partitions are revoked"
+                    );
                     self.defer_for = Some(pause.unwrap_or(self.task.defer_for));
                     self.task.machine.leaves("left", ServedRole::Leaving);
                     leave(&self.membership, keep);

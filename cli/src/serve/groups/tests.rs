@@ -368,7 +368,7 @@ fn partitions_belong_to_the_only_group_or_a_named_group() {
     // The `=` of a range does not end a name.
     assert_eq!(read("0..=2"), Ok((None, "0 1 2".to_owned())));
     assert_eq!(read("g=0..=2"), Ok((Some("g".to_owned()), "0 1 2".to_owned())));
-    assert!(read("=0..4").is_err_and(|why| why.contains("no name of a group")));
+    assert!(read("=0..4").is_err_and(|why| why.contains("the name of the group")));
 }
 
 /// The task tries to seal the session until the lease ends.
