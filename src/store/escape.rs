@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-/// The text on one line, with nothing in it that acts on what shows it: characters that control a
-/// terminal or the direction of writing, that end a line, or that cannot be seen, are shown by
-/// their numbers, such as `\n` and `\u{202e}`. Applied twice it changes nothing more.
+/// Returns the text on one line, without active characters: characters that control a terminal or
+/// the direction of writing, end a line, or are invisible become their numbers, such as `\n` and
+/// `\u{202e}`. A second call changes nothing.
 #[must_use]
 pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
@@ -59,8 +59,8 @@ mod tests {
         }
     }
 
-    /// Rust's own `Debug` of a text, which shows names inside of values, lets nothing more through
-    /// but what only changes how a letter looks.
+    /// Rust's `Debug` of a text, which shows names inside of values, passes the same characters,
+    /// and also marks that only change the look of a letter.
     #[test]
     fn the_debug_form_of_a_text_is_as_strict() {
         for character in (0..=0x10_ffff).filter_map(char::from_u32) {

@@ -8,7 +8,7 @@ use crate::store::escape::plain;
 /// An entity tag, as the store sent it. Two bodies with the same tag are the same body.
 ///
 /// A weak tag (`W/"…"`) counts as the strong one that it names: proxies that compress answers
-/// weaken the tags of reads and not those of writes, and no store replaces on a weak one.
+/// weaken the tags of reads but not of writes, and no store replaces on a weak tag.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ETag(Arc<str>);
 

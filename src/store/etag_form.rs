@@ -28,8 +28,8 @@ impl ETagForm {
         if self.0.load(Ordering::SeqCst) == UNQUOTED { unquoted(tag) } else { tag }
     }
 
-    /// Replaces the object at `key` if it still has `etag`. `put` sends one write on this tag of the
-    /// server; `tag` is the tag of the server in `etag`.
+    /// Replaces the object at `key` if it still has `etag`. `put` sends one write on this tag of
+    /// the server; `tag` is the tag of the server in `etag`.
     pub(super) async fn replace<F: Future<Output = Result<PutOutcome, StoreError>>>(
         &self,
         store: &impl Store,
@@ -108,7 +108,7 @@ mod tests {
 
     /// Another process's check changes the object before the read.
     #[tokio::test]
-    async fn regression_unquoted_etags_are_recognised_beside_another_check() {
+    async fn regression_unquoted_etags_are_recognised_during_another_check() {
         let form = ETagForm::default();
         let (outcome, sent) = replace(&form, "\"other\"", "\"one\"").await;
         assert_eq!((outcome, sent.len()), (PutOutcome::PreconditionFailed, 1));

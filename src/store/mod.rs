@@ -166,8 +166,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// An entry may have the ETag of the version that it shows ([`Entry::etag`]). A store lists the
     /// tags of all that it wrote, here and in [`list_last`](Store::list_last), or of none; then a
-    /// [`get`](Store::get) shows whether an object has changed. A listed tag only says what to
-    /// read: no promise depends on it.
+    /// [`get`](Store::get) shows whether an object has changed. A listed tag only selects the
+    /// objects to read: no promise depends on it.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError>;
 
     /// Lists the greatest keys that start with `prefix` and are greater than `after`, at most
@@ -210,7 +210,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// Returns the keys that could not be deleted, each with its error; all others are gone,
     /// according to the store. No promise of an election depends on this, and the next run of
-    /// a compactor lists what is left.
+    /// a compactor lists the objects that are left.
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError>;
 
     /// Describes this store, for messages and logs: a URL without secrets.
@@ -307,7 +307,7 @@ impl StoreError {
         self
     }
 
-    /// Returns what kind of failure it is.
+    /// Returns the kind of the failure.
     #[must_use]
     pub fn kind(&self) -> StoreErrorKind {
         self.kind

@@ -36,7 +36,7 @@ pub(super) async fn all(
         let left = keys.iter().filter(|key| !call.gone.contains(*key));
         let error = match &call.error {
             Some(error) => request.failed(error),
-            None => request.transient("the store did not say what became of it"),
+            None => request.transient("the store returned no outcome for the key"),
         };
         failed.extend(left.map(|key| (key.clone(), error.clone())));
     }

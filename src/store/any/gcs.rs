@@ -12,8 +12,8 @@ use crate::store::{StoreError, StoreErrorKind};
 impl AnyObjectStore {
     /// A bucket of Google Cloud Storage, with settings from the environment: credentials from
     /// `GOOGLE_APPLICATION_CREDENTIALS`, `GOOGLE_SERVICE_ACCOUNT` (a file) or
-    /// `GOOGLE_SERVICE_ACCOUNT_KEY` (its text), `GOOGLE_BEARER_TOKEN`, what `gcloud auth
-    /// application-default login` has left, or the machine's service account; another server from
+    /// `GOOGLE_SERVICE_ACCOUNT_KEY` (its text), `GOOGLE_BEARER_TOKEN`, the file of `gcloud auth
+    /// application-default login`, or the machine's service account; another server from
     /// `GOOGLE_BASE_URL`, `STORAGE_EMULATOR_HOST`, or `gcs_base_url` in the service account's key,
     /// in this order (docs/reference/stores.md has the settings for emulators).
     ///
@@ -42,9 +42,8 @@ impl AnyObjectStore {
     /// off and its connections are made here: rustls with ring, the system's root certificates, no
     /// redirects, 3.1 s to connect. There is no timeout on a whole call: the caller bounds it.
     ///
-    /// Conditions go by the object's generation. The answers' dates are the store's clock. What is
-    /// written has `Cache-Control: no-store`, as objects that everybody may read are cached
-    /// otherwise.
+    /// Conditions use the object's generation. The answers' dates are the store's clock. Each write
+    /// has `Cache-Control: no-store`, as caches keep public objects otherwise.
     ///
     /// The account needs `storage.objects.get`, `list`, `create`, and `delete`: Cloud Storage asks
     /// for the last one to overwrite, too (the role *Storage Object User*).

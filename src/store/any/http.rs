@@ -13,8 +13,7 @@ use rustls::ClientConfig;
 use super::ServedAt;
 use crate::store::http::{Http, system_roots, tls};
 
-/// A write that was sent twice could be refused for its own success, and the driver tries again by
-/// itself whatever may be tried again.
+/// A repeated write could be refused for its own success (E20). The driver makes all retries.
 pub(super) fn no_retries() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }

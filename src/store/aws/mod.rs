@@ -1,6 +1,6 @@
-//! What the stores on Amazon's SDK share: settings, the one HTTPS connector of the process,
-//! credentials, what a call leaves out of its result, and what failures mean that are no service's
-//! own.
+//! The common parts of the stores on Amazon's SDK: settings, the one HTTPS connector of the
+//! process, credentials, the facts that a call's result omits, and the failures common to all
+//! services.
 
 use aws_config::SdkConfig;
 use aws_smithy_runtime_api::client::http::{SharedHttpClient, http_client_fn};

@@ -42,8 +42,8 @@ pub(super) fn encode(writes: u64, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The ETag of this body at this count. The count makes sure that no ETag ever comes back, whatever
-/// is written again.
+/// The ETag of this body at this count. The count ensures that no ETag repeats, for any sequence of
+/// writes.
 pub(super) fn etag(writes: u64, body: &[u8]) -> ETag {
     etag_of(writes, &content_hash(body))
 }

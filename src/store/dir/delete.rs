@@ -10,8 +10,8 @@ use super::pace::Pace;
 use super::{key, unsynced};
 use crate::store::StoreError;
 
-/// Deletes these objects; what is missing counts as deleted. Returns what could not be deleted,
-/// with the reasons.
+/// Deletes these objects; a missing object counts as deleted. Returns the objects that could not be
+/// deleted, with the reasons.
 pub(super) fn delete(
     root: &Root,
     keys: &[String],

@@ -71,7 +71,7 @@ const MOST_WALKS: usize = 8;
 /// The dates of a file system may stand still for as long as this.
 const TICK: chrono::TimeDelta = chrono::TimeDelta::milliseconds(20);
 
-/// Walks until nothing was modified since well before the walk, so many times at most.
+/// Walks until nothing was modified since well before the walk, at most `most` times.
 fn until_quiet(
     most: usize,
     now: impl Fn() -> DateTime<Utc>,
@@ -91,8 +91,8 @@ fn until_quiet(
 }
 
 impl PageKeys<'_> {
-    /// Walks the folder. Without the lock, once more if it changed meanwhile: a file that is
-    /// replaced during one walk is seen by another.
+    /// Walks the folder. Without the lock it repeats the walk if the folder changed meanwhile:
+    /// another walk sees a file that was replaced during the first.
     fn look_into(
         &mut self,
         path: &str,
@@ -191,8 +191,8 @@ mod tests {
         assert!(page("", "a", &["b"]).wants("z"), "there is room");
     }
 
-    /// How often a folder is walked that is modified before each of the first walks, and whose age
-    /// is this when it is not.
+    /// Returns the number of walks of a folder that is modified before each of the first walks, and
+    /// has this age afterwards.
     fn walks(modified_before: usize, age: chrono::TimeDelta) -> usize {
         let (start, walks) = (clock::wall_clock(), Cell::new(0));
         let modified = || {

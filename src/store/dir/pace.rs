@@ -1,7 +1,7 @@
 //! Pauses of a deletion of many folders, which takes the lock once for each folder.
 //!
-//! A waiter tries to take the lock, and tries again after a pause. If a loop takes the lock again as
-//! soon as it has released it, a waiter rarely finds the lock free.
+//! A waiter tries to take the lock, and tries again after a pause. If a loop takes the lock again
+//! as soon as it has released it, a waiter rarely finds the lock free.
 
 use std::time::Duration;
 
@@ -76,8 +76,8 @@ mod tests {
         Root::new(dir.path().into(), Access::Owner)
     }
 
-    /// It was 1 to 3, in place of about 200: a waiter tries again after a pause, and the deletion took
-    /// the lock again at once.
+    /// It was 1 to 3, in place of about 200: a waiter tries again after a pause, and the deletion
+    /// took the lock again without one.
     #[test]
     fn regression_other_processes_write_during_a_deletion_of_many_folders() {
         let rounds: Vec<_> = (0..3).map(writes_during_a_deletion).collect();

@@ -32,8 +32,8 @@ pub(super) fn put(
     let writes = match condition.check(FolderChain::find(root, path)?.as_ref(), name)? {
         Ok(writes) => writes,
         Err(refusal) => {
-            // A refusal may show the caller that an earlier write of its own succeeded, unanswered
-            // so far. It will count on that write.
+            // A refusal may show the caller that its earlier write without an answer succeeded. The
+            // caller will rely on that write.
             unsynced::ensure(root, key)?;
             return Ok(refusal);
         }
@@ -89,7 +89,7 @@ impl Condition {
                 None => Ok(Err(PutOutcome::NotFound)),
                 Some(file) => {
                     let current = content::read(&file, &path, 0)?;
-                    // Wrapping past what a hand wrote there still changes the ETag.
+                    // A count from another program may wrap; the ETag still changes.
                     let next = current.writes.wrapping_add(1);
                     Ok(if current.etag == *etag {
                         Ok(next)

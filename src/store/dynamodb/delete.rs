@@ -40,7 +40,7 @@ impl DynamoStore {
         let busy = StoreError::new(
             StoreErrorKind::Transient,
             Determinacy::Determinate,
-            "DynamoDB left it out: too many requests at once",
+            "DynamoDB did not process it: too many concurrent requests",
         );
         Ok(left.into_iter().flatten().map(|key| (key, busy.clone())).collect())
     }
@@ -72,7 +72,8 @@ impl DynamoStore {
                 break;
             }
         }
-        left(&requests).ok_or_else(|| request.transient("it left out what was not asked for"))
+        left(&requests)
+            .ok_or_else(|| request.transient("its unprocessed keys are not keys of the request"))
     }
 }
 

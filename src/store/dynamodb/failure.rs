@@ -1,5 +1,5 @@
-//! What a failed call means: what kind of failure, whether the request may have taken effect, and
-//! what to do about it.
+//! The meaning of a failed call: the kind of failure, whether the request may have taken effect,
+//! and the remedy.
 
 use std::fmt::Write as _;
 

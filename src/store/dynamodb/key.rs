@@ -6,11 +6,11 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 const MAX_PARTITION: usize = 2_048;
 const MAX_SORT: usize = 1_024;
 
-/// The place of an object, or of a part of a key: the partition is what stands before the first
-/// slash, the sort key all that follows.
+/// The place of an object, or of a part of a key: the partition is the part before the first
+/// slash, the sort key is the rest.
 ///
-/// So whatever starts with a prefix that has a slash in it lies in one partition, in order, however
-/// many slashes follow; and one `Query` is a listing.
+/// So all keys with a prefix that contains a slash lie in one partition, in order, and one `Query`
+/// is a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ItemKey<'a> {
     pub(super) partition: &'a str,

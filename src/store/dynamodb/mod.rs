@@ -46,9 +46,9 @@ const MAX_KEY: usize = 1_024;
 /// Reads are strongly consistent. Each call is one request, with these exceptions: the first also
 /// describes the table; a replacement that is refused without a reason reads once; a deletion is a
 /// request for each 25 keys. Reads and deletions that fail are sent again as the client's retry
-/// configuration says. Conditional writes are never sent again, whatever that configuration says.
+/// configuration says. Conditional writes are never sent again, for any configuration.
 ///
-/// There is no timeout on a whole call: the caller bounds it. Items have no date of their own, so
+/// There is no timeout on a whole call: the caller bounds it. Items have no dates, so
 /// each write stores the time by DynamoDB's clock as this process last received it. Bodies of more
 /// than about 400 KiB are refused.
 ///

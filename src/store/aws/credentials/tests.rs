@@ -42,14 +42,14 @@ async fn pass(seconds: u64) {
     timed(Duration::from_secs(seconds), std::future::pending::<()>()).await;
 }
 
-/// The number of the credentials, if they come within so many seconds.
+/// Returns the number of the credentials, if they arrive within `seconds`.
 async fn within(seconds: u64, cache: &CredentialsCache) -> Option<String> {
     let credentials = timed(Duration::from_secs(seconds), cache.credentials()).await?;
     Some(credentials.ok()?.session_token()?.to_owned())
 }
 
 #[tokio::test(start_paused = true)]
-async fn fetching_goes_on_when_its_caller_gives_up() {
+async fn a_fetch_continues_without_its_caller() {
     let (cache, asked) = Provider::cache(&[5], 3_600);
     for _ in 0..4 {
         assert_eq!(within(1, &cache).await, None);
@@ -57,7 +57,7 @@ async fn fetching_goes_on_when_its_caller_gives_up() {
     assert_eq!(within(2, &cache).await.as_deref(), Some("0"));
     assert_eq!(within(0, &cache).await.as_deref(), Some("0"));
     pass(1).await;
-    assert_eq!(asked.load(Ordering::SeqCst), 1, "nobody asks while they are young");
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "new credentials cause no fetch");
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +90,7 @@ async fn regression_credentials_are_fetched_again_after_a_panic() {
     assert!(cache.credentials().await.is_ok());
 }
 
-/// The cache outlives a runtime, as that of a store in a static does.
+/// The cache of a store in a static outlives a runtime.
 #[test]
 fn regression_credentials_are_fetched_again_after_the_end_of_a_runtime() {
     let runtime = || {
@@ -124,7 +124,7 @@ async fn regression_credentials_that_cannot_be_sent_are_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nears_its_end_is_used_while_others_are_fetched() {
+async fn old_credentials_are_used_during_a_fetch() {
     let (cache, asked) = Provider::cache(&[0, 5], 3_600);
     assert_eq!(within(1, &cache).await.as_deref(), Some("0"));
     let now = SystemClock.now().wall;
@@ -139,7 +139,7 @@ async fn what_nears_its_end_is_used_while_others_are_fetched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_ended_is_not_used() {
+async fn ended_credentials_are_not_used() {
     let (cache, _) = Provider::cache(&[0, 5], 3_600);
     assert_eq!(within(1, &cache).await.as_deref(), Some("0"));
     cache.state().held.as_mut().unwrap().until = SystemClock.now().wall;

@@ -1,8 +1,8 @@
-//! A model of the disk, for tests: what it would show after a power loss at this moment, and syncs
-//! that fail. It sees what happens in its own thread.
+//! A model of the disk, for tests: its contents after a power loss at this moment, and failing
+//! syncs. The model sees the operations of its own thread.
 //!
-//! A failed sync is the worst that Linux allows: what was to be written is forgotten, and a later
-//! sync succeeds without it.
+//! A failed sync is the worst case that Linux allows: the contents are lost, and a later sync
+//! succeeds without them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -67,12 +67,12 @@ impl Scene {
         get(&self.root, key, None, 1_000)
     }
 
-    /// What all processes see.
+    /// Returns the contents that all processes see.
     fn seen(&self, key: &str) -> Option<Vec<u8>> {
         fs::read(self.root.path.join(key)).ok()
     }
 
-    /// What a power loss would leave.
+    /// Returns the contents after a power loss.
     fn survives(&self, key: &str) -> Option<Vec<u8>> {
         with_disk(|disk| disk.survives(&self.root.path, Path::new(key)))
     }
@@ -112,7 +112,7 @@ fn maybe(put: Option<PutResult>) {
 }
 
 #[test]
-fn regression_what_is_read_back_after_a_failed_sync_is_on_the_disk() {
+fn regression_an_object_read_after_a_failed_sync_is_on_the_disk() {
     for folders in [0, 1] {
         let scene = Scene::new();
         scene.folders(&[&vec![Fate::Works; folders][..], &[Fate::Fails]].concat());
@@ -124,7 +124,7 @@ fn regression_what_is_read_back_after_a_failed_sync_is_on_the_disk() {
 }
 
 #[test]
-fn regression_a_sync_that_works_after_one_that_failed_proves_nothing() {
+fn regression_a_sync_after_a_failed_sync_proves_nothing() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
@@ -145,7 +145,7 @@ fn regression_a_refusal_shows_only_what_is_on_the_disk() {
 }
 
 #[test]
-fn regression_what_a_killed_process_renamed_is_on_the_disk_before_it_is_shown() {
+fn regression_a_rename_of_a_killed_process_is_synced_before_a_read() {
     let scene = Scene::new();
     scene.folders(&[Fate::Dies]);
     assert!(scene.put("a", "one", None).is_none(), "it died");
@@ -156,7 +156,7 @@ fn regression_what_a_killed_process_renamed_is_on_the_disk_before_it_is_shown() 
 }
 
 #[test]
-fn while_the_disk_fails_nothing_is_shown_that_may_be_lost() {
+fn a_failing_disk_shows_no_object_that_may_be_lost() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails; 4]);
     maybe(scene.put("a", "one", None));
@@ -192,7 +192,7 @@ fn the_settled_object_keeps_its_version_and_its_date() {
     assert_ne!(fs::metadata(&path).expect("there").ino(), before.1, "written once more");
 }
 
-/// The mark has room for one object.
+/// The mark has room for one object only.
 #[test]
 fn a_write_settles_the_one_before_it_first() {
     let scene = Scene::new();
@@ -208,7 +208,7 @@ fn a_write_settles_the_one_before_it_first() {
     assert_eq!(marks(&scene), 0);
 }
 
-/// A full disk refuses to write it once more.
+/// A full disk refuses another write of the mark.
 #[test]
 fn a_deletion_of_another_object_does_not_settle() {
     let scene = Scene::new();
@@ -223,7 +223,7 @@ fn a_deletion_of_another_object_does_not_settle() {
     scene.is_on_the_disk("a", "it was read");
 }
 
-/// A writer that died while it wrote the mark has renamed nothing.
+/// A writer that died during the write of the mark has not renamed a file.
 #[test]
 fn a_part_of_a_mark_is_ignored() {
     let scene = Scene::new();
@@ -237,7 +237,7 @@ fn a_part_of_a_mark_is_ignored() {
 
 /// The draft is removed before the rename, so the rename fails.
 #[test]
-fn a_write_that_certainly_failed_leaves_no_mark() {
+fn a_failed_write_leaves_no_mark() {
     let scene = Scene::new();
     scene.fates(|path| {
         if !path.is_dir() {
@@ -251,7 +251,7 @@ fn a_write_that_certainly_failed_leaves_no_mark() {
 }
 
 #[test]
-fn a_removal_that_fails_leaves_the_mark() {
+fn a_failed_removal_leaves_the_mark() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
@@ -266,7 +266,7 @@ fn a_removal_that_fails_leaves_the_mark() {
 }
 
 #[test]
-fn regression_what_is_being_synced_is_not_shown_yet() {
+fn regression_an_object_is_hidden_until_its_sync_ends() {
     use std::sync::mpsc::channel;
     let scene = Scene::new();
     let (reached, at_sync) = channel();
@@ -292,7 +292,7 @@ fn regression_what_is_being_synced_is_not_shown_yet() {
     assert!(matches!(scene.get("a"), Ok(GetOutcome::Found(_))));
 }
 
-/// How many objects are not known to be on the disk.
+/// Number of objects that may not be on the disk.
 fn marks(scene: &Scene) -> usize {
     let work = scene.dir.path().join(".tenure");
     let files = if work.exists() { children(&work).1 } else { Vec::new() };
@@ -300,9 +300,9 @@ fn marks(scene: &Scene) -> usize {
     files.iter().filter(marked).count()
 }
 
-/// Whatever fails and whoever dies: what an answer rests on survives a power loss right after it.
+/// For all failures and deaths: the objects behind an answer survive a power loss right after it.
 #[test]
-fn whatever_is_answered_survives_a_power_loss() {
+fn each_answer_survives_a_power_loss() {
     const KEYS: [&str; 4] = ["a", "app/b", "app/deep/c", "app/deep/d"];
     let (mut shown, mut settled) = (0, 0);
     for seed in 0..300 {
@@ -361,9 +361,9 @@ fn whatever_is_answered_survives_a_power_loss() {
     assert!(shown > 1_000 && settled > 100, "{shown} shown, {settled} settled");
 }
 
-/// Some have no syncs of folders, and where nothing can be written nothing was.
+/// Some file systems cannot sync folders. A read-only file system has no unsynced writes.
 #[test]
-fn what_a_file_system_cannot_sync_is_no_failure() {
+fn an_unsupported_sync_is_not_a_failure() {
     let scene = Scene::new();
     let open = |errno| {
         scene.fates(move |_| Fate::Says(errno));
