@@ -58,7 +58,8 @@ impl Machine for Candidacy {
 }
 
 impl ServedTask<Candidacy> {
-    /// Waits until elected. Returns `None` if another task comes first.
+    /// Waits until elected. Returns `None` if the process ends, the application is unhealthy, or
+    /// the campaign fails.
     async fn campaign(&mut self) -> Option<Leadership> {
         self.machine.enter(ServedRole::Seeking);
         let election = &self.machine.election;

@@ -29,12 +29,12 @@ struct CandidacyState {
     lost: Option<LostLeadership>,
 }
 
-/// How the last leadership of this candidate ended.
+/// The end of the last leadership of this candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostLeadership {
     pub epoch: u64,
     pub reason: &'static str,
-    /// On the boot clock.
+    /// Time on the boot clock.
     pub at: Duration,
 }
 
@@ -52,7 +52,7 @@ pub struct CandidacyNow {
     pub seen: Option<LastSeen>,
     pub answered_ago: Option<Duration>,
     pub lost: Option<LostLeadership>,
-    /// On the boot clock.
+    /// Time on the boot clock.
     pub at: Duration,
 }
 
@@ -143,7 +143,8 @@ impl Candidacy {
         }
     }
 
-    /// The epoch that this candidate leads, and the time for which the lease certainly lasts.
+    /// Returns the epoch that this candidate leads, and the time for which the lease certainly
+    /// lasts.
     pub fn leadership(&self) -> Option<(u64, Duration)> {
         let at = self.common.boot();
         self.leads(&mut lock(&self.state), at)
@@ -213,10 +214,10 @@ mod tests {
         let world = World::new();
         let (candidacy, leadership) = leading(&world, "a").await;
         let lease = leadership.lease();
-        let (epoch, left) = candidacy.leadership().expect("it leads");
+        let (epoch, left) = candidacy.leadership().expect("the candidate leads");
         assert_eq!((epoch, left), (1, lease.remaining() - MARGIN));
         wait(VALIDITY * 2).await;
-        assert!(candidacy.leadership().is_some(), "it is renewed");
+        assert!(candidacy.leadership().is_some(), "the lease is renewed");
         world.store.always(Fault::FailBefore);
         while candidacy.leadership().is_some() {
             assert!(lease.remaining() > MARGIN);
@@ -225,7 +226,7 @@ mod tests {
             wait(millis(10)).await;
         }
         assert!(lease.check().is_ok(), "the lease runs");
-        let lost = candidacy.now().lost.expect("it was lost");
+        let lost = candidacy.now().lost.expect("the leadership is lost");
         assert_eq!((lost.epoch, lost.reason), (1, NOT_RENEWED));
         // A late renewal does not revive the leadership.
         world.store.heal();
@@ -236,7 +237,7 @@ mod tests {
         // The store still names this candidate as the holder. A reply must not name it as the
         // leader.
         let mut changes = candidacy.election.observe();
-        changes.next().await.expect("it looks").expect("the store works");
+        changes.next().await.expect("the watch polls").expect("the store works");
         assert_eq!(candidacy.election.last_seen().map(|seen| seen.is_held()), Some(true));
         assert_eq!(candidacy.now().seen, None);
     }
@@ -250,7 +251,7 @@ mod tests {
         // The machine sleeps, so no task runs in between.
         world.clock.suspend(VALIDITY);
         assert_eq!(candidacy.leadership(), None);
-        assert!(changes.has_changed().expect("it is open"), "the streams are woken");
+        assert!(changes.has_changed().expect("the channel is open"), "the streams are woken");
         assert!(candidacy.now().lost.is_some());
         drop(leadership);
     }

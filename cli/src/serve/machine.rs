@@ -299,7 +299,7 @@ impl<M: Machine> ServedTask<M> {
     }
 }
 
-/// Refuses each order while this process does not lead or is no member.
+/// Refuses each order while this process does not lead or is not a member.
 pub async fn refuse_all<M: Machine>(orders: &mut mpsc::Receiver<M::Order>) -> Infallible {
     while let Some(order) = orders.recv().await {
         M::refuse(order);

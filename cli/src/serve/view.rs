@@ -34,7 +34,7 @@ pub struct ElectionView {
     pub lost: Option<LostLeadershipView>,
 }
 
-/// How the last leadership of this candidate ended.
+/// The end of the last leadership of this candidate.
 #[derive(Debug, Clone, Serialize)]
 pub struct LostLeadershipView {
     pub epoch: u64,

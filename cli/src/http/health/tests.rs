@@ -61,7 +61,7 @@ impl Bench {
     }
 
     fn ask(&self, path: &str) -> (u16, String) {
-        let reply = (self.routes)(path).expect("it is there");
+        let reply = (self.routes)(path).expect("a known path");
         (reply.status, reply.body.trim_end().to_owned())
     }
 
@@ -94,7 +94,7 @@ async fn each_phase_has_its_replies() {
     bench.says("/readyz", 200, "campaigning");
     assert_eq!(bench.leader(503, "campaigning")["leader"], Value::Null);
 
-    let leader = bench.election.leader().await.expect("it is read").expect("it is held");
+    let leader = bench.election.leader().await.expect("the store works").expect("a leader");
     let Leader { candidate, epoch, .. } = leader;
     bench.health.enter(CandidatePhase::Following { leader: candidate, epoch });
     bench.says("/readyz", 200, "following");
@@ -142,7 +142,7 @@ async fn each_reply_reads_the_lease() {
     let lead = bench.elected().await;
     bench.health.enter(CandidatePhase::Leading(lead.lease()));
     bench.leader(200, "leading");
-    lead.resign().await.expect("it is led");
+    lead.resign().await.expect("the store works");
     bench.leader(503, "ending");
     bench.says("/readyz", 503, "ending");
 }

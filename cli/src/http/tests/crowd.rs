@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_millis(2_500);
 
 async fn asked(serving: &Serving) -> TcpStream {
     let mut stream = open(serving).await;
-    stream.write_all(REQUEST).await.expect("it is taken");
+    stream.write_all(REQUEST).await.expect("a write");
     stream
 }
 
@@ -27,12 +27,12 @@ async fn regression_a_connection_with_an_unread_request_is_not_idle() {
     let mut clients = Vec::new();
     for _ in 0..200 {
         // Blocking the only thread prevents the server from accepting.
-        let mut stream = StdStream::connect(serving.address).expect("it listens");
-        stream.write_all(REQUEST).expect("it is taken");
+        let mut stream = StdStream::connect(serving.address).expect("the server listens");
+        stream.write_all(REQUEST).expect("a write");
         clients.push(stream);
     }
     for (at, stream) in clients.into_iter().enumerate() {
-        stream.set_nonblocking(true).expect("it is open");
+        stream.set_nonblocking(true).expect("the socket is open");
         let stream = TcpStream::from_std(stream).expect("a runtime");
         assert!(rest(stream).await.ends_with("hello\n"), "the client {at} of 200 had no reply");
     }
@@ -54,7 +54,7 @@ async fn many_concurrent_clients_are_all_answered() {
         })
     };
     for client in (0..200).map(client).collect::<Vec<_>>() {
-        assert!(client.await.expect("no panic"), "one was cut");
+        assert!(client.await.expect("no panic"), "a connection was closed");
     }
 }
 
@@ -64,11 +64,11 @@ async fn a_connection_with_part_of_a_request_is_closed_soon() {
     let mut slow = Vec::new();
     for _ in 0..2 * MOST_CONNECTIONS {
         let mut stream = open(&serving).await;
-        stream.write_all(&REQUEST[..9]).await.expect("it is taken");
+        stream.write_all(&REQUEST[..9]).await.expect("a write");
         slow.push(stream);
     }
     let said = timeout(SOON, get(&serving, "/hello")).await;
-    assert!(said.expect("it is answered soon").ends_with("hello\n"));
+    assert!(said.expect("a reply soon").ends_with("hello\n"));
     assert_eq!(rest(slow.swap_remove(0)).await, "", "the oldest was closed");
 }
 
@@ -81,7 +81,7 @@ async fn a_connection_over_the_limit_waits_and_none_is_closed() {
             begun.fetch_add(1, Ordering::SeqCst);
             let let_go = Arc::clone(&let_go);
             Box::pin(async move {
-                let _ = let_go.acquire().await.expect("it is never closed");
+                let _ = let_go.acquire().await.expect("the semaphore is never closed");
                 Answer::Whole(Reply::text(200, "hello"))
             })
         })
@@ -93,11 +93,11 @@ async fn a_connection_over_the_limit_waits_and_none_is_closed() {
     }
     let mut newest = asked(&serving).await;
     let early = timeout(2 * REQUEST_LIMIT, newest.read_u8()).await;
-    assert!(early.is_err(), "it was answered, or cut, among busy ones: {early:?}");
+    assert!(early.is_err(), "a connection over the limit got a reply or was closed: {early:?}");
     assert_eq!(begun.load(Ordering::SeqCst), MOST_CONNECTIONS);
     let_go.add_permits(1);
     for stream in busy.into_iter().chain([newest]) {
-        assert!(rest(stream).await.ends_with("hello\n"), "one was cut");
+        assert!(rest(stream).await.ends_with("hello\n"), "a connection was closed");
     }
 }
 
@@ -113,11 +113,11 @@ async fn connections_with_unread_replies_are_closed() {
     for _ in 0..MOST_CONNECTIONS {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.set_recv_buffer_size(1 << 12).expect("a small buffer");
-        let mut stream = socket.connect(serving.address).await.expect("it listens");
-        stream.write_all(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
+        let mut stream = socket.connect(serving.address).await.expect("the server listens");
+        stream.write_all(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
         stream.read_u8().await.expect("the reply begins");
         slow.push(stream);
     }
     let said = timeout(2 * CONNECTION_LIMIT, get(&serving, "/hello")).await;
-    assert!(said.expect("it is answered in time").ends_with("hello\n"));
+    assert!(said.expect("a reply in time").ends_with("hello\n"));
 }

@@ -31,7 +31,7 @@ fn started() -> Serving {
 }
 
 async fn open(serving: &Serving) -> TcpStream {
-    TcpStream::connect(serving.address).await.expect("it listens")
+    TcpStream::connect(serving.address).await.expect("the server listens")
 }
 
 /// Returns the text that the server sends before it closes the connection.
@@ -113,7 +113,7 @@ async fn a_connection_with_an_unread_reply_is_closed() {
     let big = |_: &str| Some(Reply::text(200, &"x".repeat(64 << 20)));
     let serving = start(any_port(), Arc::new(big)).expect("a free port");
     let mut stream = open(&serving).await;
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
     pause(2 * CONNECTION_LIMIT).await;
     let came = rest(stream).await;
     assert!(came.len() < 64 << 20, "all {} bytes came", came.len());
@@ -126,11 +126,11 @@ async fn regression_idle_connections_block_no_request() {
     for _ in 0..3 * MOST_CONNECTIONS {
         idle.push(open(&serving).await);
         let said = timeout(CONNECTION_LIMIT / 2, get(&serving, "/hello")).await;
-        assert!(said.expect("it is answered at once").ends_with("hello\n"));
+        assert!(said.expect("a reply in time").ends_with("hello\n"));
     }
     // The newest connections are still open.
-    let mut newest = idle.pop().expect("there are some");
-    newest.write_all(b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
+    let mut newest = idle.pop().expect("idle connections");
+    newest.write_all(b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
     assert!(rest(newest).await.ends_with("hello\n"));
     assert_eq!(rest(idle.swap_remove(0)).await, "", "the oldest was closed");
 }
@@ -144,7 +144,7 @@ async fn dropping_serving_closes_all_connections() {
         let open = open(&serving).await;
         assert!(
             get(&serving, "/hello").await.ends_with("hello\n"),
-            "the other was accepted before"
+            "the server accepted the other connection first"
         );
         drop(serving);
         assert_eq!(rest(open).await, "");
@@ -153,7 +153,7 @@ async fn dropping_serving_closes_all_connections() {
             return;
         }
     }
-    panic!("the port is never free again");
+    panic!("the port stays in use");
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn an_address_in_use_is_an_error_with_the_address() {
     let serving = started();
     let mut sites = Sites::default();
     sites.add(serving.address, "health", Arc::new(hello));
-    let failure = sites.start().map(|_| ()).expect_err("it is taken");
+    let failure = sites.start().map(|_| ()).expect_err("the address is in use");
     assert_eq!(failure.code, exit::OS);
     let address = serving.address.to_string();
     for part in ["cannot serve health at", &address, "in use"] {
@@ -235,23 +235,23 @@ async fn a_connection_with_an_incomplete_body_is_closed() {
 async fn a_stream_stays_open_while_its_peer_reads() {
     let serving = server(0).start(any_port()).expect("a free port");
     let mut stream = open(&serving).await;
-    stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
+    stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
     let mut part = vec![0; 1 << 16];
     for _ in 0..100 {
-        stream.read_exact(&mut part).await.expect("it goes on");
+        stream.read_exact(&mut part).await.expect("the stream continues");
     }
     // More connections than the limit: a stream does not count as a connection.
     for _ in 0..2 * MOST_CONNECTIONS {
         assert!(get(&serving, "/x").await.ends_with("\r\n\r\n0\n"));
     }
-    stream.read_exact(&mut part).await.expect("it goes on");
+    stream.read_exact(&mut part).await.expect("the stream continues");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unread_stream_is_closed() {
     let serving = server(0).start(any_port()).expect("a free port");
     let mut stream = open(&serving).await;
-    stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
+    stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
     pause(2 * CONNECTION_LIMIT).await;
     // The rest of the buffers ends. An open stream would never end.
     rest(stream).await;
@@ -269,12 +269,12 @@ async fn regression_a_stream_over_the_limit_closes_the_oldest() {
     let mut streams = Vec::new();
     for _ in 0..=MOST_STREAMS {
         let mut stream = open(&serving).await;
-        stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
+        stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
         let mut said = String::new();
         while !said.contains("data: 1") {
             let mut part = [0; 1 << 10];
-            let len = stream.read(&mut part).await.expect("it is open");
-            assert!(len > 0, "it is refused: {said}");
+            let len = stream.read(&mut part).await.expect("the stream is open");
+            assert!(len > 0, "the stream is refused: {said}");
             said += &String::from_utf8_lossy(&part[..len]);
         }
         streams.push(stream);
@@ -283,7 +283,7 @@ async fn regression_a_stream_over_the_limit_closes_the_oldest() {
     timeout(CONNECTION_LIMIT, rest(oldest)).await.expect("the oldest ends");
     for stream in &mut streams {
         let more = timeout(Duration::from_millis(1), stream.read(&mut [0; 1])).await;
-        assert!(more.is_err(), "the others go on: {more:?}");
+        assert!(more.is_err(), "the other streams continue: {more:?}");
     }
 }
 
@@ -319,7 +319,7 @@ async fn regression_one_process_of_many_replaces_a_dead_socket() {
             }
         }
         assert_eq!(listening.len(), 1, "round {round}");
-        tokio::net::UnixStream::connect(&path).await.expect("it answers");
+        tokio::net::UnixStream::connect(&path).await.expect("the socket answers");
     }
 }
 
@@ -331,7 +331,7 @@ async fn regression_a_socket_changes_no_mode_of_other_files() {
     let folder = dir.path().to_owned();
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let mode = |path: &std::path::Path| {
-        std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777
+        std::fs::metadata(path).expect("the file exists").permissions().mode() & 0o777
     };
     let first = folder.join("first");
     std::fs::write(&first, "").expect("a file");
@@ -341,7 +341,7 @@ async fn regression_a_socket_changes_no_mode_of_other_files() {
         while let Err(std::sync::mpsc::TryRecvError::Empty) = stopped.try_recv() {
             std::fs::write(&path, "").expect("a file");
             assert_eq!(mode(&path), usual);
-            std::fs::remove_file(&path).expect("it is there");
+            std::fs::remove_file(&path).expect("the file exists");
         }
     });
     for round in 0..300 {

@@ -55,7 +55,7 @@ struct ServedPartition {
     revoked: bool,
 }
 
-/// How the last session of this member ended.
+/// The end of the last session of this member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostSession {
     pub session: String,

@@ -145,10 +145,10 @@ async fn an_unreleased_partition_keeps_its_owner() {
     let token = before[&revoked[0].parse().expect("a number")];
     let refused = a.member.release(&revoked[0], Some(token + 1), None).expect_err("another token");
     assert_eq!((refused.status, refused.code), (409, "other_token"));
-    assert_eq!(a.tokens(), before, "nothing has changed");
+    assert_eq!(a.tokens(), before, "a refused release changes no token");
     assert_eq!(a.member.release(&revoked[0], Some(token), None), Ok(token));
-    assert_eq!(a.tokens().len(), 3, "at once");
-    let again = a.member.release(&revoked[0], None, None).expect_err("it is released");
+    assert_eq!(a.tokens().len(), 3, "the release takes effect immediately");
+    let again = a.member.release(&revoked[0], None, None).expect_err("a released partition");
     assert_eq!((again.status, again.code), (409, "not_owned"));
     until("b owns one", &[&a, &b], || b.tokens().len() == 1).await;
     wait(VALIDITY * 3).await;
@@ -220,7 +220,7 @@ async fn regression_a_member_that_leaves_stays_out_for_each_end() {
     let pause = Some(Duration::from_secs(3_600));
     for (reason, member) in [("not_renewed", &a), ("app_unhealthy", &b)] {
         until("it is a member", &[&a, &b], || member.role() == ServedRole::Holding).await;
-        member.leave(Leave { keep: None, pause }).await.expect("it is a member");
+        member.leave(Leave { keep: None, pause }).await.expect("this process is a member");
         match reason {
             "not_renewed" => way.always(Fault::FailBefore),
             _ => _ = member.healthy.send_replace(false),
@@ -242,8 +242,8 @@ async fn each_reply_reads_the_lease() {
     // The machine sleeps, so no task runs in between.
     world.clock.suspend(VALIDITY);
     assert!(a.member.token("0").is_none());
-    assert!(changes.has_changed().expect("it is open"), "the streams are woken");
-    assert!(a.member.release("0", None, None).is_err(), "what is lost cannot be released");
+    assert!(changes.has_changed().expect("the channel is open"), "the streams are woken");
+    assert!(a.member.release("0", None, None).is_err(), "a lost partition cannot be released");
 }
 
 #[tokio::test(start_paused = true)]
@@ -256,7 +256,7 @@ async fn a_member_that_leaves_waits_for_its_application_and_stays_out() {
     wait(VALIDITY * 3).await;
     assert_eq!((a.role(), a.tokens().len(), b.tokens().len()), (ServedRole::Leaving, 4, 0));
     for number in 0..4 {
-        a.member.release(&number.to_string(), None, None).expect("it is owned");
+        a.member.release(&number.to_string(), None, None).expect("the partition is owned");
     }
     until("b owns all", &[&a, &b], || b.tokens().len() == 4).await;
     wait(VALIDITY * 3).await;
@@ -296,9 +296,9 @@ async fn the_application_has_the_grace_at_the_end_of_the_process() {
     assert_eq!(
         (a.role(), a.tokens().len()),
         (ServedRole::Ending, 4),
-        "they are valid until released"
+        "partitions are valid until released"
     );
-    a.member.release("0", None, None).expect("it is owned");
+    a.member.release("0", None, None).expect("the partition is owned");
     wait(GRACE - Duration::from_secs(1)).await;
     assert_eq!((a.tokens().len(), a.task.is_finished()), (3, false));
     until("the task ends", &[&a, &b], || a.task.is_finished()).await;
@@ -308,7 +308,7 @@ async fn the_application_has_the_grace_at_the_end_of_the_process() {
     b.ending.send_replace(true);
     wait(millis(10)).await;
     for number in 0..4 {
-        b.member.release(&number.to_string(), None, None).expect("it is owned");
+        b.member.release(&number.to_string(), None, None).expect("the partition is owned");
     }
     wait(millis(100)).await;
     assert!(b.task.is_finished());
@@ -325,7 +325,7 @@ async fn events_are_sent_in_time() {
     logs.has_not_said("lost");
     // A change by a task wakes the streams.
     let known = world.clock.now().boot;
-    a.member.release(&a.revoked()[0], None, None).expect("it is owned");
+    a.member.release(&a.revoked()[0], None, None).expect("the partition is owned");
     wait(millis(1)).await;
     logs.said("lost", known, Duration::ZERO);
     // The next changes come by time alone, to streams that poll at different times.
@@ -380,7 +380,7 @@ async fn a_store_that_hangs_does_not_delay_the_exit() {
     a.ending.send_replace(true);
     wait(millis(10)).await;
     for number in 0..4 {
-        a.member.release(&number.to_string(), None, None).expect("it is owned");
+        a.member.release(&number.to_string(), None, None).expect("the partition is owned");
     }
     wait(VALIDITY).await;
     assert!(a.task.is_finished());

@@ -27,7 +27,7 @@ pub struct MemberView {
     pub lost: Option<LostSessionView>,
 }
 
-/// How the last session of this member ended.
+/// The end of the last session of this member.
 #[derive(Debug, Clone, Serialize)]
 pub struct LostSessionView {
     pub session: String,
