@@ -1,38 +1,39 @@
-//! What an operator's order does to an epoch (docs/design/protocol.md, section 4, **Depose**).
+//! The effect of an operator's order on an epoch (O1 to O7 in docs/design/protocol.md).
 //!
-//! It decides on what was just read; the write that it asks for has that reading's ETag as its
-//! condition. So a renewal in between makes the store refuse it, and it is decided anew.
+//! A decision depends on one reading of the epoch object, and the write is conditional on the ETag
+//! of this reading. If the leader renews in between, the store refuses the write, and the caller
+//! reads and decides again.
 
 use std::time::Duration;
 
 use super::message::{EpochEnd, Nonce, Seen};
 use crate::epoch::Epoch;
 
-/// What the operator wants.
+/// The operator's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeposeOrder {
-    /// Only this epoch: nothing happens to another.
+    /// The epoch to depose. Other epochs stay unchanged.
     pub only: Option<Epoch>,
     /// The operator asserts that the holder is dead, so no successor waits for its lease.
     pub force: bool,
 }
 
-/// What the order requires.
+/// The decision on an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Overwrite it with its sealed record, `If-Match`.
+    /// Overwrite the epoch object with its sealed record, `If-Match`.
     Seal { heartbeat: u64, ended: EpochEnd },
-    /// It is sealed, and nothing is left to do.
+    /// The epoch is sealed, and the order needs no write.
     Sealed(EpochEnd),
-    /// It is another epoch than the one that the order is about.
+    /// The newest epoch differs from the epoch of the order.
     NotCurrent,
-    /// The record does not show how long its holder may believe that it leads, so successors would
-    /// wait without end, or not at all.
+    /// The record does not limit the time in which its holder may believe that it leads (O4).
+    /// Successors would wait forever, or not wait.
     NeedsForce,
 }
 
 impl DeposeOrder {
-    /// Decides on an epoch as it was read; `seen` is `None` where its body is not a record.
+    /// Decides on one reading of an epoch. `seen` is `None` if the body is not a record.
     pub fn decide(self, epoch: Epoch, seen: Option<&Seen>, validity: Option<Duration>) -> Verdict {
         if self.only.is_some_and(|only| only != epoch) {
             return Verdict::NotCurrent;
@@ -42,7 +43,8 @@ impl DeposeOrder {
             let seal = Verdict::Seal { heartbeat: 1, ended };
             return if self.force { seal } else { Verdict::NeedsForce };
         };
-        // By one, so that who saw the last renewal knows that it was the last (section 4b).
+        // The seal raises the heartbeat by exactly one (O1). An observer of the last renewal can
+        // then tell that no later renewal happened (E9).
         let seal = Verdict::Seal { heartbeat: seen.heartbeat.saturating_add(1), ended };
         match seen.ended {
             Some(_) if self.force && seen.is_waited_for() => seal,
@@ -54,8 +56,8 @@ impl DeposeOrder {
     }
 }
 
-/// Decides on an epoch whose holder, this epoch and nonce, is known to be dead together with all
-/// that acted for it: it is sealed as the holder itself would have done when it resigned.
+/// Decides on the resignation for a dead process (L8). `holder` is the epoch and nonce of this
+/// process. The caller knows that all processes that acted for it are dead.
 pub fn resign_dead(holder: (Epoch, Nonce), epoch: Epoch, seen: &Seen) -> Verdict {
     if (epoch, seen.nonce) != (holder.0, Some(holder.1)) {
         return Verdict::NotCurrent;
@@ -138,7 +140,7 @@ mod tests {
         }
     }
 
-    /// With force the wait after a seal is called off, too; without, a seal is left as it is.
+    /// A forced order also ends the wait after a seal (O5). Other orders leave a seal unchanged.
     #[test]
     fn a_sealed_epoch_is_sealed_again_only_to_end_a_wait() {
         let words = [EpochEnd::Resigned, EpochEnd::Lapsed, EpochEnd::Deposed, EpochEnd::Unknown];

@@ -1,4 +1,4 @@
-//! The state machine of either layout: the driver, and whatever tests it, sees no other.
+//! The state machine of both layouts. The driver and the tests use only this type.
 
 use super::candidate::Candidate;
 use super::message::{Event, Input, Rules};
@@ -18,9 +18,9 @@ use crate::protocol::layout::Layout;
 /// - Getters return the machine's knowledge: [`greatest`](Machine::greatest),
 ///   [`nonce`](Machine::nonce), [`followed`](Machine::followed).
 ///
-/// A driver repeats: call `step`, carry the step out, pass one input to `handle`. At most one
-/// request is under way. The machine ignores an input that does not fit its step, so the driver may
-/// be late. These inputs answer the steps:
+/// A driver repeats three actions: call `step`, carry the step out, pass one input to `handle`. At
+/// most one request is under way. The machine ignores an input that does not fit its step, so the
+/// driver may be late. These inputs answer the steps:
 ///
 /// | step | inputs |
 /// | --- | --- |
@@ -43,7 +43,7 @@ pub enum Machine {
 }
 
 impl Machine {
-    /// A participant that has seen epochs up to `greatest`.
+    /// Returns a participant that has seen epochs up to `greatest`.
     pub fn new(layout: Layout, rules: Rules, greatest: Option<Epoch>) -> Machine {
         match layout {
             Layout::EpochFiles => Machine::EpochFiles(Candidate::new(rules, greatest)),
@@ -53,7 +53,7 @@ impl Machine {
         }
     }
 
-    /// Campaigns anew, after a leadership has ended.
+    /// Starts another campaign after a leadership has ended.
     pub fn restart(&mut self) {
         match self {
             Machine::EpochFiles(machine) => machine.restart(),
@@ -61,7 +61,7 @@ impl Machine {
         }
     }
 
-    /// The greatest epoch seen to exist.
+    /// Returns the greatest epoch seen.
     pub fn greatest(&self) -> Option<Epoch> {
         match self {
             Machine::EpochFiles(machine) => machine.greatest(),
@@ -69,7 +69,7 @@ impl Machine {
         }
     }
 
-    /// The nonce under which it leads.
+    /// Returns the nonce of the current leadership.
     pub fn nonce(&self) -> Option<Nonce> {
         match self {
             Machine::EpochFiles(machine) => machine.nonce(),
@@ -77,7 +77,7 @@ impl Machine {
         }
     }
 
-    /// The epoch followed, as it was last read, while following.
+    /// Returns the last reading of the followed epoch.
     pub fn followed(&self) -> Option<&Sighting> {
         match self {
             Machine::EpochFiles(machine) => machine.followed(),
@@ -85,7 +85,7 @@ impl Machine {
         }
     }
 
-    /// Whether the next LIST only looks for the newest epoch.
+    /// Returns whether the next LIST only searches for the newest epoch.
     pub fn looks_for_the_newest(&self) -> bool {
         match self {
             Machine::EpochFiles(machine) => machine.looks_for_the_newest(),
@@ -93,7 +93,7 @@ impl Machine {
         }
     }
 
-    /// What to do next.
+    /// Returns the next action.
     pub fn step(&self) -> Step {
         match self {
             Machine::EpochFiles(machine) => machine.step(),
@@ -101,7 +101,8 @@ impl Machine {
         }
     }
 
-    /// Takes an input. One that does not fit the state changes nothing: the driver may be late.
+    /// Takes an input. An input that does not fit the state changes nothing, because the driver may
+    /// be late.
     pub fn handle(&mut self, input: Input) -> Option<Event> {
         match self {
             Machine::EpochFiles(machine) => machine.handle(input),

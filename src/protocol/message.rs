@@ -9,11 +9,11 @@ use crate::store::etag::ETag;
 /// The kind of participant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rules {
-    /// Follows only: never writes.
+    /// An observer follows and never writes.
     pub observer: bool,
-    /// A renewal counts only after a LIST that shows nothing greater.
+    /// A renewal counts only after a LIST that shows no greater epoch.
     pub verify_renewals: bool,
-    /// There is a delay between the seal and the create, unless the epoch before ended by
+    /// A delay comes between the seal and the create (E10), unless the previous epoch ended by
     /// resignation.
     pub takeover_delay: bool,
 }
@@ -25,27 +25,27 @@ pub enum Input {
     Answer(Answer),
     /// The answer to a [`Step::Nonce`].
     Nonce(Nonce),
-    /// After [`Wait::Retry`](Wait::Retry) and
-    /// [`Failure::Denied`](Failure::Denied).
+    /// The pause after [`Wait::Retry`](Wait::Retry) or
+    /// [`Failure::Denied`](Failure::Denied) has ended.
     Resume,
-    /// It is time to look at the followed epoch again.
+    /// The next poll of the followed epoch is due.
     PollDue,
-    /// The lease has ended, by this observer's clock.
+    /// The followed lease has ended by this process's clock.
     Lapsed,
     /// The takeover delay has passed.
     TakeoverOver,
-    /// The epoch was granted, but too little of the lease is left to use it.
+    /// The grant came too late to be usable (E14).
     Abandon,
-    /// It is time to renew, or there is something to proclaim.
+    /// A renewal is due, or the leader has data to proclaim.
     RenewDue,
-    /// It is time to look whether a peer that does not seal has superseded this leader.
+    /// The GET of the next epoch is due (L5).
     LookDue,
     /// The lease has ended by the leader's clock.
     LeaseEnded,
     Resign,
 }
 
-/// An effect of an input, besides the next step.
+/// A change of the leadership, caused by an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The epoch was granted to the create attempt with this heartbeat.
@@ -107,28 +107,29 @@ impl fmt::Display for EpochEnd {
     }
 }
 
-/// What the protocol needs to know of a record that was read.
+/// The fields of a record that the protocol needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// `None` in a record of a foreign peer.
     pub nonce: Option<Nonce>,
     pub heartbeat: u64,
-    /// `Some` once sealed.
+    /// `Some` if the record is sealed.
     pub ended: Option<EpochEnd>,
-    /// Written by a process of this candidate's unique name that no longer lives.
+    /// The writer is a dead process with this candidate's unique name (E16).
     pub reclaimable: bool,
 }
 
 impl Seen {
-    /// Whether somebody else sealed it, so that its holder may not know yet: then a successor waits
-    /// until the holder's lease must have ended (E9).
+    /// Returns whether a successor must wait for the holder's lease to end (E9). It must if the
+    /// sealed record has a nonce and `ended` is neither `resigned` nor `lapsed`. The holder may
+    /// then still believe that it leads.
     pub fn is_waited_for(&self) -> bool {
         let resigned_or_lapsed = matches!(self.ended, Some(EpochEnd::Resigned | EpochEnd::Lapsed));
         self.nonce.is_some() && self.ended.is_some() && !resigned_or_lapsed
     }
 }
 
-/// An epoch object, or the single object, as it was read.
+/// One reading of an epoch object or of the single object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Sighting {
     pub epoch: Epoch,
@@ -137,29 +138,30 @@ pub struct Sighting {
 }
 
 impl Sighting {
-    /// Made by a peer that does not follow the protocol (Morling's), whose touch leaves the ETag.
+    /// Returns whether the record has no nonce (E5). A peer of Morling's scheme wrote it. Such a
+    /// peer renews by writing the same body, which does not change the ETag.
     pub fn is_foreign(&self) -> bool {
         self.seen.nonce.is_none()
     }
 }
 
-/// What the state machine wants done next.
+/// The next action of the driver.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Send this and hand back the [`Answer`].
+    /// Send this request and pass its [`Answer`] to the machine.
     Request(Request),
-    /// A fresh nonce is needed: [`Input::Nonce`](Input::Nonce).
+    /// Pass a fresh nonce to the machine with [`Input::Nonce`](Input::Nonce).
     Nonce,
-    /// Nothing to send now.
+    /// Wait for an input. The machine has no request to send.
     Wait(Wait),
-    /// The campaign cannot go on.
+    /// The campaign cannot continue.
     Failed(Failure),
 }
 
-/// One request of section 10's table.
+/// A request to the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Request {
-    /// LIST the epoch objects after a place.
+    /// LIST the epoch objects after a key.
     List(super::find::After),
     /// GET an epoch object, or the single object (`None`), unless it still has this ETag.
     Get { epoch: Option<Epoch>, unless: Option<ETag> },
@@ -173,28 +175,28 @@ pub enum Request {
     Take { epoch: Epoch, etag: ETag, write: Write },
 }
 
-/// What makes one write of a campaign different from all others.
+/// The nonce and heartbeat that distinguish a write from all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Write {
     pub nonce: Nonce,
     pub heartbeat: u64,
 }
 
-/// What the machine is waiting for.
+/// The reason for a wait.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Wait {
-    /// Following an unsealed epoch: poll when due, or `Lapsed`.
+    /// The followed epoch is unsealed. The inputs are `PollDue` and `Lapsed`.
     Follow,
     /// Another process sealed the epoch, and its holder may still believe in its lease. The input
     /// is `Lapsed` once that lease has ended (E9).
     Deposed,
-    /// Sealed, but not by resignation: the takeover delay.
+    /// The takeover delay runs (E10). The epoch is sealed, and not by resignation.
     Takeover,
-    /// An observer without a leader: poll when due.
+    /// The observer sees no leader. The input is `PollDue`.
     NoLeader,
-    /// Leading: renew when due, look at the next epoch when due.
+    /// This process leads. It renews when due, and reads the next epoch when due (L5).
     Lead,
-    /// The last request failed or its fate is unknown: try again after a short pause.
+    /// The last request failed, or its effect is unknown. The driver retries after a short pause.
     Retry,
     /// The leadership has ended. Another campaign may start.
     Over,
@@ -203,37 +205,38 @@ pub enum Wait {
 /// The answer to a [`Request`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// To a LIST.
+    /// The answer to a LIST.
     Listed(super::find::Listing),
     /// The store broke a promise that the protocol needs.
     Unsafe,
-    /// To a GET. `touched`: a foreign record that was written again with the same body.
+    /// The answer to a GET. `touched` is true if a peer wrote a foreign record again with the
+    /// same body.
     Found {
         sighting: Sighting,
         touched: bool,
     },
-    /// The object is there but cannot be read as a record; the driver keeps the details.
+    /// The object exists, and its body is not a record. The driver keeps the details.
     Unreadable,
     NotModified,
-    /// No such object, to a GET or a conditional overwrite.
+    /// The object of a GET or of a conditional overwrite does not exist.
     Missing,
-    /// Written.
+    /// The store applied the write.
     Done {
         etag: ETag,
     },
-    /// The condition did not hold.
+    /// The store refused the condition.
     Refused,
     /// The credentials lack a permission.
     Denied,
-    /// It failed, or nobody knows: a timeout, a 409, a 5xx, a broken connection.
+    /// The request failed or its effect is unknown: a timeout, a 409, a 5xx, a broken connection.
     Unknown,
 }
 
-/// Why a campaign cannot go on. The driver turns it into an error with the details.
+/// The reason that a campaign cannot continue. The driver converts it into an error with details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// [`Input::Resume`](Input::Resume) continues: permissions are corrected, a
-    /// bucket is created.
+    /// The credentials lack a permission, or the bucket is missing (E17).
+    /// [`Input::Resume`](Input::Resume) continues the campaign.
     Denied,
     Unsafe,
     Unreadable(Epoch),
@@ -241,7 +244,7 @@ pub enum Failure {
     Exhausted,
 }
 
-/// Why a leadership ended, as far as the protocol can tell.
+/// The reason that a leadership ended, as seen by the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lost {
     /// Another process sealed the epoch object.
@@ -250,10 +253,10 @@ pub enum Lost {
     Superseded(Epoch),
     /// The epoch object was deleted.
     Vanished,
-    /// The epoch object has a body that this leader never wrote.
+    /// The epoch object has a body that this leader did not write.
     Tampered,
-    /// The lease ended before it could be renewed.
+    /// The lease ended before a renewal succeeded.
     LeaseEnded,
-    /// This leader sealed it.
+    /// This leader sealed the epoch object.
     Resigned,
 }

@@ -12,7 +12,7 @@ pub(super) enum CandidateState {
         search: Search,
         suspect: Option<Suspect>,
     },
-    /// GET the newest.
+    /// GET the newest epoch object.
     Read {
         epoch: Epoch,
     },
@@ -23,23 +23,22 @@ pub(super) enum CandidateState {
     Poll {
         sighting: Sighting,
     },
-    /// Lapsed, but foreign: its touch does not change the ETag, so the condition of the seal would
-    /// not notice it. Look once more.
+    /// The lapsed epoch is foreign. A renewal by its peer does not change the ETag, so the
+    /// condition of the seal cannot detect it. Read the object again before the seal.
     LookAgain {
         sighting: Sighting,
     },
     Seal {
         sighting: Sighting,
     },
-    /// Wait until the holder of a deposed epoch cannot believe in its lease any more: step
-    /// 4b of docs/design/protocol.md, section 4.
+    /// Wait until the lease of a deposed holder has ended (E9).
     Deposed {
         epoch: Epoch,
     },
     Takeover {
         epoch: Epoch,
     },
-    /// About to create; these nonces were sent for this epoch already.
+    /// Create the epoch. Earlier attempts sent these nonces for the same epoch.
     NeedNonce {
         epoch: Epoch,
         tried: Vec<Nonce>,
@@ -48,7 +47,7 @@ pub(super) enum CandidateState {
         epoch: Epoch,
         tried: Vec<Nonce>,
     },
-    /// The create was refused: was that my own earlier attempt?
+    /// The store refused the create. Read whether an earlier attempt of this campaign succeeded.
     ReadOwn {
         epoch: Epoch,
         tried: Vec<Nonce>,
@@ -57,14 +56,14 @@ pub(super) enum CandidateState {
         held: HeldEpoch,
         beyond: SuccessorSearch,
     },
-    /// Lost before it was granted: seal the own object, best effort.
+    /// The epoch was lost before its grant. Try to seal the candidate's own object.
     SealOwn {
         held: HeldEpoch,
     },
     Lead(LeadingState),
-    /// An observer without a leader.
+    /// The observer sees no leader.
     NoLeader,
-    /// Try again what failed.
+    /// Retry the failed request.
     Pause(Box<CandidateState>),
     /// A request was denied. A driver that waits resumes here after a pause.
     Denied(Box<CandidateState>),
@@ -72,7 +71,7 @@ pub(super) enum CandidateState {
     Over,
 }
 
-/// Why a search is made with suspicion.
+/// The reason that a search distrusts an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Suspect {
     Denied(Epoch),

@@ -1,21 +1,21 @@
-//! Bodies that say only until when they hold: those of peers of the If-Match post.
+//! The lapse of a body that has only an expiry time. Peers of the If-Match post write such bodies.
 
 use std::time::Duration;
 
 use crate::env::moment::Moment;
 
-/// Of what is left alone beyond `expires_at`: wall clocks that are kept by NTP differ by less.
+/// Minimum wait after `expires_at`. Wall clocks synchronised by NTP differ by less.
 const MIN_MARGIN: Duration = Duration::from_secs(5);
 
-/// How long such a body is left alone from when it was first received on: until `expires_at`, in
-/// seconds since the Unix epoch, by this machine's wall clock, and for a validity of the observer
-/// beyond, at least 5 s. The wall clock is read once; from then on the monotonic clocks count, so
-/// that no step of the wall clock shortens it.
+/// Returns the time from the first receipt of such a body to its lapse. The body lapses one
+/// validity of the observer (at least 5 s) after `expires_at`, which is in seconds since the Unix
+/// epoch. The wall clock is read only at the receipt. Monotonic clocks measure the rest, so a step
+/// of the wall clock cannot shorten the wait.
 pub fn left_until(expires_at: f64, received: Moment, validity: Duration) -> Duration {
     let left = expires_at - received.wall.as_secs_f64();
     let left = match Duration::try_from_secs_f64(left) {
         Ok(left) => left,
-        // Past, or farther away than a `Duration` reaches.
+        // `expires_at` is in the past, or too far away for a `Duration`.
         Err(_) if left < 0.0 => Duration::ZERO,
         Err(_) => Duration::MAX,
     };
