@@ -254,7 +254,7 @@ async fn regression_control_characters_are_escaped_in_events_spans_and_errors() 
     for event in ["another candidate leads", "deposed", "a request failed"] {
         assert!(!capture.named(event).is_empty(), "the event {event:?} is missing");
     }
-    let over = capture.all().into_iter().filter(|told| told.name.contains("is over: x\\n2026"));
+    let over = capture.all().into_iter().filter(|told| told.name.contains("has ended: x\\n2026"));
     assert_eq!(over.count(), 1, "the event names the operator of the seal");
     let fields = capture.all().into_iter().flat_map(|told| told.fields.into_iter());
     shown.extend(fields.map(|(field, value)| format!("{field}={value}")));
