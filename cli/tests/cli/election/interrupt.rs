@@ -74,7 +74,7 @@ fn a_hanging_store_does_not_prevent_the_end() {
     interrupt(&child, Signal::SIGTERM);
     let said = end(child);
     let line = "interrupted: deleted 0 of the 0 epochs listed so far (0 bytes); 1 requests; run it \
-                again to go on\n";
+                again to continue\n";
     assert_eq!((said.code, said.out.as_str()), (143, line));
     server.forget_requests();
     server.fault(ServerFault::Hold).on(Op::Delete);

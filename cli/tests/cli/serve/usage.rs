@@ -81,7 +81,7 @@ fn options_of_groups_need_a_group_and_agree() {
     refused_group(&["--unique-name"], &["--name <NAME>"]);
     refused_group(&["--leave-for", "1m"], &["--name <NAME>"]);
     refused_group(&["--leave-for", "61m", "--name", "a"], &["1h 1m", "at most 1h"]);
-    refused_group(&["--weight", "0"], &["weight of 0", "at least 1"]);
+    refused_group(&["--weight", "0"], &["weight must be at least 1, got 0"]);
     refused_group(&["--rebalance-delay", "2h"], &["7200s", "3600s"]);
     refused_group(&["--poll", "lapse"], &["--poll lapse is for elections"]);
     refused_group(&["--poll", "31s"], &["31s", "30s"]);
