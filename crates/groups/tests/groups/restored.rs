@@ -55,7 +55,7 @@ async fn a_group_without_assignments_continues_above_the_epoch() {
     assert!(error.to_string().contains("which was seen"), "{error}");
     let unnamed = fleet.node("operator").partitions([""; 0]).build().unwrap();
     let error = unnamed.restore(above(), secs(0)).await.unwrap_err();
-    assert!(error.to_string().contains("name the partitions"), "{error}");
+    assert!(error.to_string().contains("set the partitions"), "{error}");
     is_restored(&restore(&fleet, secs(0)).await);
     let again = restore(&fleet, secs(0)).await;
     assert!(matches!(again, GroupRestored::Exists(_)), "{again:?}");

@@ -106,7 +106,9 @@ fn many_short_epochs_are_combined_and_counted() {
         let counts = told.iter().filter_map(|title| title.split_once(of));
         counts.map(|(count, _)| count.parse::<usize>().expect("a number")).sum()
     };
-    assert_eq!((sum(" epochs, "), sum(" times, ")), (2_000, 1_999));
+    // The title of a single band has no count.
+    let single = told.iter().filter(|title| title.starts_with("no leader for ")).count();
+    assert_eq!((sum(" epochs, "), sum(" times, ") + single), (2_000, 1_999));
     // Short epochs between long ones are combined, too, and none is lost.
     let mut drawing = Drawing::new("");
     let mut from = secs(0);
