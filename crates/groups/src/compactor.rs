@@ -1,10 +1,9 @@
 //! Deletes superseded assignments and ended sessions (GO7).
 //!
-//! An ended session never lives again. But if the session of a named member is missing, a
-//! coordinator waits for its validity, as the session may live (R1). So the compactor reads the
-//! newest assignment after the sessions, and keeps the sessions that it names. The compactor also
-//! keeps a session that has seen a greater assignment, as it shows the deletion of that assignment
-//! (D7).
+//! If the session of a named member is missing, a coordinator waits for its validity, as the
+//! session may live (R1). So the compactor reads the newest assignment after the sessions, and
+//! keeps the sessions that it names. The compactor also keeps a session that has seen a greater
+//! assignment, as it shows the deletion of that assignment (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -34,10 +33,9 @@ const AT_ONCE: usize = 16;
 /// deletes each session that has ended, is older than the least age and is not named by the newest
 /// assignment. Sessions without a date stay, unless the least age is 0.
 ///
-/// For the assignments a run costs the requests of a [`Compactor`]. For the sessions it costs a
-/// LIST for every 1,000 sessions, and a GET for each session that is older than the least age. If
-/// some have ended, it also costs a LIST, a GET and a DELETE for every 1,000 listed sessions. The
-/// credentials must also permit to list `members/` under the prefix, and to read and delete its
+/// Cost: the requests of a [`Compactor`]; a LIST for every 1,000 sessions, and a GET for each
+/// session older than the least age; if some have ended, a LIST, a GET and a DELETE for every 1,000
+/// listed sessions. The credentials must also permit to list `members/`, and to read and delete its
 /// objects.
 ///
 /// # Examples
@@ -82,9 +80,8 @@ pub struct SessionsReport {
     pub listed: u64,
     /// Sessions that this run deleted. In a dry run, the sessions that it would have deleted.
     pub deleted: u64,
-    /// Sessions that the run kept: live sessions, sessions that the newest assignment names,
-    /// sessions that have seen a greater assignment, and sessions younger than
-    /// [`Report::min_age_ms`].
+    /// Sessions that the run kept: they live, the newest assignment names them, they have seen a
+    /// greater assignment, or they are younger than [`Report::min_age_ms`].
     pub kept: u64,
     /// Sessions that the store did not delete. The next run tries them again.
     pub failed: u64,
@@ -104,8 +101,7 @@ impl GroupCompactor {
     /// Compacts once.
     ///
     /// # Errors
-    /// The errors of [`Compactor::run_once`], and [`NewestDeleted`](ErrorKind::NewestDeleted) if
-    /// the newest assignment was deleted.
+    /// The errors of [`Compactor::run_once`], and [`NewestDeleted`](ErrorKind::NewestDeleted).
     pub async fn run_once(&self) -> Result<GroupReport, Error> {
         self.run_until(future::pending(), |_| {}).await
     }
@@ -280,8 +276,7 @@ impl GroupCompactor {
         reads.try_filter_map(|ended| future::ready(Ok(ended))).try_collect().await
     }
 
-    /// Returns the newest assignment and the sessions that it names. `newest` is the greatest known
-    /// epoch.
+    /// Returns the newest assignment and its sessions. `newest` is the greatest known epoch.
     async fn named(
         &self,
         mut newest: Epoch,
@@ -380,8 +375,7 @@ fn decode(epoch: Epoch, body: Result<&[u8], u64>) -> Result<Assignment, (ErrorKi
     })
 }
 
-/// Returns the longest validity of the members. A live member renews within its validity, as a
-/// leader does.
+/// Returns the longest validity of the members. A live member renews within its validity.
 fn longest_validity(
     epoch: Epoch,
     body: Result<&[u8], u64>,
