@@ -258,6 +258,12 @@ fn a_denied_get_is_believed_only_of_an_epoch_that_is_listed() {
     let mut gone = play.clone();
     gone.lists(0, listed(&[3]));
     gone.gets(3, held(9, 1, "x"));
+    let mut hidden = play.clone();
+    hidden.lists(0, listed(&[]));
+    hidden.pauses();
+    hidden.lists(0, listed(&[1]));
+    hidden.gets(1, held(7, 1, "a"));
+    hidden.waits(Wait::Follow);
     play.lists(0, listed(&[1]));
     assert_eq!(play.machine.step(), Step::Failed(Failure::Denied));
 }
