@@ -126,10 +126,17 @@ pub(super) async fn timed<F: Future>(limit: Duration, future: F) -> Option<F::Ou
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
     use tokio::time::Instant;
 
     use super::*;
     use crate::env::timer::pause;
+    use crate::store::{ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store};
+    use crate::{Clock, Election, Moment};
 
     const LIMIT: Duration = Duration::from_secs(1);
 
@@ -158,5 +165,86 @@ mod tests {
         let error = listed_within(LIMIT, listing(&pages)).await.expect_err("the last one hangs");
         assert!(error.to_string().contains("no answer within 1s"), "{error}");
         assert_eq!(began.elapsed(), LIMIT * 2);
+    }
+
+    /// The paused time of Tokio.
+    #[derive(Debug)]
+    struct PausedClock(Instant);
+
+    impl Clock for PausedClock {
+        fn now(&self) -> Moment {
+            let since = self.0.elapsed();
+            Moment::new(since, since, since)
+        }
+    }
+
+    /// While it is slow, a listing reads past a page every 0.7 s. Keeps the number of pages that
+    /// the longest listing has read past.
+    #[derive(Debug, Default)]
+    struct Pages {
+        inner: MemoryStore,
+        is_slow: AtomicBool,
+        longest: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl Store for Pages {
+        async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+            for page in 1..=20 {
+                if self.is_slow.load(Ordering::SeqCst) {
+                    pause(Duration::from_millis(700)).await;
+                    read_past_a_page();
+                    self.longest.fetch_max(page, Ordering::SeqCst);
+                }
+            }
+            self.inner.list(prefix, after, limit).await
+        }
+
+        async fn get(
+            &self,
+            key: &str,
+            unless: Option<ETag>,
+            max_len: usize,
+        ) -> Result<GetOutcome, StoreError> {
+            self.inner.get(key, unless, max_len).await
+        }
+
+        async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+            self.inner.create(key, body).await
+        }
+
+        async fn replace(
+            &self,
+            key: &str,
+            body: Bytes,
+            etag: ETag,
+        ) -> Result<PutOutcome, StoreError> {
+            self.inner.replace(key, body, etag).await
+        }
+
+        async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
+            self.inner.delete(keys).await
+        }
+
+        fn describe(&self) -> String {
+            self.inner.describe()
+        }
+    }
+
+    /// A leader must renew in time.
+    #[tokio::test(start_paused = true)]
+    async fn a_listing_of_a_leader_has_the_timeout_as_a_whole() {
+        let store = Arc::new(Pages::default());
+        let clock = Arc::new(PausedClock(Instant::now()));
+        let election = Election::builder(Arc::clone(&store) as Arc<dyn Store>, "app")
+            .validity(LIMIT * 10)
+            .request_timeout(LIMIT * 2)
+            .verify_renewals(true)
+            .check_store(false)
+            .process(Process::system().with_clock(clock));
+        let leadership = election.build().unwrap().campaign().await.unwrap();
+        store.is_slow.store(true, Ordering::SeqCst);
+        leadership.lost().await;
+        assert_eq!(store.longest.load(Ordering::SeqCst), 2, "pages in 2 s");
     }
 }
