@@ -147,6 +147,18 @@ async fn an_interrupted_restore_holds_until_it_runs_again() {
     assert!(events.iter().any(|it| it.contains("tenure group restore")), "{events:?}");
 }
 
+/// The first run deposed the member, which believes until the end of its lease.
+#[tokio::test(start_paused = true)]
+async fn the_second_run_waits_for_members_that_the_first_run_deposed() {
+    let fleet = Fleet::new(PARTITIONS);
+    let a = fleet.member("a").await;
+    balanced(&[&a], PARTITIONS, VALIDITY).await;
+    assert!(within(secs(1), restore(&fleet, secs(0))).await.is_none());
+    let (took, restored) = timed(restore(&fleet, secs(0))).await;
+    is_restored(&restored);
+    assert!(took >= VALIDITY, "{took:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_session_needs_a_wait() {
     let fleet = Fleet::new(PARTITIONS);
