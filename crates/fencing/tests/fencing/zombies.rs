@@ -203,6 +203,24 @@ async fn a_reader_paused_before_its_read_does_not_see_a_ghost() {
     assert_eq!((latest.number, latest.epoch), (4, e(3)), "the ghost is ignored");
 }
 
+/// The trim deletes the entries between the listing and the reads.
+#[tokio::test(start_paused = true)]
+async fn a_trim_during_a_read_of_the_entries_is_reported() {
+    let (faults, slow, fast) = faulty();
+    let log = log_of(&fast);
+    let mut writer = log.open(e(1)).await.unwrap();
+    for body in ["a", "b", "c"] {
+        writer.append(body).await.unwrap();
+    }
+    faults.on(Call::Get).key("0002").fault(Fault::Slow(secs(20)));
+    let reader = log_of(&slow);
+    let reader = tokio::spawn(async move { reader.read_from(2).try_collect::<Vec<_>>().await });
+    wait(secs(10)).await;
+    log.trim(4).await.unwrap();
+    let error = reader.await.unwrap().unwrap_err();
+    assert!(matches!(error, FencingError::Trimmed { oldest: 4 }), "{error}");
+}
+
 /// The instance pauses between the read of the gate and its raise.
 #[tokio::test(start_paused = true)]
 async fn a_raise_in_flight_does_not_lower_the_gate() {
