@@ -1,7 +1,7 @@
 //! The part of either state machine that leads: renew, read back, look ahead, resign.
 //!
-//! On a single object there is nothing to list or to look out for: a successor overwrites the
-//! object that this leader renews.
+//! In the layout of a single object a leader sends no LIST and no GET of a next epoch. A successor
+//! overwrites the object that this leader renews.
 
 use super::find::{After, SuccessorSearch, SuccessorStatus};
 use super::message::{Answer, EpochEnd, Lost, Nonce, Request, Sighting, Step, Wait, Write};
@@ -36,29 +36,29 @@ impl HeldEpoch {
         Request::Seal { epoch, etag, nonce, heartbeat, ended }
     }
 
-    /// Ends an epoch that was not granted, or not used.
+    /// Returns the request that seals an epoch that was not granted or not used (E14).
     pub(super) fn give_up(&self) -> Request {
         self.seal(self.sent + 1, EpochEnd::Lapsed)
     }
 }
 
-/// What a leader is doing.
+/// The current action of a leader.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Doing {
     Idle,
     /// Overwrites with heartbeat `sent`.
     Renew,
-    /// A write was refused: was it overtaken by my own earlier attempt?
+    /// The store refused a write. Reads whether an earlier attempt of this leader succeeded (L3).
     ReadBack,
     /// Lists before a renewal counts (`verify_renewals`).
     Verify {
         beyond: SuccessorSearch,
     },
-    /// Looks at the next epoch.
+    /// Reads the next epoch (L5).
     Look,
-    /// Seals with heartbeat `sent`; the token of a single object stays.
+    /// Seals with heartbeat `sent`. The token of a single object does not change.
     Resign,
-    /// The last write failed or its fate is unknown.
+    /// The last write failed, or its effect is unknown.
     Retry,
 }
 
@@ -66,7 +66,7 @@ enum Doing {
 ///
 /// The machine around it passes each input to [`handle`](LeadingState::handle), which consumes the
 /// state and returns the next one, an abandoned epoch, or the loss. [`step`](LeadingState::step)
-/// changes nothing. A write that was refused is read back before any conclusion.
+/// changes nothing. The leader reads a refused write back before it concludes anything (L3).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct LeadingState {
     held: HeldEpoch,
@@ -74,10 +74,10 @@ pub(super) struct LeadingState {
     resigning: bool,
 }
 
-/// What becomes of a leader.
+/// The result of an input to a leader.
 pub(super) enum LeaderNext {
     Leads(LeadingState, Option<Event>),
-    /// A grant that is not used must not be kept.
+    /// The leader must seal a grant that it does not use (E14).
     Abandoned(HeldEpoch),
     Lost(Lost),
 }
@@ -87,7 +87,7 @@ impl LeadingState {
         self.held.nonce
     }
 
-    /// A leader from its grant on.
+    /// Returns the state of a leader after its grant.
     pub(super) fn granted(held: HeldEpoch) -> (LeadingState, Event) {
         let granted = Event::Granted { epoch: held.epoch, heartbeat: held.heartbeat };
         (LeadingState { held, doing: Doing::Idle, resigning: false }, granted)
@@ -107,7 +107,7 @@ impl LeadingState {
             Doing::Verify { beyond } => Request::List(beyond.next_page().clone()),
             Doing::Look => match held.epoch.next() {
                 next @ Some(_) => Request::Get { epoch: next, unless: None },
-                // Nothing can supersede the last epoch; `LookDue` never gets here.
+                // No epoch can supersede the last one, so `LookDue` never leads to this state.
                 None => Request::List(After::Number(held.epoch.get())),
             },
         })
@@ -117,7 +117,7 @@ impl LeadingState {
         let epoch_files = layout == Layout::EpochFiles;
         match (&self.doing, input) {
             (_, Input::LeaseEnded) => LeaderNext::Lost(Lost::LeaseEnded),
-            // Also while a renewal is under way.
+            // This input is valid while a renewal is under way, too.
             (_, Input::Abandon) => LeaderNext::Abandoned(self.held),
             (Doing::Idle, Input::LookDue) if epoch_files && self.held.epoch.next().is_some() => {
                 self.now(Doing::Look)
@@ -159,7 +159,7 @@ impl LeadingState {
                 (Answer::Found { .. } | Answer::Unreadable, Some(next)) => {
                     LeaderNext::Lost(Lost::Superseded(next))
                 }
-                // Nothing there, or nobody knows: the next look will tell.
+                // The next epoch does not exist, or the answer is unknown. The next GET decides.
                 _ => self.now(Doing::Idle),
             },
             (Doing::Idle, _) => LeaderNext::Leads(self, None),
@@ -167,8 +167,8 @@ impl LeadingState {
         }
     }
 
-    /// Adopts what this leader itself wrote in an attempt whose answer it missed; the rest is a
-    /// loss.
+    /// Adopts a record that this leader wrote in an attempt without a known answer. Any other
+    /// record ends the leadership (L3).
     fn read_back(mut self, verify: bool, now: Sighting) -> LeaderNext {
         let held = &mut self.held;
         if now.epoch > held.epoch {
@@ -181,7 +181,7 @@ impl LeadingState {
         match now.seen.ended {
             Some(EpochEnd::Resigned) if self.resigning => return LeaderNext::Lost(Lost::Resigned),
             Some(ended) => return LeaderNext::Lost(Lost::Sealed(ended)),
-            // The refusal had no reason that shows, so the same again may do.
+            // The record does not explain the refusal, so the leader retries the write.
             None if now.etag == held.etag => return self.now(Doing::Retry),
             None if heartbeat <= held.heartbeat || heartbeat > held.sent => {
                 return LeaderNext::Lost(Lost::Tampered);
@@ -202,7 +202,7 @@ impl LeadingState {
         LeaderNext::Leads(LeadingState { doing: Doing::Idle, ..self }, Some(event))
     }
 
-    /// The next write: every one has a heartbeat of its own, so that no two bodies are equal.
+    /// Starts the next write. Each write raises the heartbeat, so no two bodies are equal (B4).
     fn write(mut self) -> LeaderNext {
         self.held.sent += 1;
         let doing = if self.resigning { Doing::Resign } else { Doing::Renew };

@@ -1,7 +1,8 @@
-//! The arithmetic of leases; the time is an argument.
+//! The arithmetic of leases. Each function takes the time as an argument.
 //!
-//! An observer's timer starts when a response was *received*, a leader's lease when its write was
-//! *sent*, so the leader stops first. Only rates of clocks are compared, never their readings.
+//! An observer's timer starts at the *receipt* of a response (E4). A leader's lease starts at the
+//! *sending* of its write (L1). So the leader stops first. The arithmetic depends on the rates of
+//! the clocks of two machines and never compares their readings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +14,17 @@ use crate::env::moment::Moment;
 use crate::epoch::Epoch;
 use crate::store::etag::ETag;
 
-/// By how much the rates of two machines' clocks may differ, in parts per million.
+/// The greatest difference between the clock rates of two machines, in parts per million (A6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Drift(u32);
 
 impl Drift {
-    /// A difference in parts per million.
+    /// Returns a drift of `ppm` parts per million.
     pub const fn from_ppm(ppm: u32) -> Drift {
         Drift(ppm)
     }
 
-    /// `duration × (1 + drift)`, rounded up to the nanosecond.
+    /// Returns `duration × (1 + drift)`, rounded up to the nanosecond.
     pub fn stretch(self, duration: Duration) -> Duration {
         let extra = (duration.as_nanos() * u128::from(self.0)).div_ceil(1_000_000);
         let extra = u64::try_from(extra).map_or(Duration::MAX, Duration::from_nanos);
@@ -31,10 +32,10 @@ impl Drift {
     }
 }
 
-/// An observer's timer: whether the leader of an epoch has shown a sign of life in time.
+/// An observer's timer for the lapse of an epoch (E4).
 ///
-/// The driver calls [`observe`](LapseTimer::observe) for each record that it reads, with the time at
-/// which the whole response was received. Only that call starts or restarts a timer. The other
+/// The driver calls [`observe`](LapseTimer::observe) for each record that it reads, with the time
+/// at which the whole response was received. Only that call starts or restarts a timer. The other
 /// methods take the time of the question. They change nothing, or note a seal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LapseTimer {
@@ -47,50 +48,52 @@ pub struct LapseTimer {
     touched: Option<DateTime<Utc>>,
     validity: Option<Duration>,
 
-    // The times that it counts from.
-    /// When the response that first showed this ETag had been received.
+    // The start times.
+    /// Time of receipt of the response that first showed this ETag.
     since: Moment,
-    /// When the seal was first seen.
+    /// Time of the first sight of the seal.
     sealed: Option<Moment>,
-    /// When the answer that first showed the end of the lease by the store's dates was received.
+    /// Time of receipt of the answer that first showed the end of the lease by the store's dates.
     lapsed_by_store: Option<Moment>,
 }
 
-/// What the store's dates say about a record, where they may be believed.
+/// The age of a record by the store's dates (E6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreAge {
     /// The store's `Date` minus the object's `Last-Modified`.
     pub age: Duration,
-    /// What the store's own clocks may be apart.
+    /// The greatest difference between the store's own clocks.
     pub margin: Duration,
 }
 
-/// What an observer has just read.
+/// One reading of an observer.
 #[derive(Debug, Clone)]
 pub struct Reading<'a> {
     pub sighting: &'a Sighting,
     pub validity: Option<Duration>,
     pub last_modified: Option<DateTime<Utc>>,
     pub store_age: Option<StoreAge>,
-    /// When the whole response had been received.
+    /// Time of receipt of the whole response.
     pub received: Moment,
 }
 
 impl Reading<'_> {
-    /// When the record was last touched, where that is a sign of life that leaves the ETag as it
-    /// was.
+    /// Returns the date of the last touch, if a touch is a sign of life that does not change the
+    /// ETag (E5).
     fn touched(&self) -> Option<DateTime<Utc>> {
         if self.sighting.is_foreign() { self.last_modified } else { None }
     }
 }
 
 impl LapseTimer {
-    /// Takes note of a record. Any new ETag restarts the timer, the same ETag never does, and a
-    /// seal leaves the timer running if it was that of the last unsealed ETag. Returns whether this
-    /// was a sign of life to the owner of `timer`.
+    /// Records a reading, and returns whether it was a sign of life to the owner of `timer`.
     ///
-    /// `known` is a timer of another call of the same process. Where that has seen this very record
-    /// before, it says since when; but what is news to the owner of `timer` stays news.
+    /// A new ETag or a touch of a foreign record (E5) restarts the timer. A repeated reading of the
+    /// same record does not. A seal of the last unsealed record does not restart it either.
+    ///
+    /// `known` is a timer of another call of the same process. If that call saw the same record
+    /// earlier, `timer` continues from the earlier time. The return value does not depend on
+    /// `known`.
     pub fn observe(
         timer: &mut Option<Arc<LapseTimer>>,
         known: Option<&Arc<LapseTimer>>,
@@ -110,7 +113,8 @@ impl LapseTimer {
         news
     }
 
-    /// When the seal was first seen, and when the store's dates first showed the end of the lease.
+    /// Returns the time of the first sight of the seal, and the time at which the store's dates
+    /// first showed the end of the lease.
     fn judge(&self, reading: &Reading<'_>, drift: Drift) -> (Option<Moment>, Option<Moment>) {
         let seen_now = reading.sighting.seen.ended.map(|_| reading.received);
         let sealed = self.sealed.or(seen_now);
@@ -135,10 +139,10 @@ impl LapseTimer {
         }
     }
 
-    /// Whether this timer is that of the record, or of the ETag whose seal the record is.
+    /// Returns whether this timer belongs to the record, or to the ETag that the record seals.
     ///
-    /// Every write raises the heartbeat, a seal by one: a greater step means a renewal that this
-    /// observer never saw, and the holder's lease counts from that.
+    /// Each write raises the heartbeat, and a seal raises it by one. A greater step shows that this
+    /// observer missed a renewal, and the holder's lease counts from that renewal (E9).
     fn runs_on(&self, reading: &Reading<'_>) -> bool {
         let Sighting { epoch, etag, seen } = reading.sighting;
         if self.epoch != *epoch || self.nonce != seen.nonce {
@@ -152,10 +156,11 @@ impl LapseTimer {
         }
     }
 
-    /// How long until `delay` after the lapse by this observer's clocks; `None` if it never lapses.
+    /// Returns the time until `delay` after the lapse by this observer's clocks, or `None` if the
+    /// epoch never lapses.
     ///
-    /// The boot and the raw clock must both have reached the lapse: one that runs too fast, as a
-    /// clock that is slewed does, decides nothing alone.
+    /// Both the boot clock and the raw clock must reach the lapse. A clock that runs too fast, such
+    /// as a slewed clock, cannot cause a lapse alone.
     pub fn lapses_in(&self, delay: Duration, drift: Drift, now: Moment) -> Option<Duration> {
         let by_clocks = drift.stretch(self.validity?).saturating_add(delay);
         let by_clocks = by_clocks.saturating_sub(now.since(self.since));
@@ -163,32 +168,32 @@ impl LapseTimer {
         Some(by_dates.map_or(by_clocks, |left| left.min(by_clocks)))
     }
 
-    /// How long until `delay` after the seal was first seen is over.
+    /// Returns the time until `delay` after the first sight of the seal.
     pub fn takeover_in(&self, delay: Duration, now: Moment) -> Duration {
         delay.saturating_sub(now.since(self.sealed.unwrap_or(now)))
     }
 
-    /// Whether the store's own dates say that the lease is over.
+    /// Returns whether the lease has ended by the store's dates (E6).
     pub fn is_lapsed_by_store(&self) -> bool {
         self.lapsed_by_store.is_some()
     }
 
-    /// The epoch that this timer is about.
+    /// Returns the epoch of this timer.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Whether a seal was seen, or written by this observer.
+    /// Returns whether this observer saw or wrote a seal.
     pub fn is_sealed(&self) -> bool {
         self.sealed.is_some()
     }
 
-    /// The validity of the record; `None` if it never lapses.
+    /// Returns the validity of the record, or `None` if it never lapses.
     pub fn validity(&self) -> Option<Duration> {
         self.validity
     }
 
-    /// The seal of `epoch`, written by this observer itself, is a seal seen now.
+    /// Records that this observer sealed `epoch` at `now`.
     pub fn sealed_here(&mut self, epoch: Epoch, now: Moment) {
         if self.epoch == epoch {
             self.sealed.get_or_insert(now);
@@ -196,24 +201,25 @@ impl LapseTimer {
     }
 }
 
-/// With how much left a lease is at risk: a renewal and its retry have failed by then.
+/// Returns the remaining time below which a lease is at risk (L6). A renewal and its retry have
+/// failed by then.
 pub fn risk_margin(validity: Duration) -> Duration {
     validity / 4
 }
 
-/// A leader's lease: it ends `validity` after the last write that took effect was sent.
+/// A leader's lease. It ends `validity` after the sending of the last write that took effect (L1).
 ///
 /// The driver calls [`sending`](OwnLease::sending) with the time before each write, and
 /// [`extended`](OwnLease::extended) once a write is known to have taken effect. A write of unknown
-/// fate extends nothing. The getters take the time of the question.
+/// effect does not extend the lease. The getters take the current time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OwnLease {
     validity: Duration,
-    /// Whether the wall clock can end it.
+    /// True if the wall clock can end the lease.
     by_wall_clock: bool,
-    /// When the write that the lease counts from was sent.
+    /// Sending time of the write that started the current lease.
     start: Option<Moment>,
-    /// The attempts whose fate is not known: their heartbeat, and when they were sent.
+    /// Heartbeats and sending times of the attempts with an unknown effect.
     attempts: Vec<(u64, Moment)>,
 }
 
@@ -222,17 +228,17 @@ impl OwnLease {
         OwnLease { validity, by_wall_clock: true, start: None, attempts: Vec::new() }
     }
 
-    /// The same on a machine that is never paused: no step of the wall clock ends it.
+    /// Returns a lease that no step of the wall clock ends, for a machine that is never paused.
     pub fn without_wall_clock(self) -> OwnLease {
         OwnLease { by_wall_clock: false, ..self }
     }
 
-    /// A write is about to be sent; `now` was read before.
+    /// Records a write before it is sent. The caller reads `now` before the sending.
     pub fn sending(&mut self, heartbeat: u64, now: Moment) {
         self.attempts.push((heartbeat, now));
     }
 
-    /// The write with this heartbeat took effect: the lease counts from its sending.
+    /// Records that the write with this heartbeat took effect. The lease counts from its sending.
     pub fn extended(&mut self, heartbeat: u64) {
         if let Some((_, sent)) = self.attempts.iter().find(|(sent, _)| *sent == heartbeat) {
             self.start = Some(*sent);
@@ -240,25 +246,25 @@ impl OwnLease {
         self.attempts.retain(|(sent, _)| *sent > heartbeat);
     }
 
-    /// Forgets all attempts: another epoch's creation begins.
+    /// Forgets all attempts, before the creation of another epoch.
     pub fn reset(&mut self) {
         self.start = None;
         self.attempts.clear();
     }
 
-    /// What is left, by the clock that says the least; zero at the end and after (I7).
+    /// Returns the least remaining time of all clocks. It is zero at and after the end (I7).
     pub fn remaining(&self, now: Moment) -> Duration {
         self.end().map_or(Duration::ZERO, |end| now.until(end))
     }
 
-    /// The end of the lease on each clock, never on one that cannot end it; `None` before the first
-    /// write took effect.
+    /// Returns the end of the lease on each clock, or `None` before the first write took effect. A
+    /// clock that cannot end the lease never reaches its end.
     pub fn end(&self) -> Option<Moment> {
         let end = self.start?.plus(self.validity);
         Some(if self.by_wall_clock { end } else { Moment { wall: Duration::MAX, ..end } })
     }
 
-    /// How long until a renewal is due, `interval` after the start of the lease.
+    /// Returns the time until the next renewal, which is `interval` after the start of the lease.
     pub fn renewal_in(&self, interval: Duration, now: Moment) -> Duration {
         let used = self.validity.saturating_sub(self.remaining(now));
         interval.saturating_sub(used)
