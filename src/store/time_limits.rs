@@ -172,6 +172,7 @@ mod tests {
     struct PausedClock(Instant);
 
     impl Clock for PausedClock {
+        #[allow(clippy::disallowed_methods, reason = "tokio's clock is the test's")]
         fn now(&self) -> Moment {
             let since = self.0.elapsed();
             Moment::new(since, since, since)
@@ -233,6 +234,7 @@ mod tests {
 
     /// A leader must renew in time.
     #[tokio::test(start_paused = true)]
+    #[allow(clippy::disallowed_methods, reason = "tokio's clock is the test's")]
     async fn a_listing_of_a_leader_has_the_timeout_as_a_whole() {
         let store = Arc::new(Pages::default());
         let clock = Arc::new(PausedClock(Instant::now()));
