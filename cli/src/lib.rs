@@ -142,8 +142,8 @@ fn find_threads(count: usize) -> io::Result<()> {
 }
 
 fn carry_out(verb: Verb) -> Result<u8, Failure> {
-    // Calls to a directory are made on threads of their own. The elections of a sidecar share few
-    // of them, as each costs memory.
+    // Calls to a directory run on blocking threads. The elections of a sidecar share few of them,
+    // as each thread costs memory.
     let blocking = if matches!(verb, Verb::Serve(_)) { 16 } else { 512 };
     let no_threads = |error| Failure::new(exit::OS, format!("cannot start threads: {error}"));
     find_threads(WORKERS + 2).map_err(no_threads)?;

@@ -8,13 +8,12 @@ use chrono::{DateTime, Utc};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Moment {
-    /// Since the machine was started, suspension included. A clock daemon may slew it.
+    /// Time since the start of the machine, suspension included. A clock daemon may slew it.
     pub boot: Duration,
-    /// Since the machine was started, suspension included, at the rate of its oscillator: no clock
-    /// daemon changes it. A [`Clock`](crate::Clock) that has no such source repeats `boot`.
+    /// Time since the start of the machine, suspension included, at the rate of its oscillator: no
+    /// clock daemon changes it. A [`Clock`](crate::Clock) that has no such source repeats `boot`.
     pub raw: Duration,
-    /// Since the Unix epoch, by the wall clock. It can only end a lease early, and decides nothing
-    /// else.
+    /// Time since the Unix epoch, by the wall clock. It can only end a lease early.
     pub wall: Duration,
 }
 

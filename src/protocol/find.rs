@@ -1,20 +1,20 @@
-//! Finding the newest epoch with a listing that only answers "what comes after this key?".
+//! The search for the newest epoch, with a store that only lists the keys after a key (N1 to N4).
 //!
-//! docs/design/protocol.md, section 6. The question "is there an epoch greater than X?" is monotone
-//! in X whatever the gaps, so galloping and bisecting on it is exact for any set of keys. "Does
-//! epoch X exist?" is not. The same search finds the end of a fenced log, whose numbers have more
+//! The question "is there an epoch greater than X?" is monotone in X for any gaps. So a galloping
+//! search and a bisection with this question are exact for any set of keys (N3). The question "does
+//! epoch X exist?" is not monotone. The same search finds the end of a fenced log, with more
 //! digits.
 
 use std::num::NonZeroU64;
 
 use crate::epoch::Epoch;
 
-/// What keys under a prefix are numbered with, from 1 on.
+/// The number in a key under a prefix, at least 1.
 pub trait Number: Copy + Ord {
-    /// The greatest that a key can hold.
+    /// The greatest number of a key.
     const LAST: u64;
 
-    /// The number itself, at least 1.
+    /// Returns the number as an integer, at least 1.
     fn number(self) -> u64;
 }
 
@@ -34,21 +34,21 @@ impl Number for NonZeroU64 {
     }
 }
 
-/// Where a listing starts: after this place.
+/// The place after which a listing starts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum After {
-    /// After the key that the epoch of this number has or would have; 0 is the start.
+    /// After the key of the epoch of this number, which may be missing; 0 is the start.
     Number(u64),
-    /// After a foreign key, to list past it.
+    /// After a foreign key.
     Key(String),
 }
 
-/// What a page of a listing says about epochs.
+/// The epochs of one page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Listing<N = Epoch> {
-    /// The least and the greatest epoch on the page.
+    /// Least and greatest epoch on the page.
     pub epochs: Option<(N, N)>,
-    /// Where the next page starts; `None` if no epoch can follow.
+    /// Start of the next page; `None` if no epoch can follow.
     pub rest: Option<After>,
 }
 
@@ -63,36 +63,36 @@ pub struct SuccessorSearch {
     at: After,
 }
 
-/// What a page told [`SuccessorSearch`].
+/// The state of a [`SuccessorSearch`] after a page.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SuccessorStatus<N = Epoch> {
     /// Greater epochs exist.
     Yes {
-        /// The least of the page.
+        /// Least epoch of the page.
         least: N,
-        /// The greatest of the page.
+        /// Greatest epoch of the page.
         greatest: N,
         /// True if no page follows.
         complete: bool,
     },
-    /// There is none.
+    /// No greater epoch exists.
     No,
-    /// Only foreign keys so far: list on.
+    /// The pages had only foreign keys. List the next page.
     NotYet,
 }
 
 impl SuccessorSearch {
-    /// The question about numbers greater than this one.
+    /// Creates the question about numbers greater than this one.
     pub fn new(number: u64) -> SuccessorSearch {
         SuccessorSearch { number, at: After::Number(number) }
     }
 
-    /// Where the next page starts.
+    /// Returns the start of the next page.
     pub fn next_page(&self) -> &After {
         &self.at
     }
 
-    /// Takes the page that was asked for last.
+    /// Takes the page that was requested last.
     pub fn handle<N>(&mut self, listing: Listing<N>) -> SuccessorStatus<N> {
         match (listing.epochs, listing.rest) {
             (Some((least, greatest)), rest) => {
@@ -114,43 +114,43 @@ impl SuccessorSearch {
 /// again; a search never has two pages under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Search<N = Epoch> {
-    /// The greatest epoch known to have existed; it must show unless a greater one does.
+    /// Greatest known epoch. A listing must show it or a greater one.
     known: Option<N>,
-    /// The greatest epoch that this search has seen.
+    /// Greatest epoch that this search has seen.
     lower: Option<N>,
-    /// No epoch greater than this exists.
+    /// Upper bound: no greater epoch exists.
     upper: u64,
-    /// How far to leap next, while the end has not been passed.
+    /// Length of the next leap, until a leap passes the end.
     stride: u64,
     query: SuccessorSearch,
 }
 
-/// What a page told [`Search`].
+/// The state of a [`Search`] after a page.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Progress<N = Epoch> {
-    /// List on, from [`Search::next_page`].
+    /// List the next page, from [`Search::next_page`].
     More,
-    /// This is the newest; `None` if there never was one.
+    /// The newest epoch; `None` if no epoch was ever created.
     Newest(Option<N>),
-    /// The known epoch is gone and nothing greater exists.
+    /// The known epoch is missing, and no greater one exists.
     KnownIsGone(N),
 }
 
 const FIRST_STRIDE: u64 = 1_000;
 
 impl<N: Number> Search<N> {
-    /// Starts one below the epoch known, so that a healthy store shows it.
+    /// Starts one below the known epoch, so that a healthy store shows it.
     pub fn new(known: Option<N>) -> Search<N> {
         let start = known.map_or(0, |known| known.number() - 1);
         Search { known, lower: None, upper: N::LAST, stride: 0, query: SuccessorSearch::new(start) }
     }
 
-    /// Where the next page starts.
+    /// Returns the start of the next page.
     pub fn next_page(&self) -> &After {
         self.query.next_page()
     }
 
-    /// Takes the page that was asked for last.
+    /// Takes the page that was requested last.
     pub fn handle(&mut self, listing: Listing<N>) -> Progress<N> {
         match self.query.handle(listing) {
             SuccessorStatus::NotYet => return Progress::More,
@@ -172,7 +172,7 @@ impl<N: Number> Search<N> {
         Progress::More
     }
 
-    /// The next X to ask about: `lower <= X < upper`, so that every answer narrows the two.
+    /// Returns the next X: `lower <= X < upper`, so that every answer narrows the bounds.
     fn leap(&mut self, lower: u64) -> u64 {
         let end_is_unknown = self.upper == N::LAST;
         let leap = lower.saturating_add(self.stride);
@@ -241,7 +241,7 @@ mod tests {
         assert!(requests <= 30, "{requests}");
     }
 
-    /// While the end is unknown the search leaps from page to page; it bisects only what it passed.
+    /// Until it passes the end, the search leaps from page to page. Then it bisects the last leap.
     #[test]
     fn a_few_pages_cost_about_a_request_each() {
         for (count, expected) in [(999, 1), (1_000, 1), (1_999, 2), (2_500, 5)] {
@@ -261,7 +261,7 @@ mod tests {
             let found = loop {
                 let After::Number(after) = *search.next_page() else { panic!("no foreign keys") };
                 requests += 1;
-                // The keys of one page: all that there are below 1,000, and then the newest alone.
+                // One page holds all keys below 1,000; then only the newest is left.
                 let next = NonZeroU64::new(after.saturating_add(1)).unwrap();
                 let more = newest.get() - after.min(newest.get()) > 1_000;
                 let listing = match (after < newest.get(), more) {
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(beyond.handle(page), yes);
     }
 
-    /// The mistake that "does epoch X exist?" would make; the check above must be able to see it.
+    /// The broken question "does epoch X exist?". The check above must detect it.
     #[test]
     fn broken_bisecting_on_existence_misses_the_newest() {
         let epochs = BTreeSet::from([1, 2, 3, 4, 900]);

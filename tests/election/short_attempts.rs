@@ -18,8 +18,8 @@ use tokio::time::Instant;
 /// The greatest number of requests that a leader abandons early until its lease is extended.
 const GIVEN_UP: usize = 3;
 
-/// A store with a duration for each kind of request. A sent request takes effect after half of it,
-/// even if the caller has abandoned it.
+/// A store with a duration for each kind of request. A request takes effect after half of its
+/// duration, even if the caller has abandoned the request by then.
 #[derive(Debug, Clone)]
 struct SlowStore {
     inner: MemoryStore,

@@ -87,8 +87,8 @@ pub struct ElectionArgs {
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct GraceArg {
     /// Time between SIGTERM and SIGKILL when the lease is at risk or a partition is to move: at
-    /// most what a renewal, its retry and the time to kill leave of the validity, 6.5s of 30s
-    /// [default: a sixth of the validity]
+    /// most the rest of the validity after a renewal, its retry and the kill, 6.5s of 30s [default:
+    /// a sixth of the validity]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub grace: Option<Duration>,
 }
@@ -138,7 +138,7 @@ pub struct OwnArgs {
 }
 
 impl OwnArgs {
-    /// Data in the record at the start.
+    /// Returns the data for the record at the election.
     pub fn first_data(&self) -> Result<Value, Failure> {
         match (&self.data, &self.data_file) {
             (Some(_), Some(_)) => {

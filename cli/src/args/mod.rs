@@ -64,13 +64,13 @@ pub enum Verb {
     /// Delete superseded epoch objects, never the newest
     #[command(after_help = EXIT_CODES)]
     Compact(CompactArgs),
-    /// Share partitions among processes, and see and change who owns them
+    /// Share partitions among processes, and show and change their owners
     #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
     Group(GroupArgs),
     /// Create the table of a DynamoDB store
     #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
     Table(TableArgs),
-    /// Check that a store does what elections require: about 2,400 requests
+    /// Check that a store keeps the promises that elections need: about 2,400 requests
     #[command(after_help = AFTER_PROBE)]
     Probe(ProbeArgs),
     /// Estimate the requests of an election or a group in a month, and their cost

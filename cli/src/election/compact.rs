@@ -33,7 +33,7 @@ pub struct CompactArgs {
     #[arg(long, value_name = "COUNT", default_value = "10")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub keep: u64,
-    /// Delete only what is older than this by the store's clock: at most 36525d. Below 1h a delayed
+    /// Delete only objects older than this by the store's clock: at most 36525d. Below 1h a delayed
     /// request may bring back a deleted epoch
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration_up_to(CENTURY))]
     pub min_age: Duration,
@@ -41,7 +41,7 @@ pub struct CompactArgs {
     /// and sessions that have ended
     #[arg(long)]
     pub group: bool,
-    /// Print what would be deleted, and delete nothing
+    /// Print the result of a deletion, and delete nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Compact again and again, this long after each run, at most 365d, instead of once
@@ -193,7 +193,7 @@ async fn run_once(
             outcome = &mut run => return (outcome, ended_by),
             signal = signals.next() => match ended_by {
                 None => {
-                    progress.note("stopping; again to stop at once");
+                    progress.note("stopping; a second signal stops immediately");
                     ended_by = Some(signal);
                     stop.cancel();
                 }

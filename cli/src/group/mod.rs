@@ -45,7 +45,7 @@ enum GroupVerb {
     /// Follow the partitions: first a line for each one that is owned, then one per change of owner
     #[command(after_help = AFTER_GROUP_WATCH)]
     Watch(GroupWatchArgs),
-    /// Set which partitions the group has: add those that it lacks, and retire all others
+    /// Set the partitions of the group: add missing ones, and retire all others
     #[command(after_help = EXIT_CODES)]
     Resize(ResizeArgs),
     /// Remove partitions permanently, after their owners have released them
@@ -69,8 +69,8 @@ enum GroupVerb {
     /// List each assignment, and which members and partitions it changed
     #[command(after_help = EXIT_CODES)]
     History(GroupHistoryArgs),
-    /// End a member's session, so that its partitions move. A member that lives joins anew: keep
-    /// partitions from it with `bar`
+    /// End a member's session, so that its partitions move. A living member joins again: exclude it
+    /// with `bar`
     #[command(after_help = EXIT_CODES)]
     Depose(GroupDeposeArgs),
     /// After assignments were deleted, continue above an epoch. It takes all partitions from their
@@ -174,11 +174,11 @@ struct GroupHistoryArgs {
     #[arg(long, value_name = "COUNT", default_value = "1000")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
-    /// Only what happened to the partition of this name
+    /// Show only the changes of the partition of this name
     #[arg(long, value_name = "NAME", value_parser = name)]
     partition: Option<String>,
-    /// Also draw who owned which partition into this file, as an SVG for light and dark pages; `-`
-    /// is stdout, and then nothing else goes there
+    /// Also draw the owners of the partitions into this file, as an SVG for light and dark pages;
+    /// `-` is stdout, and then nothing else goes there
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }

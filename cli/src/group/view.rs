@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, in_seconds, millis, plain, styled};
 
-/// A member. Its field names and those of [`PartitionStatus`] are the output of `--json`.
+/// A member. Its fields, and the fields of [`PartitionStatus`], are the output of `--json`.
 #[derive(Debug, Serialize)]
 pub struct MemberStatus<'a> {
     pub name: &'a str,

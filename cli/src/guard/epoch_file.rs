@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The longest wait for a disk that hangs.
 const MOST: Duration = Duration::from_secs(1);
-/// The largest number of retries with another name if a file of the name exists.
+/// Greatest number of names to try. Another name is tried if a file of the name exists.
 const NAMES_TRIED: u32 = 10;
 
 /// The path of the file and its epoch.

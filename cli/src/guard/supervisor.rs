@@ -215,7 +215,7 @@ impl Supervisor {
     }
 
     /// Notes that no descendant lives. After [`SILENT_AFTER`] it kills the guard and the standby:
-    /// one of them was stopped and does not report that no process is left.
+    /// one of them must be stopped, as otherwise it would have reported the end of all processes.
     fn see_no_life(&mut self, now: Duration) {
         let since = *self.lifeless_since.get_or_insert(now);
         if now.saturating_sub(since) < SILENT_AFTER {

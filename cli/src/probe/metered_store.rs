@@ -51,7 +51,7 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// Returns the names of the kind in latencies and in counts.
+    /// Returns two names of the kind: for its latencies, and for its counts.
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
             RequestKind::Create => ("create", "writes"),

@@ -32,7 +32,7 @@ pub struct Finding {
     pub kept: PromiseStatus,
     /// The observed violation, or the reason that the result is unknown.
     pub seen: Option<String>,
-    /// Whether an election in this layout requires the promise.
+    /// Whether an election in this layout relies on this promise of the store.
     pub needed: bool,
     /// Attempts that ended in an unclear answer.
     pub unclear: u32,

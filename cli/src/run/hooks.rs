@@ -19,19 +19,19 @@ use crate::process::timer::pause;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct HooksArgs {
-    /// Run this line with `sh -c` beside CMD, from its start on, with TENURE_EPOCH and so on. It is
-    /// under the same guard as CMD, and CMD does not wait for it
+    /// Run this line with `sh -c` at the start of CMD, with the same variables. The guard of CMD
+    /// also guards it, and CMD does not wait for it
     #[arg(long, value_name = "LINE")]
     pub on_elected: Option<String>,
-    /// Run this line with `sh -c` once CMD is gone and the leadership is over, with TENURE_LOSS,
-    /// the reason. Others may lead by then. Not run if `tenure` itself is killed
+    /// Run this line with `sh -c` after the end of CMD and of the leadership, with the reason in
+    /// TENURE_LOSS. Another process may lead by then. Not run if `tenure` itself is killed
     #[arg(long, value_name = "LINE")]
     pub on_lost: Option<String>,
     /// How long a hook may run before it is killed: at most 24h
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_up_to(DAY))]
     pub hook_timeout: Duration,
     /// Write the epoch to this file before CMD starts, and remove it when CMD is to end, also if
-    /// `tenure` itself is killed. Each candidate needs a file of its own
+    /// `tenure` itself is killed. Each candidate needs another file
     #[arg(long, value_name = "PATH")]
     pub epoch_file: Option<PathBuf>,
 }

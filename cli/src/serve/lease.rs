@@ -23,8 +23,8 @@ impl ServeLeaseArgs {
         self.grace.unwrap_or(self.election.lease.validity / 6)
     }
 
-    /// Other candidates poll within this time, unless their poll interval is longer than that of
-    /// this candidate.
+    /// Returns a time within which other candidates poll, unless their poll interval is longer than
+    /// this candidate's.
     pub fn defer_for(&self) -> Duration {
         self.election.lease.look_every().saturating_mul(2)
     }

@@ -98,7 +98,7 @@ impl Deed {
     }
 }
 
-/// A child, by the name of its log.
+/// A child process. The name of its log identifies it.
 #[derive(Clone, Debug)]
 pub struct ChildOf {
     pub epoch: u64,

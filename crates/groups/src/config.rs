@@ -259,7 +259,8 @@ impl GroupBuilder {
     /// has the value and the bounds. No request is sent.
     pub fn build(self) -> Result<Group, Error> {
         let cx = Arc::new(self.election.numbered(ASSIGNMENT, &SESSION)?);
-        // The keys of sessions are longer than the keys of elections that the prefix check covers.
+        // Session keys are longer than epoch keys, and the check of the prefix covers only epoch
+        // keys.
         let session = SessionId::from_bits(0);
         cx.single_object(&session_key("", session), seen_alone)?;
         let validity = cx.validity();
@@ -345,7 +346,7 @@ pub(super) fn refuse<T>(why: String) -> Result<T, Error> {
     Err(Error::new(ErrorKind::InvalidInput, why))
 }
 
-// Written by hand, as the data of a member must not reach a log.
+// Not derived: a log must not contain the data of a member.
 impl fmt::Debug for GroupBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GroupBuilder")

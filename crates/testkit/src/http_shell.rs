@@ -117,7 +117,7 @@ async fn accept(listener: TcpListener, line: &Arc<Line>) {
                 accepted = bound.accept() => {
                     let Ok((stream, _)) = accepted else { continue };
                     line.connections.fetch_add(1, Ordering::Relaxed);
-                    // Sends answers without a delay for acknowledgements.
+                    // Answers are sent without a wait for acknowledgements (TCP_NODELAY).
                     let _ = stream.set_nodelay(true);
                     connections.spawn(serve(stream, Arc::clone(line)));
                 }

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::record::Record;
 use crate::store::ETag;
 
-/// The seals whose outcome is unknown, each with a value of the action.
+/// The seals with an unknown outcome, each with a value that the action attached to it.
 #[derive(Debug)]
 pub(super) struct SentSeals<T> {
     seals: Vec<(Bytes, T)>,

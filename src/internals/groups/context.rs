@@ -26,7 +26,7 @@ use crate::store::{
     ETag, GetOutcome, Page, PutOutcome, StoreError, answer_within, check_order, listing_within,
 };
 
-/// Keys asked of one LIST.
+/// Number of keys requested in one LIST.
 const PAGE: usize = 1_000;
 
 /// Settings and surroundings. No method sends a request.

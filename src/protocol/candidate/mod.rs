@@ -185,7 +185,7 @@ impl Candidate {
             (CandidateState::Confirm { held, beyond }, Answer::Listed(page)) => {
                 return self.confirmed(held, beyond, page);
             }
-            // Deciding nothing, so its answer does not matter.
+            // No decision depends on this answer.
             (CandidateState::SealOwn { .. }, _) => self.find(),
             (CandidateState::Read { .. }, Answer::Found { sighting, .. }) => self.enter(sighting),
             (CandidateState::Poll { sighting }, Answer::Found { sighting: now, .. }) => {

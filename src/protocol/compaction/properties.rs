@@ -45,7 +45,8 @@ const ENDED: u64 = u64::MAX;
 struct World {
     epochs: BTreeSet<Epoch>,
     ever: BTreeSet<Epoch>,
-    /// Held by a restoring: nobody succeeds it, but creates below it may still come in.
+    /// An epoch that an unfinished restore holds. It has no successor, but late creates of lower
+    /// epochs may take effect.
     held: Option<Epoch>,
     keep: [NonZeroUsize; 2],
     compactors: [(Compaction, u64); 2],

@@ -147,7 +147,7 @@ impl SingleCandidate {
         let state = std::mem::replace(&mut self.state, SingleState::Over);
         let (state, event) = match (state, input) {
             (SingleState::Lead(leading), input) => self.lead(leading, input),
-            // Deciding nothing, so its answer does not matter.
+            // No decision depends on this answer.
             (SingleState::GiveUp { .. }, Input::Answer(_)) => (look(), None),
             (state, Input::Answer(Answer::Denied)) => (state.denied(), None),
             (_, Input::Answer(Answer::Unsafe)) => (SingleState::Failed(Failure::Unsafe), None),

@@ -40,8 +40,8 @@ pub(in crate::store) fn not_sent(
     }
 }
 
-/// Whether the machine's metadata service has answered that it has no credentials to give: it is
-/// forbidden, or there is no role, which may change.
+/// Returns whether the machine's metadata service has answered without credentials: the access is
+/// forbidden, or the machine has no role. Both may change.
 pub(super) fn refused_by_the_machine(error: &(dyn StdError + 'static)) -> bool {
     MetadataFailure::of(error).is_some_and(MetadataFailure::is_refusal) || names_no_role(error)
 }
@@ -92,7 +92,7 @@ impl fmt::Display for MetadataFailure {
     }
 }
 
-/// The setting of the environment that cannot be used.
+/// Returns the environment variable with an unusable value.
 pub(super) fn wrong_setting<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e WrongSetting> {
     find(error)
 }

@@ -130,8 +130,8 @@ mod tests {
         assert_eq!(heard.at(moment(107, 5_007)), date(7));
     }
 
-    /// DynamoDB dated an answer at second 0, and the answer was read 40 s later. A record that is
-    /// written then must not look 40 s old: its lease has just begun.
+    /// DynamoDB dated an answer at second 0, and the answer was read 40 s later. A record that
+    /// is written at that moment must not look 40 s old, as its lease has just begun.
     #[test]
     fn regression_an_answer_that_was_read_late_makes_no_old_dates() {
         let heard = StoreDate::default();

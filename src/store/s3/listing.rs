@@ -68,7 +68,7 @@ fn entries(output: ListObjectsV2Output) -> Vec<Entry> {
         .collect()
 }
 
-/// Takes back the encoding of a form, in which a space is a plus.
+/// Decodes the encoding of forms, in which a plus is a space.
 fn decode(key: &str) -> String {
     let spaced = key.replace('+', " ");
     percent_decode_str(&spaced).decode_utf8_lossy().into_owned()

@@ -24,7 +24,7 @@ fn guard(scene: &Scene) -> Election {
     scene.election("a")
 }
 
-/// Checks a seal, given the record before.
+/// Compares a seal with the record before it.
 fn check_seal(before: &Value, after: &Value) {
     assert!(is_sealed(after), "{after}");
     let heartbeat = |record: &Value| record["heartbeat"].as_u64().unwrap();

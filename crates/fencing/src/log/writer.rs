@@ -52,9 +52,9 @@ impl FencedLog {
     /// Claims the log for this token. Older writers cannot append any more.
     ///
     /// 2 LIST, 1 GET and 1 PUT if the log has fewer than 1,000 objects or this value has seen its
-    /// end; some 25 LIST more at a million objects. While an older writer appends, its pace bounds
-    /// the number of requests: 18 in all if it sends as many requests as this writer, 38 if it
-    /// sends four times as many (docs/design/protocol.md section 8).
+    /// end; some 25 LIST more at a million objects. While an older writer appends, the number of
+    /// requests depends on the pace of that writer: at most 18 if the older writer sends as many
+    /// requests as this writer, at most 38 if it sends four times as many (F18).
     ///
     /// Dropping the future is safe; the claim may still take effect. If this call created a fence
     /// because of a busy older writer, that request may also arrive late. It then ends the writer

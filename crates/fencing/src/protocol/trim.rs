@@ -78,8 +78,8 @@ impl Sweep {
         (self.claim > 0 && self.claim >= self.from && !self.is_empty()).then_some(self.claim)
     }
 
-    /// Handles the header of [`Sweep::next_claim`]. Returns false if it is not a claim: then the
-    /// caller must not delete any object.
+    /// Handles the header of the object that [`Sweep::next_claim`] named. Returns false if the
+    /// object is not a claim: then the caller must not delete any object.
     pub fn handle_claim(&mut self, header: &Header) -> bool {
         let number = self.claim;
         let Kind::Claim { fences, .. } = header.kind else { return false };

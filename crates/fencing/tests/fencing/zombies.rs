@@ -48,7 +48,8 @@ async fn a_write_that_arrives_after_its_writer_gave_up_is_refused() {
     assert!(old.write("zombie").await.unwrap_err().stale().is_some());
 }
 
-/// A store with metadata as on S3: the ETag does not cover the first line.
+/// A store that keeps the first line of a body as metadata, as S3 could: the ETag covers only the
+/// rest.
 #[derive(Debug)]
 struct LineIsMetadata(MemoryStore, std::sync::Mutex<std::collections::HashMap<String, Bytes>>);
 

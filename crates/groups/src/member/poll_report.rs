@@ -11,7 +11,7 @@ pub(super) struct PollReport {
     pub(super) unread: bool,
     /// The assignment was too large to be written.
     pub(super) too_large: bool,
-    /// Polls in a row with such a session.
+    /// Number of consecutive polls with an unread session.
     unread_polls: u32,
     /// The failure that was reported last, since a poll was completed.
     reported: Option<String>,

@@ -74,7 +74,7 @@ impl Holdings {
             .map(|(partition, owned)| Release { partition: *partition, token: owned.token })
     }
 
-    /// Returns the releases that no assignment shows as moved, oldest first.
+    /// Returns the releases of partitions that no assignment has moved, oldest first.
     pub fn releasing(&self) -> &[(Release, Duration)] {
         &self.releasing
     }

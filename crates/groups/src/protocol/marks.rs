@@ -5,9 +5,9 @@ use std::sync::Arc;
 /// The marks of operators on a partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Marks {
-    /// Name of the only members that may own the partition.
+    /// Required name: only members of this name may own the partition.
     pub pinned: Option<Arc<str>>,
-    /// Name of the members that may not own the partition.
+    /// Excluded name: members of this name must not own the partition.
     pub barred: Option<Arc<str>>,
     /// Whether no member may own the partition for now.
     pub paused: bool,

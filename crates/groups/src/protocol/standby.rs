@@ -94,8 +94,8 @@ impl Standby {
     }
 
     /// Returns whether to read the coordinator's session now. Deputies and members that join read
-    /// it with each poll. Others read it at the last poll before it would be silent, about as often
-    /// as it is renewed.
+    /// it with each poll. Other members read it at the last poll before they would consider the
+    /// coordinator silent, about as often as the coordinator renews.
     pub fn is_due(&self, place: Place, now: Moment) -> bool {
         let last = |(_, since): &(ETag, Moment)| {
             now.since(*since).saturating_add(self.poll) > self.silence()
@@ -156,8 +156,8 @@ impl Standby {
     }
 
     /// Returns the time until this member plans; `None` while the coordinator does. The members
-    /// succeed in their order, one poll after each other. `before` members with a sign of life come
-    /// before this one. `delay` is random, and separates members with the same place.
+    /// take over in their order, each one poll after the previous one. `before` members with a sign
+    /// of life come before this one. `delay` is random, and separates members with the same place.
     pub fn ahead_in(
         &self,
         place: Place,

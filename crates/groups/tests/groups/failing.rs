@@ -53,7 +53,7 @@ async fn regression_a_partition_is_tried_at_each_member() {
     for number in ["0", "29"] {
         let seen = starts(&["a", "b", "c"], number, 30, secs(2_400), |name, _| name != "c").await;
         assert_eq!(seen.last(), Some(&"c"), "{number}: {seen:?}");
-        // Ten minutes after the failures it may move to other members again.
+        // Ten minutes after the failures, the partition may move to other members again.
         assert!(seen.len() <= 12, "{number}: {seen:?}");
     }
 }

@@ -162,7 +162,7 @@ async fn regression_a_leave_before_the_call_is_not_lost() {
     assert!(fleet.store.take_calls().is_empty(), "nothing is left to lapse");
 }
 
-/// The coordinator waited up to a validity until a read of its own session was due.
+/// The coordinator waited up to a validity for the next read of its session.
 #[tokio::test(start_paused = true)]
 async fn regression_a_sole_member_soon_gets_its_released_partition() {
     let fleet = Fleet::new(1);

@@ -73,7 +73,7 @@ pub struct Budget {
     pub abandons: u8,
     /// A compactor runs.
     pub compactions: u8,
-    /// Morling's peer decides to create an epoch.
+    /// A peer that follows Morling's post decides to create an epoch.
     pub foreign_creates: u8,
     /// An SDK resends a write, and so returns 412 for its success.
     pub untrue_refusals: u8,

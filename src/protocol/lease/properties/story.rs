@@ -40,12 +40,12 @@ impl Rate {
         Duration::from_nanos(self.offset + u64::try_from(run).expect("a short test"))
     }
 
-    /// The first real time at which either clock has gone `by` further than at `from`.
+    /// Returns the first real time at which either clock has advanced by `by` since `from`.
     fn either_after(self, from: u64, by: Duration) -> u64 {
         self.after(from, by, self.ppm).min(self.after(from, by, self.slewed_ppm))
     }
 
-    /// The same, of both clocks.
+    /// Returns the first real time at which both clocks have advanced by `by` since `from`.
     fn both_after(self, from: u64, by: Duration) -> u64 {
         self.after(from, by, self.ppm).max(self.after(from, by, self.slewed_ppm))
     }

@@ -219,7 +219,7 @@ async fn settle() {
     }
 }
 
-/// A caller that leaves while others are inside was not admitted, and has no effect later.
+/// A caller that leaves while others are inside is never admitted, and has no effect.
 #[tokio::test]
 async fn a_caller_lost_before_its_admission_has_no_effect() {
     let gate = Gate::new();

@@ -61,7 +61,7 @@ impl World {
 
     /// Checks the invariants. No task is in a critical section.
     pub(super) fn look(&self) {
-        let state = self.ownership.state.try_lock().expect("nobody is in a critical section");
+        let state = self.ownership.state.try_lock().expect("no task is in a critical section");
         let application = self.application.lock().unwrap();
         let (holdings, lives) = (&state.holdings, self.ownership.lease.check().is_ok());
         for partition in &application.partitions {
@@ -248,7 +248,7 @@ impl World {
 
     /// Runs code that does not change the shared state.
     fn quietly<T>(&self, act: impl FnOnce(&mut OwnershipState) -> T) -> T {
-        act(&mut self.ownership.state.try_lock().expect("nobody is in a critical section"))
+        act(&mut self.ownership.state.try_lock().expect("no task is in a critical section"))
     }
 
     fn answered(&self, answer: AssignmentAnswer) {

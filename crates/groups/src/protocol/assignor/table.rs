@@ -129,7 +129,8 @@ impl<'a> Table<'a> {
             }
     }
 
-    /// Returns the seats of the only name that may have the share, if there is such a name.
+    /// Returns the seats of the name for which the share is reserved; `None` if any name may have
+    /// it.
     fn namesakes(&self, share: usize) -> Option<&[usize]> {
         let name = self.shares[share].named()?;
         Some(self.by_name.get(name).map_or(&[][..], |seats| seats))

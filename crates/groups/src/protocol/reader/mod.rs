@@ -44,7 +44,8 @@ pub struct Reader {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum State {
-    /// LIST for the newest. `gone`: the first LIST did not show a known one, so this is the second.
+    /// LIST for the newest. `gone`: this is the second LIST, as the first did not show a known
+    /// assignment.
     Find {
         search: Search,
         gone: bool,

@@ -12,7 +12,7 @@ pub struct SingleBody {
     pub token: u8,
     /// 0 in bodies that have only the two fields of the post.
     pub nonce: u8,
-    /// In such bodies, the number of the `expires_at` value.
+    /// In a body that has only the two fields of the post, the number of its `expires_at` value.
     pub heartbeat: u8,
     /// Position in [`WORDS`], or 0 while not released.
     pub word: u8,

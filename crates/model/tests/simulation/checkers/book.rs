@@ -75,8 +75,8 @@ pub struct Book {
 
 impl Write {
     /// Returns the time since it was sent, by the clock that shows the most. The boot and the wall
-    /// clock have the same slew. So the advance of the wall clock over the boot clock is additional
-    /// to the time that the raw clock shows.
+    /// clock have the same slew. So the gain of the wall clock on the boot clock is added to the
+    /// time that the raw clock shows.
     fn passed(&self, now: Moment) -> Duration {
         let nanos =
             |now: Duration, then: Duration| now.as_nanos() as i128 - then.as_nanos() as i128;

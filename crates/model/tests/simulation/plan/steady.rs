@@ -14,7 +14,7 @@
 //!   renewal.
 //!
 //! So R + T + validity / 50 + 6 L must be less than the validity. Answers within the request
-//! timeout are not sufficient: with L = T the sum exceeds the validity.
+//! timeout are not sufficient: with L = T the left side exceeds the validity.
 
 use std::time::Duration;
 
