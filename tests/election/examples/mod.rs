@@ -4,8 +4,8 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::LazyLock;
+use std::process::{Child, Command, Stdio};
+use std::sync::{LazyLock, mpsc};
 use std::time::Duration;
 
 use assert_cmd::assert::OutputAssertExt as _;
@@ -50,27 +50,26 @@ fn fenced_sqlite_adds_to_the_ledger() {
 fn stream_processor_continues_at_the_committed_offset() {
     let folder = tempfile::tempdir().unwrap();
     let url = file_url(folder.path(), "bucket");
-    let mut offset = 0;
-    for _ in 0..2 {
+    for runs in 1..=2 {
         let mut worker = Program::start("stream_processor", &[&url]);
-        let before = shortest_log(folder.path());
-        // The claim of a writer and one entry.
-        worker.until("it commits to all logs", || shortest_log(folder.path()) >= before + 2);
+        let before = (0..12).map(|log| objects(folder.path(), log)).min().unwrap();
+        // The claim of a writer and an entry.
+        let commits = |log| objects(folder.path(), log) >= before + 2;
+        worker.until("it commits to all logs", || (0..12).all(commits));
         worker.interrupt();
-        let released = worker.rest();
-        let mut lines = released.lines();
+        let output = worker.rest();
+        let mut lines = output.iter();
         let line = lines.find_map(|line| line.strip_prefix("partition 7 released at offset "));
-        let at: u64 = line.expect("the worker releases the partition").parse().unwrap();
-        assert!(at > offset, "{at} is not after {offset}");
-        offset = at;
+        let offset: usize = line.expect("the worker releases the partition").parse().unwrap();
+        // Each run adds one claim; each entry has ten records.
+        assert_eq!(offset, 10 * (objects(folder.path(), 7) - runs));
     }
 }
 
-/// Number of objects in the shortest of the twelve logs.
-fn shortest_log(folder: &Path) -> usize {
-    let log = |partition| folder.join(format!("bucket/orders/log-{partition}"));
-    let objects = |partition| log(partition).read_dir().map_or(0, Iterator::count);
-    (0..12).map(objects).min().unwrap()
+/// Number of objects in the log of a partition.
+fn objects(folder: &Path, log: usize) -> usize {
+    let log = folder.join(format!("bucket/orders/log-{log}"));
+    log.read_dir().map_or(0, Iterator::count)
 }
 
 #[test]
@@ -88,7 +87,7 @@ fn leader_task_resigns_on_sigint() {
 
 #[test]
 fn fenced_api_refuses_an_older_token() {
-    let mut service = Program::start("fenced_api", &["127.0.0.1:0"]);
+    let service = Program::start("fenced_api", &["127.0.0.1:0"]);
     let address = service.line_after("serving on ");
     let put = |token: u64| {
         let head = "PUT /board HTTP/1.0\r\nContent-Type: text/plain\r\nContent-Length: 4";
@@ -117,10 +116,11 @@ fn http(address: &str, request: &str) -> String {
     answer
 }
 
-/// An example that runs until SIGINT. It is killed on drop.
+/// An example that runs until SIGINT. Killed when dropped.
 struct Program {
     child: Child,
-    stdout: BufReader<ChildStdout>,
+    /// Lines of stdout. Closed at its end.
+    lines: mpsc::Receiver<String>,
 }
 
 impl Program {
@@ -134,22 +134,26 @@ impl Program {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the example starts");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
-        Program { child, stdout }
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut lines = stdout.lines().map_while(Result::ok);
+            // The test may have ended.
+            lines.try_for_each(|line| sender.send(line).ok())
+        });
+        Program { child, lines }
     }
 
-    /// Waits for a line with this start, and returns the rest of the line.
-    fn line_after(&mut self, start: &str) -> String {
-        let mut line = String::new();
-        while self.stdout.read_line(&mut line).unwrap() > 0 {
-            if let Some(rest) = line.trim_end().strip_prefix(start) {
+    /// Waits for a line that begins with this, and returns its rest.
+    fn line_after(&self, start: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).expect(start);
+            if let Some(rest) = line.strip_prefix(start) {
                 return rest.to_owned();
             }
-            line.clear();
         }
-        panic!("the example ended before it printed {start:?}");
     }
 
-    /// Waits until this condition holds. The example must not end before.
+    /// Waits until this holds. The example must not end before.
     fn until(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
         let end = Process::system().now().boot + PATIENCE;
         while !holds() {
@@ -166,10 +170,16 @@ impl Program {
     }
 
     /// Waits for success, and returns the rest of the output.
-    fn rest(&mut self) -> String {
-        let mut output = String::new();
-        self.stdout.read_to_string(&mut output).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{output}");
+    fn rest(&mut self) -> Vec<String> {
+        let mut output = Vec::new();
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => output.push(line),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(timeout) => panic!("{timeout}: {output:?}"),
+            }
+        }
+        assert!(self.child.wait().unwrap().success(), "{output:?}");
         output
     }
 }
