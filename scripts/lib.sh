@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# What the scripts beside it share: a server that is installed under target/, on a free port of the
-# loopback, a bucket, a command with the AWS_* variables for it, and the server's end.
-# Sourced, after `set -euo pipefail`.
+# Functions for the other scripts: they install a server under target/, start it on a free loopback
+# port, create a bucket, run a command with the AWS_* variables for it, and stop the server.
+# Source this file after `set -euo pipefail`.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 servers=${CARGO_TARGET_DIR:-$root/target}/s3-servers
 bucket=tenure-test
 server_pid=
 server_key=testing
-# What tells that the server is up; a script may set another.
+# The function that succeeds once the server is up. A script may set another.
 server_is_up=make_bucket
 
 die() {
@@ -16,13 +16,13 @@ die() {
     exit 1
 }
 
-# The comment at the top of a script is its usage.
+# --help prints the comment at the top of the script.
 if [[ ${1:-} == --help || ${1:-} == -h ]]; then
     sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
     exit
 fi
 
-# need COMMAND...: skips the script where one of these is missing. CI requires them.
+# need COMMAND...: skips the script if one of these commands is missing. In CI that is an error.
 need() {
     local name
     for name in "$@"; do
@@ -33,8 +33,8 @@ need() {
     done
 }
 
-# once NAME COMMAND WHAT...: leaves a folder of this name in $folder, in which COMMAND has put WHAT, now or at
-# an earlier call. Nobody else does so meanwhile.
+# once NAME COMMAND PACKAGE...: sets $folder to a folder of this name. COMMAND installs the packages
+# in it, unless an earlier call did. A lock keeps other scripts out.
 once() {
     folder=$servers/$1
     mkdir -p "$servers"
@@ -48,8 +48,8 @@ once() {
     exec {lock}>&-
 }
 
-# install NAME REQUIREMENT...: puts Python packages into an environment of their own, and leaves its path in
-# $venv. By uv: pip takes eight times the processor time.
+# install NAME REQUIREMENT...: installs Python packages in a virtual environment, and sets $venv to
+# its path. uv takes an eighth of the processor time of pip.
 install() {
     once uv with_pip uv==0.13.9
     uv=$folder/bin/uv
@@ -67,8 +67,8 @@ with_uv() {
     "$uv" pip install --quiet --python "$folder/bin/python" "$@"
 }
 
-# install_npm NAME PACKAGE@VERSION: puts a package of npm into a folder of its own, and leaves its path in
-# $folder.
+# install_npm NAME PACKAGE@VERSION: installs a package of npm in a folder, and sets $folder to its
+# path.
 install_npm() { once "$1" with_npm "$2"; }
 
 with_npm() { mkdir "$folder"; npm install --prefix "$folder" --silent --no-fund --no-audit "$1"; }
@@ -95,7 +95,8 @@ stop_server() {
     fi
 }
 
-# s3_environment ENDPOINT [KEY]: what a client needs, and nothing of this user's own settings.
+# s3_environment ENDPOINT [KEY]: sets the variables of a client, and hides the settings of this
+# user.
 s3_environment() {
     export AWS_ENDPOINT_URL=$1 AWS_REGION=us-east-1
     export AWS_ACCESS_KEY_ID=${2:-testing} AWS_SECRET_ACCESS_KEY=${2:-testing}
@@ -104,8 +105,8 @@ s3_environment() {
     unset AWS_PROFILE AWS_SESSION_TOKEN AWS_ENDPOINT_URL_S3
 }
 
-# start_server NAME PORT COMMAND...: starts the server, makes the bucket, and exports what a client
-# needs. The name, and the password too, of its user is in $server_key.
+# start_server NAME PORT COMMAND...: starts the server, creates the bucket, and exports the
+# variables of a client. $server_key is the name and the password of its user.
 start_server() {
     local name=$1 port=$2 log=$servers/$1-$2.log
     shift 2
@@ -116,7 +117,7 @@ start_server() {
     server_pid=$!
     s3_environment "http://127.0.0.1:$port" "$server_key"
     for _ in {1..150}; do
-        # Without a process for each try, until the port is open.
+        # Tries to connect first, which starts no process.
         if (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null && "$server_is_up"; then
             rm -f "$log"
             return
@@ -128,7 +129,7 @@ start_server() {
     die "$name did not start"
 }
 
-# Signed, in the old and short way, as some servers verify.
+# Signs the request (version 2, which is short): some servers verify signatures.
 make_bucket() {
     python3 - "$AWS_ENDPOINT_URL" "$bucket" 2>/dev/null <<'EOF'
 import base64, email.utils, hashlib, hmac, os, sys, urllib.request
@@ -144,7 +145,7 @@ opener.open(request, timeout=30)
 EOF
 }
 
-# Whether anything answers, in place of a bucket: DynamoDB has none.
+# Succeeds if the server answers. DynamoDB has no bucket to create.
 speaks_dynamodb() {
     python3 - "$AWS_ENDPOINT_URL" 2>/dev/null <<'EOF'
 import sys, urllib.request
@@ -153,7 +154,7 @@ opener.open(sys.argv[1], timeout=30)
 EOF
 }
 
-# parse_command "$@": leaves what follows `--` in $command.
+# parse_command "$@": sets $command to the arguments after `--`.
 parse_command() {
     if [[ $# -lt 2 || $1 != -- ]]; then
         echo "usage: $(basename "$0") -- COMMAND [ARGUMENT...]" >&2
@@ -163,7 +164,7 @@ parse_command() {
     command=("$@")
 }
 
-# The command's exit code is the script's.
+# Runs the command. The script ends with its exit code.
 run_command() {
     local code=0
     "${command[@]}" || code=$?

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Completes a verb, a flag and a flag's value in bash, zsh and fish, as a person does: at a terminal,
-# with Tab. Fails if a shell completes one of them otherwise. Skips all if zsh or
-# fish is missing.
+# Completes a verb, a flag and the value of a flag in bash, zsh and fish, with Tab at a terminal.
+# Fails if a shell completes one of them wrongly. Skips all three if zsh or fish is missing.
 #
-# TENURE=FILE asks that command for its completions, in place of target/debug/tenure.
+# TENURE=FILE is the command that prints the completions, target/debug/tenure by default.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 
@@ -14,10 +13,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 mkdir bin home
-# What Tab has made of a line is what this says it was given.
+# Prints its arguments: the line that Tab completed.
 printf '#!/bin/sh\necho "given: $*."\n' >bin/tenure
 chmod +x bin/tenure
-# Where a package puts them, but for a user: docs/start/install.md.
+# The folders of one user, as in docs/start/install.md.
 mkdir -p home/zsh home/.config/fish/completions
 "$tenure" completions bash >home/tenure.bash
 "$tenure" completions zsh >home/zsh/_tenure
@@ -40,8 +39,8 @@ python3 - "$work" <<'EOF'
 import os, pty, re, select, signal, sys, time
 
 work = sys.argv[1]
-DEADLINE = 120  # Seconds: far more than a loaded machine needs.
-# What is typed, and what the command is then given.
+DEADLINE = 120  # Seconds, more than a loaded machine needs.
+# The typed keys, and the arguments that the command then gets.
 LINES = [
     ("a verb", "tenure stat\t\r", "status"),
     ("a verb of a verb", "tenure group resi\t4\r", "group resize 4"),
@@ -64,14 +63,14 @@ class Terminal:
     def type(self, text):
         os.write(self.fd, text.encode())
 
-    # Reads until this is on the terminal, and forgets all up to its end.
+    # Reads until the terminal shows this text, and drops the output up to its end.
     def wait_for(self, what):
         give_up_at = time.monotonic() + DEADLINE
         while not (found := re.search(what, self.seen)):
             readable, _, _ = select.select([self.fd], [], [], max(0, give_up_at - time.monotonic()))
             try:
                 more = os.read(self.fd, 65536) if readable else b""
-            except OSError:  # It has ended.
+            except OSError:  # The shell has ended.
                 more = b""
             if not more:
                 sys.exit(f"{what!r} is not in {self.seen!r}")

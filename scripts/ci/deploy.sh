@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Checks the files under deploy/ with the tools of their trade, as far as they go without an account.
-# Tools in Python are installed under target/ if they are missing; terraform and systemd are used
-# where they are there.
+# Checks the files under deploy/ with linters that need no account. Installs the linters in Python
+# under target/. Uses terraform and systemd if the machine has them.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 cd "$root/deploy"
@@ -22,7 +21,7 @@ for policy in iam/*.json; do
     sed -e 's/BUCKET/my-bucket/g; s/PREFIX/app/g; s/ACCOUNT/111122223333/g' \
         -e 's/REGION/eu-central-1/g; s/TABLE/locks/g; s/OBJECT/state/g; s#/LOG/#/log/#g' "$policy" >"$work/$policy"
 done
-# All in one go: it takes longer to start than to look.
+# One call for all files: the start takes longer than the checks.
 "$venv/bin/parliament" --directory "$work/iam" --include_policy_extension .json
 echo "iam/*.json: parliament has nothing to say"
 
@@ -34,7 +33,7 @@ if command -v terraform >/dev/null; then
 fi
 
 if command -v systemd-analyze >/dev/null; then
-    # The command need not be installed here.
+    # The command may be missing on this machine.
     mkdir "$work/systemd"
     for unit in systemd/*; do
         sed 's#/usr/local/bin/tenure#/bin/true#' "$unit" >"$work/$unit"

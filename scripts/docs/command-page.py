@@ -20,7 +20,7 @@ if "--help" in sys.argv[1:]:
     sys.exit(__doc__)
 check = "--check" in sys.argv[1:]
 tenure = ([word for word in sys.argv[1:] if word != "--check"] or [root / "target/debug/tenure"])[0]
-# Options of nearly all verbs, which the page explains once.
+# Options of most verbs. The page explains them once.
 common = {"--store", "--json", "--log-format"}
 seen = set()
 settings = set(re.findall(r"`(--[a-z-]+)`", (root / "docs/reference/settings.md").read_text()))

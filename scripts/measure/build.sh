@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What a program pays for tenure beside aws-sdk-s3, tokio and serde alone: crates, and the time of a
-# first build. Writes target/measure/build.md, the table of docs/design/measurements.md. Run it by
-# hand, with a registry at hand; it takes some minutes. Processor time is compared, as other work of
-# the machine hardly changes it.
+# Measures the cost of tenure for a program that has aws-sdk-s3, tokio and serde: the number of
+# crates and the time of a first build. Writes target/measure/build.md, the table of
+# docs/design/measurements.md. It needs a registry and some minutes. It compares processor times,
+# which other work on the machine hardly changes.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 cd "$root"
@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export CARGO_INCREMENTAL=0 CARGO_TERM_COLOR=never
 
-# NAME DEPENDENCIES: a program that uses them, with the versions of this repository.
+# NAME DEPENDENCIES: builds a program with these dependencies, in the versions of this repository.
 program() {
     mkdir -p "$work/$1/src"
     printf '[package]\nname = "%s"\nversion = "0.0.0"\nedition = "2024"\n\n[dependencies]\n%s\n[workspace]\n' \
@@ -20,7 +20,7 @@ program() {
     cp Cargo.lock "$work/$1/Cargo.lock"
 }
 
-# With the features that tenure uses, so that the difference is its own; and as most add it.
+# First with the features that tenure uses, then with the default features.
 lean='aws-sdk-s3 = { version = "1.157", default-features = false, features = ["rt-tokio", "http-1x"] }
 aws-config = { version = "1.13", default-features = false, features = ["rt-tokio", "credentials-process", "sso"] }
 aws-smithy-http-client = { version = "1", default-features = false, features = ["rustls-ring", "rt-tokio"] }'

@@ -13,7 +13,7 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.eventhub.aio._eventprocessor.event_processor import EventProcessor
 from azure.eventhub.extensions.checkpointstoreblobaio import BlobCheckpointStore
 
-# The account and the key that every Azurite has.
+# The account and the key of every Azurite.
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 HUB = {
@@ -73,7 +73,7 @@ class Setting:
         self.all = []
         for index in range(self.processors):
             own = self.store()
-            # The expiration is the package's own: six intervals.
+            # The package sets the expiration: six intervals.
             one = EventProcessor(
                 client, HUB["consumer_group"], None, checkpoint_store=own,
                 load_balancing_interval=self.interval, error_handler=self.failed,
@@ -132,8 +132,8 @@ async def main(endpoint, log, seconds, *settings):
         await one.own()
     for one in settings:
         one.start()
-    # Past the first cycle, which also reads checkpoints, and to the middle between two: a cycle
-    # lasts 1 to 1.2 intervals, 1.1 on average.
+    # Ends after the first cycle, which also reads checkpoints, and midway between two cycles. A
+    # cycle lasts 1 to 1.2 intervals, 1.1 on average.
     await asyncio.sleep(1.65 * max(one.interval for one in settings))
     loop = asyncio.get_running_loop()
     begin, began = size(log), loop.time()
@@ -147,7 +147,7 @@ async def main(endpoint, log, seconds, *settings):
         names = "claims", "lists", "others", "refused"
         line |= {name: counts[one.container][name] for name in names}
         print(json.dumps(line), flush=True)
-    # An orderly end would release each partition, with a request for each.
+    # A regular end would send one request for each partition.
     os._exit(0)
 
 

@@ -20,7 +20,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Longer than any takeover at the default settings.
+# More than a takeover takes with the default settings.
 PATIENCE = 90
 
 
@@ -48,7 +48,7 @@ def one_kill(binary, takes):
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
                 )
 
-        # It waits without any load, as that would slow down what is measured.
+        # Sleeps: polling would slow the measured processes down.
         slow = f"trap 'sleep {takes}; exit' TERM; sleep 1000 & wait"
         leader = run("a", slow if takes else "exec sleep 1000")
         wait_for("a leads", lambda: "elected: epoch 1" in log.read_text())

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures the resident memory of `tenure serve` with 100 elections that it leads on a directory, and
-# with a group whose 64 partitions it owns and whose events are followed, and fails above 15 MiB.
+# Measures the resident memory of `tenure serve` twice: as the leader of 100 elections on a
+# directory, and as the owner of 64 partitions with a client of the events. Fails above 15 MiB.
 #
 #   scripts/measure/sidecar-memory.sh [TENURE]
 #
@@ -24,13 +24,13 @@ trap cleanup EXIT
 
 rss() { sed -n "s/^$1:[^0-9]*\([0-9]*\) kB/\1/p" "/proc/$sidecar/status"; }
 
-# measure WHAT PATH COUNT WORDS OPTION...: once the log has the words so often, asks for the path.
+# measure NAME PATH COUNT WORDS OPTION...: requests PATH once the log has WORDS on COUNT lines.
 measure() {
     local what=$1 path=$2 count=$3 words=$4 had now peak
     shift 4
     "$tenure" serve "$@" --listen 127.0.0.1:0 --validity 3s --grace 0s 2>"$work/log" &
     sidecar=$!
-    # All has been renewed a few times.
+    # Each lease has been renewed a few times.
     for _ in {1..1200}; do
         had=$(grep -c "$words" "$work/log" || true)
         if ((had >= count)); then break; fi

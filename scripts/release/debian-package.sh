@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Makes a Debian package of the command: the binary, its manual page, completions for bash, zsh and
-# fish, the compactor's systemd units, copyright and changelog. Then it unpacks the package, checks
-# what is in it, and runs what it installs. Prints the package's path.
+# Builds a Debian package of the command: the binary, its manual pages, completions for bash, zsh
+# and fish, the systemd units of the compactor, copyright and changelog. Then unpacks the package,
+# checks its files, and runs the binary. Prints the path of the package.
 #
 #   scripts/release/debian-package.sh [BINARY]
 #
-# Without BINARY it builds one first, with the profile `dist`: some minutes. A static one depends on no
-# other package (`scripts/release/debian-package.sh $(scripts/release/static-binary.sh)`). Needs dpkg-deb; the package is
-# checked by lintian where that is there, and, by root, installed into a root of its own.
+# Without BINARY it builds one with the profile `dist`, in some minutes. A package of a static
+# binary depends on no other package: `scripts/release/debian-package.sh
+# $(scripts/release/static-binary.sh)`. Needs dpkg-deb. Runs lintian if the machine has it. As root,
+# it also installs the package into an empty root.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 command -v dpkg-deb >/dev/null || die "there is no dpkg-deb (on Debian: apt-get install dpkg)"
@@ -23,13 +24,13 @@ cd "$root"
 
 version=$("$binary" --version | cut -d' ' -f2)
 architecture=$(dpkg --print-architecture)
-# Of the last commit, so that the same commit and binary make the same package.
+# The time of the last commit: the same commit and binary make the same package.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 export SOURCE_DATE_EPOCH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# depends: the packages that have the libraries which the binary needs, and since which glibc.
+# depends: prints the packages of the libraries that the binary needs, and the minimum glibc.
 depends() {
     local needed library newest
     needed=$(LC_ALL=C readelf -d "$binary" | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p')
@@ -45,7 +46,7 @@ depends() {
     echo "libc6 (>= $newest)"
 }
 
-# put MODE FILE: what is on stdin, at this place in the package.
+# put MODE FILE: writes stdin to this file of the package.
 put() {
     mkdir -p "$work/package/$(dirname "$2")"
     cat >"$work/package/$2"
@@ -55,7 +56,7 @@ put() {
 mkdir -p "$work/package" "$out"
 umask 022
 put 755 usr/bin/tenure <"$binary"
-# Of a debug build, too, as CI tries it.
+# Also strips a debug build.
 strip --strip-unneeded --remove-section=.comment "$work/package/usr/bin/tenure"
 mkdir "$work/man" && "$binary" man "$work/man"
 for page in "$work"/man/*; do gzip -9n <"$page" | put 644 "usr/share/man/man1/${page##*/}.gz"; done
@@ -92,7 +93,7 @@ tenure ($version-1) unstable; urgency=medium
  -- $maintainer  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")
 EOF
 depends=$(depends | paste -sd, | sed 's/,/, /g')
-# Its own line is left out where there is nothing to depend on.
+# No `Depends` line without dependencies.
 put 644 DEBIAN/control <<EOF
 Package: tenure
 Version: $version-1
@@ -113,10 +114,10 @@ Description: leader election on object storage
 EOF
 (cd "$work/package" && find usr -type f -print0 | sort -z | xargs -0 md5sum) | put 644 DEBIAN/md5sums
 package=$out/tenure_$version-1_$architecture.deb
-# Not zstd, which Debian 11 cannot read.
+# Debian 11 cannot read zstd.
 dpkg-deb --root-owner-group -Z"${COMPRESSION:-xz}" --build "$work/package" "$package" >&2
 
-# What a user gets of it.
+# Checks the installed files.
 {
     dpkg-deb --info "$package"
     dpkg-deb --contents "$package"
@@ -130,13 +131,13 @@ dpkg-deb --root-owner-group -Z"${COMPRESSION:-xz}" --build "$work/package" "$pac
     (cd "$work/there" && md5sum --quiet -c "$work/package/DEBIAN/md5sums")
     "$work/there/usr/bin/tenure" --version
     "$work/there/usr/bin/tenure" run --store "file://$work/store" -- echo "it leads"
-    # Not in a pipe: grep ends at the first line that it finds, gzip then fails, and so does the pipe.
+    # Without a pipe: grep ends at its first match, and gzip would then fail.
     manual=$(gzip -dc "$work/there/usr/share/man/man1/tenure.1.gz")
     grep -qi '^.TH tenure' <<<"$manual"
     bash -n "$work/there/usr/share/bash-completion/completions/tenure"
     grep -q '^ExecStart=/usr/bin/tenure compact ' "$work/there/usr/lib/systemd/system/tenure-compact@.service"
     if [[ $(id -u) == 0 ]]; then
-        # Its dependencies are not installed there, so the binary runs in that root if it is static.
+        # The root has no other package, so that only a static binary runs there.
         mkdir -p "$work/root/var/lib/dpkg/"{info,updates,triggers} && touch "$work/root/var/lib/dpkg/status"
         dpkg --root="$work/root" --force-depends --force-script-chrootless --log=/dev/null -i "$package"
         dpkg --root="$work/root" --verify tenure
@@ -145,7 +146,7 @@ dpkg-deb --root-owner-group -Z"${COMPRESSION:-xz}" --build "$work/package" "$pac
         [[ ! -e $work/root/usr/bin/tenure ]] || die "the package leaves its files behind"
     fi
     if command -v lintian >/dev/null; then
-        # A static binary is meant to be one; the package is not made by Debian.
+        # The static binary is deliberate, and the package is not one of Debian.
         lintian --allow-root --fail-on error,warning "$package" --suppress-tags \
             statically-linked-binary,shared-library-lacks-prerequisites,initial-upload-closes-no-bugs
     fi

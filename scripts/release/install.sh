@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Installs the command as `cargo install tenure-cli` does once it is published: from the packaged crate
-# files, in a clean folder, with the versions of the crate's own Cargo.lock, and runs it. The libraries of
-# this repository are in no registry yet, so Cargo takes them from their crate files. By hand: it builds
-# all dependencies, without optimising them, in some minutes.
+# Installs the command from the packaged crate files in an empty folder, as `cargo install
+# tenure-cli` does, with the versions in its Cargo.lock, and runs it. Cargo takes the libraries of
+# this repository from their crate files, as no registry has them. The build takes some minutes.
 #
 #   scripts/release/install.sh [OPTION OF CARGO INSTALL...]      such as --no-default-features
 set -euo pipefail
@@ -22,7 +21,7 @@ for package in "${libraries[@]}" tenure-cli; do
     config+=(--config "patch.crates-io.$package.path=\"$work/$package\"")
 done
 unset 'config[-1]' 'config[-1]'
-# Each in place of its release: such a package has neither a source nor a checksum.
+# Each crate file replaces a release. Such a package has no source and no checksum.
 lock=$work/tenure-cli/Cargo.lock
 awk '/^name = /{ ours = $3 ~ /^"tenure/ } !(ours && /^(source|checksum) = /)' "$lock" >"$work/lock"
 mv "$work/lock" "$lock"

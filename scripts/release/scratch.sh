@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the command as deploy/container's image does: linked statically, as uid 65532 without
-# capabilities, in a root of its own that holds nothing but the binary, the certificates and the
-# resolv.conf that a container gets from its runtime. The server's name is looked up, by a server of
-# names on 127.0.0.77. Needs root, openssl and some minutes for the build, by scripts/release/static-binary.sh (or
+# Runs the command as the image of deploy/container does: a static binary, uid 65532, no
+# capabilities, in a root with three files: the binary, the certificates, and the resolv.conf that a
+# container gets from its runtime. A name server on 127.0.0.77 resolves the name of the store. Needs
+# root, openssl and some minutes: scripts/release/static-binary.sh builds the binary (or
 # STATIC=BINARY).
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
@@ -31,7 +31,7 @@ chmod 755 root root/tenure
 
 names=127.0.0.77
 echo "nameserver $names" >root/etc/resolv.conf
-# A bucket without keys, and who says where it is.
+# Serves a bucket that needs no keys, and its name.
 port=$(free_port)
 python3 - "$port" "$names" <<'PYTHON' &
 import http.server, socket, ssl, struct, sys, threading
@@ -44,7 +44,7 @@ def names(address):
             end = query.index(b"\0", 12) + 5
             name, kind = query[12:end - 4].lower(), query[end - 4:end - 2]
             known = name == b"\5store\4test\0"
-            # It has no address but 127.0.0.1; other names do not exist.
+            # The only address is 127.0.0.1. Other names do not exist.
             answer = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4\x7f\0\0\1" if known and kind == b"\0\1" else b""
             flags = 0x8180 if known else 0x8183
             counts = struct.pack(">HHHHH", flags, 1, 1 if answer else 0, 0, 0)

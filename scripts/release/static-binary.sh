@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Builds the command as one static binary with the profile `dist`, for musl where rustup has that
-# target and musl-gcc, otherwise for glibc. Prints
-# the path of the binary. By hand: it takes some minutes.
+# Builds the command as one static binary with the profile `dist`: for musl if the machine has this
+# target and musl-gcc, otherwise for glibc. Prints the path of the binary. Takes some minutes.
 #
 #   scripts/release/static-binary.sh [OPTION OF CARGO...]      such as --features dynamodb
 #
-# LIBC=musl or LIBC=gnu takes that one or fails.
+# LIBC=musl or LIBC=gnu selects the libc, and fails if it is missing.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 cd "$root"
@@ -14,11 +13,11 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 target=${host/%-gnu/-musl}
 
 has_musl() {
-    # A Rust of the distribution has no rustup, and may have the target all the same.
+    # The Rust of a distribution has no rustup, but may have the target.
     if [[ ! -d $(rustc --print sysroot)/lib/rustlib/$target/lib ]]; then
         command -v rustup >/dev/null && rustup target add "$target" || return
     fi
-    # For the C in the dependencies. Where the host is musl, its own compiler is the right one.
+    # The compiler for C code in dependencies. On a musl host the default one is right.
     [[ $host == "$target" ]] || command -v musl-gcc >/dev/null
 }
 
@@ -28,7 +27,7 @@ gnu) target=$host ;;
 '') has_musl >&2 || target=$host ;;
 *) die "LIBC is musl or gnu, not $LIBC" ;;
 esac
-# What the environment has of them goes first; glibc is linked statically only on demand.
+# The flags of the environment come first. glibc is static only with this flag.
 export RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static"
 cargo build --locked --profile dist --target "$target" -p tenure-cli "$@"
 
@@ -38,6 +37,6 @@ if grep -q '=>' <<<"$libraries"; then die "$binary is not static: $libraries"; f
 "$binary" --version >&2
 bytes=$(stat -c %s "$binary")
 echo "$target, $bytes bytes, $(sed 's/^[[:space:]]*//' <<<"$libraries")" >&2
-# What docs/start/install.md says of the default features.
+# The bound of docs/start/install.md for the default features.
 [[ $# -gt 0 || $bytes -le 12000000 ]] || die "$binary has $bytes bytes, more than 12,000,000"
 echo "$binary"

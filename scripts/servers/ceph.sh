@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Runs a command beside a small Ceph cluster on the loopback: a monitor, a manager, three OSDs with
-# three copies of everything (two suffice to write), and two gateways that speak S3.
+# Runs a command with a small Ceph cluster on loopback: a monitor, a manager, three OSDs with three
+# copies of each object (a write needs two), and two S3 gateways.
 #
 #   scripts/servers/ceph.sh -- cargo test --test stores s3_server_of_the_environment -- --ignored
 #
-# Needs the packages ceph-mon ceph-mgr ceph-osd radosgw (Debian 12: Ceph 16); root may leave their
-# installation to this script. Nothing of systemd is used, and no file outside of target/.
+# Needs the packages ceph-mon ceph-mgr ceph-osd radosgw (Debian 12: Ceph 16). As root it installs
+# them. It uses no systemd and writes no file outside of target/.
 #
-# The command finds the first gateway through AWS_ENDPOINT_URL, all of them, with commas, in
-# TENURE_TEST_S3_ENDPOINTS, and the name of a bucket in TENURE_TEST_S3_BUCKET. A daemon that is
-# killed starts again after CEPH_RESTART_SECONDS (3); the file NAME.pid in the folder
-# TENURE_TEST_PIDS, NAME being osd.0 to osd.2, gateway.0 or gateway.1, says whom to kill. All of it
-# ends with the command.
+# The command finds the first gateway in AWS_ENDPOINT_URL, all gateways, separated by commas, in
+# TENURE_TEST_S3_ENDPOINTS, and the name of a bucket in TENURE_TEST_S3_BUCKET. A killed daemon
+# starts again after CEPH_RESTART_SECONDS (3). Its process ID is in the file NAME.pid of the folder
+# TENURE_TEST_PIDS; NAME is osd.0 to osd.2, gateway.0 or gateway.1. All daemons end with the
+# command.
 #
-# CEPH_STORE=memstore keeps the objects in memory instead of in files; a killed OSD is then lost.
+# CEPH_STORE=memstore keeps the objects in memory; a killed OSD then loses its data.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 
@@ -28,7 +28,7 @@ keepers=()
 stop_cluster() {
     local code=$?
     trap - EXIT
-    # The daemons die with their keepers, whatever those are doing.
+    # A daemon ends with the process that restarts it.
     kill -KILL "${keepers[@]}" 2>/dev/null || true
     wait "${keepers[@]}" 2>/dev/null || true
     if [[ $code == 0 ]]; then rm -rf "$folder"; else echo "logs: $folder" >&2; fi
@@ -46,7 +46,7 @@ install_packages() {
 
 ceph_() { timeout 60 ceph --conf "$conf" --connect-timeout 30 "$@" 2>>"$folder/ceph.log"; }
 
-# keep NAME COMMAND...: starts a daemon, and starts it again whenever it ends.
+# keep NAME COMMAND...: starts a daemon, and restarts it after each end.
 keep() {
     setpriv --pdeathsig KILL bash -c '
         name=$1 pause=$2
@@ -61,7 +61,7 @@ keep() {
     keepers+=($!)
 }
 
-# Small and quick: few placement groups, and failures noticed in some seconds.
+# Few placement groups, and detection of failures within seconds.
 write_conf() {
     cat >"$conf" <<END
 [global]
@@ -145,14 +145,14 @@ start_gateways() {
         endpoints+=("http://127.0.0.1:$port")
         keep "gateway.$id" radosgw --conf "$conf" -f -n "client.rgw.$id" \
             --rgw-frontends "beast endpoint=127.0.0.1:$port"
-        # The first makes the pools.
+        # The first gateway creates the pools.
         answers "${endpoints[id]}"
     done
     timeout 120 radosgw-admin --conf "$conf" user create --uid tenure --display-name tenure \
         --access-key testing --secret-key testing >>"$folder/setup.log" 2>&1
     s3_environment "${endpoints[0]}"
     export TENURE_TEST_S3_ENDPOINTS TENURE_TEST_PIDS=$folder TENURE_TEST_S3_QUIRKS=
-    # What Ceph 16 and 18 get wrong, and 20 no more.
+    # Defects of Ceph 16 and 18 that Ceph 20 fixes.
     if [[ $(ceph-mon --version) =~ version\ (1[0-9])\. ]]; then
         TENURE_TEST_S3_QUIRKS=unquoted-etags,missing-is-refused
     fi

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command beside dynalite, an emulator of DynamoDB in Node.js, installed under target/ if it
-# is missing.
+# Runs a command with dynalite, an emulator of DynamoDB in Node.js. Installs it under target/.
 #
 #   scripts/servers/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored
 #
@@ -11,7 +10,7 @@ set -euo pipefail
 parse_command "$@"
 install_npm dynalite "dynalite@${DYNALITE_VERSION:-4.0.0}"
 port=$(free_port)
-# In memory; tables are there at once.
+# In memory. Creates tables without a delay.
 server_is_up=speaks_dynamodb
 start_server dynalite "$port" node "$folder/node_modules/dynalite/cli.js" --port "$port" \
     --host 127.0.0.1 --createTableMs 0

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command beside ministack, an emulator of AWS in Python, installed under target/ if it is
-# missing.
+# Runs a command with ministack, an emulator of AWS in Python. Installs it under target/.
 #
 #   scripts/servers/ministack.sh -- cargo test --test stores s3_store
 #
@@ -12,7 +11,7 @@ set -euo pipefail
 parse_command "$@"
 install ministack "ministack==${MINISTACK_VERSION:-1.5.33}"
 port=$(free_port)
-# Its files stay under target/ as well.
+# Its files are also under target/.
 mkdir -p "$venv/tmp"
 start_server ministack "$port" \
     env BIND_HOST=127.0.0.1 GATEWAY_PORT="$port" TMPDIR="$venv/tmp" "$venv/bin/ministack"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs a command beside moto, an S3 server in Python, installed under target/ if it is missing.
+# Runs a command with moto, an S3 server in Python. Installs it under target/.
 #
 #   scripts/servers/moto.sh -- cargo test --test stores s3_store
 #
 # The command finds the server through AWS_ENDPOINT_URL, and the name of a bucket in
 # TENURE_TEST_S3_BUCKET. The server stops with the command.
 #
-# MOTO_AS_IT_IS=1 leaves out the lock that makes its conditions exact.
+# MOTO_AS_IT_IS=1 omits the lock, without which its conditions lose races.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 
@@ -14,8 +14,8 @@ parse_command "$@"
 install moto "moto[server]==${MOTO_VERSION:-5.2.5}"
 port=$(free_port)
 
-# By itself moto checks a condition and writes in two steps, so that two of many racing writers can
-# win. One request at a time makes them one step.
+# moto checks a condition and writes in two steps, so that two racing writers can both win. A lock
+# admits one request at a time.
 serve='
 import os, sys, threading
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -30,7 +30,7 @@ def one_at_a_time(environ, start_response):
     with lock:
         return list(moto(environ, start_response))
 
-# With HTTP/1.0, the default, every request would need a connection of its own.
+# HTTP/1.0, the default, opens a connection for each request.
 WSGIRequestHandler.protocol_version = "HTTP/1.1"
 run_simple("127.0.0.1", int(sys.argv[1]), one_at_a_time, threaded=True)
 '

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command beside s3s-fs, an S3 server in Rust over a folder whose writers race, built under
-# target/ if it is missing: not for elections, as the suite shows.
+# Runs a command with s3s-fs, an S3 server in Rust on a folder. Its conditions lose races, so that
+# elections must refuse it. Builds it under target/.
 #
 #   scripts/servers/s3s-fs.sh -- cargo test --test stores only_races_show_it -- --ignored
 set -euo pipefail
