@@ -1,7 +1,7 @@
 # Runs `tenure compact` on Fargate every hour, started by EventBridge Scheduler.
 #
-# Use it once for each election and each group, each with a `name` of its own. The provider's region is the cluster's;
-# the bucket may be in another.
+# Use it once for each election and each group, each with its own `name`. The region of the provider is
+# the region of the cluster. The bucket may be in another region.
 
 terraform {
   required_version = ">= 1.5"
@@ -104,7 +104,7 @@ data "aws_iam_policy_document" "assume_by_tasks" {
   }
 }
 
-# The role of the task: list, read and delete, no put.
+# The role of the task: it may list, read and delete, and may not put.
 resource "aws_iam_role" "compactor" {
   name               = local.full_name
   assume_role_policy = data.aws_iam_policy_document.assume_by_tasks.json
@@ -115,7 +115,7 @@ resource "aws_iam_role_policy" "compactor" {
   policy = local.policy
 }
 
-# What Fargate needs to fetch the image and to write the log.
+# The role with which Fargate fetches the image and writes the log.
 resource "aws_iam_role" "execution" {
   name               = "${local.full_name}-execution"
   assume_role_policy = data.aws_iam_policy_document.assume_by_tasks.json
@@ -123,7 +123,7 @@ resource "aws_iam_role" "execution" {
 
 data "aws_iam_policy_document" "execution" {
   statement {
-    # It takes no resource.
+    # The action takes no resource.
     actions   = ["ecr:GetAuthorizationToken"]
     resources = ["*"]
   }
@@ -246,7 +246,7 @@ resource "aws_scheduler_schedule" "compactor" {
       }
     }
 
-    # What is left over the next run deletes. A run that overlaps another is harmless.
+    # The next run deletes the remaining epochs. Overlapping runs are harmless.
     retry_policy {
       maximum_retry_attempts = 0
     }
