@@ -28,7 +28,7 @@ models *ARGS:
 simulate SEEDS:
     SEEDS={{SEEDS}} {{model}} --test simulation --test group_simulation the_invariants_hold -- --nocapture
 
-# Kill processes for some seconds, with faults of this seed
+# Kill processes for this number of seconds, with the faults of this seed
 chaos SECONDS SEED:
     CHAOS_SECONDS={{SECONDS}} CHAOS_SEED={{SEED}} cargo test {{all}} --test chaos -- --nocapture
 
@@ -37,7 +37,7 @@ mutants BASE="main":
     git diff {{BASE}} > target/mutants.diff
     cargo mutants --workspace --in-diff target/mutants.diff
 
-# Check each feature alone, with exactly the features of its dependencies that users get
+# Check each feature alone, without the features of dev-dependencies
 features:
     cargo hack check --no-dev-deps --each-feature --exclude-features default,cloud,object-store-tests \
         -p tenure -p tenure-fencing -p tenure-groups -p tenure-testkit -p tenure-cli
