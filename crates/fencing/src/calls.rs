@@ -9,7 +9,7 @@ use tenure::internals::fencing::{self as internals, Nonce, Written, back_off};
 use tenure::store::{Determinacy, ETag, GetOutcome, Page, Store, StoreError, StoreErrorKind};
 use tenure::{Error, ErrorKind, Process};
 
-/// Attempts at one call before it returns the error to the caller.
+/// Number of attempts after which a call returns the error to its caller.
 pub(super) const ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(1_600);
@@ -24,27 +24,27 @@ pub(super) struct Calls {
 }
 
 /// The attempts at one compare-and-swap: their number, the pauses between them, and their known
-/// effect. Two kinds of loops use it. They are separate because their proofs differ:
+/// effect. Two kinds of loops use this type. They are separate because their proofs differ:
 ///
 /// - *Raise*: the token of the gate, the trim marker, the claim of an object, its reservation. Each
 ///   attempt reads the object, decides, and writes on the condition of the ETag that it just read.
-///   The next attempt decides on the writes of others, and its read also finds a write with a
-///   lost answer. So this loop does not read back after a write.
-/// - *Overwrite*: the write of an object by its writer, the reset of a gate. The condition is the
-///   ETag that the caller saw before the first attempt, and it does not change. After a refusal or
-///   a lost answer the loop reads the object back immediately, even after the last attempt. Another
-///   ETag ends the call: it belongs to this write or to another writer. The loop must never
+///   The read of the next attempt finds the writes of others, and also an own write with a lost
+///   response. So this loop does not read the object back after a write.
+/// - *Overwrite*: the write of an object by its writer, the reset of a gate. The condition of all
+///   attempts is the ETag that the caller saw before the first one. After a refusal or a lost
+///   response, the loop reads the object back immediately, even after the last attempt. A changed
+///   ETag ends the call: this write or another writer has changed the object. The loop must never
 ///   overwrite an unseen object of another writer.
 ///
 /// A single loop would have to check its kind before each request. Within *raise*, a claim counts
-/// refusals apart from failures, because each refusal is progress of another writer. A reservation
-/// ends with the first failure, because it only serves progress. The writer of a log uses neither
-/// loop: it sends the requests of `protocol::log`, which the model explores.
+/// refusals and failures separately, because each refusal means that another writer made progress.
+/// A reservation stops at the first failure, because safety does not depend on it. The writer of a
+/// log uses neither loop: it sends the requests of `protocol::log`, which the model explores.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     made: u32,
     pub(super) last: Option<StoreError>,
-    /// True if one of them may have taken effect.
+    /// True if an attempt may have taken effect.
     pub(super) unknown: bool,
 }
 
@@ -59,7 +59,7 @@ pub(super) enum Swap {
 }
 
 impl Attempts {
-    /// Pauses before each attempt but the first. Returns false if no attempt is left.
+    /// Pauses before each attempt except the first. Returns false after the last attempt.
     pub(super) async fn another(&mut self, calls: &Calls) -> bool {
         if self.made == ATTEMPTS {
             return false;
@@ -71,8 +71,8 @@ impl Attempts {
         true
     }
 
-    /// Returns the result of the read, or `None` after a transient failure. Another failure ends
-    /// the attempts.
+    /// Returns the result of the read, or `None` after a transient failure. A permanent failure
+    /// ends the attempts.
     pub(super) fn read<T>(&mut self, read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
         match read {
             Err(error) if passes(&error) => {
@@ -97,12 +97,13 @@ impl Attempts {
         }
     }
 
-    /// The effect of the attempts so far, for a refusal that ends them.
+    /// Returns whether an attempt may have taken effect, for the error of a refused token.
     pub(super) fn determinacy(&self) -> Determinacy {
         if self.unknown { Determinacy::Indeterminate } else { Determinacy::Determinate }
     }
 
-    /// Returns the last failure, or an error with this reason if each attempt was refused.
+    /// Returns the last failure. If each attempt was refused, returns an error with the reason
+    /// `refused`.
     pub(super) fn last_or(&mut self, refused: &str) -> StoreError {
         self.last.take().unwrap_or_else(|| unanswered(refused))
     }
@@ -128,8 +129,8 @@ impl Calls {
         back_off(&self.process, FIRST_PAUSE, LONGEST_PAUSE, attempt).await;
     }
 
-    /// Repeats this read after transient failures, up to the common limit of `failures`. The outer
-    /// error of a read is about the content that it found.
+    /// Repeats this read after transient failures. Several reads may share the count of `failures`,
+    /// and its limit. The outer error of a read means unexpected content, which is permanent.
     pub(super) async fn patiently<T, F>(
         &self,
         failures: &mut u32,
@@ -180,7 +181,8 @@ impl Calls {
         };
         match internals::write(&self.process, self.request_timeout, put).await {
             Written::Refused | Written::Missing if self.store.capabilities().may_send_twice => {
-                let why = "it was refused, perhaps after an earlier attempt took effect";
+                let why =
+                    "the store refused the write, perhaps after an earlier attempt took effect";
                 Written::Unknown(unanswered(why))
             }
             written => written,
@@ -191,8 +193,8 @@ impl Calls {
         Error::from_store(doing, &self.store.describe(), error)
     }
 
-    pub(super) fn error(&self, kind: ErrorKind, what: &str) -> Error {
-        Error::new(kind, format!("{what} (in {})", self.store.describe()))
+    pub(super) fn error(&self, kind: ErrorKind, problem: &str) -> Error {
+        Error::new(kind, format!("{problem} (in {})", self.store.describe()))
     }
 }
 

@@ -1,9 +1,9 @@
-//! The envelope of a body: one line of JSON before it.
+//! The envelope of a body: one line of JSON before the body.
 //!
 //! The line is part of the object's body and not of its metadata, because S3 computes ETags from
 //! the body alone. If a claim changed only the metadata, the object would keep its ETag, and the
 //! `If-Match` of a paused writer would succeed after the claim. A nonce in the line makes every
-//! body unique, so an ETag never comes back.
+//! body unique, so no two writes have the same ETag.
 
 use bytes::Bytes;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
@@ -11,16 +11,16 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use tenure::{Error, ErrorKind};
 
-/// The format that this version writes, and the greatest that it reads.
+/// The format that this version writes, and the greatest format that it reads.
 pub(super) const FORMAT: u64 = 1;
-/// Bytes in which the end of the line must occur. The lines of this crate have at most 300.
+/// Number of bytes within which the line must end. The lines of this crate have at most 300 bytes.
 const MAX_LINE: usize = 1_024;
 
 /// The line of one kind of object.
 pub(super) trait Line: Serialize + DeserializeOwned {
-    /// The field that holds the format, first in the line.
+    /// Name of the field with the format, which is the first field of the line.
     const TAG: &'static str;
-    /// The kind of the object, for messages.
+    /// Kind of the object, for messages.
     const WHAT: &'static str;
 }
 
@@ -33,11 +33,11 @@ pub(super) fn wrap<L: Line>(line: &L, body: &[u8]) -> Bytes {
     bytes.into()
 }
 
-/// Returns the line and the body of the object at `key`. Refuses every other content.
+/// Returns the line and the body of the object at `key`. Returns an error for any other content.
 pub(super) fn unwrap<L: Line>(key: &str, bytes: &Bytes) -> Result<(L, Bytes), Error> {
     let end = bytes.iter().take(MAX_LINE).position(|byte| *byte == b'\n');
     let Some(end) = end else {
-        return Err(corrupt::<L>(key, "it does not begin with a line of JSON"));
+        return Err(corrupt::<L>(key, "the object does not begin with a line of JSON"));
     };
     Ok((parse(key, &bytes[..end])?, bytes.slice(end + 1..)))
 }
@@ -47,12 +47,13 @@ pub(super) fn parse<L: Line>(key: &str, line: &[u8]) -> Result<L, Error> {
     // The format is checked first, because a later format may change every other field.
     let format = match serde_json::from_slice::<Tagged>(line) {
         Ok(Tagged { tag, format }) if tag == L::TAG => format,
-        Ok(_) => return Err(corrupt::<L>(key, "it is an object of another kind")),
+        Ok(_) => return Err(corrupt::<L>(key, "the object is of another kind")),
         Err(_) => return Err(corrupt::<L>(key, "its first line was not written by tenure")),
     };
     if format > FORMAT {
         let message = format!(
-            "{key} has format {format} of {}; this version of tenure reads up to {FORMAT}",
+            "{key} has format {format} of {}, but this version of tenure reads only up to \
+             {FORMAT}; upgrade tenure",
             L::WHAT
         );
         return Err(Error::new(ErrorKind::RecordTooNew, message));
@@ -60,7 +61,7 @@ pub(super) fn parse<L: Line>(key: &str, line: &[u8]) -> Result<L, Error> {
     serde_json::from_slice(line)
         .ok()
         .filter(|_| format == FORMAT)
-        .ok_or_else(|| corrupt::<L>(key, "its line lacks a field or has an unknown one"))
+        .ok_or_else(|| corrupt::<L>(key, "its first line lacks a field or has an unknown field"))
 }
 
 pub(super) fn corrupt<L: Line>(key: &str, why: &str) -> Error {
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn any_body_comes_back() {
+    fn any_body_can_be_read_back() {
         let line = Test { tenure_test: 1, number: 7 };
         for body in [&b""[..], b"\n", b"{}\n{}", &[0xff; 10_000]] {
             let (read, rest) = unwrap::<Test>("a", &wrap(&line, body)).unwrap();

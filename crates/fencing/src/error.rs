@@ -36,45 +36,46 @@ impl std::error::Error for Stale {}
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum FencingError {
-    /// A greater epoch has claimed the resource. This is final: stop.
+    /// A greater epoch has claimed the resource. The refusal is final: stop.
     ///
-    /// With [`Determinacy::Indeterminate`] an attempt with a lost answer may have written before
-    /// the claim. The greater epoch has then seen that write.
+    /// With [`Determinacy::Indeterminate`], an attempt with a lost response may have written before
+    /// the claim. In this case the greater epoch has seen that write.
     Stale {
         /// The refused token and the greater one.
         stale: Stale,
         /// [`Determinacy::Indeterminate`] if this call may have written.
         determinacy: Determinacy,
     },
-    /// A later writer of the same epoch has opened the resource. This is final: the writer is
-    /// closed. Use one writer per epoch, and share it.
+    /// A later writer of the same epoch has opened the resource, and every later call of this
+    /// writer fails too. Use one writer per epoch, and share it.
     Replaced {
-        /// The epoch of both writers.
+        /// Epoch of both writers.
         epoch: Epoch,
         /// [`Determinacy::Indeterminate`] if this call may have written.
         determinacy: Determinacy,
     },
     /// The lease of the writer's [`Token`](crate::Token) has ended, or is at risk: less than a
-    /// quarter of its validity is left. The call has ended for this reason alone. Stop the work. If
-    /// the leader still extends the lease, the writer works again.
+    /// quarter of its validity is left. The store did not cause this error. Stop the work. If the
+    /// leader still extends the lease, the writer works again.
     LeaseEnding {
-        /// The reason of the loss; `None` if the lease is only at risk.
+        /// Reason of the loss; `None` if the lease is only at risk.
         loss: Option<Loss>,
         /// [`Determinacy::Indeterminate`] if this call may have written.
         determinacy: Determinacy,
     },
     /// The requested entries of a log were trimmed. Start at the oldest entry, or from a snapshot.
     Trimmed {
-        /// The number of the oldest entry in the log.
+        /// Number of the oldest entry in the log.
         oldest: u64,
     },
-    /// The store failed or broke a promise. The kind of the error names the remedy.
+    /// The store failed, or violated a guarantee that the guards require. The documentation of the
+    /// error's kind gives the remedy.
     Failed(Error),
 }
 
 impl FencingError {
     /// Returns whether the requested write may have taken effect, or may take effect later. If
-    /// `false`, it has no effect, now or later.
+    /// `false`, the write has no effect, now or later.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
         match self {
@@ -93,7 +94,7 @@ impl FencingError {
         FencingError::LeaseEnding { loss, determinacy }
     }
 
-    /// Returns the refusal if a greater epoch is the reason.
+    /// Returns the refusal if a greater epoch is the reason of this error.
     #[must_use]
     pub fn stale(&self) -> Option<Stale> {
         match self {
@@ -108,7 +109,7 @@ impl fmt::Display for FencingError {
         match self {
             FencingError::Stale { stale, .. } => write!(f, "{stale}")?,
             FencingError::Replaced { epoch, .. } => {
-                write!(f, "another writer of epoch {epoch} has opened it since")?;
+                write!(f, "another writer of epoch {epoch} has opened the resource since")?;
             }
             FencingError::LeaseEnding { loss: Some(loss), .. } => {
                 write!(f, "the lease of the token has ended: {loss}")?;
@@ -121,7 +122,11 @@ impl fmt::Display for FencingError {
             }
             FencingError::Failed(error) => return write!(f, "{error}"),
         }
-        if self.may_have_happened() { f.write_str(" (it may have taken effect)") } else { Ok(()) }
+        if self.may_have_happened() {
+            f.write_str(" (the write may have taken effect)")
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -10,19 +10,19 @@ use tenure::Epoch;
 
 use crate::error::Stale;
 
-/// Refuses tokens lower than the greatest it has seen, for a service that receives a token with
-/// each request. The gate is in memory and sends no requests. Clones share the gate.
+/// A guard in memory for a service that receives a token with each request. The gate refuses tokens
+/// lower than the greatest that it has seen. It sends no requests. Clones share the gate.
 ///
-/// **Guarantees.** After a token was admitted, no clone admits a lower one. With
-/// [`act`](Gate::act) and [`enter`](Gate::enter), the admission and the action are one step: after
-/// an action under a token, no action happens under a lower one.
+/// **Guarantees.** After a token was admitted, no clone admits a lower one. With [`act`](Gate::act)
+/// and [`enter`](Gate::enter), the admission and the action are one step: after an action under a
+/// token, no action under a lower token occurs.
 ///
 /// **Authenticate first.** The gate believes every token: one request with a token that was never
 /// granted makes it refuse all leaders until the service restarts.
 /// [`Election::newest_epoch`](tenure::Election::newest_epoch) returns the greatest token that can
 /// be real.
 ///
-/// **Limits.** After [`admit`](Gate::admit) alone the service may be paused, and then act under an
+/// **Limits.** After [`admit`](Gate::admit) alone the service may pause, and then act under an
 /// outdated token. The gate forgets its token at a restart: use
 /// [`DurableGate`](super::DurableGate), or store the token with the data in one transaction, which
 /// is the best guard. Two instances of a service do not share a gate. The gate admits all tasks
@@ -59,7 +59,8 @@ struct Permits {
     inside: BTreeMap<Epoch, usize>,
 }
 
-/// The permit of [`Gate::enter`]. While it lives, the gate lets no greater token in.
+/// The permit that [`Gate::enter`] returns. Until it is dropped, `enter` returns no permit for a
+/// greater token.
 #[must_use = "a permit that is dropped immediately guards nothing"]
 pub struct GatePermit {
     gate: Gate,
@@ -73,7 +74,7 @@ impl Gate {
         Gate::default()
     }
 
-    /// Admits the token if it is not lower than the greatest seen, and remembers it.
+    /// Admits the token, and remembers it, if it is not lower than the greatest token seen.
     ///
     /// # Errors
     ///
@@ -83,8 +84,9 @@ impl Gate {
     }
 
     /// Admits the token and calls `act`, as one step. The gate admits no other token during the
-    /// call, and other calls block, so `act` should be short. It must not use the gate. This method
-    /// does not wait for permits: use either this method or [`enter`](Gate::enter), not both.
+    /// call, and other calls block, so `act` should be short. `act` must not use the gate: that
+    /// would deadlock. This method does not wait for permits: use either this method or
+    /// [`enter`](Gate::enter), not both.
     ///
     /// # Errors
     ///
@@ -99,12 +101,12 @@ impl Gate {
     /// returned permit lives.
     ///
     /// From the first poll on, the gate refuses lower tokens, even if the future is dropped before
-    /// it is ready. The future waits until their permits are dropped, so limit the time that work
-    /// holds a permit.
+    /// it is ready. A permit that is never dropped blocks all greater tokens, so limit the time of
+    /// the work under a permit.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: a greater token was admitted before the call, or while this one waited.
+    /// [`Stale`]: a greater token was admitted before the call, or while the call waited.
     pub async fn enter(&self, token: Epoch) -> Result<GatePermit, Stale> {
         loop {
             let left = self.0.left.notified();
@@ -129,7 +131,7 @@ impl Gate {
     }
 
     fn state(&self) -> MutexGuard<'_, Permits> {
-        // `act` may panic, but the state is consistent before it is called.
+        // A panic in `act` poisons the lock, but leaves a consistent state.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -170,7 +172,7 @@ impl Drop for GatePermit {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `act` holds the lock and may print the gate: then the state is left out.
+        // `act` may print the gate while it holds the lock. In this case the state is omitted.
         let mut gate = f.debug_struct("Gate");
         if let Ok(state) = self.0.state.try_lock() {
             gate.field("newest", &state.newest);
@@ -209,7 +211,7 @@ mod tests {
         assert_eq!(words, "the token 4 is refused: epoch 5 has been seen");
     }
 
-    /// `{gate:?}` inside `act` waited for the lock that `act` holds.
+    /// `{gate:?}` inside `act` deadlocked: it waited for the lock that `act` holds.
     #[test]
     fn regression_a_gate_can_be_printed_within_act() {
         let gate = Gate::new();
@@ -218,7 +220,8 @@ mod tests {
         assert_eq!(format!("{gate:?}"), "Gate { newest: Some(Epoch(2)), .. }");
     }
 
-    /// Admission alone is a check before a write. `act` and `enter` join the two.
+    /// `admit` only checks a token before a write. `act` and `enter` make the check and the write
+    /// one step.
     #[test]
     fn a_request_paused_between_admission_and_its_write_writes_late() {
         let (gate, written) = (Gate::new(), Cell::new(0));
@@ -236,7 +239,7 @@ mod tests {
         let beside = gate.enter(e(1)).await.unwrap();
         let mut new = Box::pin(gate.enter(e(2)));
         assert!((&mut new).now_or_never().is_none(), "two older permits are alive");
-        assert!(gate.enter(e(1)).await.is_err(), "older tokens are refused from then on");
+        assert!(gate.enter(e(1)).await.is_err(), "a waiting newer token refuses older ones");
         drop(old);
         assert!((&mut new).now_or_never().is_none(), "one older permit is alive");
         drop(beside);

@@ -14,13 +14,14 @@ use super::calls::Calls;
 /// A folder of objects with a generation for each epoch. Each generation has its own keys. Clones
 /// share the folder.
 ///
-/// **Guarantees.** A former leader writes, even with plain PUTs, only where no reader reads
-/// any more: readers use the [`newest`](Generations::newest) generation.
+/// **Guarantees.** A late write of a former leader, even an unconditional PUT, reaches only an
+/// older generation. Readers ignore it, because they use the [`newest`](Generations::newest)
+/// generation.
 ///
-/// **Limits.** The writes of the old leader succeed. It does not learn that it lost the
-/// leadership, and its objects must be deleted later. A generation counts as the newest after its
-/// first object: let a last object mark it as complete for readers. The new leader must copy the
-/// data that it needs from the previous generation, and may miss later writes of the old leader.
+/// **Limits.** The writes of the old leader succeed. It does not learn that it lost the leadership,
+/// and its objects must be deleted later. A generation becomes the newest with its first object, so
+/// write a last object that marks the generation as complete for readers. The new leader must copy
+/// the data that it needs from the previous generation. It may miss later writes of the old leader.
 ///
 /// # Examples
 ///
@@ -34,7 +35,7 @@ use super::calls::Calls;
 /// let store = Arc::new(MemoryStore::new());
 /// let orders = Generations::new(store.clone(), "orders")?;
 /// store.create(&(orders.key(new) + "part-1"), "new".into()).await?;
-/// // The old leader was paused, and writes where no reader reads any more:
+/// // The old leader was paused, and writes to a generation that no reader uses any more:
 /// store.create(&(orders.key(old) + "part-1"), "late".into()).await?;
 ///
 /// let newest = orders.newest().await?.expect("both leaders have written");
@@ -82,9 +83,9 @@ impl Generations {
         format!("{}{:010}/", self.prefix, epoch.get())
     }
 
-    /// Returns the greatest epoch that has objects at its [`key`](Generations::key); `None` if no
-    /// epoch has any. 1 LIST in a small folder; tens at a million objects. A failed request is not
-    /// retried.
+    /// Returns the greatest epoch that has objects under its [`key`](Generations::key); `None` if
+    /// no epoch has objects. 1 LIST in a small folder; tens of LIST at a million objects. A failed
+    /// request is not retried.
     ///
     /// # Errors
     ///
@@ -106,7 +107,7 @@ impl Generations {
                 Progress::More => {}
                 Progress::Newest(newest) => return Ok(newest),
                 Progress::KnownIsGone(epoch) => {
-                    let why = format!("the generation {epoch} is gone");
+                    let why = format!("all objects of the known generation {epoch} were deleted");
                     return Err(self.calls.error(ErrorKind::NewestDeleted, &why));
                 }
             }
@@ -114,7 +115,7 @@ impl Generations {
     }
 }
 
-/// Returns the key after all objects of an epoch: `0` is the character after the slash.
+/// Returns the first key after all objects of an epoch: `0` is the character after the slash.
 fn start(prefix: &str, after: &After) -> String {
     match after {
         After::Number(number) => format!("{prefix}{number:010}0"),

@@ -1,7 +1,8 @@
 //! Guards for the writes of a leader. They refuse the tokens of former leaders.
 //!
-//! A leader may be paused between its check and its write, and write after another leader was
-//! elected. An election cannot prevent that; the resource must. The guards, by resource:
+//! A leader may pause between its check and its write, and write after another leader was elected.
+//! An election cannot prevent this late write. The resource must refuse it. This crate has a guard
+//! for each kind of resource:
 //!
 //! | resource | guard |
 //! | --- | --- |
@@ -10,11 +11,11 @@
 //! | a log or a manifest on a store | [`FencedLog`] |
 //! | many objects on a store | [`Generations`]: keys that contain the epoch |
 //!
-//! Each guard accepts any [`Epoch`](tenure::Epoch), not only the one of a live
-//! [`Leadership`](tenure::Leadership). The writers also accept the lease ([`Token`]), and then no
-//! call outlasts it. Each guard requires the same promises of the store as an election. A refused
-//! token is a [`Stale`] value. It is final: no later call with that token succeeds, so its holder
-//! must stop.
+//! Each guard accepts any [`Epoch`](tenure::Epoch), not only the epoch of a live
+//! [`Leadership`](tenure::Leadership). The writers also accept a lease ([`Token`]). Then each call
+//! ends before the lease does. A guard requires the same guarantees from the store as an election
+//! does. A guard reports a refused token as a [`Stale`] value. The refusal is final: no later call
+//! with that token succeeds, so its sender must stop.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -29,7 +30,7 @@
 //! let leadership = election.campaign().await?;
 //!
 //! let object = FencedObject::new(store, "orders/state");
-//! let mut writer = object.open(&leadership).await?; // former leaders write no more
+//! let mut writer = object.open(&leadership).await?; // later writes of former leaders fail
 //! writer.write("a step further").await?;
 //! # Ok(())
 //! # }
@@ -41,7 +42,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-// The clock may move in either direction between two readings, so their difference has no sign.
+// The clock may go back between two readings. Then an unchecked subtraction of times panics.
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
 mod calls;

@@ -1,4 +1,4 @@
-//! A store with answers that the test chooses.
+//! A store with responses that the test chooses.
 
 use async_trait::async_trait;
 use bytes::Bytes;

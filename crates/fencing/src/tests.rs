@@ -1,4 +1,4 @@
-//! Tests with single answers that a store without faults does not give.
+//! Tests with single responses that a store without faults does not give.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +24,7 @@ fn done(etag: &str) -> PutOutcome {
     PutOutcome::Done { etag: Some(ETag::new(etag.to_owned())) }
 }
 
-/// A proxy sends the PUT twice: the successful write is answered with a refusal.
+/// A proxy sends the PUT twice: the caller receives a refusal for a successful write.
 #[tokio::test]
 async fn a_refused_write_with_its_own_nonce_succeeds() {
     let stored = Arc::new(Mutex::new(Bytes::new()));
@@ -50,7 +50,7 @@ async fn a_refused_write_with_its_own_nonce_succeeds() {
     assert_eq!(writer.body().unwrap(), "one");
 }
 
-/// The same for the log: the refused create finds its own object.
+/// A proxy sends the create of an append twice: the refused create finds its own object.
 #[tokio::test]
 async fn a_refused_append_with_its_own_nonce_succeeds() {
     let stored = Arc::new(Mutex::new(Bytes::new()));
@@ -88,7 +88,6 @@ async fn a_store_that_lists_out_of_order_is_refused() {
     assert!(!error.may_have_happened());
 }
 
-/// A gate with enough knowledge sends no request.
 #[tokio::test]
 async fn a_gate_that_knows_a_greater_token_sends_no_request() {
     let mut store = MockStore::new();
@@ -122,9 +121,9 @@ async fn a_permanent_failure_is_returned_immediately() {
     assert_eq!(error.to_string(), "raising the gate g in a store: 403");
 }
 
-/// A store may answer a conditional GET with the whole object anyway.
+/// A store may respond to a conditional GET with the whole object, although the ETag matches.
 #[tokio::test]
-async fn a_gate_may_be_read_again_but_never_falls() {
+async fn a_gate_accepts_a_repeated_read_but_no_lower_token() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
     for newest in [3, 3, 2] {
@@ -151,9 +150,9 @@ fn a_gate_returns_the_greatest_admitted_token() {
     assert_eq!(gate.newest(), Some(new));
 }
 
-/// Only a reset lowers a gate for instances that know the greater token.
+/// Instances that have seen a greater token accept a lower one only after a reset.
 #[tokio::test]
-async fn a_gate_that_was_reset_is_believed() {
+async fn running_instances_accept_the_reset_of_a_gate() {
     let store = Arc::new(tenure::store::MemoryStore::new());
     let gate = || DurableGate::new(store.clone(), "g");
     let (one, other) = (gate(), gate());
@@ -165,7 +164,7 @@ async fn a_gate_that_was_reset_is_believed() {
     for gate in [one, other, gate()] {
         gate.admit(new).await.unwrap();
         assert_eq!(gate.admit(old).await.unwrap_err().stale().unwrap().newest, new);
-        // The second round: the gate has seen the reset.
+        // This instance has seen the first reset, and accepts a second one.
         gate.admit(wrong).await.unwrap();
         gate.inspect().await.unwrap().reset(new).await.unwrap();
     }
@@ -229,9 +228,10 @@ fn an_error_names_its_source() {
     assert!(FencingError::Trimmed { oldest: 3 }.source().is_none());
 }
 
-/// A running instance always returned `UnsafeStore`: it mistook the new object for an old version.
+/// A running instance returned `UnsafeStore` for every token: it mistook the new object for an old
+/// version.
 #[tokio::test(start_paused = true)]
-async fn regression_a_gate_that_is_reset_after_its_object_was_deleted_is_believed() {
+async fn regression_instances_accept_a_reset_after_the_deletion_of_the_gate() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let gate = || DurableGate::new(Arc::clone(&store), "g");
     let epoch = |number| Epoch::new(number).expect("an epoch");
@@ -241,14 +241,14 @@ async fn regression_a_gate_that_is_reset_after_its_object_was_deleted_is_believe
     running.admit(epoch(999)).await.expect("a wrong token is admitted");
     store.delete(vec!["g".to_owned()]).await.expect("deleted");
     gate().inspect().await.expect("read").reset(epoch(7)).await.expect("reset");
-    running.admit(epoch(7)).await.expect("believed");
+    running.admit(epoch(7)).await.expect("accepted");
     running.admit(epoch(8)).await.expect("real tokens are admitted again");
 }
 
-/// The store reported a deletion and deleted nothing: the trim returned `Ok`, and no later trim
+/// If the store reported a deletion but deleted nothing, the trim returned `Ok`, and no later trim
 /// deleted those entries.
 #[tokio::test(start_paused = true)]
-async fn regression_a_trim_does_not_believe_a_false_deletion() {
+async fn regression_a_trim_detects_entries_that_the_store_did_not_delete() {
     for says_so in [true, false] {
         let memory = Arc::new(MemoryStore::new());
         let log = FencedLog::new(memory.clone(), "log").expect("a prefix");
@@ -297,6 +297,6 @@ async fn regression_a_trim_does_not_believe_a_false_deletion() {
         assert!(error.to_string().contains(why), "{error}");
         assert_eq!(log.trim(9).await.expect("trimmed"), 9);
         let left = memory.list("log/", "", 99).await.expect("listed").entries.len();
-        assert_eq!(left, 1 + 3 + 1, "the claim, the rest, the marker");
+        assert_eq!(left, 1 + 3 + 1, "the claim, the entries from 9 on, and the marker");
     }
 }

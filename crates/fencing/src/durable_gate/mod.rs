@@ -22,21 +22,21 @@ pub use reset::GateState;
 /// A [`Gate`](super::Gate) that keeps the greatest token in an object on a store, for services that
 /// restart, or that have several instances. Clones share the gate.
 ///
-/// The gate raises the object with `If-Match` before it admits a greater token, and never lowers
-/// it.
+/// Before the gate admits a greater token, it writes the token to the object with `If-Match`. The
+/// token in the object never decreases.
 ///
 /// **Guarantees.** The gate admits a token only if the object shows no greater token at some
 /// moment during the call. So after any instance has admitted a token, no instance admits a lower
 /// one in a call that begins later.
 ///
 /// **Limits.** The admission and the action are two steps, as with
-/// [`Gate::admit`](super::Gate::admit): the service may be paused between them. Within one instance
-/// [`Gate::enter`](super::Gate::enter) joins them; call it after this gate. With
+/// [`Gate::admit`](super::Gate::admit): the service may pause between them. Within one instance,
+/// [`Gate::enter`](super::Gate::enter) makes them one step; call it after this gate. With
 /// [`sole_instance`](DurableGate::sole_instance) the gate does not see the tokens of other
 /// instances.
 ///
 /// **Authenticate first.** The gate believes every token: one request with a token that was never
-/// granted makes it refuse all leaders, also after a restart. Admit only tokens of authenticated
+/// granted makes it refuse all leaders, even after a restart. Admit only tokens of authenticated
 /// senders, and compare tokens above [`newest`](DurableGate::newest) with
 /// [`Election::newest_epoch`](tenure::Election::newest_epoch). [`GateState`] describes the repair
 /// of a gate that has admitted a wrong token.
@@ -74,7 +74,7 @@ pub struct DurableGate {
     meter: GateMeter,
 }
 
-/// The last seen version of the object.
+/// The newest version of the object that this process has seen.
 #[derive(Debug, Clone)]
 struct Seen {
     newest: Epoch,
@@ -82,8 +82,9 @@ struct Seen {
     etag: ETag,
 }
 
-/// Two bodies of one gate are equal only if both numbers are equal. `resets` only grows, and
-/// `newest` only grows between two resets, so an ETag never comes back.
+/// The content of a gate's object. Two bodies of one gate are equal only if both numbers are equal.
+/// `resets` only grows, and `newest` only grows between two resets. So no later write has the ETag
+/// of an earlier one.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GateLine {
@@ -105,7 +106,7 @@ impl Line for GateLine {
 }
 
 impl Seen {
-    /// The pair of numbers that only grows.
+    /// Returns the pair of numbers that only grows.
     fn order(&self) -> (u64, Epoch) {
         (self.resets, self.newest)
     }
@@ -120,7 +121,8 @@ impl DurableGate {
     }
 
     /// Declares that only one process uses this gate at any time. The gate then admits a known
-    /// token without a request. A restarted process must not overlap with the previous one.
+    /// token without a request. A restarted process must begin after the previous process has
+    /// ended.
     #[must_use]
     pub fn sole_instance(mut self) -> DurableGate {
         self.sole = true;
@@ -141,16 +143,16 @@ impl DurableGate {
         self
     }
 
-    /// Admits the token if it is not lower than the greatest seen, and stores it.
+    /// Admits the token, and stores it, if it is not lower than the greatest token seen.
     ///
-    /// Costs 1 GET for a token up to the greatest that this process has seen (no request with
-    /// [`sole_instance`](DurableGate::sole_instance)), and 1 GET and 1 PUT for a greater one (1 PUT
-    /// if this process has seen the object).
+    /// A token up to the greatest that this process has seen costs 1 GET, or no request with
+    /// [`sole_instance`](DurableGate::sole_instance). A greater token costs 1 GET and 1 PUT, or 1
+    /// PUT if this process has seen the object.
     ///
     /// # Errors
     ///
-    /// - [`FencingError::Stale`]: the token is lower. Refuse the request, and ask its sender to
-    ///   stop.
+    /// - [`FencingError::Stale`]: the gate has seen a greater token. Refuse the request, and ask
+    ///   its sender to stop.
     /// - [`FencingError::Failed`]: the store failed at every attempt. The token was not admitted.
     ///   [`ErrorKind::CorruptRecord`]: the key has an object of another kind.
     ///   [`ErrorKind::NewestDeleted`]: the object was deleted; [`reset`](GateState::reset) it to
@@ -203,7 +205,7 @@ impl DurableGate {
             }
             look = true;
         }
-        let last = attempts.last_or("other instances raise it constantly");
+        let last = attempts.last_or("other instances changed the gate during each attempt");
         Err(self.failed(last, &attempts))
     }
 
@@ -250,8 +252,8 @@ impl DurableGate {
         }
     }
 
-    /// Reads the object. `Some(None)`: the object does not exist. `None`: the object still has this
-    /// ETag.
+    /// Reads the object. `Some(None)` means that the object does not exist, and `None` that it
+    /// still has this ETag.
     async fn find(
         &self,
         unless: Option<ETag>,
@@ -267,7 +269,7 @@ impl DurableGate {
         };
         let (line, body) = envelope::unwrap::<GateLine>(&self.key, &object.body)?;
         if !body.is_empty() {
-            return Err(envelope::corrupt::<GateLine>(&self.key, "more follows its line"));
+            return Err(envelope::corrupt::<GateLine>(&self.key, "it has more than one line"));
         }
         let GateLine { newest, resets, .. } = line;
         Ok(Ok(Some(Some(Seen { newest, resets, etag: object.etag }))))
@@ -285,7 +287,7 @@ impl DurableGate {
     }
 
     fn gone(&self, newest: Epoch) -> Error {
-        let why = format!("{} is gone; it has seen epoch {newest}", self.key);
+        let why = format!("{} was deleted after it had admitted epoch {newest}", self.key);
         self.calls.error(ErrorKind::NewestDeleted, &why)
     }
 
@@ -299,7 +301,7 @@ impl DurableGate {
     }
 }
 
-/// Returns true if the same call may succeed later without a repair.
+/// Returns true if a retry may succeed without a repair of the gate.
 pub(super) fn may_pass(error: &FencingError) -> bool {
     matches!(error, FencingError::Failed(error) if error.kind() == ErrorKind::Unavailable)
 }
@@ -308,7 +310,8 @@ fn stale(token: Epoch, seen: Option<&Seen>) -> Result<(), FencingError> {
     match seen {
         Some(seen) if token < seen.newest => {
             let stale = Stale { offered: token, newest: seen.newest };
-            // The object shows a greater token now, with any effect of this call.
+            // The object has the greater token now, whether or not an attempt of this call took
+            // effect.
             Err(FencingError::Stale { stale, determinacy: Determinacy::Determinate })
         }
         _ => Ok(()),

@@ -9,7 +9,8 @@ use crate::calls::{Attempts, Swap};
 /// The state of a [`DurableGate`]'s object, for the repair of the gate by an operator.
 ///
 /// A gate that has admitted a token that was never granted refuses all leaders. If the object was
-/// deleted, the instances that knew it admit no token. Repair both in this order:
+/// deleted, the instances that have seen it admit no token. Repair the gate in both cases in this
+/// order:
 ///
 /// 1. Block the sender of the wrong token.
 /// 2. [`inspect`](DurableGate::inspect) the gate.
@@ -38,14 +39,16 @@ impl DurableGate {
         Ok(GateState { gate: self.clone(), seen: found.flatten() })
     }
 
-    /// Returns a number above every known one: in the object, and in an object that was deleted.
+    /// Returns a number above the reset numbers of the present object and of a deleted one.
     fn next_reset(&self, seen: Option<&Seen>) -> Result<u64, Error> {
         let known = self.seen().map_or(0, |seen| seen.resets);
         let known = known.max(seen.map_or(0, |seen| seen.resets));
         let wall = self.calls.process.now().wall.as_millis();
         let now = u64::try_from(wall).unwrap_or(u64::MAX);
         let next = known.checked_add(1).map(|next| next.max(now));
-        next.ok_or_else(|| envelope::corrupt::<GateLine>(&self.key, "its resets are used up"))
+        next.ok_or_else(|| {
+            envelope::corrupt::<GateLine>(&self.key, "its reset number cannot be raised further")
+        })
     }
 
     fn resetting(&self, error: StoreError, attempts: &Attempts) -> Error {
@@ -61,29 +64,29 @@ impl GateState {
     }
 
     /// Sets the greatest token seen, which may be lower than before, and returns the token that the
-    /// gate then shows. 1 PUT; 1 GET more if the PUT is refused or its answer is lost.
+    /// gate then shows. 1 PUT; 1 GET more if the PUT is refused or its response is lost.
     ///
     /// `newest` must be at least the greatest token that a real leader was granted: the gate
     /// refuses lower tokens from then on.
     ///
-    /// The reset takes effect only while the object has the inspected version. So it never lowers a
-    /// token that was admitted after another reset, or a token that it did not show. If the gate
-    /// was reset since the inspection, by this call or by another operator, the call succeeds
-    /// without a change. It then returns the token that the gate shows after that reset and later
-    /// admissions. Calling it again does no harm.
+    /// The reset takes effect only while the object has the inspected version. So it never discards
+    /// a token that the inspection did not show. If the gate was reset since the inspection, by an
+    /// earlier call or by another operator, the call succeeds without a change. It then returns the
+    /// token that the gate shows after that reset and later admissions. So the call may be
+    /// repeated.
     ///
-    /// After `Ok` running instances admit real tokens again, from the next check on. Restart
+    /// After `Ok`, running instances admit real tokens again, starting with the next check. Restart
     /// instances with [`sole_instance`](DurableGate::sole_instance), and instances with a
     /// [`Gate`](crate::Gate), for example behind a `FenceLayer`: their memory still has the wrong
-    /// token. Restart all of them if the object was deleted after an earlier reset and this clock
-    /// is behind the clock of that reset.
+    /// token. Restart all instances if the object was deleted after an earlier reset and the clock
+    /// of this process is behind the clock of that reset.
     ///
     /// # Errors
     ///
     /// - [`ErrorKind::Unavailable`]: the object changed since the inspection without a reset, and
-    ///   this call left it unchanged; inspect it again. Or the store failed at every attempt; call
-    ///   it again. If [`may_have_happened`](Error::may_have_happened), the reset may have taken
-    ///   effect.
+    ///   this call left it unchanged; inspect the gate again. Or the store failed at every attempt;
+    ///   repeat the call. If [`may_have_happened`](Error::may_have_happened) returns `true`, the
+    ///   reset may have taken effect.
     /// - The errors of [`inspect`](DurableGate::inspect).
     pub async fn reset(&self, newest: Epoch) -> Result<Epoch, Error> {
         require_timers()?;
@@ -111,8 +114,8 @@ impl GateState {
         Err(gate.resetting(last, &attempts))
     }
 
-    /// Returns the token that the gate shows if it was reset since the inspection; `None` if it has
-    /// the inspected version.
+    /// Returns the token that the gate shows if it was reset since the inspection; `None` if the
+    /// object still has the inspected version.
     fn reset_since(
         &self,
         found: Option<Seen>,
@@ -122,7 +125,8 @@ impl GateState {
         if found.as_ref().map(|found| &found.etag) == etag {
             return Ok(None);
         }
-        // Running instances believe a reset only if its order is above the one that they know.
+        // A running instance accepts a reset only if its order is at least the order that the
+        // instance has seen.
         let known = self.gate.seen().map(|known| known.order());
         let reset = |found: &Seen| found.resets > count && Some(found.order()) >= known;
         if let Some(found) = found.clone().filter(reset) {
@@ -130,9 +134,10 @@ impl GateState {
             self.gate.see(found);
             return Ok(Some(newest));
         }
-        let now = found.map_or("is gone".to_owned(), |it| format!("shows epoch {}", it.newest));
+        let state =
+            found.map_or("was deleted".to_owned(), |it| format!("shows epoch {}", it.newest));
         let key = &self.gate.key;
-        let why = format!("{key} changed since it was inspected and {now}: inspect it again");
+        let why = format!("{key} changed since the inspection and {state}: inspect it again");
         Err(attempts.error(self.gate.calls.error(ErrorKind::Unavailable, &why)))
     }
 }

@@ -17,8 +17,8 @@
 //! from then on. So let only authenticated senders reach the layer. Where the service can reach the
 //! election's store, the layer should also [verify](FenceLayer::verify) new tokens.
 //!
-//! The header is `Fencing-Token: 7`, a decimal number. Both sides can choose another name. The body
-//! of a refusal is `application/problem+json` (RFC 9457):
+//! The header is `Fencing-Token`, with a decimal number, such as `Fencing-Token: 7`. Both sides can
+//! choose another name. The body of a refusal is `application/problem+json` (RFC 9457):
 //!
 //! | status | condition |
 //! | --- | --- |
@@ -26,9 +26,9 @@
 //! | 428 | the request has no token |
 //! | 403 | the token is above the [ceiling](FenceLayer::ceiling), or was never granted |
 //! | 400 | the header is not an epoch, or occurs more than once |
-//! | 503 | the store of the gate or of the election fails: no effect; retry after `Retry-After` |
-//! | 500 | the [`DurableGate`] is broken, see the service's log: no effect, and a retry fails too |
-//! | 500 | the service's runtime is shutting down: the request may have taken effect |
+//! | 503 | a store failed, the request had no effect: retry after `Retry-After` |
+//! | 500 | the [`DurableGate`] is broken, see the service's log: no effect, a retry fails too |
+//! | 500 | the service's runtime is shutting down; the request may have taken effect |
 
 use std::sync::Arc;
 
@@ -47,13 +47,13 @@ use service::{FenceService, TokenService};
 mod problem;
 mod service;
 
-const IMPLAUSIBLE: &str = "a fencing token that was never granted is refused";
+const IMPLAUSIBLE: &str = "refused a fencing token that was never granted";
 
 /// Sends the token with every request.
 ///
-/// The layer does not check whether the lease is still valid: the service refuses stale tokens.
-/// Create one layer for each leadership. If the extensions of a request hold an [`Epoch`], the
-/// layer sends that epoch instead.
+/// The layer does not check whether the lease is still valid, because the service refuses stale
+/// tokens. Create one layer for each leadership. If the extensions of a request contain an
+/// [`Epoch`], the layer sends that epoch instead.
 ///
 /// # Examples
 ///
@@ -72,7 +72,7 @@ const IMPLAUSIBLE: &str = "a fencing token that was never granted is refused";
 /// // Around the client of a service, with the epoch of the leadership:
 /// let client = TokenLayer::new(epoch).layer(http_client);
 /// let response = client.oneshot(Request::new(())).await?;
-/// assert_eq!(response.body(), "7"); // here the service returns the header as it received it
+/// assert_eq!(response.body(), "7"); // this service returns the header that it received
 /// # Ok(())
 /// # }
 /// ```
@@ -82,18 +82,18 @@ pub struct TokenLayer {
     header: HeaderName,
 }
 
-/// Admits requests by their token. Put it around the routes that write.
+/// Admits requests by their token. Apply the layer to the routes that write.
 ///
 /// A request is inside the gate from its admission until its response is ready. A request with a
-/// greater token waits until all requests with lower tokens have left ([`Gate::enter`]). So after
-/// the request of a newer leader was admitted, no request of an older leader takes effect in this
-/// process.
+/// greater token waits until all requests with lower tokens are complete ([`Gate::enter`]). So
+/// after the request of a newer leader was admitted, no request of an older leader takes effect in
+/// this process.
 ///
 /// **A client that disconnects.** HTTP servers such as hyper drop the handler when its client
 /// disconnects, even while the handler calls its backend. So an admitted request runs in a separate
-/// task, which holds the permit. The task runs to its end even if the caller no longer waits for
-/// the response. If the client disconnects before the admission, the request has no effect. A panic
-/// of the inner service continues in the caller.
+/// task, which keeps the permit. The task completes even if the caller no longer waits for the
+/// response. If the client disconnects before the admission, the request has no effect. A panic of
+/// the inner service is resumed in the caller.
 ///
 /// The task needs a Tokio runtime; without one the future panics. The inner service, its future,
 /// its response and its error must be `Send + 'static`. The task has the caller's [`tracing`] span,
@@ -103,13 +103,13 @@ pub struct TokenLayer {
 ///
 /// - Work that a handler spawns or defers, and the writing of a streamed body.
 /// - A call to a backend that the handler abandons, for example after a timeout: the handler
-///   returns, and the backend may still apply the call. A timeout layer around this layer ends the
-///   wait for the response and not the work; one within it ends the work.
+///   returns, and the backend may still apply the call. A timeout layer outside this layer ends
+///   only the wait for the response. A timeout layer inside this layer ends the handler.
 ///
 /// A service that restarts forgets its token unless it has a [`durable`](FenceLayer::durable) gate.
 /// Several instances behind one address have several gates. A durable gate gives them a common
-/// check, but between the check and the write of one instance another instance may write. In this
-/// case the resource behind them must keep the token: handlers find it as an [`Epoch`] in the
+/// check. But another instance may write between the check and the write of one instance. In this
+/// case the resource behind them must store the token: handlers find it as an [`Epoch`] in the
 /// extensions of the request.
 ///
 /// # Examples
@@ -130,7 +130,7 @@ pub struct TokenLayer {
 /// let send = |token| TokenLayer::new(token).layer(service.clone()).oneshot(Request::new(()));
 /// assert_eq!(send(new).await?.body(), "written");
 ///
-/// let refused = send(old).await?; // the former leader sent it before it was paused
+/// let refused = send(old).await?; // the former leader sent this request before its pause
 /// assert_eq!(refused.status(), 412);
 /// assert_eq!(Stale::from_problem(refused.body().as_bytes()), Some(Stale::new(old, new)));
 /// # Ok(())
@@ -182,18 +182,18 @@ impl FenceLayer {
 
     /// Verifies each token above the greatest that the gate has seen. The layer refuses a token
     /// above [`Election::newest_epoch`] with 403, so no sender can make the gate refuse the real
-    /// leaders. Costs 1 LIST for each such request; 1 GET on a single object. While the store does
-    /// not answer, the layer admits no such request.
+    /// leaders. Costs 1 LIST for each request with such a token; 1 GET if the election uses a
+    /// single object. While the store does not respond, the layer admits no such request.
     ///
-    /// The tokens must be epochs of this election. The service needs no candidate, and only the
-    /// permission to list (on a single object, to read).
+    /// The tokens must be epochs of this election. The service does not campaign. It needs only the
+    /// permission to list, or to read if the election uses a single object.
     #[must_use]
     pub fn verify(mut self, election: Election) -> FenceLayer {
         self.election = Some(election);
         self
     }
 
-    /// Refuses tokens above this one with 403: a bound where the service cannot reach the
+    /// Refuses tokens above this one with 403. Use a ceiling if the service cannot reach the
     /// election's store. It must be above all epochs that the election reaches while the service
     /// runs. Default: [`Epoch::MAX`], which refuses no token.
     #[must_use]
@@ -207,7 +207,7 @@ impl FenceLayer {
             tracing::warn!(token = token.get(), ceiling = self.ceiling.get(), "{IMPLAUSIBLE}");
             let ceiling = self.ceiling;
             let detail =
-                format!("the token {token} is above the ceiling of this service, {ceiling}");
+                format!("the token {token} is above {ceiling}, the ceiling of this service");
             return Err(Problem::implausible(detail));
         }
         let Some(election) = &self.election else { return Ok(()) };
@@ -228,8 +228,8 @@ impl FenceLayer {
         )))
     }
 
-    /// Checks each token with this gate first, so that a restarted service does not forget. For the
-    /// costs, see [`DurableGate::admit`].
+    /// Checks each token with this gate first, so that the service remembers its token across
+    /// restarts. [`DurableGate::admit`] gives the cost.
     #[must_use]
     pub fn durable(mut self, gate: DurableGate) -> FenceLayer {
         self.durable = Some(gate);

@@ -79,19 +79,18 @@ impl Problem {
     pub(super) fn of(error: &FencingError) -> Problem {
         match error.stale() {
             Some(stale) => Problem::stale(stale),
-            // The error of the store goes only to the log of the service, where the gate has
-            // written it.
+            // The client does not see the store's error. The gate has logged it.
             None if may_pass(error) => Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "urn:tenure:gate-unavailable",
-                "The gate cannot be checked",
+                "The token could not be checked",
                 "the token could not be checked; the request had no effect",
             ),
             None => Problem::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "urn:tenure:gate-failed",
                 "The gate is broken",
-                "the token could not be checked; the request had no effect; a retry does not help",
+                "the token could not be checked; the request had no effect; a retry fails too",
             ),
         }
     }
@@ -106,10 +105,10 @@ impl Problem {
     }
 
     pub(super) fn response<R: From<String>>(self) -> Response<R> {
-        let body = serde_json::to_string(&self).expect("strings and numbers can be written");
+        let body = serde_json::to_string(&self).expect("JSON can represent strings and numbers");
         let mut response = Response::new(R::from(body));
         *response.status_mut() =
-            StatusCode::from_u16(self.status).expect("made from a status code");
+            StatusCode::from_u16(self.status).expect("the status was created from a status code");
         response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

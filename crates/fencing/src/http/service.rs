@@ -1,4 +1,4 @@
-//! The services that the layers create. Callers name them as the `Service` of a layer.
+//! The services that the layers create. Callers refer to them as `Layer::Service`.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -42,7 +42,8 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> S::Future {
         let token = request.extensions().get().copied().unwrap_or(self.layer.token);
-        // Replaces a header of the caller: the service refuses two tokens.
+        // `insert` replaces a token of the caller, because the service refuses a request with two
+        // tokens.
         request.headers_mut().insert(self.layer.header.clone(), HeaderValue::from(token.get()));
         self.inner.call(request)
     }
@@ -87,8 +88,8 @@ where
                 Err(stale) => return Ok(Problem::stale(stale).response()),
             };
             request.extensions_mut().insert(token);
-            // There is no await point between the admission and the spawn. So a caller that drops
-            // this future either was not admitted, or leaves a task that runs to its end.
+            // There is no await point between the admission and the spawn. So if the caller drops
+            // this future, the request either was not admitted, or its task completes.
             let task = async move {
                 let response = inner.call(request).await;
                 drop(pass);
@@ -112,7 +113,7 @@ pub(super) fn token(headers: &HeaderMap, name: &HeaderName) -> Result<Epoch, Pro
     let Some(value) = values.next() else {
         return Err(Problem::no_token(name));
     };
-    // Only digits: the parser of the number accepts a sign.
+    // The number's parser would also accept a sign.
     let digits = value.to_str().ok().filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
     match digits.and_then(|digits| digits.parse().ok()).filter(|_| values.next().is_none()) {
         Some(token) => Ok(token),

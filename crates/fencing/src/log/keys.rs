@@ -29,7 +29,7 @@ impl LogKeys {
     fn parse(&self, key: &str) -> Option<NonZeroU64> {
         let digits = key.strip_prefix(&*self.0)?;
         let exact = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-        // A number of twenty digits may exceed 64 bits: then the key is foreign.
+        // A number of twenty digits may exceed 64 bits. Such a key does not belong to the log.
         if exact { digits.parse().ok() } else { None }
     }
 

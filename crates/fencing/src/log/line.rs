@@ -14,15 +14,15 @@ pub(super) struct LogLine {
     tenure_log: u64,
     epoch: Epoch,
     nonce: Nonce,
-    /// The number of the writer's claim. In a claim: the number of the previous claim.
+    /// Number of the writer's claim. In a claim: number of the previous claim.
     claim: u64,
-    /// In a claim: the number of the newest entry before it.
+    /// In a claim: number of the newest entry before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claims_after: Option<u64>,
     /// In a claim: number of fences directly below it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fences: Option<u64>,
-    /// In a fence: the greatest number below which no number was free.
+    /// In a fence: the greatest number up to which no number was free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fence_after: Option<u64>,
 }

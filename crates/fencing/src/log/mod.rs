@@ -34,20 +34,21 @@ pub use writer::LogWriter;
 ///   older epoch, or is an earlier writer of the same epoch. This holds for any pause of that
 ///   writer and any trim during the pause. Epochs never decrease along the log.
 /// - An append that returned `Ok` is in the log at its number. No entry of another writer lies
-///   between it and the newest entry that its writer knew.
+///   between it and the newest entry that its writer knew before.
 /// - A reader sees each number with its first object or not at all.
 ///
-/// **Limits.** The data of a reader may be outdated when it uses them. Trimming needs no
-/// token: the caller must know that no leader, present or future, needs those entries. If objects
-/// are deleted by other means, a paused writer may write them again: use [`trim`](FencedLog::trim),
-/// and no lifecycle rules.
+/// **Limits.** The data of a reader may be outdated when it uses them. A trim needs no token: the
+/// caller must know that no leader, present or future, needs the trimmed entries. If objects are
+/// deleted by other means, a paused writer may create them again. So delete only with
+/// [`trim`](FencedLog::trim), and configure no lifecycle rules.
 ///
 /// **The objects.** The keys are `<prefix>/%020d`, from 1 on without gaps. An object is a line of
 /// JSON followed by the body. The first object of a writer is its claim. A claim is not an entry,
-/// so the numbers of the entries have gaps. Where an older writer was busy, fences lie below the
-/// claim. Fences are not entries. `<prefix>/trim` records the trimmed numbers. Claims and the
-/// fences below them are never deleted: the object after its last entry stops a paused writer that
-/// continues. They cost one object of 150 bytes for each call of `open` and for each fence.
+/// so the numbers of the entries have gaps. If an older writer was busy during the claim, there are
+/// fences below the claim. Fences are not entries either. `<prefix>/trim` records the trimmed
+/// numbers. Claims and the fences below them are never deleted, because they refuse the next append
+/// of a paused older writer. They cost one object of 150 bytes for each call of `open` and for each
+/// fence.
 ///
 /// # Examples
 ///
@@ -59,7 +60,7 @@ pub use writer::LogWriter;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
 /// let log = FencedLog::new(Arc::new(MemoryStore::new()), "orders/manifest")?;
-/// let mut writer = log.open(old).await?; // claims it: older epochs cannot append any more
+/// let mut writer = log.open(old).await?; // claims it: older epochs cannot append
 /// let number = writer.append("a.sst").await?;
 ///
 /// log.open(new).await?;
@@ -73,7 +74,7 @@ pub use writer::LogWriter;
 pub struct FencedLog {
     calls: Calls,
     keys: LogKeys,
-    /// The greatest number seen, where the next search starts; 0 if no number was seen.
+    /// The greatest number seen, at which the next search starts; 0 if no number was seen.
     known: Arc<AtomicU64>,
 }
 
@@ -183,16 +184,18 @@ impl FencedLog {
         self.calls.patiently(&mut 0, failed, || self.read(number)).await
     }
 
-    /// Returns the newest entry or claim of the log that ends here, and its number. `Err`: the
-    /// object of this number does not exist; it was trimmed meanwhile or deleted by other means.
+    /// Returns the newest entry or claim of the log that ends at `end`, and its number. The inner
+    /// `Err` is a number without an object: the object was trimmed meanwhile or deleted by other
+    /// means.
     ///
-    /// 1 GET. If fences are at the end, 1 GET more for each number that they have fenced off. Such
-    /// fences belong to a writer that is opening the log or has failed to open it.
+    /// 1 GET. If the log ends with fences, 1 GET more for each number from the last fence down to
+    /// the newest entry or claim. Fences at the end belong to a writer that is opening the log or
+    /// has failed to open it.
     async fn below_fences(&self, end: NonZeroU64) -> Result<Result<(u64, Read), u64>, Error> {
         let (mut number, mut base) = (end.get(), end.get());
         loop {
             match self.object(number).await? {
-                // The base of this fence refers to the fences below it.
+                // A fence at or below the base continues the walk with its own base.
                 Some(Read { header: Header { kind: Kind::Fence { base: next }, .. }, .. }) => {
                     base = if number <= base { next } else { base };
                 }
@@ -205,7 +208,7 @@ impl FencedLog {
         }
     }
 
-    /// Makes one attempt of [`object`](Self::object). The outer error is about the content.
+    /// Makes one attempt of [`object`](Self::object). The outer error means unexpected content.
     async fn read(&self, number: u64) -> Result<Result<Option<Read>, StoreError>, Error> {
         let key = self.keys.numbered(number);
         let object = match self.calls.get(&key, None).await {
@@ -218,7 +221,7 @@ impl FencedLog {
         };
         let (line, body) = envelope::unwrap::<LogLine>(&key, &object.body)?;
         let header = line.header(number).ok_or_else(|| {
-            envelope::corrupt::<LogLine>(&key, "its line names numbers that come after it")
+            envelope::corrupt::<LogLine>(&key, "its first line refers to greater numbers")
         })?;
         Ok(Ok(Some(Read { header, body })))
     }
@@ -229,12 +232,12 @@ impl FencedLog {
 
     fn gone(&self, number: u64) -> Error {
         let key = self.keys.numbered(number);
-        let why = format!("{key} is gone, and nothing greater is there");
+        let why = format!("{key} was deleted, and no greater number exists");
         self.calls.error(ErrorKind::NewestDeleted, &why)
     }
 
-    /// An error for a log that never settles: other writers are too busy, or the store contradicts
-    /// itself.
+    /// The error for a log that changed during each attempt: other writers are too busy, or the
+    /// store contradicts itself.
     fn restless(&self, doing: &str) -> Error {
         let why = format!("{doing} the log {}: it changed during each attempt", self.keys.0);
         self.calls.error(ErrorKind::Unavailable, &why)

@@ -23,24 +23,25 @@ const BATCH: usize = 32;
 const AT_ONCE: usize = 8;
 
 impl FencedLog {
-    /// Reads the newest entry; `None` if the log has no entry. For readers: it needs no token.
+    /// Reads the newest entry; `None` if the log has no entry. This method is for readers: it needs
+    /// no token.
     ///
-    /// 1 LIST and 2 GET; 3 GET if the newest writer has not appended. On a log of a million objects
-    /// some 25 LIST more, unless this value has seen the end before. 1 GET more for each number
-    /// that a writer has fenced off because it opens the log during the appends of a busy older
-    /// writer, or failed to open it.
+    /// 1 LIST and 2 GET; 3 GET if the newest writer has not appended. About 25 LIST more on a log
+    /// of a million objects, unless this `FencedLog` has seen the end before. 1 GET more for each
+    /// number that fences at the end of the log cover. A writer creates such fences while it opens
+    /// the log during the appends of a busy older writer.
     ///
     /// # Errors
     ///
     /// [`FencingError::Failed`]: a request failed at every attempt. [`ErrorKind::CorruptRecord`]:
-    /// an object does not belong to the log, or one is missing that was not trimmed.
+    /// an object does not belong to the log, or an object that was not trimmed is missing.
     pub async fn latest(&self) -> Result<Option<LogEntry>, FencingError> {
         require_timers()?;
         let mut missing = None;
         let mut attempts = Attempts::default();
         while attempts.another(&self.calls).await {
             let Some(end) = self.end().await? else { return Ok(None) };
-            // It was trimmed since it was listed: the log has a newer one.
+            // The object was trimmed since it was listed, so the log has a newer one.
             let (end, newest) = match self.below_fences(end).await? {
                 Ok(newest) => newest,
                 Err(number) => {
@@ -60,8 +61,7 @@ impl FencedLog {
                     }
                 },
             };
-            // The marker is read after the objects: only then does it show that they were not
-            // trimmed.
+            // Only a marker that is read after the objects shows that they were not trimmed.
             if self.marker_patiently().await?.floor > number.max(1) {
                 missing = None;
                 continue;
@@ -83,7 +83,8 @@ impl FencedLog {
     /// Reads the entries from this number on, in order, up to the present end of the log. To follow
     /// the log, read again from the number after the last entry.
     ///
-    /// 1 LIST for every 1,000 objects, 1 GET for each, and 1 GET for every 32.
+    /// 1 LIST for every 1,000 objects, 1 GET for each object, and 1 GET of the trim marker for
+    /// every 32 objects.
     ///
     /// # Errors
     ///
@@ -92,7 +93,7 @@ impl FencedLog {
     /// - [`FencingError::Trimmed`]: entries from this number on were trimmed, before or during the
     ///   read.
     /// - [`FencingError::Failed`]: a request failed at every attempt, an object does not belong to
-    ///   the log, or an object is missing that was not trimmed.
+    ///   the log, or an object that was not trimmed is missing.
     pub fn read_from(
         &self,
         number: u64,
@@ -112,12 +113,13 @@ impl FencedLog {
         Box::pin(batches.try_flatten())
     }
 
-    /// Returns a number at or below the oldest entry: 1 if the log was never trimmed. 1 GET.
+    /// Returns a number that is at most the number of the oldest entry: 1 if the log was never
+    /// trimmed. 1 GET.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unavailable`](tenure::ErrorKind::Unavailable) and the like: the request failed
-    /// at every attempt.
+    /// [`ErrorKind::Unavailable`](tenure::ErrorKind::Unavailable) and other store errors: the
+    /// request failed at every attempt.
     pub async fn oldest(&self) -> Result<u64, Error> {
         require_timers()?;
         Ok(self.marker_patiently().await?.floor.max(1))
@@ -133,7 +135,7 @@ impl Read {
 /// The position of a stream of entries.
 struct Reading {
     log: FencedLog,
-    /// The next number. The log has no gaps below its newest entry.
+    /// Number of the next object. The log has no gaps below its newest entry.
     next: u64,
     /// Start of the next page; `None` after the last page.
     list: Option<After>,
@@ -141,7 +143,8 @@ struct Reading {
 }
 
 impl Reading {
-    /// Returns the entries of the next objects; `None` at the end. A batch may be empty.
+    /// Returns the entries among the next objects; `None` at the end. A batch of claims and fences
+    /// is empty.
     async fn batch(&mut self) -> Result<Option<Vec<LogEntry>>, FencingError> {
         if self.listed.is_empty() {
             let Some(after) = self.list.take() else { return Ok(None) };
@@ -184,15 +187,16 @@ impl Reading {
         Ok(())
     }
 
-    /// Checks that the log ends before the next number, which is missing while `above` exists. This
-    /// is so if only fences of a writer that opens the log lie above.
+    /// Checks that the log ends before the next number, which is missing although the object
+    /// `above` exists. The log ends there if all objects above are fences of a writer that is
+    /// opening the log.
     async fn require_end(&self, above: u64) -> Result<(), FencingError> {
         let fenced = self.log.object(above).await?.is_some_and(|it| it.header.is_fence());
         let newest = match self.log.end().await? {
             Some(end) => self.log.below_fences(end).await?.ok().map(|(newest, _)| newest),
             None => None,
         };
-        // Below the newest entry only trimmed objects are missing.
+        // Each missing object below the newest entry was trimmed.
         let is_end = newest.is_some_and(|newest| newest < self.next);
         let whole = is_end || self.log.object(self.next).await?.is_some();
         self.require_untrimmed(self.next).await?;

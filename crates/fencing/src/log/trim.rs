@@ -16,9 +16,9 @@ use crate::protocol::{Floor, Sweep};
 #[serde(deny_unknown_fields)]
 struct TrimLine {
     tenure_log_trim: u64,
-    /// Entries below are trimmed.
+    /// Number below which all entries are trimmed.
     floor: u64,
-    /// Entries below are deleted.
+    /// Number below which all trimmed entries are deleted.
     swept: u64,
 }
 
@@ -29,11 +29,12 @@ impl Line for TrimLine {
 
 impl FencedLog {
     /// Deletes the entries before this number, and returns the number of the oldest entry that may
-    /// remain. The newest entry stays. All claims and the fences below them stay: 1 small object
-    /// for each call of [`open`](FencedLog::open), and a few more if an older writer was busy.
+    /// remain. The newest entry is never deleted. Claims and the fences below them are never
+    /// deleted either: 1 small object for each call of [`open`](FencedLog::open), and a few more if
+    /// an older writer was busy.
     ///
-    /// Trimming needs no token. Any number of callers may trim concurrently, and each may be killed
-    /// at any point: the next trim deletes the rest.
+    /// A trim needs no token. Several callers may trim concurrently. If a trim is interrupted at
+    /// any point, the next trim deletes the rest.
     ///
     /// 1 GET, the cost of [`latest`](FencedLog::latest), 1 GET for each claim since the last trim,
     /// 2 PUT, 2 LIST and 1 DELETE for every 1,000 entries.
@@ -41,9 +42,9 @@ impl FencedLog {
     /// # Errors
     ///
     /// [`FencingError::Failed`]: a request failed at every attempt, the store did not delete some
-    /// entries, or it still lists one after its deletion. Readers may nevertheless find the entries
-    /// trimmed. Trim again. [`ErrorKind::CorruptRecord`]: an object does not belong to the log, or
-    /// one is missing that was not trimmed.
+    /// entries, or it still lists an entry after its deletion. Readers may nevertheless treat the
+    /// entries as trimmed. Trim again. [`ErrorKind::CorruptRecord`]: an object does not belong to
+    /// the log, or an object that was not trimmed is missing.
     pub async fn trim(&self, before: u64) -> Result<u64, FencingError> {
         require_timers()?;
         let Some(mut sweep) = self.sweep(before).await? else { return Ok(self.oldest().await?) };
@@ -53,7 +54,8 @@ impl FencedLog {
                 return Err(self.gone_within(claim).into());
             }
         }
-        // The marker is raised before the first deletion: from here on no reader reads below it.
+        // The marker is raised before the first deletion, so that no reader returns a deleted
+        // number.
         self.mark(|marker| marker.raised(sweep.cut())).await?;
         if !sweep.is_empty() {
             self.delete(&sweep).await?;
@@ -66,7 +68,8 @@ impl FencedLog {
         let mut missing = None;
         let mut attempts = Attempts::default();
         while attempts.another(&self.calls).await {
-            // Read before the end: a later marker may be above the claims that the end leads to.
+            // The marker is read before the end. A later marker may be above the claims that are
+            // reachable from the end.
             let marker = self.marker_patiently().await?;
             let Some(end) = self.end().await? else { return Ok(None) };
             missing = match self.below_fences(end).await? {
@@ -112,7 +115,7 @@ impl FencedLog {
         self.calls.error(ErrorKind::Unavailable, why).maybe()
     }
 
-    /// Returns the numbers to delete on the page after this key, and the start of the next page.
+    /// Returns the keys to delete on the page after this position, and the start of the next page.
     async fn doomed(
         &self,
         sweep: &Sweep,
@@ -135,7 +138,7 @@ impl FencedLog {
                 if !rest.is_empty() || swept > floor {
                     return Err(envelope::corrupt::<TrimLine>(
                         &key,
-                        "its numbers contradict each other",
+                        "its numbers are inconsistent",
                     ));
                 }
                 Ok(Ok((Floor { floor, swept }, Some(object.etag))))
@@ -151,7 +154,8 @@ impl FencedLog {
         Ok(self.calls.patiently(&mut 0, failed, || self.marker()).await?.0)
     }
 
-    /// Raises the marker. It is never lowered, so the numbers show the effect of a lost answer.
+    /// Raises the marker. The marker is never lowered. So after a lost response, its numbers show
+    /// whether the write took effect.
     async fn mark(&self, raise: impl Fn(Floor) -> Floor) -> Result<(), Error> {
         let raising = |error| self.failure("raising its trim marker", error).maybe();
         let mut attempts = Attempts::default();
@@ -169,7 +173,7 @@ impl FencedLog {
                 return Ok(());
             }
         }
-        Err(raising(attempts.last_or("other trims raise it constantly")))
+        Err(raising(attempts.last_or("other trims changed the marker during each attempt")))
     }
 
     /// The error for an object that must exist, and is missing or has changed.

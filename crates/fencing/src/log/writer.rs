@@ -29,7 +29,7 @@ use crate::token::Token;
 /// former.append("a.sst").await?;
 ///
 /// let mut writer = log.open(new).await?;
-/// let last = writer.latest().await?.unwrap(); // no later entry of `former` can exist
+/// let last = writer.latest().await?.unwrap(); // `former` cannot append after this entry
 /// let manifest = format!("{},b.sst", str::from_utf8(&last.body).unwrap());
 /// writer.append(manifest).await?;
 /// assert!(former.append("a.sst,c.sst").await.unwrap_err().stale().is_some());
@@ -42,23 +42,23 @@ pub struct LogWriter {
     log: FencedLog,
     token: Token,
     machine: Writer,
-    /// The body of the append under way.
+    /// Body of the pending append.
     body: Bytes,
-    /// True if an attempt that did not clearly fail may have written an object.
+    /// True if an attempt with an unknown effect may have written an object.
     unknown: bool,
 }
 
 impl FencedLog {
     /// Claims the log for this token. Older writers cannot append any more.
     ///
-    /// 2 LIST, 1 GET and 1 PUT if the log has fewer than 1,000 objects or this value has seen its
-    /// end; some 25 LIST more at a million objects. While an older writer appends, the number of
-    /// requests depends on the pace of that writer: at most 18 if the older writer sends as many
+    /// 2 LIST, 1 GET and 1 PUT if the log has fewer than 1,000 objects or this `FencedLog` has seen
+    /// its end; about 25 LIST more at a million objects. While an older writer appends, the number
+    /// of requests depends on the pace of that writer: at most 18 if the older writer sends as many
     /// requests as this writer, at most 38 if it sends four times as many (F18).
     ///
-    /// Dropping the future is safe; the claim may still take effect. If this call created a fence
-    /// because of a busy older writer, that request may also arrive late. It then ends the writer
-    /// of the next `open` with [`Replaced`](FencingError::Replaced): open the log again.
+    /// Dropping the future is safe; the claim may still take effect. If an older writer is busy,
+    /// this call may also have sent a fence, which may arrive late. Such a fence ends the writer
+    /// that the next `open` returns, with [`Replaced`](FencingError::Replaced): open the log again.
     ///
     /// # Errors
     ///
@@ -66,10 +66,10 @@ impl FencedLog {
     /// - [`FencingError::LeaseEnding`]: the lease of the token is at risk or has ended.
     /// - [`FencingError::Failed`]: a request failed at every attempt. The claim may have taken
     ///   effect, which stops older writers but does no other harm. Open the log again.
-    ///   [`ErrorKind::CorruptRecord`]: an object under a number does not belong to the log, or one
-    ///   is missing that was not trimmed. [`ErrorKind::NewestDeleted`]: the end of the log was
-    ///   deleted. [`ErrorKind::NoRuntime`]: nothing was sent; call it in a Tokio runtime with
-    ///   timers.
+    ///   [`ErrorKind::CorruptRecord`]: a numbered object does not belong to the log, or an object
+    ///   that was not trimmed is missing. [`ErrorKind::NewestDeleted`]: the end of the log was
+    ///   deleted. [`ErrorKind::NoRuntime`]: nothing was sent; call this method in a Tokio runtime
+    ///   with timers.
     pub async fn open(&self, token: impl Into<Token>) -> Result<LogWriter, FencingError> {
         require_timers()?;
         let token = token.into();
@@ -95,9 +95,9 @@ impl LogWriter {
         self.machine.standing().map(|standing| standing.last).filter(|last| *last > 0)
     }
 
-    /// Reads the newest entry that this writer appended or found. 1 GET. Right after
-    /// [`open`](FencedLog::open) it is the last entry of all older writers. Later a newer writer
-    /// may have appended.
+    /// Reads the newest entry that this writer appended or found. 1 GET. Immediately after
+    /// [`open`](FencedLog::open) this is the last entry of all older writers. Later, a newer writer
+    /// may have appended other entries.
     ///
     /// # Errors
     ///
@@ -107,7 +107,8 @@ impl LogWriter {
         self.settle().await?;
         let Some(number) = self.last() else { return Ok(None) };
         let read = async {
-            // Only the append of a newer writer removes it; its number then only takes a claim.
+            // Only a trim after an append of a newer writer deletes this entry. Only a claim or a
+            // fence can then be created at its number.
             match self.log.object(number).await? {
                 Some(read) if read.header.kind == Kind::Entry => {
                     Ok(Some(LogEntry { number, epoch: read.header.epoch, body: read.body }))
@@ -118,9 +119,9 @@ impl LogWriter {
         self.token.bound(read).await.unwrap_or_else(|loss| Err(FencingError::ending(loss, false)))
     }
 
-    /// Appends an entry, and returns its number. 1 PUT. If the answer of the PUT is lost, 1 GET to
-    /// read it back, then a few further attempts. 1 PUT and 2 GET more for each fence of a lower
-    /// epoch that the writer meets.
+    /// Appends an entry, and returns its number. 1 PUT. If the response to the PUT is lost, 1 GET
+    /// to read the object back, then a few further attempts. 1 PUT and 2 GET more for each fence of
+    /// a lower epoch at the number of the append.
     ///
     /// After the future is dropped the effect is unknown, as after an error with
     /// [`may_have_happened`](FencingError::may_have_happened).
@@ -131,11 +132,12 @@ impl LogWriter {
     ///   Stop. 2 GET.
     /// - [`FencingError::LeaseEnding`]: the lease of the writer's token is at risk or has ended.
     ///   Stop.
-    /// - [`FencingError::Failed`]: a request failed at every attempt. Unless
-    ///   [`may_have_happened`](FencingError::may_have_happened), nothing was appended. If it may
-    ///   have, the next call *finishes this append first*: call [`settle`](LogWriter::settle) to
-    ///   learn its number, and do not append the same body again. [`ErrorKind::NoRuntime`]: nothing
-    ///   was sent; call it in a Tokio runtime with timers.
+    /// - [`FencingError::Failed`]: a request failed at every attempt. If
+    ///   [`may_have_happened`](FencingError::may_have_happened) returns `false`, nothing was
+    ///   appended. If it returns `true`, the next call *finishes this append first*: call
+    ///   [`settle`](LogWriter::settle) to learn its number, and do not append the same body again.
+    ///   [`ErrorKind::NoRuntime`]: nothing was sent; call this method in a Tokio runtime with
+    ///   timers.
     pub async fn append(&mut self, body: impl Into<Bytes>) -> Result<u64, FencingError> {
         self.settle().await?;
         self.body = body.into();
@@ -170,7 +172,7 @@ impl LogWriter {
         }
     }
 
-    /// Calls [`drive_on`](LogWriter::drive_on), at most until the lease is at risk.
+    /// Calls [`drive_on`](LogWriter::drive_on), but stops when the lease is at risk.
     async fn drive(&mut self, doing: &str) -> Result<u64, FencingError> {
         let token = self.token.clone();
         let outcome = token.bound(self.drive_on(doing)).await;
@@ -207,9 +209,9 @@ impl LogWriter {
             refused = answer == LogAnswer::Refused;
             self.machine.handle(answer, self.log.calls.nonce());
             let Some(number) = missing else { continue };
-            // The object was trimmed since it was listed or since it refused a create. If it was
-            // deleted by other means, or if reads of the store lag behind, this repeats: so it is
-            // bounded.
+            // The object was trimmed since it was listed or since it refused a create. This case
+            // repeats without end if the object was deleted by other means, or if reads of the
+            // store lag behind its writes. So the number of repetitions is bounded.
             let again = matches!(self.machine.request(), Some(LogRequest::List(_)));
             if after_refusal || again {
                 if failures + 1 == ATTEMPTS {
@@ -238,7 +240,7 @@ impl LogWriter {
         if self.unknown { error.maybe().into() } else { error.into() }
     }
 
-    /// Sends one request. The outer error is about the content; another attempt would fail too.
+    /// Sends one request. The outer error means unexpected content: another attempt would fail too.
     async fn perform(
         &mut self,
         request: LogRequest,
@@ -287,11 +289,12 @@ impl LogWriter {
             Ended::Gone(number) => self.log.gone(number).maybe().into(),
             Ended::WentBack { number, epoch: older } => {
                 let key = self.log.keys.numbered(number);
-                let why = format!("{key} is of epoch {older}, after one of epoch {epoch}");
+                let why =
+                    format!("{key} has epoch {older}, although epoch {epoch} was there before");
                 calls.error(ErrorKind::UnsafeStore, &why).maybe().into()
             }
             Ended::Full => {
-                let why = format!("the log {} has used its last number", self.log.keys.0);
+                let why = format!("the log {} is full: its last number is used", self.log.keys.0);
                 calls.error(ErrorKind::CorruptRecord, &why).into()
             }
         }
@@ -299,7 +302,7 @@ impl LogWriter {
 }
 
 fn lags_behind() -> StoreError {
-    let why = "an object that refused a create was missing in each read; do reads of this store \
-           lag behind its writes?";
+    let why = "each read missed an object that refused a create; check whether reads of this \
+               store lag behind its writes";
     StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }

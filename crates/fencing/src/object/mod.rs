@@ -27,23 +27,23 @@ pub use writer::ObjectWriter;
 ///
 /// **Guarantees.** [`open`](FencedObject::open) claims the object: it writes the present body
 /// again, under the new epoch. From then on no write of an older writer takes effect, even if that
-/// writer checked before, and however late its request arrives. The body that `open` has read
-/// includes all writes of older writers. Each write depends on the writer's previous write: a
-/// writer never overwrites an unseen body.
+/// writer checked before, and however late its request arrives. The body that `open` returns
+/// includes all writes of older writers. Each write requires the ETag of the writer's previous
+/// write: a writer never overwrites an unseen body.
 ///
 /// If an epoch has several writers, only the last one that opened can write; the others get
 /// [`FencingError::Replaced`].
 ///
-/// **Limits.** The data of a reader may be outdated when it uses them. The object is
-/// protected from old leaders, not from writes or deletions by other means. An object of another
-/// kind at the key is refused and left unchanged.
+/// **Limits.** The data of a reader may be outdated when it uses them. The object is protected from
+/// old leaders, but not from writes or deletions by other means. If the key has an object of
+/// another kind, each call fails and leaves that object unchanged.
 ///
 /// **The object.** One line of JSON, `{"tenure_object":1,"epoch":7,"nonce":"…", "written":true}`,
 /// then the body. The body must fit into memory and into one request of the store. The line is in
-/// the body, not in the object's metadata: `If-Match` compares ETags, and on S3 these do not change
-/// with the metadata, so a claim there would not stop a writer. `<key>.reservation` exists after a
-/// busy older writer has delayed an `open`: one line with the greatest delayed epoch. Deleting it
-/// does no harm.
+/// the body, because a claim must change the ETag, which `If-Match` compares. On S3 a change of the
+/// metadata does not change the ETag. After a busy older writer has delayed an `open`, the object
+/// `<key>.reservation` exists: one line with the greatest delayed epoch. It may be deleted at any
+/// time.
 ///
 /// # Examples
 ///
@@ -55,12 +55,12 @@ pub use writer::ObjectWriter;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
 /// let object = FencedObject::new(Arc::new(MemoryStore::new()), "orders/state.json");
-/// let mut writer = object.open(old).await?; // claims it: older epochs cannot write any more
+/// let mut writer = object.open(old).await?; // claims it: older epochs cannot write
 /// writer.write("one").await?;
 ///
 /// let successor = object.open(new).await?;
 /// assert_eq!(successor.body().unwrap(), "one");
-/// let refused = writer.write("two").await.unwrap_err(); // although the successor has not written
+/// let refused = writer.write("two").await.unwrap_err(); // `successor` has claimed the object
 /// assert_eq!(refused.stale().unwrap().newest, new);
 /// # Ok(())
 /// # }
@@ -76,7 +76,7 @@ pub struct FencedObject {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contents {
-    /// Epoch of the last claim, which is the greatest one.
+    /// Epoch of the last claim, which is the greatest epoch.
     pub epoch: Epoch,
     /// Last written body; `None` if the object was claimed but never written.
     pub body: Option<Bytes>,
@@ -109,11 +109,11 @@ enum Claim {
     Made(ObjectWriter),
     /// Another writer wrote between the read and the write.
     Refused,
-    /// A transient failure; the claim may have taken effect.
+    /// A transient failure. The claim may have taken effect.
     Failed,
 }
 
-/// An object that was read.
+/// An object that a GET returned.
 struct Found {
     line: ObjectLine,
     body: Bytes,
@@ -147,8 +147,8 @@ impl FencedObject {
         self
     }
 
-    /// Reads the contents; `None` if the object was never opened. For readers: it needs no token. 1
-    /// GET.
+    /// Reads the contents; `None` if the object was never opened. This method is for readers: it
+    /// needs no token. 1 GET.
     ///
     /// # Errors
     ///
@@ -163,23 +163,25 @@ impl FencedObject {
     }
 
     /// Claims the object for this token. Older writers cannot write any more. 1 GET and 1 PUT of
-    /// the whole body, and 1 GET more if this epoch has opened it before.
+    /// the whole body, and 1 GET more if this epoch has opened the object before.
     ///
-    /// A busy older writer may write between the two each time. After two such refusals `open`
-    /// writes a reservation object (1 GET, 1 PUT). Each older writer reads it at its next 16th
-    /// write or at its next opening, and stops. So `open` makes at most 16 more attempts for each
-    /// older writer.
+    /// A busy older writer may write between the GET and the PUT, so that the PUT is refused. After
+    /// two refusals `open` writes a reservation object (1 GET, 1 PUT). Each older writer reads the
+    /// reservation at its next 16th write or at its next opening, and stops. So `open` makes at
+    /// most 16 more attempts for each older writer.
     ///
     /// Dropping the future is safe; the claim may still take effect.
     ///
     /// # Errors
     ///
-    /// - [`FencingError::Stale`]: a greater epoch has claimed or reserved it. Nothing was written.
+    /// - [`FencingError::Stale`]: a greater epoch has claimed or reserved the object. Nothing was
+    ///   written.
     /// - [`FencingError::LeaseEnding`]: the lease of the token is at risk or has ended.
     /// - [`FencingError::Failed`]: the errors of [`read`](FencedObject::read), after several
-    ///   attempts. [`ErrorKind::Unavailable`] also after 64 refusals, if other writers keep writing
-    ///   and ignore the reservation. The claim may have taken effect: open the object again.
-    ///   [`ErrorKind::NoRuntime`]: nothing was sent; call it in a Tokio runtime with timers.
+    ///   attempts. [`ErrorKind::Unavailable`] also after 64 refusals, if other writers continue and
+    ///   ignore the reservation. The claim may have taken effect: open the object again.
+    ///   [`ErrorKind::NoRuntime`]: nothing was sent; call this method in a Tokio runtime with
+    ///   timers.
     pub async fn open(&self, token: impl Into<Token>) -> Result<ObjectWriter, FencingError> {
         require_timers()?;
         let token = token.into();
@@ -210,7 +212,7 @@ impl FencedObject {
         }
     }
 
-    /// Makes one attempt: GET and PUT.
+    /// Makes one attempt to claim the object: 1 GET and 1 PUT.
     async fn claim(
         &self,
         under: &Token,
@@ -251,7 +253,7 @@ impl FencedObject {
         ObjectWriter::new(self.clone(), token.clone(), etag, body)
     }
 
-    /// Reads the object. The outer error is about the content.
+    /// Reads the object. The outer error means unexpected content.
     async fn find(&self) -> Result<Result<Option<Found>, StoreError>, Error> {
         let object = match self.calls.get(&self.key, None).await {
             Ok(GetOutcome::Found(object)) => object,
@@ -283,6 +285,7 @@ fn line_and_body(epoch: Epoch, nonce: Nonce, body: Option<&[u8]>) -> Bytes {
 
 fn busy() -> StoreError {
     use tenure::store::StoreErrorKind;
-    let why = "other writers write it constantly, or the store refuses without a reason";
+    let why = "other writers changed the object during each attempt, or the store refuses without \
+               a reason";
     StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }

@@ -1,9 +1,9 @@
-//! The reservation: a writer that is slower than older ones asks them to stop.
+//! The reservation: a writer that is slower than older writers asks them to stop.
 //!
-//! A claim takes a GET and a PUT, and a write takes one PUT. So a busy older writer would change
-//! the object between the two each time. Every writer reads the reservation at each 16th write. It
-//! also reads it at each opening that finds its epoch in the object, for programs that open the
-//! object before every write.
+//! A claim takes a GET and a PUT, and a write takes one PUT. So a busy older writer could change
+//! the object between the GET and the PUT of each claim. Every writer reads the reservation at each
+//! 16th write. Some programs open the object before every write, so a writer also reads the
+//! reservation at each opening that finds its own epoch in the object.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,13 +18,13 @@ use crate::calls::Attempts;
 use crate::envelope::{self, Line};
 use crate::error::{FencingError, Stale};
 
-/// Number of writes of one [`FencedObject`] and its clones for each read of the reservation.
+/// Number of writes, by one [`FencedObject`] and its clones, for each read of the reservation.
 pub(super) const CHECK_EVERY: u32 = 16;
 /// Number of refused attempts after which `open` writes the reservation.
 pub(super) const RESERVE_AFTER: u32 = 2;
-/// Number of refused attempts after which `open` fails. Each refusal is a write of another writer,
-/// and an older writer makes at most `CHECK_EVERY` of them before it reads the reservation. So this
-/// is enough for three older writers.
+/// Number of refused attempts after which `open` fails. A write of another writer causes each
+/// refusal. An older writer makes at most `CHECK_EVERY` writes before it reads the reservation. So
+/// this number is enough for three older writers.
 pub(super) const REFUSALS: u32 = 4 * CHECK_EVERY;
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ impl Line for ReservationLine {
     const WHAT: &'static str = "a fenced object's reservation";
 }
 
-/// Counts writes.
+/// Counts the writes of an object and its clones.
 #[derive(Debug, Default)]
 pub(super) struct Operations(AtomicU32);
 
@@ -52,7 +52,7 @@ impl Operations {
 }
 
 impl FencedObject {
-    /// Runs before each write. 1 GET at each 16th write, else no request.
+    /// Checks the reservation at each 16th write: 1 GET. Sends nothing at the other writes.
     pub(super) async fn require_unreserved_at_times(
         &self,
         token: Epoch,
@@ -60,14 +60,14 @@ impl FencedObject {
         if self.operations.next_checks() { self.require_unreserved(token).await } else { Ok(()) }
     }
 
-    /// Reads the reservation. 1 GET. An unreadable reservation refuses no writer: it serves
-    /// progress, not safety.
+    /// Reads the reservation. 1 GET. Safety does not depend on the reservation, so a failed read of
+    /// it refuses no writer.
     pub(super) async fn require_unreserved(&self, token: Epoch) -> Result<(), FencingError> {
         match self.reservation().await {
             Ok(Some((newest, _))) if newest > token => Err(reserved(token, newest)),
             Ok(_) => Ok(()),
             Err(error) => {
-                tracing::debug!(%error, "the reservation of a fenced object was not read");
+                tracing::debug!(%error, "the reservation of a fenced object could not be read");
                 Ok(())
             }
         }

@@ -1,4 +1,4 @@
-//! Writes the object. Each write depends on the last.
+//! The writer of a fenced object. Each write requires the ETag of the writer's previous write.
 
 use bytes::Bytes;
 
@@ -28,7 +28,7 @@ use crate::token::Token;
 ///
 /// let mut writer = counter.open(new).await?; // `former` cannot write any more
 /// let count: u32 = std::str::from_utf8(writer.body().unwrap()).unwrap().parse().unwrap();
-/// writer.write((count + 1).to_string()).await?; // so no increment is lost
+/// writer.write((count + 1).to_string()).await?; // no increment is lost
 /// assert!(former.write("0").await.unwrap_err().stale().is_some());
 /// assert_eq!(counter.read().await?.unwrap().body.unwrap(), "42");
 /// # Ok(())
@@ -38,16 +38,16 @@ use crate::token::Token;
 pub struct ObjectWriter {
     object: FencedObject,
     token: Token,
-    /// The ETag of the last write of this writer.
+    /// ETag of the last write of this writer.
     etag: ETag,
     body: Option<Bytes>,
     /// Nonces of later writes of this writer that may have taken effect.
     sent: Vec<Nonce>,
-    /// The greater epoch, if one was seen.
+    /// Greater epoch, if this writer has seen one.
     stale: Option<Epoch>,
 }
 
-/// The result of reading back after a write.
+/// The result of a read after a write with a refusal or an unknown effect.
 enum ReadBack {
     /// The object has the write.
     Written,
@@ -78,10 +78,10 @@ impl ObjectWriter {
         self.body.as_ref()
     }
 
-    /// Writes the object. 1 PUT, and 1 GET more at each 16th write. If the answer of the PUT is
-    /// lost, 1 GET to read it back, then a few further attempts.
+    /// Writes the object. 1 PUT, and 1 GET more at each 16th write. If the response to the PUT is
+    /// lost, 1 GET to read the object back, then a few further attempts.
     ///
-    /// Dropping the future is safe; the write may still take effect until the next one has.
+    /// Dropping the future is safe. The write may still take effect until the next write succeeds.
     ///
     /// # Errors
     ///
@@ -89,12 +89,13 @@ impl ObjectWriter {
     ///   object. Stop.
     /// - [`FencingError::LeaseEnding`]: the lease of the writer's token is at risk or has ended.
     ///   Stop.
-    /// - [`FencingError::Failed`]: the store failed at every attempt. Unless
-    ///   [`may_have_happened`](FencingError::may_have_happened), nothing was written. Call it
-    ///   again, with the same or another body: an earlier write can no longer take effect after a
-    ///   later one. [`ErrorKind::NewestDeleted`]: the object was deleted, and with it the guard.
-    ///   [`ErrorKind::UnsafeStore`]: the object went back to an older epoch.
-    ///   [`ErrorKind::NoRuntime`]: nothing was sent; call it in a Tokio runtime with timers.
+    /// - [`FencingError::Failed`]: the store failed at every attempt. If
+    ///   [`may_have_happened`](FencingError::may_have_happened) returns `false`, nothing was
+    ///   written. Write again, with the same or another body: after a later write succeeds, an
+    ///   earlier one cannot take effect. [`ErrorKind::NewestDeleted`]: the object was deleted, so
+    ///   it cannot refuse old leaders. [`ErrorKind::UnsafeStore`]: the object has an older epoch
+    ///   again. [`ErrorKind::NoRuntime`]: nothing was sent; call this method in a Tokio runtime
+    ///   with timers.
     pub async fn write(&mut self, body: impl Into<Bytes>) -> Result<(), FencingError> {
         require_timers()?;
         let token = self.token.clone();
@@ -151,7 +152,7 @@ impl ObjectWriter {
     fn adopt(&mut self, etag: ETag, body: Option<Bytes>) {
         self.etag = etag;
         self.body = body;
-        // Their condition was the previous ETag, which never comes back.
+        // The sent writes require the previous ETag, and no object has that ETag again.
         self.sent.clear();
     }
 
@@ -163,7 +164,7 @@ impl ObjectWriter {
     ) -> Result<ReadBack, FencingError> {
         let key = self.object.key.clone();
         let Some(found) = found else {
-            let why = format!("{key} was deleted by other means, and with it the guard");
+            let why = format!("{key} was deleted by other means, so it cannot refuse old leaders");
             return Err(self.object.calls.error(ErrorKind::NewestDeleted, &why).maybe().into());
         };
         if found.etag == self.etag {
@@ -175,14 +176,14 @@ impl ObjectWriter {
             return Err(FencingError::Stale { stale, determinacy });
         }
         if newest < self.epoch() {
-            let why = format!("{key} went back from epoch {} to epoch {newest}", self.epoch());
+            let why = format!("{key} changed from epoch {} back to epoch {newest}", self.epoch());
             return Err(self.object.calls.error(ErrorKind::UnsafeStore, &why).maybe().into());
         }
         let own = found.line.nonce;
         if !self.sent.contains(&own) {
             return Err(FencingError::Replaced { epoch: self.epoch(), determinacy });
         }
-        // The nonce belongs to this write, or to an earlier one with a lost answer.
+        // The nonce belongs to this write, or to an earlier write with a lost response.
         let etag = found.etag.clone();
         self.adopt(etag, found.body());
         if own == nonce {

@@ -2,7 +2,7 @@
 
 use super::message::Header;
 
-/// An object that the writer has asked the store to create.
+/// An object that the writer requests the store to create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Draft {
     pub(super) number: u64,

@@ -8,12 +8,12 @@ use tenure::internals::fencing::{After, Listing, Nonce};
 /// The header of an object of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// Epoch of its writer.
+    /// Epoch of the object's writer.
     pub epoch: Epoch,
-    /// Nonce of this object.
+    /// Nonce of the object.
     pub nonce: Nonce,
-    /// Number of the claim of its writer. In a claim: number of the previous claim, or 0. In a
-    /// fence: 0.
+    /// Number of the claim of the object's writer. In a claim: number of the previous claim, or 0.
+    /// In a fence: 0.
     pub claim: u64,
     pub kind: Kind,
 }
@@ -24,21 +24,21 @@ pub enum Kind {
     Entry,
     /// The first object of a writer.
     Claim {
-        /// Number of the newest entry before it; 0 before the first entry.
+        /// Number of the newest entry before the claim; 0 before the first entry.
         last: u64,
-        /// Number of fences directly below it.
+        /// Number of fences directly below the claim.
         fences: u64,
     },
     /// An object that refuses the writers of lower epochs. It is not an entry.
     Fence {
-        /// The greatest number below the first one that was free when the fence was created. At
-        /// least 1.
+        /// Number before the first number that was free when the fence was created. At least 1.
         base: u64,
     },
 }
 
 impl Header {
-    /// Returns the newest entry up to `number`, the number of this header. For a fence, 0.
+    /// Returns the number of the newest entry up to `number`, the number of this object. Returns 0
+    /// for a fence.
     pub fn last_entry(&self, number: u64) -> u64 {
         match self.kind {
             Kind::Entry => number,
@@ -47,7 +47,8 @@ impl Header {
         }
     }
 
-    /// Returns the newest claim up to `number`, the number of this header. For a fence, 0.
+    /// Returns the number of the newest claim up to `number`, the number of this object. Returns 0
+    /// for a fence.
     pub fn last_claim(&self, number: u64) -> u64 {
         match self.kind {
             Kind::Entry => self.claim,
@@ -87,26 +88,26 @@ pub enum LogAnswer {
     Floor(u64),
 }
 
-/// The reason why a writer has ended. It is final.
+/// The final reason why a writer has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ended {
     /// A greater epoch has claimed the log. `maybe`: the pending append may be in the log.
     Stale { newest: Epoch, maybe: bool },
-    /// A later writer of the same epoch has claimed it.
+    /// A later writer of the same epoch has claimed the log.
     Replaced { maybe: bool },
-    /// This number was seen, and the log has no object from it on.
+    /// This number was seen, but now the log has no object at it or above it.
     Gone(u64),
     /// A lower epoch wrote this number after a greater one: objects were deleted by other means, or
-    /// the store broke a promise.
+    /// the store violated a guarantee.
     WentBack { number: u64, epoch: Epoch },
-    /// The last number is taken.
+    /// The last number is used.
     Full,
 }
 
 /// The position of a writer that has opened the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Standing {
-    /// Number of its claim.
+    /// Number of the writer's claim.
     pub claim: u64,
     /// Number of the newest entry; 0 in an empty log.
     pub last: u64,

@@ -3,26 +3,26 @@
 //! The log is a sequence of objects numbered from 1 on. Each is created on the condition that it
 //! does not exist. A writer begins with a *claim*: an object at the end of the sequence, which it
 //! then *confirms* with a listing. From then on it knows the number of each append, so an append
-//! creates one object. A writer that is slower than a busy older one first creates *fences* ahead
-//! of it (`open`). Four rules make that safe during trims:
+//! creates one object. A writer that is slower than a busy older writer first creates *fences*
+//! ahead of the older one (module `open`). Four rules make these steps safe during trims:
 //!
 //! 1. *A trim never deletes claims, the fences directly below a claim, or the newest object.* The
-//!    next writer continues after a writer's last object with fences, if any, and then a claim. So
-//!    a superseded writer finds one of these at its next number, for any pause and any number of
-//!    trims.
-//! 2. *A claim or a fence ahead counts only after a listing that shows no greater number.* It may
-//!    have filled a trimmed number. In this case a greater number exists, as the newest object is
-//!    never deleted.
+//!    objects of the next writer follow the last object of a writer: first fences, if any, then a
+//!    claim. So a superseded writer finds a fence or a claim at its next number, for any pause and
+//!    any number of trims.
+//! 2. *A claim or a fence ahead counts only after a listing that shows no greater number.* The
+//!    object may have been created at a trimmed number. In this case a greater number exists,
+//!    because the newest object is never deleted.
 //! 3. *While the effect of an append is unknown, the writer sends no other object to its number.*
-//!    So the append is in the log at this number, whether it was written once, or again after a
-//!    trim.
-//! 4. *A writer passes fences of lower epochs.* The writer of such a fence was about to open the
-//!    log when the greater epoch claimed it, and is refused when it walks down. Passed fences lie
-//!    between entries of one writer. They refuse no writer, so a trim deletes them.
+//!    So if the append is in the log, it has this number, even if it was trimmed and created again.
+//! 4. *A writer passes fences of lower epochs.* The writer of such a fence was opening the log when
+//!    the greater epoch claimed it. The walk of that writer meets an object of the greater epoch,
+//!    and ends. Passed fences are between entries of one writer. No paused writer depends on them,
+//!    so a trim deletes them.
 //!
 //! An object below the *floor* of the trim marker may be a ghost: created again at a deleted
-//! number. A trim raises the floor before it deletes. So an object at or above a floor that was
-//! read after the object is not a ghost.
+//! number. A trim raises the floor before it deletes. A reader that reads the object first and the
+//! floor afterwards can exclude ghosts: an object at or above the floor is not a ghost.
 
 use std::num::NonZeroU64;
 
@@ -45,12 +45,12 @@ pub use trim::{Floor, Sweep};
 ///
 /// The driver repeats three steps until [`request`](Writer::request) returns `None`:
 ///
-/// 1. [`request`](Writer::request) returns the next request. It stays the same until it is
-///    answered.
-/// 2. The driver sends it. After a failure without an effect it sends the same request again. A
-///    create with an unknown effect is answered with [`LogAnswer::Unknown`].
-/// 3. [`handle`](Writer::handle) takes the answer, with a nonce that was never used. It ignores an
-///    answer that does not belong to the request.
+/// 1. [`request`](Writer::request) returns the next request. The request does not change until the
+///    driver handles an answer.
+/// 2. The driver sends the request. After a failure without an effect, the driver sends the same
+///    request again. If the effect of a create is unknown, the answer is [`LogAnswer::Unknown`].
+/// 3. [`handle`](Writer::handle) receives the answer, and a nonce that was never used. It ignores
+///    an answer that does not belong to the request.
 ///
 /// | request | answers |
 /// | --- | --- |
@@ -59,16 +59,16 @@ pub use trim::{Floor, Sweep};
 /// | [`LogRequest::Create`] | [`LogAnswer::Created`], [`LogAnswer::Refused`], [`LogAnswer::Unknown`] |
 /// | [`LogRequest::Floor`] | [`LogAnswer::Floor`] |
 ///
-/// Then the writer has [ended](Writer::ended), or it has a [position](Writer::standing) and takes
+/// Then the writer has [ended](Writer::ended), or it has a [position](Writer::standing) and accepts
 /// an [`append`](Writer::append). Only [`withdraw`](Writer::withdraw) gives up an append.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Writer {
     epoch: Epoch,
 
     // The log.
-    /// The greatest number seen.
+    /// Greatest number seen.
     known: Option<NonZeroU64>,
-    /// The position, once the log is open.
+    /// Position of the writer after it has opened the log.
     standing: Option<Standing>,
 
     // The work.
@@ -96,7 +96,8 @@ enum State {
     },
     Fill(Walk),
     ReadBelow(Walk),
-    /// Reads the floor, which shows whether the object that refused the append was the first there.
+    /// Reads the floor, which shows whether the object that refused the append is the first object
+    /// at its number.
     AskFloor {
         append: Draft,
         found: Header,
@@ -109,12 +110,13 @@ enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Why {
     Claim,
-    /// The writer was superseded, and the end names its successor.
+    /// The writer was superseded. The object at the end has the epoch of its successor.
     Verdict,
 }
 
 impl Writer {
-    /// Creates a writer of this epoch that will claim the log. `known` is a number seen in the log.
+    /// Creates a writer of this epoch that will claim the log. `known` is a number that was seen in
+    /// the log.
     pub fn new(epoch: Epoch, known: Option<NonZeroU64>) -> Writer {
         let state = State::Find { search: Search::new(known), why: Why::Claim };
         Writer { epoch, known, standing: None, outrun: 0, state }
@@ -144,7 +146,7 @@ impl Writer {
         })
     }
 
-    /// Returns the position, if the writer has claimed the log and no append is pending.
+    /// Returns the position if the writer has claimed the log and no append is pending.
     pub fn standing(&self) -> Option<Standing> {
         self.standing.filter(|_| self.state == State::Open)
     }
@@ -173,8 +175,7 @@ impl Writer {
         }
     }
 
-    /// Handles the answer to [`Writer::request`]. The request does not change until its answer:
-    /// after a failure the driver sends it again. `fresh` is a nonce that was never used.
+    /// Handles the answer to [`Writer::request`]. `fresh` is a nonce that was never used.
     pub fn handle(&mut self, answer: LogAnswer, fresh: Nonce) {
         // An answer that changes nothing leaves this state.
         let state = self.state.clone();
@@ -192,7 +193,8 @@ impl Writer {
                 State::ReadBack(draft)
             }
             (State::ReadBack(draft), LogAnswer::Found(header)) => self.read_back(draft, header),
-            // The object may have been written and trimmed since; if so, it was this same object.
+            // The object may have been created and trimmed meanwhile. A repeated create creates the
+            // same object.
             (State::ReadBack(draft), LogAnswer::Missing) => State::Create(draft),
             (State::Confirm { claim, mut beyond }, LogAnswer::Listed(page)) => {
                 match beyond.handle(page) {
@@ -216,7 +218,7 @@ impl Writer {
         };
     }
 
-    /// The pending object exists at its number.
+    /// Handles the existence of the pending object at its number.
     fn created(&mut self, draft: Draft) -> State {
         self.known = self.known.max(NonZeroU64::new(draft.number));
         match draft.header.kind {
@@ -253,9 +255,10 @@ impl Writer {
         }
     }
 
-    /// Another object lies at the number of the append. The floor was read after that object.
+    /// Handles an append that was refused because its number has another object. The floor was read
+    /// after that object.
     fn fenced(&mut self, append: Draft, found: Header, floor: u64) -> State {
-        // This number was never trimmed, so the append was never there and will never be.
+        // If this number was never trimmed, the append was never in the log and will never be.
         let first = floor <= append.number;
         if first && found.is_fence() && found.epoch < self.epoch {
             return self.pass(append);
@@ -271,7 +274,7 @@ impl Writer {
         })
     }
 
-    /// Continues after the fence of a writer that was too late.
+    /// Passes the fence of an older writer: the append uses the next number.
     fn pass(&mut self, append: Draft) -> State {
         let next = append.number.checked_add(1);
         let (Some(number), Some(standing)) = (next, &mut self.standing) else {

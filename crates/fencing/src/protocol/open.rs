@@ -1,14 +1,14 @@
-//! The opening of a log: the writer claims the end, and creates fences ahead if another writer is
-//! faster.
+//! The opening of a log: the writer claims the end. If another writer is faster, it creates fences
+//! ahead of that writer.
 //!
 //! A claim takes a LIST, a GET and a create at the number after the end, in this order. During
 //! these requests a busy writer of an older epoch appends, so the create is refused. After such a
-//! refusal the new writer creates a *fence* some numbers ahead: 2, and twice as many after each
-//! refusal. The older writer appends at consecutive numbers, so it meets the fence and is refused
-//! for good. The new writer confirms the fence like a claim, *walks* down from it, and creates a
-//! fence at each free number. The walk ends at the newest entry or claim, the last object of the
-//! older epochs. No number from there up to the fence is free, so the claim takes the number after
-//! the fence.
+//! refusal the new writer creates a *fence* at a number beyond the end. The distance is 2, and
+//! doubles after each refusal. The older writer appends at consecutive numbers, so it reaches the
+//! fence and is refused permanently. The new writer confirms the fence like a claim, *walks* down
+//! from it, and creates a fence at each free number. The walk ends at the newest entry or claim,
+//! the last object of the older epochs. No number between that object and the fence is free, so the
+//! new writer creates its claim at the number after the fence.
 
 use std::num::NonZeroU64;
 
@@ -27,7 +27,7 @@ pub(super) struct Walk {
     top: u64,
     /// Current number, at `base` or above.
     number: u64,
-    /// Number below which no number was free when the fence was created.
+    /// Number up to which no number was free when the fence was created.
     base: u64,
     /// Nonce of the fence that is created if the number is free.
     nonce: Nonce,
@@ -51,7 +51,8 @@ impl Writer {
         State::Find { search: Search::new(self.known), why }
     }
 
-    /// Another object lies at the number of the claim or the fence, or the end has moved.
+    /// Handles a claim or a fence that was too late: its number has another object, or the end is
+    /// above it.
     pub(super) fn outrun(&mut self) -> State {
         self.outrun = self.outrun.saturating_add(1);
         self.find(Why::Claim)
@@ -95,10 +96,11 @@ impl Writer {
         }
     }
 
-    /// Returns the number of the fence if a claim was refused before. The log ends at `end`.
+    /// Returns the number for a fence, or `None` if no claim was refused before. The log ends at
+    /// `end`.
     fn ahead(&self, end: u64) -> Option<u64> {
         let window = 1_u64.checked_shl(self.outrun).filter(|window| *window > 1)?;
-        // The claim takes the number after the fence.
+        // The number after the fence must exist, because the claim uses it.
         end.checked_add(window).filter(|number| *number < u64::MAX)
     }
 
@@ -112,7 +114,8 @@ impl Writer {
         })
     }
 
-    /// Creates the claim after `top`. `below` is the newest entry or claim, with fences in between.
+    /// Creates the claim after `top`. `below` is the newest entry or claim. The objects between the
+    /// two are fences.
     fn claim_after(&self, top: u64, number: u64, below: Option<Header>, fresh: Nonce) -> State {
         let Some(next) = top.checked_add(1) else { return State::Ended(Ended::Full) };
         let last = below.map_or(0, |below| below.last_entry(number));
@@ -149,10 +152,10 @@ impl Writer {
         let above_base = walk.number > walk.base;
         let Some(found) = found else {
             return match walk.why {
-                // The create may still take effect; if so, it creates this same fence.
+                // An earlier create may still take effect, but it creates the same fence.
                 Why::Claim if above_base => State::Fill(walk),
                 Why::Verdict if above_base => self.step_down(walk, fresh),
-                // It was trimmed: the log continues above.
+                // The object was trimmed, so the log has newer objects.
                 why => self.find(why),
             };
         };

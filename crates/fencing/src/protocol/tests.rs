@@ -24,7 +24,7 @@ fn entry(epoch: u64, bits: u128, claim: u64) -> Header {
     Header { epoch: e(epoch), nonce: nonce(bits), claim, kind: Kind::Entry }
 }
 
-/// A writer of epoch 2 that has claimed number 4, after an entry at 3.
+/// Returns a writer of epoch 2 that has claimed number 4, after an entry at 3.
 fn open() -> Writer {
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(Some((1, 3))), nonce(0));
@@ -39,11 +39,12 @@ fn open() -> Writer {
     writer
 }
 
-/// A writer after this object refused its append at 5, under this floor.
+/// Returns a writer after the object `found` refused its append at 5. The trim marker has this
+/// floor.
 fn refused(found: Header, floor: u64) -> Writer {
     let mut writer = open();
     assert!(writer.append(nonce(21)));
-    assert!(!writer.append(nonce(22)), "one at a time");
+    assert!(!writer.append(nonce(22)), "an append is pending");
     writer.handle(LogAnswer::Refused, nonce(0));
     assert_eq!(writer.request(), Some(LogRequest::Read(5)));
     writer.handle(LogAnswer::Found(found), nonce(0));
@@ -53,12 +54,16 @@ fn refused(found: Header, floor: u64) -> Writer {
 }
 
 #[test]
-fn a_claim_below_the_end_is_made_again() {
+fn a_claim_below_the_end_is_repeated() {
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(None), nonce(20));
     writer.handle(LogAnswer::Created, nonce(0));
     writer.handle(listed(Some((7, 9))), nonce(0));
-    assert_eq!(writer.request(), Some(LogRequest::List(After::Number(8))), "9 must show");
+    assert_eq!(
+        writer.request(),
+        Some(LogRequest::List(After::Number(8))),
+        "the listing must include 9"
+    );
     writer.handle(listed(Some((9, 9))), nonce(0));
     writer.handle(LogAnswer::Found(claim(3, 30, 5, 8)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: false }));
@@ -75,7 +80,7 @@ fn creates(writer: &Writer) -> (u64, Header) {
     (number, header)
 }
 
-/// A writer of epoch 2 that created a fence at 6 + 2 after its claim at 4 was refused.
+/// Returns a writer of epoch 2 that created a fence at 6 + 2 after its claim at 4 was refused.
 fn fenced_off() -> Writer {
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(Some((1, 3))), nonce(0));
@@ -122,13 +127,13 @@ fn a_walk_ends_at_a_greater_epoch_and_restarts_after_a_trim() {
     assert_eq!(other.request(), Some(LogRequest::Read(6)));
     other.handle(LogAnswer::Missing, nonce(0));
     assert_eq!(other.request(), Some(LogRequest::List(After::Number(7))));
-    // Other writers passed this fence, so it is not the end, and the next one is farther ahead.
+    // Other writers passed this fence. It is not the end, so the next fence is farther ahead.
     let mut outrun = fenced_off();
     outrun.handle(listed(Some((9, 12))), nonce(0));
     outrun.handle(listed(Some((12, 12))), nonce(0));
     outrun.handle(LogAnswer::Found(entry(1, 9, 1)), nonce(24));
     assert_eq!(creates(&outrun), (16, fence(2, 24, 12)));
-    // On the way down each fence has a separate nonce, and none is created twice.
+    // During the walk each fence has a separate nonce, and no fence is created twice.
     outrun.handle(LogAnswer::Created, nonce(0));
     outrun.handle(listed(None), nonce(25));
     assert_eq!(creates(&outrun), (15, fence(2, 25, 12)));
@@ -163,7 +168,8 @@ fn a_writer_passes_only_fences_of_lower_epochs() {
     assert_eq!(replaced, Some(Ended::Replaced { maybe: false }));
     let stale = refused(fence(3, 30, 3), 5).ended();
     assert_eq!(stale, Some(Ended::Stale { newest: e(3), maybe: false }));
-    // Trimmed meanwhile: the newest object below the fences at the end names the successor.
+    // If the number was trimmed meanwhile, the newest object below the fences at the end has the
+    // epoch of the successor.
     let mut writer = refused(late, 6);
     writer.handle(listed(Some((5, 9))), nonce(0));
     writer.handle(LogAnswer::Found(fence(1, 18, 6)), nonce(0));
@@ -172,7 +178,7 @@ fn a_writer_passes_only_fences_of_lower_epochs() {
     let mut trimmed = writer.clone();
     writer.handle(LogAnswer::Found(entry(3, 31, 6)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: true }));
-    // The base of the fence was trimmed as well: the log continues above.
+    // The base of the fence was trimmed as well, so the log has newer objects.
     trimmed.handle(LogAnswer::Missing, nonce(0));
     assert_eq!(trimmed.request(), Some(LogRequest::Read(6)));
     trimmed.handle(LogAnswer::Missing, nonce(0));
@@ -193,7 +199,7 @@ fn an_own_object_is_read_back() {
 }
 
 #[test]
-fn the_floor_says_whether_a_refusal_is_certain() {
+fn the_floor_shows_whether_a_refused_append_may_have_taken_effect() {
     let ended = |found, floor| refused(found, floor).ended();
     let newer = claim(3, 30, 4, 3);
     assert_eq!(ended(newer, 5), Some(Ended::Stale { newest: e(3), maybe: false }));
@@ -202,7 +208,8 @@ fn the_floor_says_whether_a_refusal_is_certain() {
     assert_eq!(ended(same, 5), Some(Ended::Replaced { maybe: false }));
     let older = claim(1, 19, 4, 3);
     assert_eq!(ended(older, 0), Some(Ended::WentBack { number: 5, epoch: e(1) }));
-    // A trim went above the number of the append: a ghost may lie there, and the end decides.
+    // A trim raised the floor above the number of the append. The object may be a ghost, so the end
+    // of the log decides.
     let mut writer = refused(older, 6);
     assert_eq!(writer.request(), Some(LogRequest::List(After::Number(4))));
     writer.handle(listed(Some((5, 9))), nonce(0));
@@ -210,7 +217,7 @@ fn the_floor_says_whether_a_refusal_is_certain() {
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: true }));
 }
 
-/// The append may have been written and trimmed, so only the end of the log names its writer.
+/// The append may have been created and trimmed, so only the end of the log shows the successor.
 #[test]
 fn the_end_names_the_successor_of_an_uncertain_writer() {
     let ended = |end: Header| {
@@ -224,12 +231,12 @@ fn the_end_names_the_successor_of_an_uncertain_writer() {
 }
 
 #[test]
-fn only_an_unanswered_append_is_withdrawn() {
+fn only_an_append_without_an_effect_is_withdrawn() {
     let mut writer = open();
     assert!(writer.append(nonce(21)));
     writer.withdraw();
     assert_eq!(writer.standing(), Some(Standing { claim: 4, last: 3, next: 5 }));
-    // An attempt may have taken effect: the writer reads it back.
+    // An attempt may have taken effect, so the writer reads the object back.
     assert!(writer.append(nonce(22)));
     writer.handle(LogAnswer::Unknown, nonce(0));
     writer.withdraw();
@@ -242,7 +249,7 @@ fn only_an_unanswered_append_is_withdrawn() {
 }
 
 #[test]
-fn a_vanished_number_ends_the_writer() {
+fn a_deleted_end_of_the_log_ends_the_writer() {
     let mut writer = Writer::new(e(2), NonZeroU64::new(7));
     writer.handle(listed(Some((7, 7))), nonce(0));
     writer.handle(LogAnswer::Missing, nonce(0));
@@ -251,7 +258,7 @@ fn a_vanished_number_ends_the_writer() {
 }
 
 #[test]
-fn the_last_number_is_not_passed() {
+fn the_log_is_full_after_its_last_number() {
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(Some((u64::MAX, u64::MAX))), nonce(0));
     writer.handle(LogAnswer::Found(entry(1, 1, 1)), nonce(0));
@@ -277,13 +284,13 @@ fn a_trim_keeps_claims_and_the_newest_entry() {
     assert!(!sweep.deletes(5), "the claims are unknown");
     assert!(sweep.handle_claim(&claim(3, 1, 8, 11)));
     assert!(sweep.handle_claim(&claim(2, 1, 2, 7)));
-    assert_eq!(sweep.next_claim(), None, "an earlier trim deleted up to 2");
+    assert_eq!(sweep.next_claim(), None, "an earlier trim deleted the entries up to 3");
     let deleted: Vec<u64> = (0..20).filter(|number| sweep.deletes(*number)).collect();
     assert_eq!(deleted, [4, 5, 6, 7, 9, 10]);
     assert_eq!(marker.raised(11).swept(11), Floor { floor: 11, swept: 11 });
-    assert_eq!(marker.raised(1).swept(1), marker, "never lowered");
+    assert_eq!(marker.raised(1).swept(1), marker, "the marker is never lowered");
 
-    // An earlier trim deleted all: this one reads and deletes nothing.
+    // An earlier trim deleted all entries, so this trim reads and deletes nothing.
     let swept = Floor { floor: 6, swept: 6 };
     let sweep = Sweep::new(6, 12, &entry(3, 1, 8), swept).unwrap();
     assert!(sweep.is_empty());
@@ -299,7 +306,7 @@ fn a_trim_keeps_the_fences_below_a_claim() {
         kind: Kind::Claim { last: claim + 1, fences },
     };
     let mut sweep = Sweep::new(100, 20, &entry(3, 1, 12), Floor::default()).unwrap();
-    assert!(!sweep.handle_claim(&header(1, 11)), "more fences than there is room for");
+    assert!(!sweep.handle_claim(&header(1, 11)), "more fences than numbers below the claim");
     assert!(sweep.handle_claim(&header(1, 3)));
     assert!(sweep.handle_claim(&header(0, 0)));
     let kept: Vec<u64> = (1..20).filter(|number| !sweep.deletes(*number)).collect();
@@ -308,10 +315,10 @@ fn a_trim_keeps_the_fences_below_a_claim() {
 }
 
 #[test]
-fn a_trim_with_an_incomplete_chain_of_claims_does_not_begin() {
+fn a_trim_with_an_incomplete_chain_of_claims_is_refused() {
     let marker = Floor { floor: 13, swept: 4 };
     assert_eq!(Sweep::new(100, 12, &claim(3, 1, 8, 11), marker), None);
     let mut sweep = Sweep::new(9, 12, &entry(3, 1, 8), Floor::default()).unwrap();
-    assert!(!sweep.handle_claim(&entry(3, 1, 7)), "no claim");
-    assert!(!sweep.handle_claim(&claim(3, 1, 8, 7)), "a claim that leads nowhere");
+    assert!(!sweep.handle_claim(&entry(3, 1, 7)), "an entry is not a claim");
+    assert!(!sweep.handle_claim(&claim(3, 1, 8, 7)), "a claim that refers to itself");
 }

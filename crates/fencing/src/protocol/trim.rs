@@ -1,5 +1,5 @@
-//! The numbers that a trim may delete: entries before a number, and passed fences. It never deletes
-//! a claim, the fences directly below a claim, or the newest entry.
+//! The numbers that a trim may delete: entries before a number, and fences that a writer has
+//! passed. A trim never deletes a claim, the fences directly below a claim, or the newest entry.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use super::message::{Header, Kind};
 /// The body of the trim marker. Both numbers only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Floor {
-    /// Entries below are trimmed: readers ignore all objects there.
+    /// Number below which all entries are trimmed. Readers ignore all objects below it.
     pub floor: u64,
-    /// Entries below are deleted.
+    /// Number below which all trimmed entries are deleted.
     pub swept: u64,
 }
 
@@ -28,37 +28,39 @@ impl Floor {
     }
 }
 
-/// A trim. It first follows the chain of claims in the headers.
+/// A trim. It first follows the chain of claims: each claim has the number of the previous one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Sweep {
     from: u64,
     cut: u64,
-    /// Number of the newest claim that was not read; 0 if every claim was read.
+    /// Number of the next claim to read; 0 if every claim was read.
     claim: u64,
-    /// Ranges to keep: each claim, from the first fence directly below it.
+    /// Ranges to keep: from the first fence directly below a claim up to the claim.
     kept: BTreeMap<u64, u64>,
 }
 
 impl Sweep {
-    /// Creates a trim of the entries before `before`, in a log that ends with this object. The
-    /// marker was read before the end was found. The trim also deletes the rest of an earlier trim.
+    /// Creates a trim of the entries before `before`, in a log that ends at `end`. The caller must
+    /// read the marker before it searches for the end. The trim also completes an interrupted
+    /// earlier trim.
     ///
-    /// `header` belongs to an entry or a claim: if the log ends with fences, to the newest one
-    /// below them.
+    /// `header` is the header of the object at `end`. If the log ends with fences, `end` and
+    /// `header` belong to the newest entry or claim below them.
     ///
-    /// Returns `None` if the marker is newer than the end: the object may then be a ghost with a
-    /// chain that misses claims.
+    /// Returns `None` if the floor is above the end. In this case the object may be a ghost:
+    /// created again at a trimmed number. Its chain may lack claims.
     pub fn new(before: u64, end: u64, header: &Header, marker: Floor) -> Option<Sweep> {
         if marker.floor > end || header.is_fence() {
             return None;
         }
-        // The newest entry stays: `latest` returns it, and it keeps the end in place.
+        // The newest entry is kept, because `latest` returns it and the search for the end must
+        // find it.
         let cut = before.min(header.last_entry(end)).max(marker.floor);
         let claim = header.last_claim(end);
         Some(Sweep { from: marker.swept, cut, claim, kept: BTreeMap::new() })
     }
 
-    /// Returns the required floor, which must be raised before any deletion.
+    /// Returns the new floor. The marker must have it before the first deletion.
     pub fn cut(&self) -> u64 {
         self.cut
     }
@@ -68,7 +70,7 @@ impl Sweep {
         self.from
     }
 
-    /// Returns true if no object is to be deleted.
+    /// Returns true if the trim deletes no object.
     pub fn is_empty(&self) -> bool {
         self.from >= self.cut
     }
@@ -78,12 +80,12 @@ impl Sweep {
         (self.claim > 0 && self.claim >= self.from && !self.is_empty()).then_some(self.claim)
     }
 
-    /// Handles the header of the object that [`Sweep::next_claim`] named. Returns false if the
-    /// object is not a claim: then the caller must not delete any object.
+    /// Handles the header of the object at the number that [`Sweep::next_claim`] returned. If it
+    /// returns false, the object is not a claim, and the caller must not delete any object.
     pub fn handle_claim(&mut self, header: &Header) -> bool {
         let number = self.claim;
         let Kind::Claim { fences, .. } = header.kind else { return false };
-        // Each claim names an earlier one, so the chain ends.
+        // Each claim refers to a lower number, so the chain ends.
         let Some(first) = number.checked_sub(fences).filter(|first| header.claim < *first) else {
             return false;
         };
@@ -92,7 +94,7 @@ impl Sweep {
         true
     }
 
-    /// Returns true if this number may be deleted after the floor was raised.
+    /// Returns true if the object of this number may be deleted after the floor was raised.
     pub fn deletes(&self, number: u64) -> bool {
         self.next_claim().is_none()
             && (self.from..self.cut).contains(&number)

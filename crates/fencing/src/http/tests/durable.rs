@@ -6,7 +6,7 @@ use super::*;
 use tenure_testkit::logged::logged;
 
 #[tokio::test]
-async fn a_durable_gate_outlives_the_service() {
+async fn a_durable_gate_remembers_its_token_across_restarts() {
     let (store, resource) = (Arc::new(MemoryStore::new()), Resource::default());
     let service = || {
         let durable = DurableGate::new(store.clone(), "gates/board");
@@ -21,7 +21,8 @@ async fn a_durable_gate_outlives_the_service() {
     assert_eq!(resource.written(), [5]);
 }
 
-/// The response of a layer with a broken durable gate on this store, and the log.
+/// Sends a request through a layer with a durable gate on this store. Returns the response and the
+/// log.
 async fn put_past_broken(store: Arc<dyn tenure::store::Store>) -> (Response<String>, String) {
     let resource = Resource::default();
     let layer = FenceLayer::new(Gate::new()).durable(DurableGate::new(store, "gates/board"));
@@ -30,7 +31,7 @@ async fn put_past_broken(store: Arc<dyn tenure::store::Store>) -> (Response<Stri
     answered
 }
 
-/// The response was always 503 with `Retry-After: 1`, and the log had no entry.
+/// The response was 503 with `Retry-After: 1` for every error, and the log had no entry.
 #[tokio::test]
 async fn regression_a_broken_durable_gate_is_logged_and_suggests_no_retry() {
     let store = MemoryStore::new();

@@ -22,7 +22,7 @@ fn e(number: u64) -> Epoch {
     Epoch::new(number).unwrap()
 }
 
-/// The tokens of the writes that the resource has taken, in order.
+/// The tokens of the writes to the resource, in order.
 #[derive(Clone, Default)]
 struct Resource(Arc<Mutex<Vec<u64>>>);
 
@@ -107,8 +107,8 @@ async fn an_invalid_token_never_reaches_the_service() {
     assert!(resource.written().is_empty());
 }
 
-/// Pauses the first request between its admission and its write, until `go`; then sends one with a
-/// greater token. Returns the final writes of the resource.
+/// Pauses the first request between its admission and its write. Then sends a request with a
+/// greater token, and resumes the first one. Returns the writes of the resource, in order.
 async fn zombie<S>(fence: impl Fn(Held) -> S) -> Vec<u64>
 where
     S: Service<Request<()>, Response = Response<String>, Error = Infallible, Future: Send>,
@@ -117,7 +117,7 @@ where
     let (go, held) = oneshot::channel();
     let held = Held { resource: resource.clone(), until: Arc::new(Mutex::new(Some(held))) };
     let mut old = Box::pin(fence(held.clone()).oneshot(with(&["1"])));
-    assert!((&mut old).now_or_never().is_none(), "it is paused before its write");
+    assert!((&mut old).now_or_never().is_none(), "the old request is paused before its write");
     let mut new = Box::pin(fence(held).oneshot(with(&["2"])));
     let early = (&mut new).now_or_never();
     go.send(()).unwrap();
@@ -192,12 +192,12 @@ impl Service<Request<()>> for Careless {
 async fn broken_fence_that_drops_the_permit_before_the_write() {
     let gate = Gate::new();
     let written = zombie(|inner| Careless { gate: gate.clone(), inner }).await;
-    assert_eq!(written, [2, 1], "the old request wrote last, and the check has seen it");
+    assert_eq!(written, [2, 1], "the old request must write last under a broken fence");
 }
 
-/// A client that disconnects drops the caller's future, but not the admitted request.
+/// A client that disconnects drops the caller's future, but the admitted request continues.
 #[tokio::test]
-async fn an_admitted_request_of_a_lost_caller_ends_before_the_newer_one() {
+async fn an_admitted_request_of_a_dropped_caller_ends_before_the_newer_one() {
     let (layer, resource) = (FenceLayer::new(Gate::new()), Resource::default());
     let (go, held) = oneshot::channel();
     let held = Held { resource: resource.clone(), until: Arc::new(Mutex::new(Some(held))) };
@@ -212,16 +212,16 @@ async fn an_admitted_request_of_a_lost_caller_ends_before_the_newer_one() {
     assert_eq!(resource.written(), [1, 2]);
 }
 
-/// Yields until all tasks wait. Each takes at most a few turns of the only thread.
+/// Yields until all tasks wait. Each task needs only a few polls on the only thread.
 async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
 }
 
-/// A caller that leaves while others are inside is never admitted, and has no effect.
+/// If the caller is dropped while its request waits for the gate, the request is never admitted.
 #[tokio::test]
-async fn a_caller_lost_before_its_admission_has_no_effect() {
+async fn a_caller_dropped_before_its_admission_has_no_effect() {
     let gate = Gate::new();
     let (layer, resource) = (FenceLayer::new(gate.clone()), Resource::default());
     let before = gate.enter(e(1)).await.unwrap();
@@ -236,7 +236,7 @@ async fn a_caller_lost_before_its_admission_has_no_effect() {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_service_reaches_the_caller_and_leaves_the_gate() {
+async fn a_panic_of_the_service_reaches_the_caller_and_drops_its_permit() {
     let layer = FenceLayer::new(Gate::new());
     let panics = service_fn(|_: Request<()>| async {
         if true {
@@ -252,9 +252,9 @@ async fn a_panic_of_the_service_reaches_the_caller_and_leaves_the_gate() {
     assert_eq!(resource.written(), [2]);
 }
 
-/// A runtime that ends aborts the task. The caller may run on another runtime.
+/// The end of the runtime aborts the task. The caller may run on another runtime.
 #[test]
-fn a_runtime_shutdown_answers_with_an_unknown_effect() {
+fn a_runtime_shutdown_returns_an_unknown_effect() {
     let layer = FenceLayer::new(Gate::new());
     let (_go, held) = oneshot::channel();
     let held = Held { resource: Resource::default(), until: Arc::new(Mutex::new(Some(held))) };
@@ -267,7 +267,7 @@ fn a_runtime_shutdown_answers_with_an_unknown_effect() {
     assert!(!answer.headers().contains_key(RETRY_AFTER));
 }
 
-/// The headers that the service receives from a client.
+/// Returns the headers that the service receives from a client.
 async fn sent(layer: TokenLayer, request: Request<()>) -> HeaderMap {
     let show =
         service_fn(
@@ -314,7 +314,8 @@ fn a_foreign_body_is_not_a_stale_token() {
     }
 }
 
-/// Callers of tower wait for a service to be ready, so a layer must not report a busy one as ready.
+/// Callers of tower wait until a service is ready, so a layer must not report a busy service as
+/// ready.
 #[test]
 fn a_layer_is_ready_once_its_service_is() {
     #[derive(Clone)]
@@ -330,7 +331,7 @@ fn a_layer_is_ready_once_its_service_is() {
         }
 
         fn call(&mut self, _: Request<()>) -> Self::Future {
-            unreachable!("it is never ready")
+            unreachable!("the service is never ready")
         }
     }
 
