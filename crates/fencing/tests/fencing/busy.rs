@@ -1,4 +1,4 @@
-//! A busy writer of an older epoch that never pauses, while a newer one opens.
+//! A writer opens a log or an object while a busy writer of an older epoch writes without pauses.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::*;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{millis, timed, wait, within};
 
-/// A store on which each request takes this long, one half each way.
+/// Returns a store with this round-trip time for each request, half of it in each direction.
 fn way(memory: &Arc<MemoryStore>, request: Duration) -> FaultStore {
     let back = FaultStore::new(Arc::clone(memory) as Arc<dyn Store>);
     back.always(Fault::AnswerLate(request / 2));
@@ -16,7 +16,7 @@ fn way(memory: &Arc<MemoryStore>, request: Duration) -> FaultStore {
 }
 
 /// Appends with this pause until an append is refused. Returns the numbers of the entries.
-async fn append_for_ever(log: FencedLog, pause: Duration) -> (Vec<u64>, FencingError) {
+async fn append_until_refused(log: FencedLog, pause: Duration) -> (Vec<u64>, FencingError) {
     let mut writer = log.open(e(1)).await.unwrap();
     let mut numbers = Vec::new();
     loop {
@@ -28,20 +28,20 @@ async fn append_for_ever(log: FencedLog, pause: Duration) -> (Vec<u64>, FencingE
     }
 }
 
-async fn opens_beside(request: Duration, pause: Duration, most: usize) {
+async fn opens_during_appends(request: Duration, pause: Duration, most: usize) {
     let memory = Arc::new(MemoryStore::new());
     let zombie = log_of(&(Arc::new(way(&memory, request)) as Arc<dyn Store>));
-    let zombie = tokio::spawn(append_for_ever(zombie, pause));
+    let zombie = tokio::spawn(append_until_refused(zombie, pause));
     wait(secs(1)).await;
 
     let own = way(&memory, millis(20));
     let log = log_of(&(Arc::new(own.clone()) as Arc<dyn Store>));
     let writer = within(secs(600), log.open(e(2))).await;
-    let mut writer = writer.expect("the opening ends").unwrap();
+    let mut writer = writer.expect("the opening must end").unwrap();
     let requests = own.take_calls().len();
     assert!(requests <= most, "{requests} requests");
 
-    // The older epoch ends here: the log has all its appends and nothing more.
+    // The older epoch has ended: the log has exactly its successful appends.
     wait(secs(1)).await;
     let before = all(&log, 1).await;
     let (numbers, error) = zombie.await.unwrap();
@@ -63,30 +63,31 @@ async fn opens_beside(request: Duration, pause: Duration, most: usize) {
     assert_eq!(next.append("next").await.unwrap(), last + 2);
 }
 
-/// `open` took two requests and the older writer's append only one: after 600 s and 20,000 appends
-/// it had not returned.
+/// `open` needed two requests and the older writer's append only one. After 600 s and 20,000
+/// appends, `open` had not returned.
 #[tokio::test(start_paused = true)]
 async fn regression_a_busy_writer_does_not_delay_the_opening_of_a_log_forever() {
-    opens_beside(millis(20), millis(10), 25).await;
-    opens_beside(millis(20), Duration::ZERO, 30).await;
-    // The older writer appends twenty times during each request of the successor.
-    opens_beside(millis(1), Duration::ZERO, 300).await;
+    opens_during_appends(millis(20), millis(10), 25).await;
+    opens_during_appends(millis(20), Duration::ZERO, 30).await;
+    // The older writer appends 20 times during each request of the successor.
+    opens_during_appends(millis(1), Duration::ZERO, 300).await;
 }
 
-/// A process that ends during an opening leaves fences, with free numbers below.
+/// A process that ends during an opening leaves fences, and free numbers below the fences.
 #[tokio::test(start_paused = true)]
 async fn fences_of_a_killed_process_stop_no_other_writer() {
     for killed_after in (0..600).step_by(10) {
         let memory = Arc::new(MemoryStore::new());
         let log = || log_of(&(Arc::new(way(&memory, millis(20))) as Arc<dyn Store>));
-        let zombie = tokio::spawn(append_for_ever(log(), millis(10)));
+        let zombie = tokio::spawn(append_until_refused(log(), millis(10)));
         wait(secs(1)).await;
-        // The opening is dropped at any time.
+        // The timeout drops the opening.
         let _ = within(millis(killed_after), log().open(e(2))).await;
         let now = all(&log(), 1).await;
         assert!(log().latest().await.unwrap().unwrap().number >= now.last().unwrap().0);
         log().trim(10).await.unwrap();
-        let mut writer = within(secs(60), log().open(e(3))).await.expect("it opens").unwrap();
+        let mut writer =
+            within(secs(60), log().open(e(3))).await.expect("the opening must end").unwrap();
         let number = writer.append("mine").await.unwrap();
         let (numbers, error) = zombie.await.unwrap();
         assert!(error.stale().is_some(), "{error}");
@@ -99,13 +100,13 @@ async fn fences_of_a_killed_process_stop_no_other_writer() {
     }
 }
 
-/// The log ends below a fence only if all objects above are fences.
+/// The log ends below a fence only if all later objects are fences.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_entry_below_a_fence_is_not_the_end() {
     let memory = Arc::new(MemoryStore::new());
     let store = Arc::clone(&memory) as Arc<dyn Store>;
     let zombie = log_of(&(Arc::new(way(&memory, millis(20))) as Arc<dyn Store>));
-    let zombie = tokio::spawn(append_for_ever(zombie, millis(10)));
+    let zombie = tokio::spawn(append_until_refused(zombie, millis(10)));
     wait(millis(200)).await;
     let log = log_of(&(Arc::new(way(&memory, millis(20))) as Arc<dyn Store>));
     log.open(e(2)).await.unwrap().append("mine").await.unwrap();
@@ -119,8 +120,8 @@ async fn a_deleted_entry_below_a_fence_is_not_the_end() {
     assert!(error.to_string().contains("was not trimmed"), "{error}");
 }
 
-/// A log with a claim at 1, entries at 2 and 3, and fences at 5 and 9 with free numbers below. The
-/// writers of the fences ended while they opened it.
+/// Creates a log with a claim at 1, entries at 2 and 3, and fences at 5 and 9. The numbers below
+/// the fences are free. The writers of the fences ended while they opened the log.
 async fn log_with_fences_left(memory: &MemoryStore) {
     let line = |epoch: u64, number: u64, rest: &str| {
         format!("{{\"tenure_log\":1,\"epoch\":{epoch},\"nonce\":\"{number:032x}\",{rest}}}\n")
@@ -137,7 +138,7 @@ async fn log_with_fences_left(memory: &MemoryStore) {
     }
 }
 
-/// The format on the store: a fence records the number below which no number was free.
+/// A fence records the greatest number up to which no number was free.
 #[tokio::test(start_paused = true)]
 async fn the_newest_entry_is_found_below_the_fences_of_several_writers() {
     let memory = Arc::new(MemoryStore::new());
@@ -157,8 +158,8 @@ async fn the_newest_entry_is_found_below_the_fences_of_several_writers() {
     assert_eq!(entries.iter().map(|it| it.0).collect::<Vec<_>>(), [3, 11]);
 }
 
-/// The newest entry is never trimmed, so the log does not end below a deleted newest entry. A
-/// reader took the fences above for the end, and returned no error.
+/// The newest entry is never trimmed, so a missing newest entry is an error. A reader mistook the
+/// fences above it for the end of the log, and returned no error.
 #[tokio::test(start_paused = true)]
 async fn regression_a_deleted_newest_entry_below_fences_is_an_error() {
     let memory = Arc::new(MemoryStore::new());
@@ -179,46 +180,50 @@ fn failed<T: std::fmt::Debug>(
 }
 
 /// The opening sent 15,000 requests without a pause and did not end. `latest` and `trim` did not
-/// pause, either.
+/// pause either.
 #[tokio::test(start_paused = true)]
 async fn regression_a_missing_newest_entry_ends_an_opening_after_a_few_requests() {
     let memory = Arc::new(MemoryStore::new());
     log_with_fences_left(&memory).await;
     memory.delete(vec![format!("log/{:020}", 3)]).await.unwrap();
     let faults = FaultStore::new(Arc::clone(&memory) as Arc<dyn Store>);
-    // This fault ends the test if the calls do not end.
+    // If the calls do not end, this fault ends the test.
     faults.on(Call::List).skip(100).always().fault(Fault::Denied);
     let log = || log_of(&(Arc::new(faults.clone()) as Arc<dyn Store>));
-    for what in ["open", "latest", "trim"] {
-        let (took, error) = match what {
+    for call in ["open", "latest", "trim"] {
+        let (took, error) = match call {
             "open" => failed(timed(log().open(e(3))).await),
             "latest" => failed(timed(log().latest()).await),
             _ => failed(timed(log().trim(2)).await),
         };
-        let FencingError::Failed(error) = error else { panic!("{what}: {error}") };
-        assert_eq!(error.kind(), tenure::ErrorKind::CorruptRecord, "{what}: {error}");
+        let FencingError::Failed(error) = error else { panic!("{call}: {error}") };
+        assert_eq!(error.kind(), tenure::ErrorKind::CorruptRecord, "{call}: {error}");
         assert!(error.to_string().contains("0003 is missing and was not trimmed"), "{error}");
-        assert!(took >= millis(775) && took < millis(1_555), "{what}: {took:?}");
+        assert!(took >= millis(775) && took < millis(1_555), "{call}: {took:?}");
         let requests = faults.take_calls().len();
-        assert!(requests < 100, "{what}: {requests} requests");
+        assert!(requests < 100, "{call}: {requests} requests");
     }
 }
 
 /// Writes with this pause until a write is refused. Returns the number of writes.
-async fn write_for_ever(object: FencedObject, epoch: u64, pause: Duration) -> (u64, FencingError) {
+async fn write_until_refused(
+    object: FencedObject,
+    epoch: u64,
+    pause: Duration,
+) -> (u64, FencingError) {
     let mut writer = object.open(e(epoch)).await.unwrap();
     for written in 0.. {
         if let Err(error) = writer.write(written.to_string()).await {
             let again = writer.write("again").await;
-            assert_eq!(again.unwrap_err().stale(), error.stale(), "for good");
+            assert_eq!(again.unwrap_err().stale(), error.stale(), "the refusal must be final");
             return (written, error);
         }
         wait(pause).await;
     }
-    unreachable!("it writes until it is refused")
+    unreachable!("the loop ends when a write is refused")
 }
 
-/// A claim took two requests and the older writer's write only one: 426 openings failed.
+/// A claim needed two requests and the older writer's write only one. 426 openings failed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_busy_writer_does_not_delay_the_opening_of_an_object_forever() {
     for (request, pause) in [(20, 10), (20, 0), (1, 0)] {
@@ -227,7 +232,7 @@ async fn regression_a_busy_writer_does_not_delay_the_opening_of_an_object_foreve
             let way = way(&memory, millis(request));
             (way.clone(), object_of(&(Arc::new(way) as Arc<dyn Store>)))
         };
-        let zombie = tokio::spawn(write_for_ever(object(request).1, 1, millis(pause)));
+        let zombie = tokio::spawn(write_until_refused(object(request).1, 1, millis(pause)));
         wait(secs(1)).await;
         let (own, object) = object(20);
         let mut writer = object.open(e(2)).await.unwrap();
@@ -245,8 +250,8 @@ async fn regression_a_busy_writer_does_not_delay_the_opening_of_an_object_foreve
     }
 }
 
-/// The usage in docs/how-to/fence-an-object.md: a new `FencedObject` opens the object for each
-/// write. The store took 1,227 updates while five openings of the successor failed.
+/// docs/how-to/fence-an-object.md shows this usage: a new `FencedObject` opens the object for each
+/// write. During 1,227 updates, five openings of the successor failed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_writer_that_opens_the_object_for_each_write_stops() {
     for request in [20, 10, 2] {
@@ -264,7 +269,7 @@ async fn regression_a_writer_that_opens_the_object_for_each_write_stops() {
                     return error;
                 }
             }
-            unreachable!("it writes until it is refused")
+            unreachable!("the loop ends when a write is refused")
         });
         wait(secs(1)).await;
         let own = way(&memory, millis(20));
@@ -277,9 +282,9 @@ async fn regression_a_writer_that_opens_the_object_for_each_write_stops() {
     }
 }
 
-/// Without the permission to read or write the reservation the object works.
+/// The object works without the permission to read or write the reservation.
 #[tokio::test(start_paused = true)]
-async fn an_unavailable_reservation_does_no_harm() {
+async fn an_object_without_access_to_its_reservation_works() {
     let memory = Arc::new(MemoryStore::new());
     let faults = FaultStore::new(Arc::clone(&memory) as Arc<dyn Store>);
     faults.on(Call::Get).key("reservation").always().fault(Fault::Denied);
@@ -294,8 +299,11 @@ async fn an_unavailable_reservation_does_no_harm() {
     // If the store refuses each claim, the opening ends with an error.
     faults.on(Call::Replace).always().fault(Fault::Refuse);
     let opened = within(secs(600), object.open(e(3))).await;
-    let error = opened.expect("it ends").unwrap_err();
-    assert!(error.to_string().contains("other writers write it constantly"), "{error}");
+    let error = opened.expect("the opening must end").unwrap_err();
+    assert!(
+        error.to_string().contains("other writers changed the object during each attempt"),
+        "{error}"
+    );
 }
 
 async fn object_at(memory: &MemoryStore, key: &str) -> String {
@@ -305,18 +313,19 @@ async fn object_at(memory: &MemoryStore, key: &str) -> String {
     }
 }
 
-/// Lower epochs respect a reservation, the same epoch keeps it, and a greater one replaces it.
+/// A reservation refuses lower epochs. The same epoch leaves it unchanged, and a greater epoch
+/// replaces it.
 #[tokio::test(start_paused = true)]
-async fn a_reservation_holds_until_a_greater_epoch_reserves() {
+async fn only_a_greater_epoch_replaces_a_reservation() {
     const KEY: &str = "o.reservation";
     let memory = Arc::new(MemoryStore::new());
     let faults = FaultStore::new(Arc::clone(&memory) as Arc<dyn Store>);
     let object = object_of(&(Arc::new(faults.clone()) as Arc<dyn Store>));
     object.open(e(1)).await.unwrap();
-    // This opening reserves the object, and its claims fail.
+    // This opening writes the reservation, but its claims fail.
     faults.on(Call::Replace).always().fault(Fault::Refuse);
     let opened = within(secs(600), object.open(e(3))).await;
-    opened.expect("it ends").unwrap_err();
+    opened.expect("the opening must end").unwrap_err();
     faults.heal();
     assert!(object_at(&memory, KEY).await.contains("\"epoch\":3"));
     faults.on(Call::Replace).times(2).fault(Fault::Refuse);
@@ -331,10 +340,10 @@ async fn a_reservation_holds_until_a_greater_epoch_reserves() {
     assert!(object_at(&memory, KEY).await.contains("\"epoch\":4"));
 }
 
-/// The pauses between the six attempts are 50, 100, 200, 400 and 800 ms. One half of each is
+/// The pauses between the six attempts are 50, 100, 200, 400 and 800 ms. Half of each pause is
 /// random. The second and third claim add pauses of 50 and 100 ms.
 #[tokio::test(start_paused = true)]
-async fn the_pauses_between_attempts_to_reserve_double() {
+async fn the_pauses_between_attempts_to_reserve_increase() {
     for _ in 0..5 {
         let (faults, store) = {
             let faults = FaultStore::new(Arc::new(MemoryStore::new()));

@@ -23,7 +23,7 @@ use tenure_testkit::time::{secs, wait};
 #[derive(Clone, Default)]
 struct Backend {
     applied: Arc<Mutex<Vec<u64>>>,
-    /// The call of token 1 waits until this is sent.
+    /// Signal for which the call of token 1 waits.
     held: Arc<Mutex<Option<oneshot::Receiver<()>>>>,
 }
 
@@ -44,7 +44,7 @@ impl Backend {
     }
 }
 
-/// A connection to the service.
+/// Returns a new connection to the service.
 fn connect(service: &Router) -> DuplexStream {
     let (client, server) = tokio::io::duplex(4_096);
     let service = TowerToHyperService::new(service.clone());
@@ -61,15 +61,15 @@ async fn send(connection: &mut DuplexStream, token: u64) {
     connection.write_all(request.as_bytes()).await.unwrap();
 }
 
-/// Waits until all tasks wait: paused time advances only then.
+/// Waits until all tasks wait. Paused time advances only when no task can run.
 async fn settle() {
     wait(secs(1)).await;
 }
 
-/// hyper drops the handler of a client that has disconnected. The permit was dropped with it during
-/// the handler's call, so the older write was applied after the newer one.
+/// hyper drops the handler of a client that has disconnected. The permit was dropped with the
+/// handler during its call of the backend, so the older write was applied after the newer one.
 #[tokio::test(start_paused = true)]
-async fn regression_an_older_write_of_a_lost_client_lands_before_a_newer_one() {
+async fn regression_a_write_of_a_disconnected_client_is_applied_before_a_newer_one() {
     let (go, held) = oneshot::channel();
     let backend = Backend { held: Arc::new(Mutex::new(Some(held))), ..Backend::default() };
     let calls = backend.clone();
@@ -79,7 +79,7 @@ async fn regression_an_older_write_of_a_lost_client_lands_before_a_newer_one() {
     let mut old = connect(&service);
     send(&mut old, 1).await;
     settle().await;
-    assert!(backend.held.lock().unwrap().is_none(), "the call has begun");
+    assert!(backend.held.lock().unwrap().is_none(), "the call of the backend has begun");
     drop(old);
     settle().await;
 

@@ -1,5 +1,5 @@
-//! Lost answers, refusals without a reason, and stores that fail. The guards read back the effect
-//! or report it as unknown.
+//! Lost responses, refusals without a reason, and failures of the store. The guards read back the
+//! effect or report it as unknown.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn faulty() -> (FaultStore, Arc<dyn Store>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unanswered_opening_is_read_back_and_not_repeated() {
+async fn a_claim_with_a_lost_response_is_read_back_and_not_repeated() {
     let (faults, store) = faulty();
     faults.on(Call::Create).fault(Fault::FailAfter);
     object_of(&store).open(e(1)).await.unwrap();
@@ -22,7 +22,7 @@ async fn an_unanswered_opening_is_read_back_and_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_survives_one_fault_of_any_kind() {
+async fn each_call_of_a_writer_succeeds_after_one_fault() {
     for fault in WRITE_FAULTS {
         for call in [Call::Create, Call::Replace, Call::Get, Call::List] {
             let (faults, store) = faulty();
@@ -53,7 +53,7 @@ async fn a_writer_survives_one_fault_of_any_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_survives_one_fault_of_any_kind() {
+async fn each_call_of_a_gate_succeeds_after_one_fault() {
     for fault in WRITE_FAULTS {
         for call in [Call::Create, Call::Replace, Call::Get] {
             let (faults, store) = faulty();
@@ -69,8 +69,8 @@ async fn a_gate_survives_one_fault_of_any_kind() {
     }
 }
 
-/// Makes each call of a guard with this fault of one of its requests. Returns the times until the
-/// calls fail.
+/// Makes each call of a guard while one of its requests always has this fault. Returns the time
+/// until each call fails.
 async fn times_of_failures(fault: Fault) -> Vec<(&'static str, Duration)> {
     let (faults, store) = faulty();
     let (gate, object, log) = (gate_of(&store), object_of(&store), log_of(&store));
@@ -81,12 +81,12 @@ async fn times_of_failures(fault: Fault) -> Vec<(&'static str, Duration)> {
     }
     let mut times = Vec::new();
     macro_rules! fails {
-        ($what:literal, $call:expr, $request:expr) => {
+        ($name:literal, $call:expr, $request:expr) => {
             $call.always().fault(fault);
             let (took, outcome) = timed($request).await;
-            assert!(outcome.is_err(), "{}", $what);
+            assert!(outcome.is_err(), "{}", $name);
             faults.heal();
-            times.push(($what, took));
+            times.push(($name, took));
         };
     }
     fails!("a gate reads", faults.on(Call::Get), gate.admit(e(1)));
@@ -106,21 +106,21 @@ async fn times_of_failures(fault: Fault) -> Vec<(&'static str, Duration)> {
     times
 }
 
-/// The pauses between the six attempts are 50, 100, 200, 400 and 800 ms. One half of each is
+/// The pauses between the six attempts are 50, 100, 200, 400 and 800 ms. Half of each pause is
 /// random.
 #[tokio::test(start_paused = true)]
-async fn the_pauses_between_attempts_double() {
+async fn the_pauses_between_attempts_increase() {
     for _ in 0..5 {
-        for (what, took) in times_of_failures(Fault::FailBefore).await {
-            assert!(took >= millis(775) && took < millis(1_550 + 5), "{what}: {took:?}");
+        for (call, took) in times_of_failures(Fault::FailBefore).await {
+            assert!(took >= millis(775) && took < millis(1_550 + 5), "{call}: {took:?}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_permanent_failure_is_returned_immediately() {
-    for (what, took) in times_of_failures(Fault::Denied).await {
-        assert_eq!(took, Duration::ZERO, "{what}");
+    for (call, took) in times_of_failures(Fault::Denied).await {
+        assert_eq!(took, Duration::ZERO, "{call}");
     }
 }
 
@@ -137,9 +137,10 @@ async fn a_refused_write_with_a_failed_read_back_may_have_happened() {
     }
 }
 
-/// After a write that failed with no effect, the writer still knows an earlier unknown one.
+/// After a write without an effect, the writer still remembers an earlier write with an unknown
+/// effect.
 #[tokio::test(start_paused = true)]
-async fn an_unknown_write_is_recognised_after_a_failed_one() {
+async fn an_unknown_write_is_recognised_after_a_failed_write() {
     let (faults, store) = faulty();
     let mut writer = object_of(&store).open(e(1)).await.unwrap();
     faults.on(Call::Replace).always().fault(Fault::Late(secs(100)));
@@ -152,7 +153,7 @@ async fn an_unknown_write_is_recognised_after_a_failed_one() {
 }
 
 #[tokio::test]
-async fn an_object_that_goes_back_to_an_older_epoch_is_an_unsafe_store() {
+async fn an_object_that_returns_to_an_older_epoch_is_an_unsafe_store() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let object = object_of(&store);
     let read = async || match store.get("o", None, 9_999).await.unwrap() {
@@ -168,7 +169,7 @@ async fn an_object_that_goes_back_to_an_older_epoch_is_an_unsafe_store() {
 }
 
 #[tokio::test]
-async fn a_contradictory_trim_marker_is_an_error() {
+async fn an_inconsistent_trim_marker_is_an_error() {
     let (faults, store) = faulty();
     let log = log_of(&store);
     let mut writer = log.open(e(1)).await.unwrap();
@@ -183,7 +184,7 @@ async fn a_contradictory_trim_marker_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_write_may_land_before_the_next_one_but_not_after_it() {
+async fn an_unknown_write_takes_no_effect_after_the_next_write() {
     let (faults, store) = faulty();
     let object = object_of(&store);
     let mut writer = object.open(e(1)).await.unwrap();
@@ -191,7 +192,7 @@ async fn an_unknown_write_may_land_before_the_next_one_but_not_after_it() {
     let error = writer.write("one").await.unwrap_err();
     assert!(error.may_have_happened(), "{error}");
     faults.heal();
-    // The first write has taken effect without an answer: it belongs to this writer.
+    // The first write has taken effect without a response. The writer recognises it as its own.
     wait(secs(200)).await;
     assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "one");
     writer.write("two").await.unwrap();
@@ -263,7 +264,7 @@ async fn a_dropped_call_leaves_the_writer_usable() {
     assert_eq!(writer.append("next").await.unwrap(), 4);
 }
 
-/// The first trim is killed after it raised the floor. The next trim deletes the rest.
+/// The first trim ends after it raised the floor. The next trim deletes the entries.
 #[tokio::test(start_paused = true)]
 async fn a_killed_trim_is_finished_by_the_next_one() {
     let (faults, store) = faulty();
@@ -274,15 +275,19 @@ async fn a_killed_trim_is_finished_by_the_next_one() {
     }
     faults.on(Call::Delete).fault(Fault::Denied);
     assert!(log.trim(4).await.is_err());
-    assert_eq!(log.oldest().await.unwrap(), 4, "no reader reads below the floor");
+    assert_eq!(log.oldest().await.unwrap(), 4, "the floor is raised before the deletion");
     log.trim(1).await.unwrap();
     let page = faults.inner().list("log/", "", 99).await.unwrap();
     let keys: Vec<_> = page.entries.iter().map(|entry| &entry.key[entry.key.len() - 3..]).collect();
-    assert_eq!(keys, ["001", "004", "005", "006", "rim"], "the claim, the rest, the marker");
+    assert_eq!(
+        keys,
+        ["001", "004", "005", "006", "rim"],
+        "the claim, the entries from 4 on, and the marker"
+    );
 }
 
-/// The end of an open log and an open object are deleted by other means. The writers report it and
-/// do not start again.
+/// An object, a gate and all objects of a log are deleted by other means. The guards report the
+/// deletion, and create nothing.
 #[tokio::test]
 async fn deletions_by_other_means_are_errors() {
     let (faults, store) = faulty();

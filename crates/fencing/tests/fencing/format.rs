@@ -9,7 +9,7 @@ async fn at(memory: &MemoryStore, key: &str) -> String {
     }
 }
 
-/// The object's bytes with the random part replaced.
+/// Returns the object's content with its nonce replaced.
 async fn without_nonce(memory: &MemoryStore, key: &str) -> String {
     let body = at(memory, key).await;
     let (before, rest) = body.split_once("\"nonce\":\"").unwrap();
@@ -33,12 +33,12 @@ async fn unused_fields_are_not_written() {
         without_nonce(&memory, &entry).await,
         "{\"tenure_log\":1,\"epoch\":2,\"nonce\":N,\"claim\":1}\nx"
     );
-    // An older version refuses a gate with a number of resets, so the line omits it.
+    // An older version refuses a gate with the field `resets`, so a line without resets omits it.
     gate_of(&store).admit(e(2)).await.unwrap();
     assert_eq!(at(&memory, "g").await, "{\"tenure_gate\":1,\"newest\":2}\n");
 }
 
-/// The number of a writer's entry was trimmed and then claimed by another writer.
+/// A claim of another writer arrives late, at the number of a trimmed entry.
 #[tokio::test(start_paused = true)]
 async fn a_claim_in_place_of_the_newest_entry_is_not_an_entry() {
     let memory = Arc::new(MemoryStore::new());
@@ -48,7 +48,7 @@ async fn a_claim_in_place_of_the_newest_entry_is_not_an_entry() {
     let claim = at(&memory, &format!("log/{:020}", 1)).await;
     let newest = log.open(e(2)).await.unwrap().append("new").await.unwrap();
     log.trim(newest).await.unwrap();
-    // A delayed create arrives.
+    // The delayed claim arrives.
     memory.create(&format!("log/{number:020}"), claim.into()).await.unwrap();
     let latest = older.latest().await.unwrap().unwrap();
     assert_eq!((latest.number, latest.epoch), (newest, e(2)));

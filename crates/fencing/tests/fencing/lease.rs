@@ -1,4 +1,4 @@
-//! The calls of writers with a lease end before it, even if the store does not answer.
+//! The calls of writers with a lease end before the lease does, even if the store does not respond.
 
 use futures::future::BoxFuture;
 use tenure::Loss;
@@ -32,7 +32,7 @@ impl Guards {
         (log, self.object.open(token).await.unwrap())
     }
 
-    /// Each call of a writer.
+    /// Returns each call of a writer.
     fn calls<'a>(
         &'a self,
         token: Token,
@@ -63,9 +63,13 @@ async fn end_before_the_lease(guards: &Guards, token: Token, loss: fn(&Option<Lo
         );
         assert!(took <= VALIDITY * 3 / 4 + secs(1), "{call} took {took:?}");
         let lists_first = call == "open a log";
-        assert_eq!(error.may_have_happened(), !lists_first, "{call}: a PUT may still arrive");
+        assert_eq!(
+            error.may_have_happened(),
+            !lists_first,
+            "{call}: only a sent PUT may still take effect"
+        );
     }
-    assert!(log.last().is_none(), "the next call settles the append");
+    assert!(log.last().is_none(), "the effect of the append must be unknown");
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,7 +90,7 @@ async fn regression_calls_on_a_store_that_hangs_end_before_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_under_a_renewed_lease_continue_until_their_last_attempt() {
+async fn calls_under_a_renewed_lease_use_all_their_attempts() {
     let world = World::new();
     let leadership = world.leader("a").await;
     let guards = Guards::new(&world.clock);

@@ -1,5 +1,5 @@
-//! The costs of a log, its pages, and the work of many concurrent writers, trims and readers on a
-//! store that loses, delays and repeats requests.
+//! The cost of each call of a log, long logs, and concurrent writers, trims and readers on a store
+//! that loses, delays and repeats requests.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::time::{millis, wait};
 
 #[tokio::test(start_paused = true)]
-async fn the_costs_of_each_step() {
+async fn each_call_sends_the_documented_requests() {
     let faults = FaultStore::new(Arc::new(MemoryStore::new()));
     let store: Arc<dyn Store> = Arc::new(faults.clone());
     let costs = |expected: &[Call]| assert_eq!(faults.take_calls(), expected);
@@ -71,7 +71,7 @@ async fn the_costs_of_each_step() {
     costs(&[]);
 }
 
-/// A log of this number of entries. Only the last entry exists.
+/// A log with this number of entries. The store lists all entries, but has only the last object.
 #[derive(Debug)]
 struct Long {
     entries: u64,
@@ -118,7 +118,7 @@ async fn the_end_of_a_million_entries_is_found_in_tens_of_requests() {
         assert_eq!(log.latest().await.unwrap().unwrap().number, entries);
         let cold = requests();
         log.latest().await.unwrap();
-        assert_eq!(requests(), 3, "after the end was seen");
+        assert_eq!(requests(), 3, "the log remembers its end");
         let opened = FencedLog::new(Arc::clone(&store) as Arc<dyn Store>, "log").unwrap();
         opened.open(e(2)).await.unwrap();
         let open = requests();
@@ -146,11 +146,11 @@ async fn long_logs_are_read_page_by_page() {
     assert_eq!(cold.trim(1_290).await.unwrap(), 1_290);
     assert_eq!(all(&log, 1_290).await, expected[1_288..]);
     let left = faults.inner().list("log/", "", 1_000).await.unwrap().entries.len();
-    assert_eq!(left, 1 + 11 + 1, "the claim, the rest, the marker");
+    assert_eq!(left, 1 + 11 + 1, "the claim, 11 entries, and the marker");
 }
 
-/// A store that loses, delays and repeats requests, drawn from a seed. It records the first object
-/// at each number.
+/// A store that loses, delays and repeats requests, as drawn from a seed. It records the first
+/// object at each number.
 #[derive(Debug)]
 struct Chaos {
     inner: Arc<MemoryStore>,
@@ -164,7 +164,7 @@ impl Chaos {
     }
 
     async fn pause(&self) {
-        // Some requests, or their senders, are delayed for a long time.
+        // A few requests are delayed for a long time.
         let long = self.draw(12) == 0;
         wait(millis(self.draw(if long { 3_000 } else { 30 }))).await;
     }
@@ -214,7 +214,7 @@ impl Layer for Chaos {
 
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         if self.draw(8) == 0 {
-            // A copy arrives later, or the request arrives only later.
+            // A copy of the request arrives later. In half of the cases the request itself is lost.
             let (inner, first) = (Arc::clone(&self.inner), Arc::clone(&self.first));
             let (key, body, delay) = (key.to_owned(), body.clone(), self.draw(4_000));
             tokio::spawn(async move {
@@ -222,7 +222,7 @@ impl Layer for Chaos {
                 Chaos::created(&inner, &first, &key, body).await
             });
             if self.draw(2) == 0 {
-                let why = "the request or its answer was lost";
+                let why = "the request or its response was lost";
                 return Err(StoreError::new(
                     StoreErrorKind::Transient,
                     Determinacy::Indeterminate,
@@ -243,7 +243,7 @@ impl Layer for Chaos {
     }
 
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
-        // A store may delete the keys one after the other.
+        // A store may delete the keys one after another.
         for key in &keys {
             self.pause().await;
             self.inner.delete(vec![key.clone()]).await?;
@@ -252,7 +252,7 @@ impl Layer for Chaos {
     }
 }
 
-/// One process: it opens the log, appends, trims, reads, and opens it again under a greater epoch.
+/// Runs one process: under each epoch it opens the log, appends entries, and trims the log.
 async fn lives(store: Arc<dyn Store>, epochs: Vec<u64>, acked: Arc<Mutex<Vec<LogEntry>>>) {
     let log = log_of(&store);
     for epoch in epochs {
@@ -315,12 +315,12 @@ async fn round(seed: u64) -> (usize, u64, usize) {
             Some((number, (epoch, bytes.slice(end + 1..), fence)))
         })
         .collect();
-    // A writer with an open log passes the fences of writers that were too late. Some fences may
-    // lie above the end.
+    // Writers pass the fences of older writers, so fences may be between entries. Fences may also
+    // be above the newest entry or claim.
     let log: Vec<_> = there.iter().filter(|(_, (.., fence))| !fence).collect();
     let end = log.last().map_or(0, |(number, _)| **number);
-    assert!((1..=end).all(|number| there.contains_key(&number)), "seed {seed}: gaps");
-    assert!(log.is_sorted_by_key(|(_, (epoch, ..))| *epoch), "seed {seed}: epochs go back");
+    assert!((1..=end).all(|number| there.contains_key(&number)), "seed {seed}: the log has gaps");
+    assert!(log.is_sorted_by_key(|(_, (epoch, ..))| *epoch), "seed {seed}: epochs decrease");
     let fences = there.len() - log.len();
     let acked = acked.lock().unwrap().clone();
     for entry in acked.iter().chain(&*read.lock().unwrap()) {
@@ -331,9 +331,9 @@ async fn round(seed: u64) -> (usize, u64, usize) {
     (acked.len(), marker.oldest().await.unwrap(), fences)
 }
 
-/// `SEEDS` sets the number of seeds; a failure names its seed.
+/// The environment variable `SEEDS` sets the number of seeds. A failure reports its seed.
 #[tokio::test(start_paused = true)]
-async fn writers_trims_and_readers_in_chaos() {
+async fn concurrent_writers_trims_and_readers_agree_on_the_log() {
     let seeds = std::env::var("SEEDS").map_or(60, |seeds| seeds.parse().expect("a number"));
     let (mut acked, mut trimmed, mut fences) = (0, 0, 0);
     for seed in 0..seeds {

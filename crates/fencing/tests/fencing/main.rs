@@ -1,4 +1,4 @@
-//! The guards of `tenure_fencing`, on every store, with zombies and with lost answers.
+//! The guards of `tenure_fencing` on every store, with zombie writers and with lost responses.
 
 mod busy;
 #[cfg(feature = "tower")]
@@ -24,7 +24,7 @@ fn e(number: u64) -> Epoch {
     Epoch::new(number).unwrap()
 }
 
-/// A process with tokio's clock and a separate sequence of nonces.
+/// Returns a process with tokio's clock and a separate sequence of nonces.
 fn process() -> Process {
     static SEEDS: AtomicU64 = AtomicU64::new(1);
     tenure_testkit::time::process(&TestClock::new(), SEEDS.fetch_add(1, Ordering::Relaxed))
@@ -43,7 +43,7 @@ fn gate_of(store: &Arc<dyn Store>) -> DurableGate {
     DurableGate::new(Arc::clone(store), "g").process(process()).request_timeout(secs(50))
 }
 
-/// Asserts that a greater epoch is the reason and that nothing was written.
+/// Asserts that the call failed because of a greater epoch, and that nothing was written.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(outcome: Result<T, FencingError>, offered: u64, newest: u64) {
     let error = outcome.unwrap_err();
@@ -70,7 +70,11 @@ async fn object(store: Arc<dyn Store>) {
     let mut old = object.open(e(1)).await.unwrap();
     assert_eq!(old.body(), None);
     let claimed = object.read().await.unwrap().unwrap();
-    assert_eq!((claimed.epoch, claimed.body), (e(1), None), "claimed, never written");
+    assert_eq!(
+        (claimed.epoch, claimed.body),
+        (e(1), None),
+        "the object was claimed but never written"
+    );
     let large: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
     for body in [&b""[..], b"{\"tenure_object\":1}\n", b"\0\xff", &large] {
         old.write(body.to_vec()).await.unwrap();
@@ -85,12 +89,13 @@ async fn object(store: Arc<dyn Store>) {
     new.write("new").await.unwrap();
     refused(old.write("zombie").await, 1, 2);
     refused(object.open(e(1)).await, 1, 2);
-    // The same bytes as before, so the same ETag on a store that computes it from the bytes alone.
+    // This body was written before. Without a nonce, some stores would give the object its earlier
+    // ETag.
     new.write("old").await.unwrap();
     refused(old.write("zombie").await, 1, 2);
 
     let mut again = object.open(e(2)).await.unwrap();
-    let error = new.write("two of one epoch").await.unwrap_err();
+    let error = new.write("a second writer of the epoch").await.unwrap_err();
     assert!(matches!(error, FencingError::Replaced { epoch, .. } if epoch == e(2)), "{error}");
     again.write("last").await.unwrap();
     let contents = object.read().await.unwrap().unwrap();
@@ -124,12 +129,12 @@ async fn log_on(store: Arc<dyn Store>) {
     assert_eq!(all(&log, 3).await, expected[1..]);
     let error = log.read_from(2).try_collect::<Vec<_>>().await.unwrap_err();
     assert!(matches!(error, FencingError::Trimmed { oldest: 3 }), "{error}");
-    assert_eq!(log.trim(u64::MAX).await.unwrap(), 5, "the newest entry stays");
+    assert_eq!(log.trim(u64::MAX).await.unwrap(), 5, "the newest entry is not trimmed");
     assert_eq!(log.latest().await.unwrap().unwrap().body, "c");
     assert_eq!(new.append("d").await.unwrap(), 6);
 
     let mut again = log.open(e(2)).await.unwrap();
-    let error = new.append("two of one epoch").await.unwrap_err();
+    let error = new.append("a second writer of the epoch").await.unwrap_err();
     assert!(matches!(error, FencingError::Replaced { epoch, .. } if epoch == e(2)), "{error}");
     assert!(!error.may_have_happened());
     assert_eq!(again.append("e").await.unwrap(), 8);
@@ -142,7 +147,7 @@ async fn gate(store: Arc<dyn Store>) {
     gate.admit(e(2)).await.unwrap();
     gate.admit(e(4)).await.unwrap();
     refused(gate.admit(e(3)).await, 3, 4);
-    // After a restart, together with another instance.
+    // The service has restarted, or this is another instance.
     let other = DurableGate::new(Arc::clone(&store), "fenced/gate");
     refused(other.admit(e(3)).await, 3, 4);
     other.admit(e(5)).await.unwrap();
@@ -167,7 +172,7 @@ async fn generations(store: Arc<dyn Store>) {
 }
 
 #[test]
-fn the_keys_of_a_generation_lie_under_the_prefix() {
+fn the_keys_of_a_generation_begin_with_the_prefix() {
     for (prefix, key) in [
         ("data", "data/epoch-0000000007/"),
         ("data/", "data/epoch-0000000007/"),
@@ -178,7 +183,7 @@ fn the_keys_of_a_generation_lie_under_the_prefix() {
     }
 }
 
-/// One request skips all objects of a generation.
+/// The search skips all objects of a generation with one request.
 #[tokio::test]
 async fn the_newest_generation_is_found_after_pages_of_an_older_one() {
     use tenure_testkit::fault_store::FaultStore;
@@ -190,7 +195,8 @@ async fn the_newest_generation_is_found_after_pages_of_an_older_one() {
         create(format!("{}{number:04}", generations.key(e(1)))).await;
     }
     create(generations.key(e(2)) + "a").await;
-    // Some tools create an object for the folder of an epoch. It does not belong to the epoch.
+    // Some tools create an object for a folder. The generation of epoch 3 has only this object, so
+    // it does not count.
     create(generations.key(e(3))).await;
     faults.take_calls();
     assert_eq!(generations.newest().await.unwrap(), Some(e(2)));

@@ -7,7 +7,7 @@ use tenure_testkit::write_faults::{WRITE_FAULTS, WriteCourse};
 
 const WRONG: u64 = 999;
 
-/// A gate that has admitted 7 and then a wrong token. Operators use the returned store.
+/// Returns a gate that has admitted 7 and then a wrong token. Operators use the returned store.
 async fn poisoned() -> (DurableGate, FaultStore) {
     let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let service = gate_of(&memory);
@@ -20,9 +20,10 @@ fn operator(faults: &FaultStore) -> DurableGate {
     gate_of(&(Arc::new(faults.clone()) as Arc<dyn Store>))
 }
 
-/// A former leader was admitted again: the retry wrote 7 over the 8 of a new leader.
+/// The retry of a reset wrote 7 over the 8 of a new leader, so the gate admitted a former leader
+/// again.
 #[tokio::test(start_paused = true)]
-async fn regression_a_reset_with_a_lost_answer_is_not_repeated() {
+async fn regression_a_reset_with_a_lost_response_is_not_repeated() {
     let applied = |fault: &Fault| WriteCourse::of(*fault).applied.is_some();
     for fault in WRITE_FAULTS.into_iter().filter(applied).chain([Fault::Late(secs(60))]) {
         let (service, faults) = poisoned().await;
@@ -35,12 +36,12 @@ async fn regression_a_reset_with_a_lost_answer_is_not_repeated() {
         let (outcome, shown) = reset.await.unwrap();
         let newest = outcome.unwrap();
         assert!(newest == e(7) || newest == e(8), "{fault:?}: {newest}");
-        assert_eq!(shown.reset(e(7)).await.unwrap(), e(8), "{fault:?}: called again");
+        assert_eq!(shown.reset(e(7)).await.unwrap(), e(8), "{fault:?}: the reset is repeated");
         refused(service.admit(e(7)).await, 7, 8);
     }
 }
 
-/// The same with two operators.
+/// A second reset after the same inspection wrote 7 over the 8 of a new leader.
 #[tokio::test(start_paused = true)]
 async fn regression_two_operators_reset_a_gate_once() {
     let (service, faults) = poisoned().await;
@@ -51,14 +52,15 @@ async fn regression_two_operators_reset_a_gate_once() {
     service.admit(e(8)).await.unwrap();
     assert_eq!(slow.reset(e(7)).await.unwrap(), e(8));
     refused(service.admit(e(7)).await, 7, 8);
-    // Even if the wrong token was sent again: the first reset has admitted 8.
+    // After the first reset the gate has admitted 8. So the second reset changes nothing, even if
+    // the wrong token was sent again.
     service.admit(e(WRONG)).await.unwrap();
     assert_eq!(slow.reset(e(7)).await.unwrap(), e(WRONG));
 }
 
-/// The reset returned `Ok` without a write: the running instance still refused every token.
+/// The reset returned `Ok` without a write, so the running instance still refused every token.
 #[tokio::test(start_paused = true)]
-async fn regression_a_reset_to_the_same_token_is_believed() {
+async fn regression_running_instances_accept_a_reset_to_the_same_token() {
     let (service, faults) = poisoned().await;
     faults.inner().delete(vec!["g".to_owned()]).await.unwrap();
     operator(&faults).admit(e(7)).await.unwrap();
@@ -69,9 +71,9 @@ async fn regression_a_reset_to_the_same_token_is_believed() {
     service.admit(e(8)).await.unwrap();
 }
 
-/// The reset returned `Ok`, but the same gate then mistook its object for an old version.
+/// The reset returned `Ok`, but the gate then mistook its own object for an old version.
 #[tokio::test(start_paused = true)]
-async fn regression_a_gate_believes_its_own_reset_after_the_clock_was_set_back() {
+async fn regression_a_gate_accepts_its_own_reset_after_the_clock_was_set_back() {
     let clock = TestClock::new();
     let memory = Arc::new(MemoryStore::new());
     let gate = gate_of(&(Arc::clone(&memory) as Arc<dyn Store>));
@@ -100,11 +102,11 @@ async fn a_gate_that_changed_since_the_inspection_is_left_unchanged() {
     assert_eq!(service.newest().await.unwrap(), Some(e(WRONG + 1)));
     faults.inner().delete(vec!["g".to_owned()]).await.unwrap();
     let error = shown.reset(e(7)).await.unwrap_err();
-    assert!(error.to_string().contains("and is gone: inspect it again"), "{error}");
+    assert!(error.to_string().contains("was deleted: inspect it again"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_survives_failures_of_the_store() {
+async fn a_reset_succeeds_after_failures_of_the_store() {
     for fault in [Fault::FailBefore, Fault::Refuse, Fault::Conflict, Fault::Slow(millis(500))] {
         for call in [Call::Get, Call::Replace] {
             let (service, faults) = poisoned().await;

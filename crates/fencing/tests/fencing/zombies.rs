@@ -1,5 +1,5 @@
-//! Writers that are paused between their check and their write. Each test has a broken variant that
-//! shows the harm.
+//! Writers that pause between their check and their write. Broken variants show the harm without a
+//! guard.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -17,7 +17,7 @@ fn faulty() -> (FaultStore, Arc<dyn Store>, Arc<dyn Store>) {
     (store.clone(), Arc::new(store.clone()), Arc::clone(store.inner()))
 }
 
-/// The PUT of the zombie is in flight when its successor opens the object.
+/// The PUT of the zombie is in flight while its successor opens the object.
 #[tokio::test(start_paused = true)]
 async fn a_write_in_flight_during_the_successors_claim_is_refused() {
     let (faults, slow, fast) = faulty();
@@ -33,7 +33,7 @@ async fn a_write_in_flight_during_the_successors_claim_is_refused() {
     assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "one");
 }
 
-/// The zombie received no answer, and its write arrives after the write of the successor.
+/// The zombie received no response. Its write arrives after the write of the successor.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_arrives_after_its_writer_gave_up_is_refused() {
     let (faults, slow, fast) = faulty();
@@ -48,8 +48,8 @@ async fn a_write_that_arrives_after_its_writer_gave_up_is_refused() {
     assert!(old.write("zombie").await.unwrap_err().stale().is_some());
 }
 
-/// A store that keeps the first line of a body as metadata, as S3 could: the ETag covers only the
-/// rest.
+/// A store that keeps the first line of a body in metadata. As on S3, the ETag covers only the rest
+/// of the body.
 #[derive(Debug)]
 struct LineIsMetadata(MemoryStore, std::sync::Mutex<std::collections::HashMap<String, Bytes>>);
 
@@ -92,8 +92,8 @@ impl Layer for LineIsMetadata {
     }
 }
 
-/// The reason why the epoch is not in the object's metadata: a claim would not change the ETag, and
-/// the `If-Match` of the zombie would succeed.
+/// If the epoch were in the object's metadata, a claim would not change the ETag, and the
+/// `If-Match` of the zombie would succeed.
 #[tokio::test]
 async fn broken_epoch_in_metadata_outside_the_etag() {
     let store = LineIsMetadata(MemoryStore::new(), Default::default());
@@ -102,12 +102,12 @@ async fn broken_epoch_in_metadata_outside_the_etag() {
     let mut old = object.open(e(1)).await.unwrap();
     old.write("one").await.unwrap();
     object.open(e(2)).await.unwrap();
-    old.write("zombie").await.expect("the store does not refuse it");
+    old.write("zombie").await.expect("the store does not refuse the write");
     assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "zombie");
 }
 
-/// The hazard of a trimmed log: the number of the paused writer is free again. But a trim never
-/// deletes the claim after its last entry.
+/// A trim could make the number of a paused writer free again. So a trim never deletes the claim
+/// after the last entry of a writer.
 #[tokio::test]
 async fn a_writer_paused_before_an_append_is_refused_after_any_trim() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -121,14 +121,14 @@ async fn a_writer_paused_before_an_append_is_refused_after_any_trim() {
     let mut newer = log.open(e(3)).await.unwrap();
     newer.append("b").await.unwrap();
     log.trim(u64::MAX).await.unwrap();
-    // After a trim above its number a writer cannot know whether an earlier attempt succeeded.
+    // After a trim above its number, the writer cannot know whether an earlier attempt succeeded.
     let stale = |error: FencingError| error.stale().map(|stale| (stale.offered, stale.newest));
     assert_eq!(stale(old.append("zombie").await.unwrap_err()), Some((e(1), e(2))));
     assert_eq!(stale(new.append("zombie").await.unwrap_err()), Some((e(2), e(3))));
     assert_eq!(log.latest().await.unwrap().unwrap().body, "b");
 }
 
-/// The same hazard, with a trim that also deletes claims.
+/// A trim that also deletes claims makes the number of the paused writer free again.
 #[tokio::test]
 async fn broken_trim_of_claims_lets_a_zombie_append() {
     let store = Arc::new(MemoryStore::new());
@@ -139,16 +139,19 @@ async fn broken_trim_of_claims_lets_a_zombie_append() {
     new.append("b").await.unwrap();
     log.trim(4).await.unwrap();
     store.delete(vec!["log/00000000000000000002".to_owned()]).await.unwrap();
-    assert_eq!(old.append("zombie").await.unwrap(), 2, "the append is not in the log");
-    // Readers still see the correct log.
+    assert_eq!(
+        old.append("zombie").await.unwrap(),
+        2,
+        "the store accepts an append that no reader sees"
+    );
     assert_eq!(all(&log, 4).await, [(4, 2, "b".to_owned())]);
     assert!(log.read_from(2).try_collect::<Vec<_>>().await.is_err());
 }
 
-/// The writer pauses between its search for the end and its claim. Meanwhile the number was used
-/// and trimmed.
+/// The writer pauses between its search for the end and its claim. Meanwhile, another writer uses
+/// the number, and a trim deletes it.
 #[tokio::test(start_paused = true)]
-async fn a_claim_at_a_trimmed_number_is_not_believed() {
+async fn a_claim_at_a_trimmed_number_does_not_count() {
     for (token, expected) in [(2, Some((2, 3))), (4, None)] {
         let (faults, slow, fast) = faulty();
         let log = log_of(&fast);
@@ -178,8 +181,8 @@ async fn a_claim_at_a_trimmed_number_is_not_believed() {
     }
 }
 
-/// The reader finds the end before a trim, and reads it after a ghost has filled it. The ghost is a
-/// claim of an empty log.
+/// The reader finds the end before a trim, and reads that number after a ghost was created there.
+/// The ghost is a claim of an empty log.
 #[tokio::test(start_paused = true)]
 async fn a_reader_paused_before_its_read_does_not_see_a_ghost() {
     let (faults, slow, fast) = faulty();
@@ -204,7 +207,7 @@ async fn a_reader_paused_before_its_read_does_not_see_a_ghost() {
     assert_eq!((latest.number, latest.epoch), (4, e(3)), "the ghost is ignored");
 }
 
-/// The trim deletes the entries between the listing and the reads.
+/// The trim deletes entries between the reader's listing and its reads.
 #[tokio::test(start_paused = true)]
 async fn a_trim_during_a_read_of_the_entries_is_reported() {
     let (faults, slow, fast) = faulty();
@@ -222,9 +225,9 @@ async fn a_trim_during_a_read_of_the_entries_is_reported() {
     assert!(matches!(error, FencingError::Trimmed { oldest: 4 }), "{error}");
 }
 
-/// The instance pauses between the read of the gate and its raise.
+/// The instance pauses between its read and its write of the gate.
 #[tokio::test(start_paused = true)]
-async fn a_raise_in_flight_does_not_lower_the_gate() {
+async fn a_delayed_write_does_not_lower_the_gate() {
     let (faults, slow, fast) = faulty();
     let (gate, other) = (gate_of(&slow), gate_of(&fast));
     gate.admit(e(1)).await.unwrap();
@@ -237,9 +240,10 @@ async fn a_raise_in_flight_does_not_lower_the_gate() {
     assert_eq!(gate.newest().await.unwrap(), Some(e(3)));
 }
 
-/// A broken promise of `sole_instance`: the second instance does not see the tokens of the first.
+/// With `sole_instance` on one of two instances, that instance does not see the tokens of the
+/// other.
 #[tokio::test]
-async fn broken_promise_of_being_the_sole_instance() {
+async fn broken_sole_instance_with_a_second_instance() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let sole = DurableGate::new(Arc::clone(&store), "g").sole_instance();
     let strict = DurableGate::new(Arc::clone(&store), "g");
@@ -250,8 +254,8 @@ async fn broken_promise_of_being_the_sole_instance() {
     refused(strict.admit(e(1)).await, 1, 2);
 }
 
-/// The request pauses after its admission. With a permit, the newer request waits and acts after
-/// it.
+/// The request pauses after its admission, with a permit. So the newer request waits, and acts
+/// after the older one.
 #[tokio::test(start_paused = true)]
 async fn a_paused_request_inside_the_gate_acts_before_a_newer_one() {
     let gate = Gate::new();
