@@ -9,8 +9,8 @@ use super::{Dated, LeadershipSpan, TimeEstimate};
 use tenure::internals::Record;
 use tenure::{Epoch, EpochEnd};
 
-/// Longer names are cut. The record of a foreign peer can have a name of 64 KiB, and a history has
-/// thousands of records.
+/// Maximum length of a name, in bytes. Longer names are cut, because a history has thousands of
+/// records, and the record of a foreign peer can have a name of 64 KiB.
 const LONGEST_NAME: usize = 1_024;
 
 /// An epoch object as the reader received it.
@@ -27,7 +27,7 @@ pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<LeadershipSpan
     use EpochEnd::{Deposed, DeposedDead, Lapsed, Resigned, Restored};
     let mut spans: Vec<LeadershipSpan> = Vec::with_capacity(found.len());
     let newest = found.len().saturating_sub(1);
-    // The seal of the epoch below. An epoch is created only after this seal.
+    // Time of the seal of the previous epoch. The next epoch is created only after this seal.
     let mut sealed = None;
     for (number, found) in found.into_iter().enumerate() {
         let span = span(found, sealed, number == newest, now);
@@ -40,7 +40,7 @@ pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<LeadershipSpan
     spans
 }
 
-/// Returns the epochs without an object, before the first and between the found ones.
+/// Returns the epochs without an object: below `first` and between the epochs that were found.
 pub(super) fn holes(first: Option<Epoch>, found: &[Epoch]) -> Vec<RangeInclusive<Epoch>> {
     let between = |below: u64, above: Epoch| {
         let (first, last) = (Epoch::new(below + 1)?, Epoch::new(above.get().checked_sub(1)?)?);
@@ -87,7 +87,7 @@ fn span(
     };
     let times = Times::of(&record, written);
     span.end = end(&record, newest);
-    // If the leader noted no begin, it may have begun at any time since the previous seal.
+    // If the record has no begin, the leader may have begun at any time since the previous seal.
     let begin = times.elected.or(sealed).or(written_at);
     span.from = TimeEstimate::between(begin, sealed, times.latest_begin.or(written_by));
     span.until = until(&record, span.end, &times, &span.from);
@@ -109,11 +109,11 @@ fn span(
 fn end(record: &Record, newest: bool) -> Option<EpochEnd> {
     let by_itself = record.candidate.is_some() && record.candidate == record.sealed_by;
     match (record.expired, record.ended) {
-        // An epoch that is being restored is held and has no seal.
+        // During a restore the epoch is held, without a seal.
         (_, Some(EpochEnd::Restored)) => Some(EpochEnd::Restored),
         (false, _) if newest => None,
         (false, _) => Some(EpochEnd::Superseded),
-        // The record was written twice: by its create and by its seal.
+        // The record had only two writes: its create and its seal.
         (true, Some(EpochEnd::Lapsed))
             if record.forced_by.is_none() && by_itself && record.heartbeat <= 2 =>
         {
@@ -159,15 +159,16 @@ fn until(
         Some(_) => TimeEstimate::exactly(sealed),
     };
     match (until.at, from.at) {
-        // The clocks of a begin and of an end may disagree.
+        // The begin and the end may come from clocks that disagree.
         (Some(at), Some(from)) if at < from => TimeEstimate { at: Some(from), ..until },
         _ => until,
     }
 }
 
-/// Times that the leader noted, corrected to the store's clock.
+/// The leader's times in the record, corrected to the store's clock.
 struct Times {
-    /// Upper bound of the begin: the last write minus the leadership by the leader's clock.
+    /// Upper bound of the begin: time of the last write, minus the duration of the leadership by
+    /// the leader's clock.
     latest_begin: Option<DateTime<Utc>>,
     elected: Option<DateTime<Utc>>,
     renewed: Option<Dated>,
@@ -175,9 +176,9 @@ struct Times {
 }
 
 impl Times {
-    /// Corrects the leader's times. If the leader wrote last, its record and the store both date
-    /// that write. Their difference is the error of the leader's clock, up to the resolution of the
-    /// store's date. Otherwise this function assumes that the clocks agree.
+    /// Corrects the leader's times. If the last write came from the leader, the record and the
+    /// store both date it. Their difference is the error of the leader's clock, up to the
+    /// resolution of the store's date. Otherwise this function assumes that the clocks agree.
     fn of(record: &Record, written: Option<Dated>) -> Times {
         let own = match record.expired {
             false => record.renewed_at.or(record.elected_at),
@@ -204,7 +205,7 @@ impl Times {
     }
 }
 
-/// Without seals, an epoch ends at the latest with the begin of the next epoch.
+/// An epoch without a seal ends at the latest with the begin of the next epoch.
 fn superseded_at_the_latest(spans: &mut [LeadershipSpan]) {
     for number in 1..spans.len() {
         let next = spans[number].from;
@@ -215,7 +216,8 @@ fn superseded_at_the_latest(spans: &mut [LeadershipSpan]) {
         let latest = [span.until.latest, next.latest].into_iter().flatten().min();
         let at = [span.until.at, next.at].into_iter().flatten().min();
         span.until = TimeEstimate::between(at, span.until.earliest, latest);
-        // A write after the successor's begin comes from a deposed leader.
+        // A superseded leader may write after the begin of its successor. Its epoch ends at least
+        // at its begin.
         if let (Some(at), Some(from)) = (span.until.at, span.from.at) {
             span.until.at = Some(at.max(from));
         }

@@ -1,5 +1,6 @@
-//! Reads the history of an election: the leader of each epoch, its end, and the times without a
-//! leader. The source is the epoch objects that the compactor has kept.
+//! Reads the history of an election from the epoch objects in its store: the leader of each epoch,
+//! the end of the epoch, and the times without a leader. The history begins with the oldest epoch
+//! object that the compactor has kept.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -19,25 +20,27 @@
 //! ```
 //!
 //! The store keeps only the last write of each object: its date by the store's clock, and the
-//! record. The record contains times that its writers noted, each by the writer's clock. So the end
-//! of a sealed epoch is exact ([`TimeEstimate::is_exact`]), unless its leader died. A leader that
-//! died led at least until its last renewal, and at most until its lease ended. A begin is an
-//! estimate from the leader's clock. It lies between the previous seal and the last write. A
-//! history is for people only: no election depends on it.
+//! record. Each time in the record comes from the clock of its writer. The end of a sealed epoch is
+//! exact ([`TimeEstimate::is_exact`]), because the seal is the last write, unless the leader died.
+//! A leader that died led at least until its last renewal, and at most until its lease ended. The
+//! begin of an epoch is an estimate from the leader's clock, between the previous seal and the last
+//! write. A history is for people only: no election depends on it.
 //!
-//! If the leader wrote last, the two times show the error of its clock, and the reader subtracts
-//! it. If another process sealed the epoch, this error is unknown, and the bounds hold only if the
-//! leader's clock agreed with the store's. If a clock was stepped during the epoch, no bound holds.
+//! If the last write came from the leader, the record and the store both date it. Their difference
+//! is the error of the leader's clock, and the reader subtracts this error from the leader's times.
+//! If another process sealed the epoch, the error is unknown, and the bounds are correct only if
+//! the leader's clock agreed with the store's. If a clock was stepped during the epoch, no bound is
+//! reliable.
 //!
-//! Many stores date writes in whole seconds. The bounds include this: a store's date is the begin
-//! of the second, millisecond or other decimal part of a second that contains the write. Dates that
-//! are coarser than whole seconds are not recognised.
+//! Many stores date writes in whole seconds. The bounds account for this resolution: a store's date
+//! is the begin of the second, or of the decimal part of a second, that contains the write.
+//! Resolutions coarser than whole seconds are not detected.
 //!
-//! [`drawing`] draws such timelines.
+//! The module [`drawing`] draws timelines of leaders.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-// Clocks move between two readings, so the difference of the readings can have either sign.
+// A clock may go back between two readings. Then an unchecked subtraction of times panics.
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
 mod build;
@@ -62,22 +65,22 @@ pub use totals::{Extent, Gap, Totals};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct History {
-    /// Layout of the election. A [single object](Layout::SingleObject) keeps no history, so it
-    /// shows only one epoch.
+    /// Layout of the election. A [single object](Layout::SingleObject) keeps no history, so its
+    /// history has only one epoch.
     pub layout: Layout,
     /// The epochs that were read, in ascending order.
     pub spans: Vec<LeadershipSpan>,
     /// Epochs without an object, in ascending order. The compactor deleted them, or a single object
-    /// was overwritten. Gaps among the epochs that were left out are not included.
+    /// was overwritten. Missing epochs between the omitted epochs are not included.
     pub holes: Vec<RangeInclusive<Epoch>>,
-    /// Number of older epochs that exist but were not requested.
+    /// Number of older epochs with an object that were not read.
     pub left_out: u64,
     /// Time of the store's clock after the last request, or of this machine's clock if the store
     /// has none.
     pub now: DateTime<Utc>,
-    /// Resolution of that clock. The true time was later than `now` by less than this.
+    /// Resolution of that clock. The true time exceeds `now` by less than this duration.
     pub now_within: Duration,
-    /// Number of requests of this reading.
+    /// Number of requests that the reader sent.
     pub requests: u64,
 }
 
@@ -87,30 +90,31 @@ pub struct History {
 pub struct LeadershipSpan {
     /// Number of the epoch.
     pub epoch: Epoch,
-    /// Name of the candidate that held it. `None` in the record of a foreign peer, or if the record
-    /// is unreadable.
+    /// Name of the leader. `None` if the record has no name, as the record of a foreign peer, or is
+    /// unreadable.
     pub candidate: Option<String>,
-    /// Time when its leader began.
+    /// Begin of the leadership.
     pub from: TimeEstimate,
-    /// Time when its leader ended. [`at`](TimeEstimate::at) is `None` while it leads.
+    /// End of the leadership. [`at`](TimeEstimate::at) is `None` while the leader leads.
     pub until: TimeEstimate,
     /// Kind of the end. `None` if the epoch has not ended or is unreadable.
     pub end: Option<EpochEnd>,
     /// True if the epoch is [held](LeadershipSpan::is_held), but its lease has expired by the
     /// store's clock.
     pub lapsed: bool,
-    /// Name of the process that sealed it, if it is sealed and the record names the process.
+    /// Name of the process that sealed the epoch, if the epoch is sealed and the record has the
+    /// name.
     pub sealed_by: Option<String>,
-    /// Name of the operator that asserted the death of its leader.
+    /// Name of the operator that asserted the death of the leader.
     pub forced_by: Option<String>,
-    /// Reason that an operator gave for its end.
+    /// Reason that an operator gave for the end of the epoch.
     pub reason: Option<String>,
     /// Duration of the lease without a renewal. `None` if the lease never expires or the record
     /// does not state it.
     pub validity: Option<Duration>,
     /// Counter that every write increments.
     pub heartbeat: u64,
-    /// Recorded time of its creation, by the leader's clock.
+    /// Recorded time of the epoch's creation, by the leader's clock.
     pub elected_at: Option<DateTime<Utc>>,
     /// Recorded time of the last renewal, by the leader's clock.
     pub renewed_at: Option<DateTime<Utc>>,
@@ -122,8 +126,8 @@ pub struct LeadershipSpan {
     pub unreadable: Option<String>,
 }
 
-/// A moment with its uncertainty. All times are by the store's clock, as far as the reader knows
-/// it.
+/// A moment with its uncertainty. All times are by the store's clock, or corrected to it as far as
+/// possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct TimeEstimate {
@@ -138,8 +142,8 @@ pub struct TimeEstimate {
 }
 
 impl TimeEstimate {
-    /// Returns whether the store dated this moment. Then the bounds differ by the resolution of the
-    /// store's dates, which is one second on most stores.
+    /// Returns whether the store dated this moment. For an exact moment the bounds differ by the
+    /// resolution of the store's dates, which is one second on most stores.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact
@@ -151,8 +155,8 @@ impl TimeEstimate {
         TimeEstimate { at, earliest: at, latest, exact: at.is_some() }
     }
 
-    /// Creates an estimate from its available bounds. Contradictory bounds come from clocks that
-    /// disagree, and are dropped.
+    /// Creates an estimate from its available bounds. Drops contradictory bounds, which occur if
+    /// clocks disagree.
     fn between(
         at: Option<DateTime<Utc>>,
         earliest: Option<DateTime<Utc>>,
@@ -165,7 +169,8 @@ impl TimeEstimate {
     }
 }
 
-/// A date that is cut to its resolution. The true moment is later by less than the resolution.
+/// A date that is rounded down to its resolution. The true moment is later by less than the
+/// resolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dated {
     pub(crate) at: DateTime<Utc>,
@@ -173,8 +178,8 @@ pub(crate) struct Dated {
 }
 
 impl Dated {
-    /// Creates the date of a store. Stores cut dates to whole seconds or to a decimal part of a
-    /// second. The resolution is the coarsest of these that the date allows.
+    /// Creates the date of a store. Stores round dates down to whole seconds or to a decimal part
+    /// of a second. The resolution is the coarsest unit that divides the date.
     pub(crate) fn by_a_store(at: DateTime<Utc>) -> Dated {
         let nanos = i64::from(at.timestamp_subsec_nanos());
         let mut unit = 1_000_000_000;
@@ -206,8 +211,8 @@ impl LeadershipSpan {
         self.end.is_none() && self.unreadable.is_none()
     }
 
-    /// Returns the duration of the leadership by the best estimates, up to `now` if it still leads.
-    /// Returns `None` if the begin is unknown, or if it most likely never led.
+    /// Returns the best estimate of the duration of the leadership, up to `now` if the leader still
+    /// leads. Returns `None` if the begin is unknown, or if the candidate most likely never led.
     #[must_use]
     pub fn led(&self, now: DateTime<Utc>) -> Option<Duration> {
         if !self.is_of_a_leader() {
@@ -217,8 +222,8 @@ impl LeadershipSpan {
         Some((until - self.from.at?).to_std().unwrap_or_default())
     }
 
-    /// Returns the minimum duration of the leadership. It accounts for the resolution of the
-    /// store's dates. Returns `None` in the cases of [`led`](LeadershipSpan::led).
+    /// Returns the minimum duration of the leadership. The result accounts for the resolution of
+    /// the store's dates. Returns `None` if [`led`](LeadershipSpan::led) does.
     #[must_use]
     pub fn led_at_least(&self, history: &History) -> Option<Duration> {
         self.led(history.now)?;
@@ -227,9 +232,9 @@ impl LeadershipSpan {
         Some(led.and_then(|led| led.to_std().ok()).unwrap_or_default())
     }
 
-    /// Returns the maximum duration of the leadership. It accounts for the resolution of the
-    /// store's dates. Returns `None` in the cases of [`led`](LeadershipSpan::led), and if the
-    /// earliest begin is unknown.
+    /// Returns the maximum duration of the leadership. The result accounts for the resolution of
+    /// the store's dates. Returns `None` if [`led`](LeadershipSpan::led) does, and if the earliest
+    /// begin is unknown.
     #[must_use]
     pub fn led_at_most(&self, history: &History) -> Option<Duration> {
         self.led(history.now)?;

@@ -1,4 +1,4 @@
-//! Property tests: the true times lie within the bounds, at any resolution of the store's dates.
+//! Property tests: the true times are within the bounds, for any resolution of the store's dates.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ enum Really {
         ahead: i64,
     },
     Deposed,
-    /// The leader died `after` this time since its last renewal, and was sealed later.
+    /// The leader died `after` its last renewal. Its epoch was sealed `sealed_after` its death.
     Died {
         after: i64,
         sealed_after: i64,
@@ -31,7 +31,7 @@ struct Epochs {
     idle: i64,
     /// Time from the begin to the last renewal.
     renewing: i64,
-    /// Time from the last renewal to a resignation or deposition.
+    /// Time from the last renewal to the resignation or the deposition.
     rest: i64,
     end: Really,
 }
@@ -125,7 +125,7 @@ fn bounds(extent: Extent, truth: i64) -> bool {
 
 proptest! {
     #[test]
-    fn the_truth_lies_within_the_bounds_for_any_resolution_of_dates(
+    fn true_times_are_within_the_bounds_for_any_resolution_of_dates(
         epochs in prop::collection::vec(epoch(), 1..5),
         last in prop::option::of((up_to_secs(5), up_to_secs(20), up_to_secs(2))),
         passed in up_to_secs(15),
@@ -168,7 +168,7 @@ proptest! {
         let nobody: i64 = gaps.map(|gap| gap.max(0)).sum();
         let totals = history.totals();
         prop_assert!(bounds(totals.nobody, nobody), "{nobody}: {totals:#?}");
-        // The totals count from the best estimate of the first begin.
+        // The totals begin with the best estimate of the first begin.
         let since = history.spans[0].from.at.expect("known") - at(0);
         let since = since.num_nanoseconds().expect("minutes").max(truth[0].from);
         let led = truth.iter().map(|one| one.until.min(now) - one.from.max(since));
@@ -178,7 +178,7 @@ proptest! {
 }
 
 /// A leader was killed at :16.54, and its successor was elected at :22.86. The store's dates have
-/// whole seconds. The history reported at most 5.8 s without a leader.
+/// whole seconds. The history reported an upper bound of 5.8 s for the time without a leader.
 #[test]
 fn regression_bounds_include_the_resolution_of_the_stores_dates() {
     let ms = |ms: i64| ms * 1_000_000;

@@ -14,13 +14,13 @@ use tenure::{Epoch, Error, Layout, Store};
 use super::build::{Found, holes, spans};
 use super::{Dated, History};
 
-/// Maximum number of concurrent GETs. Each may return 64 KiB.
+/// Maximum number of concurrent GETs. Each GET may return 64 KiB.
 const AT_ONCE: usize = 16;
 const DEFAULT_LIMIT: usize = 1_000;
 const MAX_LIMIT: usize = 100_000;
 
-/// Reads the [`History`] of one election. It lists and reads the prefix, and writes
-/// nothing.
+/// Reads the [`History`] of one election. A reader lists and reads the objects under the prefix,
+/// and writes nothing.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -41,7 +41,8 @@ pub struct Reader {
     since: Option<Duration>,
 }
 
-/// The result of listing all epochs: the newest ones, each with its age, and the total number.
+/// The result of listing all epochs: the newest epochs, each with its age, and the number of older
+/// epochs.
 #[derive(Default)]
 struct Listing {
     first: Option<Epoch>,
@@ -67,15 +68,15 @@ impl Reader {
         self
     }
 
-    /// Sets the maximum number of newest epochs to read: 1 to 100,000, default 1,000. Each takes
-    /// about 300 bytes of memory and its names.
+    /// Sets the maximum number of newest epochs to read: 1 to 100,000, default 1,000. Each epoch
+    /// needs about 300 bytes of memory, plus the length of its names.
     pub fn limit(mut self, limit: usize) -> Reader {
         self.limit = limit.clamp(1, MAX_LIMIT);
         self
     }
 
-    /// Omits epochs whose last write is older than this, by the store's clock. The newest epoch is
-    /// always read.
+    /// Omits epochs if their last write is older than this duration, by the store's clock. The
+    /// newest epoch is always read.
     pub fn since(mut self, since: Duration) -> Reader {
         self.since = Some(since);
         self
@@ -83,8 +84,9 @@ impl Reader {
 
     /// Lists all epochs and reads the newest ones.
     ///
-    /// Costs 1 LIST for every 1,000 keys listed (at least 1) and 1 GET for each epoch read. A
-    /// [single object](Layout::SingleObject) costs 1 GET. At most 16 GETs run concurrently.
+    /// Costs 1 LIST for every 1,000 keys under the prefix (at least 1 LIST), and 1 GET for each
+    /// epoch read. A [single object](Layout::SingleObject) costs 1 GET. At most 16 GETs run
+    /// concurrently.
     ///
     /// # Errors
     /// - [`Unavailable`](tenure::ErrorKind::Unavailable): a request failed, or took over 30 s.
@@ -92,27 +94,27 @@ impl Reader {
     /// - [`AccessDenied`](tenure::ErrorKind::AccessDenied),
     ///   [`NoSuchStore`](tenure::ErrorKind::NoSuchStore): correct the permissions or the address.
     /// - [`CorruptRecord`](tenure::ErrorKind::CorruptRecord),
-    ///   [`RecordTooNew`](tenure::ErrorKind::RecordTooNew): the single object cannot be read. An
-    ///   epoch object that cannot be read is reported in its span.
-    /// - [`NoRuntime`](tenure::ErrorKind::NoRuntime): call it in a Tokio runtime with timers.
-    ///   Nothing was sent.
+    ///   [`RecordTooNew`](tenure::ErrorKind::RecordTooNew): the single object cannot be read. If an
+    ///   epoch object cannot be read, its span has the reason.
+    /// - [`NoRuntime`](tenure::ErrorKind::NoRuntime): nothing was sent; call this method in a Tokio
+    ///   runtime with timers.
     pub async fn read(&self) -> Result<History, Error> {
         self.read_with(|_, _| {}).await
     }
 
-    /// Reads the history like [`read`](Reader::read). Calls `told` after each object with the
+    /// Reads the history like [`read`](Reader::read). Calls `progress` after each object with the
     /// number of objects read and the total number.
     ///
     /// # Errors
     /// Returns the errors of [`read`](Reader::read).
-    pub async fn read_with(&self, told: impl FnMut(u64, u64)) -> Result<History, Error> {
+    pub async fn read_with(&self, progress: impl FnMut(u64, u64)) -> Result<History, Error> {
         match self.layout {
             Layout::SingleObject => self.single().await,
-            _ => self.epoch_files(told).await,
+            _ => self.epoch_files(progress).await,
         }
     }
 
-    async fn epoch_files(&self, mut told: impl FnMut(u64, u64)) -> Result<History, Error> {
+    async fn epoch_files(&self, mut progress: impl FnMut(u64, u64)) -> Result<History, Error> {
         let Listing { first, newest, left_out, now, mut requests } = self.list().await?;
         let count = newest.len() as u64;
         let listed_at = now.unwrap_or_else(wall_clock);
@@ -125,7 +127,7 @@ impl Reader {
             done += 1;
             now = now.max(served_at);
             found.extend(object);
-            told(done, count);
+            progress(done, count);
         }
         drop(reads);
         requests += done;

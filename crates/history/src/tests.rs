@@ -52,7 +52,8 @@ fn resigned(epoch: u64, from: f64, until: f64, ahead: f64) -> Found {
     object(epoch, until, ahead, times)
 }
 
-/// Creates an epoch whose leader died right after its last renewal. It was sealed after the lease.
+/// Creates an epoch with a leader that died immediately after its last renewal. The epoch was
+/// sealed after the end of the lease.
 fn lapsed(epoch: u64, from: f64, renewed: f64, sealed: f64) -> Found {
     let times = json!({
         "elected_at": from, "renewed_at": renewed, "sealed_at": sealed,
@@ -91,14 +92,15 @@ fn the_stores_date_corrects_a_wrong_clock() {
             history(vec![resigned(1, 0.0, 9.0, 0.0), resigned(2, 10.0, 50.0, ahead)], 60.0);
         let span = &history.spans[1];
         assert_eq!(when(&span.from), [Some(10.0), Some(9.0), Some(10.0)], "{ahead}");
-        assert_eq!(span.elected_at, Some(at(10.0 + ahead)), "as recorded");
+        assert_eq!(span.elected_at, Some(at(10.0 + ahead)), "the recorded time is unchanged");
         assert_eq!(history.gaps()[0].length.about, secs(1.0));
     }
 }
 
 #[test]
-fn a_begin_has_bounds_by_the_previous_seal_and_the_last_write() {
-    // By its own clock it led for 30 s until its last renewal. The seal came at 85 s.
+fn a_begin_is_between_the_previous_seal_and_the_last_write() {
+    // By its own clock, the leader led for 30 s until its last renewal. The epoch was sealed at 85
+    // s.
     for (ahead, begin) in [(0.0, 12.0), (-500.0, 10.0), (500.0, 55.0)] {
         let times = json!({
             "elected_at": 12.0, "renewed_at": 42.0, "expired": true, "ended": "deposed",
@@ -168,7 +170,7 @@ fn an_abandoned_epoch_does_not_end_a_gap() {
     assert_eq!(history.spans[1].led(history.now), None);
     let gaps = history.gaps();
     assert_eq!((gaps.len(), gaps[0].length.about), (1, secs(10.0)));
-    // The epoch of a restarted process has the same seal, but was renewed.
+    // The epoch of a restarted process has the same seal, but also a renewal.
     let times = json!({
         "elected_at": 0.0, "renewed_at": 5.0, "sealed_at": 6.0, "heartbeat": 3,
         "expired": true, "ended": "lapsed", "sealed_by": "a",
@@ -178,7 +180,7 @@ fn an_abandoned_epoch_does_not_end_a_gap() {
 }
 
 #[test]
-fn peers_that_do_not_seal_are_superseded() {
+fn epochs_without_a_seal_are_superseded() {
     let foreign = |epoch, written| {
         let body = Record::parse(br#"{"validity_ms": 10000, "expired": false}"#);
         let body = body.map_err(|why| why.to_string());
@@ -194,7 +196,7 @@ fn peers_that_do_not_seal_are_superseded() {
     assert_eq!(when(&history.spans[0].until), [Some(12.0), Some(5.0), Some(12.0)]);
     assert_eq!(when(&history.spans[1].until), [Some(22.0), Some(12.0), Some(22.0)]);
     assert_eq!(history.spans[2].name(), "-");
-    // The object `{}` is not a valid record, either.
+    // The object `{}` is not a valid record.
     let mut found = vec![foreign(1, 5.0), foreign(2, 12.0)];
     found[0].body = Record::parse(b"{}").map_err(|why| why.to_string());
     let history = self::history(found, 13.0);
@@ -228,7 +230,7 @@ fn an_empty_history_has_no_totals() {
     assert_eq!((history.totals(), history.gaps()), (Totals::default(), vec![]));
 }
 
-/// Records and stores can contain arbitrary times.
+/// Records, and the dates of stores, can have arbitrary times.
 #[test]
 fn arbitrary_times_do_not_panic() {
     let wild =

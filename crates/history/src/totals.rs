@@ -24,9 +24,9 @@ pub struct Extent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gap {
-    /// The last epoch that had a leader.
+    /// Last epoch with a leader before the gap.
     pub after: Epoch,
-    /// The next epoch that had a leader. `None` if no process has led since.
+    /// Next epoch with a leader. `None` if no process has led since.
     pub before: Option<Epoch>,
     /// Begin, by the best estimate.
     pub from: DateTime<Utc>,
@@ -42,13 +42,13 @@ pub struct Gap {
 pub struct Totals {
     /// Time from the first known begin until now, or until the last lease ends.
     pub time: Duration,
-    /// Part of the time that had no leader.
+    /// Time without a leader.
     pub nobody: Extent,
-    /// Part of the time whose leader is unknown, because epochs are compacted or unreadable.
+    /// Time with an unknown leader, because epochs are compacted or unreadable.
     pub unknown: Extent,
-    /// Part of the time that had a leader.
+    /// Time with a leader.
     pub led: Extent,
-    /// The longest time without a leader.
+    /// Longest time without a leader.
     pub longest_gap: Option<Gap>,
 }
 
@@ -61,7 +61,7 @@ impl Extent {
 }
 
 impl Totals {
-    /// Returns the fraction of the known time without a leader, 0 to 1. Returns `None` if no time
+    /// Returns the fraction of the known time that had no leader, 0 to 1. Returns `None` if no time
     /// is known.
     #[must_use]
     pub fn nobody_share(&self) -> Option<f64> {
@@ -70,7 +70,7 @@ impl Totals {
     }
 }
 
-/// The time between two leaders. `known` is false if another leader may have led in it.
+/// The time between two leaders. `known` is false if another process may have led during this time.
 struct Between {
     gap: Gap,
     known: bool,
@@ -78,14 +78,14 @@ struct Between {
 
 impl History {
     /// Returns the times without a leader, in ascending order. An epoch that its candidate
-    /// abandoned does not end a gap. If epochs are missing between two leaders, the time is
-    /// [`unknown`](History::unknown).
+    /// abandoned does not end a gap. If epochs are missing between two leaders, the time between
+    /// them is [`unknown`](History::unknown) and not a gap.
     #[must_use]
     pub fn gaps(&self) -> Vec<Gap> {
         self.between().into_iter().filter(|one| one.known).map(|one| one.gap).collect()
     }
 
-    /// Returns the times whose leader is unknown, in ascending order. Epochs between two leaders
+    /// Returns the times with an unknown leader, in ascending order: between two leaders, epochs
     /// are missing or unreadable.
     #[must_use]
     pub fn unknown(&self) -> Vec<Gap> {
@@ -111,7 +111,8 @@ impl History {
                 totals.longest_gap = Some(gap);
             }
         }
-        // The time counts from the best estimate of the first begin, which may have been later.
+        // The total time begins with the best estimate of the first begin. The true begin may be
+        // later.
         let begun_late = from_latest.map_or(Duration::ZERO, |latest| length(from, latest));
         let longest = totals.time.saturating_add(self.now_within);
         let rest = |time: Duration, nobody: Duration, unknown: Duration| {
@@ -157,7 +158,7 @@ impl History {
     fn since(&self, last: &LeadershipSpan, known: bool) -> Option<Between> {
         let (from, earliest) = match last.until.at {
             Some(at) => (at.min(self.now), last.until.earliest.unwrap_or(at)),
-            // Its lease may have ended within the resolution of the dates.
+            // The lease may have ended within the resolution of the dates.
             None => (self.now, lease_end(last)?),
         };
         let now_within = TimeDelta::from_std(self.now_within).ok()?;
@@ -182,7 +183,7 @@ fn between_two(before: &LeadershipSpan, next: &LeadershipSpan, known: bool) -> O
         at_least: length(before.until.latest.unwrap_or(from), next.from.earliest.unwrap_or(until)),
         at_most: length(before.until.earliest.unwrap_or(from), next.from.latest.unwrap_or(until)),
     };
-    // A possible gap whose best estimate is empty counts only in the bounds.
+    // A gap with an estimated length of zero still contributes to the bounds.
     if length == Extent::default() {
         return None;
     }
@@ -190,7 +191,7 @@ fn between_two(before: &LeadershipSpan, next: &LeadershipSpan, known: bool) -> O
     Some(Between { gap: Gap { after, before, from, until: until.max(from), length }, known })
 }
 
-/// Returns the earliest end of the lease of a held epoch.
+/// Returns the earliest time at which the lease of a held epoch ends.
 fn lease_end(span: &LeadershipSpan) -> Option<DateTime<Utc>> {
     let validity = TimeDelta::from_std(span.validity?).ok()?;
     span.until.earliest?.checked_add_signed(validity)

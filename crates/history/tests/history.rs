@@ -1,4 +1,4 @@
-//! The history of real elections matches the events of the test.
+//! Compares histories with the elections that the tests run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ async fn a_history_matches_the_election() {
     assert!(first.until.is_exact());
     near(first.until.at, resigned);
     near(second.from.at, b_began);
-    // The leader had renewed shortly before it died, and its lease continued.
+    // The leader renewed its lease shortly before it died, and the lease lasted longer.
     assert!(second.until.earliest <= Some(b_died) && second.until.latest >= Some(b_died));
     near(second.until.earliest.map(|sign| sign + VALIDITY), second.until.latest.unwrap());
     assert!(second.until.latest <= Some(c_began));
@@ -83,7 +83,7 @@ async fn a_history_matches_the_election() {
     assert_eq!(history.gaps().last().map(|gap| gap.before), Some(None));
 }
 
-/// The clocks of the leaders are arbitrary.
+/// The clocks of the leaders differ by hours.
 #[tokio::test(start_paused = true)]
 async fn wrong_clocks_are_corrected() {
     let world = World::new();
@@ -149,7 +149,7 @@ async fn an_overtaken_campaign_leaves_an_abandoned_epoch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn compacted_epochs_are_a_hole_at_the_begin() {
+async fn compacted_epochs_are_a_hole_before_the_first_span() {
     let world = World::new();
     for _ in 0..12 {
         let leadership = world.leader("a").await;
@@ -195,7 +195,7 @@ async fn foreign_and_unreadable_records_are_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reading_costs_one_list_per_page_and_one_get_per_epoch() {
+async fn a_read_costs_one_list_per_page_and_one_get_per_epoch() {
     let world = World::new();
     for epoch in 1..=2_500 {
         let body = r#"{"expired":true,"ended":"resigned"}"#;
@@ -223,7 +223,7 @@ async fn a_reading_costs_one_list_per_page_and_one_get_per_epoch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_epoch_compacted_during_the_reading_is_a_hole() {
+async fn an_epoch_compacted_during_the_read_is_a_hole() {
     let world = World::new();
     for _ in 0..3 {
         world.leader("a").await.resign().await.unwrap();

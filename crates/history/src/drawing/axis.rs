@@ -1,4 +1,4 @@
-//! The time axis: its place on the page, and its ticks.
+//! The time axis: its position on the page, and its ticks.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
-/// Lengths of steps, in milliseconds. Longer steps are multiples of ten years by powers of two.
+/// Distances between ticks, in milliseconds. Greater distances are ten years times a power of two.
 const STEPS: [u64; 35] = [
     MILLI,
     2,
@@ -50,7 +50,8 @@ const STEPS: [u64; 35] = [
     YEAR,
     5 * YEAR,
 ];
-/// Nine million years. It is a fraction of the range of `u64`, so that steps can be added.
+/// Greatest time on the axis, in milliseconds: nine million years. Additions of steps to it do not
+/// overflow.
 const LAST: u64 = u64::MAX / 64;
 /// Minimum distance of two ticks, in pixels.
 const TICK_ROOM: f64 = 84.0;
@@ -65,7 +66,7 @@ pub(super) struct Axis {
     right: f64,
 }
 
-/// A tick: its place, its text, and the text below it.
+/// A tick: its position, its text, and the text below it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
     pub(super) x: f64,
@@ -79,7 +80,8 @@ impl Axis {
         origin: Option<DateTime<Utc>>,
         (left, right): (f64, f64),
     ) -> Axis {
-        // An empty range has no length to divide, and times past the end of time have no ticks.
+        // The range must not be empty, because `x` divides by its length. Times above `LAST` have
+        // no ticks.
         let from = from.min(Duration::from_millis(LAST));
         let until = until.min(Duration::from_millis(LAST)).max(from + Duration::from_millis(10));
         Axis { from, until, origin, left, right }
@@ -129,7 +131,7 @@ impl Axis {
     }
 }
 
-/// Returns the shortest step that gives at most `most` ticks.
+/// Returns the shortest step with at most `most` steps in this length.
 fn step(length: u64, most: u64) -> u64 {
     let fits = |step: &u64| length / step <= most;
     STEPS.into_iter().find(fits).unwrap_or_else(|| {

@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::text::short;
 use super::{Band, BandKind, Interval};
 
-/// Sweeps over the solid parts of the intervals.
+/// Returns the bands of the solid intervals, in ascending order. Sweeps over the intervals by time.
 pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
     let solid = || intervals.iter().filter(|interval| interval.until > interval.from);
     let edges: BTreeSet<Duration> = solid().flat_map(|i| [i.from, i.until]).collect();
     let edges: Vec<Duration> = edges.into_iter().collect();
     let mut by_begin: Vec<&Interval> = solid().collect();
     by_begin.sort_by_key(|interval| interval.from);
-    // The active intervals, by their position in that order, and their ends.
+    // `leading` has the positions of the active intervals in `by_begin`, and `ends` has their ends.
     let (mut next, mut leading, mut ends) = (0, BTreeSet::new(), BTreeSet::new());
     let mut bands: Vec<(BandKind, Duration, Duration, String)> = Vec::new();
     for two in edges.windows(2) {

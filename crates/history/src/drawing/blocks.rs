@@ -8,11 +8,11 @@ pub(super) struct Block {
     /// Position of the first interval in the lane, and the number of consecutive intervals.
     pub(super) first: usize,
     pub(super) count: usize,
-    /// Total width of the intervals.
+    /// Total width of the intervals, in pixels.
     filled: f64,
 }
 
-/// Maximum width of a combined block, so that dense stretches remain visible.
+/// Maximum width of a combined block, in pixels. The limit keeps dense stretches visible.
 const BIN: f64 = 12.0;
 
 /// Maximum width of an interval that may be combined with its neighbours, in pixels.
@@ -20,7 +20,8 @@ const NARROW: f64 = 5.0;
 /// Maximum distance between combined intervals, in pixels.
 const NEAR: f64 = 4.0;
 
-/// With more intervals in one lane, all are combined, because wide ones would overlap.
+/// Maximum number of blocks in one lane. If there are more, wide blocks overlap, so all blocks are
+/// combined.
 const MOST: usize = 300;
 
 /// Returns the blocks of stretches in ascending order.
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn narrow_neighbours_are_drawn_together_and_nothing_is_lost() {
+    fn narrow_neighbours_are_combined_and_counted() {
         let all = [(0.0, 1.0), (2.0, 3.0), (8.0, 40.0), (41.0, 42.0), (42.5, 43.0), (50.0, 51.0)];
         let told: Vec<_> = blocks(all).iter().map(|block| (block.first, block.count)).collect();
         assert_eq!(told, [(0, 2), (2, 1), (3, 2), (5, 1)]);

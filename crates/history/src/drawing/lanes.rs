@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::{Interval, Subject};
 
-/// More lanes cannot be distinguished.
+/// Maximum number of lanes for candidates. A reader cannot distinguish more lanes.
 const MOST: usize = 50;
-/// Pages with more rows are too long to read.
+/// Maximum number of lanes with [`Subject::Owners`]. A page with more lanes is too long to read.
 const MOST_OWNED: usize = 1_000;
 
 /// A lane: its name and its intervals, in the order of time.
@@ -18,7 +18,7 @@ pub(super) struct Lane<'a> {
 }
 
 /// Returns a lane for each name, in the order of the first interval. If there are too many names,
-/// those with the least time share the last lane.
+/// the names with the least total time share the last lane.
 pub(super) fn lanes(intervals: &[Interval], subject: Subject) -> Vec<Lane<'_>> {
     let mut sorted: Vec<&Interval> = intervals.iter().collect();
     if subject == Subject::Leaders {

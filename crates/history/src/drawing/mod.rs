@@ -1,9 +1,10 @@
-//! Draws a timeline of leaders as an SVG for light and dark pages. Each candidate has a lane, and
-//! each epoch is an interval whose end has a mark. Bands show the times with no leader, or with
-//! more than one. With [`Subject::Owners`] it draws the owners of many things, such as partitions.
+//! Draws a timeline of leaders as an SVG for light and dark pages. Each candidate has a lane. Each
+//! epoch is an interval in the lane of its leader, with a mark at its end. Bands show the times
+//! with no leader, or with more than one. With [`Subject::Owners`] a drawing shows the owners of
+//! many things, such as partitions.
 //!
-//! The functions are pure: the same values give the same text. `tenure history`, the example
-//! `failover` and the failures of the project's simulation use them.
+//! The functions are pure: equal values give equal text. `tenure history`, the example `failover`
+//! and the project's simulation use this module.
 //!
 //! ```
 //! use std::time::Duration;
@@ -34,21 +35,21 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-/// The content of a drawing. All times are durations since one moment, the origin.
+/// The content of a drawing. All times are durations since a common moment, the origin.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Drawing {
     /// Meaning of the lanes.
     pub subject: Subject,
-    /// The heading.
+    /// Heading of the drawing.
     pub title: String,
     /// Line below the heading. It may be empty.
     pub subtitle: String,
-    /// Time of day of the origin. If it is set, ticks show times of day. Otherwise they show the
+    /// Date and time of the origin. If it is set, ticks show times of day. Otherwise ticks show the
     /// time since the origin.
     pub origin: Option<DateTime<Utc>>,
-    /// Intervals in any order. Lanes appear in the order of the first interval: by time, or by the
-    /// position in this list with [`Subject::Owners`].
+    /// Intervals in any order. The lane with the earliest interval is the first. With
+    /// [`Subject::Owners`], lanes appear in the order of this list.
     pub intervals: Vec<Interval>,
     /// Bands in any order.
     pub bands: Vec<Band>,
@@ -64,8 +65,8 @@ pub enum Subject {
     #[default]
     Leaders,
     /// A lane for each thing that has one owner at a time, such as a partition. The label of an
-    /// interval is its owner, which has the same colour in all lanes. There are eight colours.
-    /// Further owners reuse them and are distinguished by their labels and tooltips.
+    /// interval is its owner. An owner has the same colour in all lanes. There are eight colours,
+    /// so owners can share a colour. Labels and tooltips distinguish them.
     Owners,
 }
 
@@ -73,11 +74,12 @@ pub enum Subject {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Interval {
-    /// Name of the lane. It may be untrusted text: the drawing escapes and cuts it.
+    /// Name of the lane. The name may be untrusted text: the drawing escapes it and cuts it to a
+    /// maximum width.
     pub lane: String,
     /// Label of the interval, such as the number of its epoch.
     pub label: String,
-    /// Begin of the certain or almost certain part, which is solid.
+    /// Begin of the certain part, which is solid.
     pub from: Duration,
     /// End of the solid part.
     pub until: Duration,
@@ -87,11 +89,11 @@ pub struct Interval {
     pub perhaps_until: Duration,
     /// Kind of the end.
     pub end: Mark,
-    /// The tooltip.
+    /// Text of the tooltip.
     pub tip: String,
 }
 
-/// The end of an interval. Each kind has its own shape, so that the drawing is readable without
+/// The end of an interval. Each kind has a different shape, so that the drawing is readable without
 /// colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -110,11 +112,11 @@ pub enum Mark {
     Crashed,
     /// A greater epoch was created without a seal of this one.
     Superseded,
-    /// Its own candidate sealed the epoch before it led.
+    /// The candidate sealed its own epoch before it led.
     GivenUp,
     /// The epoch had no leader, because an operator restored the election above it.
     Restored,
-    /// The ownership moved to another owner, or ended. The lane shows this without a mark.
+    /// The ownership moved to another owner, or ended. This end has no mark.
     Moved,
     /// The end is unknown.
     Unknown,
@@ -130,7 +132,7 @@ pub struct Band {
     pub from: Duration,
     /// End of the period.
     pub until: Duration,
-    /// The tooltip.
+    /// Text of the tooltip.
     pub tip: String,
 }
 
@@ -162,15 +164,15 @@ impl Drawing {
         Drawing { title: title.into(), ..Drawing::default() }
     }
 
-    /// Adds a band for each period in which no candidate, or more than one, led. It covers the time
-    /// from the first to the last moment of the solid intervals.
+    /// Adds a band for each period in which no candidate, or more than one, led. The bands cover
+    /// the time from the first to the last moment of the solid intervals.
     pub fn find_bands(&mut self) {
         self.bands.extend(bands::found(&self.intervals));
     }
 
     /// Returns the drawing as an SVG that is 1,000 pixels wide. The height grows with the number of
     /// lanes: at most 50, or 1,000 with [`Subject::Owners`]. Further names share the last lane.
-    /// Intervals that are too narrow are combined and counted.
+    /// Intervals that are too narrow are combined, and the tooltip has their number.
     #[must_use]
     pub fn svg(&self) -> String {
         render::svg(self)

@@ -1,17 +1,17 @@
-//! Colours for light and dark, and the shapes of the marks.
+//! Colours for light and dark pages, and the shapes of the marks.
 //!
 //! Each shape has its light colours as attributes, which every renderer supports. A style sheet
-//! changes them only for dark pages. It contains literal colours, because many renderers support
-//! neither media queries nor custom properties.
+//! replaces the colours on dark pages. Many renderers ignore media queries and custom properties,
+//! so no light colour depends on them.
 
 use super::{BandKind, Mark};
 
 /// Number of owner colours.
 pub(super) const COLOURS: usize = 8;
 
-/// The colours are the palette of Okabe and Ito for colour-blind readers. Dark pages
-/// use the lighter ones. Every rule is bound to the class of the drawing, because the SVG may be
-/// part of a page.
+/// Rules for dark pages. The colours are from the palette of Okabe and Ito for colour-blind
+/// readers: dark pages use its lighter colours. Every rule applies only within the class `tenure`,
+/// because a page may embed the SVG.
 pub(super) const DARK: &str = "@media (prefers-color-scheme:dark){\
 .tenure .bg{fill:#0d1117}\
 .tenure .v,.tenure .h{fill:#e6edf3}\
@@ -33,7 +33,7 @@ pub(super) const DARK: &str = "@media (prefers-color-scheme:dark){\
 .tenure .hl{stroke:#56b4e9}\
 .tenure .hu{stroke:#7d8590}}";
 
-/// Owner colours for dark pages, where labels are dark.
+/// Owner colours for dark pages. They are light enough for dark labels.
 pub(super) const DARK_OWNERS: &str = "@media (prefers-color-scheme:dark){\
 .tenure .c0{fill:#56b4e9}\
 .tenure .c1{fill:#f0883e}\
@@ -44,7 +44,7 @@ pub(super) const DARK_OWNERS: &str = "@media (prefers-color-scheme:dark){\
 .tenure .c6{fill:#c3cad3}\
 .tenure .c7{fill:#ff8a80}}";
 
-/// Owner colours for light pages, dark enough for white labels.
+/// Owner colours for light pages. They are dark enough for white labels.
 const OWNERS: [&str; COLOURS] = [
     "class=\"c0\" fill=\"#0072b2\"",
     "class=\"c1\" fill=\"#b34e00\"",
@@ -99,7 +99,7 @@ stroke-width=\"1.6\" d=\"M0 0V6\"/></pattern></defs>";
 pub(super) fn shape(mark: Mark, x: f64, y: f64, size: f64) -> String {
     let at = format!("transform=\"translate({x:.1} {y:.1}) scale({size})\"");
     let path = |paint: &str, d: &str| format!("<path {paint} {at} d=\"{d}\"/>");
-    // A halo makes lines visible on a bar of the same colour.
+    // A halo makes lines visible on a bar of a similar colour.
     let lines = |d: &str| path(HALO, d) + &path(LINES, d);
     match mark {
         Mark::GoesOn => path(SOLID, "M-3 -6L6 0L-3 6Z"),

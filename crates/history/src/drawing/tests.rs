@@ -34,7 +34,7 @@ fn number(node: &Node<'_, '_>, name: &str) -> Option<f64> {
     node.attribute(name)?.parse().ok()
 }
 
-/// Parses the SVG, and checks that everything lies on the page and that no number is `NaN`.
+/// Parses the SVG. Checks that all elements are on the page and that all numbers are finite.
 #[track_caller]
 fn parsed(svg: &str) -> Document<'_> {
     let document = Document::parse(svg).unwrap_or_else(|error| panic!("{error}:\n{svg}"));
@@ -51,7 +51,7 @@ fn parsed(svg: &str) -> Document<'_> {
     document
 }
 
-/// Creates a drawing with many epochs. Each is led for 4 s of 5 s.
+/// Creates a drawing with an epoch every 5 s. Each epoch has a leader for 4 s.
 fn many(lanes: usize, epochs: usize) -> Drawing {
     let mut drawing = Drawing::new("Many");
     for epoch in 0..epochs {
@@ -77,7 +77,7 @@ fn large_drawings_have_a_bounded_size() {
     }
 }
 
-/// 4,000 epochs made tooltips of 268 MB, and 100,000 epochs an SVG of 20 MB.
+/// 4,000 epochs gave tooltips of 268 MB, and 100,000 epochs gave an SVG of 20 MB.
 #[test]
 fn regression_overlapping_epochs_have_a_bounded_size() {
     for (lanes, epochs) in [(1, 4_000), (1, 100_000), (50, 100_000)] {
@@ -109,7 +109,7 @@ fn many_short_epochs_are_combined_and_counted() {
     // The title of a single band has no count.
     let single = told.iter().filter(|title| title.starts_with("no leader for ")).count();
     assert_eq!((sum(" epochs, "), sum(" times, ") + single), (2_000, 1_999));
-    // Short epochs between long ones are combined, too, and none is lost.
+    // Short epochs between long epochs are combined too, and all are counted.
     let mut drawing = Drawing::new("");
     let mut from = secs(0);
     for (number, length) in [1_000, 1, 1, 1, 1_000].into_iter().enumerate() {
@@ -127,7 +127,7 @@ fn many_short_epochs_are_combined_and_counted() {
 }
 
 #[test]
-fn excess_lanes_share_the_last_one() {
+fn candidates_beyond_the_limit_share_the_last_lane() {
     let svg = many(60, 600).svg();
     let svg = parsed(&svg);
     let titles = titles(&svg);
@@ -174,7 +174,7 @@ fn names_are_escaped_and_cut() {
 }
 
 #[test]
-fn every_mark_has_its_own_shape_and_legend_entry() {
+fn every_mark_has_a_distinct_shape_and_a_legend_entry() {
     let mut shapes: Vec<String> =
         MARKS.iter().map(|mark| style::shape(*mark, 0.0, 0.0, 1.0)).collect();
     shapes.sort();
@@ -223,7 +223,7 @@ fn uncertain_times_are_hatched() {
     let mut drawing = Drawing::new("");
     drawing.intervals.push(interval);
     let svg = drawing.svg();
-    assert_eq!(svg.matches("class=\"p\"").count(), 2, "the interval, and the legend");
+    assert_eq!(svg.matches("class=\"p\"").count(), 2, "the interval and the legend are hatched");
     drawing.intervals[0].perhaps_until = secs(5);
     assert_eq!(drawing.svg().matches("class=\"p\"").count(), 0);
 }
@@ -254,15 +254,14 @@ fn everything() -> Drawing {
     drawing
 }
 
-/// librsvg, Inkscape and most previewers drew black shapes, because all colours were custom
-/// properties.
+/// All colours were custom properties, so librsvg, Inkscape and most previewers drew black shapes.
 #[test]
 fn regression_every_shape_has_its_colours_without_styles() {
     for drawing in [everything(), many(1, 2_000), Drawing::new("nothing")] {
         let wrong = svg::without_styles(&drawing.svg());
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
-    // The check detects such an SVG.
+    // The check detects an SVG with custom properties.
     let var = "<svg xmlns='http://www.w3.org/2000/svg'><rect fill='var(--a)'/><text>a</text></svg>";
     assert_eq!(svg::without_styles(var).len(), 3);
 }
@@ -288,7 +287,7 @@ fn dark_pages_change_every_colour() {
     }
 }
 
-/// Wide names of 40 characters, the limit of a table, exceeded the picture.
+/// Wide names of 40 characters, the limit in tables, extended beyond the picture.
 #[test]
 fn regression_a_long_name_stays_inside_the_picture() {
     for name in
@@ -338,9 +337,9 @@ fn owners_have_one_colour_and_a_legend_entry() {
     let svg = owned(3, 2).svg();
     assert_eq!(svg::without_styles(&svg), [""; 0]);
     let document = parsed(&svg);
-    // Three rows have a bar of each owner, and the legend has one.
+    // Each of the three rows has a bar of each owner, and the legend has one more.
     assert_eq!([fills(&document, "c0"), fills(&document, "c1")], [4, 4]);
-    assert_eq!(fills(&document, "i"), 0, "no colour of leaders");
+    assert_eq!(fills(&document, "i"), 0, "no shape has the colour of leaders");
     let words: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();
     assert!(words.contains(&"owned still") && !words.contains(&"leads on"), "{words:?}");
     assert!(!words.contains(&"moved"), "{words:?}");
@@ -351,7 +350,7 @@ fn owners_have_one_colour_and_a_legend_entry() {
     let document = parsed(&svg);
     let rows: Vec<_> = titles(&document).into_iter().filter(|it| it.len() == 2).collect();
     assert_eq!(rows, ["p1", "p0"]);
-    assert!(!many(2, 5).svg().contains(".c0"), "leaders need no colours of owners");
+    assert!(!many(2, 5).svg().contains(".c0"), "a drawing of leaders has no colours of owners");
 }
 
 #[test]

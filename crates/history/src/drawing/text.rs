@@ -1,4 +1,4 @@
-//! Untrusted text in a drawing: cut, escaped, and without control over the direction of other text.
+//! Untrusted text in a drawing. It is cut, escaped, and cannot change the direction of other text.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ pub(super) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Returns the text, cut to this width in pixels at this font size, with an ellipsis.
+/// Returns the text. If it is wider than `room` pixels at this font size, cuts it and adds an
+/// ellipsis.
 pub(super) fn cut(text: &str, room: f64, size: f64) -> String {
     let text = plain(text);
     if pixels(&text, size) <= room {
@@ -39,8 +40,8 @@ pub(super) fn cut(text: &str, room: f64, size: f64) -> String {
     kept
 }
 
-/// Returns the width of the text in pixels at this font size. The font of the reader is unknown, so
-/// this uses DejaVu Sans, which is wider than most fonts.
+/// Returns the width of the text in pixels at this font size. The reader's font is unknown, so the
+/// function assumes DejaVu Sans, which is wider than most fonts.
 pub(super) fn pixels(text: &str, size: f64) -> f64 {
     text.chars().map(ems).sum::<f64>() * size
 }
@@ -52,13 +53,13 @@ fn ems(character: char) -> f64 {
         'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' | '—' => 1.03,
         'A'..='Z' | '+' | '<' | '=' | '>' | '~' | '#' | '&' => 0.84,
         '\u{20}'..='\u{7e}' => 0.65,
-        // From Hangul and CJK on, most characters are square.
+        // Most characters from Hangul and CJK on are square.
         '\u{1100}'..='\u{115f}' | '\u{2e80}'.. => 1.0,
         _ => 0.86,
     }
 }
 
-/// Formats a duration in its two greatest units, such as `1m 10s`.
+/// Formats a duration in at most two units, such as `1m 10s`.
 pub fn short(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     let two = |big: u64, unit: &str, small: u64, part: &str| match small {

@@ -42,7 +42,7 @@ fn bar(paint: &'static str) -> impl Fn(f64, f64) -> String {
 }
 
 impl Page<'_> {
-    /// Returns the legend of the signs that occur, and the height of the page.
+    /// Returns the legend of the signs in the drawing, and the height of the page.
     pub(super) fn legend(&self, top: f64) -> (String, f64) {
         let intervals = &self.drawing.intervals;
         let marks: BTreeSet<Mark> = intervals.iter().map(|interval| interval.end).collect();

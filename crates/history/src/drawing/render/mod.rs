@@ -23,10 +23,10 @@ const SMALL: f64 = 12.0;
 const LARGE: f64 = 16.0;
 /// Maximum width of a name, in pixels. Longer names are cut.
 const LONGEST_NAME: f64 = 200.0;
-/// Minimum distance of two marks. Nearer marks would hide each other.
+/// Minimum distance between two marks, in pixels. Nearer marks would overlap.
 const MARK_ROOM: f64 = 12.0;
 const AXIS_HEIGHT: f64 = 40.0;
-/// Distance between the edge of a lane and its bars.
+/// Distance between the edge of a lane and its bars, in pixels.
 const PAD: f64 = 5.0;
 
 pub(super) fn svg(drawing: &Drawing) -> String {
@@ -197,7 +197,7 @@ impl<'a> Page<'a> {
                 several => self.together(row, block, several),
             }
         }
-        // Marks are drawn after all bars of their lane, so that they lie on top.
+        // Marks are drawn after all bars of their lane, so that no bar covers a mark.
         let y = self.row(row) + self.lane_height / 2.0;
         let size = match self.lane_height {
             ..19.0 => 0.6,
@@ -210,7 +210,7 @@ impl<'a> Page<'a> {
             if interval.end == Mark::Moved {
                 continue;
             }
-            // A mark would hide a bar of its own width, so the mark follows the bar.
+            // A mark would hide a bar that is narrower than the mark, so it is drawn after the bar.
             let (length, end) = (block.until - block.from, self.axis.x(interval.perhaps_until));
             let x = if length > 0.0 && length < MARK_ROOM { end + 6.0 * size } else { end };
             if x >= free_from {
@@ -258,7 +258,7 @@ impl<'a> Page<'a> {
                  height=\"{height}\" rx=\"2\"/>"
             ));
         }
-        // The mark at the end needs some of the width.
+        // The label must not overlap the mark at the end.
         if width > pixels(&interval.label, SMALL) + 18.0 {
             let (x, y) = (from + 8.0, y + height / 2.0 + 4.0);
             self.put(format_args!("<text {LABEL} x=\"{x:.1}\" y=\"{y}\">{label}</text>"));
@@ -277,7 +277,8 @@ impl<'a> Page<'a> {
             Subject::Owners => (owned(several), MUTED),
         };
         let tip = escaped(&tip);
-        // The bar is lower than the bar of a single epoch. The height shows the share of the time.
+        // The height of the bar shows the share of the time. It is always less than the height of a
+        // single epoch's bar.
         let tall = (height * block.share()).max(2.0).min(height - 3.0);
         let y = y + height - tall;
         self.put(format_args!(
