@@ -5,10 +5,12 @@
 //! has a time limit. A further connection waits until another ends. The server does not delay the
 //! exit: dropping [`Serving`], or the end of the runtime, closes all connections.
 
+pub mod access;
 mod body;
 mod connection;
 pub mod health;
 pub mod metrics;
+pub mod refusal;
 mod server;
 mod socket;
 mod stage;

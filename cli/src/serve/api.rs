@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::access::Access;
 use super::app_health::AppHealth;
 use super::body::{LONGEST_PAUSE, bad_body, body_of, millis_of, only, optional, within};
 use super::candidacy::{self, Candidacy, ElectionOrder, ResignOrder};
 use super::groups::api as groups;
 use super::groups::member::Member;
-use super::refusal::Refusal;
 use super::view::{ElectionTokenView, ElectionView, ElectionViews};
 use super::{events, shapes};
+use crate::http::access::Access;
+use crate::http::refusal::Refusal;
 use crate::http::{Answer, HttpRequest, Reply};
 use crate::output::print::millis;
 

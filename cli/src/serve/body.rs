@@ -7,7 +7,7 @@ use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-use super::refusal::Refusal;
+use crate::http::refusal::Refusal;
 use crate::http::{BadBody, HttpRequest};
 use crate::process::timer::pause;
 

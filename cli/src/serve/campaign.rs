@@ -11,7 +11,7 @@ use super::candidacy::{Candidacy, ElectionOrder, ResignOrder, Resigned};
 use super::machine::{
     Common, LOOK, Machine, OrderReply, ServedRole, ServedTask, TOO_LATE, refuse_all, until,
 };
-use super::refusal::Refusal;
+use crate::http::refusal::Refusal;
 use crate::output::logs::Throttle;
 use crate::output::print::{in_ms, plain};
 use crate::process::timer::pause;

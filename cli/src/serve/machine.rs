@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{info, warn};
 
 use super::lease::ServeLeaseArgs;
-use super::refusal::Refusal;
+use crate::http::refusal::Refusal;
 use crate::output::logs::Throttle;
 use crate::output::print::{in_ms, plain};
 use crate::process::lock::lock;

@@ -1,7 +1,6 @@
 //! `tenure serve`: campaigns and joins groups for an application in another container or language,
 //! which uses an HTTP API.
 
-mod access;
 mod api;
 mod app_health;
 mod body;
@@ -13,7 +12,7 @@ mod lease;
 mod machine;
 mod named;
 mod probes;
-mod refusal;
+mod refusals;
 mod shapes;
 mod stream;
 mod view;
@@ -31,13 +30,13 @@ use tracing::{Instrument as _, error_span, info};
 use super::exit::{self, Failure};
 use super::http::{self, Server, Sites};
 use crate::args::common::{LayoutArg, after_help};
+use crate::http::access::{Access, AccessArgs, Listen};
 use crate::http::health::{Pulse, recent};
 use crate::http::metrics::MetricsArg;
 use crate::process::signals::{self, ENDING, Signals};
 use crate::process::timer::pause;
 use crate::store::open::{Opened, prefix};
 use crate::store::patience::{AFTER_A_FAILURE, caught, patiently};
-use access::{Access, Listen, ListenArgs};
 use api::{Api, MOST_BODY, Served};
 use app_health::{AppHealth, AppHealthArgs};
 use candidacy::Candidacy;
@@ -60,8 +59,13 @@ pub struct ServeArgs {
     layout: LayoutArg,
     #[command(flatten)]
     lease: ServeLeaseArgs,
+    /// The address of the API: an address and a port of this machine, or unix:PATH for a socket
+    /// that only this user may connect to. An address that other machines can reach needs
+    /// --access-key-file. For port 0 the log shows the port
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4040")]
+    listen: Listen,
     #[command(flatten)]
-    listen: ListenArgs,
+    access: AccessArgs,
     #[command(flatten)]
     app: AppHealthArgs,
     /// Answer /livez and /readyz at http://ADDR, for the probes of another machine. For port 0 the
@@ -112,7 +116,7 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     let name = args.lease.election.lease.name();
     let margin = check(&args, &name)?;
     let app = Arc::new(AppHealth::new(&args.app).map_err(usage)?);
-    let access = Access::new(&args.listen)?;
+    let access = Access::new(&args.listen, &args.access)?;
     let api = Arc::new(Api { access, app: Arc::clone(&app), served: OnceLock::new() });
     let clock: Arc<dyn Clock> = Arc::new(Process::system());
     let pulse = Arc::new(Pulse::new(&clock));
@@ -124,7 +128,7 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     }
     args.metrics.add_to(&mut sites)?;
     let _sites = sites.start()?;
-    let _serving = listen(&args.listen.listen, &api).await?;
+    let _serving = listen(&args.listen, &api).await?;
     let mut signals = Signals::listen(&ENDING)?;
     let all: Vec<_> = args.elections.iter().chain(&args.groups.groups).collect();
     let opened = tokio::select! {

@@ -13,10 +13,10 @@ use super::member::{GroupOrder, Leave, Member};
 use super::refusals::{NO_GROUP, NO_TOKEN};
 use super::view::{AssignmentView, GroupView, GroupViews, PartitionTokenView};
 use crate::args::member::LONGEST_KEPT;
+use crate::http::refusal::Refusal;
 use crate::http::{Answer, HttpRequest, Reply};
 use crate::output::print::millis;
 use crate::serve::body::{LONGEST_PAUSE, millis_of, only, optional, within};
-use crate::serve::refusal::Refusal;
 
 /// The resource of a path below `/v1/groups`.
 pub enum GroupTarget<'a> {

@@ -10,9 +10,9 @@ use tenure_groups::{Group, Partition};
 use tokio::sync::mpsc;
 
 use super::refusals::{NOT_OWNED, other_token};
+use crate::http::refusal::Refusal;
 use crate::process::lock::lock;
 use crate::serve::machine::{Common, OrderReply, ServedRole};
-use crate::serve::refusal::Refusal;
 
 /// The time for which other members are preferred for a partition that this member released without
 /// a revocation. `group run` uses the same time after CMD has ended.

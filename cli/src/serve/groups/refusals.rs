@@ -1,6 +1,6 @@
 //! The error replies of the group paths.
 
-use crate::serve::refusal::Refusal;
+use crate::http::refusal::Refusal;
 
 pub const NO_GROUP: Refusal = Refusal::fixed(404, "no_such_group", "no --group has this name");
 pub const NO_TOKEN: Refusal = Refusal::fixed(

@@ -84,7 +84,7 @@ impl Sidecar {
         self.member.now().lost.map(|lost| lost.reason)
     }
 
-    async fn leave(&self, order: Leave) -> Result<usize, crate::serve::refusal::Refusal> {
+    async fn leave(&self, order: Leave) -> Result<usize, crate::http::refusal::Refusal> {
         let (reply, answer) = tokio::sync::oneshot::channel();
         self.member.common.order(GroupOrder::Leave { order, reply }).expect("there is room");
         answer.await.expect("the task runs")

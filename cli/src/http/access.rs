@@ -1,4 +1,4 @@
-//! The address of the API and its access rules.
+//! The address of a server and its access rules.
 
 use std::fmt;
 use std::fs;
@@ -13,15 +13,10 @@ use subtle::ConstantTimeEq as _;
 
 use super::refusal::Refusal;
 use crate::exit::{self, Failure};
-use crate::http;
 
+/// The rules for clients, as flags of a server.
 #[derive(Debug, Clone, clap::Args)]
-pub struct ListenArgs {
-    /// The address of the API: an address and a port of this machine, or unix:PATH for a socket
-    /// that only this user may connect to. An address that other machines can reach needs
-    /// --access-key-file. For port 0 the log shows the port
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4040")]
-    pub listen: Listen,
+pub struct AccessArgs {
     /// A file with a key of 16 to 1024 characters: every request must have `Authorization: Bearer
     /// KEY`. The key is sent as plain text: encrypt the connection with a proxy or a mesh
     #[arg(long, value_name = "PATH")]
@@ -42,7 +37,7 @@ fn host_name(text: &str) -> Result<String, String> {
     Ok(text.to_ascii_lowercase())
 }
 
-/// The place at which the API listens: the value of `--listen`.
+/// The place at which a server listens: the value of `--listen`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     Tcp(SocketAddr),
@@ -57,7 +52,7 @@ impl FromStr for Listen {
             Some("") => Err("write the path of the socket after unix:".to_owned()),
             Some(path) => Ok(Listen::Unix(path.into())),
             None => {
-                http::address(text).map(Listen::Tcp).map_err(|why| format!("{why}, or unix:PATH"))
+                super::address(text).map(Listen::Tcp).map_err(|why| format!("{why}, or unix:PATH"))
             }
         }
     }
@@ -72,7 +67,7 @@ impl fmt::Display for Listen {
     }
 }
 
-/// The rules for the requests that the API answers.
+/// The rules for the requests that a server answers.
 pub struct Access {
     key: Option<Vec<u8>>,
     /// The allowed names in `Host`, in lower case. `None` disables the check.
@@ -83,7 +78,7 @@ const KEY_LENGTHS: std::ops::RangeInclusive<usize> = 16..=1024;
 
 impl Access {
     /// Reads the key. An address that other machines can reach needs one.
-    pub fn new(args: &ListenArgs) -> Result<Access, Failure> {
+    pub fn new(listen: &Listen, args: &AccessArgs) -> Result<Access, Failure> {
         let usage = |why| Failure::new(exit::USAGE, why);
         let key = match &args.access_key_file {
             Some(path) => {
@@ -97,7 +92,7 @@ impl Access {
             }
             None => None,
         };
-        match args.listen {
+        match *listen {
             Listen::Tcp(address) if !address.ip().is_loopback() && key.is_none() => {
                 Err(usage(format!(
                     "other machines can reach --listen {address}, and their requests could resign: \

@@ -1,12 +1,12 @@
-//! The error replies of the API.
+//! The error replies of the servers.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 
-use crate::http::Reply;
+use super::Reply;
 
-/// An error of the API: a word for programs, and a sentence for people.
+/// An error reply: a word for programs, and a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub status: u16,
@@ -22,24 +22,6 @@ struct RefusalBody<'a> {
 }
 
 impl Refusal {
-    pub const BUSY: Refusal = Refusal::fixed(503, "busy", "too many requests wait; try again");
-    pub const ENDING: Refusal =
-        Refusal::fixed(503, "ending", "this process is ending; nothing was changed");
-    pub const NOT_LEADING: Refusal =
-        Refusal::fixed(409, "not_leading", "this candidate does not lead; nothing was changed");
-    pub const NO_TOKEN: Refusal =
-        Refusal::fixed(503, "not_leading", "this candidate does not lead, so there is no token");
-    pub const UNKNOWN_OUTCOME: Refusal = Refusal::fixed(
-        504,
-        "outcome_unknown",
-        "the outcome is unknown: the request may have taken effect, or may do so later; \
-         read the state",
-    );
-    pub const NOT_FOUND: Refusal = Refusal::fixed(404, "not_found", "no resource has this path");
-    pub const NO_ELECTION: Refusal =
-        Refusal::fixed(404, "no_such_election", "no --election has this name");
-    pub const STARTING: Refusal = Refusal::fixed(503, "starting", "the stores are not open yet");
-
     pub const fn fixed(status: u16, code: &'static str, message: &'static str) -> Refusal {
         Refusal { status, code, message: Cow::Borrowed(message), header: None }
     }
