@@ -56,8 +56,8 @@ impl DeposeOrder {
     }
 }
 
-/// Decides on the resignation for a dead process (L8). `holder` is the epoch and nonce of this
-/// process. The caller knows that all processes that acted for it are dead.
+/// Decides on the resignation for a dead process (L8). `holder` is the epoch and nonce of the dead
+/// process. The caller knows that each process that acted for this epoch is dead.
 pub fn resign_dead(holder: (Epoch, Nonce), epoch: Epoch, seen: &Seen) -> Verdict {
     if (epoch, seen.nonce) != (holder.0, Some(holder.1)) {
         return Verdict::NotCurrent;
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_epoch_is_sealed_one_heartbeat_on() {
+    fn a_seal_raises_the_heartbeat_by_one() {
         let seal = |ended| Verdict::Seal { heartbeat: 5, ended };
         assert_eq!(decide(PLAIN, seen(7, None), VALIDITY), seal(EpochEnd::Deposed));
         assert_eq!(decide(FORCE, seen(7, None), VALIDITY), seal(EpochEnd::Lapsed));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_epoch_that_was_named() {
+    fn an_order_for_one_epoch_leaves_other_epochs_unchanged() {
         for (only, other) in [(3, false), (2, true), (4, true)] {
             for force in [false, true] {
                 let order = DeposeOrder { only: Some(epoch(only)), force };
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_waited_for_needs_force() {
+    fn a_record_without_nonce_or_validity_needs_force() {
         let seal = |heartbeat| Verdict::Seal { heartbeat, ended: EpochEnd::Lapsed };
         for (nonce, validity) in [(7, None), (0, VALIDITY), (0, None)] {
             assert_eq!(decide(PLAIN, seen(nonce, None), validity), Verdict::NeedsForce);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_holder_resigns_its_own_unsealed_epoch_alone() {
+    fn a_dead_holder_resigns_only_its_own_unsealed_epoch() {
         let decide =
             |number, seen| resign_dead((epoch(3), Nonce::from_bits(7)), epoch(number), &seen);
         let seal = Verdict::Seal { heartbeat: 5, ended: EpochEnd::Resigned };

@@ -139,7 +139,8 @@ pub enum Progress<N = Epoch> {
 const FIRST_STRIDE: u64 = 1_000;
 
 impl<N: Number> Search<N> {
-    /// Starts one below the known epoch, so that a healthy store shows it.
+    /// Creates a search that starts one below the known epoch, so that a healthy store shows that
+    /// epoch.
     pub fn new(known: Option<N>) -> Search<N> {
         let start = known.map_or(0, |known| known.number() - 1);
         Search { known, lower: None, upper: N::LAST, stride: 0, query: SuccessorSearch::new(start) }
@@ -213,11 +214,11 @@ mod tests {
                 done => return (done, requests),
             }
         }
-        panic!("no end in sight: {search:?}");
+        panic!("the search does not end: {search:?}");
     }
 
     #[test]
-    fn finds_the_greatest_whatever_the_gaps() {
+    fn the_greatest_epoch_is_found_for_any_gaps() {
         let mut rng = fastrand::Rng::with_seed(1);
         for round in 0..2_000 {
             let bits = rng.u32(1..34);
@@ -243,7 +244,7 @@ mod tests {
 
     /// Until it passes the end, the search leaps from page to page. Then it bisects the last leap.
     #[test]
-    fn a_few_pages_cost_about_a_request_each() {
+    fn a_listing_of_a_few_pages_costs_about_one_request_a_page() {
         for (count, expected) in [(999, 1), (1_000, 1), (1_999, 2), (2_500, 5)] {
             let epochs: BTreeSet<u64> = (1..=count).collect();
             let (found, requests) = find(&epochs, None, 1_000);
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_64_bits_are_found_in_tens_of_requests_too() {
+    fn numbers_of_64_bits_are_found_in_at_most_120_requests() {
         for newest in [1, 999, 1_000_000, u64::MAX - 1, u64::MAX] {
             let newest = NonZeroU64::new(newest).unwrap();
             let mut search = Search::new(None);
@@ -261,7 +262,7 @@ mod tests {
             let found = loop {
                 let After::Number(after) = *search.next_page() else { panic!("no foreign keys") };
                 requests += 1;
-                // One page holds all keys below 1,000; then only the newest is left.
+                // Keys exist for all numbers up to the newest. A page shows 1,000 of them.
                 let next = NonZeroU64::new(after.saturating_add(1)).unwrap();
                 let more = newest.get() - after.min(newest.get()) > 1_000;
                 let listing = match (after < newest.get(), more) {
@@ -284,14 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn the_steady_state_is_one_request() {
+    fn a_search_from_the_newest_epoch_costs_one_request() {
         let epochs: BTreeSet<u64> = (41..=50).collect();
         assert_eq!(find(&epochs, Some(50), 1_000), (Progress::Newest(Epoch::new(50)), 1));
         assert_eq!(find(&BTreeSet::new(), None, 1_000), (Progress::Newest(None), 1));
     }
 
     #[test]
-    fn a_known_epoch_must_show_unless_a_greater_one_does() {
+    fn a_listing_must_show_the_known_epoch_or_a_greater_one() {
         let gone = Progress::KnownIsGone(Epoch::new(7).unwrap());
         assert_eq!(find(&BTreeSet::new(), Some(7), 10).0, gone);
         assert_eq!(find(&BTreeSet::from([5, 6]), Some(7), 10).0, gone);
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_keys_are_listed_past_not_taken_for_the_end() {
+    fn foreign_keys_do_not_end_a_listing() {
         let mut beyond = SuccessorSearch::new(1);
         let backup = After::Key("lock-0000000002.json.bak".into());
         let page: Listing = Listing { epochs: None, rest: Some(backup.clone()) };

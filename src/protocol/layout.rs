@@ -1,7 +1,8 @@
 //! How an election is stored.
 
 /// How an election is stored. All candidates and observers of one election must use the same
-/// layout. Otherwise each layout elects a leader, as neither sees the other.
+/// layout. Otherwise each layout elects a leader, because candidates of one layout do not see the
+/// other layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Layout {
@@ -12,8 +13,8 @@ pub enum Layout {
     EpochFiles,
     /// One object, `lock.json`, overwritten with `If-Match`. Its `token` is the epoch. This is the
     /// scheme of the post *Leader election with S3 and If-Match* (2025). It needs no LIST and no
-    /// compactor, and a takeover is a single PUT. It keeps no history. The object must never be
-    /// deleted.
+    /// compactor, and a takeover is a single PUT. This layout keeps no history. The object must
+    /// never be deleted.
     ///
     /// Peers that write only the post's two fields, `expires_at` and `token`, can take part. A
     /// candidate that first sees such a body waits until its `expires_at`, by the candidate's wall
@@ -29,11 +30,12 @@ impl Layout {
     pub(crate) fn repair(self) -> &'static str {
         match self {
             Layout::EpochFiles => {
-                "nobody is elected until it is repaired, or deposed with --force (Election::depose_dead)"
+                "no candidate is elected until the record is repaired, or deposed with --force \
+                 (Election::depose_dead)"
             }
             Layout::SingleObject => {
-                "its token is lost with its body, so it cannot be deposed; nobody is elected until \
-                 it is repaired, or restored above the greatest token ever handed out (`tenure \
+                "its token is lost, so it cannot be deposed; no candidate is elected until the \
+                 record is repaired, or restored above the greatest token ever handed out (`tenure \
                  restore --epoch TOKEN --wait VALIDITY`, Election::restore)"
             }
         }

@@ -31,7 +31,7 @@ use crate::protocol::layout::Layout;
 /// | [`Wait::Takeover`](super::message::Wait::Takeover) | [`Input::TakeoverOver`] |
 /// | [`Wait::NoLeader`](super::message::Wait::NoLeader) | [`Input::PollDue`] |
 /// | [`Wait::Lead`](super::message::Wait::Lead) | [`Input::RenewDue`], [`Input::LookDue`], [`Input::Resign`] |
-/// | [`Wait::Retry`](super::message::Wait::Retry) | [`Input::Resume`]; of a leader also [`Input::Resign`] |
+/// | [`Wait::Retry`](super::message::Wait::Retry) | [`Input::Resume`]; for a leader also [`Input::Resign`] |
 /// | [`Wait::Over`](super::message::Wait::Over) | none: call [`restart`](Machine::restart) |
 /// | [`Step::Failed`], denied | [`Input::Resume`] |
 ///

@@ -28,7 +28,7 @@ pub enum Input {
     /// The pause after [`Wait::Retry`](Wait::Retry) or
     /// [`Failure::Denied`](Failure::Denied) has ended.
     Resume,
-    /// The next poll of the followed epoch is due.
+    /// It is time to poll the followed epoch.
     PollDue,
     /// The followed lease has ended by this process's clock.
     Lapsed,
@@ -36,9 +36,9 @@ pub enum Input {
     TakeoverOver,
     /// The grant came too late to be usable (E14).
     Abandon,
-    /// A renewal is due, or the leader has data to proclaim.
+    /// It is time to renew, or the leader has data to proclaim.
     RenewDue,
-    /// The GET of the next epoch is due (L5).
+    /// It is time to read the next epoch (L5).
     LookDue,
     /// The lease has ended by the leader's clock.
     LeaseEnded,
@@ -115,14 +115,14 @@ pub struct Seen {
     pub heartbeat: u64,
     /// `Some` if the record is sealed.
     pub ended: Option<EpochEnd>,
-    /// The writer is a dead process with this candidate's unique name (E16).
+    /// True if the writer is a dead process with this candidate's unique name (E16).
     pub reclaimable: bool,
 }
 
 impl Seen {
     /// Returns whether a successor must wait for the holder's lease to end (E9). It must if the
-    /// sealed record has a nonce and `ended` is neither `resigned` nor `lapsed`. The holder may
-    /// then still believe that it leads.
+    /// sealed record has a nonce and its `ended` differs from `resigned` and `lapsed`. The holder
+    /// may then still believe that it leads.
     pub fn is_waited_for(&self) -> bool {
         let resigned_or_lapsed = matches!(self.ended, Some(EpochEnd::Resigned | EpochEnd::Lapsed));
         self.nonce.is_some() && self.ended.is_some() && !resigned_or_lapsed
@@ -163,15 +163,16 @@ pub enum Step {
 pub enum Request {
     /// LIST the epoch objects after a key.
     List(super::find::After),
-    /// GET an epoch object, or the single object (`None`), unless it still has this ETag.
+    /// GET an epoch object, or the single object if `epoch` is `None`. With `unless`, the store
+    /// sends the body only if the ETag differs.
     Get { epoch: Option<Epoch>, unless: Option<ETag> },
-    /// PUT a new epoch object, or the single object, `If-None-Match: *`.
+    /// PUT a new epoch object or the single object, with `If-None-Match: *`.
     Create { epoch: Epoch, write: Write },
-    /// Overwrite an epoch object of this campaign, `If-Match`.
+    /// Overwrite an epoch object of this campaign, with `If-Match`.
     Renew { epoch: Epoch, etag: ETag, write: Write },
-    /// Overwrite an epoch object with its sealed record, `If-Match`.
+    /// Overwrite an epoch object with its sealed record, with `If-Match`.
     Seal { epoch: Epoch, etag: ETag, nonce: Option<Nonce>, heartbeat: u64, ended: EpochEnd },
-    /// Overwrite the single object with the next epoch, `If-Match`.
+    /// Overwrite the single object with the next epoch, with `If-Match`.
     Take { epoch: Epoch, etag: ETag, write: Write },
 }
 
@@ -194,7 +195,7 @@ pub enum Wait {
     Takeover,
     /// The observer sees no leader. The input is `PollDue`.
     NoLeader,
-    /// This process leads. It renews when due, and reads the next epoch when due (L5).
+    /// This process leads. The inputs are `RenewDue`, `LookDue` and `Resign`.
     Lead,
     /// The last request failed, or its effect is unknown. The driver retries after a short pause.
     Retry,
@@ -207,7 +208,7 @@ pub enum Wait {
 pub enum Answer {
     /// The answer to a LIST.
     Listed(super::find::Listing),
-    /// The store broke a promise that the protocol needs.
+    /// The store broke a guarantee that the protocol needs.
     Unsafe,
     /// The answer to a GET. `touched` is true if a peer wrote a foreign record again with the
     /// same body.

@@ -1,9 +1,10 @@
 //! The protocol as pure values: no IO, no clock, no randomness, no async.
 //!
-//! [`candidate`] is the timeless state machine of docs/design/protocol.md section 4: that a lease
-//! has lapsed or ended is an input, so that a model checker can explore it under any clock;
-//! [`single`] is its like for a single object, section 13, and [`machine`] either of them.
-//! [`lease`] is the arithmetic of time, with the time as an argument.
+//! [`machine`] is the state machine of an election in either layout. It has no clock: the lapse of
+//! a lease is an input, so a model checker can explore the machine under any clock. [`candidate`]
+//! implements it for epoch files (E1 to E20 in docs/design/protocol.md), and [`single`] for a
+//! single object (SO1 to SO9). [`lease`] is the arithmetic of time. Its functions take the time as
+//! an argument.
 
 pub mod candidate;
 pub mod compaction;

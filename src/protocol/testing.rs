@@ -1,4 +1,4 @@
-//! Short words for tests of the state machine.
+//! Helpers for tests of the state machine.
 
 use super::candidate::Candidate;
 use super::find::{After, Listing};
@@ -23,13 +23,13 @@ pub(super) fn tag(text: &str) -> ETag {
     ETag::new(text)
 }
 
-/// All that a listing shows, on one page.
+/// Returns the answer to a LIST that shows these epochs on one page.
 pub(super) fn listed(epochs: &[u64]) -> Answer {
     let epochs = epochs.first().map(|first| (e(*first), e(*epochs.last().unwrap())));
     Answer::Listed(Listing { epochs, rest: None })
 }
 
-/// A record of the epoch that is asked for: see [`Play::gets`].
+/// Returns the answer to a GET. [`Play::gets`] sets its epoch.
 pub(super) fn found(etag: &str, seen: Seen, touched: bool) -> Answer {
     let sighting = Sighting { epoch: Epoch::FIRST, etag: tag(etag), seen };
     Answer::Found { sighting, touched }
@@ -46,7 +46,7 @@ pub(super) fn sealed(nonce: u128, ended: EpochEnd) -> Answer {
     found("sealed", seen, false)
 }
 
-/// Morling's two fields.
+/// A record with only Morling's two fields.
 pub(super) fn foreign(etag: &str, expired: bool, touched: bool) -> Answer {
     let ended = expired.then_some(EpochEnd::Unknown);
     let seen = Seen { nonce: None, heartbeat: 0, ended, reclaimable: false };
@@ -57,7 +57,7 @@ pub(super) fn done(etag: &str) -> Answer {
     Answer::Done { etag: tag(etag) }
 }
 
-/// A state machine, the last event, and what to expect of it in few words.
+/// A state machine and its last event, with short methods that check each step.
 #[derive(Debug, Clone)]
 pub(super) struct Play {
     pub(super) machine: Candidate,
@@ -69,7 +69,7 @@ impl Play {
         Play { machine: Candidate::new(rules, greatest.map(e)), event: None }
     }
 
-    /// A candidate that follows epoch 1 of nonce 7, as `a`.
+    /// A candidate that follows epoch 1, with nonce 7 and ETag `a`.
     pub(super) fn following() -> Play {
         let mut play = Play::new(CANDIDATE, None);
         play.lists(0, listed(&[1]));
@@ -78,7 +78,7 @@ impl Play {
         play
     }
 
-    /// A candidate that is about to send its first create of epoch 2, as nonce 1.
+    /// A candidate that is about to send its first create of epoch 2, with nonce 1.
     pub(super) fn creating() -> Play {
         let mut play = Play::following();
         play.input(Input::Lapsed);
@@ -87,7 +87,7 @@ impl Play {
         play
     }
 
-    /// The leader of epoch 2, as nonce 1 with heartbeat 1 and ETag `c`.
+    /// The leader of epoch 2, with nonce 1, heartbeat 1 and ETag `c`.
     pub(super) fn leading() -> Play {
         let mut play = Play::creating();
         play.creates(2, 1, 1, done("c"));
@@ -150,7 +150,7 @@ impl Play {
         self.asks(Request::Renew { epoch: e(2), etag: tag(etag), write }, answer);
     }
 
-    /// Seals, whatever the heartbeat.
+    /// Expects a seal with any heartbeat.
     #[track_caller]
     pub(super) fn seals(&mut self, epoch: u64, etag: &str, ended: EpochEnd, answer: Answer) {
         match self.machine.step() {
@@ -159,7 +159,7 @@ impl Play {
             }) => {
                 assert_eq!((sealed, condition, word), (e(epoch), tag(etag), ended));
             }
-            other => panic!("{other:?} instead of a seal"),
+            other => panic!("expected a seal, got {other:?}"),
         }
         self.input(Input::Answer(answer));
     }
@@ -169,7 +169,7 @@ impl Play {
         assert_eq!(self.machine.step(), Step::Wait(wait), "{:#?}", self.machine);
     }
 
-    /// Pauses, and goes on.
+    /// Expects a pause, and ends it.
     #[track_caller]
     pub(super) fn pauses(&mut self) {
         self.waits(Wait::Retry);

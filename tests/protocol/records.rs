@@ -24,7 +24,11 @@ async fn refused_by_all(body: impl Into<Vec<u8>>, kind: ErrorKind) {
     assert!(text.contains("app/lock-0000000007.json"), "{excerpt}: {text}");
     assert!(!text.contains("hunter2"), "{excerpt}: {text}");
     let repairable = kind == ErrorKind::CorruptRecord;
-    assert_eq!(text.contains("until it is repaired, or deposed"), repairable, "{excerpt}: {text}");
+    assert_eq!(
+        text.contains("until the record is repaired, or deposed"),
+        repairable,
+        "{excerpt}: {text}"
+    );
     assert_eq!(election.try_campaign().await.unwrap_err().kind(), kind, "{excerpt}");
     assert_eq!(election.leader().await.unwrap_err().kind(), kind, "{excerpt}");
     assert_eq!(election.snapshot().await.unwrap_err().kind(), kind, "{excerpt}");

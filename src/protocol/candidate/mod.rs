@@ -1,8 +1,8 @@
-//! The timeless state machine of one candidate or observer (docs/design/protocol.md, section 4).
+//! The state machine of one candidate or observer of epoch files (E1 to E20).
 //!
-//! It is a value: [`Candidate::step`] says what to do next, [`Candidate::handle`] takes what came
-//! of it. At most one request is under way at a time. That a lease lapsed or ended is an input, so
-//! the machine is right under any clock; the driver owns time, jitter and retries.
+//! [`Candidate::step`] returns the next action, and [`Candidate::handle`] takes its result. At most
+//! one request is under way. The lapse of a lease is an input, so the machine is correct under any
+//! clock. The driver owns time, jitter and retries.
 
 mod state;
 
@@ -23,32 +23,33 @@ use crate::protocol::layout::Layout;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Candidate {
     pub(super) rules: Rules,
-    /// The greatest epoch seen to exist: nothing at or below it is ever created or granted.
+    /// The greatest epoch seen. No epoch at or below it is ever created or granted (E15).
     greatest: Option<Epoch>,
     state: CandidateState,
 }
 
-/// Past this many unanswered creates of one epoch the candidate looks for the newest again.
+/// Number of unanswered creates of one epoch after which the candidate searches for the newest
+/// epoch again (E12).
 const MAX_CREATE_ATTEMPTS: usize = 16;
 
 impl Candidate {
-    /// A participant that has seen epochs up to `greatest`.
+    /// Returns a participant that has seen epochs up to `greatest`.
     pub fn new(rules: Rules, greatest: Option<Epoch>) -> Candidate {
         let search = Search::new(greatest);
         Candidate { rules, greatest, state: CandidateState::Find { search, suspect: None } }
     }
 
-    /// Campaigns again, after a leadership has ended.
+    /// Starts another campaign after a leadership has ended.
     pub fn restart(&mut self) {
         self.state = self.find();
     }
 
-    /// The greatest epoch seen to exist.
+    /// Returns the greatest epoch seen.
     pub fn greatest(&self) -> Option<Epoch> {
         self.greatest
     }
 
-    /// The nonce under which it leads.
+    /// Returns the nonce of the current leadership.
     pub fn nonce(&self) -> Option<Nonce> {
         match &self.state {
             CandidateState::Lead(leading) => Some(leading.nonce()),
@@ -56,7 +57,7 @@ impl Candidate {
         }
     }
 
-    /// The epoch followed and its holder's nonce, while following.
+    /// Returns the last reading of the followed epoch.
     pub fn followed(&self) -> Option<&Sighting> {
         match &self.state {
             CandidateState::Follow { sighting } | CandidateState::Poll { sighting } => {
@@ -66,8 +67,9 @@ impl Candidate {
         }
     }
 
-    /// Whether the next LIST only looks for the newest epoch, so that a greater one may be missing
-    /// in the answer. In a confirmation, or where the known one did not show, none may.
+    /// Returns whether the next LIST only searches for the newest epoch. Its answer may then miss a
+    /// greater epoch (N7). The LIST of a confirmation, or of the search for a missing known epoch,
+    /// must not miss one.
     pub fn looks_for_the_newest(&self) -> bool {
         matches!(self.state, CandidateState::Find { suspect: None, .. })
     }
@@ -114,7 +116,8 @@ impl Candidate {
         })
     }
 
-    /// Takes an input. One that does not fit the state changes nothing: the driver may be late.
+    /// Takes an input. An input that does not fit the state changes nothing, because the driver may
+    /// be late.
     pub fn handle(&mut self, input: Input) -> Option<Event> {
         if matches!(input, Input::Answer(_)) && !matches!(self.step(), Step::Request(_)) {
             return None;
@@ -152,7 +155,7 @@ impl Candidate {
             (CandidateState::Follow { sighting }, Input::PollDue) => {
                 CandidateState::Poll { sighting }
             }
-            // An observer looks for a successor that did not seal.
+            // A successor that did not seal this epoch shows only in a LIST.
             (CandidateState::Follow { .. }, Input::Lapsed) if self.rules.observer => self.find(),
             (CandidateState::Follow { sighting }, Input::Lapsed) if sighting.is_foreign() => {
                 CandidateState::LookAgain { sighting }
@@ -162,7 +165,7 @@ impl Candidate {
             }
             (CandidateState::NoLeader, Input::PollDue) => self.find(),
             (CandidateState::Deposed { epoch }, Input::Lapsed) => self.take_over(epoch),
-            // A candidate with an earlier timer may have gone ahead.
+            // A candidate with an earlier timer may have taken over.
             (CandidateState::Deposed { .. }, Input::PollDue) => self.find(),
             (CandidateState::Takeover { epoch }, Input::TakeoverOver) => self.succeed(Some(epoch)),
             (CandidateState::NeedNonce { epoch, mut tried }, Input::Nonce(nonce)) => {
@@ -201,7 +204,7 @@ impl Candidate {
                     CandidateState::Seal { sighting }
                 }
             }
-            // Compacted meanwhile.
+            // The epoch was compacted meanwhile.
             (CandidateState::Poll { .. } | CandidateState::LookAgain { .. }, Answer::Missing) => {
                 self.find()
             }
@@ -211,7 +214,7 @@ impl Candidate {
             (CandidateState::Seal { sighting }, Answer::Done { .. }) => {
                 self.take_over(sighting.epoch)
             }
-            // These have a pause, too: a store may refuse or miss the very object that it shows.
+            // A store may show an object and still refuse its seal, so pause here too.
             (CandidateState::Seal { .. }, Answer::Missing) => self.find().paused(),
             (CandidateState::Seal { sighting }, Answer::Refused | Answer::Unknown) => {
                 CandidateState::Read { epoch: sighting.epoch }.paused()
@@ -230,7 +233,7 @@ impl Candidate {
                 self.saw(epoch);
                 CandidateState::Failed(Failure::Unreadable(epoch))
             }
-            // Unknown, or an answer that no such request has: ask again.
+            // The answer is unknown or does not fit the request, so retry.
             (CandidateState::Poll { sighting }, _) => CandidateState::Follow { sighting }.paused(),
             (state, _) => state.paused(),
         };
@@ -264,8 +267,8 @@ impl Candidate {
         }
     }
 
-    /// Where to go on once access is no longer denied. A GET can be denied because the object is
-    /// gone and the credentials may not list (section 7 of the S3 API's errors), so list first.
+    /// Returns the state after a denial. Without permission to list, S3 answers 403 to the GET of a
+    /// missing object, so the candidate lists first (E17).
     fn denied(&mut self, state: CandidateState) -> CandidateState {
         let list = |epoch| CandidateState::Find {
             search: Search::new(self.greatest),
@@ -276,7 +279,7 @@ impl Candidate {
             CandidateState::Read { epoch }
             | CandidateState::Poll { sighting: Sighting { epoch, .. } }
             | CandidateState::LookAgain { sighting: Sighting { epoch, .. } } => list(epoch),
-            // The store may refuse the same create again, without an object that shows.
+            // The store may refuse the next create again although no object exists, so pause.
             CandidateState::ReadOwn { epoch, .. } => list(epoch).paused(),
             CandidateState::Find { .. } => self.find().denied(),
             // The next attempt has another nonce.
@@ -284,18 +287,19 @@ impl Candidate {
                 CandidateState::NeedNonce { epoch, tried }.denied()
             }
             CandidateState::Create { .. } => self.find().denied(),
-            // A touch of a foreign leader does not change the ETag.
+            // A touch by a foreign leader does not change the ETag, so read again before the next
+            // seal.
             CandidateState::Seal { sighting } => CandidateState::LookAgain { sighting }.denied(),
             state => state.denied(),
         }
     }
 
     fn polled(&mut self, before: &Sighting, now: Sighting) -> CandidateState {
-        // The same number with another nonce: the store was wiped, or the epoch was created again.
+        // Another nonce shows that the store was wiped, or that the epoch was created again.
         if before.seen.nonce == now.seen.nonce { self.enter(now) } else { self.find() }
     }
 
-    /// What the newest epoch object asks for.
+    /// Returns the state after a reading of the newest epoch object.
     fn enter(&mut self, sighting: Sighting) -> CandidateState {
         let epoch = sighting.epoch;
         self.saw(epoch);
@@ -319,7 +323,7 @@ impl Candidate {
         }
     }
 
-    /// Creates the epoch after this one, the first if there never was one.
+    /// Creates the epoch after `epoch`, or the first epoch if no epoch exists.
     fn succeed(&mut self, epoch: Option<Epoch>) -> CandidateState {
         let Some(next) = epoch.map_or(Some(Epoch::FIRST), Epoch::next) else {
             return CandidateState::Failed(Failure::Exhausted);
@@ -337,7 +341,8 @@ impl Candidate {
                 let nonce = *tried.last().expect("a create is entered with its nonce in `tried`");
                 self.confirm(HeldEpoch { epoch, nonce, etag, heartbeat, sent: heartbeat })
             }
-            // Not seen until it is read: the winner of the race may have failed after all.
+            // The refusal does not prove that the epoch exists: the winner of the race may have
+            // failed.
             Answer::Refused => CandidateState::ReadOwn { epoch, tried },
             _ if tried.len() >= MAX_CREATE_ATTEMPTS => self.find().paused(),
             _ => CandidateState::NeedNonce { epoch, tried }.paused(),
@@ -356,8 +361,8 @@ impl Candidate {
                 heartbeat: attempt as u64 + 1,
                 sent: tried.len() as u64,
             }),
-            // Who lost the race follows its winner: an unsealed epoch object is the current one,
-            // and a look at the listing would cost 12 times as much as the poll that comes anyway.
+            // The loser of the race follows the winner (E11). An unsealed epoch object is the
+            // current one, and a LIST costs 12 times as much as the next poll.
             None if now.seen.nonce.is_some() && now.seen.ended.is_none() => self.enter(now),
             _ => self.find(),
         }

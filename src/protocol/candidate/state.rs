@@ -7,7 +7,8 @@ use crate::protocol::message::{Failure, Nonce, Sighting};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum CandidateState {
-    /// LIST. `suspect` is an epoch whose GET was denied, or the known newest that did not show.
+    /// LIST to find the newest epoch. `suspect` is set after a denied GET, or if the known newest
+    /// epoch was missing.
     Find {
         search: Search,
         suspect: Option<Suspect>,
@@ -24,7 +25,7 @@ pub(super) enum CandidateState {
         sighting: Sighting,
     },
     /// The lapsed epoch is foreign. A renewal by its peer does not change the ETag, so the
-    /// condition of the seal cannot detect it. Read the object again before the seal.
+    /// condition of the seal cannot detect the renewal. Read the object again before the seal.
     LookAgain {
         sighting: Sighting,
     },
@@ -38,7 +39,7 @@ pub(super) enum CandidateState {
     Takeover {
         epoch: Epoch,
     },
-    /// Create the epoch. Earlier attempts sent these nonces for the same epoch.
+    /// Get a nonce for the next create. Earlier creates of this epoch sent the nonces in `tried`.
     NeedNonce {
         epoch: Epoch,
         tried: Vec<Nonce>,
@@ -79,12 +80,12 @@ pub(super) enum Suspect {
 }
 
 impl CandidateState {
-    /// The same after a short pause, so that no store can make the machine spin.
+    /// Returns this state after a short pause, so that no store can make the machine spin (E19).
     pub(super) fn paused(self) -> CandidateState {
         CandidateState::Pause(Box::new(self))
     }
 
-    /// The same once access is no longer denied.
+    /// Returns this state for the time when access is no longer denied.
     pub(super) fn denied(self) -> CandidateState {
         CandidateState::Denied(Box::new(self))
     }

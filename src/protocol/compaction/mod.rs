@@ -1,13 +1,14 @@
-//! Which epoch objects a compaction may delete.
+//! The epoch objects that a compaction may delete.
 //!
-//! An epoch is proposed for deletion only once `keep_epochs` (at least 1) greater ones were seen, so the
-//! newest never is (I3). It stays superseded whenever the deletion is carried out, however late and
-//! however often: the newest of that moment is at least as great as the newest seen here. So any
-//! number of compactors may run at once, and none needs to know of the others.
+//! A compaction proposes an epoch for deletion only after it has seen `keep_epochs` (at least 1)
+//! greater epochs. So it never proposes the newest epoch (I3). The proposed epoch stays superseded
+//! even if the deletion is carried out late or twice, because the newest epoch never decreases. So
+//! any number of compactors may run concurrently without coordination (C6).
 //!
-//! An epoch that an unfinished restore holds supersedes nothing: the one right below it may have a
-//! leader. So that one is proposed only when the newest was read and is not held. As several epochs may
-//! be held, the newest that the listing has reached is read before each deletion.
+//! An epoch that an unfinished restore holds supersedes no epoch: the epoch right below it may have
+//! a leader (C4). So a compaction proposes the epoch right below the newest only after the newest
+//! was read and is not held. Several epochs may be held, so the driver reads the newest listed
+//! epoch before each deletion (C3).
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -15,18 +16,19 @@ use std::time::Duration;
 
 use crate::epoch::Epoch;
 
-/// The plan of one compaction, fed with a listing in ascending order.
+/// The plan of one compaction. Its input is a listing in ascending order.
 ///
-/// It remembers the newest `keep_epochs` and nothing else, whatever the length of the listing.
+/// The plan remembers only the newest `keep_epochs` epochs (at least 2), for a listing of any
+/// length.
 ///
 /// The driver passes each listed epoch to [`handle_listed`](Compaction::handle_listed), which may
 /// return an older one to delete. Before that deletion the driver reads the epoch that
 /// [`newest_unread`](Compaction::newest_unread) returns, passes its body to
-/// [`handle_read`](Compaction::handle_read), and asks [`may_go`](Compaction::may_go). After the last
-/// page, [`handle_end`](Compaction::handle_end) may return one more epoch to delete.
+/// [`handle_read`](Compaction::handle_read), and asks [`may_go`](Compaction::may_go). After the
+/// last page, [`handle_end`](Compaction::handle_end) may return one more epoch to delete.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Compaction {
-    // Settings; `min_age` grows with the validities that are read.
+    // Settings. `min_age` grows with the validities that are read.
     keep_epochs: NonZeroUsize,
     min_age: Duration,
 
@@ -37,14 +39,14 @@ pub struct Compaction {
     read: Option<(Epoch, NewestBody)>,
 }
 
-/// What the body of an epoch object says to a compaction.
+/// The part of an epoch object's body that a compaction needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NewestBody {
-    /// An unfinished restore holds it.
+    /// An unfinished restore holds the epoch.
     Held,
-    /// How long its leader leads without a renewal, if that is recorded.
+    /// The validity of the record, if it has one.
     Validity(Option<Duration>),
-    /// It was deleted meanwhile, as only a superseded one is.
+    /// The object was deleted meanwhile, so its epoch was superseded.
     Gone,
 }
 
@@ -52,13 +54,13 @@ pub enum NewestBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Listed {
     pub epoch: Epoch,
-    /// Of its body, in bytes.
+    /// The body length in bytes.
     pub size: u64,
-    /// By the store's clock when it answered; `None` where the store did not tell both times.
+    /// The object's age by the store's clock, or `None` if the store did not send both dates.
     pub age: Option<Duration>,
 }
 
-/// The listing showed an epoch at or below one that it had shown before.
+/// The listing showed an epoch that is not greater than the epoch before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OutOfOrder {
     pub before: Epoch,
@@ -70,9 +72,9 @@ impl Compaction {
         Compaction { keep_epochs, min_age, newest: VecDeque::new(), stopped: false, read: None }
     }
 
-    /// The next epoch of the listing. Answers with one that may be deleted: another, older one.
+    /// Takes the next epoch of the listing. Returns an older epoch if that one may be deleted.
     ///
-    /// After [`Epoch::MAX`], and after an error, nothing is handed out any more.
+    /// After [`Epoch::MAX`], and after an error, this method returns no more epochs.
     pub fn handle_listed(&mut self, listed: Listed) -> Result<Option<Listed>, OutOfOrder> {
         if let Some(before) = self.newest().filter(|before| *before >= listed.epoch) {
             self.stopped = true;
@@ -82,7 +84,7 @@ impl Compaction {
         // epochs below it, so it supersedes nothing here.
         self.stopped |= listed.epoch == Epoch::MAX;
         self.newest.push_back(listed);
-        // One more than the newest, until that is read.
+        // Keep the epoch right below the newest until the newest is read.
         if self.newest.len() <= self.keep_epochs.get().max(2) {
             return Ok(None);
         }
@@ -90,11 +92,11 @@ impl Compaction {
         Ok(oldest.filter(|oldest| self.may_go(*oldest)))
     }
 
-    /// What an epoch that was seen says. Deleting goes on with what [`may_go`](Self::may_go) after
-    /// it.
+    /// Takes the body of a listed epoch. Call [`may_go`](Self::may_go) again before each later
+    /// deletion.
     ///
-    /// A leader shows a sign of life at least once in its validity. So no `min_age` but 0, which
-    /// switches the rule off, stays at or below the longest validity that was read.
+    /// A leader shows a sign of life at least once in its validity. So this method raises `min_age`
+    /// above each validity that was read (C5). A `min_age` of 0 switches this rule off.
     pub fn handle_read(&mut self, epoch: Epoch, body: NewestBody) {
         self.read = Some((epoch, body));
         match body {
@@ -106,13 +108,14 @@ impl Compaction {
         }
     }
 
-    /// Whether an epoch that was handed out may be deleted still.
+    /// Returns whether an epoch that this plan returned may still be deleted.
     pub fn may_go(&self, listed: Listed) -> bool {
-        // An unknown age is no age, so that a store without dates never loses its history early.
+        // Treat an epoch of unknown age as new, so that a store without dates keeps its history.
         !self.stopped && listed.age.unwrap_or_default() >= self.min_age
     }
 
-    /// The listing is over: the epoch that was held back until the newest was read.
+    /// Ends the listing. Returns the epoch that was kept only until the newest was read, if it may
+    /// be deleted.
     pub fn handle_end(&mut self) -> Option<Listed> {
         if self.newest.len() <= self.keep_epochs.get() {
             return None;
@@ -123,34 +126,36 @@ impl Compaction {
         oldest.filter(|oldest| known && self.may_go(*oldest))
     }
 
-    /// Whether an epoch is held back that is superseded and old enough.
+    /// Returns whether the plan still keeps a superseded epoch that is old enough to be deleted.
     pub fn has_held_back(&self) -> bool {
         let superseded = self.newest.len() > self.keep_epochs.get();
         superseded && self.newest.front().is_some_and(|oldest| self.may_go(*oldest))
     }
 
-    /// The greatest epoch seen so far, unless it was read or nothing may be deleted anyway.
+    /// Returns the greatest epoch seen, unless it was read or the plan has stopped.
     pub fn newest_unread(&self) -> Option<Epoch> {
         let read = self.read.map(|(epoch, _)| epoch);
         self.newest().filter(|newest| !self.stopped && read != Some(*newest))
     }
 
-    /// Whether a restoring holds the newest epoch.
+    /// Returns whether an unfinished restore holds the newest epoch.
     pub fn is_held(&self) -> bool {
         matches!(self.read, Some((_, NewestBody::Held)))
     }
 
-    /// How old an epoch must be, as far as it is known.
+    /// Returns the least age at which an epoch may be deleted. It grows with the validities that
+    /// are read.
     pub fn min_age(&self) -> Duration {
         self.min_age
     }
 
-    /// The greatest epoch seen so far.
+    /// Returns the greatest epoch seen.
     pub fn newest(&self) -> Option<Epoch> {
         self.newest.back().map(|listed| listed.epoch)
     }
 
-    /// Whether nothing more may be deleted, not even what was handed out and is not yet sent.
+    /// Returns whether no more epochs may be deleted. This includes returned epochs with an unsent
+    /// deletion.
     pub fn stopped(&self) -> bool {
         self.stopped
     }
@@ -184,16 +189,17 @@ mod tests {
         let deletable = |listed: &Listed| plan.handle_listed(*listed).unwrap();
         let mut deleted: Vec<Listed> = listing.iter().filter_map(deletable).collect();
         if let Some(newest) = plan.newest() {
-            plan.handle_read(newest, UNTOLD);
+            plan.handle_read(newest, NO_VALIDITY);
         }
         deleted.extend(plan.handle_end());
         deleted.iter().map(|listed| listed.epoch).collect()
     }
 
-    /// Of a leader that does not say how long it believes.
-    const UNTOLD: NewestBody = NewestBody::Validity(None);
+    /// The body of a record without a validity.
+    const NO_VALIDITY: NewestBody = NewestBody::Validity(None);
 
-    /// What is wrong with deleting `deleted` out of this listing: the checker of every test here.
+    /// Returns the rule that is violated if `deleted` is deleted from this listing. All tests here
+    /// use this check.
     fn violation(
         listing: &[Listed],
         deleted: &[Epoch],
@@ -229,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_the_superseded_old_ones_beyond_the_newest_go() {
+    fn exactly_the_old_epochs_beyond_the_newest_are_deleted() {
         for listing in all_listings() {
             for keep in 1..=6 {
                 for min_age in [Duration::ZERO, HOUR] {
@@ -241,7 +247,7 @@ mod tests {
         }
     }
 
-    /// The plan as it would be if it let go of an epoch one too early.
+    /// A broken plan that keeps one epoch less than `keep`.
     fn broken_plan(listing: &[Listed], keep: usize) -> Vec<Epoch> {
         let mut newest = VecDeque::new();
         let deletable = |listed: &Listed| {
@@ -252,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_deletes_the_newest_is_caught() {
+    fn a_plan_that_deletes_the_newest_is_detected() {
         let listing = [listed(1, Some(HOUR)), listed(2, Some(HOUR))];
         let wrong = violation(&listing, &broken_plan(&listing, 1), 1, HOUR);
         assert_eq!(wrong.as_deref(), Some("I3: 2 is the newest"));
@@ -261,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_by_what_is_kept() {
+    fn memory_is_bounded_by_keep_epochs() {
         let mut plan = plan(3, HOUR);
         for number in 1..=10_000 {
             plan.handle_listed(listed(number, None)).unwrap();
@@ -271,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_or_falling_epoch_is_an_error_and_ends_the_plan() {
+    fn a_repeated_or_lower_epoch_is_an_error_and_ends_the_plan() {
         for (before, then) in [(2, 2), (3, 2), (Epoch::MAX.get(), 1)] {
             let mut plan = plan(1, Duration::ZERO);
             plan.handle_listed(listed(before, None)).unwrap();
@@ -285,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_epoch_supersedes_nothing() {
+    fn the_last_epoch_supersedes_no_epoch() {
         let listing = [listed(1, None), listed(2, None), listed(Epoch::MAX.get(), None)];
         assert_eq!(handed_out(plan(1, Duration::ZERO), &listing), []);
         let listing = [listed(7, None), listed(Epoch::MAX.get(), None)];
@@ -302,7 +308,7 @@ mod tests {
         for number in 1..=2 {
             plan.handle_listed(listed(number, None)).unwrap();
             assert_eq!(plan.newest_unread(), Epoch::new(number));
-            plan.handle_read(epoch(number), UNTOLD);
+            plan.handle_read(epoch(number), NO_VALIDITY);
             assert_eq!(plan.newest_unread(), None);
         }
         plan.handle_read(epoch(2), NewestBody::Held);
@@ -311,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_compare_by_what_they_remember() {
+    fn plans_with_the_same_newest_epochs_are_equal() {
         let mut long = plan(1, HOUR);
         let mut short = plan(1, HOUR);
         for number in 1..=3 {
@@ -323,15 +329,16 @@ mod tests {
         assert_eq!(long, short);
     }
 
-    /// Of three old epochs the first goes in any case; what becomes of the second the newest says.
+    /// Of three old epochs, the first is deleted in any case. The second depends on the body of the
+    /// newest.
     #[test]
-    fn the_epoch_below_the_newest_goes_only_if_the_newest_was_read_and_is_not_held() {
+    fn the_epoch_below_the_newest_is_kept_unless_the_newest_is_read_and_not_held() {
         for (read, goes) in [
             (None, false),
-            (Some((2, UNTOLD)), false),
+            (Some((2, NO_VALIDITY)), false),
             (Some((3, NewestBody::Held)), false),
             (Some((3, NewestBody::Gone)), false),
-            (Some((3, UNTOLD)), true),
+            (Some((3, NO_VALIDITY)), true),
             (Some((3, NewestBody::Validity(Some(HOUR)))), true),
         ] {
             for keep in [1, 2] {
@@ -353,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_age_stays_above_the_longest_validity_that_was_read_unless_it_is_0() {
+    fn min_age_stays_above_the_longest_validity_unless_it_is_0() {
         let mut plan = plan(1, HOUR);
         for (validity, min_age) in [
             (None, HOUR),

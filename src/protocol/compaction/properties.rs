@@ -1,4 +1,4 @@
-//! Any number of compactors beside elections that go on, with every request late.
+//! Two compactors during elections and restores, with delayed and repeated requests.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,20 @@ use proptest::prelude::*;
 use super::*;
 use tenure_testkit::properties::cases;
 
-/// What happens next.
+/// The next event of a story.
 #[derive(Debug, Clone)]
 enum Deed {
-    /// The epoch this far beyond the newest is created.
+    /// A candidate creates the epoch `beyond` above the newest.
     Create { beyond: u64 },
-    /// A candidate that was paused creates an epoch that was compacted meanwhile.
+    /// A candidate resumes after a pause and creates a compacted epoch again.
     CreateAgain { which: prop::sample::Index },
-    /// The next page of a compactor's listing, of so many epochs.
+    /// A compactor lists its next page, of `page` epochs.
     List { compactor: usize, page: usize },
-    /// One of the deletions on their way is carried out; it stays on its way if it is repeated.
+    /// The store carries out a deletion that was sent. With `again`, it carries it out again later.
     Delete { compactor: usize, which: prop::sample::Index, again: bool },
-    /// A restoring holds an epoch this far beyond the newest, or seals the one that is held.
+    /// A restore holds the epoch `beyond` above the newest, or seals the held epoch.
     Restore { beyond: u64 },
-    /// A compactor is killed, and starts anew; its deletions may still be carried out.
+    /// A compactor is killed and starts again. The store may still carry out its earlier deletions.
     Restart { compactor: usize },
 }
 
@@ -39,7 +39,7 @@ fn deed() -> impl Strategy<Value = Deed> {
     ]
 }
 
-/// Where a listing is that is over.
+/// The position of a listing that has ended.
 const ENDED: u64 = u64::MAX;
 
 struct World {
@@ -104,7 +104,11 @@ impl World {
                 let epoch =
                     if *again { on_their_way[which] } else { on_their_way.swap_remove(which) };
                 assert_ne!(self.epochs.last(), Some(&epoch), "I3: the newest is never deleted");
-                assert_ne!(self.leading(), Some(epoch), "who may lead below a held one is kept");
+                assert_ne!(
+                    self.leading(),
+                    Some(epoch),
+                    "the epoch below a held one may have a leader and is kept"
+                );
                 self.deleted += usize::from(self.epochs.remove(&epoch));
             }
             Deed::Restart { compactor } => {
@@ -114,12 +118,12 @@ impl World {
         }
     }
 
-    /// The newest that anybody may lead in.
+    /// The newest epoch that may have a leader.
     fn leading(&self) -> Option<Epoch> {
         self.epochs.iter().rev().find(|epoch| Some(**epoch) != self.held).copied()
     }
 
-    /// At the end of the listing the newest that it showed is read.
+    /// Lists a page. At the end of the listing, reads the newest epoch that it showed.
     fn list(&mut self, compactor: usize, page: usize) {
         let (plan, after) = &mut self.compactors[compactor];
         let later = self.epochs.iter().filter(|epoch| epoch.get() > *after).take(page);
@@ -148,7 +152,7 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn compactors_never_delete_the_newest_however_they_interleave(
+    fn interleaved_compactors_never_delete_the_newest(
         keep in (1..4_usize, 1..4_usize), deeds in vec(deed(), 0..150),
     ) {
         let mut world = World::new([keep.0, keep.1]);
@@ -162,9 +166,9 @@ proptest! {
     }
 }
 
-/// The property above must not hold for want of deletions.
+/// The property above has meaning only if epochs are deleted.
 #[test]
-fn compactors_do_delete_in_the_stories() {
+fn compactors_delete_epochs_in_the_stories() {
     use proptest::strategy::ValueTree as _;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut deleted = 0;

@@ -1,4 +1,4 @@
-//! The part of either state machine that leads: renew, read back, look ahead, resign.
+//! The leader's part of both state machines: renew, read back, look ahead, resign.
 //!
 //! In the layout of a single object a leader sends no LIST and no GET of a next epoch. A successor
 //! overwrites the object that this leader renews.
@@ -15,7 +15,7 @@ use crate::store::etag::ETag;
 pub(super) struct HeldEpoch {
     pub(super) epoch: Epoch,
     pub(super) nonce: Nonce,
-    /// The last ETag known, and the heartbeat in the body that has it.
+    /// The last known ETag. `heartbeat` is in the body with this ETag.
     pub(super) etag: ETag,
     pub(super) heartbeat: u64,
     /// The greatest heartbeat sent in any attempt.

@@ -10,7 +10,7 @@ fn lost(lost: Lost) -> Option<Event> {
     Some(Event::Lost(lost))
 }
 
-/// A leader whose first renewal, heartbeat 2, has no known fate.
+/// A leader after a first renewal (heartbeat 2) of unknown effect.
 fn in_doubt() -> Play {
     let mut play = Play::leading();
     play.input(Input::RenewDue);
@@ -31,7 +31,7 @@ fn a_renewal_is_conditional_on_the_last_etag_and_raises_the_heartbeat() {
 }
 
 #[test]
-fn a_retried_renewal_has_a_body_of_its_own() {
+fn a_retried_renewal_has_a_new_heartbeat() {
     let mut play = in_doubt();
     play.pauses();
     play.renews("c", 3, Answer::Denied);
@@ -41,20 +41,20 @@ fn a_retried_renewal_has_a_body_of_its_own() {
 }
 
 #[test]
-fn a_renewal_refused_by_an_own_earlier_one_adopts_that_one() {
+fn a_refused_renewal_adopts_an_earlier_own_renewal() {
     let mut play = in_doubt();
     play.pauses();
     play.renews("c", 3, Answer::Refused);
     assert_eq!(play.event, None);
     play.gets(2, held(1, 2, "landed"));
-    // The lease counts from the attempt that landed.
+    // The lease counts from the attempt that took effect.
     assert_eq!(play.event, extended(2));
     play.input(Input::RenewDue);
     play.renews("landed", 4, done("d"));
 }
 
 #[test]
-fn a_refusal_of_unknown_reason_is_tried_again_after_a_pause() {
+fn an_unexplained_refusal_is_retried_after_a_pause() {
     let mut play = in_doubt();
     play.pauses();
     play.renews("c", 3, Answer::Refused);
@@ -68,7 +68,7 @@ fn a_refusal_of_unknown_reason_is_tried_again_after_a_pause() {
 }
 
 #[test]
-fn a_seal_by_anybody_is_a_loss_with_its_word() {
+fn a_seal_by_another_process_is_a_loss_with_its_reason() {
     for ended in [EpochEnd::Lapsed, EpochEnd::Deposed, EpochEnd::Unknown, EpochEnd::Resigned] {
         let mut play = in_doubt();
         play.pauses();
@@ -80,7 +80,7 @@ fn a_seal_by_anybody_is_a_loss_with_its_word() {
 }
 
 #[test]
-fn an_object_that_is_gone_is_a_loss() {
+fn a_missing_object_is_a_loss() {
     let mut play = in_doubt();
     play.pauses();
     let mut gone = play.clone();
@@ -96,9 +96,9 @@ fn an_object_that_is_gone_is_a_loss() {
     assert_eq!(resigning.event, lost(Lost::Vanished));
 }
 
-/// As with an SDK that sends a request twice: the second is refused because of the first.
+/// An SDK that sends a request twice causes such a refusal: the first PUT changes the ETag.
 #[test]
-fn a_renewal_refused_by_its_own_first_sending_is_adopted() {
+fn a_renewal_that_was_sent_twice_is_adopted() {
     let mut play = Play::leading();
     play.input(Input::RenewDue);
     play.renews("c", 2, Answer::Refused);
@@ -120,7 +120,7 @@ fn the_leader_of_the_last_epoch_does_not_look_for_a_successor() {
 }
 
 #[test]
-fn what_this_leader_never_wrote_is_a_loss() {
+fn a_record_of_another_writer_is_a_loss() {
     let never = [held(9, 2, "x"), held(1, 4, "x"), foreign("x", false, false), Answer::Unreadable];
     for answer in never {
         let mut play = in_doubt();
@@ -131,7 +131,7 @@ fn what_this_leader_never_wrote_is_a_loss() {
     }
 }
 
-/// Somebody edited the object by hand and left nonce and heartbeat as they were.
+/// A person edited the object and kept its nonce and heartbeat.
 #[test]
 fn regression_another_body_with_the_known_heartbeat_is_not_adopted() {
     let mut play = in_doubt();
@@ -142,7 +142,7 @@ fn regression_another_body_with_the_known_heartbeat_is_not_adopted() {
 }
 
 #[test]
-fn the_end_of_the_lease_is_final_whatever_is_under_way() {
+fn the_end_of_the_lease_is_final_during_any_request() {
     let mut renewing = Play::leading();
     renewing.input(Input::RenewDue);
     let mut resigning = Play::leading();
@@ -158,7 +158,7 @@ fn the_end_of_the_lease_is_final_whatever_is_under_way() {
 }
 
 #[test]
-fn a_resignation_seals_and_is_over() {
+fn a_resignation_seals_the_epoch() {
     let mut play = Play::leading();
     play.input(Input::Resign);
     play.seals(2, "c", EpochEnd::Resigned, done("s"));
@@ -166,7 +166,7 @@ fn a_resignation_seals_and_is_over() {
 }
 
 #[test]
-fn a_resignation_that_lost_to_an_own_renewal_seals_that_one() {
+fn a_resignation_refused_by_an_own_renewal_is_repeated() {
     let mut play = in_doubt();
     play.input(Input::Resign);
     play.seals(2, "c", EpochEnd::Resigned, Answer::Refused);
@@ -176,7 +176,7 @@ fn a_resignation_that_lost_to_an_own_renewal_seals_that_one() {
 }
 
 #[test]
-fn a_resignation_of_unknown_fate_is_read_back() {
+fn a_resignation_of_unknown_effect_is_read_back() {
     let mut play = Play::leading();
     play.input(Input::Resign);
     play.seals(2, "c", EpochEnd::Resigned, Answer::Unknown);
@@ -195,14 +195,14 @@ fn a_resignation_waits_for_the_request_under_way() {
     play.input(Input::RenewDue);
     play.input(Input::Resign);
     play.renews("c", 2, done("d"));
-    // The driver tells it again as long as it leads.
+    // The driver repeats `Resign` while the machine leads.
     play.input(Input::Resign);
     play.seals(2, "d", EpochEnd::Resigned, done("s"));
 }
 
-/// The refusal has no reason that shows: without a pause this is a loop of two requests.
+/// Without a pause, an unexplained refusal causes an endless loop of two requests.
 #[test]
-fn regression_a_resignation_refused_for_no_reason_does_not_spin() {
+fn regression_an_unexplained_refusal_of_a_resignation_does_not_spin() {
     let mut play = Play::leading();
     play.input(Input::Resign);
     play.seals(2, "c", EpochEnd::Resigned, Answer::Refused);
@@ -213,7 +213,7 @@ fn regression_a_resignation_refused_for_no_reason_does_not_spin() {
 }
 
 #[test]
-fn a_look_at_the_next_epoch_finds_a_peer_that_does_not_seal() {
+fn a_read_of_the_next_epoch_detects_a_peer_that_does_not_seal() {
     for answer in [foreign("m", false, false), sealed(9, EpochEnd::Lapsed), Answer::Unreadable] {
         let mut play = Play::leading();
         play.input(Input::LookDue);
@@ -251,7 +251,7 @@ fn a_verified_renewal_counts_only_after_a_listing() {
 }
 
 #[test]
-fn a_grant_that_comes_too_late_to_use_is_sealed() {
+fn a_late_grant_is_sealed() {
     let mut play = Play::leading();
     play.input(Input::Abandon);
     play.seals(2, "c", EpochEnd::Lapsed, done("s"));
@@ -261,10 +261,10 @@ fn a_grant_that_comes_too_late_to_use_is_sealed() {
     play.creates(3, 5, 1, done("x"));
 }
 
-/// Found by a random walk. A renewal before the report that outlived the lease was abandoned while
-/// under way; the machine went on leading an epoch that nobody had been told of, for ever.
+/// Found by a random walk. The driver abandoned a grant during its first renewal. The machine
+/// ignored this, and led an epoch without end that no caller knew of.
 #[test]
-fn regression_abandoning_while_a_renewal_is_under_way() {
+fn regression_a_grant_can_be_abandoned_during_a_renewal() {
     let mut play = Play::leading();
     play.input(Input::RenewDue);
     play.input(Input::Abandon);

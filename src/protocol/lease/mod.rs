@@ -35,8 +35,8 @@ impl Drift {
 /// An observer's timer for the lapse of an epoch (E4).
 ///
 /// The driver calls [`observe`](LapseTimer::observe) for each record that it reads, with the time
-/// at which the whole response was received. Only that call starts or restarts a timer. The other
-/// methods take the time of the question. They change nothing, or note a seal.
+/// at which the whole response was received. Only that call starts or restarts a timer. The getters
+/// take the current time. [`sealed_here`](LapseTimer::sealed_here) only records a seal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LapseTimer {
     // The record that the timer belongs to.
@@ -228,7 +228,7 @@ impl OwnLease {
         OwnLease { validity, by_wall_clock: true, start: None, attempts: Vec::new() }
     }
 
-    /// Returns a lease that no step of the wall clock ends, for a machine that is never paused.
+    /// Returns a lease that steps of the wall clock do not end, for a machine that is never paused.
     pub fn without_wall_clock(self) -> OwnLease {
         OwnLease { by_wall_clock: false, ..self }
     }

@@ -29,14 +29,14 @@ fn observe(timer: &mut Option<Arc<LapseTimer>>, sighting: &Sighting, received: M
     LapseTimer::observe(timer, None, &reading, NO_DRIFT)
 }
 
-/// In whole seconds.
+/// Returns the time until the lapse, in whole seconds.
 fn lapses_in(timer: &Option<Arc<LapseTimer>>, now: u64) -> Option<u64> {
     let left = timer.as_ref()?.lapses_in(Duration::ZERO, NO_DRIFT, at(now))?;
     Some(left.as_secs())
 }
 
 #[test]
-fn drift_stretches_and_rounds_up() {
+fn drift_lengthens_a_duration_and_rounds_up() {
     assert_eq!(Drift::from_ppm(0).stretch(VALIDITY), VALIDITY);
     assert_eq!(Drift::from_ppm(10_000).stretch(VALIDITY), Duration::from_millis(10_100));
     assert_eq!(Drift::from_ppm(1).stretch(Duration::from_nanos(1)), Duration::from_nanos(2));
@@ -44,7 +44,7 @@ fn drift_stretches_and_rounds_up() {
 }
 
 #[test]
-fn the_same_etag_never_restarts_the_timer_and_a_new_one_does() {
+fn only_a_new_etag_restarts_the_timer() {
     let mut timer = None;
     assert!(observe(&mut timer, &sighting(1, 7, "a", None), at(0)));
     assert!(!observe(&mut timer, &sighting(1, 7, "a", None), at(8)));
@@ -57,30 +57,30 @@ fn the_same_etag_never_restarts_the_timer_and_a_new_one_does() {
 }
 
 #[test]
-fn a_deposition_restarts_the_timer_once() {
+fn a_deposed_lease_counts_from_its_last_unsealed_record() {
     let mut timer = None;
     observe(&mut timer, &sighting(1, 7, "a", None), at(0));
     observe(&mut timer, &sighting(1, 7, "s", Some(EpochEnd::Deposed)), at(4));
     assert_eq!(lapses_in(&timer, 4), Some(6));
     assert_eq!(timer.as_ref().unwrap().takeover_in(VALIDITY, at(5)), Duration::from_secs(9));
-    // Never seen unsealed.
+    // The observer never saw this epoch unsealed.
     observe(&mut timer, &sighting(2, 7, "s", Some(EpochEnd::Deposed)), at(20));
     assert_eq!(lapses_in(&timer, 20), Some(10));
 }
 
-/// Found by the property I8: renewed after the last poll, then deposed. The observer took the
-/// timer of an older ETag for the last one's, and led before the lease had ended.
+/// Found by the property test of I8. The leader renewed after the observer's last poll and was then
+/// deposed. The observer used the timer of the older ETag, and led before the lease had ended.
 #[test]
-fn regression_a_deposed_lease_counts_from_a_renewal_that_nobody_saw() {
+fn regression_a_deposed_lease_counts_from_an_unseen_renewal() {
     let mut timer = None;
     observe(&mut timer, &sighting(1, 7, "a", None), at(0));
     let mut deposed = sighting(1, 7, "s", Some(EpochEnd::Deposed));
     deposed.seen.heartbeat = 3;
     for now in [at(4), at(5)] {
         observe(&mut timer, &deposed, now);
-        assert_eq!(lapses_in(&timer, 4), Some(10), "14 s is the earliest that is safe");
+        assert_eq!(lapses_in(&timer, 4), Some(10), "14 s is the earliest safe time");
     }
-    // Sealed by hand, with the heartbeat left as it was: nothing is known.
+    // A person sealed the record and kept its heartbeat, so the last renewal is unknown.
     observe(&mut timer, &sighting(2, 7, "a", None), at(20));
     deposed = sighting(2, 7, "s", Some(EpochEnd::Unknown));
     deposed.seen.heartbeat = 1;
@@ -89,7 +89,7 @@ fn regression_a_deposed_lease_counts_from_a_renewal_that_nobody_saw() {
 }
 
 #[test]
-fn a_foreign_touch_is_a_sign_of_life_although_the_etag_stays() {
+fn a_foreign_touch_without_a_new_etag_is_a_sign_of_life() {
     let mut timer = None;
     let morling = sighting(1, 0, "a", None);
     let mut reading = Reading {
@@ -107,7 +107,7 @@ fn a_foreign_touch_is_a_sign_of_life_although_the_etag_stays() {
 }
 
 #[test]
-fn the_stores_dates_lapse_a_lease_at_once_only_beyond_the_margin() {
+fn the_stores_dates_lapse_a_lease_only_beyond_the_margin() {
     let sighting = sighting(1, 7, "a", None);
     let margin = Duration::from_secs(2);
     for (age, lapsed) in [(12, false), (13, true)] {
@@ -128,7 +128,7 @@ fn the_stores_dates_lapse_a_lease_at_once_only_beyond_the_margin() {
 /// The delay counted from the first sight of the record. A candidate that had polled for longer
 /// than its takeover delay took over in the same poll that showed the end of the lease.
 #[test]
-fn regression_a_delay_counts_from_the_answer_whose_dates_show_the_lapse() {
+fn regression_a_delay_counts_from_the_answer_that_shows_the_lapse() {
     let sighting = sighting(1, 7, "a", None);
     let (delay, margin) = (Duration::from_secs(5), Duration::from_secs(2));
     let mut timer = None;
@@ -148,7 +148,7 @@ fn regression_a_delay_counts_from_the_answer_whose_dates_show_the_lapse() {
 }
 
 #[test]
-fn a_lease_counts_from_the_sending_of_what_took_effect() {
+fn a_lease_counts_from_the_sending_of_the_last_effective_write() {
     let mut lease = OwnLease::new(VALIDITY);
     assert_eq!(lease.remaining(at(0)), Duration::ZERO);
     lease.sending(1, at(0));
@@ -168,22 +168,22 @@ fn any_clock_ends_a_lease() {
     let mut lease = OwnLease::new(VALIDITY);
     lease.sending(1, at(0));
     lease.extended(1);
-    // A virtual machine that was paused: its boot clock stood still, the wall clock was set.
+    // During the pause of a virtual machine its boot clock stops. Then its wall clock is set.
     let paused = Moment { wall: at(60).wall, ..at(1) };
     assert_eq!(lease.remaining(paused), Duration::ZERO);
     // A wall clock set back never lengthens a lease.
     let set_back = Moment { wall: Duration::ZERO, ..at(4) };
     assert_eq!(lease.remaining(set_back), Duration::from_secs(6));
-    // A raw clock that stood still lengthens no lease.
+    // A raw clock that stops never lengthens a lease.
     let suspended = Moment { raw: at(1).raw, ..at(60) };
     assert_eq!(lease.remaining(suspended), Duration::ZERO);
-    // Slewed to run slow: the raw clock did not follow.
+    // A clock daemon slows the boot clock. The raw clock keeps its rate.
     let slewed = Moment { raw: at(60).raw, ..at(1) };
     assert_eq!(lease.remaining(slewed), Duration::ZERO);
 }
 
 #[test]
-fn a_step_of_the_wall_clock_ends_no_lease_on_a_machine_that_is_never_paused() {
+fn a_lease_without_wall_clock_ignores_steps_of_the_wall_clock() {
     let mut lease = OwnLease::new(VALIDITY).without_wall_clock();
     lease.sending(1, at(0));
     lease.extended(1);
@@ -193,8 +193,8 @@ fn a_step_of_the_wall_clock_ends_no_lease_on_a_machine_that_is_never_paused() {
     assert_eq!(lease.remaining(slewed), Duration::ZERO);
 }
 
-/// A clock daemon may slew the boot clock by 8.3 %: a follower that went by it alone sealed a
-/// lease in which its leader still believed.
+/// A clock daemon may slew the boot clock by 8.3 %. A follower that used only this clock sealed a
+/// lease that its leader still held.
 #[test]
 fn regression_a_slewed_boot_clock_does_not_lapse_a_lease() {
     let mut timer = None;
@@ -204,5 +204,5 @@ fn regression_a_slewed_boot_clock_does_not_lapse_a_lease() {
     assert_eq!(left, Some(Duration::from_secs(1)));
     let suspended = Moment { raw: at(9).raw, ..at(60) };
     let left = timer.as_ref().unwrap().lapses_in(Duration::ZERO, NO_DRIFT, suspended);
-    assert_eq!(left, Some(Duration::from_secs(1)), "by the clock that says the least");
+    assert_eq!(left, Some(Duration::from_secs(1)), "the slower clock decides");
 }

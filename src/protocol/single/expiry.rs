@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_left_alone_until_its_expiry_and_the_margin() {
+    fn a_body_lapses_after_its_expiry_and_the_margin() {
         let (margin, validity) = (Duration::from_secs(5), Duration::from_secs(3));
         let wall = Duration::from_secs(1_740_151_473);
         let at = Moment { boot: Duration::from_secs(77), raw: Duration::from_secs(70), wall };

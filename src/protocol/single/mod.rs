@@ -1,9 +1,8 @@
-//! The timeless state machine of one candidate or observer of a single object
-//! (docs/design/protocol.md, section 13).
+//! The state machine of one candidate or observer of a single object (SO1 to SO9).
 //!
-//! The same words as [`super::candidate`], and fewer steps: all that anybody writes is a
-//! compare-and-swap of one object, so a takeover that the store accepts *is* the grant. Nothing is
-//! listed, sealed first, or confirmed.
+//! It has fewer steps than [`super::candidate`]. Each write is a compare-and-swap of one object, so
+//! a takeover that the store accepts *is* the grant. The machine sends no LIST, no seal before a
+//! takeover, and no confirmation.
 
 pub mod expiry;
 
@@ -22,14 +21,16 @@ use crate::store::etag::ETag;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SingleCandidate {
     rules: Rules,
-    /// The greatest epoch seen in the object: nothing at or below it is ever written or granted.
+    /// The greatest epoch seen in the object. No epoch at or below it is ever written or granted
+    /// (SO8).
     greatest: Option<Epoch>,
     state: SingleState,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum SingleState {
-    /// GET. `gone`: the object was missing, or older than one that was seen; look once more.
+    /// GET the object. `gone` is true if the last GET found no object, or an epoch below the
+    /// greatest seen.
     Read {
         attempts: Option<Attempts>,
         gone: bool,
@@ -41,7 +42,7 @@ enum SingleState {
     Poll {
         sighting: Sighting,
     },
-    /// Wait until the holder of a deposed epoch cannot believe in its lease any more.
+    /// Wait until the lease of a deposed holder has ended (E9).
     Deposed {
         sighting: Sighting,
     },
@@ -51,18 +52,18 @@ enum SingleState {
     NeedNonce {
         attempts: Attempts,
     },
-    /// Create the object, or overwrite what was seen.
+    /// Create the object, or overwrite the version that was read.
     Take {
         attempts: Attempts,
     },
-    /// Granted, but not used: end the own epoch, best effort.
+    /// The grant is not used. Try to end the candidate's own epoch (E14).
     GiveUp {
         held: HeldEpoch,
     },
     Lead(LeadingState),
-    /// An observer without a leader.
+    /// The observer sees no leader.
     NoLeader,
-    /// Try again what failed.
+    /// Retry the failed request.
     Pause(Box<SingleState>),
     /// A request was denied. A driver that waits resumes here after a pause.
     Denied(Box<SingleState>),
@@ -70,38 +71,38 @@ enum SingleState {
     Over,
 }
 
-/// The attempts to write the next epoch over one state of the object. Once that state is gone none
-/// of them can succeed any more, as no ETag ever comes back.
+/// The attempts to write the next epoch over one version of the object. After another write over
+/// that version, no attempt can take effect, because no ETag is used twice.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Attempts {
-    /// `None`: there is no object yet.
+    /// The ETag of the version to overwrite, or `None` if no object exists.
     over: Option<ETag>,
     epoch: Epoch,
     nonces: Vec<Nonce>,
 }
 
-/// Past this many unanswered attempts over one state the candidate begins anew.
+/// Number of unanswered attempts over one version after which the candidate starts again.
 const MAX_ATTEMPTS: usize = 16;
 
 type Turned = (SingleState, Option<Event>);
 
 impl SingleCandidate {
-    /// A participant that has seen epochs up to `greatest`.
+    /// Returns a participant that has seen epochs up to `greatest`.
     pub fn new(rules: Rules, greatest: Option<Epoch>) -> SingleCandidate {
         SingleCandidate { rules, greatest, state: look() }
     }
 
-    /// Campaigns anew, after a leadership has ended.
+    /// Starts another campaign after a leadership has ended.
     pub fn restart(&mut self) {
         self.state = look();
     }
 
-    /// The greatest epoch seen in the object.
+    /// Returns the greatest epoch seen in the object.
     pub fn greatest(&self) -> Option<Epoch> {
         self.greatest
     }
 
-    /// The nonce under which it leads.
+    /// Returns the nonce of the current leadership.
     pub fn nonce(&self) -> Option<Nonce> {
         match &self.state {
             SingleState::Lead(leading) => Some(leading.nonce()),
@@ -109,7 +110,7 @@ impl SingleCandidate {
         }
     }
 
-    /// The object as it stands, while its holder is followed.
+    /// Returns the last reading of the object while the machine follows its holder.
     pub fn followed(&self) -> Option<&Sighting> {
         match &self.state {
             SingleState::Follow { sighting } | SingleState::Poll { sighting } => Some(sighting),
@@ -117,7 +118,7 @@ impl SingleCandidate {
         }
     }
 
-    /// What to do next.
+    /// Returns the next action.
     pub fn step(&self) -> Step {
         Step::Request(match &self.state {
             SingleState::Read { .. } => Request::Get { epoch: None, unless: None },
@@ -139,7 +140,8 @@ impl SingleCandidate {
         })
     }
 
-    /// Takes an input. One that does not fit the state changes nothing: the driver may be late.
+    /// Takes an input. An input that does not fit the state changes nothing, because the driver may
+    /// be late.
     pub fn handle(&mut self, input: Input) -> Option<Event> {
         if matches!(input, Input::Answer(_)) && !matches!(self.step(), Step::Request(_)) {
             return None;
@@ -182,7 +184,7 @@ impl SingleCandidate {
             | (SingleState::Takeover { sighting }, Input::TakeoverOver) => take(&sighting),
             (SingleState::NoLeader, Input::PollDue) => look(),
             (SingleState::Deposed { sighting }, Input::Lapsed) => self.take_over(sighting),
-            // Somebody whose timer started earlier may have gone ahead.
+            // A candidate with an earlier timer may have taken over.
             (SingleState::Deposed { .. }, Input::PollDue) => look(),
             (SingleState::NeedNonce { mut attempts }, Input::Nonce(nonce)) => {
                 attempts.nonces.push(nonce);
@@ -213,14 +215,14 @@ impl SingleCandidate {
                 let last = attempts.nonces.len() - 1;
                 return self.granted(attempts.held(last, etag));
             }
-            // By somebody else's write or by an own attempt's: the object tells.
+            // Another process or an earlier attempt wrote the object. Read it to find out.
             (SingleState::Take { attempts }, Answer::Refused) => {
                 SingleState::Read { attempts: Some(attempts), gone: false }
             }
             (SingleState::Take { attempts }, _) => {
                 SingleState::Read { attempts: Some(attempts), gone: false }.paused()
             }
-            // Unknown, or an answer that no such request has: ask again.
+            // The answer is unknown or does not fit the request, so retry.
             (SingleState::Poll { sighting }, _) => SingleState::Follow { sighting }.paused(),
             (state, _) => state.paused(),
         };
@@ -238,7 +240,7 @@ impl SingleCandidate {
         }
         let unchanged = attempts.over.as_ref() == Some(&now.etag);
         let state = match unchanged {
-            // An attempt may still be under way; the next one meets it at the store.
+            // An earlier attempt may still take effect. Then the store refuses the next one.
             true if attempts.nonces.len() < MAX_ATTEMPTS => {
                 SingleState::NeedNonce { attempts }.paused()
             }
@@ -260,8 +262,8 @@ impl SingleCandidate {
         }
     }
 
-    /// The object is missing, or has an epoch below one that was seen: somebody deleted it. Epochs
-    /// never start again for a process that remembers.
+    /// The object is missing, or its epoch is below the greatest seen, so the object was deleted.
+    /// After the second such reading in a row the campaign fails (SO8).
     fn gone(&self, again: bool) -> SingleState {
         match self.greatest {
             Some(epoch) if again => SingleState::Failed(Failure::NewestDeleted(epoch)),
@@ -270,7 +272,7 @@ impl SingleCandidate {
         }
     }
 
-    /// What the object asks for.
+    /// Returns the state after a reading of the object.
     fn enter(&mut self, sighting: Sighting) -> SingleState {
         let Seen { ended, reclaimable, .. } = sighting.seen;
         match ended {
@@ -280,7 +282,7 @@ impl SingleCandidate {
             None => SingleState::Follow { sighting },
             Some(EpochEnd::Resigned) => take(&sighting),
             Some(_) if sighting.seen.is_waited_for() => SingleState::Deposed { sighting },
-            // Of the post's two fields it is not known to have been a deposition.
+            // With the post's two fields this is a release, not a deposition (SO4).
             Some(ended) if ended != EpochEnd::Lapsed => take(&sighting),
             Some(_) => self.take_over(sighting),
         }
@@ -305,7 +307,7 @@ fn look() -> SingleState {
     SingleState::Read { attempts: None, gone: false }
 }
 
-/// Writes the epoch after this one over it.
+/// Overwrites the object `over` with the next epoch.
 fn take(over: &Sighting) -> SingleState {
     match over.epoch.next() {
         None => SingleState::Failed(Failure::Exhausted),
@@ -330,7 +332,7 @@ impl Attempts {
         }
     }
 
-    /// Which of these attempts the object shows, unsealed.
+    /// Returns the index of the attempt that the object shows, if its epoch is unsealed.
     fn won(&self, now: &Sighting) -> Option<usize> {
         let unsealed = now.epoch == self.epoch && now.seen.ended.is_none();
         self.nonces.iter().position(|nonce| unsealed && Some(*nonce) == now.seen.nonce)
@@ -348,16 +350,16 @@ impl Attempts {
 }
 
 impl SingleState {
-    /// The same after a short pause, so that no store can make the machine spin.
+    /// Returns this state after a short pause, so that no store can make the machine spin (E19).
     fn paused(self) -> SingleState {
         SingleState::Pause(Box::new(self))
     }
 
-    /// Where to go on once access is no longer denied.
+    /// Returns the state for the time when access is no longer denied.
     fn denied(self) -> SingleState {
         SingleState::Denied(Box::new(match self {
             SingleState::Poll { .. } => look(),
-            // By another attempt that takes effect late, or not: the object tells.
+            // An earlier attempt may take effect late, so read the object.
             SingleState::Take { attempts } => {
                 SingleState::Read { attempts: Some(attempts), gone: false }
             }

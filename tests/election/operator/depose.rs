@@ -198,7 +198,7 @@ async fn a_later_format_is_left_unchanged_and_a_broken_single_object_has_no_toke
         for dead in [false, true] {
             let error = depose(&scene.election("ann"), dead, None).await.unwrap_err();
             assert_eq!(error.kind(), kind, "{error}");
-            let remedy = "until it is repaired, or restored";
+            let remedy = "until the record is repaired, or restored";
             let repairable = kind == ErrorKind::CorruptRecord;
             assert_eq!(error.to_string().contains(remedy), repairable, "{error}");
             assert!(!error.may_have_happened());

@@ -6,7 +6,7 @@ use crate::protocol::find::After;
 use crate::protocol::testing::*;
 
 #[test]
-fn an_empty_prefix_costs_list_put_list() {
+fn a_campaign_on_an_empty_prefix_costs_list_put_list() {
     let mut play = Play::new(CANDIDATE, None);
     play.lists(0, listed(&[]));
     play.nonce(1);
@@ -17,7 +17,7 @@ fn an_empty_prefix_costs_list_put_list() {
 }
 
 #[test]
-fn a_resigned_epoch_is_succeeded_at_once() {
+fn a_resigned_epoch_is_taken_over_without_delay() {
     for rules in [CANDIDATE, Rules { takeover_delay: true, ..CANDIDATE }] {
         let mut play = Play::new(rules, None);
         play.lists(0, listed(&[4, 5]));
@@ -30,7 +30,7 @@ fn a_resigned_epoch_is_succeeded_at_once() {
 }
 
 #[test]
-fn a_takeover_delay_lies_between_a_lapse_and_the_create() {
+fn the_takeover_delay_runs_between_the_lapse_and_the_create() {
     let rules = Rules { takeover_delay: true, ..CANDIDATE };
     let mut play = Play::new(rules, None);
     play.lists(0, listed(&[1]));
@@ -48,7 +48,7 @@ fn a_takeover_delay_lies_between_a_lapse_and_the_create() {
 }
 
 #[test]
-fn a_deposed_epoch_is_waited_out_and_looked_at_meanwhile() {
+fn a_candidate_polls_while_it_waits_for_a_deposed_lease() {
     for ended in [EpochEnd::Deposed, EpochEnd::Unknown] {
         let mut play = Play::following();
         play.polls(1, "a", sealed(7, ended));
@@ -63,7 +63,7 @@ fn a_deposed_epoch_is_waited_out_and_looked_at_meanwhile() {
 }
 
 #[test]
-fn a_follower_polls_with_the_last_etag_and_seals_what_lapsed() {
+fn a_follower_polls_with_the_last_etag_and_seals_a_lapsed_epoch() {
     let mut play = Play::following();
     play.polls(1, "a", Answer::NotModified);
     play.waits(Wait::Follow);
@@ -77,7 +77,7 @@ fn a_follower_polls_with_the_last_etag_and_seals_what_lapsed() {
 }
 
 #[test]
-fn a_followed_epoch_that_is_gone_or_has_another_nonce_is_looked_for_anew() {
+fn a_missing_epoch_or_another_nonce_starts_a_new_search() {
     for answer in [Answer::Missing, held(8, 1, "b"), foreign("b", false, false)] {
         let mut play = Play::following();
         play.polls(1, "a", answer);
@@ -88,7 +88,7 @@ fn a_followed_epoch_that_is_gone_or_has_another_nonce_is_looked_for_anew() {
 }
 
 #[test]
-fn a_refused_seal_is_read_again_and_a_renewed_lease_followed_on() {
+fn a_refused_seal_is_read_back_and_a_renewed_lease_is_followed() {
     let mut play = Play::following();
     play.input(Input::Lapsed);
     play.seals(1, "a", EpochEnd::Lapsed, Answer::Refused);
@@ -99,7 +99,7 @@ fn a_refused_seal_is_read_again_and_a_renewed_lease_followed_on() {
 }
 
 #[test]
-fn a_seal_of_unknown_fate_is_neither_done_nor_refused() {
+fn a_seal_of_unknown_effect_is_read_back() {
     let mut play = Play::following();
     play.input(Input::Lapsed);
     play.seals(1, "a", EpochEnd::Lapsed, Answer::Unknown);
@@ -112,7 +112,7 @@ fn a_seal_of_unknown_fate_is_neither_done_nor_refused() {
 }
 
 #[test]
-fn a_seal_of_what_was_compacted_finds_the_newest_anew() {
+fn a_seal_of_a_compacted_epoch_starts_a_new_search() {
     let mut play = Play::following();
     play.input(Input::Lapsed);
     play.seals(1, "a", EpochEnd::Lapsed, Answer::Missing);
@@ -121,7 +121,7 @@ fn a_seal_of_what_was_compacted_finds_the_newest_anew() {
 }
 
 #[test]
-fn an_own_create_that_was_not_answered_turns_the_next_into_a_412_and_is_mine() {
+fn an_unanswered_create_is_adopted_after_the_next_is_refused() {
     let mut play = Play::creating();
     play.creates(2, 1, 1, Answer::Unknown);
     play.pauses();
@@ -129,21 +129,21 @@ fn an_own_create_that_was_not_answered_turns_the_next_into_a_412_and_is_mine() {
     play.creates(2, 2, 2, Answer::Refused);
     play.gets(2, held(1, 1, "c"));
     play.lists(2, listed(&[]));
-    // The lease counts from the attempt that took effect, not from the one refused.
+    // The lease counts from the attempt that took effect, not from the refused attempt.
     assert_eq!(play.event, Some(Event::Granted { epoch: e(2), heartbeat: 1 }));
     play.input(Input::RenewDue);
     play.renews("c", 3, done("d"));
 }
 
 #[test]
-fn every_attempt_has_a_nonce_of_its_own() {
+fn each_create_attempt_has_a_fresh_nonce() {
     let mut play = Play::creating();
     for attempt in 1..MAX_CREATE_ATTEMPTS as u128 {
         play.creates(2, attempt, attempt as u64, Answer::Unknown);
         play.pauses();
         play.nonce(attempt + 1);
     }
-    // Past the bound it looks for the newest again.
+    // After the last attempt the candidate searches for the newest epoch again.
     play.creates(2, 16, 16, Answer::Unknown);
     play.pauses();
     play.lists(0, listed(&[1, 2]));
@@ -152,13 +152,13 @@ fn every_attempt_has_a_nonce_of_its_own() {
 }
 
 #[test]
-fn somebody_elses_create_is_followed_whatever_its_name() {
+fn a_create_by_another_process_is_followed() {
     let mut play = Play::creating();
     play.creates(2, 1, 1, Answer::Refused);
     play.gets(2, held(7, 1, "x"));
     assert_eq!(play.machine.greatest(), Some(e(2)));
     play.waits(Wait::Follow);
-    // What says nothing of whether it is the newest is no reason to follow it.
+    // These records do not show that epoch 2 is the newest, so the candidate searches again.
     for answer in
         [foreign("x", false, false), sealed(1, EpochEnd::Lapsed), sealed(7, EpochEnd::Lapsed)]
     {
@@ -171,7 +171,7 @@ fn somebody_elses_create_is_followed_whatever_its_name() {
 }
 
 #[test]
-fn a_create_whose_refuser_was_compacted_finds_the_newest_anew() {
+fn a_refused_create_of_a_compacted_epoch_starts_a_new_search() {
     let mut play = Play::creating();
     play.creates(2, 1, 1, Answer::Refused);
     play.gets(2, Answer::Unknown);
@@ -193,7 +193,7 @@ fn a_compacted_epoch_created_again_is_not_granted() {
 }
 
 #[test]
-fn a_confirmation_lists_past_foreign_keys_and_asks_again_when_unknown() {
+fn a_confirmation_lists_past_foreign_keys_and_retries_unknown_answers() {
     let mut play = Play::creating();
     play.creates(2, 1, 1, done("c"));
     play.lists(2, Answer::Unknown);
@@ -206,7 +206,7 @@ fn a_confirmation_lists_past_foreign_keys_and_asks_again_when_unknown() {
 }
 
 #[test]
-fn a_foreign_leader_is_polled_with_a_plain_get_and_looked_at_before_the_seal() {
+fn a_foreign_leader_is_polled_with_a_plain_get_and_read_before_the_seal() {
     let mut play = Play::new(CANDIDATE, None);
     play.lists(0, listed(&[1]));
     play.gets(1, foreign("m", false, false));
@@ -214,7 +214,7 @@ fn a_foreign_leader_is_polled_with_a_plain_get_and_looked_at_before_the_seal() {
     play.gets(1, foreign("m", false, true));
     play.waits(Wait::Follow);
     play.input(Input::Lapsed);
-    // A touch between the lapse and the seal.
+    // The foreign leader touches its record between the lapse and the seal.
     play.gets(1, foreign("m", false, true));
     play.waits(Wait::Follow);
     play.input(Input::Lapsed);
@@ -224,7 +224,7 @@ fn a_foreign_leader_is_polled_with_a_plain_get_and_looked_at_before_the_seal() {
 }
 
 #[test]
-fn an_expired_foreign_record_is_succeeded_at_once() {
+fn an_expired_foreign_record_is_taken_over_without_delay() {
     let mut play = Play::new(CANDIDATE, None);
     play.lists(0, listed(&[1]));
     play.gets(1, foreign("m", true, false));
@@ -232,7 +232,7 @@ fn an_expired_foreign_record_is_succeeded_at_once() {
 }
 
 #[test]
-fn past_the_last_epoch_there_is_none() {
+fn the_last_epoch_has_no_successor() {
     let mut play = Play::new(CANDIDATE, None);
     play.lists(0, listed(&[Epoch::MAX.get()]));
     play.gets(Epoch::MAX.get(), sealed(7, EpochEnd::Resigned));
@@ -240,7 +240,7 @@ fn past_the_last_epoch_there_is_none() {
 }
 
 #[test]
-fn a_newest_that_is_gone_is_looked_for_twice() {
+fn a_missing_newest_epoch_is_searched_twice() {
     let mut play = Play::new(CANDIDATE, Some(5));
     play.lists(4, listed(&[]));
     play.pauses();
@@ -252,7 +252,7 @@ fn a_newest_that_is_gone_is_looked_for_twice() {
 }
 
 #[test]
-fn a_denied_get_is_believed_only_of_an_epoch_that_is_listed() {
+fn a_denied_get_fails_only_if_the_epoch_is_listed() {
     let mut play = Play::following();
     play.polls(1, "a", Answer::Denied);
     let mut gone = play.clone();
@@ -268,7 +268,7 @@ fn a_denied_get_is_believed_only_of_an_epoch_that_is_listed() {
     assert_eq!(play.machine.step(), Step::Failed(Failure::Denied));
 }
 
-/// The seal of an own epoch that was superseded is a courtesy: the campaign goes on without it.
+/// The seal of an own superseded epoch is best effort (E13). The campaign continues without it.
 #[test]
 fn a_denied_seal_of_an_own_epoch_does_not_end_the_campaign() {
     let mut play = Play::creating();
@@ -281,7 +281,7 @@ fn a_denied_seal_of_an_own_epoch_does_not_end_the_campaign() {
 }
 
 #[test]
-fn what_cannot_be_read_is_never_free() {
+fn an_unreadable_record_is_never_taken_over() {
     let mut play = Play::new(CANDIDATE, None);
     play.lists(0, listed(&[1]));
     play.gets(1, Answer::Unreadable);
@@ -300,13 +300,13 @@ fn an_unsafe_store_ends_the_campaign() {
 }
 
 #[test]
-fn a_predecessor_of_a_unique_name_is_sealed_at_once() {
+fn a_predecessor_of_a_unique_name_is_sealed_without_delay() {
     let mut play = Play::new(CANDIDATE, None);
     play.lists(0, listed(&[3]));
     let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
     play.gets(3, found("p", seen, false));
     play.seals(3, "p", EpochEnd::Lapsed, done("s"));
-    // Always a new epoch, never the old one again.
+    // The candidate creates a new epoch and never reuses the old one.
     play.nonce(1);
     play.creates(4, 1, 1, done("c"));
 }
@@ -321,7 +321,7 @@ fn an_observer_follows_and_never_writes() {
     let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
     play.gets(1, found("a", seen, false));
     play.waits(Wait::Follow);
-    // A successor that did not seal shows in a listing only.
+    // A successor that did not seal epoch 1 shows only in a LIST.
     play.input(Input::Lapsed);
     play.lists(0, listed(&[1, 2]));
     play.gets(2, sealed(8, EpochEnd::Deposed));
@@ -329,7 +329,7 @@ fn an_observer_follows_and_never_writes() {
 }
 
 #[test]
-fn nothing_at_or_below_the_greatest_seen_is_created() {
+fn no_epoch_at_or_below_the_greatest_seen_is_created() {
     let mut play = Play::creating();
     play.machine.saw(e(2));
     play.machine.saw(e(1));

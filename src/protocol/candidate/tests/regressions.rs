@@ -1,11 +1,11 @@
-//! Bugs that these tests and random walks found.
+//! Defects that tests and random walks found.
 
 use super::*;
 
-/// The fate of a request can only be news to who asked: a late answer used to bury a wait, or a
-/// failure, under a pause, and `Denied` ended machines that had asked nothing.
+/// A late answer replaced a wait or a failure by a pause, and a late `Denied` ended machines
+/// without a request under way.
 #[test]
-fn regression_an_answer_that_nobody_awaits_changes_nothing() {
+fn regression_an_unexpected_answer_changes_nothing() {
     let mut deposed = Play::following();
     deposed.polls(1, "a", sealed(7, EpochEnd::Deposed));
     let mut failed = Play::following();
@@ -23,7 +23,7 @@ fn regression_an_answer_that_nobody_awaits_changes_nothing() {
     }
 }
 
-/// An object that is there counts as seen, even if it cannot be read.
+/// An existing object counts as seen, even if its body is not a record.
 #[test]
 fn regression_an_unreadable_epoch_raises_the_greatest_epoch_seen() {
     let mut play = Play::creating();
@@ -33,10 +33,10 @@ fn regression_an_unreadable_epoch_raises_the_greatest_epoch_seen() {
     assert_eq!(play.machine.greatest(), Some(e(2)));
 }
 
-/// A store may refuse the loser of a race whose winner then fails: taken for a sight of that epoch,
-/// such a refusal ended the campaign with `NewestDeleted`.
+/// A store may refuse the loser of a race although the winner then fails. The candidate counted
+/// such a refusal as a sight of the epoch, and ended with `NewestDeleted`.
 #[test]
-fn regression_a_create_refused_for_no_reason_is_not_an_epoch_seen() {
+fn regression_a_refused_create_is_not_an_epoch_seen() {
     let mut play = Play::creating();
     let before = play.machine.greatest();
     play.creates(2, 1, 1, Answer::Refused);
@@ -44,7 +44,7 @@ fn regression_a_create_refused_for_no_reason_is_not_an_epoch_seen() {
     assert_eq!(play.machine.greatest(), before);
 }
 
-/// The 403 of a missing object ended the campaign when the read came after a refused create.
+/// The 403 for a missing object ended the campaign if a refused create preceded the GET.
 #[test]
 fn regression_a_denied_read_after_a_refused_create_lists_before_it_fails() {
     let mut play = Play::creating();
@@ -58,8 +58,8 @@ fn regression_a_denied_read_after_a_refused_create_lists_before_it_fails() {
     assert_eq!(play.machine.step(), Step::Failed(Failure::Denied));
 }
 
-/// A store that refuses the seal of the very ETag that it shows made a restarted process with a
-/// unique name send seals and reads without a pause.
+/// A store refused the seal of the ETag that it showed. A restarted process with a unique name then
+/// sent seals and reads without a pause.
 #[test]
 fn regression_a_seal_refused_for_no_reason_does_not_spin() {
     let mut play = Play::new(CANDIDATE, None);
@@ -72,9 +72,9 @@ fn regression_a_seal_refused_for_no_reason_does_not_spin() {
     play.gets(3, found);
 }
 
-/// Found by fuzzing: the sum of a heartbeat that somebody else wrote and 1 overflowed.
+/// Found by fuzzing: the heartbeat of the seal overflowed.
 #[test]
-fn regression_the_greatest_heartbeat_is_sealed_too() {
+fn regression_a_record_with_the_greatest_heartbeat_is_sealed() {
     let mut play = Play::new(CANDIDATE, None);
     play.lists(0, listed(&[1]));
     play.gets(1, held(7, u64::MAX, "a"));

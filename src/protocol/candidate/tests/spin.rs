@@ -1,4 +1,4 @@
-//! No store, however strange, makes the machine send without a pause, or panic.
+//! No sequence of answers makes the machine panic, or send requests without a pause.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -28,7 +28,7 @@ fn answer(request: &Request, rng: &mut fastrand::Rng) -> Answer {
         (Request::Get { .. }, 2) => Answer::Missing,
         (Request::Get { .. }, 3) if rng.bool() => Answer::Unreadable,
         (Request::Get { epoch, .. }, _) => {
-            let epoch = epoch.expect("of this layout");
+            let epoch = epoch.expect("a GET of epoch files names an epoch");
             let words =
                 [EpochEnd::Resigned, EpochEnd::Lapsed, EpochEnd::Deposed, EpochEnd::Unknown];
             let seen = Seen {
@@ -47,10 +47,11 @@ fn answer(request: &Request, rng: &mut fastrand::Rng) -> Answer {
     }
 }
 
-/// What time may bring without any delay, to a machine that waits; `None` if a delay comes first.
+/// Returns the input that may reach a waiting machine without delay, or `None` if each input has a
+/// delay.
 fn at_once(rules: Rules, wait: &Wait) -> Option<Input> {
     match wait {
-        // For an observer the driver tells a lapse when a poll is due.
+        // For an observer, the driver reports a lapse only at the time of the next poll.
         Wait::Follow if rules.observer => None,
         Wait::Follow | Wait::Deposed => Some(Input::Lapsed),
         Wait::Takeover => Some(Input::TakeoverOver),
@@ -78,7 +79,7 @@ fn no_store_makes_the_machine_spin_or_panic() {
         };
         let mut play = Play::new(rules, None);
         let mut nonces = 0;
-        // Somewhere: answers and inputs at random.
+        // Random answers and inputs move the machine to a random state.
         for _ in 0..rng.usize(0..60) {
             let input = match play.machine.step() {
                 Step::Request(request) => Input::Answer(answer(&request, &mut rng)),
@@ -87,13 +88,13 @@ fn no_store_makes_the_machine_spin_or_panic() {
                     Input::Nonce(n(nonces % 4))
                 }
                 Step::Wait(wait) => later(&wait, &mut rng),
-                // A driver that waits pauses before this.
+                // The driver pauses before this input.
                 Step::Failed(Failure::Denied) => Input::Resume,
                 Step::Failed(_) => break,
             };
             play.input(input);
         }
-        // From there: a store that answers the same to the same, and clocks that never delay.
+        // From this state, equal requests have equal answers, and no input is delayed.
         let mut requests = Vec::new();
         loop {
             let input = match play.machine.step() {
@@ -102,7 +103,7 @@ fn no_store_makes_the_machine_spin_or_panic() {
                     (seed, &request).hash(&mut hasher);
                     let mut rng = fastrand::Rng::with_seed(hasher.finish());
                     let mut answer = answer(&request, &mut rng);
-                    // Nobody writes any more, so nothing is touched either.
+                    // No process writes in this phase, so no record is touched.
                     if let Answer::Found { touched, .. } = &mut answer {
                         *touched = false;
                     }

@@ -1,5 +1,5 @@
-//! The arithmetic for any numbers, and I8 as arithmetic: whatever the rates of two clocks within
-//! the drift, whatever the latencies, an observer acts only once the leader's lease has ended.
+//! Properties of the lease arithmetic for any numbers. With all clock rates within the drift and
+//! all latencies, an observer acts only after the end of the leader's lease (I8).
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -13,7 +13,7 @@ use tenure_testkit::properties::cases;
 mod story;
 
 const PPM: u128 = 1_000_000;
-/// The greatest drift that the configuration takes.
+/// The greatest drift that the configuration accepts.
 const MAX_DRIFT_PPM: u32 = 500_000;
 
 fn any_duration() -> impl Strategy<Value = Duration> {
@@ -39,7 +39,7 @@ proptest! {
     #![proptest_config(cases(1_000))]
 
     #[test]
-    fn stretching_rounds_up_and_never_shortens(
+    fn a_stretched_duration_is_rounded_up_and_never_shorter(
         duration in any_duration(), longer in any_duration(), ppm in any_drift(), more: u32,
     ) {
         let stretched = Drift::from_ppm(ppm).stretch(duration);
@@ -53,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn no_moment_and_no_validity_is_too_much(
+    fn no_moment_or_validity_overflows(
         validity in any_duration(), delay in any_duration(), ppm in any_drift(),
         (sent, now, later) in (any_moment(), any_moment(), any_moment()),
         age in any_duration(), margin in any_duration(), dated: bool,
@@ -63,7 +63,7 @@ proptest! {
         lease.sending(1, sent);
         lease.extended(1);
         let left = lease.remaining(now);
-        // I7: at the end and after, nothing is left on any clock.
+        // I7: the remaining time is zero as soon as one clock has reached the end.
         let over = |start: Duration, now: Duration| start.saturating_add(validity) <= now;
         let any = over(sent.boot, now.boot) || over(sent.raw, now.raw) || over(sent.wall, now.wall);
         let end = sent.plus(validity);
@@ -84,7 +84,7 @@ proptest! {
                 received,
             };
             LapseTimer::observe(&mut timer, None, &reading, drift);
-            let timer = timer.as_ref().expect("a timer runs once something was read");
+            let timer = timer.as_ref().expect("a timer runs after the first reading");
             prop_assert!(timer.lapses_in(delay, drift, received).is_some());
             prop_assert!(timer.takeover_in(delay, received) <= delay);
         }
@@ -101,9 +101,9 @@ proptest! {
     }
 }
 
-/// How often a story ends in an act, so that the property above cannot hold for lack of acts.
+/// The property above has meaning only if observers act in many stories.
 #[test]
-fn observers_do_act_in_the_stories() {
+fn observers_act_in_most_stories() {
     let mut runner = TestRunner::deterministic();
     let mut acted = 0;
     for _ in 0..1_000 {

@@ -1,4 +1,4 @@
-//! What a leader, an observer and an operator do, with clocks that run at rates of their own.
+//! Random stories of a leader, an observer and an operator. Their clocks run at different rates.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::protocol::message::Seen;
 
-/// By how much chrony slews a clock at most, by default (`maxslewrate`).
+/// The greatest rate at which chrony slews a clock by default (`maxslewrate`), in ppm.
 const SLEW_PPM: i64 = 83_333;
-/// An answer that has travelled for less is not seen by clocks that tell whole nanoseconds.
+/// The least latency, in nanoseconds. Clocks in whole nanoseconds do not show a lower one.
 const LEAST_LATENCY: u64 = 4;
 
 pub(super) fn sighting(heartbeat: u64, ended: Option<EpochEnd>) -> Sighting {
@@ -19,8 +19,8 @@ pub(super) fn sighting(heartbeat: u64, ended: Option<EpochEnd>) -> Sighting {
     Sighting { epoch: Epoch::FIRST, etag, seen }
 }
 
-/// Clocks that start anywhere; they show whole nanoseconds. The raw one runs at the machine's own
-/// rate, and a clock daemon slews the two others.
+/// The clocks of one machine, in whole nanoseconds. The raw clock runs at the rate `ppm`. A clock
+/// daemon slews the boot clock and the wall clock to `slewed_ppm`.
 #[derive(Debug, Clone, Copy)]
 struct Rate {
     ppm: u64,
@@ -29,7 +29,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// What it shows at a real time.
+    /// Returns the readings of the clocks at a real time.
     fn at(self, real: u64) -> Moment {
         let slewed = self.show(real, self.slewed_ppm);
         Moment { boot: slewed, raw: self.show(real, self.ppm), wall: slewed }
@@ -57,29 +57,33 @@ impl Rate {
     }
 }
 
-/// What a leader, an observer and an operator do, in parts of 1,000,000 of the validity.
+/// The actions of a leader, an observer and an operator. All `u32` durations are in millionths of
+/// the validity.
 #[derive(Debug, Clone)]
 pub(super) struct Story {
     validity_ms: u64,
     leader: Rate,
     observer: Rate,
     drift: Drift,
-    /// Writes that took effect: the pause before each, the way to the store and the way back.
+    /// The leader's writes: the pause before each write, the latency to the store, and the latency
+    /// of the answer.
     writes: Vec<(u32, u32, u32)>,
-    /// Polls: the pause before each, the way to the store and the way back.
+    /// The observer's polls: the pause before each poll, the latency to the store, and the latency
+    /// of the answer.
     polls: Vec<(u32, u32, u32)>,
-    /// The way of the observer's own write.
+    /// The latency of the observer's own write to the store.
     acting: u32,
-    /// After which write an operator deposes the leader, and how long after it.
+    /// The index of the write after which an operator deposes the leader, and the pause in between.
     deposed: Option<(usize, u32)>,
 }
 
 pub(super) fn story(beyond_the_drift: bool) -> impl Strategy<Value = Story> {
-    // Short ways leave the least room.
+    // Short latencies are the hardest case.
     let way = prop_oneof![Just(0), 0..1_000_u32, 0..400_000_u32];
     let rates = (500_000..2_000_000_u64, 0..=MAX_DRIFT_PPM, 0..=1_000_000_u64);
     let rates = rates.prop_map(move |(leader, drift, share)| {
-        // Up to the drift faster than the leader's clock, or slower; the edge is drawn often.
+        // The observer's clock is at most the drift faster than the leader's. Half of the stories
+        // use the greatest rate.
         let fastest = leader * (1_000_000 + u64::from(drift)) / 1_000_000;
         let observer = match share {
             _ if beyond_the_drift => fastest + fastest / 10,
@@ -119,7 +123,8 @@ pub(super) fn story(beyond_the_drift: bool) -> impl Strategy<Value = Story> {
     )
 }
 
-/// The first of these numbers from which on it holds.
+/// Returns the least number between `from` and `to` at which `holds` is true. `holds` must be
+/// monotone.
 fn first(mut from: u64, mut to: u64, holds: impl Fn(u64) -> bool) -> u64 {
     while from < to {
         let middle = from + (to - from) / 2;
@@ -132,21 +137,21 @@ fn slewed(ppm: u64, by: i64) -> u64 {
     (ppm * (1_000_000 + by).unsigned_abs()) / 1_000_000
 }
 
-/// Where an implementation can go wrong: each must be seen as an overlap.
+/// A defect of an implementation. Each one must cause an overlap in some story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Broken {
     No,
-    /// The observer's timer starts when the request was sent.
+    /// The observer's timer starts at the sending of the request.
     TimerFromSending,
-    /// The lease counts from the answer.
+    /// The lease counts from the receipt of the answer.
     LeaseFromAnswer,
-    /// The observer goes by its boot clock alone.
+    /// The observer uses only its boot clock.
     SlewedTimer,
-    /// The leader goes by its boot and wall clocks alone.
+    /// The leader uses only its boot clock and its wall clock.
     SlewedLease,
 }
 
-/// What the store holds from a real time on.
+/// A write, and the record that the store returns after it.
 #[derive(Debug, Clone)]
 struct StoryWrite {
     sent: u64,
@@ -163,14 +168,15 @@ impl Story {
         Duration::from_millis(self.validity_ms)
     }
 
-    /// The writes by the time at which they took effect; all but the last are the leader's.
+    /// Returns the writes by the time at which they took effect. The last one may be the operator's
+    /// seal.
     fn history(&self) -> BTreeMap<u64, StoryWrite> {
         let mut history = BTreeMap::new();
         let (mut now, mut last_sent) = (0, 0);
         for (index, (pause, way, back)) in self.writes.iter().enumerate() {
             let sent = now + self.nanos(*pause);
             if index > 0 && sent >= self.leader.either_after(last_sent, self.validity()) {
-                // At the end of its lease the leader sends nothing any more.
+                // After the end of its lease the leader sends no write.
                 break;
             }
             let applied = sent + self.nanos(*way) + LEAST_LATENCY;
@@ -189,26 +195,25 @@ impl Story {
         history
     }
 
-    /// By how much the leader believes in its lease past the moment at which the observer acts; 0
-    /// if it does not, or if the observer never acts.
+    /// Returns whether the observer acts, and the remaining time of the leader's lease at that
+    /// moment. The time is 0 if the observer never acts.
     pub(super) fn overlap(&self, broken: Broken) -> (bool, Duration) {
         let history = self.history();
         let held = |at: u64| history.range(..=at).next_back().map(|(_, written)| written);
         let mut timer = None;
         let mut seen = None;
-        let mut now = *history.keys().next().expect("there is one write at least");
+        let mut now = *history.keys().next().expect("a story has at least one write");
         for index in 0..=self.polls.len() {
-            // The last poll is followed by silence.
+            // After the last poll only the lapse can follow.
             let poll = self.polls.get(index);
             let next = poll.map_or(u64::MAX, |(pause, ..)| now + self.nanos(*pause));
             if let Some(acted) = self.lapse(timer.as_deref(), now, next, broken) {
-                let timer: &LapseTimer = timer.as_deref().expect("it has lapsed");
+                let timer: &LapseTimer = timer.as_deref().expect("a timer that has lapsed");
                 let deposed = timer.sealed.is_some();
                 let acted = if deposed { acted } else { acted + self.nanos(self.acting) };
                 let held = held(acted).map(|held| &held.sighting.etag);
                 let unchanged = held.is_some() && held == seen;
-                // The seal has the last ETag seen as its condition; a deposed epoch is simply
-                // succeeded.
+                // A seal is conditional on the last ETag seen. A deposed epoch needs no other seal.
                 if deposed || unchanged {
                     return (true, self.belief(&history, acted, broken));
                 }
@@ -231,7 +236,7 @@ impl Story {
         (false, Duration::ZERO)
     }
 
-    /// When the timer lapses, if it does before `next`.
+    /// Returns the time at which the timer lapses, if it is before `next`.
     fn lapse(
         &self,
         timer: Option<&LapseTimer>,
@@ -242,7 +247,7 @@ impl Story {
         let left = |at| timer?.lapses_in(Duration::ZERO, self.drift, self.observed(at, broken));
         let lapsed = match broken {
             Broken::SlewedTimer => self.observer.after(now, left(now)?, self.observer.slewed_ppm),
-            // Both clocks have to pass what is left by the one that says the most, at most.
+            // The timer lapses at the latest when both clocks have advanced by the time left.
             _ => {
                 let most = self.observer.both_after(now, left(now)?);
                 first(now, most, |at| left(at) == Some(Duration::ZERO))
@@ -267,12 +272,13 @@ impl Story {
         }
     }
 
-    /// What is left, at most, of the lease of the last own write that took effect by `acted`.
+    /// Returns the remaining time of the leader's lease at `acted`. The lease counts from the
+    /// leader's last write that took effect before.
     fn belief(&self, history: &BTreeMap<u64, StoryWrite>, acted: u64, broken: Broken) -> Duration {
         let mut lease = OwnLease::new(self.validity());
         let unsealed = |(_, written): &(&u64, &StoryWrite)| written.sighting.seen.ended.is_none();
         let last = history.range(..=acted).rfind(unsealed);
-        let (_, written) = last.expect("there was a write before the first poll");
+        let (_, written) = last.expect("a write precedes the first poll");
         let from = match broken {
             Broken::LeaseFromAnswer => written.answered,
             _ => written.sent,

@@ -1,9 +1,9 @@
-//! From the grant on.
+//! Tests of a leader after its grant.
 
 use super::*;
 
 #[test]
-fn a_renewal_whose_answer_was_lost_is_adopted() {
+fn a_renewal_with_a_lost_answer_is_adopted() {
     let mut play = SinglePlay::leading();
     play.input(Input::RenewDue);
     play.renews("c", 2, Answer::Unknown);
@@ -17,7 +17,7 @@ fn a_renewal_whose_answer_was_lost_is_adopted() {
 }
 
 #[test]
-fn a_refused_renewal_says_why() {
+fn a_refused_renewal_reports_the_reason_of_the_loss() {
     let by_another = lock(5, 1, 2, "s", Some(EpochEnd::Deposed));
     for (shown, lost) in [
         (held(6, 8, 1, "w"), Lost::Superseded(e(6))),
@@ -55,7 +55,7 @@ fn a_superseded_leader_remembers_the_greater_token() {
 }
 
 #[test]
-fn a_renewal_refused_for_no_reason_does_not_spin() {
+fn an_unexplained_refusal_of_a_renewal_does_not_spin() {
     let mut play = SinglePlay::leading();
     play.input(Input::RenewDue);
     play.renews("c", 2, Answer::Refused);
@@ -66,7 +66,7 @@ fn a_renewal_refused_for_no_reason_does_not_spin() {
 }
 
 #[test]
-fn resigning_keeps_the_token() {
+fn a_resignation_keeps_the_token() {
     let mut play = SinglePlay::leading();
     play.input(Input::Resign);
     play.seals("c", 2, EpochEnd::Resigned, Answer::Unknown);
@@ -79,9 +79,10 @@ fn resigning_keeps_the_token() {
     play.takes(6, "s", 2, 1, done("c"));
 }
 
-/// An own renewal landed late, so the release was refused: it is sent again over that one.
+/// A late own renewal causes the refusal of the release. The leader repeats the release over that
+/// renewal.
 #[test]
-fn a_resignation_that_lost_to_an_own_renewal_goes_on() {
+fn a_release_refused_by_an_own_renewal_is_repeated() {
     let mut play = SinglePlay::leading();
     play.input(Input::RenewDue);
     play.renews("c", 2, Answer::Unknown);
@@ -94,7 +95,7 @@ fn a_resignation_that_lost_to_an_own_renewal_goes_on() {
 }
 
 #[test]
-fn a_grant_that_is_not_used_is_given_up() {
+fn an_unused_grant_is_sealed() {
     let mut play = SinglePlay::leading();
     play.input(Input::RenewDue);
     play.input(Input::Abandon);
@@ -103,9 +104,9 @@ fn a_grant_that_is_not_used_is_given_up() {
     play.waits(Wait::Follow);
 }
 
-/// The leader of epoch files does both; here the object itself shows what supersedes it.
+/// In this layout a successor overwrites the object that the leader renews.
 #[test]
-fn nothing_is_listed_and_no_next_epoch_is_looked_for() {
+fn a_leader_sends_no_list_and_reads_no_next_epoch() {
     let mut play = SinglePlay::leading();
     play.machine.rules = Rules { verify_renewals: true, ..CANDIDATE };
     play.input(Input::LookDue);

@@ -14,7 +14,8 @@ fn n(bits: u128) -> Nonce {
     Nonce::from_bits(bits)
 }
 
-/// The object, written by nonce `nonce`; 0 is a peer with the post's fields only.
+/// Returns the answer to a GET of the object. Nonce 0 means a peer that writes only the post's
+/// fields.
 fn lock(epoch: u64, nonce: u128, heartbeat: u64, etag: &str, ended: Option<EpochEnd>) -> Answer {
     let nonce = (nonce != 0).then(|| n(nonce));
     let seen = Seen { nonce, heartbeat, ended, reclaimable: false };
@@ -34,7 +35,7 @@ fn done(etag: &str) -> Answer {
     Answer::Done { etag: ETag::new(etag) }
 }
 
-/// A state machine, the last event, and what to expect of it in few words.
+/// A state machine and its last event, with short methods that check each step.
 struct SinglePlay {
     machine: SingleCandidate,
     event: Option<Event>,
@@ -45,7 +46,7 @@ impl SinglePlay {
         SinglePlay { machine: SingleCandidate::new(rules, greatest.map(e)), event: None }
     }
 
-    /// Follows epoch 4 of nonce 9, as `a`.
+    /// A candidate that follows epoch 4, with nonce 9 and ETag `a`.
     fn following() -> SinglePlay {
         let mut play = SinglePlay::new(CANDIDATE, None);
         play.looks(held(4, 9, 2, "a"));
@@ -53,7 +54,7 @@ impl SinglePlay {
         play
     }
 
-    /// Leads epoch 5 as nonce 1 with heartbeat 1 and ETag `c`.
+    /// The leader of epoch 5, with nonce 1, heartbeat 1 and ETag `c`.
     fn leading() -> SinglePlay {
         let mut play = SinglePlay::following();
         play.input(Input::Lapsed);
@@ -125,7 +126,7 @@ impl SinglePlay {
 }
 
 #[test]
-fn the_first_creates_the_object_and_leads_at_once() {
+fn the_first_candidate_creates_the_object_and_leads() {
     let mut play = SinglePlay::new(CANDIDATE, None);
     play.looks(Answer::Missing);
     play.creates(1, 1, done("c"));
@@ -134,7 +135,7 @@ fn the_first_creates_the_object_and_leads_at_once() {
 }
 
 #[test]
-fn a_released_lock_is_taken_at_once_with_the_next_token() {
+fn a_released_lock_is_taken_over_without_delay_with_the_next_token() {
     let mut play = SinglePlay::new(CANDIDATE, None);
     play.looks(released(7, "r"));
     play.takes(8, "r", 1, 1, done("c"));
@@ -143,7 +144,7 @@ fn a_released_lock_is_taken_at_once_with_the_next_token() {
 }
 
 #[test]
-fn a_released_lock_of_the_post_is_taken_at_once_even_with_token_zero() {
+fn a_released_lock_of_the_post_is_taken_over_from_token_zero() {
     let mut play = SinglePlay::new(CANDIDATE, None);
     play.looks(lock(0, 0, 0, "r", Some(EpochEnd::Resigned)));
     play.takes(1, "r", 1, 1, done("c"));
@@ -151,7 +152,7 @@ fn a_released_lock_of_the_post_is_taken_at_once_even_with_token_zero() {
 }
 
 #[test]
-fn a_holder_is_followed_and_overwritten_only_once_it_lapsed() {
+fn a_holder_is_overwritten_only_after_its_lapse() {
     let mut play = SinglePlay::following();
     play.polls("a", Answer::NotModified);
     play.waits(Wait::Follow);
@@ -163,7 +164,7 @@ fn a_holder_is_followed_and_overwritten_only_once_it_lapsed() {
 }
 
 #[test]
-fn whoever_loses_the_race_follows_the_winner() {
+fn the_loser_of_a_race_follows_the_winner() {
     let mut play = SinglePlay::following();
     play.input(Input::Lapsed);
     play.takes(5, "a", 1, 1, Answer::Refused);
@@ -174,12 +175,12 @@ fn whoever_loses_the_race_follows_the_winner() {
 }
 
 #[test]
-fn a_takeover_whose_answer_was_lost_is_found_by_its_nonce() {
+fn a_takeover_with_a_lost_answer_is_found_by_its_nonce() {
     let mut play = SinglePlay::following();
     play.input(Input::Lapsed);
     play.takes(5, "a", 1, 1, Answer::Unknown);
     play.pauses();
-    // Still under way.
+    // The first attempt is still under way.
     play.looks(held(4, 9, 2, "a"));
     play.pauses();
     play.takes(5, "a", 2, 2, Answer::Refused);
@@ -191,7 +192,7 @@ fn a_takeover_whose_answer_was_lost_is_found_by_its_nonce() {
 }
 
 #[test]
-fn a_create_whose_answer_was_lost_is_found_by_its_nonce() {
+fn a_create_with_a_lost_answer_is_found_by_its_nonce() {
     let mut play = SinglePlay::new(CANDIDATE, None);
     play.looks(Answer::Missing);
     play.creates(1, 1, Answer::Unknown);
@@ -204,7 +205,7 @@ fn a_create_whose_answer_was_lost_is_found_by_its_nonce() {
 }
 
 #[test]
-fn an_own_takeover_that_was_ended_meanwhile_is_not_led() {
+fn a_takeover_that_was_deposed_before_its_answer_is_not_granted() {
     let mut play = SinglePlay::following();
     play.input(Input::Lapsed);
     play.takes(5, "a", 1, 1, Answer::Unknown);
@@ -217,7 +218,7 @@ fn an_own_takeover_that_was_ended_meanwhile_is_not_led() {
 }
 
 #[test]
-fn a_peer_that_kept_my_nonce_under_its_own_token_is_not_me() {
+fn a_peer_that_copies_a_nonce_under_its_own_token_is_followed() {
     let mut play = SinglePlay::following();
     play.input(Input::Lapsed);
     play.takes(5, "a", 1, 1, Answer::Unknown);
@@ -228,7 +229,7 @@ fn a_peer_that_kept_my_nonce_under_its_own_token_is_not_me() {
 }
 
 #[test]
-fn a_takeover_refused_for_no_reason_does_not_spin() {
+fn an_unexplained_refusal_of_a_takeover_does_not_spin() {
     let mut play = SinglePlay::following();
     play.input(Input::Lapsed);
     for attempt in 1..=16 {
@@ -236,12 +237,12 @@ fn a_takeover_refused_for_no_reason_does_not_spin() {
         play.looks(held(4, 9, 2, "a"));
         play.pauses();
     }
-    // Begins anew, as the store may have counted otherwise.
+    // After the last attempt the candidate follows the holder again.
     play.waits(Wait::Follow);
 }
 
 #[test]
-fn unanswered_creates_do_not_pile_up() {
+fn the_number_of_unanswered_creates_is_bounded() {
     let mut play = SinglePlay::new(CANDIDATE, None);
     play.looks(Answer::Missing);
     for attempt in 1..=16 {
@@ -255,7 +256,7 @@ fn unanswered_creates_do_not_pile_up() {
 }
 
 #[test]
-fn a_deposed_holder_is_waited_for_and_a_lapsed_one_is_not() {
+fn a_candidate_waits_for_a_deposed_holder_but_not_for_a_lapsed_one() {
     for (word, waits) in
         [(EpochEnd::Deposed, true), (EpochEnd::Unknown, true), (EpochEnd::Lapsed, false)]
     {
@@ -272,7 +273,7 @@ fn a_deposed_holder_is_waited_for_and_a_lapsed_one_is_not() {
 }
 
 #[test]
-fn the_takeover_delay_comes_after_a_seal_by_another_word_than_the_holders() {
+fn the_takeover_delay_follows_a_lapse_and_not_a_release() {
     let rules = Rules { takeover_delay: true, ..CANDIDATE };
     let mut play = SinglePlay::new(rules, None);
     play.looks(lock(4, 9, 3, "s", Some(EpochEnd::Lapsed)));
@@ -282,14 +283,14 @@ fn the_takeover_delay_comes_after_a_seal_by_another_word_than_the_holders() {
     let mut play = SinglePlay::new(rules, None);
     play.looks(released(4, "r"));
     play.takes(5, "r", 1, 1, done("c"));
-    // A peer of the post that let go.
+    // A peer of the post has released the lock.
     let mut play = SinglePlay::new(rules, None);
     play.looks(lock(4, 0, 0, "r", Some(EpochEnd::Unknown)));
     play.takes(5, "r", 1, 1, done("c"));
 }
 
 #[test]
-fn tokens_never_start_again_for_whoever_remembers() {
+fn an_object_below_the_greatest_token_seen_is_never_taken_over() {
     for older in [Answer::Missing, released(3, "o"), held(2, 8, 1, "o")] {
         let mut play = SinglePlay::new(CANDIDATE, Some(4));
         play.looks(older.clone());
@@ -297,7 +298,7 @@ fn tokens_never_start_again_for_whoever_remembers() {
         play.looks(older);
         assert_eq!(play.machine.step(), Step::Failed(Failure::NewestDeleted(e(4))));
     }
-    // Restored meanwhile.
+    // The object is missing in one reading only.
     let mut play = SinglePlay::following();
     play.polls("a", Answer::Missing);
     play.pauses();
@@ -306,14 +307,14 @@ fn tokens_never_start_again_for_whoever_remembers() {
 }
 
 #[test]
-fn the_last_token_is_the_end() {
+fn the_last_token_has_no_successor() {
     let mut play = SinglePlay::new(CANDIDATE, None);
     play.looks(released(9_999_999_999, "r"));
     assert_eq!(play.machine.step(), Step::Failed(Failure::Exhausted));
 }
 
 #[test]
-fn what_cannot_be_read_is_never_free() {
+fn an_unreadable_record_is_never_taken_over() {
     let mut play = SinglePlay::following();
     play.polls("a", Answer::Unreadable);
     assert_eq!(play.machine.step(), Step::Failed(Failure::Unreadable(e(4))));
@@ -332,7 +333,7 @@ fn an_observer_never_writes() {
     play.waits(Wait::Follow);
     play.polls("a", released(4, "r"));
     play.waits(Wait::NoLeader);
-    // Not even over an epoch of its own name.
+    // An observer does not overwrite an epoch of its own unique name either.
     let seen = Seen { nonce: Some(n(9)), heartbeat: 1, ended: None, reclaimable: true };
     play.input(Input::PollDue);
     let sighting = Sighting { epoch: e(5), etag: ETag::new("b"), seen };
@@ -341,7 +342,7 @@ fn an_observer_never_writes() {
 }
 
 #[test]
-fn an_answer_that_nobody_awaits_changes_nothing() {
+fn an_unexpected_answer_changes_nothing() {
     let mut play = SinglePlay::leading();
     play.input(Input::Answer(Answer::Missing));
     play.input(Input::LookDue);
