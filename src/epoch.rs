@@ -1,4 +1,4 @@
-//! The epoch number: which leadership this is, and the fencing token.
+//! The epoch: the number of a leadership, and its fencing token.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,9 +9,9 @@ use crate::error::{Error, ErrorKind};
 
 /// The number of an epoch object, and the fencing token that a leader sends with each write.
 ///
-/// Epochs start at 1 and only grow; each is granted to at most one campaign (invariant I1). A
-/// resource that remembers the greatest epoch it has seen and refuses lower ones is safe from
-/// former leaders.
+/// Epochs start at 1 and only grow. Each epoch is granted to at most one campaign (I1). A resource
+/// that remembers the greatest epoch it has seen and refuses lower ones is safe from former
+/// leaders.
 ///
 /// # Examples
 ///
@@ -39,8 +39,8 @@ impl Epoch {
         if number >= Self::FIRST.0 && number <= Self::MAX.0 { Some(Epoch(number)) } else { None }
     }
 
-    /// The epoch with the number of a token in a single object. Peers of the If-Match post may
-    /// start at 0; no candidate of this library is ever granted that.
+    /// Returns the epoch of a token in a single object. Tokens of peers of the If-Match post may
+    /// start at 0. No candidate of this library is ever granted 0.
     #[doc(hidden)]
     #[must_use]
     pub const fn token(number: u64) -> Option<Epoch> {
@@ -83,7 +83,7 @@ impl TryFrom<u64> for Epoch {
     type Error = Error;
 
     fn try_from(number: u64) -> Result<Epoch, Error> {
-        let why = || format!("an epoch lies between 1 and {}, not {number}", Epoch::MAX);
+        let why = || format!("an epoch must be between 1 and {}, got {number}", Epoch::MAX);
         Epoch::new(number).ok_or_else(|| Error::new(ErrorKind::InvalidInput, why()))
     }
 }
@@ -93,7 +93,7 @@ impl FromStr for Epoch {
 
     fn from_str(text: &str) -> Result<Epoch, Error> {
         let number = text.parse::<u64>().map_err(|why| {
-            Error::new(ErrorKind::InvalidInput, format!("an epoch is a whole number: {why}"))
+            Error::new(ErrorKind::InvalidInput, format!("an epoch must be a whole number: {why}"))
         })?;
         Epoch::try_from(number)
     }
@@ -111,9 +111,9 @@ mod tests {
         assert_eq!(Epoch::FIRST.next(), Epoch::new(2));
         assert!(serde_json::from_str::<Epoch>("0").is_err());
         for (text, why) in [
-            ("x", "an epoch is a whole number: invalid digit found in string"),
-            ("0", "an epoch lies between 1 and 9999999999, not 0"),
-            ("10000000000", "an epoch lies between 1 and 9999999999, not 10000000000"),
+            ("x", "an epoch must be a whole number: invalid digit found in string"),
+            ("0", "an epoch must be between 1 and 9999999999, got 0"),
+            ("10000000000", "an epoch must be between 1 and 9999999999, got 10000000000"),
         ] {
             let error = text.parse::<Epoch>().unwrap_err();
             assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::InvalidInput, why));

@@ -1,4 +1,4 @@
-//! Errors, by the remedy of the caller.
+//! The errors of an election. The kind of an error determines the remedy.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,8 +9,8 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 /// An error of an election. Its kind determines the remedy; its message describes the event.
 ///
-/// A lost race is never an error but a value
-/// ([`CampaignOutcome::Held`](crate::CampaignOutcome::Held), [`Loss`](crate::Loss)).
+/// A lost race is a value, not an error ([`CampaignOutcome::Held`](crate::CampaignOutcome::Held),
+/// [`Loss`](crate::Loss)).
 ///
 /// # Examples
 ///
@@ -30,7 +30,7 @@ pub struct Error {
     determinacy: Determinacy,
     message: String,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// Whether the machine's metadata service has refused the credentials.
+    /// True if the machine's metadata service refused the credentials.
     of_the_machine: bool,
 }
 
@@ -60,31 +60,31 @@ pub struct Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Settings, an epoch or a path lie outside their bounds, or settings contradict each other.
-    /// Nothing was written, unless [`may_have_happened`](Error::may_have_happened). Correct them;
-    /// the message has the numbers.
+    /// A setting, an epoch or a path is out of bounds, or settings contradict each other. The
+    /// message has the values to correct. Nothing was written, unless
+    /// [`may_have_happened`](Error::may_have_happened) returns `true`.
     InvalidInput,
-    /// The store refused the credentials; or they lack a permission, which the message names; or
+    /// The store refused the credentials, or they lack the permission that the message names, or
     /// the clock of this machine is wrong by minutes.
     AccessDenied,
     /// The bucket or the directory does not exist, or lies in another region. Correct the address.
     NoSuchStore,
-    /// The store does not keep the promises that the protocol needs. Do not use it for elections.
+    /// The store does not give the guarantees that the protocol needs. Do not use it for elections.
     UnsafeStore,
     /// The body of an epoch object cannot be read as a record. The epoch is never treated as
     /// vacant: inspect the named key, then depose the epoch or restore the object.
     ///
-    /// For a fenced resource: the object at one of its keys is another object, which stays
-    /// unchanged; or an object of a fenced log is missing, although it was not trimmed.
+    /// For a fenced resource: a key of the resource has an object of another kind, which stays
+    /// unchanged, or a fenced log lacks an object that was not trimmed.
     CorruptRecord,
     /// The record is of a later format than this version of tenure knows. Upgrade.
     RecordTooNew,
-    /// Epoch 9,999,999,999 has ended. Start a new prefix, and let guarded resources forget the old
-    /// tokens.
+    /// Epoch 9,999,999,999 has ended. Start a new prefix, and reset the tokens that guarded
+    /// resources remember.
     EpochsExhausted,
     /// The newest epoch object that this process has seen was deleted, by a person or a lifecycle
-    /// rule, and no greater one exists. [`restore`](crate::Election::restore) above the greatest
-    /// token that any process received.
+    /// rule, and no greater one exists. Call [`restore`](crate::Election::restore) with at least
+    /// the greatest token that any process received.
     ///
     /// For a fenced resource: its object, which has the guard's token, was deleted.
     NewestDeleted,
@@ -96,9 +96,9 @@ pub enum ErrorKind {
     /// The call does not run in a Tokio runtime with timers. Nothing was sent. Build the runtime
     /// with `enable_all`, or use `#[tokio::main]`.
     ///
-    /// Tokio has no method to ask for timers. So tenure starts a timer, and catches the panic of a
-    /// runtime without timers. A panic hook sees that panic, and with `panic = "abort"` it ends the
-    /// process.
+    /// Tokio has no method that reports whether timers are enabled. So tenure starts a timer, and
+    /// catches the panic of a runtime without timers. A panic hook sees that panic. With `panic =
+    /// "abort"` the panic ends the process.
     NoRuntime,
 }
 
@@ -108,8 +108,8 @@ impl ErrorKind {
     /// [`RecordTooNew`](ErrorKind::RecordTooNew),
     /// [`EpochsExhausted`](ErrorKind::EpochsExhausted) and [`NoRuntime`](ErrorKind::NoRuntime).
     ///
-    /// All other errors can pass during the life of a process: credentials are renewed, policies
-    /// and clocks are corrected, an operator repairs an object. A service retries those.
+    /// All other errors can disappear while a process runs: credentials are renewed, policies and
+    /// clocks are corrected, an operator repairs an object. A service retries these errors.
     #[must_use]
     pub const fn is_final(self) -> bool {
         match self {
@@ -127,8 +127,8 @@ impl ErrorKind {
         }
     }
 
-    /// Whether a service ends with such an error. A service that has worked has correct settings
-    /// and a safe store.
+    /// Returns whether a service ends with such an error. `has_worked` shows that the settings are
+    /// correct and the store is safe.
     #[doc(hidden)]
     #[must_use]
     pub const fn ends_a_service(self, has_worked: bool) -> bool {
@@ -136,7 +136,7 @@ impl ErrorKind {
         self.is_final() && !(has_worked && may_pass)
     }
 
-    /// Every kind, for the tests of the documentation.
+    /// All kinds, for the tests of the documentation.
     #[doc(hidden)]
     pub const ALL: [ErrorKind; 11] = [
         ErrorKind::InvalidInput,
@@ -154,7 +154,7 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// An error without a source. Text from stores and peers in the message is escaped.
+    /// Returns an error without a source. Text from stores and peers in the message is escaped.
     #[doc(hidden)]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = plain(&message.into());
@@ -167,7 +167,8 @@ impl Error {
         }
     }
 
-    /// A failed request on this store: the operation, then the store's message.
+    /// Returns the error of a failed request. Its message has the operation, then the store's
+    /// message.
     #[doc(hidden)]
     pub fn from_store(doing: &str, store: &str, error: StoreError) -> Error {
         Error {
@@ -179,7 +180,7 @@ impl Error {
         }
     }
 
-    /// This error, for a write that may have taken effect.
+    /// Returns this error for a write that may have taken effect.
     #[doc(hidden)]
     #[must_use]
     pub fn maybe(mut self) -> Error {
@@ -187,15 +188,15 @@ impl Error {
         self
     }
 
-    /// Whether the machine's metadata service has refused the credentials. The service may need a
-    /// minute after the start of the machine.
+    /// Returns whether the machine's metadata service refused the credentials. The service may need
+    /// a minute after the start of the machine.
     #[doc(hidden)]
     pub fn is_of_the_machine(&self) -> bool {
         self.of_the_machine
     }
 
     /// Returns whether the requested write may have taken effect, or may still take effect. If
-    /// `false`, it did not and will not.
+    /// `false`, the write did not take effect, and will not.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
         self.determinacy == Determinacy::Indeterminate
@@ -220,7 +221,7 @@ impl From<StoreErrorKind> for ErrorKind {
     }
 }
 
-/// Adds the request and the store to a message. Most stores name both: they are not repeated.
+/// Adds the request and the store to a message, unless the message names them.
 fn in_context(doing: &str, store: &str, words: &str) -> String {
     let verb = doing.split(' ').next().unwrap_or_default();
     match (words.contains(store), words.starts_with(&format!("{verb} "))) {
@@ -265,13 +266,13 @@ mod tests {
             ErrorKind::NewestDeleted => 7,
             ErrorKind::Unavailable => 8,
             ErrorKind::LeadershipLost => 9,
-            // A new kind has an arm here and a place in `ALL`.
+            // Add each new kind here and to `ALL`.
             ErrorKind::NoRuntime => 10,
         };
         assert!(ErrorKind::ALL.iter().enumerate().all(|(at, kind)| place(*kind) == at));
     }
 
-    /// "listing the epochs in s3://b at http://…: listing "app/lock-" in s3://b at http://…: 403".
+    /// Such a message was `listing the epochs in s3://b: listing "app/lock-" in s3://b: 403`.
     #[test]
     fn regression_an_error_names_the_store_and_the_request_once() {
         let message = |words| in_context("listing the epochs", "s3://b", words);

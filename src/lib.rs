@@ -53,13 +53,13 @@
 //! - At any moment at most one process believes that it leads, as long as the rates of any two
 //!   machines' clocks differ by less than [`clock_drift_max`](ElectionBuilder::clock_drift_max),
 //!   1 % by default. No machine compares its clock with another's.
-//! - A lease ends on time, also when the machine was suspended. No check returns a token at or
-//!   after the end of the lease.
+//! - A lease ends on time, even if the machine was suspended. No check returns a token at or after
+//!   the end of the lease.
 //!
 //! The store must have strong consistency and atomic conditional writes, and the newest epoch
-//! object must never be deleted. The first campaign checks conditions and the order of listings.
-//! The protocol, its invariants and the reasons are in `docs/design/protocol.md`; the idea is
-//! Gunnar Morling's (*Leader Election With S3 Conditional Writes*, 2024).
+//! object must never be deleted. The first campaign checks that the store honours conditions and
+//! lists keys in order. The protocol and its invariants are in `docs/design/protocol.md`. The idea
+//! is from Gunnar Morling (*Leader Election With S3 Conditional Writes*, 2024).
 //!
 //! # Cost
 //!
@@ -70,14 +70,14 @@
 //! | taking over from a dead leader that was followed | PUT, PUT, LIST |
 //! | the first campaign of a process | up to 4, and 5 to check the store |
 //!
-//! At the default validity and S3's list prices that is $1.33 a month for the leader and $0.21 for
-//! each follower. On a [single object](Layout::SingleObject) a takeover is one PUT.
+//! At the default validity and S3's list prices, a leader costs $1.33 a month, and a follower
+//! $0.21. On a [single object](Layout::SingleObject) a takeover is one PUT.
 //!
 //! # Tests with paused time
 //!
-//! Leases use the machine's clocks, which `start_paused` does not move: a test takes real time, and
-//! its waits keep a core busy. A [`Clock`] that reads Tokio's time moves with it. Then waits take
-//! no time, and `tokio::time::advance` lets a lease end:
+//! Leases use the machine's clocks, which `start_paused` does not control. So a test takes real
+//! time, and its waits keep a core busy. With a [`Clock`] that reads Tokio's time, waits take no
+//! time, and `tokio::time::advance` can end a lease:
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -89,7 +89,7 @@
 //!
 //! impl Clock for PausedClock {
 //!     fn now(&self) -> Moment {
-//!         // Any start will do, above the longest lease.
+//!         // The start must be above the longest lease.
 //!         let now = Duration::from_secs(1_000_000) + self.0.elapsed();
 //!         Moment::new(now, now, now)
 //!     }
@@ -99,7 +99,7 @@
 //! #[tokio::test(start_paused = true)]
 //! # */
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
-//! async fn a_dead_leader_is_succeeded() -> Result<(), tenure::Error> {
+//! async fn a_candidate_takes_over_from_a_dead_leader() -> Result<(), tenure::Error> {
 //!     let store = Arc::new(MemoryStore::new());
 //!     let clock = Arc::new(PausedClock(tokio::time::Instant::now()));
 //!     let node = |name: &str| {
@@ -108,12 +108,12 @@
 //!     };
 //!     let first = node("a")?.campaign().await?;
 //!     assert!(matches!(node("b")?.try_campaign().await?, CampaignOutcome::Held(_)));
-//!     drop(first); // as if its process had died: the lease lapses
-//!     let second = node("b")?.campaign().await?; // half a minute, in no time
+//!     drop(first); // like the death of its process: the lease lapses
+//!     let second = node("b")?.campaign().await?; // 30 s of paused time
 //!     assert_eq!(second.epoch().get(), 2);
 //!     Ok(())
 //! }
-//! # a_dead_leader_is_succeeded().unwrap();
+//! # a_candidate_takes_over_from_a_dead_leader().unwrap();
 //! ```
 //!
 //! The package `tenure-testkit` has such a clock (`time::TestClock`) and a store with faults
@@ -126,8 +126,8 @@
 //!   [`try_campaign`](Election::try_campaign)) and follows ([`observe`](Election::observe),
 //!   [`leader`](Election::leader)); [`ElectionBuilder`] has every setting, with its bounds. An
 //!   operator can seal the epoch of a leader ([`depose`](Election::depose)), or continue the epochs
-//!   after their objects were lost ([`restore`](Election::restore)). Candidates may go first or
-//!   last ([`priority_delay`](ElectionBuilder::priority_delay),
+//!   after their objects were lost ([`restore`](Election::restore)). Some candidates can have
+//!   precedence ([`priority_delay`](ElectionBuilder::priority_delay),
 //!   [`resign_to`](Leadership::resign_to)).
 //! - The package `tenure-groups` shares many partitions among some members, at the cost of one
 //!   lease per member.
@@ -135,8 +135,8 @@
 //!   ([`Loss`]), and resigns.
 //! - The package `tenure-fencing` has guards that refuse the tokens of former leaders.
 //! - [`Compactor`] deletes superseded epoch objects. The command `tenure history` and the package
-//!   `tenure-history` show past leaders, from the epoch objects that are left.
-//! - [`store`] has the stores, and the trait for others.
+//!   `tenure-history` show past leaders, from the remaining epoch objects.
+//! - [`store`] has the stores, and the trait for other stores.
 //! - The package `tenure-paths` has locks on pseudo-folders for the tasks of the leader's process.
 //!
 //! The book (`docs/README.md`) has a first leader, the choice of the validity, failures and their
@@ -151,7 +151,8 @@
 //! | `object-store` | `store::AnyObjectStore`: any store of the crate `object_store` 0.14 |
 //! | `gcs`, `azure` | the same, with clients for Google Cloud Storage and Azure Blob Storage |
 //!
-//! Without any of them there are memory, a local directory, and stores of your own.
+//! Without these features, the stores are memory, a local directory, and your own implementations
+//! of the trait.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -1,4 +1,4 @@
-//! The settings of an election, one call each.
+//! The settings of an election. Each method sets one of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub struct ElectionBuilder {
 
 impl Election {
     /// Returns the settings of an election among all candidates that use this prefix of this store.
-    /// `app` and `app/` are the same; the empty prefix is the root of the store. No request.
+    /// `app` and `app/` are the same; the empty prefix is the root of the store. Sends no request.
     pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> ElectionBuilder {
         ElectionBuilder::new(store, prefix.into())
     }
@@ -81,7 +81,7 @@ impl ElectionBuilder {
     }
 
     /// Sets how the election is stored. All candidates and observers of one election must use the
-    /// same layout; the check of the store refuses a prefix that shows the other one. Default:
+    /// same layout; the check of the store refuses a prefix that shows the other layout. Default:
     /// [`Layout::EpochFiles`].
     pub fn layout(mut self, layout: Layout) -> ElectionBuilder {
         self.settings.layout = layout;
@@ -117,28 +117,29 @@ impl ElectionBuilder {
         self
     }
 
-    /// Sets how often the leader renews: one PUT each. At least 10 ms. The interval and two request
-    /// timeouts must fit into the validity. Default: validity / 3.
+    /// Sets the time between two renewals of the leader, one PUT each: at least 10 ms. The interval
+    /// and two request timeouts must fit into the validity. Default: validity / 3.
     pub fn renew_interval(mut self, interval: Duration) -> ElectionBuilder {
         self.settings.renew_interval = Some(interval);
         self
     }
 
-    /// Sets how often a follower polls: one GET each; 10 ms to the validity. Default: validity / 6.
+    /// Sets the time between two polls of a follower, one GET each: 10 ms to the validity. Default:
+    /// validity / 6.
     ///
-    /// `None`: a follower polls only when the lease would lapse, about once a validity. This is the
-    /// lowest cost of following. The follower then notices a resignation only at that poll, unless
-    /// the application calls [`refresh`](Election::refresh). It also sees the last renewal of a
-    /// dead leader only at that poll. The takeover comes within 2.2 validities (and the drift) of
-    /// that renewal, instead of one validity and a poll.
+    /// With `None`, a follower polls only when the lease would lapse, about once a validity. This
+    /// is the lowest cost of following. The follower then notices a resignation only at that poll,
+    /// unless the application calls [`refresh`](Election::refresh). It also sees the last renewal
+    /// of a dead leader only at that poll. The takeover comes within 2.2 validities (and the drift)
+    /// of that renewal, instead of one validity and a poll.
     pub fn poll_interval(mut self, interval: impl Into<Option<Duration>>) -> ElectionBuilder {
         self.settings.polling = interval.into().map_or(Polling::AtLapse, Polling::Every);
         self
     }
 
     /// Makes a waiting candidate poll less often while the same leader leads: the interval doubles
-    /// with each poll, from `poll_interval` up to `longest`, which is at most the validity. Not
-    /// with `poll_interval(None)`. Default: off.
+    /// with each poll, from `poll_interval` up to `longest`, which is at most the validity. It
+    /// cannot be combined with `poll_interval(None)`. Default: off.
     ///
     /// The candidate sees a resignation, and the last renewal of a dead leader, up to `longest`
     /// later, unless the application calls [`refresh`](Election::refresh). Both delay the next
@@ -148,10 +149,10 @@ impl ElectionBuilder {
         self
     }
 
-    /// Sets how long a request may take in total, credentials and name resolution included: at
-    /// least 10 ms; at most, and by default, validity / 5. A listing that reads past pages without
-    /// a key has this time for each of them. The listing of a leader (`verify_renewals`) has it in
-    /// total.
+    /// Sets the longest duration of a request, including credentials and name resolution: 10 ms to
+    /// validity / 5. If a listing reads past pages without a key, this limit applies to each page.
+    /// For the listing of a leader (`verify_renewals`) it applies to all pages together. Default:
+    /// validity / 5.
     pub fn request_timeout(mut self, timeout: Duration) -> ElectionBuilder {
         self.settings.request_timeout = Some(timeout);
         self
@@ -165,13 +166,13 @@ impl ElectionBuilder {
         self
     }
 
-    /// Lets a candidate take over from a leader without watching it first, if the store's own dates
-    /// show that its validity ended more than `margin` ago; at least 2 s. Default: off.
+    /// Lets a candidate take over without following the leader first, if the store's dates show
+    /// that the lease ended more than `margin` ago. The margin is at least 2 s. Default: off.
     ///
     /// The promise of one leader then also depends on the store's clocks: the margin must exceed
-    /// the difference between them, plus 1 s for dates in whole seconds. The latency of answers
-    /// does not matter: on DynamoDB the writer notes the date, counted from before it sent its
-    /// request.
+    /// the difference between these clocks, plus 1 s for dates in whole seconds. The latency of
+    /// answers has no effect. On DynamoDB the writer notes the date, computed from the date that
+    /// the store sent last (E6).
     pub fn store_clock_margin(mut self, margin: Duration) -> ElectionBuilder {
         self.settings.store_clock_margin = Some(margin);
         self
@@ -185,18 +186,18 @@ impl ElectionBuilder {
         self
     }
 
-    /// Adds an extra wait before the create when the previous epoch did not end by resignation, for
-    /// guarded resources that cannot check tokens; at most 24 h. It counts from when the candidate
-    /// first sees the seal (on a single object: from the lapse). After a deposition or a
-    /// restoration it counts from the end of the old lease, if that is later. Every candidate must
-    /// use the same value. Default: 0.
+    /// Adds a wait before the create if the previous epoch did not end by resignation, for guarded
+    /// resources that cannot check tokens: at most 24 h. The wait counts from the first sight of
+    /// the seal (on a single object, from the lapse). After a deposition or a restore it counts
+    /// from the end of the old lease, if that is later. Every candidate must use the same value.
+    /// Default: 0.
     pub fn takeover_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.takeover_delay = delay;
         self
     }
 
     /// Sets an additional wait of this candidate before it takes over, after a lapse and after a
-    /// seal; at most 24 h. Give 0 to the preferred candidates, and to the others more than the poll
+    /// seal: at most 24 h. Give 0 to the preferred candidates, and to the others more than the poll
     /// interval of the preferred ones. The delay takes no leadership away, and does not apply to an
     /// election without any epoch. Default: 0.
     pub fn priority_delay(mut self, delay: Duration) -> ElectionBuilder {
@@ -211,10 +212,11 @@ impl ElectionBuilder {
         self
     }
 
-    /// Sets whether the first campaign checks that the store honours conditions and lists in order:
-    /// 4 requests on one of 256 objects (`.tenure-check-00` to `.tenure-check-ff` under the
-    /// prefix), without any delete, once for each store value of the process, and 1 LIST for each
-    /// election. The check cannot prove that the store decides races atomically. Default: true.
+    /// Sets whether the first campaign checks that the store honours conditions and lists in order.
+    /// The check sends 4 requests for one of 256 objects (`.tenure-check-00` to `.tenure-check-ff`
+    /// under the prefix), once for each store value of the process, and 1 LIST for each election.
+    /// It deletes no object, and cannot prove that the store decides races atomically. Default:
+    /// true.
     pub fn check_store(mut self, check: bool) -> ElectionBuilder {
         self.settings.check_store = check;
         self
@@ -225,13 +227,12 @@ impl ElectionBuilder {
     /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore)), for example during a rotation of keys. The
     /// time counts from the first such answer. Default: 10 s.
     ///
-    /// - `None`: without a limit, for services.
-    /// - Zero: the first such answer is an error.
-    /// - A metadata service of the machine without credentials gets at least 60 s.
-    /// - A store that has answered before and then calls a request
-    ///   [invalid](crate::ErrorKind::InvalidInput) or
-    ///   [unsupported](crate::ErrorKind::UnsafeStore) is retried alike, as another server may have
-    ///   answered.
+    /// - `None` sets no limit, for services.
+    /// - With zero, the first such answer is an error.
+    /// - The limit is at least 60 s while the machine's metadata service has no credentials.
+    /// - If a store that has answered before calls a request
+    ///   [invalid](crate::ErrorKind::InvalidInput) or [unsupported](crate::ErrorKind::UnsafeStore),
+    ///   another server may have answered. So the request is retried under the same limit.
     ///
     /// The attempts are up to 5 s apart. Each failure is one of the [`events`](Election::events).
     /// Single attempts and the calls of operators do not retry. The setting does not prolong a

@@ -1,4 +1,4 @@
-//! The entry point: an election, its builder, campaigns and observers.
+//! The entry point: an election, with its campaigns and observers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use crate::protocol::depose::DeposeOrder;
 ///
 /// # Runtime
 /// Campaigns, observers and the operator's calls need a Tokio runtime with timers
-/// (`#[tokio::main]`, or `enable_all` of `tokio::runtime::Builder`). They check this before their
-/// first request, and otherwise return [`NoRuntime`](crate::ErrorKind::NoRuntime). (Tokio panics
-/// where timers are missing. The check catches that panic; with `panic = "abort"` it ends the
-/// process, before the first request.) The task that renews a leadership runs on the runtime in
-/// which its campaign ended: keep that runtime running as long as the leadership.
+/// (`#[tokio::main]`, or `enable_all` of `tokio::runtime::Builder`). Otherwise they return
+/// [`NoRuntime`](crate::ErrorKind::NoRuntime) before their first request. (Tokio panics if timers
+/// are missing. The check catches that panic. With `panic = "abort"` the panic ends the process
+/// before the first request.) The task that renews a leadership runs on the runtime in which its
+/// campaign ended: keep that runtime running until the leadership ends.
 ///
 /// # Examples
 ///
@@ -65,13 +65,12 @@ pub enum CampaignOutcome {
 impl Election {
     /// Waits until this process is elected.
     ///
-    /// Cancel-safe: a campaign that is dropped leaves nothing that blocks others longer than one
-    /// validity. It retries transient errors of the store, and reports them as
-    /// [`events`](Election::events).
+    /// Cancel-safe: a dropped campaign blocks other candidates for at most one validity. A campaign
+    /// retries transient errors of the store, and reports them as [`events`](Election::events).
     ///
-    /// Cost: LIST, PUT, LIST on an empty prefix, and a GET more on a sealed epoch; while following,
-    /// one GET every poll interval. On a [single object](crate::Layout::SingleObject): GET, PUT,
-    /// and a PUT to take over. The first campaign on a store adds 5 requests to check it.
+    /// Cost: LIST, PUT, LIST on an empty prefix, and one more GET on a sealed epoch; while
+    /// following, one GET every poll interval. On a [single object](crate::Layout::SingleObject):
+    /// GET, PUT, and a PUT to take over. The first campaign on a store adds 5 requests to check it.
     ///
     /// The call runs in a span `campaign`, and the leadership in a sibling span `leadership`. The
     /// parent of both is the span in which the call is first polled; it stays open until both have
@@ -113,7 +112,7 @@ impl Election {
     ///
     /// # Errors
     /// As [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable)
-    /// after three failures in a row. The call may have created an epoch object then; its lease
+    /// after three failures in a row. The failed call may have created an epoch object. Its lease
     /// lapses.
     pub async fn try_campaign(&self) -> Result<CampaignOutcome, Error> {
         let caller = Span::current();
@@ -151,7 +150,7 @@ impl Election {
     /// GET; one GET on a single object.
     ///
     /// The holder may be unconfirmed, and its lease may have lapsed. Only an observer that has
-    /// watched for a whole validity knows ([`observe`](Election::observe)).
+    /// followed it for a whole validity knows that ([`observe`](Election::observe)).
     ///
     /// # Errors
     /// The errors of [`snapshot`](Election::snapshot).
@@ -160,7 +159,8 @@ impl Election {
         Ok(snapshot.leader.filter(|_| snapshot.end.is_none()))
     }
 
-    /// Reads the newest epoch object, sealed or not. LIST and GET; one GET on a single object.
+    /// Reads the newest epoch object, sealed or not. Cost: LIST and GET; one GET on a single
+    /// object.
     ///
     /// # Errors
     /// As [`campaign`](Election::campaign), and
@@ -170,8 +170,8 @@ impl Election {
         Driver::observer(&self.cx).snapshot().await
     }
 
-    /// Returns the greatest epoch that was created; `None` before the first. Cost: LIST; one GET on
-    /// a single object.
+    /// Returns the greatest epoch that was created, or `None` before the first. Cost: LIST; one GET
+    /// on a single object.
     ///
     /// A greater token was never granted. An epoch object exists before its epoch is granted, so
     /// the result is at least the token of each leader elected before the call.
@@ -199,9 +199,9 @@ impl Election {
         Box::pin(stream.fuse())
     }
 
-    /// Makes the pending campaigns and observers of this `Election` and its clones poll now. For an
-    /// application that learns of a change in another way, such as a bucket notification. Calls
-    /// during such a poll are merged.
+    /// Makes the pending campaigns and observers of this `Election` and its clones poll now. It is
+    /// for an application that learns of a change in another way, such as a bucket notification.
+    /// Calls during such a poll are merged.
     ///
     /// The call is only a hint: decisions use the store's answers. Cost: at most one GET, or LIST
     /// and GET, for each campaign or observer.
@@ -209,27 +209,27 @@ impl Election {
         self.cx.refresh();
     }
 
-    /// Seals the newest epoch, so that its holder loses the leadership: for operators.
+    /// Seals the newest epoch, so that its holder loses the leadership. It is for operators.
     ///
     /// The holder learns of the seal at its next renewal, and may lead until then; its successor
     /// waits for the end of the holder's lease. If the holder renews in between, the call tries the
     /// seal again, a few times. The call may be repeated: it leaves a sealed epoch unchanged.
     ///
-    /// With `only` the call changes nothing unless that is still the newest epoch, so that it does
-    /// not depose a leader that was elected meanwhile.
+    /// With `only`, the call seals only this epoch. So it does not depose a leader that was elected
+    /// meanwhile.
     ///
     /// Cost: LIST, GET and PUT; GET and PUT on a single object. One more GET and PUT each time that
     /// another write came first, or that the outcome of the seal is unknown.
     ///
     /// # Errors
     /// - [`Unavailable`](crate::ErrorKind::Unavailable): the store cannot be reached. If
-    ///   [`may_have_happened`](Error::may_have_happened), the seal may have taken effect or may
-    ///   still; call it again to learn the outcome.
+    ///   [`may_have_happened`](Error::may_have_happened), the seal may have taken effect, or may
+    ///   still take effect. Repeat the call to learn the outcome.
     /// - [`AccessDenied`](crate::ErrorKind::AccessDenied),
     ///   [`NoSuchStore`](crate::ErrorKind::NoSuchStore),
     ///   [`UnsafeStore`](crate::ErrorKind::UnsafeStore): correct the fault that the message names.
-    /// - [`RecordTooNew`](crate::ErrorKind::RecordTooNew): upgrade. Other records that cannot be
-    ///   read are sealed with [`depose_dead`](Election::depose_dead).
+    /// - [`RecordTooNew`](crate::ErrorKind::RecordTooNew): upgrade.
+    ///   [`depose_dead`](Election::depose_dead) seals other unreadable records.
     /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), on a single object only: its token
     ///   cannot be read.
     /// - [`NoRuntime`](crate::ErrorKind::NoRuntime): call it in a Tokio runtime with timers.
@@ -252,18 +252,18 @@ impl Election {
 
     /// Resigns the leadership of a dead process, with the [`ResignKey`] that the process provided
     /// before ([`resign_key`](crate::Leadership::resign_key)). Another candidate can then be
-    /// elected without a wait. For a supervisor that started the leader's work and has seen all of
-    /// it end.
+    /// elected without a wait. It is for a supervisor that started the leader's processes and has
+    /// seen all of them end.
     ///
     /// The caller asserts that the elected process and all processes that it started have ended. A
     /// process that still runs would act during the next leadership, and only the tokens
-    /// distinguish them. With `successor` that candidate goes first, as with
+    /// distinguish them. With `successor`, that candidate has precedence, as with
     /// [`resign_to`](crate::Leadership::resign_to).
     ///
-    /// A renewal that the dead process had sent makes the store refuse the seal, or is refused
-    /// after it. The call may be dropped at any time, and repeated.
+    /// If a renewal of the dead process arrives late, the store refuses either the seal or that
+    /// renewal. The call may be dropped at any time, and repeated.
     ///
-    /// Cost: GET and PUT; again each time that a renewal came first, or that the outcome of the
+    /// Cost: GET and PUT, and again each time that a renewal came first or that the outcome of the
     /// seal is unknown.
     ///
     /// # Errors
@@ -284,13 +284,12 @@ impl Election {
         Operator::new(&self.cx).depose(order).await
     }
 
-    /// Raises the epoch floor: the next leaders get epochs above `epoch`. For operators, after the
-    /// epoch objects were lost. The call may be repeated.
+    /// Raises the epoch floor: the next leaders get epochs above `epoch`. It is for operators,
+    /// after the loss of the epoch objects. The call may be repeated.
     ///
     /// `epoch` must be at least the greatest token that any guarded resource has seen, and at least
-    /// the greatest that any process remembers
-    /// ([`NewestDeleted`](crate::ErrorKind::NewestDeleted) names it). Otherwise the next leaders'
-    /// tokens are refused, or repeat.
+    /// the greatest that any process remembers ([`NewestDeleted`](crate::ErrorKind::NewestDeleted)
+    /// names it). Otherwise resources refuse the next leaders' tokens, or tokens are granted twice.
     ///
     /// The call deposes the leader of a lower epoch; its successor waits for the end of its lease.
     /// A leader without its epoch object notices the loss at its next renewal. Successors wait for
@@ -300,22 +299,22 @@ impl Election {
     ///
     /// If another operator restores a greater epoch, the outcome describes that epoch.
     ///
-    /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix; with lower epochs one more GET, and GET,
-    /// GET, PUT for each of them that is left at the end; GET and PUT on a single object.
+    /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix; GET and PUT on a single object. If lower
+    /// epochs exist: one more GET, and GET, GET, PUT for each lower epoch that is left at the end.
     ///
     /// # Errors
     /// - As [`depose`](Election::depose). After an error or a crash, candidates may wait until the
     ///   call is repeated.
     /// - [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted) for [`Epoch::MAX`].
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for a `wait` above 24 h, or for an epoch
-    ///   below one that this process has seen.
+    ///   below the greatest that this process has seen.
     pub async fn restore(&self, epoch: Epoch, wait: Duration) -> Result<Restored, Error> {
         require_timers()?;
         Operator::new(&self.cx).restore(epoch, wait).await
     }
 
-    /// Returns the events of campaigns from now on. A slow reader misses the oldest events. No
-    /// request.
+    /// Returns the events of campaigns after this call. A slow reader misses the oldest events.
+    /// Sends no request.
     pub fn events(&self) -> impl Stream<Item = CampaignEvent> + Send + Unpin + use<> {
         let stream = stream::unfold(self.cx.events.subscribe(), |mut events| async {
             loop {
@@ -330,7 +329,7 @@ impl Election {
     }
 
     /// Returns the time since the store last answered a request of this election, made by a
-    /// campaign, a leadership or an observer; `None` before the first answer. No request.
+    /// campaign, a leadership or an observer; `None` before the first answer. Sends no request.
     ///
     /// A refused condition counts as an answer; a denial, a 5xx, a 409 and a timeout do not. While
     /// requests succeed, the time stays below the longer of the poll interval (or its back-off) and
@@ -340,17 +339,17 @@ impl Election {
         self.cx.since_last_answer()
     }
 
-    /// Returns the failure of the last request of this election; `None` once the store has answered
-    /// another. For health checks: a [kind](Error::kind) other than
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) requires an operator. No request.
+    /// Returns the failure of the last request of this election, or `None` if the store has
+    /// answered that request. In a health check, a [kind](Error::kind) other than
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) requires an operator. Sends no request.
     #[must_use]
     pub fn last_failure(&self) -> Option<Error> {
         self.cx.last_failure()
     }
 
-    /// Returns the last reading of the newest epoch by a campaign or an observer of this election;
-    /// `None` before the first reading, and when a newer epoch is known, such as one that this
-    /// process has led. No request.
+    /// Returns the last reading of the newest epoch by a campaign or an observer of this election.
+    /// Returns `None` before the first reading, and while a newer epoch is known, such as an epoch
+    /// that this process has led. Sends no request.
     #[must_use]
     pub fn last_seen(&self) -> Option<LastSeen> {
         self.cx.last_seen()

@@ -1,4 +1,4 @@
-//! The time in which this process alone may write: a leadership, or the ownership of a partition.
+//! The right of one process to write: a leadership, or the ownership of a partition.
 
 use std::sync::Arc;
 
@@ -39,10 +39,10 @@ pub trait Term: Send + Sync + 'static {
     /// Returns the fencing token. It is valid only while [`check`](Term::check) succeeds.
     fn epoch(&self) -> Epoch;
 
-    /// Returns the token if the term still lasts at this moment.
+    /// Returns the token if the term has not ended.
     ///
     /// # Errors
-    /// The reason of the loss: stop the work. A loss is final.
+    /// Returns the reason of the loss. Stop the work: a loss is final.
     fn check(&self) -> Result<Epoch, Loss>;
 
     /// Waits until the term has ended, and returns the reason. Cancel-safe. It needs a Tokio

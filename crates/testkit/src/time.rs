@@ -11,9 +11,9 @@
 //! # */
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() {
-//! # a_dead_leader_is_succeeded().await
+//! # a_candidate_takes_over_from_a_dead_leader().await
 //! # }
-//! async fn a_dead_leader_is_succeeded() {
+//! async fn a_candidate_takes_over_from_a_dead_leader() {
 //!     let (store, clock) = (Arc::new(MemoryStore::new()), TestClock::new());
 //!     let node = |seed| Election::builder(store.clone(), "app").process(process(&clock, seed)).build();
 //!     drop(node(1).unwrap().campaign().await.unwrap()); // as if the process had died

@@ -12,7 +12,7 @@ use crate::epoch::Epoch;
 /// does not own the leadership: the handlers of a service, a health check. Clones are cheap and
 /// share the lease.
 ///
-/// It does not keep the leadership alive: once that is resigned, lost or dropped,
+/// A handle does not keep the leadership alive. Once the leadership is resigned, lost or dropped,
 /// [`check`](Lease::check) fails. No method sends a request.
 ///
 /// # Examples
@@ -52,10 +52,11 @@ impl Lease {
         &self.lead.candidate
     }
 
-    /// Returns the token if the lease still runs at this moment.
+    /// Returns the token if the lease has not ended.
     ///
     /// # Errors
-    /// The reason of the loss, from the end of the lease on: stop the work. A loss is final.
+    /// Returns the reason of the loss, at and after the end of the lease. Stop the work: a loss is
+    /// final.
     pub fn check(&self) -> Result<Epoch, Loss> {
         self.lead.check()
     }
@@ -66,8 +67,8 @@ impl Lease {
         self.check().ok()
     }
 
-    /// Returns how long the lease still lasts, by the clock on which the least is left; zero once
-    /// lost.
+    /// Returns the remaining time of the lease, by the clock that shows the least time. Returns
+    /// zero after a loss.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         match self.check() {
@@ -76,8 +77,8 @@ impl Lease {
         }
     }
 
-    /// Returns when the lease ends unless it is renewed, on each clock of this machine: the first
-    /// to reach it counts.
+    /// Returns the end of the lease without another renewal, on each clock of this machine. The
+    /// first clock that reaches its end ends the lease.
     #[must_use]
     pub fn ends_at(&self) -> Moment {
         self.lead.end()

@@ -33,7 +33,7 @@ use crate::error::{Error, ErrorKind};
 /// running. With [`resign_on_drop`](crate::ElectionBuilder::resign_on_drop) it resigns in the
 /// background instead. Dropping never blocks and never panics.
 ///
-/// While leading: one PUT every renew interval, and one GET every validity.
+/// Cost while leading: one PUT every renew interval, and one GET every validity.
 ///
 /// # Examples
 ///
@@ -67,21 +67,21 @@ impl Leadership {
         Leadership { lease: Lease { lead }, key, config, commands }
     }
 
-    /// Passes a command to the driver, without a wait for its outcome.
+    /// Passes a command to the driver. Does not wait for the outcome.
     pub(crate) fn command(&self, command: Command) {
-        // A closed channel means that the driver has stopped: the lease ends.
+        // A closed channel means that the driver has stopped. Then the lease ends.
         let _ = self.commands.send(command);
     }
 
-    /// Returns a handle to the lease, for tasks that only check it. No request.
+    /// Returns a handle to the lease, for tasks that only check it. Sends no request.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.lease.clone()
     }
 
     /// Returns the key with which another process can resign this leadership once this process is
-    /// dead ([`resign_dead`](crate::Election::resign_dead)). For a supervisor that runs the work in
-    /// separate processes, and knows when the last of them has ended. No request.
+    /// dead ([`resign_dead`](crate::Election::resign_dead)). It is for a supervisor that runs the
+    /// work in separate processes, and knows when all of them have ended. Sends no request.
     #[must_use]
     pub fn resign_key(&self) -> ResignKey {
         self.key
@@ -90,44 +90,45 @@ impl Leadership {
     /// Waits until the leadership has ended, and returns the reason. Cancel-safe.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with timers.
+    /// Panics outside of a Tokio runtime with timers.
     pub async fn lost(&self) -> Loss {
         self.lead.lost().await
     }
 
-    /// Returns the events from now on, up to the loss, which ends the stream. A slow reader misses
-    /// the oldest of more than 64 unread events. No request.
+    /// Returns the events after this call. The loss is the last event. A reader with more than 64
+    /// unread events misses the oldest ones. Sends no request.
     pub fn events(&self) -> impl Stream<Item = LeadershipEvent> + Send + Unpin + use<> {
         let events = self.lead.events.subscribe();
-        // Subscribed first, so that no loss falls between the two.
+        // Subscribe before the check for a loss, so that no loss is missed.
         let next = match self.lead.loss() {
             Some(loss) => EventsState::Loss(loss),
             None => EventsState::Of(events),
         };
-        // Fused: a `select!` may poll it again after its end.
+        // A `select!` may poll the stream after its end, so it is fused.
         Box::pin(stream::unfold(next, next_event).fuse())
     }
 
-    /// Writes `data` into the record, where observers read it. Also renews the lease. One PUT.
+    /// Writes `data` into the record for observers, and renews the lease. Cost: one PUT.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) if the record would become too long: nothing was
-    /// sent. [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership ended before the write
-    /// was answered; it may have taken effect. [`NoRuntime`](ErrorKind::NoRuntime) outside of a
-    /// Tokio runtime with timers: nothing was sent.
+    /// sent. [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership ended before the
+    /// answer to the write, which may have taken effect. [`NoRuntime`](ErrorKind::NoRuntime)
+    /// outside of a Tokio runtime with timers: nothing was sent.
     pub async fn proclaim(&self, data: impl Into<Value>) -> Result<(), Error> {
         require_timers()?;
         let data = data.into();
         self.config.check_data(&data)?;
         self.check().map_err(|loss| over("proclaiming", &loss))?;
         let (reply, answer) = oneshot::channel();
-        // A closed channel means that the driver has stopped: then no answer comes either.
+        // A closed channel means that the driver has stopped. Then no answer comes either.
         let _ = self.commands.send(Command::Proclaim { data, reply });
         self.answer("proclaiming", answer).await
     }
 
     /// Seals the epoch, so that another candidate can be elected without a wait for the lapse. Call
-    /// it when the work has ended: [`check`](Lease::check) fails from this call on. One PUT.
+    /// this method after the end of the work, because [`check`](Lease::check) fails after the call.
+    /// Cost: one PUT.
     ///
     /// Other candidates see the seal at their next poll. A process that campaigns again immediately
     /// is elected before them.
@@ -142,11 +143,10 @@ impl Leadership {
     }
 
     /// As [`resign`](Leadership::resign), but gives precedence to the candidate with this name:
-    /// each other candidate waits for its poll interval after it has seen the seal. So a rolling
-    /// deployment hands over in one poll of the successor and two requests (on a single object,
-    /// one).
+    /// each other candidate waits for its poll interval after it has seen the seal. So a handover
+    /// takes one poll of the successor and two requests, or one request on a single object.
     ///
-    /// This is a preference: if no candidate has the name, the others go ahead after that poll
+    /// This is a preference: if no candidate has the name, the others continue after that poll
     /// interval. Candidates with `poll_interval(None)` wait a sixth of their validity. A successor
     /// with that setting takes over only when it polls: call its
     /// [`refresh`](crate::Election::refresh).
@@ -173,8 +173,8 @@ impl Leadership {
         self.answer("resigning", answer).await
     }
 
-    /// Waits for the driver's answer, until the end of the lease and one request timeout at most:
-    /// the driver's runtime may be gone or blocked.
+    /// Waits for the driver's answer, at most one request timeout after the end of the lease,
+    /// because the driver's runtime may have ended or may be blocked.
     async fn answer(
         &self,
         doing: &str,
@@ -205,8 +205,7 @@ impl Deref for Leadership {
 }
 
 impl Drop for Leadership {
-    /// Every handle to the lease shows its end immediately, although the driver may be waiting for
-    /// the store.
+    /// Ends the lease for all handles immediately, even if the driver waits for the store.
     fn drop(&mut self) {
         self.lead.lose(Loss::Resigned);
     }

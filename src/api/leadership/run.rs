@@ -1,4 +1,4 @@
-//! Work that lasts as long as a leadership: its cancellation and its outcome.
+//! Work under a leadership: its cancellation and its outcome.
 
 use std::fmt;
 use std::future::Future;
@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Lead, Leadership, Loss};
 use crate::epoch::Epoch;
 
-/// Signals the work of [`Leadership::run`] to stop, once the lease is at risk (less than a quarter
-/// of the validity is left) or lost. Final: a later renewal does not take the signal back.
+/// Signals the work of [`Leadership::run`] to stop once the lease is at risk (less than a quarter
+/// of the validity is left) or lost. The signal is final: a later renewal does not revoke it.
 ///
 /// Clones share the signal. No method sends a request.
 ///
@@ -45,7 +45,7 @@ pub struct Cancellation {
     token: CancellationToken,
 }
 
-/// How [`Leadership::run`] ended.
+/// The outcome of [`Leadership::run`].
 #[derive(Debug)]
 #[must_use = "unless the work completed, it may have stopped before its end: campaign again"]
 #[non_exhaustive]
@@ -59,13 +59,13 @@ pub enum RunOutcome<T> {
     Lost {
         /// Output of the work.
         value: T,
-        /// Why the leadership ended.
+        /// The reason that the leadership ended.
         loss: Loss,
     },
 }
 
 impl Cancellation {
-    /// The signal of this token, which is a child of the lease's own.
+    /// Returns the signal of this token, which is a child of the lease's token.
     pub(crate) fn of(lease: &super::Lease, token: CancellationToken) -> Cancellation {
         Cancellation { lead: Arc::clone(&lease.lead), token }
     }
@@ -84,7 +84,7 @@ impl Cancellation {
     /// second, and does not depend on the task that renews the lease.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with timers.
+    /// Panics outside of a Tokio runtime with timers.
     pub async fn cancelled(&self) {
         tokio::select! {
             biased;
@@ -94,11 +94,11 @@ impl Cancellation {
     }
 
     /// Returns a token of the crate `tokio-util`, for libraries that take one. The task that renews
-    /// the lease cancels the token, or a call of these methods that notices the end first. A
-    /// cancellation by the caller has no effect on other tokens.
+    /// the lease cancels the token. A call of the other methods cancels it too, if that call
+    /// detects the end first. A cancellation by the caller has no effect on other tokens.
     ///
-    /// Unlike [`is_cancelled`](Cancellation::is_cancelled) it does not check the lease: on a
-    /// runtime with a single thread nothing cancels it while the work does not yield.
+    /// Unlike [`is_cancelled`](Cancellation::is_cancelled), the token does not check the lease. On
+    /// a runtime with a single thread, no task can cancel the token until the work yields.
     #[must_use]
     pub fn token(&self) -> CancellationToken {
         self.token.child_token()
@@ -124,7 +124,8 @@ impl<T> RunOutcome<T> {
         }
     }
 
-    /// Returns why the leadership ended before the work returned; `None` if it did not.
+    /// Returns the reason that the leadership ended before the work returned, or `None` if it did
+    /// not.
     #[must_use]
     pub fn loss(&self) -> Option<&Loss> {
         match self {
@@ -137,10 +138,10 @@ impl<T> RunOutcome<T> {
 impl Leadership {
     /// Runs `work` while leading, then resigns.
     ///
-    /// The work gets the token, and a [`Cancellation`] that says when to return: once the lease is
-    /// at risk (less than a quarter of the validity is left) or lost. The leadership resigns only
-    /// once the work has returned. If the store fails then, the lease lapses. Dropping the future
-    /// drops the work, then the leadership.
+    /// The work receives the token and a [`Cancellation`], which signals the work to return once
+    /// the lease is at risk (less than a quarter of the validity is left) or lost. The leadership
+    /// resigns only once the work has returned. If the store fails then, the lease lapses. Dropping
+    /// the future drops the work, then the leadership.
     ///
     /// Work that was cancelled has stopped but may not be finished, for example because the store
     /// did not answer for most of a validity: campaign again, unless the outcome is
@@ -154,7 +155,7 @@ impl Leadership {
     /// `tokio::task::spawn_blocking`.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with timers.
+    /// Panics outside of a Tokio runtime with timers.
     pub async fn run<F, W, T>(self, work: F) -> RunOutcome<T>
     where
         F: FnOnce(Epoch, Cancellation) -> W,
@@ -167,7 +168,7 @@ impl Leadership {
             tokio::select! {
                 biased;
                 value = &mut work => value,
-                // The driver cancels it, too; but the driver's runtime may be gone.
+                // The driver cancels the token too, but the driver's runtime may have ended.
                 () = cancellation.cancelled() => work.await,
             }
         };
