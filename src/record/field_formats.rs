@@ -12,8 +12,8 @@ pub enum Validity {
     /// The field is absent: the lease never lapses.
     #[default]
     Absent,
-    /// Milliseconds. A whole number above 64 bits is read as the greatest; such a lease never
-    /// lapses either.
+    /// Milliseconds. A whole number above 64 bits is read as `u64::MAX`, and its lease never
+    /// lapses.
     Millis(u64),
 }
 
@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for EpochEnd {
     }
 }
 
-/// Reads a time of day. No decision depends on it, so an unreadable one is ignored.
+/// Reads a time of day. No decision depends on it, so an unreadable time is ignored.
 pub(super) fn for_people<'de, D: Deserializer<'de>>(
     d: D,
 ) -> Result<Option<DateTime<Utc>>, D::Error> {
@@ -91,7 +91,7 @@ pub(super) fn for_people<'de, D: Deserializer<'de>>(
     Ok(value.as_str().and_then(|text| text.parse().ok()))
 }
 
-/// Reads an optional text for people or a preference. Other values are ignored.
+/// Reads an optional text: a note for people, or a preference. Values of other types are ignored.
 pub(super) fn if_text<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
     Ok(Value::deserialize(d)?.as_str().map(str::to_owned))
 }

@@ -1,8 +1,8 @@
-//! A page of a listing, checked before anything depends on it (docs/design/protocol.md, section 6).
+//! Pages of a listing, checked before use (N1, N2 in docs/design/protocol.md).
 //!
-//! Finding the newest epoch and compacting use the same rules: keys in ascending order, all of them
-//! under the prefix and after the requested key. A page that breaks a rule yields none of its
-//! epochs. Fenced logs and generations are listed by the same rules.
+//! The keys must be in ascending order, under the prefix and after the requested key. A page that
+//! breaks a rule is an error, and none of its epochs is used. The search for the newest epoch, the
+//! compactor, fenced logs and generations use these rules.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::store::{Entry, Page, StoreError, check_ascending, check_order};
 /// The epochs of a page in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpochsOfPage {
-    /// In ascending order.
+    /// Epochs of the page in ascending order.
     pub epochs: Vec<Listed>,
     /// Start of the next page; `None` if no epoch can follow. A short page may have a successor.
     pub rest: Option<After>,
@@ -67,7 +67,7 @@ fn epochs(keys: &Keys, page: &Page) -> Vec<Listed> {
     page.entries.iter().filter_map(listed).collect()
 }
 
-/// The key that a listing starts after.
+/// Returns the key after which a listing starts.
 pub fn key_of(keys: &Keys, after: &After) -> String {
     match after {
         After::Number(number) => keys.numbered(*number),
@@ -75,7 +75,8 @@ pub fn key_of(keys: &Keys, after: &After) -> String {
     }
 }
 
-/// The age of an object, by two times of the store. A time in the future gives the age 0.
+/// Returns the age of an object from two dates of the store. If `modified` is later than
+/// `served_at`, the age is 0.
 pub fn age(served_at: Option<DateTime<Utc>>, modified: Option<DateTime<Utc>>) -> Option<Duration> {
     Some((served_at? - modified?).to_std().unwrap_or_default())
 }
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_the_greatest_keys_shows_the_newest_or_nothing() {
+    fn a_page_of_the_greatest_keys_shows_the_newest_epoch_or_is_unknown() {
         let (five, seven) = (Epoch::new(5).unwrap(), Epoch::new(7).unwrap());
         let listing = |epochs| Ok(Some(Listing { epochs, rest: None }));
         let names = ["lock-0000000005.json", "lock-0000000007.json", "lock-0000000007.json.bak"];

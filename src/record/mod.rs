@@ -1,4 +1,4 @@
-//! The record: the JSON body of an epoch object (docs/design/protocol.md, section 3).
+//! The record: the JSON body of an epoch object (B1 to B11 in docs/design/protocol.md).
 
 mod field_formats;
 pub mod keys;
@@ -20,19 +20,19 @@ use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 use crate::protocol::message::{EpochEnd, Nonce, Seen};
 
-/// Bodies longer than this are corrupt.
+/// Greatest length of a readable body, in bytes. Longer bodies are corrupt.
 pub const MAX_READ_BYTES: usize = 64 * 1024;
-/// Greatest body that this version writes. Peers with lower limits can still read it.
+/// Greatest length of a written body, in bytes. Peers with lower limits can still read such a body.
 pub const MAX_WRITTEN_BYTES: usize = 48 * 1024;
-/// The format that this version writes, and the greatest it reads.
+/// The format that this version writes, and the greatest format that it reads.
 pub const FORMAT: u64 = 1;
-/// Greatest length of a name in a seal, in bytes. Longer names, which only other writers have, are
-/// cut: a seal must not grow beyond the limit of readers.
+/// Greatest length of a name in a seal, in bytes. A seal cuts longer names of other writers, so
+/// that readers accept its length.
 const MAX_SEALED_NAME: usize = 1_024;
-/// A validity longer than this never lapses.
+/// Longest validity that lapses, in milliseconds.
 pub const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
-/// The body of an object, as read or to be written. Its JSON begins with the fields of one layout
+/// The body of an object, for reading and writing. Its JSON begins with the fields of one layout
 /// only: `Head`, or `single::SingleHead` in the single object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/design/protocol.md describes the fields")]
@@ -62,8 +62,8 @@ pub struct Record {
     pub sealed_by: Option<String>,
     #[serde(default)]
     pub ended: Option<EpochEnd>,
-    /// Name of the operator that asserted the death of the holder. `ended` is then `lapsed`, so
-    /// that no version waits.
+    /// Name of the operator that asserted the death of the holder. `ended` is then `lapsed`, so no
+    /// version of tenure waits.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub forced_by: Option<String>,
     /// The reason that an operator gave.
@@ -72,7 +72,7 @@ pub struct Record {
     /// Name of the candidate that the resigned leader prefers as its successor.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub successor: Option<String>,
-    /// Duration for which a member that resigned asks to reserve its partitions for its name.
+    /// Duration in milliseconds for which a resigned member reserves its partitions for its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub park_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -129,8 +129,8 @@ impl Record {
         Ok(Record { expired, ..fields(text)? })
     }
 
-    /// Reads the body of this epoch's object, or of the single object (`None`), whose body has the
-    /// number of its epoch.
+    /// Reads the body of an epoch object. With `None`, reads the body of the single object, which
+    /// contains its epoch.
     pub fn decode(epoch: Option<Epoch>, body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
         match epoch {
             Some(epoch) => Record::parse(body).map(|record| (epoch, record)),
@@ -138,14 +138,14 @@ impl Record {
         }
     }
 
-    /// The body to write into an epoch object. Records are small: the configuration has checked the
-    /// length of `data`.
+    /// Returns the body for an epoch object. The body is small, because the configuration bounds
+    /// `data`.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.headed(Head { expired: self.expired })
     }
 
-    /// The body to write into the object that holds this epoch. The single object has `expires_at`,
-    /// by the wall clock, for peers of the post. In a seal it is 0.
+    /// Returns the body for the object of this epoch. In the single object it has `expires_at`, by
+    /// the wall clock, for peers of the post. In a seal, `expires_at` is 0.
     pub fn encode(&self, layout: Layout, epoch: Epoch, expires_at: Duration) -> Vec<u8> {
         match layout {
             Layout::EpochFiles => self.to_bytes(),
@@ -187,9 +187,9 @@ impl Record {
         }
     }
 
-    /// Returns this seal, by an operator. With `force` the operator asserts that the holder is
-    /// dead. An existing seal keeps its time, its author, and its reason unless `reason` replaces
-    /// it.
+    /// Returns this seal as an operator's seal. With `force` the operator asserts that the holder
+    /// is dead. If `before` is a seal, its time and author stay, and its reason too unless `reason`
+    /// replaces it.
     pub fn ordered(self, before: &Record, force: bool, reason: Option<&str>) -> Record {
         let mut seal = self;
         seal.forced_by = seal.sealed_by.clone().filter(|_| force);
@@ -211,8 +211,8 @@ impl Record {
         }
     }
 
-    /// Whether an unfinished restore holds this epoch. The epoch has no leader, and must not be
-    /// succeeded.
+    /// Returns whether an unfinished restore holds this epoch. A held epoch has no leader, and
+    /// candidates wait.
     pub fn is_held(&self) -> bool {
         !self.expired && self.ended == Some(EpochEnd::Restored)
     }
@@ -240,7 +240,7 @@ impl Record {
     }
 }
 
-/// The body as text, of a size and a format that this version reads.
+/// Returns the body as text, after checks of its length and its format.
 fn checked_text(body: &[u8]) -> Result<&str, BadRecord> {
     if body.is_empty() {
         return Err(BadRecord::Empty);
@@ -268,7 +268,7 @@ fn checked_text(body: &[u8]) -> Result<&str, BadRecord> {
     Ok(text)
 }
 
-/// Those fields of a body that `T` has; others are ignored.
+/// Reads the fields of `T` from a body. Other fields are ignored.
 fn fields<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, BadRecord> {
     serde_json::from_str(text).map_err(|error| BadRecord::Malformed(where_not_what(&error)))
 }
@@ -277,7 +277,8 @@ fn first_format() -> u64 {
     1
 }
 
-/// serde_json's message can quote the body, which must not reach a log: keep where and which kind.
+/// Returns the position and the kind of an error. The message of serde_json can quote the body,
+/// which must not reach a log.
 fn where_not_what(error: &serde_json::Error) -> String {
     let kind = match error.classify() {
         serde_json::error::Category::Syntax => "it is not JSON",

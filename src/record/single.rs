@@ -1,5 +1,5 @@
 //! The body of the single object: the record with the two fields of the post *Leader election with
-//! S3 and If-Match* in front (docs/design/protocol.md, section 13).
+//! S3 and If-Match* in front (SO1 to SO3 in docs/design/protocol.md).
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::protocol::message::EpochEnd;
 /// The first fields of the body of the single object.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SingleHead {
-    /// Seconds since the Unix epoch; 0 once released. It decides only where a peer has nothing
-    /// else.
+    /// Seconds since the Unix epoch; 0 once released. Candidates use the time only for a body with
+    /// the post's two fields.
     expires_at: f64,
     token: u64,
-    /// Repeats the token. If a peer raises the token and keeps unknown fields, the numbers differ,
-    /// and the fields are not the peer's.
+    /// Repeats the token. If a peer raises the token and copies unknown fields, the two numbers
+    /// differ, and the copied fields are ignored.
     #[serde(default)]
     epoch: Option<u64>,
 }
@@ -52,8 +52,8 @@ pub(super) fn parse(body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
     Ok((token, Record { expired, expires_at: Some(head.expires_at), ..record }))
 }
 
-/// Describes the fault of a body without quoting the body. A missing field is named: the first
-/// version of the post has no token.
+/// Describes the fault of a body without quoting the body. A missing field is named, because the
+/// first version of the post has no token.
 fn wrong(text: &str, error: &serde_json::Error) -> String {
     let missing = match serde_json::from_str(text) {
         Ok(Value::Object(fields)) => {
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(token, Epoch::FIRST);
         assert_eq!(record.expires_at, Some(1_740_151_473.206_179));
         assert_eq!((record.nonce, record.seen().ended), (None, None));
-        // "Starting at zero."
+        // Tokens of the post may start at 0.
         assert_eq!(parse(r#"{"expires_at": 1, "token": 0}"#).unwrap().0.get(), 0);
         let released = parse(r#"{"expires_at": 0, "token": 7}"#).unwrap();
         assert_eq!(released.1.seen().ended, Some(EpochEnd::Resigned));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_a_peer_kept_are_not_its_own() {
+    fn fields_that_a_peer_copied_are_ignored() {
         let body = bytes(Epoch::FIRST, &own());
         let mut json: Value = serde_json::from_slice(&body).unwrap();
         json["token"] = 2.into();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_not_a_lock_is_never_free() {
+    fn an_invalid_body_is_an_error() {
         assert_eq!(parse(""), Err(BadRecord::Empty));
         assert_eq!(parse(r#"{"format":2}"#), Err(BadRecord::TooNew(2)));
         for bad in [

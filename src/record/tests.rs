@@ -1,4 +1,4 @@
-//! Records and other bodies.
+//! Tests of records and of invalid bodies.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn a_record_of_64_kibibytes_is_the_largest_that_is_read() {
 }
 
 #[test]
-fn a_body_that_is_not_a_record_is_never_free() {
+fn a_body_that_is_not_a_record_is_an_error() {
     assert_eq!(parse(""), Err(BadRecord::Empty));
     for bad in ["{}", "[]", "null", "<html>", "{\"expired\":", "{\"expired\":\"false\"}", "\0"] {
         assert!(matches!(parse(bad), Err(BadRecord::Malformed(_))), "{bad}");
@@ -63,7 +63,7 @@ fn a_body_that_is_not_a_record_is_never_free() {
 }
 
 #[test]
-fn an_end_of_another_writer_is_unknown() {
+fn an_end_outside_of_the_format_is_unknown() {
     for word in ["superseded", "given_up", "later"] {
         let record = parse(&format!(r#"{{"expired":true,"ended":"{word}"}}"#)).unwrap();
         assert_eq!(record.seen().ended, Some(EpochEnd::Unknown), "{word}");
@@ -91,14 +91,14 @@ fn absent_fields_are_not_written() {
     }
 }
 
-/// Found by fuzzing: JSON is text, but serde_json does not check the bytes of an ignored field.
+/// Found by fuzzing: serde_json does not check that an ignored field is UTF-8.
 #[test]
 fn regression_a_body_that_is_not_text_is_not_a_record() {
     let error = Record::parse(b"{\"expired\":true,\"later\":\"\xff\"}").unwrap_err();
     assert_eq!(error.to_string(), "its body is not a record: it is not UTF-8, at byte 25");
 }
 
-/// Found by fuzzing: the seal of a record just below the limit was above the limit. It was
+/// Found by fuzzing: the seal of a record just below the limit was above the limit. The seal was
 /// unreadable, and the election stopped.
 #[test]
 fn regression_the_seal_of_a_record_with_a_long_name_can_be_read() {
@@ -151,7 +151,7 @@ fn a_seal_keeps_the_candidate_and_drops_the_data() {
     assert_eq!(read.candidate.as_deref(), Some("a"));
     assert_eq!(read.sealed_by.as_deref(), Some("b"));
     assert_eq!(read.sealed_at, Some(DateTime::<Utc>::UNIX_EPOCH));
-    // Only the leader itself names a successor, when it resigns.
+    // Only the seal of a resignation names a successor.
     assert_eq!(read.successor, None);
     let ended = Some(EpochEnd::Lapsed);
     assert_eq!(read.seen(), Seen { nonce: Some(nonce), heartbeat: 5, ended, reclaimable: false });

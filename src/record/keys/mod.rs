@@ -19,50 +19,54 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// `app` and `app/` name the same election; the empty prefix is the root of the store.
+    /// Returns the keys of the election under `prefix`. `app` and `app/` name the same election;
+    /// the empty prefix is the root of the store.
     pub fn new(prefix: &str) -> Result<Keys, Error> {
         Keys::numbered_with(prefix, EPOCH)
     }
 
-    /// Whether the objects are epochs, and not other objects with the same numbering.
+    /// Returns whether the objects are epochs, and not other numbered objects.
     pub fn are_epochs(&self) -> bool {
         self.epoch_prefix.ends_with(EPOCH)
     }
 
-    /// The keys of objects with the numbering of epochs and another word before the number.
+    /// Returns the keys of objects that are numbered like epochs, with `stem` before the number.
     pub fn numbered_with(prefix: &str, stem: &str) -> Result<Keys, Error> {
         let trimmed = prefix.strip_suffix('/').unwrap_or(prefix);
         let invalid = |why: String| Err(Error::new(ErrorKind::InvalidInput, why));
         if prefix == "/" || trimmed.starts_with('/') {
-            return invalid(format!("the prefix {prefix:?} starts with a slash; leave it out"));
+            return invalid(format!("the prefix {prefix:?} starts with a slash; remove the slash"));
         }
         if trimmed.len() > MAX_PREFIX_BYTES {
             let length = trimmed.len();
             return invalid(format!(
-                "the prefix has {length} bytes; at most {MAX_PREFIX_BYTES} leave room for the object names"
+                "the prefix must have at most {MAX_PREFIX_BYTES} bytes, got {length}: object names \
+                 need the rest"
             ));
         }
         if trimmed.chars().any(char::is_control) {
-            return invalid(format!("the prefix {prefix:?} has a control character"));
+            return invalid(format!("the prefix {prefix:?} has a control character; remove it"));
         }
         if !trimmed.is_empty() && trimmed.split('/').any(|part| matches!(part, "" | "." | "..")) {
-            return invalid(format!("the prefix {prefix:?} has an empty, `.` or `..` part"));
+            return invalid(format!(
+                "the prefix {prefix:?} has an empty, `.` or `..` part; remove it"
+            ));
         }
         let prefix = if trimmed.is_empty() { String::new() } else { format!("{trimmed}/") };
         Ok(Keys { epoch_prefix: format!("{prefix}{stem}").into(), prefix: prefix.into() })
     }
 
-    /// The prefix, empty or with a slash at its end.
+    /// Returns the prefix. It is empty or ends with a slash.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The common start of the keys of all epoch objects.
+    /// Returns the common start of the keys of all epoch objects.
     pub fn epoch_prefix(&self) -> &str {
         &self.epoch_prefix
     }
 
-    /// The key of the object that holds an epoch.
+    /// Returns the key of the object that holds an epoch.
     pub fn of(&self, layout: Layout, epoch: Epoch) -> String {
         match layout {
             Layout::EpochFiles => self.epoch(epoch),
@@ -70,17 +74,19 @@ impl Keys {
         }
     }
 
-    /// The key of the single object. It does not start with the common start of epoch objects.
+    /// Returns the key of the single object. It does not start with the common start of epoch
+    /// objects.
     pub fn lock(&self) -> String {
         format!("{}lock.json", self.prefix)
     }
 
-    /// The key of the epoch object `epoch`.
+    /// Returns the key of the object of `epoch`.
     pub fn epoch(&self, epoch: Epoch) -> String {
         self.numbered(epoch.get())
     }
 
-    /// The key of an epoch object for any number of up to ten digits. A listing starts after it.
+    /// Returns the key of an epoch object for any number of up to ten digits, such as the 0 from
+    /// which a listing starts.
     pub fn numbered(&self, number: u64) -> String {
         let mut key = String::with_capacity(self.epoch_prefix.len() + 15);
         key.push_str(&self.epoch_prefix);
@@ -89,13 +95,14 @@ impl Keys {
         key
     }
 
-    /// The key of the object that a check of the store writes: one of 256, chosen by a random
+    /// Returns the key of the object that a check of the store writes: one of 256, by the random
     /// number. It sorts before the keys of epochs and of the single object.
     pub fn store_check(&self, random: u128) -> String {
         format!("{}.tenure-check-{:02x}", self.prefix, random & 0xff)
     }
 
-    /// The epoch of a key; `None` for foreign keys, which are ignored and never deleted.
+    /// Returns the epoch of a key, or `None` for a foreign key. Foreign keys are ignored and never
+    /// deleted.
     pub fn parse(&self, key: &str) -> Option<Epoch> {
         let digits = key.strip_prefix(&*self.epoch_prefix)?.strip_suffix(".json")?;
         if digits.len() != 10 || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -124,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_that_could_leave_the_election_are_refused() {
+    fn invalid_prefixes_are_refused() {
         for prefix in ["/", "/a", "a//b", "a/../b", "..", ".", "a\nb", &"x".repeat(901)] {
             let error = Keys::new(prefix).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{prefix:?}");

@@ -4,7 +4,7 @@ use super::*;
 use tenure_testkit::properties::{any_epoch_number, cases};
 
 fn any_epoch() -> impl Strategy<Value = Epoch> {
-    any_epoch_number().prop_map(|number| Epoch::new(number).expect("it is in range"))
+    any_epoch_number().prop_map(|number| Epoch::new(number).expect("the number of an epoch"))
 }
 
 /// Prefixes that the configuration accepts, with or without a final slash.
@@ -32,7 +32,7 @@ proptest! {
     }
 
     #[test]
-    fn a_key_that_is_an_epoch_is_spelled_in_one_way(
+    fn each_epoch_has_exactly_one_key(
         key in "(app/)?lock-?[0-9+ ]{8,12}(\\.json|\\.JSON)?.?",
     ) {
         let keys = Keys::new("app").unwrap();
