@@ -1,5 +1,5 @@
-//! The part of the election that `tenure-fencing` needs beyond the API. Not part of the API: that
-//! crate depends on this very version (`=`).
+//! Items of the election for `tenure-fencing`, beyond the API. They are not part of the API: the
+//! package depends on exactly this version (`=`).
 //!
 //! | part | items |
 //! | --- | --- |
@@ -13,10 +13,10 @@
 //! - Each request is sent once, and ends after its limit by the clock of the process. A panic of
 //!   the store is a failure.
 //! - [`write`] classifies the answer as elections do: a write is [`Written::Done`] only with an
-//!   ETag, and an answer that leaves the effect open is [`Written::Unknown`].
-//! - A failed [`read`] or [`list`] has no effect. A failed [`delete`] may have one.
+//!   ETag, and an answer that does not show the effect is [`Written::Unknown`].
+//! - A failed [`read`] or [`list`] has no effect. A failed [`delete`] may have an effect.
 //! - A page is used only after [`check_order`].
-//! - Without timers every wait panics, so each public call begins with [`require_timers`].
+//! - Without timers each wait panics, so each public call begins with [`require_timers`].
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ use crate::error::Error;
 use crate::record::keys::Keys;
 use crate::store::{Page, PutOutcome, StoreError, WriteAnswers, answer_within, listing_within};
 
-/// The answer to a GET.
+/// Sends a GET, and returns its answer.
 pub async fn read<T>(
     process: &Process,
     limit: Duration,
@@ -44,7 +44,7 @@ pub async fn read<T>(
     answer_within(process, limit, request).await.map_err(StoreError::of_a_read)
 }
 
-/// The answer to a listing. The limit bounds each page that the listing reads past.
+/// Sends a LIST, and returns its page. The limit applies to each page that the listing reads past.
 pub async fn list(
     process: &Process,
     limit: Duration,
@@ -53,8 +53,8 @@ pub async fn list(
     listing_within(process, limit, request).await.map_err(StoreError::of_a_read)
 }
 
-/// The answer to a conditional write. Any number of answers may lack an ETag: the caller reads each
-/// of these writes back.
+/// Sends a conditional write, and classifies its answer. Any number of answers may lack an ETag.
+/// The caller reads each of these writes back.
 pub async fn write(
     process: &Process,
     limit: Duration,
@@ -63,7 +63,7 @@ pub async fn write(
     WriteAnswers::new(u32::MAX).read(answer_within(process, limit, request).await)
 }
 
-/// The answer to a deletion.
+/// Sends a deletion, and returns its answer.
 pub async fn delete<T>(
     process: &Process,
     limit: Duration,
@@ -72,20 +72,21 @@ pub async fn delete<T>(
     answer_within(process, limit, request).await
 }
 
-/// 128 random bits of this process.
+/// Returns 128 random bits of this process.
 pub fn nonce(process: &Process) -> Nonce {
     Nonce::from_bits(process.unique())
 }
 
-/// A key prefix as elections have it: empty, or with one slash at its end.
+/// Returns a key prefix in the form that elections use: empty, or with one slash at its end.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it cannot be one.
+/// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the prefix is invalid.
 pub fn folder(prefix: &str) -> Result<String, Error> {
     Ok(Keys::new(prefix)?.prefix().to_owned())
 }
 
-/// Waits for `first`, doubled this many times, up to `longest`, less a random part of up to half.
+/// Waits for `first`, doubled `doublings` times, at most `longest`, minus a random part of up to
+/// half.
 pub async fn back_off(process: &Process, first: Duration, longest: Duration, doublings: u32) {
     sleep(process, Backoff { first, longest }.jittered(doublings, process)).await;
 }

@@ -1,5 +1,5 @@
-//! The items that the other packages of tenure use beyond the API. They are not part of the API: the
-//! packages depend on this very version (`=`), as an item may change with any other version.
+//! The items that the other packages of tenure use beyond the API. They are not part of the API:
+//! the packages depend on exactly this version (`=`), because each version may change these items.
 //!
 //! | module | package |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! The place in the store, the process, and the requests.
+//! The keys, settings, process and requests of a group's member.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,11 +29,11 @@ use crate::store::{
 /// Number of keys requested in one LIST.
 const PAGE: usize = 1_000;
 
-/// Settings and surroundings. No method sends a request.
+/// Settings. No method sends a request.
 #[doc(hidden)]
 impl ElectionBuilder {
-    /// Checks the settings, and returns the context of objects that are numbered as epochs are,
-    /// with this in front of their numbers.
+    /// Checks the settings, and returns the context of objects that are numbered like epochs, with
+    /// `stem` before the number.
     pub fn numbered(
         self,
         stem: &'static str,
@@ -46,17 +46,19 @@ impl ElectionBuilder {
         Ok(Context::new(store, keys, config, process, &meter))
     }
 
-    /// The part of the record's data that a seal keeps. Default: nothing.
+    /// Sets the function that returns the part of the record's data that a seal keeps. By default a
+    /// seal keeps no data.
     pub fn kept_in_seals(mut self, kept: fn(&Value) -> Value) -> ElectionBuilder {
         self.keep_in_seals(kept);
         self
     }
 }
 
-/// The place in the store, and the settings.
+/// The keys and the settings.
 #[doc(hidden)]
 impl Context {
-    /// The context of a single object below this one, for one leadership of this process.
+    /// Returns the context of a single object at `path` under this prefix, for one leadership of
+    /// this process.
     pub fn single_object(
         &self,
         path: &str,
@@ -78,32 +80,32 @@ impl Context {
         }
     }
 
-    /// Refuses data that a record of a single object cannot hold.
+    /// Returns an error if the record of a single object cannot hold this data.
     pub fn check_data(&self, data: &Value) -> Result<(), Error> {
         self.single_object_config().check_data(data)
     }
 
-    /// The prefix, empty or with a slash at its end.
+    /// Returns the prefix. It is empty or ends with a slash.
     pub fn prefix(&self) -> &str {
         self.keys.prefix()
     }
 
-    /// The key of a numbered object.
+    /// Returns the key of a numbered object.
     pub fn key(&self, number: Epoch) -> String {
         self.keys.epoch(number)
     }
 
-    /// The store, for errors and logs.
+    /// Returns the description of the store for errors and logs.
     pub fn place(&self) -> String {
         self.store.describe()
     }
 
-    /// The longest body that the store takes, in bytes.
+    /// Returns the length of the longest body that the store accepts, in bytes.
     pub fn max_body_bytes(&self) -> Option<usize> {
         self.given.capabilities().max_body_bytes
     }
 
-    /// The display name of this process.
+    /// Returns the display name of this process.
     pub fn name(&self) -> &str {
         &self.config.name
     }
@@ -113,56 +115,56 @@ impl Context {
         self.config.name_is_unique
     }
 
-    /// The length of a lease.
+    /// Returns the validity of a lease.
     pub fn validity(&self) -> Duration {
         self.config.validity
     }
 
-    /// The time between two polls.
+    /// Returns the time between two polls.
     pub fn poll_interval(&self) -> Duration {
         self.config.poll_interval
     }
 
-    /// The time that one request may take.
+    /// Returns the longest duration of a request.
     pub fn request_timeout(&self) -> Duration {
         self.config.request_timeout
     }
 
-    /// The bound on the difference of the rates of two clocks.
+    /// Returns the greatest difference between the rates of two clocks.
     pub fn drift(&self) -> Drift {
         self.config.drift
     }
 
-    /// The counters of this process.
+    /// Returns the counters of this process.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 }
 
-/// Time, chance and tasks of the process.
+/// Time, random numbers and tasks of the process.
 #[doc(hidden)]
 impl Context {
-    /// The process itself.
+    /// Returns the process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// The clocks.
+    /// Returns the current time on all clocks.
     pub fn now(&self) -> Moment {
         self.process.now()
     }
 
-    /// A number that no process has drawn before.
+    /// Returns a random number that no other call returns.
     pub fn unique(&self) -> u128 {
         self.process.unique()
     }
 
-    /// A nonce, remembered as one of this process.
+    /// Returns a nonce, and remembers it as a nonce of this process.
     pub fn nonce(&self) -> Nonce {
         self.process.nonce()
     }
 
-    /// A random part of `most`.
+    /// Returns a random duration of up to `most`.
     pub fn jitter(&self, most: Duration) -> Duration {
         self.process.jitter(most)
     }
@@ -177,12 +179,13 @@ impl Context {
         sleep(&self.process, duration).await;
     }
 
-    /// Waits before the clock is read again, for at most `most`. It depends on no other task.
+    /// Waits for at most `most`, until the clock should be read again. The wait depends on no other
+    /// task.
     pub async fn look_pause(&self, most: Duration) {
         pause(most.min(LOOK)).await;
     }
 
-    /// Fails outside of a Tokio runtime with timers.
+    /// Returns an error outside of a Tokio runtime with timers.
     pub fn require_timers(&self) -> Result<(), Error> {
         require_timers()
     }
@@ -191,8 +194,8 @@ impl Context {
 /// Requests, each sent once.
 #[doc(hidden)]
 impl Context {
-    /// Checks the store, once for each store value of the process. It retries until it is done, or
-    /// until an error is final.
+    /// Checks the store, once for each store value of the process. Retries until the check succeeds
+    /// or an error is final.
     pub async fn check_store(&self) -> Result<(), Error> {
         check_store(self, Patience::Wait).await
     }
@@ -217,7 +220,7 @@ impl Context {
         checked.map_err(StoreError::of_a_read)
     }
 
-    /// Reads an object of at most `most` bytes, unless it still has this tag.
+    /// Reads an object of at most `most` bytes, unless it has the ETag `unless`.
     pub async fn get(
         &self,
         key: &str,
@@ -236,7 +239,7 @@ impl Context {
         self.written(write)
     }
 
-    /// Replaces an object, if it has this tag.
+    /// Replaces an object if it has this ETag.
     pub async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Written {
         let write = self.store.replace(key, body, etag);
         let write = answer_within(&self.process, self.config.request_timeout, write).await;
@@ -252,8 +255,8 @@ impl Context {
     }
 
     /// Campaigns on the single object of this context, which no other process knows, and leads.
-    /// `None`: the campaign took longer than a validity, or its epoch was sealed and compacted.
-    /// The denials in a row are counted in `requests`.
+    /// Returns `None` if the campaign took longer than a validity, or if its epoch was sealed and
+    /// compacted. `requests` counts the denials in a row.
     pub async fn campaign_alone(
         self: &Arc<Context>,
         requests: &mut Requests,
@@ -268,8 +271,8 @@ impl Context {
     }
 
     async fn campaign_in_time(&self, driver: &mut Driver) -> Result<bool, Error> {
-        // Past its validity the created object may have been sealed and compacted, and a DELETE of
-        // it that arrives late would find the object of the next attempt.
+        // After its validity the created object may have been sealed and compacted. A late DELETE
+        // of that object would then delete the object of the next attempt.
         let mut too_old = std::pin::pin!(sleep(&self.process, self.config.validity));
         loop {
             let reached = tokio::select! {
@@ -280,7 +283,7 @@ impl Context {
             match reached {
                 Ok(CampaignEnd::Elected) => return Ok(true),
                 Ok(CampaignEnd::Held(_)) => {}
-                // It came so late that it was sealed as lapsed and compacted.
+                // The grant came so late that its epoch was sealed as lapsed and compacted.
                 Err(error) if error.kind() == ErrorKind::NewestDeleted => return Ok(false),
                 Err(error) => return Err(error),
             }

@@ -28,15 +28,15 @@ use crate::store::Object;
 /// The record of a single object.
 #[doc(hidden)]
 impl Record {
-    /// The longest body that is read, in bytes.
+    /// Greatest length of a readable body, in bytes.
     pub const MAX_READ_BYTES: usize = MAX_READ_BYTES;
-    /// The longest body that is written, in bytes.
+    /// Greatest length of a written body, in bytes.
     pub const MAX_WRITTEN_BYTES: usize = MAX_WRITTEN_BYTES;
 
-    /// Reads a single object, with its epoch. `None`: it is no record.
+    /// Reads a single object and its epoch. Returns `None` if the body is not a record.
     ///
     /// # Errors
-    /// It has a later format.
+    /// Returns a message if the record has a later format.
     pub fn of_single_object(object: &Object) -> Result<Option<(Epoch, Record)>, String> {
         match Record::decode(None, &object.body) {
             Ok(read) => Ok(Some(read)),
@@ -45,12 +45,12 @@ impl Record {
         }
     }
 
-    /// How its epoch has ended, for the protocol. [`end`](Record::end) is for people.
+    /// Returns the end of the epoch for the protocol. [`end`](Record::end) is for people.
     pub fn ended_as(&self) -> Option<EpochEnd> {
         self.seen().ended
     }
 
-    /// The body of a single object that ends its epoch, with this data.
+    /// Returns the body that ends the epoch of a single object, with this data.
     pub fn seal(
         &self,
         (ended, heartbeat): (EpochEnd, u64),
@@ -64,16 +64,16 @@ impl Record {
         record.encode(Layout::SingleObject, Epoch::FIRST, Duration::ZERO).into()
     }
 
-    /// Returns whether data nests too deep to be written again.
+    /// Returns whether the data has too many levels for a record.
     pub fn nests_too_deep(data: &Value) -> bool {
         nests_beyond(data, MAX_DATA_LEVELS)
     }
 }
 
-/// A leadership that changes its data, and ends with its work.
+/// Changes of the data, and a resignation with a reservation.
 #[doc(hidden)]
 impl Leadership {
-    /// Writes data soon, and returns without an answer.
+    /// Requests a write of the data, and does not wait for it.
     pub fn write_data(&self, data: Value) {
         let (reply, _) = oneshot::channel();
         self.command(Command::Proclaim { data, reply });
@@ -84,7 +84,7 @@ impl Leadership {
         self.command(Command::RenewWith { data });
     }
 
-    /// As [`resign`](Leadership::resign), and asks that its possessions are kept for its name.
+    /// As [`resign`](Leadership::resign), and reserves the partitions of this process for its name.
     pub async fn resign_reserving(self, reserve: Option<Duration>) -> Result<(), Error> {
         self.give_up(None, reserve).await
     }
@@ -92,17 +92,17 @@ impl Leadership {
 
 #[doc(hidden)]
 impl Lease {
-    /// A token that is cancelled once the lease is at risk or lost.
+    /// Returns a token that is cancelled once the lease is at risk or lost.
     pub fn begin_work(&self) -> CancellationToken {
         self.lead.begin_work()
     }
 
-    /// The error of the last request, if it failed.
+    /// Returns the error of the last request, or `None` if it succeeded.
     pub fn last_error(&self) -> Option<Error> {
         self.lead.last_error()
     }
 
-    /// A lease for tests, without a driver that renews it.
+    /// Returns a lease for tests, without a driver that renews it.
     #[cfg(feature = "internals")]
     pub fn without_driver(cx: &Context, lasts: Duration) -> Lease {
         let (process, validity) = (cx.process.clone(), cx.config.validity);
@@ -112,7 +112,7 @@ impl Lease {
         Lease { lead: Arc::new(lead) }
     }
 
-    /// Waits until somebody has ended the lease, without a look at the clocks.
+    /// Waits until a call ends the lease. Does not read the clocks.
     #[cfg(feature = "internals")]
     pub async fn until_ended(&self) {
         let mut status = self.lead.status.subscribe();
@@ -122,7 +122,7 @@ impl Lease {
         }
     }
 
-    /// Ends the lease for this reason, unless it has ended for another.
+    /// Ends the lease for this reason, unless it has ended before.
     #[cfg(feature = "internals")]
     pub fn end_with(&self, loss: crate::Loss) {
         self.lead.lose(loss);
@@ -131,7 +131,7 @@ impl Lease {
 
 #[doc(hidden)]
 impl Cancellation {
-    /// The signal of work under this lease, with a separate token.
+    /// Returns the signal of work under this lease, with a separate token.
     pub fn under(lease: &Lease, token: CancellationToken) -> Cancellation {
         Cancellation::of(lease, token)
     }

@@ -1,4 +1,4 @@
-//! The memory of one caller of requests.
+//! The memory of one caller that sends requests.
 
 use std::time::Duration;
 
@@ -8,19 +8,20 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol::message::Answer;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The requests of one caller.
+/// The failures and denials of one caller.
 #[doc(hidden)]
 impl Requests {
-    /// Failures in a row before a call that does not wait gives up.
+    /// Number of failures in a row after which a call that does not wait gives up.
     pub const FAILURES_BEFORE_GIVING_UP: u32 = FAILURES_BEFORE_GIVING_UP;
 
-    /// The store has answered.
+    /// Records that the store has answered.
     pub fn answered(&mut self) {
         self.count(&Answer::Missing);
     }
 
-    /// A request failed. `None`: the failure may pass, or the effect is unknown.
-    /// [`ErrorKind::UnsafeStore`]: the store broke a promise. Any other kind: the store denied it.
+    /// Records a failed request. Returns `None` if a retry may succeed or the effect is unknown,
+    /// [`ErrorKind::UnsafeStore`] if the store broke a guarantee, and another kind if the store
+    /// denied the request.
     pub fn fails(&mut self, doing: &str, error: StoreError) -> Option<ErrorKind> {
         let kind = error.kind();
         let answer = self.failed(doing, error);
@@ -32,24 +33,24 @@ impl Requests {
         }
     }
 
-    /// Notes an object that cannot be read as the last error.
+    /// Records the error of an unreadable object as the last error.
     pub fn cannot_read(&mut self, error: Error) {
         self.last_error = Some(error);
     }
 
-    /// Returns the last error, once.
+    /// Returns the last error, and clears it.
     pub fn take_error(&mut self) -> Option<Error> {
         self.last_error.take()
     }
 
-    /// The pause before the next attempt after an error that denies access. `None`: the error is
-    /// final, or the denials have lasted too long.
+    /// Returns the pause before the next attempt after a denial, or `None` if the error is final or
+    /// the denials have lasted too long.
     pub fn outlasts(&mut self, error: &Error) -> Option<Duration> {
         let cx = self.context();
         self.denial.pause(&cx, error)
     }
 
-    /// Denials from here on are counted from the beginning.
+    /// Restarts the time limit for denials.
     pub fn forget_denials(&mut self) {
         self.denial.over();
     }
