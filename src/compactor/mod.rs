@@ -85,7 +85,7 @@ pub struct Compactor {
 
 impl Compactor {
     /// Returns the settings of a compactor of the election at `prefix`. `app` and `app/` are the
-    /// same prefix. No request.
+    /// same prefix. Sends no request.
     pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> CompactorBuilder {
         CompactorBuilder {
             store,
@@ -166,7 +166,7 @@ impl Compactor {
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), Error> {
         if interval.is_zero() {
-            let why = "the interval between compactions is 0 s; it must be longer";
+            let why = "the interval between compactions must be more than 0 s";
             return Err(Error::new(ErrorKind::InvalidInput, why));
         }
         let mut shutdown = pin!(shutdown);
@@ -177,7 +177,7 @@ impl Compactor {
                 () = &mut shutdown => return Ok(()),
                 outcome = self.run_once() => match outcome {
                     Err(error) if error.kind().ends_a_service(has_run) => return Err(error),
-                    // The run has logged it.
+                    // The run has logged the error.
                     outcome => has_run |= outcome.is_ok(),
                 },
             }
@@ -206,7 +206,7 @@ impl Compactor {
 /// let builder = Compactor::builder(store, "orders/leader").keep_epochs(1).dry_run(true);
 /// let report = builder.clone().min_age(Duration::ZERO).build()?.run_once().await?;
 /// assert_eq!((report.deleted, report.kept), (4, 1));
-/// let report = builder.build()?.run_once().await?; // by the default, 1 h
+/// let report = builder.build()?.run_once().await?; // with the default `min_age`, 1 h
 /// assert_eq!((report.deleted, report.too_young), (0, 4));
 /// # Ok(())
 /// # }
@@ -257,7 +257,7 @@ impl CompactorBuilder {
         self
     }
 
-    /// Checks the settings and returns the compactor. Sends nothing.
+    /// Checks the settings and returns the compactor. Sends no request.
     ///
     /// # Errors
     ///
@@ -269,10 +269,10 @@ impl CompactorBuilder {
             .filter(|keep| keep.get() <= MAX_KEEP_EPOCHS)
             .ok_or_else(|| {
                 let given = self.keep_epochs;
-                invalid(format!("keep_epochs is {given}; it lies between 1 and {MAX_KEEP_EPOCHS}"))
+                invalid(format!("keep_epochs must be between 1 and {MAX_KEEP_EPOCHS}, got {given}"))
             })?;
         if self.request_timeout.is_zero() {
-            return Err(invalid("request_timeout is 0 s; it must be longer".to_owned()));
+            return Err(invalid("request_timeout must be more than 0 s".to_owned()));
         }
         let keys = match self.newest {
             NewestObject::Numbered { stem, .. } => Keys::numbered_with(&self.prefix, stem)?,

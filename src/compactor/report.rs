@@ -31,18 +31,18 @@ pub struct Report {
     /// Requests sent, as the [`Store`](crate::store::Store) counts them.
     pub requests: u64,
     /// Newest epoch that the run saw before its end or its interruption. `None` if there is no
-    /// epoch object. If it is [`Epoch::MAX`], the run deletes nothing and does not list the epochs
-    /// below.
+    /// epoch object. If it is [`Epoch::MAX`], the run deletes nothing and does not list lower
+    /// epochs.
     pub newest: Option<Epoch>,
-    /// Whether an unfinished restore holds the newest epoch. The epochs below it stay until the
+    /// True if an unfinished restore holds the newest epoch. The epochs below it stay until the
     /// restore is finished. See [`Election::restore`](crate::Election::restore).
     pub held: bool,
     /// Least age that this run applied, in milliseconds: `min_age`, or 1 s more than the longest
     /// validity that it read.
     pub min_age_ms: u64,
-    /// Whether the run was a dry run, which deletes nothing.
+    /// True for a dry run, which deletes nothing.
     pub dry_run: bool,
-    /// Whether the run was stopped before its end. The remaining listed epochs count as `kept`, and
+    /// True if the run was stopped before its end. The remaining listed epochs count as `kept`, and
     /// unlisted epochs do not count. The next run continues with the oldest epoch.
     pub interrupted: bool,
     /// Key of the first epoch object in `failed`, with the store's reason.
@@ -59,7 +59,8 @@ impl fmt::Display for Report {
         match self.newest {
             _ if self.interrupted => write!(
                 f,
-                "interrupted: {would} {deleted} of the {listed} epochs listed so far ({bytes} bytes)"
+                "interrupted: {would} {deleted} of the {listed} epochs listed so far \
+                 ({bytes} bytes)"
             )?,
             None => write!(f, "no epochs")?,
             Some(Epoch::MAX) if *deleted == 0 => {
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_as_a_sentence() {
+    fn a_report_reads_as_a_sentence() {
         assert_eq!(
             report().to_string(),
             "deleted 17 of 30 epochs (900 bytes), kept 11, newest 40, 2 could not be deleted \
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn serialises_with_its_field_names() {
+    fn a_report_serialises_with_its_field_names() {
         let json = serde_json::to_value(report()).unwrap();
         assert_eq!(json["deleted"], 17);
         assert_eq!(json["newest"], 40);

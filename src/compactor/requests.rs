@@ -36,7 +36,7 @@ impl NewestObject {
         }
     }
 
-    /// Returns the protection of older objects by this body. The argument is the body, or the
+    /// Returns the part of the body that protects older objects. The argument is the body, or the
     /// length of a body that is too long.
     pub(super) fn read(
         self,

@@ -25,7 +25,7 @@ pub(super) struct Run<'a> {
     pub(super) plan: Compaction,
     pub(super) report: Report,
     batch: Vec<Listed>,
-    /// The request for the next page, concurrent with the work on this one.
+    /// The request for the next page, concurrent with the work on this page.
     pub(super) ahead: MaybeDone<BoxFuture<'static, (After, Result<Page, StoreError>)>>,
     pub(super) in_flight: FuturesUnordered<BoxFuture<'static, Deletion>>,
     progress: Box<dyn FnMut(&Report) + Send + 'a>,
@@ -206,7 +206,7 @@ impl<'a> Run<'a> {
     /// Sends the deletion of the batch, after a wait for a free slot.
     async fn delete_batch(&mut self) -> Result<(), Error> {
         // Any number of restores may hold epochs. An epoch may be deleted only if the newest listed
-        // epoch is not held, so that one is read first (C3, C4).
+        // epoch is not held, so read that epoch first (C3, C4).
         if !self.batch.is_empty() {
             self.read_newest().await?;
         }

@@ -1,4 +1,4 @@
-//! Settings out of bounds, failing stores, and repeated runs.
+//! Tests of settings out of bounds, of failing stores, and of repeated runs.
 
 use futures::future::{BoxFuture, FutureExt as _};
 
@@ -16,7 +16,7 @@ fn failing<K: Into<Option<StoreErrorKind>>>(first: Vec<K>) -> MockStore {
     let first: Vec<Option<StoreErrorKind>> = first.into_iter().map(Into::into).collect();
     let first = Mutex::new(first.into_iter());
     store.expect_list().returning(move |_, _, _| match first.lock().unwrap().next().flatten() {
-        Some(kind) => Err(StoreError::new(kind, Determinacy::Determinate, "as told")),
+        Some(kind) => Err(StoreError::new(kind, Determinacy::Determinate, "injected failure")),
         None => Ok(Page::default()),
     });
     store
@@ -246,7 +246,7 @@ async fn regression_repeated_runs_end_only_with_wrong_settings() {
     let error = unsafe_store.run_every(HOUR, std::future::pending()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsafeStore);
     assert_eq!((now() - started).as_secs(), HOUR.as_secs());
-    // After one successful run, the settings count as right.
+    // After one successful run, the settings count as correct.
     let worked = Arc::new(failing(vec![None, None, None, Some(StoreErrorKind::Invalid)]));
     let shutdown = pause(3 * HOUR + Duration::from_secs(1));
     super::compactor(worked, 1).run_every(HOUR, shutdown).await.unwrap();
@@ -277,6 +277,6 @@ async fn each_run_is_logged_with_its_outcome() {
     assert!(lines[0].contains("INFO") && lines[0].contains(r#"outcome="compacted""#), "{text}");
     assert!(lines[0].contains(r#"election="app/""#) && lines[0].contains("deleted=4"), "{text}");
     assert!(lines[1].contains("DEBUG") && lines[1].contains(r#"outcome="nothing""#), "{text}");
-    assert!(lines[2].contains("WARN") && lines[2].contains("as told"), "{text}");
+    assert!(lines[2].contains("WARN") && lines[2].contains("injected failure"), "{text}");
     assert!(lines[2].contains("compaction ended early"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Runs on prepared pages, and on a slow store in memory that asserts I3.
+//! Tests of runs on prepared pages, and on a slow store in memory that asserts I3.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

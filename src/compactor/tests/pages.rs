@@ -1,4 +1,4 @@
-//! Runs on prepared listings.
+//! Tests of runs on prepared listings.
 
 use super::*;
 
@@ -169,8 +169,8 @@ async fn failed_keys_are_counted_and_the_first_reason_is_kept() {
     assert_eq!((report.listed, report.deleted, report.kept, report.failed), (5, 2, 1, 2));
     assert_eq!(report.bytes, 14);
     assert_eq!(report.first_failure, Some(format!("{}: InternalError", lock(2))));
-    // The store names foreign keys. The count of failures is the number of the named keys, but at
-    // most the number of the requested keys.
+    // If the store names keys that were not requested, the number of failures is the number of
+    // these keys, and at most the number of requested keys.
     for (strangers, failed) in [(1, 1), (9, 4)] {
         let strange = vec![("x".to_owned(), busy("?")); strangers];
         let report = with_answer(Ok(strange)).await.unwrap();
@@ -178,7 +178,7 @@ async fn failed_keys_are_counted_and_the_first_reason_is_kept() {
     }
 }
 
-/// The command derived its exit code from the text of the first reason.
+/// The command derived its exit code from the text of the first failure.
 #[tokio::test]
 async fn regression_the_first_failure_has_a_kind() {
     let said = "AccessDenied: no such permission";

@@ -1,4 +1,4 @@
-//! Complete runs on a store in memory.
+//! Tests of complete runs on a store in memory.
 
 use super::*;
 
@@ -86,7 +86,7 @@ async fn foreign_keys_are_not_counted_or_deleted() {
             ".tenure-check",
         ];
         let mut left = BTreeSet::from(foreign.map(|name| format!("{}{name}", keys.prefix())));
-        // An object of another election, whose prefix starts with the same letters.
+        // An object of another election. Its prefix starts with the same letters.
         left.insert("app2/lock-0000000001.json".to_owned());
         for key in &left {
             store.put(key).await;
@@ -149,7 +149,7 @@ async fn four_deletions_run_concurrently_with_the_listing() {
     let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
     assert_eq!((report.deleted, report.requests), (9_999, 31));
     assert_eq!(store.most_deleting.load(Ordering::SeqCst), 4);
-    // Four of the 11 LISTs come before the first deletion: the one for the last epoch, and three
+    // Four of the 11 LISTs precede the first deletion: the LIST for the last epoch, and three
     // pages.
     assert_eq!(store.lists_while_deleting.load(Ordering::SeqCst), 7);
     // Sequential requests would take 11 s for listings and 90 s for deletions.
@@ -197,7 +197,8 @@ async fn compactors_run_concurrently_during_elections() {
 #[tokio::test(start_paused = true)]
 async fn a_run_dropped_at_any_point_needs_no_repair() {
     let mut unfinished = 0;
-    // A run takes 4 LISTs, 2 GETs and the last DELETE, 3 ms each. The range ends after it.
+    // A run takes 4 LISTs, 2 GETs and the last DELETE, 3 ms each. The last delays are longer than a
+    // run.
     for dropped_after in (0..26).map(|millis| MILLISECOND * millis) {
         let store = Watched::with_epochs(2_500, 3 * MILLISECOND).await;
         let compactor = compactor(Arc::clone(&store) as _, 10);
@@ -214,8 +215,8 @@ async fn a_run_dropped_at_any_point_needs_no_repair() {
     assert!((16..26).contains(&unfinished), "{unfinished}");
 }
 
-/// A run that is stopped at any point reports exactly the deleted epochs. They are the oldest ones.
-/// The next run continues.
+/// A run that is stopped at any point reports exactly the deleted epochs, which are the oldest. The
+/// next run deletes the rest.
 #[tokio::test(start_paused = true)]
 async fn a_stopped_run_reports_the_deleted_epochs() {
     for after in (0..30).step_by(3).chain([1_000]) {
@@ -225,7 +226,7 @@ async fn a_stopped_run_reports_the_deleted_epochs() {
         let stop = pause(after * MILLISECOND);
         let run = compactor.run_until(stop, |report| told = report.clone());
         let report = run.await.unwrap();
-        assert_eq!(told, report, "the last progress is the report");
+        assert_eq!(told, report, "the last progress equals the report");
         assert_eq!(report.interrupted, after < 1_000, "{after} ms: {report}");
         assert_eq!(report.deleted + report.kept, report.listed);
         assert_eq!(store.keys().await, locks(report.deleted + 1..=3_500), "{after} ms: {report}");
@@ -235,7 +236,7 @@ async fn a_stopped_run_reports_the_deleted_epochs() {
     }
 }
 
-/// A restore was killed. The leader below may believe for hours that it leads.
+/// A restore was killed. The leader below the held epoch may believe for hours that it leads.
 #[tokio::test(start_paused = true)]
 async fn a_run_deletes_nothing_below_a_held_epoch() {
     for epochs in [3, 2_500] {
@@ -249,7 +250,7 @@ async fn a_run_deletes_nothing_below_a_held_epoch() {
         assert_eq!(
             report.deleted,
             if epochs == 3 { 0 } else { 2_000 },
-            "only epochs before its page are deleted"
+            "only epochs on the pages before the held epoch are deleted"
         );
         assert_eq!(keys.len() as u64, epochs + 1 - report.deleted);
     }
@@ -283,7 +284,11 @@ async fn epochs_younger_than_the_validity_in_the_newest_record_are_kept() {
     let report = compactor.run_once().await.unwrap();
     assert_eq!((report.deleted, report.too_young, report.min_age_ms), (0, 4, 43_201_000));
     store.clock.advance(10 * HOUR);
-    assert_eq!(compactor.run_once().await.unwrap().deleted, 0, "12 h old");
+    assert_eq!(
+        compactor.run_once().await.unwrap().deleted,
+        0,
+        "12 h old, which is 1 s below the least age"
+    );
     store.clock.advance(Duration::from_secs(1));
     assert_eq!(compactor.run_once().await.unwrap().deleted, 4);
     assert_eq!(store.keys().await, locks(5..=6));
