@@ -184,7 +184,7 @@ mod on_s3 {
     #[test]
     fn ignored_conditions_are_unsafe() {
         let (_, said) = with(|quirks| quirks.ignore_if_none_match = true);
-        is_unsafe(&said, &["ignores If-None-Match", "32 of 32 writers were told that they won"]);
+        is_unsafe(&said, &["ignores If-None-Match", "32 of 32 writers received a success"]);
         let (_, said) = with(|quirks| quirks.ignore_if_match = true);
         is_unsafe(&said, &["ignores If-Match"]);
     }
@@ -193,7 +193,7 @@ mod on_s3 {
     #[test]
     fn conditions_checked_in_two_steps_are_unsafe() {
         let (_, said) = with(|quirks| quirks.two_steps = Some(Duration::from_millis(20)));
-        is_unsafe(&said, &["writers were told that they won"]);
+        is_unsafe(&said, &["writers received a success"]);
         let broken = said.out.lines().filter(|line| line.contains(" NO "));
         let broken: Vec<_> = broken.map(|line| &line[..18]).collect();
         assert_eq!(broken, ["one of 32 racing c", "one of 32 racing r"], "{}", said.out);

@@ -14,7 +14,7 @@ use super::Capabilities;
 /// The reason for a failed check.
 #[derive(Debug)]
 pub enum CheckFailure {
-    /// A broken promise, in words that follow "the store".
+    /// A violated guarantee, in words that follow "the store".
     Broken(String),
     /// A failed request. The check is inconclusive.
     Request(StoreError),
@@ -46,7 +46,7 @@ pub(super) fn broken<T>(words: impl Into<String>) -> Checked<T> {
     Err(CheckFailure::Broken(words.into()))
 }
 
-/// Returns a broken promise unless both values are equal.
+/// Returns [`CheckFailure::Broken`] unless both values are equal.
 macro_rules! expect_eq {
     ($left:expr, $right:expr, $($words:tt)+) => {
         match (&$left, &$right) {
@@ -112,7 +112,7 @@ impl CheckScope<'_> {
         match outcome {
             PutOutcome::Done { etag: Some(etag) } => Ok(etag),
             PutOutcome::Done { etag: None } if self.can.lenient => Ok(self.found(name).await?.etag),
-            PutOutcome::Done { etag: None } => broken("answers a write without an ETag"),
+            PutOutcome::Done { etag: None } => broken("returns no ETag for a write"),
             other => broken(format!("{words}: {other:?}")),
         }
     }
@@ -132,7 +132,7 @@ impl CheckScope<'_> {
         match self.get(name, None, 1 << 20).await? {
             GetOutcome::Found(object) => Ok(object),
             other => broken(format!(
-                "does not show {name}, which was written before (read after write): {other:?}"
+                "does not return {name}, which was written before (read after write): {other:?}"
             )),
         }
     }
@@ -141,11 +141,13 @@ impl CheckScope<'_> {
     pub(super) async fn shows(&self, name: &str, body: &[u8], etag: &ETag, when: &str) -> Checked {
         let object = self.found(name).await?;
         if object.body != body {
-            return broken(format!("shows another body {when}"));
+            return broken(format!("returns a wrong body {when}"));
         }
         if object.etag != *etag {
             let read = object.etag;
-            return broken(format!("shows the ETag {read} {when}, and answered {etag} before"));
+            return broken(format!(
+                "returns the ETag {read} {when}, but returned {etag} for the write"
+            ));
         }
         Ok(())
     }
@@ -173,7 +175,7 @@ impl CheckScope<'_> {
             let page = self.page(&prefix, &after, limit).await?;
             let Some(last) = page.entries.last() else {
                 if page.truncated {
-                    return broken("answers a page without a key, and reports that more follow");
+                    return broken("returns a page without keys, and reports that more follow");
                 }
                 return Ok(entries);
             };

@@ -1,10 +1,11 @@
-//! A conformance suite for stores: one check for each promise that elections rely on, and races.
+//! A conformance suite for stores: a check for each guarantee that elections rely on, and races of
+//! concurrent writers.
 //!
 //! - [`run`] checks a store that supports everything.
 //! - [`run_with`] checks a store with other [`Capabilities`].
-//! - [`report`] runs all checks, also after a failure.
-//! - [`essential`] returns the checks that the safety of elections depends on. `tenure probe` runs
-//!   them.
+//! - [`report`] runs all checks, even after a failure.
+//! - [`essential`] returns the checks of the guarantees that keep elections safe. `tenure probe`
+//!   runs these checks.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -22,8 +23,8 @@
 //! }
 //! ```
 //!
-//! Each check writes up to 1,000 small objects in its folder under the prefix, and does not delete
-//! all of them. Each race sends 32 concurrent writes in each of 50 rounds.
+//! Each check writes up to 1,000 small objects in its folder under the prefix, and leaves some of
+//! them there. Each race has 50 rounds of 32 concurrent writes.
 //!
 //! # Panics
 //!
@@ -47,7 +48,7 @@ use tenure::store::Store;
 pub use check_scope::CheckFailure;
 use check_scope::{CheckScope, Checked};
 
-/// The permitted differences between stores.
+/// The permitted differences between stores, and the size of the checks.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -68,21 +69,22 @@ pub struct Capabilities {
     /// Listings and objects have the time of the write, by a clock that differs from this machine's
     /// by less than half an hour. Default: true. Without dates, compactors delete no object by age.
     pub dates: bool,
-    /// The answer to `replace` on a missing key is `PutOutcome::PreconditionFailed` instead of
+    /// A `replace` of a missing key returns `PutOutcome::PreconditionFailed` instead of
     /// `PutOutcome::NotFound`, as on Ceph 16. Default: false.
     pub missing_is_refused: bool,
-    /// Accepts the following answers, as elections do. Default: false.
+    /// Accepts the following outcomes, as elections do. Default: false.
     ///
-    /// - a write without an ETag
-    /// - a whole object instead of "not modified"
-    /// - `PutOutcome::NotFound` and `PutOutcome::PreconditionFailed` to a replace of a missing key
+    /// - a successful write without an ETag
+    /// - a whole object instead of `GetOutcome::NotModified`
+    /// - both `PutOutcome::NotFound` and `PutOutcome::PreconditionFailed` for a replace of a
+    ///   missing key
     pub lenient: bool,
     /// Number of objects in the checks that find stale caches. Default: 30.
     pub rounds: usize,
     /// Number of rounds of each race. Default: [`race_rounds`].
     pub race_rounds: usize,
-    /// Length of the longest body of a race, in bytes. A store takes longer between check and
-    /// commit of a long body, so races show more. Default: 200 KiB.
+    /// Length of the longest body of a race, in bytes. A store needs more time between the check
+    /// and the commit of a long body, so long bodies detect more faults. Default: 200 KiB.
     pub race_bytes: usize,
 }
 
@@ -116,8 +118,9 @@ pub fn race_rounds() -> usize {
 
 /// Runs the suite on a store that supports everything.
 ///
-/// The prefix must be empty or end in a slash. No object may exist under it, and no other process
-/// may use it. Use a runtime with several threads, so that the writers of a race run in parallel.
+/// The prefix must be empty or end in a slash. There must be no object under the prefix, and no
+/// other process may use it. Use a runtime with several threads, so that the writers of a race run
+/// in parallel.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -148,7 +151,7 @@ pub async fn run_with(store: Arc<dyn Store>, prefix: &str, can: &Capabilities) {
     }
 }
 
-/// Runs all checks, also after a failure. Returns the name and the result of each.
+/// Runs all checks, even after a failure. Returns the name and the result of each check.
 pub async fn report(
     store: Arc<dyn Store>,
     prefix: &str,
@@ -167,7 +170,7 @@ pub async fn report(
 ///
 /// # Panics
 ///
-/// Panics if a race has no winner or several, and if no round has a known winner.
+/// Panics if a race has no winner or several winners, and if no round has a known winner.
 pub async fn races(store: Arc<dyn Store>, prefix: &str, rounds: usize) {
     let can = Capabilities { race_rounds: rounds, ..Capabilities::default() };
     for check in &ALL[ALL.len() - 2..] {
@@ -177,19 +180,20 @@ pub async fn races(store: Arc<dyn Store>, prefix: &str, rounds: usize) {
     }
 }
 
-/// Returns the checks that the safety of elections depends on, except for the races.
+/// Returns the checks of the guarantees that keep elections safe, without the races.
 pub fn essential() -> impl Iterator<Item = &'static Check> {
     ALL.iter().filter(|check| check.essential)
 }
 
-/// A promise of a store, and its check.
+/// A guarantee of a store, and its check.
 #[derive(Debug)]
 pub struct Check {
     /// Name in reports and in keys.
     pub name: &'static str,
-    /// Promise, in words that follow "the store".
+    /// Description of the guarantee, such as "lists only the prefix". Most descriptions follow the
+    /// words "the store".
     pub promise: &'static str,
-    /// True if only elections with epoch files need this promise.
+    /// True if only elections with epoch files need this guarantee.
     pub of_listings: bool,
     essential: bool,
     test: for<'a> fn(CheckScope<'a>) -> BoxFuture<'a, Checked>,
@@ -200,7 +204,7 @@ impl Check {
     ///
     /// # Errors
     ///
-    /// Returns a broken promise, or the first request that fails.
+    /// Returns an error if the store violates the guarantee, or if a request fails.
     pub async fn run(
         &self,
         store: &Arc<dyn Store>,
@@ -214,7 +218,7 @@ impl Check {
     ///
     /// # Errors
     ///
-    /// Returns a broken promise, or the first request that fails.
+    /// Returns an error if the store violates the guarantee, or if a request fails.
     pub async fn run_at(
         &self,
         store: &Arc<dyn Store>,
@@ -246,26 +250,27 @@ macro_rules! checks {
 }
 
 static ALL: &[Check] = checks! {
-    "create": "creates a missing object, and no other", always needed, objects::creates_once;
-    "replace": "replaces by the current ETag alone", always needed,
+    "create": "creates only missing objects", always needed, objects::creates_once;
+    "replace": "replaces an object only by its current ETag", always needed,
         objects::replaces_only_the_current_etag;
     "etag": "changes the ETag with the body", always extra,
         objects::changes_the_etag_with_the_body;
     "not-modified": "a poll shows a change", always needed, objects::shows_changes_to_a_poll;
-    "max-len": "reads no more than asked", always extra, objects::reads_no_more_than_asked;
+    "max-len": "reads at most the requested length", always extra,
+        objects::reads_no_more_than_asked;
     "read-after-write": "a read shows the last write", always needed,
         objects::reads_what_was_written;
-    "bodies": "keeps any body", always extra, objects::keeps_odd_bodies;
+    "bodies": "keeps each body unchanged", always extra, objects::keeps_odd_bodies;
     "list-after-write": "a listing shows all earlier writes, in order", lists needed,
         listings::lists_what_was_written;
     "list-order": "lists by the bytes of the key", lists extra,
         listings::lists_by_bytes_of_the_key;
     "list-prefix": "lists only the prefix", lists extra, listings::lists_only_the_prefix;
-    "list-after": "a listing starts where asked", lists needed, listings::starts_after;
-    "list-pages": "pages of a listing are whole", lists needed, listings::pages;
+    "list-after": "a listing starts after the requested key", lists needed, listings::starts_after;
+    "list-pages": "the pages of a listing have all keys", lists needed, listings::pages;
     "list-last": "lists the last keys", lists extra, listings::lists_the_last;
-    "list-etags": "lists the ETags of reads", lists extra, listings::lists_the_etags;
-    "delete": "a deleted object is gone, also from a listing", lists needed,
+    "list-etags": "lists the same ETags as reads", lists extra, listings::lists_the_etags;
+    "delete": "reads and listings omit a deleted object", lists needed,
         objects::forgets_what_was_deleted;
     "delete-many": "deletes 1,000 keys in one call", lists extra, objects::deletes_many;
     "delete-create": "a deleted object can be created again", lists needed,

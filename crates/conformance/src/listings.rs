@@ -9,10 +9,10 @@ fn names(count: usize) -> Vec<String> {
 }
 
 pub(super) async fn lists_what_was_written(scope: CheckScope<'_>) -> Checked {
-    const WHEN: &str = "lists other keys than were written before (list after write)";
+    const WHEN: &str = "lists keys that differ from the written objects (list after write)";
     let names = names(scope.can.rounds.max(10));
     let mut written: Vec<&str> = Vec::new();
-    // Writes the last key first, so that the store has to sort.
+    // Writes the keys in descending order, so that the store must sort them.
     for (place, name) in names.iter().enumerate().rev() {
         scope.created(name, vec![b'x'; place]).await?;
         written.push(name);
@@ -23,16 +23,17 @@ pub(super) async fn lists_what_was_written(scope: CheckScope<'_>) -> Checked {
         let entries = scope.list_from("lock-", "", 1_000).await?;
         let sizes = entries.iter().map(|entry| entry.size).collect::<Vec<_>>();
         let expected = (0..names.len() as u64).collect::<Vec<_>>();
-        expect_eq!(sizes, expected, "lists a size that no body has");
+        expect_eq!(sizes, expected, "lists wrong sizes");
     }
     scope.delete(&[written.remove(2)]).await?;
-    let words = "lists other keys than remain after a delete (list after delete)";
+    let words =
+        "lists keys that differ from the remaining objects after a delete (list after delete)";
     expect_eq!(scope.list("lock-", "", 1_000).await?, written, "{words}");
     Ok(())
 }
 
 pub(super) async fn lists_by_bytes_of_the_key(scope: CheckScope<'_>) -> Checked {
-    // The order of bytes: `-`, `.`, `/`, digits, `A`, `_`, `a`.
+    // In the order of bytes: `-`, `.`, `/`, digits, `A`, `_`, `a`.
     let sorted = ["A", "Z", "_", "a-b", "a.b", "a/-", "a/b-", "a/b.", "a/b/c", "a0", "aA", "ab"];
     for name in sorted.iter().rev() {
         scope.created(name, *name).await?;
@@ -67,7 +68,7 @@ pub(super) async fn lists_only_the_prefix(scope: CheckScope<'_>) -> Checked {
         let listed = scope.list(prefix, "", 1_000).await?;
         expect_eq!(listed, expected, "lists under the prefix {prefix:?}");
     }
-    expect_eq!(scope.list("", "", 1_000).await?.len(), names.len(), "lists everything");
+    expect_eq!(scope.list("", "", 1_000).await?.len(), names.len(), "lists all keys of the check");
     Ok(())
 }
 
@@ -106,28 +107,33 @@ pub(super) async fn pages(scope: CheckScope<'_>) -> Checked {
     for limit in [1, 2, 6, 7, 8, 1_000] {
         expect_eq!(scope.list("lock-", "", limit).await?, names, "lists in pages of {limit}");
     }
-    // A page that omits keys must be marked as truncated. A complete page may be.
+    // A page that omits keys must be marked as truncated. A full page that omits no key may be
+    // marked too.
     let prefix = scope.key("lock-");
     for limit in [1, 2, 6] {
         if !scope.page(&prefix, "", limit).await?.truncated {
-            return broken(format!("lists {limit} of 7 keys, and reports no more"));
+            return broken(format!(
+                "lists {limit} of 7 keys, and does not report that more follow"
+            ));
         }
     }
     let page = scope.page(&prefix, &scope.key(&names[6]), 1_000).await?;
     if !page.entries.is_empty() || page.truncated {
-        return broken(format!("lists after the last key: {page:?}"));
+        return broken(format!(
+            "lists keys or reports a truncated page after the last key: {page:?}"
+        ));
     }
     Ok(())
 }
 
-/// Passes a store without such listings.
+/// Passes if the store does not offer listings of the last keys.
 pub(super) async fn lists_the_last(scope: CheckScope<'_>) -> Checked {
     let prefix = scope.key("lock-");
     if scope.list_last(&prefix, "", 1).await?.is_none() {
         return Ok(());
     }
     let names = names(7);
-    // Keys outside the prefix, where a wrong listing would begin.
+    // Keys outside the prefix, at which a wrong listing would begin.
     for name in ["lock", "loc/9", "locl", "m"] {
         scope.created(name, "x").await?;
     }
@@ -152,7 +158,7 @@ pub(super) async fn lists_the_last(scope: CheckScope<'_>) -> Checked {
     scope.shows_last("", 1, &names[5..6], true).await
 }
 
-/// Passes a store that lists no ETags.
+/// Passes if the store lists no ETags.
 pub(super) async fn lists_the_etags(scope: CheckScope<'_>) -> Checked {
     let names = names(5);
     let mut etags = Vec::new();
@@ -174,7 +180,7 @@ pub(super) async fn lists_the_etags(scope: CheckScope<'_>) -> Checked {
         }
         let listed = scope.shows_etags(&etags).await?.swap_remove(at);
         if seen.iter().any(|(of, old)| *of == at && old.names_the_same(&listed)) {
-            return broken(format!("lists {listed} again, with another body"));
+            return broken(format!("lists the ETag {listed} for two different bodies"));
         }
         seen.push((at, listed));
     }
@@ -182,7 +188,7 @@ pub(super) async fn lists_the_etags(scope: CheckScope<'_>) -> Checked {
 }
 
 impl CheckScope<'_> {
-    /// Checks that every listing has the ETags of reads. Returns the listed ETags.
+    /// Checks that every listing has the same ETags as reads. Returns the listed ETags.
     async fn shows_etags(&self, etags: &[ETag]) -> Checked<Vec<ETag>> {
         let mut listed = Vec::new();
         for limit in [1, 2, 1_000] {
@@ -211,8 +217,8 @@ impl CheckScope<'_> {
         }))
     }
 
-    /// Checks that the page of the last `limit` keys has these names. The page must be truncated
-    /// if it omits keys. Some stores also truncate a full page that omits none.
+    /// Checks that the page of the last `limit` keys has these names. The page must be truncated if
+    /// it omits keys. Some stores also mark a full page that omits no key.
     async fn shows_last(
         &self,
         after: &str,
@@ -222,7 +228,7 @@ impl CheckScope<'_> {
     ) -> Checked {
         let Some((keys, truncated)) = self.list_last(&self.key("lock-"), after, limit).await?
         else {
-            return broken("lists the last keys in one call, and refuses in the next");
+            return broken("offers listings of the last keys in one call, but not in the next");
         };
         let expected = names.iter().map(|name| self.key(name)).collect::<Vec<_>>();
         expect_eq!(keys, expected, "lists the last {limit} after {after}");
@@ -234,12 +240,12 @@ impl CheckScope<'_> {
     }
 }
 
-fn name_the_same(entries: &[Entry], etags: &[ETag], what: &str) -> Checked<Vec<ETag>> {
-    expect_eq!(entries.len(), etags.len(), "lists {what}");
+fn name_the_same(entries: &[Entry], etags: &[ETag], page: &str) -> Checked<Vec<ETag>> {
+    expect_eq!(entries.len(), etags.len(), "lists a wrong number of keys in {page}");
     let same = |(entry, etag): (&Entry, &ETag)| match &entry.etag {
         Some(listed) if listed.names_the_same(etag) => Ok(listed.clone()),
         other => broken(format!(
-            "lists {} in {what} with the ETag {other:?}, and answers {etag:?} elsewhere",
+            "lists {} in {page} with the ETag {other:?}, but returned {etag:?} for its write",
             entry.key
         )),
     };

@@ -20,7 +20,7 @@ fn refused(outcome: PutOutcome, words: &str) -> Checked {
 }
 
 impl CheckScope<'_> {
-    /// Checks the answer to a replace of a missing key.
+    /// Checks the outcome of a replace of a missing key.
     fn missing(&self, outcome: &PutOutcome, words: &str) -> Checked {
         let (refused, missing) = (PutOutcome::PreconditionFailed, PutOutcome::NotFound);
         let expected = if self.can.missing_is_refused { &refused } else { &missing };
@@ -53,8 +53,8 @@ pub(super) async fn replaces_only_the_current_etag(scope: CheckScope<'_>) -> Che
     }
 
     let outcome = scope.replace("missing", "x", &other).await?;
-    scope.missing(&outcome, "replaces an object that is not there (it ignores If-Match)")?;
-    let words = "makes an object by a replace that it refused";
+    scope.missing(&outcome, "replaces a missing object (it ignores If-Match)")?;
+    let words = "creates an object by a replace that it refused";
     expect_eq!(scope.get("missing", None, 9).await?, GetOutcome::NotFound, "{words}");
     Ok(())
 }
@@ -64,27 +64,35 @@ pub(super) async fn changes_the_etag_with_the_body(scope: CheckScope<'_>) -> Che
     let mut seen = vec![etag.clone()];
     for round in 1..20 {
         etag = scope.replaced("a", format!("{round}"), &etag).await?;
-        expect_eq!(scope.found("a").await?.etag, etag, "reads another ETag than the write's");
+        expect_eq!(
+            scope.found("a").await?.etag,
+            etag,
+            "returns different ETags for a write and for the next read"
+        );
         if seen.contains(&etag) {
-            return broken(format!("answers the ETag {etag} again, with another body"));
+            return broken(format!("returns the ETag {etag} for two different bodies"));
         }
         seen.push(etag.clone());
     }
     Ok(())
 }
 
-/// A follower that misses the renewals of a live leader declares it dead.
+/// A follower that does not see the renewals of a live leader considers the leader dead.
 pub(super) async fn shows_changes_to_a_poll(scope: CheckScope<'_>) -> Checked {
     let first = scope.created("a", "one").await?;
     match scope.get("a", Some(&first), 100).await? {
         GetOutcome::NotModified => {}
-        // Some stores send an unchanged object again.
+        // Some stores return the whole object even if it is unchanged.
         GetOutcome::Found(object) if scope.can.lenient && object.body == "one" => {}
-        other => return broken(format!("answers a poll of an unchanged object with {other:?}")),
+        other => return broken(format!("returns {other:?} for a poll of an unchanged object")),
     }
     if !scope.can.lenient {
         let outcome = scope.get("a", Some(&first), 0).await?;
-        expect_eq!(outcome, GetOutcome::NotModified, "answers a poll for no bytes");
+        expect_eq!(
+            outcome,
+            GetOutcome::NotModified,
+            "returns an unchanged object to a poll of 0 bytes"
+        );
     }
     let second = scope.replaced("a", "two", &first).await?;
     match scope.get("a", Some(&first), 100).await? {
@@ -95,7 +103,7 @@ pub(super) async fn shows_changes_to_a_poll(scope: CheckScope<'_>) -> Checked {
         }
     }
     let outcome = scope.get("missing", Some(&first), 100).await?;
-    expect_eq!(outcome, GetOutcome::NotFound, "shows a missing object to a poll");
+    expect_eq!(outcome, GetOutcome::NotFound, "returns a missing object to a poll");
     Ok(())
 }
 
@@ -106,7 +114,11 @@ pub(super) async fn reads_no_more_than_asked(scope: CheckScope<'_>) -> Checked {
             GetOutcome::Found(object) => {
                 expect_eq!(object.body, "0123456789", "reads up to {max_len} bytes");
             }
-            other => return broken(format!("reads 10 bytes, {max_len} allowed: {other:?}")),
+            other => {
+                return broken(format!(
+                    "fails to read 10 bytes with a limit of {max_len}: {other:?}"
+                ));
+            }
         }
     }
     for max_len in [0, 1, 9] {
@@ -139,9 +151,9 @@ pub(super) async fn keeps_odd_bodies(scope: CheckScope<'_>) -> Checked {
     for (i, body) in bodies.into_iter().enumerate() {
         let name = format!("{i}");
         scope.created(&name, body.to_vec()).await?;
-        expect_eq!(scope.found(&name).await?.body, body, "keeps body {i}, created");
+        expect_eq!(scope.found(&name).await?.body, body, "changes body {i} of a create");
         etag = scope.replaced("changing", body.to_vec(), &etag).await?;
-        expect_eq!(scope.found("changing").await?.body, body, "keeps body {i}, replaced");
+        expect_eq!(scope.found("changing").await?.body, body, "changes body {i} of a replace");
     }
     Ok(())
 }
@@ -150,13 +162,14 @@ pub(super) async fn forgets_what_was_deleted(scope: CheckScope<'_>) -> Checked {
     for name in ["a", "b", "c"] {
         scope.created(name, name).await?;
     }
-    // `b` is missing in the last call. A missing key counts as deleted.
+    // The last call deletes `b` again. The deletion of a missing key must succeed.
     for names in [&["missing"][..], &["b"], &["b", "missing"]] {
         scope.delete(names).await?;
     }
     let outcome = scope.get("b", None, 9).await?;
-    expect_eq!(outcome, GetOutcome::NotFound, "shows an object that was deleted before");
-    let words = "lists other keys than remain after a delete (list after delete)";
+    expect_eq!(outcome, GetOutcome::NotFound, "returns a deleted object");
+    let words =
+        "lists keys that differ from the remaining objects after a delete (list after delete)";
     expect_eq!(scope.list("", "", 1_000).await?, ["a", "c"], "{words}");
     Ok(())
 }
@@ -173,7 +186,7 @@ pub(super) async fn deletes_many(scope: CheckScope<'_>) -> Checked {
 }
 
 pub(super) async fn starts_anew_after_a_delete(scope: CheckScope<'_>) -> Checked {
-    const BEFORE: &str = "replaces an object by an ETag from before its deletion";
+    const BEFORE: &str = "replaces a recreated object by its ETag before the deletion";
     let old = scope.created("a", "old").await?;
     scope.delete(&["a"]).await?;
     scope.missing(&scope.replace("a", "x", &old).await?, BEFORE)?;
@@ -196,15 +209,15 @@ pub(super) async fn dates_what_was_written(scope: CheckScope<'_>) -> Checked {
         ("Date of a listing", page.served_at),
     ];
     let now = Process::system().now().time_of_day();
-    for (what, date) in dates {
+    for (field, date) in dates {
         if !date.is_some_and(|date| is_recent(date, now)) {
-            return broken(format!("answers {date:?} as the {what} at {now}"));
+            return broken(format!("returns {date:?} as the {field} at {now}"));
         }
     }
     Ok(())
 }
 
-/// The bound is wide: the check finds wrong time zones and units on a slow machine, too.
+/// The bound is wide, so that a slow machine passes. Wrong time zones and units still fail.
 fn is_recent(date: DateTime<Utc>, now: DateTime<Utc>) -> bool {
     let distance = now.signed_duration_since(date).abs();
     distance.to_std().is_ok_and(|distance| distance < Duration::from_secs(30 * 60))

@@ -1,4 +1,4 @@
-//! Races of concurrent writers. Exactly one writer to a key may win. A store that checks its
+//! Races of concurrent writers. Exactly one writer of a key may win. A store that checks the
 //! condition and writes in two steps passes every other check.
 
 mod object;
@@ -24,20 +24,21 @@ use self::verdict::{RaceOutcome, check};
 use self::writers::{WriteAnswer, Writer, write_all};
 use super::check_scope::{self, CheckFailure, Checked};
 
-/// Writers of a round.
+/// Number of writers in a round.
 pub const WRITERS: usize = 32;
-/// Keys of an overlapping round. Each has one long write.
+/// Number of keys in an overlapping round. Each key has one long write.
 const OVERLAPPED: usize = 2;
-/// Rounds of each kind per batch. The objects of a batch are in the store at the same time.
+/// Number of rounds of each kind in a batch. All objects of a batch exist at the same time.
 const BATCH: u32 = 20;
-/// Minimum of rounds of each kind, one of each shape, even if the caller stops the races.
+/// Minimum number of rounds of each kind, even if the caller stops the races. The rounds have
+/// different shapes.
 const FEWEST: u32 = 2;
 /// Maximum length of a long body, in bytes. Servers keep bodies of up to 5 MiB in memory, and write
-/// longer ones to a file between check and commit.
+/// longer bodies to a file between check and commit.
 pub const LONGEST: usize = 5 << 20;
 /// Minimum length of a long body, in bytes. It exceeds `MAX_READ`.
 const SHORTEST: usize = 160 << 10;
-/// Maximum time of a long write. A slower body is halved.
+/// Maximum time of a long write. If the store is slower, the length is halved.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The timing of the writers of a round. Rounds alternate between the shapes.
@@ -45,9 +46,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 enum Shape {
     /// All writers write a short body to one key at the same moment.
     Together,
-    /// One writer of each of two keys writes a long body. The others write short ones together
-    /// during the long write. A store takes longer between check and commit for a long body. Short
-    /// writes that start earlier would win without an overlap.
+    /// For each of two keys, one writer writes a long body. The other writers write short bodies
+    /// together during the long write. A store needs more time between the check and the commit of
+    /// a long body. Short writes that start earlier would win without an overlap.
     Overlapping,
 }
 
@@ -56,9 +57,11 @@ enum Shape {
 pub struct Bounds {
     /// Number of rounds of each kind. `None` sets no limit.
     pub rounds: Option<u32>,
-    /// Time from the first race in which rounds start. The first two rounds of each kind ignore it.
+    /// Time after the start of the races during which rounds may start. The first two rounds of
+    /// each kind ignore this limit.
     pub span: Option<Duration>,
-    /// Set by the caller to start no more rounds, except for the first two of each kind.
+    /// True if the caller has stopped the races. The first two rounds of each kind ignore this
+    /// flag.
     pub enough: Arc<AtomicBool>,
     /// Length of the longest body, in bytes.
     pub longest: usize,
@@ -70,16 +73,16 @@ pub struct Races {
     store: Arc<dyn Store>,
     /// Prefix of each key.
     start: String,
-    /// Number of generated keys.
+    /// Number of keys used so far.
     keys: u64,
     listings: bool,
-    /// Length of the long bodies, in bytes. `None` if the store accepts none.
+    /// Length of the long bodies, in bytes. `None` if the store accepts no long body.
     pub long: Option<usize>,
-    /// Shortest time of a long write. Concurrent short writes slow it down.
+    /// Shortest time of a long write so far. Concurrent short writes slow a long write down.
     took: Duration,
-    /// Fraction of `took` before the next short writes.
+    /// Delay of the next short writes, as a fraction of `took`.
     part: f64,
-    /// Boot clock after which no round starts.
+    /// Time on the boot clock after which no round starts.
     until: Option<Duration>,
     /// Tally of the races to create an object.
     pub creates: Tally,
@@ -95,8 +98,8 @@ struct Start {
 }
 
 impl Bounds {
-    /// Returns the maximum of rounds in the next batch. With a span, batches are small, so that
-    /// both kinds share the time.
+    /// Returns the maximum number of rounds in the next batch. With a span, batches are small, so
+    /// that both kinds of races share the time.
     fn batch(&self, done: u32) -> u32 {
         let batch = if self.span.is_some() { FEWEST } else { BATCH };
         self.rounds.map_or(batch, |rounds| (rounds - done).min(batch))
@@ -120,11 +123,11 @@ impl Races {
     /// Opens a connection for each writer, and measures the longest body that the store writes
     /// within a second. Without open connections, the writers of the first round would not overlap.
     ///
-    /// Keys start with `start`. With `listings`, a listing must show each winner.
+    /// All keys start with `start`. With `listings`, a listing must show each winner.
     ///
     /// # Errors
     ///
-    /// Returns the first request that fails with a clear answer.
+    /// Returns the first request that fails with a known effect.
     pub async fn prepare(
         store: &Arc<dyn Store>,
         start: String,
@@ -156,9 +159,9 @@ impl Races {
     }
 
     /// Returns a unique key.
-    fn key(&mut self, what: &str) -> String {
+    fn key(&mut self, name: &str) -> String {
         self.keys += 1;
-        format!("{}{what}-{:06}", self.start, self.keys)
+        format!("{}{name}-{:06}", self.start, self.keys)
     }
 
     async fn measure_a_long_write(&mut self, longest: usize) -> Checked {
@@ -174,7 +177,8 @@ impl Races {
                         break;
                     }
                 }
-                // Some stores refuse long bodies, and some connections are too slow for them.
+                // Some stores refuse long bodies, and some connections are too slow for long
+                // bodies.
                 Err(error) if error.kind() == StoreErrorKind::AccessDenied => {
                     return Err(CheckFailure::Request(error));
                 }
@@ -185,12 +189,12 @@ impl Races {
         Ok(())
     }
 
-    /// Runs races until the bounds are reached or a fault shows. The tallies have all finished
-    /// races, also after an error.
+    /// Runs races until the bounds are reached or a fault is found. The tallies include all
+    /// finished races, even after an error.
     ///
     /// # Errors
     ///
-    /// Returns the first request that fails with a clear answer, and a failed request that prepares
+    /// Returns the first request that fails with a known effect, and a failed request that prepares
     /// a race.
     pub async fn run(&mut self, bounds: &Bounds) -> Checked {
         self.until = bounds.span.map(|span| Process::system().now().boot.saturating_add(span));
@@ -206,7 +210,7 @@ impl Races {
         Ok(())
     }
 
-    /// Deletes settled keys, so that long runs do not fill the store.
+    /// Deletes keys that have no write in flight, so that long runs do not fill the store.
     async fn forget(&self, keys: Vec<String>) -> Checked {
         for some in keys.chunks(1_000) {
             unless_unclear(check_scope::delete(&self.store, some.to_vec()).await)?;
@@ -224,8 +228,8 @@ impl Races {
         self.creates.broken > 0 || self.replaces.broken > 0
     }
 
-    /// Races creators of missing keys. With `listings`, a listing then has to show the new keys.
-    /// Returns the keys that have no write in flight.
+    /// Races creators of missing keys. With `listings`, a listing after a decided race must show
+    /// exactly the new keys. Returns the keys that have no write in flight.
     async fn create_batch(&mut self, rounds: u32, bounds: &Bounds) -> Checked<Vec<String>> {
         let folder = self.key("create-race");
         let (mut before, mut doubtful, mut settled) = (folder.clone(), Vec::new(), Vec::new());
@@ -243,9 +247,10 @@ impl Races {
                 match page {
                     Ok(page) if page.entries.iter().map(|entry| &entry.key).eq(&keys) => {}
                     Ok(_) => self.creates.breaks(format!(
-                        "round {round}: a listing right after the create does not show it alone"
+                        "round {round}: a listing right after the create does not show exactly the new \
+                         keys"
                     )),
-                    Err(CheckFailure::Broken(what)) => self.creates.breaks(what),
+                    Err(CheckFailure::Broken(violation)) => self.creates.breaks(violation),
                     Err(failure) if failure.is_unclear() => {}
                     Err(failure) => return Err(failure),
                 }
@@ -256,8 +261,9 @@ impl Races {
         Ok(settled)
     }
 
-    /// Races replacers with one ETag. The objects of all races are created first, as some services
-    /// allow one write per second and object. Returns the keys that have no write in flight.
+    /// Races replacers with one ETag. The objects of all races are created first, because some
+    /// services allow only one write of an object per second. Returns the keys that have no write
+    /// in flight.
     async fn replace_batch(&mut self, rounds: u32, bounds: &Bounds) -> Checked<Vec<String>> {
         let first = self.replaces.rounds;
         let mut objects = Vec::new();
@@ -339,19 +345,21 @@ impl Races {
         writers.collect()
     }
 
-    /// Steps of the golden ratio cover the time of a long write evenly for any number of rounds.
+    /// Returns the delay of the next short writes. Steps of the golden ratio spread the delays
+    /// evenly over the time of a long write, for any number of rounds.
     fn next_delay(&mut self, shape: Shape) -> Duration {
         if shape == Shape::Together {
             return Duration::ZERO;
         }
         self.part = (self.part + 0.618_034).fract();
-        // The next long write may be slower by a tenth.
+        // The next long write may be slower by 10 %.
         self.took.min(2 * PATIENCE).mul_f64(1.1 * self.part)
     }
 }
 
 impl Races {
-    /// Creates an object. Retries an unclear answer under another key, up to [`TRIES`] times.
+    /// Creates an object. After an unknown effect, retries under another key, up to [`TRIES`]
+    /// times.
     async fn an_object(&mut self) -> Checked<Start> {
         let mut asked = 0;
         loop {
@@ -382,7 +390,7 @@ async fn checked(
     }
 }
 
-/// Checks that the store refused writes that arrived after their timeout.
+/// Checks that no write that arrived after its timeout has changed the object.
 async fn nothing_came_later(
     store: &Arc<dyn Store>,
     doubtful: &[(String, ETag)],
@@ -391,7 +399,7 @@ async fn nothing_came_later(
     for (key, etag) in doubtful {
         match look(store, key).await {
             Ok(Some(seen)) if seen.etag == *etag => {}
-            Ok(_) => tally.breaks("a write that came late has overwritten the winner's".to_owned()),
+            Ok(_) => tally.breaks("a late write has overwritten the winner's write".to_owned()),
             Err(failure) if failure.is_unclear() => {}
             Err(failure) => return Err(failure),
         }

@@ -1,4 +1,4 @@
-//! Requests for the objects of a race. Unclear answers are retried.
+//! Requests for the objects of a race. A request with an unknown effect is retried.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tenure::store::{ETag, GetOutcome, PutOutcome, Store};
 
 use crate::check_scope::{CheckFailure, Checked, broken};
 
-/// Pause before the retry of a request without a clear answer.
+/// Pause before the retry of a request with an unknown effect.
 pub(super) const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// Longest body that is read, in bytes. The length identifies a longer one.
+/// Maximum length of a body that is read, in bytes. A longer body is identified by its length.
 pub(super) const MAX_READ: usize = 64 << 10;
-/// Attempts at the write that prepares a race, and at the read that settles it.
+/// Number of attempts at the write that prepares a race, and at the read that decides it.
 pub(super) const TRIES: u32 = 5;
 
-/// An object. A body longer than [`MAX_READ`] is omitted.
+/// An object that was read. A body longer than [`MAX_READ`] is omitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) etag: ETag,
@@ -24,7 +24,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Returns true if the object has this body. The length identifies a long one.
+    /// Returns true if the object has this body. A long body is identified by its length.
     pub(super) fn shows(&self, body: &Bytes) -> bool {
         match &self.body {
             Some(seen) => seen == body,
@@ -38,13 +38,13 @@ pub(super) async fn created(store: &Arc<dyn Store>, key: &str, body: &Bytes) -> 
         PutOutcome::Done { etag: Some(etag) } => Ok(etag),
         PutOutcome::Done { etag: None } => match look(store, key).await? {
             Some(seen) => Ok(seen.etag),
-            None => broken("does not show an object that was written before (read after write)"),
+            None => broken("does not return an object that was written before (read after write)"),
         },
         other => broken(format!("refuses to create a missing object: {other:?}")),
     }
 }
 
-/// Reads the object at a key, of any length.
+/// Reads the object at a key. The object may have any length.
 pub(super) async fn look(store: &Arc<dyn Store>, key: &str) -> Checked<Option<Seen>> {
     match store.get(key, None, MAX_READ).await.map_err(CheckFailure::Request)? {
         GetOutcome::TooLarge { etag, len } => Ok(Some(Seen { etag, body: None, len })),
@@ -53,11 +53,11 @@ pub(super) async fn look(store: &Arc<dyn Store>, key: &str) -> Checked<Option<Se
             Ok(Some(Seen { etag: object.etag, body: Some(object.body), len }))
         }
         GetOutcome::NotFound => Ok(None),
-        _ => broken(format!("answers \"not modified\" to a read without a condition, of {key}")),
+        _ => broken(format!("returns \"not modified\" for a read of {key} without a condition")),
     }
 }
 
-/// Reads the object at a key, and retries unclear answers up to [`TRIES`] times.
+/// Reads the object at a key, with up to [`TRIES`] attempts.
 pub(super) async fn settled(store: &Arc<dyn Store>, key: &str) -> Checked<Option<Seen>> {
     let mut asked = 0;
     loop {
@@ -77,9 +77,9 @@ pub(super) fn unless_unclear<T>(result: Checked<T>) -> Checked {
 }
 
 /// Returns a unique body.
-pub(super) fn body(what: &str) -> Bytes {
+pub(super) fn body(name: &str) -> Bytes {
     let nonce = fastrand::u128(..);
-    format!("{{\"tenure\":\"test of the store\",\"{what}\":\"{nonce:032x}\"}}\n").into()
+    format!("{{\"tenure\":\"test of the store\",\"{name}\":\"{nonce:032x}\"}}\n").into()
 }
 
 /// Returns a unique body of this length.

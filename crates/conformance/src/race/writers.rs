@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::super::check_scope::{CheckFailure, Checked, is_unclear};
 use super::pause;
 
-/// The answer of the store to a writer.
+/// The response of the store to a writer.
 pub(super) type WriteAnswer = Result<PutOutcome, StoreError>;
 
 /// One write of a race.
@@ -20,18 +20,19 @@ pub(super) type WriteAnswer = Result<PutOutcome, StoreError>;
 pub(super) struct Writer {
     pub(super) key: String,
     pub(super) body: Bytes,
-    /// The ETag of the object to replace. `None` creates an object.
+    /// ETag of the object to replace. `None` creates an object.
     pub(super) etag: Option<ETag>,
-    /// Time from the release to the request.
+    /// Delay between the release and the request.
     pub(super) delay: Duration,
     pub(super) long: bool,
 }
 
-/// Time from the arrival of the last writer to the release. All tasks are awake by then.
+/// Time between the arrival of the last writer at the barrier and the release. All tasks wake up in
+/// this time.
 const AHEAD: Duration = Duration::from_millis(1);
 
-/// Releases all writers together. Each sends its request after its delay. Returns the answer and
-/// the latency of each, in the order of the writers.
+/// Releases all writers together. Each writer sends its request after its delay. Returns the
+/// response and the latency of each writer, in the order of `writers`.
 pub(super) async fn write_all(
     store: &Arc<dyn Store>,
     writers: &[Writer],
@@ -72,7 +73,8 @@ async fn wait_until(at: Duration) {
     }
 }
 
-/// Returns the time to sleep before the task polls the clock. Returns `None` if too little is left.
+/// Returns the time to sleep before the task polls the clock. Returns `None` if the remaining time
+/// is too short for a timer.
 fn nap(left: Duration) -> Option<Duration> {
     left.checked_sub(2 * AHEAD).filter(|nap| !nap.is_zero())
 }
@@ -90,8 +92,8 @@ impl Writer {
 mod tests {
     use super::*;
 
-    /// The remaining time was computed twice. The subtraction underflowed if the task waited in
-    /// between.
+    /// The remaining time was computed twice. The subtraction underflowed if time passed between
+    /// the two.
     #[test]
     fn regression_a_late_writer_does_not_sleep() {
         let us = Duration::from_micros;

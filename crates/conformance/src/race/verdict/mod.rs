@@ -1,4 +1,4 @@
-//! The outcome of a race, from the answers to its writers and the stored object.
+//! The outcome of a race, from the responses to its writers and the stored object.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -7,24 +7,24 @@ use tenure::store::{Determinacy, PutOutcome};
 use super::Seen;
 use super::writers::WriteAnswer;
 
-/// The answers to the writers in all rounds of one kind of race.
+/// The counts of all rounds of one kind of race.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// Rounds of 32 writers.
+    /// Number of rounds of 32 writers.
     pub rounds: u32,
-    /// Keys of the races: one or two per round.
+    /// Number of races: one for each key, one or two per round.
     pub races: u32,
-    /// Writers with a successful answer.
+    /// Number of writers that won.
     pub done: u64,
-    /// Writers with a refusal.
+    /// Number of writers that were refused.
     pub refused: u64,
-    /// Writers without a clear answer.
+    /// Number of writers with an unknown effect.
     pub unknown: u64,
-    /// Races without a known outcome.
+    /// Number of races without a known outcome.
     pub undecided: u32,
-    /// Races with a broken promise.
+    /// Number of races that violated the guarantee.
     pub broken: u32,
-    /// The first broken promise. The serialized tally omits it.
+    /// The first violation. The serialized tally omits it.
     #[serde(skip)]
     pub first: Option<String>,
 }
@@ -34,13 +34,13 @@ pub struct Tally {
 pub(super) enum RaceOutcome {
     /// Exactly one writer won.
     Decided,
-    /// The winner is unknown. The store broke no promise.
+    /// The winner is unknown, but the store violated no guarantee.
     Undecided,
     Broken(String),
 }
 
 impl Tally {
-    /// Returns true if most writers have a clear answer.
+    /// Returns true if most writers have a known effect, and most races an outcome.
     pub fn is_clear(&self) -> bool {
         self.races > 0
             && self.unknown <= self.done + self.refused
@@ -62,19 +62,19 @@ impl Tally {
             match outcome {
                 RaceOutcome::Decided => {}
                 RaceOutcome::Undecided => self.undecided += 1,
-                RaceOutcome::Broken(what) => self.breaks(what),
+                RaceOutcome::Broken(violation) => self.breaks(violation),
             }
         }
     }
 
-    pub(super) fn breaks(&mut self, what: String) {
+    pub(super) fn breaks(&mut self, violation: String) {
         self.broken += 1;
-        self.first.get_or_insert(what);
+        self.first.get_or_insert(violation);
     }
 }
 
-/// Returns the outcome of a race. An unclear answer is neither a win nor a loss: the stored body
-/// decides.
+/// Returns the outcome of a race. If the effect of a write is unknown, the stored body decides
+/// whether the writer won.
 pub(super) fn check(
     bodies: &[Bytes],
     before: Option<&Bytes>,
@@ -94,12 +94,10 @@ pub(super) fn check(
     let writers = told.len();
     if winners.len() > 1 {
         let winners = winners.len();
-        return RaceOutcome::Broken(format!(
-            "{winners} of {writers} writers were told that they won"
-        ));
+        return RaceOutcome::Broken(format!("{winners} of {writers} writers received a success"));
     }
     if missing > 0 {
-        let why = format!("{missing} of {writers} writers were told that the object is missing");
+        let why = format!("{missing} of {writers} writers received that the object is missing");
         return RaceOutcome::Broken(why);
     }
     let changed = found.filter(|found| before.is_none_or(|before| !found.shows(before)));
@@ -109,7 +107,7 @@ pub(super) fn check(
             Some(etag) if *etag != found.etag => {
                 let read = &found.etag;
                 RaceOutcome::Broken(format!(
-                    "the winner was answered the ETag {etag}, and {read} read"
+                    "the winner received the ETag {etag}, but a read returns {read}"
                 ))
             }
             _ => RaceOutcome::Decided,
@@ -117,13 +115,13 @@ pub(super) fn check(
         (None, Some(_), Some(writer)) if may_have_written(&told[writer]) => RaceOutcome::Decided,
         (None, None, _) if refused == 0 => RaceOutcome::Undecided,
         (Some(_), ..) => RaceOutcome::Broken(
-            "one writer was told that it won, and its write is not there".to_owned(),
+            "one writer received a success, but its write is not stored".to_owned(),
         ),
         (None, Some(_), _) => {
-            RaceOutcome::Broken("the write of a writer that was refused is there".to_owned())
+            RaceOutcome::Broken("the write of a writer that was refused is stored".to_owned())
         }
         (None, None, _) => RaceOutcome::Broken(format!(
-            "{refused} of {writers} writers were refused, and nobody won"
+            "{refused} of {writers} writers were refused, but no writer won"
         )),
     }
 }

@@ -18,8 +18,8 @@ fn unknown(determinacy: Determinacy) -> WriteAnswer {
     Err(StoreError::new(StoreErrorKind::Transient, determinacy, "409"))
 }
 
-/// Returns the outcome for these answers to three writers. `wrote` is the writer whose body is
-/// stored, or `None` for the old body.
+/// Returns the outcome for these responses to three writers. The stored body is the body of the
+/// writer `wrote`, or the old body for `None`.
 fn of(told: [WriteAnswer; 3], wrote: Option<usize>) -> RaceOutcome {
     let bodies: Vec<_> = (0..3).map(|writer| Bytes::from(format!("{writer}"))).collect();
     let before = Bytes::from("before");
@@ -33,19 +33,19 @@ fn of(told: [WriteAnswer; 3], wrote: Option<usize>) -> RaceOutcome {
 
 fn breaks(told: [WriteAnswer; 3], wrote: Option<usize>) -> String {
     match of(told, wrote) {
-        RaceOutcome::Broken(what) => what,
+        RaceOutcome::Broken(violation) => violation,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn a_race_has_one_winner_and_shows_its_write() {
+fn a_race_has_one_winner_and_stores_its_write() {
     assert_eq!(of([refused(), done(), refused()], Some(1)), RaceOutcome::Decided);
     assert!(breaks([done(), done(), refused()], Some(1)).contains("2 of 3 writers"));
-    assert!(breaks([refused(), done(), refused()], Some(2)).contains("is not there"));
-    assert!(breaks([refused(), done(), refused()], None).contains("is not there"));
-    assert!(breaks([refused(), refused(), refused()], None).contains("nobody won"));
-    assert!(breaks([refused(), refused(), refused()], Some(0)).contains("refused is there"));
+    assert!(breaks([refused(), done(), refused()], Some(2)).contains("is not stored"));
+    assert!(breaks([refused(), done(), refused()], None).contains("is not stored"));
+    assert!(breaks([refused(), refused(), refused()], None).contains("no writer won"));
+    assert!(breaks([refused(), refused(), refused()], Some(0)).contains("refused is stored"));
     let missing = Ok(PutOutcome::NotFound);
     assert!(breaks([missing, done(), refused()], Some(1)).contains("missing"));
     let other = Ok(PutOutcome::Done { etag: Some(etag("other")) });
@@ -53,19 +53,19 @@ fn a_race_has_one_winner_and_shows_its_write() {
 }
 
 #[test]
-fn the_stored_body_settles_an_unclear_answer() {
+fn the_stored_body_decides_after_an_unknown_effect() {
     let maybe = || unknown(Determinacy::Indeterminate);
     assert_eq!(of([maybe(), refused(), refused()], Some(0)), RaceOutcome::Decided);
     assert_eq!(of([maybe(), done(), refused()], Some(1)), RaceOutcome::Decided);
     assert_eq!(of([maybe(), maybe(), maybe()], None), RaceOutcome::Undecided);
-    assert!(breaks([maybe(), done(), refused()], Some(0)).contains("is not there"));
-    assert!(breaks([maybe(), refused(), refused()], None).contains("nobody won"));
+    assert!(breaks([maybe(), done(), refused()], Some(0)).contains("is not stored"));
+    assert!(breaks([maybe(), refused(), refused()], None).contains("no writer won"));
     let never = unknown(Determinacy::Determinate);
-    assert!(breaks([never, refused(), refused()], Some(0)).contains("refused is there"));
+    assert!(breaks([never, refused(), refused()], Some(0)).contains("refused is stored"));
 }
 
 #[test]
-fn a_tally_is_clear_while_most_writers_have_an_answer() {
+fn a_tally_is_clear_if_most_writes_have_a_known_effect() {
     let mut tally = Tally::default();
     assert!(!tally.is_clear(), "a tally without races");
     tally.count(vec![(
