@@ -1,12 +1,12 @@
-//! A port that refuses connections and stays reserved during the test. If a test only drops its
-//! listener, another test can bind the same port.
+//! A port that refuses connections and stays reserved during a test. If the test only dropped its
+//! listener, another test could bind the same port.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Holds a port that is bound but does not listen, so it refuses connections.
+/// A reserved port. Its socket is bound but does not listen, so the port refuses connections.
 pub struct ClosedPort {
     socket: TcpSocket,
     address: SocketAddr,
@@ -18,8 +18,8 @@ impl ClosedPort {
         Self::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port")
     }
 
-    /// Reserves the port of a listener that was just dropped. A process that another thread starts
-    /// can inherit the listener and keeps it open until its program runs.
+    /// Reserves the port of a listener that was just dropped. Another thread may be starting a
+    /// process. This process can inherit the listener, and keeps it open until it runs its program.
     pub fn after_listener(address: SocketAddr) -> ClosedPort {
         let mut attempts = 0..100_000;
         loop {
@@ -36,7 +36,7 @@ impl ClosedPort {
 
     fn bind(address: SocketAddr) -> io::Result<ClosedPort> {
         let socket = TcpSocket::new_v4()?;
-        // The system keeps a port busy for a while after its connections close.
+        // The system reserves a port for some time after its connections close.
         #[cfg(unix)]
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;

@@ -1,4 +1,5 @@
-//! The S3 server that a script under `scripts/` started. Environment variables describe it.
+//! The S3 server that a script under `scripts/` has started. Environment variables describe the
+//! server.
 //!
 //! | variable | meaning |
 //! | --- | --- |
@@ -23,11 +24,13 @@ use super::conformance::Capabilities;
 use super::http_shell::aws::own_http_client;
 use super::s3_server;
 
-/// Longer than a cluster needs to detect the loss of a member.
+/// Time limit of a request. A cluster detects the loss of a member in less time.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn var(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: start the server by a script under scripts/"))
+    std::env::var(name).unwrap_or_else(|_| panic!(
+        "{name} is not set: start the server by a script under scripts/"
+    ))
 }
 
 pub fn quirk(name: &str) -> bool {
@@ -39,7 +42,7 @@ pub fn bucket() -> String {
     var("TENURE_TEST_S3_BUCKET")
 }
 
-/// Returns a prefix of the bucket that no other test uses.
+/// Returns a unique key prefix that begins with `name`.
 pub fn prefix(name: &str) -> String {
     let unique = fastrand::u128(..);
     format!("{name}-{unique:032x}/")
@@ -51,8 +54,8 @@ pub fn endpoints() -> Vec<String> {
     all.split(',').map(str::to_owned).collect()
 }
 
-/// Returns a client with its own connections. Tests of one server run concurrently, and a
-/// connection ends with the runtime of the test that created it.
+/// Returns a client with separate connections. Tests run concurrently, and a connection ends with
+/// the runtime of the test that created it.
 pub fn client(endpoint: &str) -> aws_sdk_s3::Client {
     let (key, secret) = (var("AWS_ACCESS_KEY_ID"), var("AWS_SECRET_ACCESS_KEY"));
     let config = s3_server::config(endpoint, &key, &secret).http_client(own_http_client());
@@ -76,8 +79,8 @@ pub fn server() -> (Arc<dyn Store>, Capabilities) {
     (Arc::new(store), Capabilities { missing_is_refused, ..Capabilities::default() })
 }
 
-/// One bucket behind several gateways. Each call uses the next gateway, and tries another one if
-/// that gateway is unreachable.
+/// One bucket behind several gateways. Each call uses the next gateway. If a gateway is
+/// unreachable, the call tries the next one.
 #[derive(Debug)]
 struct Gateways {
     gateways: Vec<S3Store>,
@@ -110,7 +113,7 @@ impl Gateways {
 #[allow(clippy::disallowed_methods, reason = "real servers take real time")]
 async fn bounded<T>(call: BoxFuture<'_, Result<T, StoreError>>) -> Result<T, StoreError> {
     let late =
-        |_| StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, "no answer");
+        |_| StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, "no response");
     tokio::time::timeout(PATIENCE, call).await.map_err(late)?
 }
 

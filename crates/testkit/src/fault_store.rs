@@ -1,4 +1,4 @@
-//! A wrapper of a store that fails on demand and records each call.
+//! A wrapper that makes a store fail on demand and records each call.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -10,7 +10,7 @@
 //! let store = FaultStore::new(Arc::new(MemoryStore::new()));
 //! store.on(Call::Create).key("lock-").fault(Fault::FailAfter);
 //!
-//! // The write takes effect, but the error does not say so.
+//! // The write takes effect, but the caller receives an error.
 //! store.create("app/lock-0000000001.json", "{}".into()).await.unwrap_err();
 //! assert_eq!(store.inner().list("app/", "", 10).await.unwrap().entries.len(), 1);
 //! assert_eq!(store.take_calls(), [Call::Create]);
@@ -43,28 +43,27 @@ pub enum Call {
     Delete,
 }
 
-/// A fault of a call. Delays are in Tokio's time.
+/// A fault of a call. Delays are durations of Tokio's time.
 ///
-/// A fault that does not apply to a call, such as a weak ETag for a listing, does not change the
+/// If a fault cannot occur in a call, such as a weak ETag in a listing, it does not change the
 /// call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Has no effect, and fails with a transient error that reports this.
+    /// Has no effect, and fails with a transient error that is determinate.
     FailBefore,
-    /// Takes effect, and fails with a transient error that leaves the outcome open.
+    /// Takes effect, and fails with a transient error that is indeterminate.
     FailAfter,
-    /// Has no effect, and fails as with status 409, a concurrent write. The error leaves the
-    /// outcome open.
+    /// Has no effect, and fails as with status 409, a concurrent write. The error is indeterminate.
     Conflict,
     /// Has no effect and never returns.
     Hang,
     /// Takes effect and never returns.
     HangAfter,
-    /// Waits this long, takes effect, and returns.
+    /// Takes effect and returns after this delay.
     Slow(Duration),
-    /// Takes effect, waits this long, and returns.
+    /// Takes effect immediately, and returns after this delay.
     AnswerLate(Duration),
-    /// A write immediately fails with a transient error, and takes effect after this delay.
+    /// A write fails immediately with an indeterminate error, and takes effect after this delay.
     Late(Duration),
     /// Fails with [`StoreErrorKind::AccessDenied`].
     Denied,
@@ -74,17 +73,17 @@ pub enum Fault {
     Unsupported,
     /// Fails with [`StoreErrorKind::Invalid`], as with status 400.
     Invalid,
-    /// A write takes effect, but the answer has no ETag.
+    /// A write takes effect, but returns no ETag.
     NoEtag,
     /// A write has no effect, and returns success without an ETag.
     Swallow,
     /// A read returns a weak ETag (`W/"…"`), as behind a proxy that compresses.
     WeakEtag,
-    /// A read returns that the object does not exist, although it does.
+    /// A read reports an existing object as missing.
     Hidden,
     /// A deletion has no effect, and returns success.
     Claim,
-    /// A write is refused and has no effect, although its condition is true.
+    /// A write is refused although its condition is true. It has no effect.
     Refuse,
     /// A write takes effect, although its condition is false.
     IgnoreCondition,
@@ -92,7 +91,7 @@ pub enum Fault {
     IgnoreAfter,
     /// The keys of a listing's page are in descending order.
     Reverse,
-    /// Maximum number of keys in a page of a listing.
+    /// A page of a listing has at most this number of keys.
     Pages(usize),
 }
 
@@ -112,14 +111,14 @@ struct Orders {
 }
 
 /// A [`Store`] that passes each call to another store, unless a fault is ordered for the call. The
-/// [module](self) has an example. Clones share the objects, the faults and the record of calls.
+/// [module](self) has an example. Clones share the objects, the faults and the log of calls.
 #[derive(Debug, Clone)]
 pub struct FaultStore {
     inner: Arc<dyn Store>,
     shared: Arc<Mutex<Orders>>,
 }
 
-/// The description of a fault. [`fault`](Order::fault) orders it.
+/// The description of a fault. The method [`fault`](Order::fault) orders the fault.
 #[must_use = "call `fault` to order the fault"]
 pub struct Order<'a> {
     store: &'a FaultStore,
@@ -132,14 +131,14 @@ impl FaultStore {
         FaultStore { inner, shared: Arc::default() }
     }
 
-    /// Returns the wrapped store. Calls of it meet no fault and are not recorded.
+    /// Returns the wrapped store. Calls to the wrapped store meet no fault and are not recorded.
     pub fn inner(&self) -> &Arc<dyn Store> {
         &self.inner
     }
 
-    /// Begins the order of a fault for calls of this kind. The fault applies to one call, unless
-    /// [`times`](Order::times) or [`always`](Order::always) changes this. A call meets the oldest
-    /// fault that matches it.
+    /// Begins the order of a fault for calls of this kind. By default the fault applies to one
+    /// call; [`times`](Order::times) and [`always`](Order::always) change this number. If several
+    /// faults match a call, it meets the oldest one.
     pub fn on(&self, call: Call) -> Order<'_> {
         let fault = Fault::FailBefore;
         Order {
@@ -159,14 +158,14 @@ impl FaultStore {
         self.shared.lock().unwrap().rules.clear();
     }
 
-    /// Returns and clears the record of calls: the kind and the key of each call. The key of a
-    /// listing is the key after which it starts. The key of a deletion is the list of all keys,
-    /// separated by commas.
+    /// Returns and clears the log of calls: the kind and the key of each call. The key of a listing
+    /// is the key after which it starts. The key of a deletion is the list of its keys, separated
+    /// by commas.
     pub fn take_log(&self) -> Vec<(Call, String)> {
         std::mem::take(&mut self.shared.lock().unwrap().log)
     }
 
-    /// Returns and clears the record of calls, without the keys.
+    /// Returns the kinds of the logged calls, and clears the log.
     pub fn take_calls(&self) -> Vec<Call> {
         self.take_log().into_iter().map(|(call, _)| call).collect()
     }
@@ -211,7 +210,7 @@ impl FaultStore {
 }
 
 impl Order<'_> {
-    /// Limits the fault to calls whose key contains this text.
+    /// Limits the fault to calls with this text in their key.
     pub fn key(mut self, part: &'static str) -> Self {
         self.rule.key = part;
         self
@@ -244,7 +243,7 @@ impl Order<'_> {
 struct Put {
     key: String,
     body: Bytes,
-    /// `None` for a create.
+    /// ETag of the object to replace. `None` creates an object.
     etag: Option<ETag>,
 }
 
@@ -265,7 +264,7 @@ impl Put {
 ///
 /// # Panics
 ///
-/// Panics if the store fails, or answers a write without an ETag.
+/// Panics if the store fails, or returns no ETag for a write.
 pub async fn overwrite(store: &dyn Store, key: &str, body: Bytes) -> ETag {
     loop {
         let outcome = match store.get(key, None, usize::MAX).await.expect("read") {

@@ -22,16 +22,16 @@ pub enum Op {
     Head,
     /// A write of an object.
     Put,
-    /// A deletion of one object or of several.
+    /// A deletion of one or several objects.
     Delete,
-    /// A creation or a look-up of a bucket.
+    /// A creation or a lookup of a bucket.
     Bucket,
 }
 
 /// A fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerFault {
-    /// Has no effect. The answer has this status and this code.
+    /// Has no effect. The response has this status and this error code.
     Answer(u16, &'static str),
     /// 403.
     AccessDenied,
@@ -47,30 +47,30 @@ pub enum ServerFault {
     ErrorBefore,
     /// 500, although the request took effect.
     ErrorAfter,
-    /// The connection is closed without an answer, and the request did not take effect.
+    /// The connection is closed without a response, and the request did not take effect.
     CutBefore,
-    /// The connection is closed without an answer, although the request took effect.
+    /// The connection is closed without a response, although the request took effect.
     CutAfter,
-    /// The connection is closed after half of the answer's body.
+    /// The connection is closed after half of the response's body.
     TruncatedBody,
-    /// Has no effect. The answer is 200 with a web page.
+    /// Has no effect. The response is 200 with a web page.
     Html,
-    /// Has no effect. The answer is 200 with a line of text.
+    /// Has no effect. The response is 200 with a line of text.
     Text,
-    /// Takes effect immediately. The answer comes after this delay.
+    /// Takes effect immediately. The response is sent after this delay.
     AnswerLate(Duration),
-    /// The answer is an immediate 500. The request takes effect after this delay.
+    /// Responds immediately with 500, and takes effect after this delay.
     ApplyLate(Duration),
-    /// Takes effect with an immediate answer, and takes effect again after this delay.
+    /// Takes effect and responds immediately, and takes effect again after this delay.
     ApplyAgain(Duration),
-    /// Waits for `release` of the server, and then takes effect, even if the client has
-    /// disconnected.
+    /// Waits until the test calls `release` of the server, and then takes effect, even if the
+    /// client has disconnected.
     Hold,
-    /// Takes effect. The answer has no ETag.
+    /// Takes effect. The response has no ETag.
     NoEtag,
-    /// Has no effect. The answer is 200 with an `<Error>` in the body.
+    /// Has no effect. The response is 200 with an `<Error>` in the body.
     ErrorBody,
-    /// Takes effect. The answer is 200 with an `<Error>` in the body.
+    /// Takes effect. The response is 200 with an `<Error>` in the body.
     ErrorBodyAfter,
 }
 
@@ -83,7 +83,7 @@ struct ArmedFault {
     left: Option<usize>,
 }
 
-/// The faults of one server, in the order in which they were armed. Clones share them.
+/// The faults of one server, in the order in which they were armed. Clones share the faults.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     rules: Arc<Mutex<Vec<ArmedFault>>>,
@@ -92,8 +92,8 @@ pub struct Faults {
 }
 
 /// The description of a fault. The fault is armed when this value is dropped, at the end of the
-/// statement. It applies to every request that the description matches, until `clear_faults` of the
-/// server.
+/// statement. The fault applies to every request that matches the description, until the test calls
+/// `clear_faults` of the server.
 ///
 /// ```
 /// use tenure_testkit::faults::{ServerFault, Faults, Op};
@@ -163,7 +163,7 @@ impl Faults {
         None
     }
 
-    /// Returns the number of requests that met each kind of fault, by its name.
+    /// Returns the number of requests that met each kind of fault, by the name of the fault.
     pub fn met(&self) -> BTreeMap<String, usize> {
         self.met.lock().expect("no step under the lock panics").clone()
     }
@@ -185,7 +185,7 @@ impl Arming {
         self.with(|rule| rule.op = Some(op))
     }
 
-    /// Limits the fault to requests whose key, or prefix in a listing, contains this text.
+    /// Limits the fault to requests with this text in their key, or in the prefix of their listing.
     pub fn key_contains(self, part: &str) -> Arming {
         self.with(|rule| rule.key = Some(part.to_owned()))
     }

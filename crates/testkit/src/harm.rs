@@ -1,12 +1,12 @@
-//! Kills parts of the Ceph cluster that `scripts/servers/ceph.sh` started. The script starts them
-//! again.
+//! Kills parts of the Ceph cluster that `scripts/servers/ceph.sh` has started. The script restarts
+//! the killed parts.
 
 use std::path::PathBuf;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// OSDs and gateways alternate, so that an OSD and a gateway are never both down for long.
+/// Parts in the order of their kills. OSDs and gateways alternate.
 pub const PARTS: [&str; 5] = ["osd.1", "gateway.0", "osd.2", "gateway.1", "osd.0"];
 
 const FOLDER: &str = "TENURE_TEST_PIDS";
@@ -17,7 +17,7 @@ pub struct Harm {
 }
 
 impl Harm {
-    /// Returns whether the server is such a cluster.
+    /// Returns whether the server is a Ceph cluster of that script.
     pub fn is_possible() -> bool {
         std::env::var_os(FOLDER).is_some()
     }
@@ -34,7 +34,7 @@ impl Harm {
         let file = self.folder.join(format!("{part}.pid"));
         let pid = std::fs::read_to_string(file).expect("a file with the number of a process");
         let pid = pid.trim().parse().expect("a number");
-        // The part may have ended already. The effect is the same.
+        // An error means that the part has ended already.
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         part
     }

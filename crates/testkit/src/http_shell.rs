@@ -1,4 +1,4 @@
-//! The common part of the servers: a port, a thread with a runtime, connections, and the record of
+//! The common part of the servers: a port, a thread with a runtime, connections, and the log of
 //! requests.
 
 use std::io;
@@ -24,8 +24,8 @@ use crate::closed_port::ClosedPort;
 pub type Answer = Response<BoxBody<Bytes, io::Error>>;
 type Respond = dyn Fn(Parts, Bytes) -> BoxFuture<'static, io::Result<Answer>> + Send + Sync;
 
-/// A server on a free port of the loopback interface. Dropping it ends every connection and late
-/// request, and connections are refused from then on.
+/// A server on a free port of the loopback interface. When the server is dropped, it ends every
+/// connection and every delayed request, and its port refuses connections.
 pub struct Shell {
     address: SocketAddr,
     line: Arc<Line>,
@@ -35,9 +35,9 @@ pub struct Shell {
 
 /// The state that the server's thread shares with its handle.
 struct Line {
-    /// Answers a request. An error closes the connection without an answer.
+    /// Returns the response to a request. An error closes the connection without a response.
     respond: Box<Respond>,
-    /// True if connections are cut and refused.
+    /// True while the server closes and refuses connections.
     away: watch::Sender<bool>,
     connections: AtomicUsize,
 }
@@ -83,8 +83,9 @@ impl Drop for Shell {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // A process that another thread starts can inherit the listening socket and keeps it open
-        // until its program runs. Until then a connection is accepted and cut.
+        // Another thread may be starting a process. This process can inherit the listening socket,
+        // and keeps it open until it runs its program. During this time a connection is accepted
+        // and then closed.
         for _ in 0..100_000 {
             if TcpStream::connect(self.address).is_err() {
                 return;
@@ -117,7 +118,8 @@ async fn accept(listener: TcpListener, line: &Arc<Line>) {
                 accepted = bound.accept() => {
                     let Ok((stream, _)) = accepted else { continue };
                     line.connections.fetch_add(1, Ordering::Relaxed);
-                    // Answers are sent without a wait for acknowledgements (TCP_NODELAY).
+                    // TCP_NODELAY: a response does not wait for the acknowledgement of the previous
+                    // one.
                     let _ = stream.set_nodelay(true);
                     connections.spawn(serve(stream, Arc::clone(line)));
                 }
@@ -125,7 +127,7 @@ async fn accept(listener: TcpListener, line: &Arc<Line>) {
                 _ = away.wait_for(|away| *away) => break,
             }
         }
-        // Requests that have arrived run on separate tasks and still take effect.
+        // Each received request runs on a separate task, and still takes effect.
         drop((bound, connections));
         let closed = ClosedPort::after_listener(address);
         let _ = away.wait_for(|away| !*away).await;
@@ -143,11 +145,11 @@ async fn serve(stream: tokio::net::TcpStream, line: Arc<Line>) {
 async fn respond(line: Arc<Line>, request: Request<Incoming>) -> io::Result<Answer> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-    // A separate task lets the request take effect even if the client disconnects.
+    // On a separate task, the request takes effect even if the client disconnects.
     tokio::spawn((line.respond)(parts, body)).await.map_err(io::Error::other)?
 }
 
-/// The requests of a server, oldest first.
+/// The log of a server's requests, oldest first.
 pub struct Log<T>(Mutex<Vec<T>>);
 
 impl<T> Default for Log<T> {
@@ -166,7 +168,7 @@ impl<T> Log<T> {
 #[cfg(any(feature = "s3", feature = "gcs"))]
 #[derive(Default)]
 pub struct Gate {
-    /// Incremented by each release.
+    /// Number of releases so far.
     released: watch::Sender<u64>,
     held: watch::Sender<usize>,
 }
@@ -180,19 +182,19 @@ impl Gate {
         self.held.send_modify(|held| *held -= 1);
     }
 
-    /// Releases the requests that wait now.
+    /// Releases all requests that wait at present.
     pub fn release(&self) {
         self.released.send_modify(|count| *count += 1);
     }
 
-    /// Waits until this number of requests waits here.
+    /// Waits until this number of requests is held.
     pub async fn until_held(&self, requests: usize) {
         let mut held = self.held.subscribe();
         held.wait_for(|held| *held >= requests).await.expect("this gate owns the sender");
     }
 }
 
-/// Returns an answer with this body.
+/// Returns a response with this body.
 #[cfg(any(feature = "s3", feature = "dynamodb"))]
 pub fn answer(status: u16, kind: &'static str, body: impl Into<Bytes>) -> Answer {
     use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
@@ -206,7 +208,7 @@ pub fn boxed(answer: Response<Bytes>) -> Answer {
     answer.map(|body| Full::new(body).map_err(|never| match never {}).boxed())
 }
 
-/// Returns the error that closes the connection.
+/// Returns the error that closes the connection without a response.
 pub fn cut() -> io::Error {
     io::Error::other("cut on purpose")
 }
@@ -219,7 +221,7 @@ pub async fn pause(delay: std::time::Duration) {
 
 #[cfg(any(feature = "s3", feature = "dynamodb"))]
 pub mod aws {
-    //! The common part of the doubles of AWS's services.
+    //! The common part of the doubles of S3 and DynamoDB.
 
     use std::sync::OnceLock;
 
@@ -234,7 +236,7 @@ pub mod aws {
     pub const REGION: &str = "us-east-1";
     pub const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 
-    /// Returns the HTTP client that all tests of a process share. It uses no proxy.
+    /// Returns the HTTP client that all tests of a process share. The client uses no proxy.
     pub fn http_client() -> SharedHttpClient {
         static CLIENT: OnceLock<SharedHttpClient> = OnceLock::new();
         CLIENT.get_or_init(own_http_client).clone()
@@ -247,8 +249,8 @@ pub mod aws {
         aws_smithy_http_client::Builder::new().tls_provider(provider).build_https()
     }
 
-    /// Returns the environment variables for another process that uses the server. They also keep
-    /// the process from reading the configuration files of this user.
+    /// Returns the environment variables for another process that uses the server. With them, the
+    /// process does not read the configuration files of this user.
     pub fn env(endpoint: (&'static str, String)) -> Vec<(&'static str, String)> {
         let others = [
             ("AWS_REGION", REGION),

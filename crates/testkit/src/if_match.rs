@@ -2,12 +2,12 @@
 //! is one object with the fields `expires_at` and `token`. The node uses GET and conditional PUT,
 //! and decides by its own wall clock whether the lock has expired.
 //!
-//! The post leaves these points open, and the node fills them in:
+//! The post does not specify these points:
 //!
 //! - The token starts at zero.
 //! - A release sets `expires_at` to zero and keeps the token.
-//! - A renewal works like an acquisition, but does not increment the token.
-//! - Unknown fields are ignored. The post's dataclass would refuse them.
+//! - A renewal writes as an acquisition does, but does not increment the token.
+//! - The node ignores unknown fields. The post's dataclass would refuse them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tenure::Clock;
 use tenure::store::{ETag, GetOutcome, PutOutcome, Store};
 
-/// The JSON object of the post.
+/// The JSON object of the lock, as in the post.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LockData {
     pub expires_at: f64,
@@ -60,7 +60,7 @@ impl IfMatchNode {
         self.put(data, existing.map(|(_, etag)| etag)).await
     }
 
-    /// Returns whether the node believes that it holds the lock.
+    /// Returns whether the node considers the lock valid, by its own clock.
     pub fn believes(&self, held: &Held) -> bool {
         self.timestamp() <= held.data.expires_at
     }

@@ -1,4 +1,4 @@
-//! Runs a few tasks in every interleaving, with a scheduler of shuttle.
+//! Runs a few tasks in every interleaving, with the library shuttle.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use shuttle::scheduler::{DfsScheduler, Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, Runner};
 
-/// Limit of the number of interleavings. A test that exceeds it has too many tasks.
+/// Maximum number of interleavings. A test that exceeds this number has too many tasks.
 const MOST: usize = 50_000;
 
 /// Lets other tasks run. Shuttle's `yield_now` would also wake the calling task.
@@ -19,8 +19,7 @@ pub fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     std::mem::forget(shuttle::future::spawn(task));
 }
 
-/// Explores every choice except those at the start: all tasks are spawned before the first one
-/// runs.
+/// Explores every choice after all tasks are spawned. No task runs before.
 struct AllSpawnedFirst(DfsScheduler);
 
 impl Scheduler for AllSpawnedFirst {
@@ -59,7 +58,7 @@ pub fn every_interleaving(
         }
         Err(panic) => match panic.downcast::<String>() {
             Ok(message) => Err(*message),
-            Err(panic) => Err(panic.downcast::<&str>().map_or("no words", |words| *words).into()),
+            Err(panic) => Err(panic.downcast::<&str>().map_or("no message", |words| *words).into()),
         },
     }
 }

@@ -1,4 +1,4 @@
-//! Stores that change some calls of another store and pass on the other calls.
+//! Wrappers that change some calls of a store.
 
 use std::fmt;
 
@@ -56,8 +56,8 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
         self.inner().list(prefix, after, limit).await
     }
 
-    /// Implements [`Store::list_last`]. The default offers no such call, so that a layer that
-    /// changes only `list` is not bypassed.
+    /// Implements [`Store::list_last`]. The default returns `None`, so that callers use `list`,
+    /// which the layer may change.
     async fn list_last(
         &self,
         prefix: &str,
@@ -104,7 +104,7 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// The [`Store`] that results from a [`Layer`] and the store that it wraps.
+/// A [`Store`] with the behaviour of a [`Layer`].
 #[derive(Debug, Clone)]
 pub struct Layered<L>(pub L);
 

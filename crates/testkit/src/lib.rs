@@ -1,16 +1,16 @@
-//! Tests for authors of stores, and for programs that use [`tenure`].
+//! Test tools for authors of stores, and for programs that use [`tenure`].
 //!
-//! - [`conformance`]: one suite that every [`Store`](tenure::Store) must pass, from plain reads to
-//!   races. Run it on a new store before an election relies on the store.
-//! - [`fault_store`]: a wrapper of a store that fails on demand and records each call.
-//! - [`layer`]: a wrapper of a store that changes some calls and passes on the other calls.
-//! - [`time`]: clocks over Tokio's paused time, and seeded random numbers. An election of minutes
-//!   takes no time, and the same seed gives the same run.
+//! - [`conformance`]: a suite that every [`Store`](tenure::Store) must pass, from plain reads to
+//!   races. Run the suite on a new store before an election relies on the store.
+//! - [`fault_store`]: a wrapper that makes a store fail on demand and records each call.
+//! - [`layer`]: a wrapper that changes some calls of a store.
+//! - [`time`]: clocks over Tokio's paused time, and seeded random numbers. A test of minutes takes
+//!   no real time, and the same seed gives the same run.
 //! - With the features `s3`, `gcs` and `dynamodb`, the modules `s3_server`, `gcs_server` and
 //!   `dynamo_server`: servers that behave as these services do and that fail on demand. They serve
 //!   HTTP on a free port of the loopback interface.
 //!
-//! **Not for** production: everything here panics when a test's expectation fails.
+//! **Not for production:** all parts of this crate panic when a test's expectation fails.
 //!
 //! # Test a new store
 //!
@@ -54,8 +54,8 @@
 //!     let clock = TestClock::new();
 //!     let election = Election::builder(Arc::new(store.clone()), "app").process(process(&clock, 1));
 //!     let leadership = election.build().unwrap().campaign().await.unwrap();
-//!     store.on(Call::Replace).times(2).fault(Fault::FailAfter); // two answers are lost
-//!     wait(Duration::from_secs(60)).await; // two validities, in no time
+//!     store.on(Call::Replace).times(2).fault(Fault::FailAfter); // two responses are lost
+//!     wait(Duration::from_secs(60)).await; // two validities, without real time
 //!     assert!(leadership.check().is_ok());
 //! }
 //! ```
@@ -83,7 +83,8 @@ pub mod time;
 #[cfg(test)]
 pub mod type_names;
 
-/// Only tenure's own tests use this. The API is not stable, so docs may be missing.
+/// Declares modules that only tenure's own tests use. Their API is not stable, and has no complete
+/// docs.
 macro_rules! internal {
     ($($(#[$condition:meta])* $module:ident),* $(,)?) => {$(
         $(#[$condition])*

@@ -24,8 +24,8 @@ pub async fn logged<T>(work: impl Future<Output = T>) -> (T, String) {
         .without_time()
         .with_writer(move || writer.clone())
         .finish();
-    // A second subscriber is necessary. With only one, `tracing` disables an event forever if a
-    // thread without a subscriber reaches it first.
+    // The second subscriber is necessary. With only one subscriber, `tracing` disables an event
+    // forever if a thread without a subscriber reaches the event first.
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let _guard = tracing::subscriber::set_default(subscriber);
     let outcome = work.await;

@@ -1,10 +1,11 @@
 //! A node that follows Gunnar Morling's post "Leader Election With S3 Conditional Writes"
-//! literally. It uses LIST, GET and conditional PUT, a lock file with two fields, and an
-//! unconditional touch to extend the lease. It seals no epoch. It compares the date of a file with
-//! its own clock.
+//! literally. The node uses LIST, GET and conditional PUT, and a lock file with two fields. It
+//! extends the lease with an unconditional PUT. It seals no epoch. It compares the date of a file
+//! with its own clock.
 //!
-//! The post leaves one point open. The store's dates have whole seconds, so the node waits one
-//! second longer than the validity. Its clock should agree with the store's clock.
+//! The post does not specify one point: the store's dates have whole seconds. So the node waits one
+//! second longer than the validity. The post assumes that the clocks of the node and the store
+//! agree.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub struct MorlingNode {
 pub struct Lock {
     pub epoch: u64,
     key: String,
-    /// Time before the last write was sent.
+    /// Time immediately before the last write was sent.
     written: Moment,
 }
 

@@ -1,4 +1,4 @@
-//! A store that allows one write per second of each key, as R2 and Cloud Storage do.
+//! A store that allows one write of each key per second, as R2 and Cloud Storage do.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::layer::Layer;
 
-/// Answers 429 to a second write of a key within one second of Tokio's time. A write whose
-/// condition is false counts, too.
+/// Fails a second write of a key within one second of Tokio's time, as with status 429. A write
+/// with a false condition counts too.
 #[derive(Debug)]
 pub struct OneWriteASecond {
     inner: Arc<dyn Store>,
@@ -25,7 +25,7 @@ impl OneWriteASecond {
         OneWriteASecond { inner, written: Mutex::default() }
     }
 
-    #[allow(clippy::disallowed_methods, reason = "the limit is one of Tokio's time")]
+    #[allow(clippy::disallowed_methods, reason = "the limit is in Tokio's time")]
     fn allow(&self, key: &str) -> Result<(), StoreError> {
         let now = Instant::now();
         let mut written = self.written.lock().expect("no step under the lock panics");

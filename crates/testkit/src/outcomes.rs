@@ -1,4 +1,4 @@
-//! Assertions about the answers and errors of a store.
+//! Assertions about the outcomes and errors of a store.
 
 use std::fmt::Debug;
 
@@ -6,10 +6,10 @@ use tenure::store::{
     Determinacy, ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind,
 };
 
-/// Secret of the only user that the doubles of AWS's services know. No error may contain it.
+/// Secret key of the first user of the doubles of S3 and DynamoDB. No error may contain it.
 pub const SECRET_KEY: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 
-/// Returns the error. Panics unless it has this kind and this determinacy, and contains these
+/// Panics unless the result is an error of this kind and this determinacy that contains these
 /// words.
 #[track_caller]
 pub fn expect<T: Debug>(
@@ -18,7 +18,7 @@ pub fn expect<T: Debug>(
     determinacy: Determinacy,
     words: &[&str],
 ) {
-    let error = result.expect_err("this call fails");
+    let error = result.expect_err("the call must fail");
     assert_eq!((error.kind(), error.determinacy()), (kind, determinacy), "{error:?}");
     let message = error.to_string();
     for word in words {
@@ -29,7 +29,7 @@ pub fn expect<T: Debug>(
 
 #[track_caller]
 pub fn done(outcome: Result<PutOutcome, StoreError>) -> ETag {
-    match outcome.expect("the write is answered") {
+    match outcome.expect("the write returns an outcome") {
         PutOutcome::Done { etag: Some(etag) } => etag,
         other => panic!("not done: {other:?}"),
     }
@@ -37,7 +37,7 @@ pub fn done(outcome: Result<PutOutcome, StoreError>) -> ETag {
 
 #[track_caller]
 pub fn found(outcome: Result<GetOutcome, StoreError>) -> Object {
-    match outcome.expect("the read is answered") {
+    match outcome.expect("the read returns an outcome") {
         GetOutcome::Found(object) => object,
         other => panic!("not found: {other:?}"),
     }

@@ -9,14 +9,15 @@ pub type Labels = BTreeMap<String, String>;
 pub struct Scrape {
     /// Type of each metric.
     pub types: BTreeMap<String, String>,
-    /// Metrics that have a help text.
+    /// Names of the metrics with a help text.
     pub helped: BTreeSet<String>,
-    /// Samples in the order of the text. A histogram has three kinds of samples.
+    /// Samples in the order of the text: name, labels and value. A histogram has three kinds of
+    /// samples.
     pub samples: Vec<(String, Labels, f64)>,
 }
 
 impl Scrape {
-    /// Parses a text. Panics at a line that does not follow the text format.
+    /// Parses a text. Panics if a line does not follow the text format.
     pub fn parse(text: &str) -> Scrape {
         let mut scrape = Scrape::default();
         for line in text.lines().filter(|line| !line.is_empty()) {
@@ -25,7 +26,7 @@ impl Scrape {
                 let before = scrape.types.insert(name.to_owned(), kind.to_owned());
                 assert_eq!(before, None, "{name} has two TYPE lines");
             } else if let Some(rest) = line.strip_prefix("# HELP ") {
-                let (name, help) = rest.split_once(' ').expect("a name and words");
+                let (name, help) = rest.split_once(' ').expect("a name and a help text");
                 assert!(!help.is_empty(), "{name} has an empty help text");
                 scrape.helped.insert(name.to_owned());
             } else {
@@ -36,7 +37,7 @@ impl Scrape {
         scrape
     }
 
-    /// Returns the only sample with these labels. It can have further labels.
+    /// Returns the value of the only sample with these labels. The sample may have further labels.
     pub fn get(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let all = self.all(name, labels);
         assert!(all.len() <= 1, "{name} {labels:?}: {all:?}");
@@ -58,7 +59,7 @@ impl Scrape {
         found.map(|(_, _, value)| *value).collect()
     }
 
-    /// Returns the metric of a sample.
+    /// Returns the name of a sample's metric.
     pub fn metric_of<'a>(&self, sample: &'a str) -> &'a str {
         let ends = ["_bucket", "_sum", "_count"];
         let base = ends.iter().find_map(|end| sample.strip_suffix(end));

@@ -1,10 +1,10 @@
-//! An HTTP proxy that gives every request the same answer and records the request lines.
+//! An HTTP proxy that returns the same response to every request and records the request lines.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// A proxy that serves until the process ends.
+/// A proxy that runs until the process ends.
 pub struct Proxy {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
@@ -39,8 +39,8 @@ impl Proxy {
     }
 }
 
-/// Reads one request and records its first line before the answer. So a client that has the answer
-/// finds its request in the record.
+/// Reads one request, and records its first line before it sends the response. So after a client
+/// has the response, its request is recorded.
 fn serve(stream: TcpStream, answer: &str, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut head = Vec::new();

@@ -16,13 +16,16 @@
 //! async fn a_candidate_takes_over_from_a_dead_leader() {
 //!     let (store, clock) = (Arc::new(MemoryStore::new()), TestClock::new());
 //!     let node = |seed| Election::builder(store.clone(), "app").process(process(&clock, seed)).build();
-//!     drop(node(1).unwrap().campaign().await.unwrap()); // as if the process had died
+//!     drop(node(1).unwrap().campaign().await.unwrap()); // as after a crash of the process
 //!     let (took, successor) = timed(node(2).unwrap().campaign()).await;
 //!     assert_eq!(successor.unwrap().epoch().get(), 2);
-//!     assert!(took > secs(30) && took < secs(40)); // in less than a second of real time
+//!     assert!(took > secs(30) && took < secs(40)); // of Tokio's time
 //! }
 //! ```
-#![allow(clippy::disallowed_methods, reason = "this is where tests read and wait for paused time")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this module reads and waits for paused time for all tests"
+)]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,12 +33,13 @@ use std::time::Duration;
 use tenure::{Clock, Moment, Process};
 use tokio::time::Instant;
 
-/// 2026-11-20T00:00:00Z, the start of every wall clock.
+/// Start of every wall clock: 2026-11-20T00:00:00Z.
 const EPOCH: Duration = Duration::from_secs(1_795_132_800);
 /// Uptime of every machine at the start of its test.
 const UP: Duration = Duration::from_secs(1_000);
 
-/// The clocks of one machine, which run with Tokio's time. Clones are the same machine.
+/// The clocks of one machine, which run with Tokio's time. Clones have the clocks of the same
+/// machine.
 ///
 /// Every machine starts on 2026-11-20 at midnight, after 1,000 s of uptime. With `start_paused`,
 /// only waits and `tokio::time::advance` move the clocks.
@@ -48,9 +52,11 @@ struct Clocks {
     /// Total of all suspensions, which the boot clock includes.
     boot: Duration,
     wall_millis: i64,
-    /// Rate error of the machine's oscillator. It is never slow.
+    /// Rate error of the machine's oscillator, in parts per million. Only fast oscillators are
+    /// supported.
     fast_ppm: u32,
-    /// Additional rate of the boot and the wall clock by a clock daemon.
+    /// Additional rate of the boot and the wall clock that a clock daemon sets, in parts per
+    /// million.
     slewed_ppm: i32,
 }
 
@@ -74,23 +80,22 @@ impl TestClock {
         clock
     }
 
-    /// Creates a machine whose clock daemon slews the boot and the wall clock. They are faster than
-    /// the oscillator by `ppm` parts per million, or slower if it is negative.
+    /// Creates a machine with a clock daemon that slews the boot and the wall clock. These clocks
+    /// are faster than the oscillator by `ppm` parts per million, or slower if `ppm` is negative.
     pub fn slewed(ppm: i32) -> TestClock {
         let clock = TestClock::new();
         clock.0.lock().unwrap().slewed_ppm = ppm;
         clock
     }
 
-    /// Suspends the machine for this duration. Timers stop, and the boot and the wall clock
-    /// continue.
+    /// Suspends the machine for this duration. Timers stop, but the clocks continue.
     pub fn suspend(&self, slept: Duration) {
         self.0.lock().unwrap().boot += slept;
         self.set_wall_by(slept.as_millis() as i64);
     }
 
-    /// Moves only the wall clock forward by this number of milliseconds, or back if it is negative.
-    /// An administrator who sets the clock has this effect. So does a host that has paused a
+    /// Moves only the wall clock forward by `millis` milliseconds, or back if `millis` is negative.
+    /// The effect is the same when an administrator sets the clock, or after a host has paused a
     /// virtual machine.
     pub fn set_wall_by(&self, millis: i64) {
         self.0.lock().unwrap().wall_millis += millis;
@@ -149,7 +154,7 @@ pub async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> 
     tokio::time::timeout(limit, future).await.ok()
 }
 
-/// Returns the duration of the future in Tokio's time, and its output.
+/// Awaits the future. Returns the elapsed Tokio time and the output.
 pub async fn timed<F: Future>(future: F) -> (Duration, F::Output) {
     let start = Instant::now();
     let output = future.await;

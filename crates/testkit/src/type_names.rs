@@ -1,5 +1,5 @@
-//! Checks that no two public types of this crate share a name. A type's name must be clear without
-//! its module. The compiler refuses the second re-export of a name.
+//! Checks that no two public types of this crate have the same name. A type's name must be clear
+//! without its module. The compiler refuses two re-exports of the same name.
 
 #![deny(ambiguous_glob_reexports)]
 
@@ -36,6 +36,7 @@ pub use crate::time::*;
 pub use crate::world::*;
 pub use crate::write_faults::*;
 
-// Servers share names of constants and functions. Users write the module before these names.
+// The servers have some constants and functions of the same name. Users write the module before
+// these names.
 #[cfg(feature = "s3")]
 pub use crate::s3_server::{ACCESS_KEY, BUCKET, config};

@@ -12,11 +12,11 @@ use tenure::{CampaignOutcome, Election, ElectionBuilder, Leader, Leadership};
 use super::fault_store::{FaultStore, overwrite};
 use super::time::{TestClock, process, secs};
 
-/// Validity of leases in these tests. Renewals come every 3.3 s and polls every 1.7 s. A request
-/// may take 2 s.
+/// Validity of leases in these tests. Leaders renew every 3.3 s, and followers poll every 1.7 s.
+/// The request timeout is 2 s.
 pub const VALIDITY: Duration = Duration::from_secs(10);
-/// Maximum time until a dead leader is succeeded: the validity, the drift, 10 % jitter and some
-/// retries.
+/// Maximum time between the death of a leader and the election of the next: the validity, the
+/// drift, 10 % jitter and some retries.
 pub const TAKEOVER: Duration = Duration::from_millis(12_500);
 
 /// The objects and clocks of one election under the prefix `app`.
@@ -33,18 +33,18 @@ impl World {
         World { store: FaultStore::new(Arc::new(memory)), clock, seed: AtomicU64::new(1) }
     }
 
-    /// Returns the builder of a candidate in a separate process, on the machine whose clock the
-    /// store uses. It skips the check of the store, so that tests can count requests.
+    /// Returns the builder of a candidate in a separate process. Its machine has the clock that the
+    /// store uses. The candidate does not check the store, so that tests can count requests.
     pub fn node(&self, name: &str) -> ElectionBuilder {
         self.node_on(&self.clock, name)
     }
 
-    /// Returns the builder of a candidate on a machine with its own clock.
+    /// Returns the builder of a candidate on a machine with this clock.
     pub fn node_on(&self, clock: &TestClock, name: &str) -> ElectionBuilder {
         self.node_behind(&self.store, clock, name)
     }
 
-    /// Returns another store with the same objects and its own faults.
+    /// Returns another store with the same objects but separate faults.
     pub fn another_way(&self) -> FaultStore {
         FaultStore::new(Arc::clone(self.store.inner()))
     }

@@ -1,5 +1,5 @@
-//! The list of the faults of a write. Tests of elections, groups, fencing and operators use all of
-//! it, and so do both simulations.
+//! The list of the faults of a write. The tests of elections, groups, fencing and operators, and
+//! both simulations, use the whole list.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::fault_store::Fault;
 use crate::time::{millis, secs};
 
 /// Each fault of one write on a store that keeps its guarantees. The write takes effect now, later,
-/// or never. The answer is lost, late, an error, a refusal, or a success without an ETag.
+/// or never. The response is lost, late, an error, a refusal, or a success without an ETag.
 pub const WRITE_FAULTS: [Fault; 11] = [
     Fault::FailBefore,
     Fault::FailAfter,
     Fault::Conflict,
     Fault::Hang,
     Fault::HangAfter,
-    // Longer than the request timeout of each test.
+    // This delay is longer than the request timeout of each test.
     Fault::Slow(secs(10)),
     Fault::Late(millis(100)),
     Fault::Late(secs(1)),
@@ -25,7 +25,7 @@ pub const WRITE_FAULTS: [Fault; 11] = [
     Fault::Refuse,
 ];
 
-/// The effect and the answer of a write that meets a fault of the list, for simulated stores.
+/// The effect and the response of a write that meets a fault of the list, for simulated stores.
 #[derive(Debug, Clone)]
 pub struct WriteCourse {
     /// Delay between the arrival of the write and its effect. `None` means that the write has no
@@ -40,7 +40,7 @@ pub enum WriteAnswer {
     True,
     /// The true outcome, without an ETag.
     WithoutEtag,
-    /// An answer at the arrival of the write, before it takes effect.
+    /// This outcome at the arrival of the write, before its effect.
     AtOnce(Result<PutOutcome, StoreError>),
     Never,
 }
@@ -83,7 +83,7 @@ mod tests {
     use crate::fault_store::{Call, FaultStore};
     use crate::time::{wait, within};
 
-    /// A simulated store and [`FaultStore`] give the same answers and keep the same objects.
+    /// A simulated store and [`FaultStore`] return the same outcomes and have the same objects.
     #[tokio::test(start_paused = true)]
     async fn simulated_and_real_faults_of_a_write_agree() {
         for fault in WRITE_FAULTS {

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use tenure::{Moment, Process};
 use tokio::signal::unix::{self, SignalKind};
 
-/// Deadline of every poll. It exceeds the duration of each step here, even on a busy machine.
+/// Time limit of every poll. Each step takes less time, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn now() -> Moment {
@@ -33,7 +33,7 @@ pub fn in_ms(ms: u64) -> Moment {
 pub fn eventually(condition: &str, mut holds: impl FnMut() -> bool) {
     let give_up_at = later(PATIENCE).boot;
     while !holds() {
-        assert!(now().boot < give_up_at, "gave up waiting until {condition}");
+        assert!(now().boot < give_up_at, "timeout while waiting until {condition}");
         pause(20);
     }
 }
@@ -66,13 +66,13 @@ pub fn number_in(path: &Path) -> u32 {
     number.expect("the poll ends with a number")
 }
 
-/// Runs `wait`, which waits for this child. Kills the child after [`PATIENCE`].
+/// Runs `wait`, which must wait for this child. Kills the child after [`PATIENCE`].
 pub fn with_deadline<T>(child: u32, wait: impl FnOnce() -> T) -> T {
     let child = Pid::from_raw(i32::try_from(child).expect("a small number"));
     let (done, is_done) = mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
         if is_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("gave up waiting for the process {child}");
+            eprintln!("timeout: the process {child} has not ended");
             // `wait` has not reaped the child, so its number is still valid.
             let _ = kill(child, Signal::SIGKILL);
         }
@@ -83,12 +83,12 @@ pub fn with_deadline<T>(child: u32, wait: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// Returns the output of a child, and waits for its end.
+/// Waits for the end of a child, and returns its output.
 pub fn output(child: Child) -> Output {
     with_deadline(child.id(), || child.wait_with_output()).expect("this process started the child")
 }
 
-/// Returns the status of a child, and waits for its end.
+/// Waits for the end of a child, and returns its status.
 pub fn ended(child: &mut Child) -> ExitStatus {
     with_deadline(child.id(), || child.wait()).expect("this process started the child")
 }
@@ -107,7 +107,7 @@ pub fn default_signals() {
         let _inside = runtime.enter();
         for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
             if mask & (1 << (signal as i32 - 1)) != 0 {
-                // The handler stays when its stream is dropped.
+                // The handler remains after its stream is dropped.
                 drop(unix::signal(SignalKind::from_raw(signal as i32)).expect("a handler"));
             }
         }

@@ -1,4 +1,4 @@
-//! Real `tenure run` processes that contend for one directory, and the output of their commands.
+//! Real `tenure run` processes with one store in a directory, and the output of their commands.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt as _;
@@ -17,7 +17,7 @@ pub struct Scene {
     tenure: &'static str,
 }
 
-/// A running `tenure run`. Dropping it kills the process and its command.
+/// A `tenure run` process. Dropping the value kills the process and its command.
 pub struct Candidate {
     child: Child,
     log: PathBuf,
@@ -25,8 +25,8 @@ pub struct Candidate {
 }
 
 impl Scene {
-    /// Creates a scene. `tenure` is the path of the command, which Cargo gives only to the tests of
-    /// its package.
+    /// Creates a scene. `tenure` is the path of the executable. Cargo gives this path only to the
+    /// tests of its package.
     pub fn new(tenure: &'static str) -> Scene {
         Scene { dir: tempfile::tempdir().expect("a directory"), tenure }
     }
@@ -39,8 +39,8 @@ impl Scene {
         format!("file://{}", self.path("store").display())
     }
 
-    /// Returns a `tenure run` of this scene's election, without a command. The validity is 10 s
-    /// unless the options set it. This is longer than a renewal takes on a loaded machine.
+    /// Returns a `tenure run` for this scene's election, without a CMD. The validity is 10 s unless
+    /// the options set it. A renewal takes less time, even on a busy machine.
     pub fn run(&self, name: &str, options: &[&str]) -> Command {
         self.verb(&["run"], name, options)
     }
@@ -60,7 +60,7 @@ impl Scene {
         command
     }
 
-    /// Sets the working directory, the environment and stdin that every process of the scene has.
+    /// Sets the working directory, the environment and stdin for a process of the scene.
     pub fn surround(&self, command: &mut Command) {
         command.stdin(Stdio::null()).current_dir(self.dir.path()).env_remove("RUST_LOG");
     }
@@ -72,7 +72,7 @@ impl Scene {
         self.start_as_it_is(name, command)
     }
 
-    /// Starts a candidate with the stdout and stderr of the given command.
+    /// Starts a candidate with the stdout and stderr that `command` sets.
     pub fn start_as_it_is(&self, name: &str, mut command: Command) -> Candidate {
         let log = self.path(&format!("{name}.log"));
         default_signals();
@@ -80,8 +80,8 @@ impl Scene {
         Candidate { child, log, ended: None }
     }
 
-    /// Starts a candidate whose command is a shell script in the scene's directory. `$0` in the
-    /// script is `sh`.
+    /// Starts a candidate that runs a shell script in the scene's directory. `$0` in the script is
+    /// `sh`.
     pub fn script(&self, name: &str, options: &[&str], script: &str) -> Candidate {
         let mut command = self.run(name, options);
         command.args(["--", "sh", "-c", script]);
@@ -99,7 +99,7 @@ impl Scene {
 
     pub fn wait_for_file(&self, name: &str) -> String {
         let path = self.path(name);
-        eventually(&format!("{name} is written"), || {
+        eventually(&format!("{name} was written"), || {
             fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'))
         });
         fs::read_to_string(path).expect("the file exists")
@@ -123,8 +123,8 @@ impl Candidate {
         kill(pid(self.child.id()), signal).expect("the process is alive or a zombie");
     }
 
-    /// Stops the process at a moment when it holds no lock of the directory. A stopped owner of a
-    /// lock would block all others.
+    /// Stops the process while it has no file lock on the store. A stopped owner of a lock would
+    /// block all other processes.
     pub fn stop(&self) {
         eventually("the process is stopped without a lock", || {
             self.signal(Signal::SIGSTOP);
@@ -141,7 +141,7 @@ impl Candidate {
         self.look().is_none()
     }
 
-    /// Waits until the process has ended, and returns its exit code, or 128 + n after signal n.
+    /// Waits for the end of the process, and returns its exit code, or 128 + n after signal n.
     pub fn code(&mut self) -> i32 {
         eventually("a candidate has ended", || self.look().is_some());
         let status = self.look().expect("the poll ends with a status");
@@ -157,7 +157,7 @@ impl Candidate {
         eventually(&format!("a candidate prints {text:?}"), || self.said().contains(text));
     }
 
-    /// Returns the process number of the guard of this candidate.
+    /// Returns the process ID of the guard of this candidate.
     pub fn guard(&self) -> u32 {
         let mut guard = None;
         eventually("a candidate has a guard", || {
@@ -168,7 +168,7 @@ impl Candidate {
         guard.expect("the poll ends with a guard")
     }
 
-    /// Returns the process number of the guard's parent.
+    /// Returns the process ID of the guard's standby, which is its parent.
     pub fn standby(&self) -> u32 {
         self.guard();
         standbys(self.id()).next().expect("a guard has a standby")
@@ -205,13 +205,14 @@ fn holds_a_lock(process: u32) -> bool {
     locks.lines().any(|line| line.contains(" FLOCK ") && line.split(' ').any(|it| it == process))
 }
 
-/// Returns the parents of the guards of this `tenure` process.
+/// Returns the standbys that this `tenure` process has started.
 pub fn standbys(tenure: u32) -> impl Iterator<Item = u32> {
     let is_standby = |line: &[u8]| line.starts_with(b"tenure\0__standby\0");
     children(tenure).filter(move |(_, line)| is_standby(line)).map(|(number, _)| number)
 }
 
-/// Kills both processes. Stops both first, so that neither can react to the death of the other.
+/// Kills both processes. Both are stopped first, so that neither can react to the death of the
+/// other.
 pub fn kill_at_once(processes: [u32; 2]) {
     for process in processes {
         kill(pid(process), Signal::SIGSTOP).expect("the process is alive");

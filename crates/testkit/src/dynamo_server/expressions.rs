@@ -1,11 +1,11 @@
-//! The part of DynamoDB's expressions that stores use: terms joined by `AND`.
+//! The DynamoDB expressions that stores use: terms that `AND` joins.
 
 use serde_json::{Map, Value};
 
 /// An item: its attributes by name, each with its type, such as `{"S": "text"}`.
 pub type Item = Map<String, Value>;
 
-/// One term of an expression. Its placeholders are replaced.
+/// One term of an expression, after the replacement of its placeholders.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Term {
     NotExists(String),
@@ -15,7 +15,7 @@ pub enum Term {
 }
 
 impl Term {
-    /// Returns whether the term is true for an item, or for a missing item.
+    /// Returns whether the term is true for this item. `None` is a missing item.
     pub fn holds(&self, item: Option<&Item>) -> bool {
         let attribute = |name: &str| item.and_then(|item| item.get(name));
         match self {
@@ -33,12 +33,12 @@ impl Term {
     }
 }
 
-/// Returns the string in an attribute of type S.
+/// Returns the string of an attribute of type `S`.
 pub fn text(value: &Value) -> Option<&str> {
     value.get("S")?.as_str()
 }
 
-/// The expressions of a request, and the placeholders that they have used.
+/// Parses the expressions of a request, and records the placeholders that they use.
 pub struct Expressions<'a> {
     names: Option<&'a Item>,
     values: Option<&'a Item>,
@@ -79,7 +79,8 @@ impl<'a> Expressions<'a> {
             return Ok(Term::NotExists(self.name(name)?));
         }
         if let Some(arguments) = inside(term, "begins_with") {
-            let (name, value) = arguments.split_once(',').ok_or("begins_with takes two")?;
+            let (name, value) =
+                arguments.split_once(',').ok_or("begins_with takes two arguments")?;
             return Ok(Term::BeginsWith(self.name(name.trim())?, self.value(value.trim())?));
         }
         if let Some((name, value)) = term.split_once(" = ") {
@@ -88,7 +89,7 @@ impl<'a> Expressions<'a> {
         if let Some((name, value)) = term.split_once(" > ") {
             return Ok(Term::Greater(self.name(name)?, self.value(value)?));
         }
-        Err(format!("this double does not know the term {term:?}"))
+        Err(format!("this double does not support the term {term:?}"))
     }
 
     fn name(&mut self, placeholder: &str) -> Result<String, String> {

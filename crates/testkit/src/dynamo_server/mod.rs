@@ -1,4 +1,4 @@
-//! A double of DynamoDB with exact conditions and with faults on demand. It runs in this process
+//! A double of DynamoDB that checks conditions exactly and fails on demand. It runs in this process
 //! and serves HTTP on a free port of the loopback interface. It supports the part of the API that
 //! [`DynamoStore`] uses, and refuses other requests.
 //!
@@ -56,8 +56,8 @@ pub struct DynamoRequest {
 
 /// The server. The [module](self) has an example.
 ///
-/// The server runs on its own thread and runtime, so it also serves other processes and blocking
-/// tests. Dropping it stops it.
+/// The server has a separate thread and runtime, so it also serves other processes and blocking
+/// tests. Dropping the value stops the server.
 pub struct DynamoServer {
     shell: Shell,
     shared: Arc<DynamoShared>,
@@ -72,12 +72,13 @@ struct DynamoShared {
 #[derive(Default)]
 struct DynamoState {
     tables: Tables,
-    /// Faults, each with the operation that meets it.
+    /// Faults, each with the operation that it affects.
     faults: Vec<(ServerFault, &'static str)>,
 }
 
 impl DynamoServer {
-    /// Starts a server with the table [`TABLE`], with the schema that the store creates.
+    /// Starts a server with the table [`TABLE`]. The table has the schema that the store would
+    /// create.
     pub fn start() -> DynamoServer {
         let server = DynamoServer::start_empty();
         server.create_table(TABLE, &[("prefix", "HASH", "S"), ("name", "RANGE", "S")]);
@@ -97,7 +98,7 @@ impl DynamoServer {
         self.shell.endpoint()
     }
 
-    /// Returns a client with the SDK's retries enabled. The retries wait 1 ms or slightly longer.
+    /// Returns a client with the SDK's retries enabled. Each retry waits only a few milliseconds.
     pub fn client(&self) -> Client {
         Client::from_conf(config(&self.endpoint()).build())
     }
@@ -107,13 +108,13 @@ impl DynamoServer {
         DynamoStore::new(self.client(), TABLE)
     }
 
-    /// Returns the environment variables for another process that uses this server. They also keep
-    /// the process from reading the configuration files of this user.
+    /// Returns the environment variables for another process that uses this server. With them, the
+    /// process does not read the configuration files of this user.
     pub fn env(&self) -> Vec<(&'static str, String)> {
         aws::env(("AWS_ENDPOINT_URL_DYNAMODB", self.endpoint()))
     }
 
-    /// Creates a table with these keys. Each key has a name, a role (`HASH` or `RANGE`) and a type.
+    /// Creates a table with these keys. Each key is a name, a role (`HASH` or `RANGE`) and a type.
     ///
     /// # Panics
     ///
@@ -131,7 +132,7 @@ impl DynamoServer {
             "TableName": table, "BillingMode": "PAY_PER_REQUEST",
             "KeySchema": schema, "AttributeDefinitions": attributes,
         });
-        self.state().tables.carry_out("CreateTable", &request).expect("a table can be made");
+        self.state().tables.carry_out("CreateTable", &request).expect("DynamoDB accepts the table");
     }
 
     /// Applies the fault to every later request of this operation, such as `PutItem`.
@@ -144,7 +145,7 @@ impl DynamoServer {
         self.state().faults.clear();
     }
 
-    /// Changes the differences between the server and DynamoDB.
+    /// Sets how the server differs from DynamoDB.
     pub fn quirks(&self, change: impl FnOnce(&mut DynamoQuirks)) {
         change(&mut self.state().tables.quirks);
     }
@@ -166,7 +167,7 @@ impl DynamoServer {
         self.shared.seen.lock().iter().map(|seen| seen.operation.clone()).collect()
     }
 
-    /// Forgets all requests so far.
+    /// Clears the log of requests.
     pub fn forget_requests(&self) {
         self.shared.seen.lock().clear();
     }
@@ -188,7 +189,7 @@ impl DynamoServer {
         })
     }
 
-    /// Returns all keys in order, in the form of the store.
+    /// Returns all keys of the store, in order.
     pub fn keys(&self) -> Vec<String> {
         self.in_table(|table| table.items().map(|((p, s), _)| format!("{p}/{s}")).collect())
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{ACCESS_KEY, DynamoRefusal, DynamoRequest, DynamoShared, ServerFault};
 use crate::http_shell::{Answer, answer, cut};
 
-/// Answers one request. An error closes the connection without an answer.
+/// Returns the response to one request. An error closes the connection without a response.
 pub async fn respond(shared: Arc<DynamoShared>, parts: Parts, body: Bytes) -> io::Result<Answer> {
     let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let target = header("x-amz-target").unwrap_or_default();

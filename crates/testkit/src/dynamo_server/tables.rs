@@ -1,5 +1,5 @@
-//! The tables behind the API, and the effect of each operation on them. Each request is one step
-//! under one lock.
+//! The tables of the server, and the effect of each operation on them. Each request runs under one
+//! lock.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::expressions::{Expressions, Item, Term, text};
 /// Differences between the server and DynamoDB.
 #[derive(Clone, Debug, Default)]
 pub struct DynamoQuirks {
-    /// A refused condition does not return the item, as in older emulators.
+    /// A response to a refused condition does not contain the item, as in older emulators.
     pub hides_old_items: bool,
     /// Maximum number of items in a page.
     pub page_cap: Option<usize>,
     /// Number of `DescribeTable` requests that report a new table as `CREATING`.
     pub slow_tables: usize,
-    /// A `BatchWriteItem` leaves keys that contain this text unprocessed.
+    /// `BatchWriteItem` does not process keys that contain this text.
     pub undeletable: Option<String>,
     /// Tables have a replica in another region.
     pub global: bool,
@@ -44,7 +44,7 @@ pub struct Tables {
     pub quirks: DynamoQuirks,
 }
 
-/// An error answer: a code, a message, and the item of a refused condition.
+/// An error response: a code, a message, and the item that failed a condition.
 #[derive(Debug)]
 pub struct DynamoRefusal {
     pub code: &'static str,
@@ -325,7 +325,7 @@ fn project(item: &Item, shown: Option<&Vec<String>>) -> Item {
         .collect()
 }
 
-/// Returns the size of the names and values, approximately as DynamoDB counts it.
+/// Returns the size of the names and values, in bytes: approximately the size that DynamoDB counts.
 fn size(item: &Item) -> usize {
     let value = |value: &Value| match value.as_object().and_then(|value| value.values().next()) {
         Some(Value::String(text)) => text.len(),

@@ -1,6 +1,6 @@
-//! A double of Google Cloud Storage with exact generations and with faults on demand. It runs in
+//! A double of Google Cloud Storage that checks generations exactly and fails on demand. It runs in
 //! this process and serves HTTP on a free port of the loopback interface. It supports the part of
-//! the XML API that the client of object_store uses.
+//! the XML API that the `object_store` client uses.
 //!
 //! ```
 //! use tenure::store::Store as _;
@@ -46,7 +46,7 @@ pub const TOKEN: &str = "ya29.of-the-test";
 pub struct GcsRequest {
     /// Kind of the request.
     pub op: Op,
-    /// The key, or the prefix of a listing, decoded.
+    /// Key of the object, or prefix of the listing, decoded.
     pub key: String,
     /// Headers of the request.
     pub headers: HeaderMap,
@@ -54,8 +54,8 @@ pub struct GcsRequest {
 
 /// The server. The [module](self) has an example.
 ///
-/// The server runs on its own thread and runtime, so it also serves other processes and blocking
-/// tests. Dropping it stops it.
+/// The server has a separate thread and runtime, so it also serves other processes and blocking
+/// tests. Dropping the value stops the server.
 pub struct GcsServer {
     shell: Shell,
     shared: Arc<GcsShared>,
@@ -102,10 +102,10 @@ impl GcsServer {
 
     /// Returns a store over the bucket.
     pub fn store(&self) -> AnyObjectStore {
-        AnyObjectStore::gcs(self.builder()).expect("the settings are right")
+        AnyObjectStore::gcs(self.builder()).expect("the settings are valid")
     }
 
-    /// Begins the description of a fault, which is armed at the end of the statement.
+    /// Begins the description of a fault. The fault is armed at the end of the statement.
     pub fn fault(&self, fault: ServerFault) -> Arming {
         self.shared.faults.arm(fault)
     }
@@ -115,7 +115,7 @@ impl GcsServer {
         self.shared.faults.clear();
     }
 
-    /// Changes the differences between the server and Cloud Storage.
+    /// Sets how the server differs from Cloud Storage.
     pub fn quirks(&self, change: impl FnOnce(&mut GcsQuirks)) {
         change(&mut self.state().quirks);
     }
@@ -135,7 +135,7 @@ impl GcsServer {
         self.shared.seen.lock().clone()
     }
 
-    /// Forgets all requests so far.
+    /// Clears the log of requests.
     pub fn forget_requests(&self) {
         self.shared.seen.lock().clear();
     }
@@ -171,7 +171,7 @@ impl GcsShared {
     }
 }
 
-/// Answers one request. An error closes the connection without an answer.
+/// Returns the response to one request. An error closes the connection without a response.
 async fn respond(shared: Arc<GcsShared>, parts: Parts, body: Bytes) -> io::Result<Answer> {
     let op = Op::of(&parts);
     let key = match op {

@@ -20,7 +20,8 @@ pub struct GcsObject {
     pub body: Bytes,
     /// Generation of the object. It grows with every write in the bucket.
     pub generation: u64,
-    /// MD5 of the body, in quotes. Equal bodies have equal tags, even with different generations.
+    /// MD5 of the body, in quotes. Objects with equal bodies have equal tags, even if their
+    /// generations differ.
     pub etag: String,
     /// Time of the last write.
     pub last_modified: SystemTime,
@@ -33,8 +34,8 @@ pub struct GcsObject {
 pub struct GcsQuirks {
     /// Unsafe: preconditions are ignored.
     pub ignore_preconditions: bool,
-    /// The bucket is public, so reads of an object come from a cache for the duration in its
-    /// `Cache-Control`. Without this header the duration is one hour.
+    /// The bucket is public, so a cache serves reads. The object's `Cache-Control` sets the time in
+    /// the cache; the default is one hour.
     pub public: bool,
     /// Maximum number of keys in a page.
     pub page_cap: Option<usize>,
@@ -49,7 +50,7 @@ pub struct GcsState {
     cached: BTreeMap<String, GcsObject>,
 }
 
-/// An error answer: its status, its code and its message.
+/// An error response: its status, its code and its message.
 pub type GcsRefusal = (u16, &'static str, &'static str);
 pub type Outcome = Result<Response<Bytes>, GcsRefusal>;
 
@@ -58,8 +59,8 @@ const REFUSED: GcsRefusal =
 const MISSING: GcsRefusal = (404, "NoSuchKey", "The specified key does not exist.");
 const NOT_MODIFIED: GcsRefusal = (304, "", "");
 const GENERATION_MATCH: &str = "x-goog-if-generation-match";
-/// Preconditions of the API that no client here uses. The server refuses them, so that none is
-/// ignored by mistake.
+/// Preconditions of the API that no client here uses. The server refuses them, because a
+/// precondition must not be ignored.
 const OTHERS: [&str; 3] = [
     "x-goog-if-metageneration-match",
     "x-goog-if-generation-not-match",
@@ -78,7 +79,7 @@ impl GcsState {
     pub fn write(&mut self, key: &str, body: Bytes, cache_control: Option<String>) -> GcsObject {
         let now = Process::system().now().wall;
         let micros = u64::try_from(now.as_micros()).expect("this is not the year 500,000");
-        // Only the order of Google's generations has a meaning, too.
+        // As in Cloud Storage, only the order of generations has a meaning.
         self.generation = micros.max(self.generation + 1);
         let stored = GcsObject {
             etag: etag(&body),
@@ -129,7 +130,8 @@ impl GcsState {
         Some(stored)
     }
 
-    /// Checks the precondition, if there is one. Generation 0 means that the object must not exist.
+    /// Checks the precondition of a request, if any. Generation 0 means that the object must not
+    /// exist.
     fn check(&self, key: &str, headers: &HeaderMap) -> Result<(), GcsRefusal> {
         if OTHERS.iter().any(|name| headers.contains_key(*name)) {
             return Err((501, "NotImplemented", "this server does not support the precondition"));
@@ -190,7 +192,7 @@ impl GcsState {
     }
 }
 
-/// Returns an answer with the headers of an object.
+/// Returns a response with the headers of an object.
 fn described(stored: &GcsObject, body: Bytes) -> Response<Bytes> {
     let whole = stored.last_modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let whole = SystemTime::UNIX_EPOCH + Duration::from_secs(whole.as_secs());
@@ -202,7 +204,7 @@ fn described(stored: &GcsObject, body: Bytes) -> Response<Bytes> {
     if let Some(control) = &stored.cache_control {
         answer = answer.header(CACHE_CONTROL, control);
     }
-    answer.body(body).expect("these are headers")
+    answer.body(body).expect("the headers are valid")
 }
 
 pub fn http_date(time: SystemTime) -> String {
@@ -218,7 +220,7 @@ pub fn query(parts: &Parts, name: &str) -> Option<String> {
     values.next()
 }
 
-/// Decodes the encoding of a form, in which a space is a plus.
+/// Decodes a form-encoded text, in which a plus is a space.
 fn decoded(text: &str) -> String {
     percent_encoding::percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! A double of S3 that verifies signatures and fails on demand. It runs in this process and serves
+//! A double of S3 that verifies signatures, and fails on demand. It runs in this process and serves
 //! HTTP on a free port of the loopback interface.
 //!
 //! ```
@@ -40,11 +40,11 @@ use super::faults::Faults;
 pub use super::faults::{Arming, Op, ServerFault};
 use super::http_shell::{Gate, Log, Shell, aws};
 
-/// Name of the bucket that exists from the start. The functions that bypass the API use it.
+/// Name of the bucket that exists from the start. The functions without a request use this bucket.
 pub const BUCKET: &str = "tenure-test";
 /// Region of all buckets.
 pub const REGION: &str = aws::REGION;
-/// Access key of the user that exists from the start.
+/// Access key of the first user, which exists from the start.
 pub const ACCESS_KEY: &str = aws::ACCESS_KEY;
 pub use super::outcomes::SECRET_KEY;
 
@@ -53,9 +53,9 @@ pub use super::outcomes::SECRET_KEY;
 pub struct S3Request {
     /// Kind of the request.
     pub op: Op,
-    /// The key, or the prefix of a listing, decoded.
+    /// Key of the object, or prefix of the listing, decoded.
     pub key: String,
-    /// Keys in the body of a deletion of several keys.
+    /// Keys in the body of a `DeleteObjects` request.
     pub deletes: Vec<String>,
     /// Path and query of the request.
     pub uri: Uri,
@@ -67,8 +67,8 @@ pub struct S3Request {
 
 /// The server. The [module](self) has an example.
 ///
-/// The server runs on its own thread and runtime, so it also serves other processes, blocking tests
-/// and tests on paused time. Dropping it stops it.
+/// The server has a separate thread and runtime, so it also serves other processes, blocking tests
+/// and tests on paused time. Dropping the value stops the server.
 pub struct S3Server {
     shell: Shell,
     shared: Arc<S3Shared>,
@@ -81,13 +81,13 @@ struct S3Shared {
     users: Users,
     seen: Log<S3Request>,
     gate: Gate,
-    /// Returns the delay of the next request before it takes effect.
+    /// Function that draws the delay of the next request before its effect.
     latency: Mutex<Option<Latency>>,
 }
 
 type Latency = Box<dyn FnMut() -> Duration + Send>;
 
-/// The users, with the rights of each.
+/// The users by access key, each with its rights.
 #[derive(Clone, Default)]
 struct Users(Arc<Mutex<BTreeMap<String, User>>>);
 
@@ -102,7 +102,7 @@ impl S3Server {
         S3Server::start_blocking()
     }
 
-    /// Starts the same server outside of a runtime.
+    /// Starts the server like [`start`](S3Server::start), without a runtime.
     pub fn start_blocking() -> S3Server {
         let storage = Storage::default();
         storage.lock().buckets.insert(BUCKET.to_owned(), BTreeMap::new());
@@ -110,8 +110,7 @@ impl S3Server {
         users.add(ACCESS_KEY, SECRET_KEY, |_| true);
         let mut service = S3ServiceBuilder::new(storage.clone());
         service.set_auth(users.clone());
-        // The SDK signs by the server's clock after it has seen a `Date`, and this clock may be
-        // skewed.
+        // After the SDK has seen a `Date`, it signs by the server's clock, which may be skewed.
         let mut config = S3Config::default();
         config.presigned_url_max_skew_time_secs = u32::MAX;
         service.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
@@ -134,13 +133,13 @@ impl S3Server {
         self.shell.endpoint()
     }
 
-    /// Returns a client that addresses buckets in the path, with the SDK's retries enabled. The
-    /// retries wait 1 ms or slightly longer.
+    /// Returns a client that addresses buckets in the path, with the SDK's retries enabled. Each
+    /// retry waits only a few milliseconds.
     pub fn client(&self) -> Client {
         self.client_as(ACCESS_KEY, SECRET_KEY)
     }
 
-    /// Returns such a client with other credentials.
+    /// Returns a client like [`client`](S3Server::client), with other credentials.
     pub fn client_as(&self, access_key: &str, secret_key: &str) -> Client {
         Client::from_conf(config(&self.endpoint(), access_key, secret_key).build())
     }
@@ -150,18 +149,18 @@ impl S3Server {
         S3Store::new(self.client(), bucket)
     }
 
-    /// Returns the environment variables for another process that uses this server. They also keep
-    /// the process from reading the configuration files of this user.
+    /// Returns the environment variables for another process that uses this server. With them, the
+    /// process does not read the configuration files of this user.
     pub fn env(&self) -> Vec<(&'static str, String)> {
         aws::env(("AWS_ENDPOINT_URL", self.endpoint()))
     }
 
-    /// Begins the description of a fault, which is armed at the end of the statement.
+    /// Begins the description of a fault. The fault is armed at the end of the statement.
     pub fn fault(&self, fault: ServerFault) -> Arming {
         self.shared.faults.arm(fault)
     }
 
-    /// Returns the number of requests that met each kind of fault, by its name.
+    /// Returns the number of requests that met each kind of fault, by the name of the fault.
     pub fn faults_met(&self) -> BTreeMap<String, usize> {
         self.shared.faults.met()
     }
@@ -171,13 +170,13 @@ impl S3Server {
         self.shared.faults.clear();
     }
 
-    /// Cuts all connections and refuses new ones, as during a restart of a server, or accepts
-    /// connections again. The stored objects stay.
+    /// With `true`, closes all connections and refuses new ones, as during a restart of a server.
+    /// With `false`, accepts connections again. The server keeps its objects.
     pub fn go_away(&self, away: bool) {
         self.shell.go_away(away);
     }
 
-    /// Delays every later request before it takes effect. The delay is independent of faults.
+    /// Delays every later request before its effect. The delay is independent of faults.
     pub fn latency(&self, latency: impl FnMut() -> Duration + Send + 'static) {
         *self.shared.latency.lock().expect("no step under the lock panics") =
             Some(Box::new(latency));
@@ -188,7 +187,7 @@ impl S3Server {
         self.shell.connections()
     }
 
-    /// Changes the differences between the server and S3.
+    /// Sets how the server differs from S3.
     pub fn quirks(&self, change: impl FnOnce(&mut S3Quirks)) {
         change(&mut self.shared.storage.lock().quirks);
     }
@@ -236,10 +235,10 @@ impl S3Server {
     /// Panics if there is no such request.
     pub fn last(&self, op: Op) -> S3Request {
         let seen = self.shared.seen.lock().iter().rfind(|seen| seen.op == op).cloned();
-        seen.expect("there was such a request")
+        seen.expect("the server received a request of this kind")
     }
 
-    /// Forgets all requests so far.
+    /// Clears the log of requests.
     pub fn forget_requests(&self) {
         self.shared.seen.lock().clear();
     }
@@ -305,7 +304,7 @@ impl Users {
         self.lock().insert(access_key.to_owned(), user);
     }
 
-    /// Returns whether the user that signed the request may not send it.
+    /// Returns whether the user that signed the request lacks the right to send it.
     fn denies(&self, seen: &S3Request) -> bool {
         let authorization = seen.headers.get("authorization").and_then(|it| it.to_str().ok());
         let authorization = authorization.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The HTTP side of the server: `s3s` behind faults.
+//! The HTTP side of the server: applies faults, and passes other requests to `s3s`.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use percent_encoding::percent_decode_str;
 use super::{Op, S3Request, S3Shared, ServerFault, Users};
 use crate::http_shell::{Answer, answer, cut, pause};
 
-/// Answers one request. An error closes the connection without an answer.
+/// Returns the response to one request. An error closes the connection without a response.
 pub async fn respond(shared: Arc<S3Shared>, parts: Parts, body: Bytes) -> io::Result<Answer> {
     let op = Op::of(&parts);
     let key = key(op, &parts);
@@ -46,7 +46,7 @@ pub async fn respond(shared: Arc<S3Shared>, parts: Parts, body: Bytes) -> io::Re
     answer.map(|answer| dated(&shared, answer))
 }
 
-/// Refuses a request without the checksum that this server requires.
+/// Returns the refusal of a request that lacks a required checksum.
 fn without_checksum(shared: &S3Shared, op: Op, parts: &Parts) -> Option<Answer> {
     let quirks = shared.storage.lock().quirks.clone();
     let has = |start: &str| parts.headers.keys().any(|name| name.as_str().starts_with(start));
@@ -130,7 +130,7 @@ async fn apply(shared: &S3Shared, parts: &Parts, body: Bytes) -> io::Result<Answ
     Ok(answer.map(|body| body.map_err(io::Error::other).boxed()))
 }
 
-/// Answers a request for a bucket's versions or lifecycle rules.
+/// Returns the response to a request for a bucket's versioning or lifecycle rules.
 fn setting(shared: &S3Shared, parts: &Parts) -> Option<Answer> {
     let query = parts.uri.query().filter(|_| parts.method == http::Method::GET)?;
     let name = query.split(['&', '=']).next().filter(|name| SETTINGS.contains(name))?;
@@ -152,14 +152,15 @@ fn apply_later(shared: &Arc<S3Shared>, parts: &Parts, body: Bytes, delay: Durati
     });
 }
 
-/// Sends the headers and half of the body, and then ends the connection.
+/// Returns a response that ends the connection after half of its body.
 async fn truncated(answer: Answer) -> io::Result<Answer> {
     let (mut parts, body) = answer.into_parts();
     let body = body.collect().await?.to_bytes();
     parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     let half = futures::stream::iter([Ok(Frame::data(body.slice(..body.len() / 2)))]);
     let cut = futures::stream::once(async {
-        // The first half needs time for its transmission. An immediate close would discard it.
+        // The first half needs time for its transmission. An immediate close would discard this
+        // half.
         pause(Duration::from_millis(20)).await;
         Err(cut())
     });
@@ -187,7 +188,7 @@ fn page() -> Answer {
     answer(200, "text/html; charset=utf-8", html.to_owned())
 }
 
-/// Adds the server's own `Date`. The HTTP library would add the machine's date.
+/// Adds a `Date` by the server's clock. The HTTP library would add the machine's date.
 fn dated(shared: &S3Shared, mut answer: Answer) -> Answer {
     let now = chrono::DateTime::<chrono::Utc>::from(shared.storage.lock().now());
     let date = now.format("%a, %d %b %Y %H:%M:%S GMT").to_string();
@@ -207,7 +208,7 @@ fn key(op: Op, parts: &Parts) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// Returns the keys of a `DeleteObjects` request. Keys of tests need no escapes.
+/// Returns the keys of a `DeleteObjects` request. The keys of the tests contain no XML escapes.
 fn keys_in(body: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(body);
     let keys = text.split("<Key>").skip(1).filter_map(|rest| rest.split_once("</Key>"));

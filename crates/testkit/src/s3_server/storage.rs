@@ -30,7 +30,8 @@ pub struct S3Object {
 /// Differences between the server and S3.
 #[derive(Clone, Debug, Default)]
 pub struct S3Quirks {
-    /// Ceph 16: ETags match only without their quotes, and `If-Match` on a missing key is 412.
+    /// As Ceph 16: ETags match only without their quotes, and `If-Match` on a missing key gives
+    /// 412.
     pub unquoted_etags: bool,
     /// Unsafe: `If-None-Match: *` of a PUT is ignored.
     pub ignore_if_none_match: bool,
@@ -38,33 +39,35 @@ pub struct S3Quirks {
     pub ignore_if_match: bool,
     /// Unsafe: every listing starts at the beginning.
     pub ignore_start_after: bool,
-    /// Unsafe: listings come in descending order.
+    /// Unsafe: listings are in descending order.
     pub descending: bool,
-    /// Maximum number of keys in a page. It overrides the request.
+    /// Maximum number of keys in a page, even if the request allows more.
     pub page_cap: Option<usize>,
     /// Number of pages without keys before the first real page of each listing.
     pub empty_pages: usize,
-    /// Keys that contain this text are not deleted. Each gets its own `AccessDenied`.
+    /// Keys that contain this text are not deleted. The response reports `AccessDenied` for each of
+    /// them.
     pub undeletable: Option<String>,
-    /// Error code for such keys, in place of `AccessDenied`.
+    /// Error code for keys that match `undeletable`, in place of `AccessDenied`.
     pub undeletable_because: Option<&'static str>,
-    /// Deletions of several keys are refused without `Content-MD5`, which the SDK no longer sends.
+    /// Deletions of several keys are refused without `Content-MD5`. Current versions of the SDK do
+    /// not send this header.
     pub deletes_want_md5: bool,
-    /// Object Lock with a default retention: writes are refused without a checksum.
+    /// The bucket has Object Lock with a default retention. Writes without a checksum are refused.
     pub writes_want_checksums: bool,
-    /// The bucket encrypts with a key in KMS. An ETag is random and not a hash of the body.
+    /// The bucket encrypts with a key in KMS. An ETag is random, not a hash of the body.
     pub opaque_etags: bool,
     /// KMS denies the use of the bucket's key.
     pub key_denied: bool,
-    /// Difference of the server's clock from the machine's clock, in seconds. Positive values are
-    /// ahead.
+    /// Difference between the server's clock and the machine's clock, in seconds. With a positive
+    /// value, the server's clock is ahead.
     pub clock_skew: i64,
-    /// Unsafe: a PUT is written this long after the check of its conditions. Writes in between are
-    /// ignored.
+    /// Unsafe: delay between the check of a PUT's conditions and its write. The PUT ignores other
+    /// writes during this time.
     pub two_steps: Option<Duration>,
     /// Unsafe: number of the most recently written keys that listings omit.
     pub stale_listings: usize,
-    /// Answers to `?versioning` and `?lifecycle`, as XML.
+    /// Responses to `?versioning` and `?lifecycle`, as XML.
     pub settings: BTreeMap<&'static str, String>,
 }
 
@@ -358,7 +361,7 @@ fn check_owner(expected: Option<&str>) -> S3Result<()> {
     }
 }
 
-/// Returns the raw header, because `s3s` does not distinguish a quoted tag from an unquoted one.
+/// Returns the raw header. The parsed headers of `s3s` do not show whether a tag was quoted.
 fn header(headers: &http::HeaderMap, name: &str) -> Option<String> {
     headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
