@@ -1,6 +1,6 @@
-//! Other schemes on a bucket, written from their posts, with the settings of tenure: validity,
-//! renewals, polls, timeouts. A candidate campaigns, follows, and renews while it leads, until its
-//! task is aborted.
+//! Other election schemes on a bucket, implemented from their posts, with tenure's settings for
+//! validity, renewals, polls and timeouts. A candidate campaigns, follows, and renews while it
+//! leads, until its task is aborted.
 
 use std::time::Duration;
 
@@ -23,24 +23,24 @@ pub struct Candidate {
     pub id: usize,
     pub bucket: Bucket,
     pub clock: TestClock,
-    /// Gets the id of this candidate when it starts to lead.
+    /// Receives the id of this candidate when the candidate begins to lead.
     pub elected: UnboundedSender<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Post {
     /// Gunnar Morling, *Leader Election With S3 Conditional Writes* (2024). A poll lists all lock
-    /// files and reads the latest. `If-None-Match` creates the next. An unconditional PUT extends
-    /// the lease. A lease ends by `LastModified` and the follower's own clock. A leader does not
-    /// poll.
+    /// files and reads the latest. A candidate creates the next file with `If-None-Match`, and
+    /// extends its lease with an unconditional PUT. A follower computes the end of a lease from
+    /// `LastModified` and its own clock. A leader does not poll.
     Morling {
-        /// The time that a follower adds to the validity. Dates of the store have whole seconds, so
-        /// two lead for up to a second without it. The post does not name it.
+        /// Time that a follower adds to the validity. Dates of the store have whole seconds, so
+        /// without this time two candidates lead for up to a second. The post does not mention it.
         rounding: Duration,
     },
     /// *Leader election with S3 and If-Match* (2025). One object with `expires_at` and a `token`. A
-    /// poll reads it, `If-Match` overwrites it, and a lease ends by the reader's wall clock. The
-    /// post has no renewal: here it keeps the token.
+    /// poll reads the object, and a candidate overwrites it with `If-Match`. A reader compares
+    /// `expires_at` with its wall clock. The post has no renewal; here a renewal keeps the token.
     SingleObject,
 }
 
@@ -90,7 +90,7 @@ impl Candidate {
         Ok(timeout(limit, call).await.map_err(|_| Failed)??)
     }
 
-    /// Steps 1 to 7 of Morling's post. Returns the new lock and the time of the request.
+    /// Runs steps 1 to 7 of Morling's post. Returns the new lock and the time of the request.
     async fn create_next(&self, rounding: Duration) -> Result<Option<(Lock, Duration)>, Failed> {
         loop {
             let epoch = match latest_epoch(&self.bucket).await? {
@@ -115,7 +115,7 @@ impl Candidate {
         Ok(age > (VALIDITY + rounding).as_millis() as i64)
     }
 
-    /// `acquire_lock` of the If-Match post.
+    /// Runs `acquire_lock` of the If-Match post.
     async fn overwrite_expired(&self) -> Result<Option<(Lock, Duration)>, Failed> {
         let key = "single/lock".to_owned();
         let found = self.ask(TIMEOUT, self.bucket.get(&key, None, usize::MAX)).await?;
@@ -123,7 +123,7 @@ impl Candidate {
         let (token, put) = match found {
             GetOutcome::Found(object) => {
                 let data: Value =
-                    serde_json::from_slice(&object.body).expect("a candidate wrote it");
+                    serde_json::from_slice(&object.body).expect("a candidate wrote the object");
                 if self.wall().as_secs_f64() <= data["expires_at"].as_f64().expect("a number") {
                     return Ok(None);
                 }
@@ -139,15 +139,15 @@ impl Candidate {
         })
     }
 
-    /// The object of the If-Match post.
+    /// Returns the object of the If-Match post.
     fn single(&self, token: u64) -> bytes::Bytes {
         let expires_at = (self.wall() + VALIDITY).as_secs_f64();
         json!({ "expires_at": expires_at, "token": token }).to_string().into()
     }
 
-    /// Renews until the lease ends or a renewal fails its condition.
+    /// Renews until the lease ends or the store refuses a renewal.
     async fn lead(&self, post: Post, mut lock: Lock, mut sent: Duration) {
-        // The receiver ends with the measurement.
+        // An error means that the measurement has ended.
         let _ = self.elected.send(self.id);
         let mut due = sent + RENEW;
         loop {

@@ -1,4 +1,4 @@
-//! A bucket on simulated time. It counts requests, and each takes a random time.
+//! A bucket on simulated time. It counts requests. Each request takes a random time.
 
 use std::f64::consts::TAU;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,15 +15,15 @@ const MEDIAN: Duration = Duration::from_millis(20);
 /// 99 of 100 requests take less than 64 ms.
 const SIGMA: f64 = 0.5;
 /// The long tail: one of ten requests takes a second or more, by a Pareto distribution. 4 of 100
-/// take more than 6 s, the timeout at a validity of 30 s, which is far worse than S3.
+/// requests take more than 6 s, the timeout at a validity of 30 s. S3 is far faster.
 const TAIL_SHARE: f64 = 0.1;
 const TAIL_ALPHA: f64 = 0.5;
 const LONGEST: f64 = 3_600.0;
-/// Dollars for a million requests: S3 Standard in us-east-1, list price without free tiers.
+/// Price of a million requests in dollars: S3 Standard in us-east-1, without free tiers.
 const LIST_OR_PUT: f64 = 5.0;
 const GET: f64 = 0.4;
 
-/// The number of requests of each kind. Deletions are free.
+/// Number of requests of each kind. Deletions are free.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     pub list: u64,
@@ -41,7 +41,7 @@ impl Counts {
     }
 }
 
-/// Clones share the objects and the counts.
+/// The simulated bucket. Clones share the objects and the counts.
 #[derive(Debug, Clone)]
 pub struct Bucket {
     pub objects: MemoryStore,
@@ -53,9 +53,9 @@ pub struct Bucket {
 struct State {
     rng: fastrand::Rng,
     counts: Counts,
-    /// The time at which the client sent the last successful PUT.
+    /// Time at which the client sent the last successful PUT.
     written: Instant,
-    /// The number of successful PUTs.
+    /// Number of successful PUTs.
     writes: u64,
 }
 
@@ -71,7 +71,7 @@ impl Bucket {
         Bucket { has_long_tail: true, ..self }
     }
 
-    /// The requests since the last call.
+    /// Returns the number of requests since the last call.
     pub fn counts(&self) -> Counts {
         std::mem::take(&mut self.state().counts)
     }
@@ -80,7 +80,7 @@ impl Bucket {
         self.state().written
     }
 
-    /// The successful PUTs since the last call.
+    /// Returns the number of successful PUTs since the last call.
     pub fn writes(&self) -> u64 {
         std::mem::take(&mut self.state().writes)
     }
@@ -89,7 +89,7 @@ impl Bucket {
         self.state.lock().expect("no step under the lock panics")
     }
 
-    /// Half of the time passes before the request takes effect, and half after it.
+    /// Counts the request, and runs it in the middle of a random time.
     async fn request<T>(
         &self,
         count: impl FnOnce(&mut Counts),
@@ -111,7 +111,7 @@ impl Bucket {
             let seconds = (1.0 - rng.f64()).powf(-1.0 / TAIL_ALPHA);
             return Duration::from_secs_f64(seconds.min(LONGEST));
         }
-        // Box and Muller.
+        // A normally distributed number, by the method of Box and Muller.
         let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
         MEDIAN.mul_f64((SIGMA * radius * (TAU * rng.f64()).cos()).exp())
     }
@@ -133,7 +133,7 @@ impl Bucket {
         self.request(|counts| counts.put += 1, call).await
     }
 
-    /// A PUT without a condition. No time passes between its two steps.
+    /// Sends a PUT without a condition. The GET inside takes no time and is not counted.
     pub async fn overwrite(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         let call = async {
             match self.objects.get(key, None, usize::MAX).await? {
@@ -145,7 +145,7 @@ impl Bucket {
     }
 }
 
-/// Dates of S3 have whole seconds.
+/// Rounds a date down to whole seconds, as S3 does.
 fn whole(date: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
     date.map(|date| date.trunc_subsecs(0))
 }

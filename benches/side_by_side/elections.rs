@@ -1,4 +1,4 @@
-//! Requests, money and failover of one election, in each scheme.
+//! Requests, cost and failover time of one election in each scheme.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::bucket::{Bucket, Counts};
 use super::{DRIFT, HOURS_A_MONTH, POLL, ROUND_TRIP, Size, VALIDITY};
 use super::{check, head, paused, quantile, row};
 
-/// The number of candidates: one leads, and the others follow it.
+/// Number of candidates: one leads, and the others follow.
 const CANDIDATES: usize = 3;
 
 #[derive(Clone, Copy)]
@@ -46,14 +46,14 @@ impl Scene {
         Scene { bucket: Bucket::new(&clock, seed), clock, elected, leads }
     }
 
-    /// Starts a candidate in its own process.
+    /// Starts a candidate in a separate process.
     fn start(&self, scheme: Scheme, id: usize, seed: u64) -> AbortHandle {
         let (bucket, elected) = (self.bucket.clone(), self.elected.clone());
         let task = match scheme {
             Scheme::Tenure(layout, poll) => {
                 let builder = election(bucket, process(&self.clock, seed)).layout(layout);
                 let election = builder.poll_interval(poll).name(format!("candidate-{id}")).build();
-                spawn(campaign(election.expect("these settings fit together"), id, elected))
+                spawn(campaign(election.expect("the settings are valid"), id, elected))
             }
             Scheme::Other(post) => {
                 let clock = self.clock.clone();
@@ -69,7 +69,7 @@ fn election(bucket: Bucket, process: Process) -> tenure::ElectionBuilder {
     builder.check_store(false).process(process)
 }
 
-/// Leads and campaigns again. An abort leaves the lease to lapse, as a crash does.
+/// Campaigns again after each leadership. After an abort the lease lapses, as after a crash.
 async fn campaign(election: Election, id: usize, elected: UnboundedSender<usize>) {
     loop {
         let leadership = election.campaign().await.expect("the bucket has no faults");
@@ -79,7 +79,7 @@ async fn campaign(election: Election, id: usize, elected: UnboundedSender<usize>
     }
 }
 
-/// The requests of one hour without events.
+/// Returns the number of requests in one hour without events.
 fn hour(scheme: Scheme) -> Counts {
     paused().block_on(async move {
         let scene = Scene::new(1);
@@ -105,16 +105,16 @@ pub fn steady(_: &Size) {
         month
     };
     let tenure = measure("tenure", TENURE);
-    measure("tenure, polls at the lapse alone", AT_LAPSE);
+    measure("tenure, polls only at the lapse", AT_LAPSE);
     measure("tenure, single object", ONE_OBJECT);
     let morling = measure("Morling as posted", MORLING);
     let if_match = measure("single object with If-Match", IF_MATCH);
-    check("money against Morling as posted", tenure / morling, 0.26);
-    check("money against the single object with If-Match", tenure / if_match, 1.05);
+    check("cost relative to Morling as posted", tenure / morling, 0.26);
+    check("cost relative to the single object with If-Match", tenure / if_match, 1.05);
 }
 
-/// Seconds from a crash of the leader to the next leader, and the part of them beyond
-/// the rest of the lease × (1 + drift).
+/// Returns the seconds from a crash of the leader to the next election, and how far they exceed the
+/// rest of the lease × (1 + drift).
 fn crash(scheme: Scheme, seed: u64) -> (f64, f64) {
     paused().block_on(async move {
         let mut scene = Scene::new(seed);
@@ -148,16 +148,17 @@ pub fn failover(size: &Size) {
     };
     let tenure = measure("tenure", TENURE);
     let morling = measure("Morling as posted", MORLING);
-    measure("the same without a second for rounded dates", MORLING_TOO_EARLY);
+    measure("Morling without a second for rounded dates", MORLING_TOO_EARLY);
     measure("single object with If-Match", IF_MATCH);
-    check("p50 against Morling as posted", tenure.0, morling.0);
-    check("p99 against Morling as posted", tenure.1, morling.1);
-    // One poll until a follower sees the last renewal, three round trips, and the drift.
+    check("p50 relative to Morling as posted", tenure.0, morling.0);
+    check("p99 relative to Morling as posted", tenure.1, morling.1);
+    // The bound: one poll until a follower sees the last renewal, three round trips, and the drift.
     let most = (POLL + ROUND_TRIP * 3).as_secs_f64() + VALIDITY.as_secs_f64() * DRIFT;
     check("p99 beyond the rest of the lease × (1 + drift)", tenure.2, most);
 }
 
-/// The renewals and the lost leases of 100 leaders on a slow store, after this number of renewals.
+/// Runs 100 leaders on a slow store for at least `renewals` renewals. Returns the numbers of
+/// renewals and of lost leases.
 fn lost_leases(renewals: u64) -> (u64, u64) {
     paused().block_on(async move {
         let clock = TestClock::new();
@@ -172,7 +173,7 @@ fn lost_leases(renewals: u64) -> (u64, u64) {
                 .check_store(false)
                 .process(process(&clock, number))
                 .build()
-                .expect("these settings fit together");
+                .expect("the settings are valid");
             spawn(campaign(election, 0, elected.clone()));
         }
         sleep(VALIDITY * 2).await;
@@ -183,7 +184,7 @@ fn lost_leases(renewals: u64) -> (u64, u64) {
             sleep(Duration::from_secs(600)).await;
             done += bucket.writes();
         }
-        // A leader that leads again lost its lease before.
+        // A leader that is elected again has lost its lease.
         while leads.try_recv().is_ok() {
             lost += 1;
         }
@@ -197,7 +198,8 @@ pub fn tails(size: &Size) {
     check("leases lost in a million renewals", lost as f64 * 1e6 / renewals as f64, 10.0);
 }
 
-/// The requests that find and read the newest of these epochs, with tenure and as posted.
+/// Returns the number of requests that find and read the newest of these epochs, with tenure and
+/// with Morling's scheme.
 fn find(epochs: u64) -> (u64, u64) {
     paused().block_on(async move {
         let scene = Scene::new(1);
@@ -210,7 +212,7 @@ fn find(epochs: u64) -> (u64, u64) {
         }
         let process = process(&scene.clock, 1);
         let election = election(scene.bucket.clone(), process).build().expect("a valid election");
-        election.leader().await.expect("the bucket has no faults").expect("nothing seals it");
+        election.leader().await.expect("the bucket has no faults").expect("the epoch has no seal");
         let own = scene.bucket.counts().total();
         let latest = latest_epoch(&scene.bucket).await.expect("the bucket has no faults");
         assert_eq!(latest, Some(epochs));

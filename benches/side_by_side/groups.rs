@@ -1,4 +1,4 @@
-//! Groups of partitions: requests, money, moves, and memory.
+//! Groups of partitions: requests, cost, moves and memory.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 type Owned = Arc<Mutex<BTreeMap<String, Partition>>>;
 
-/// A member that works until a partition is revoked, and gives it up without delay.
+/// A member that works until a partition is revoked, and then releases it immediately.
 struct Worker {
     group: Group,
     owned: Owned,
@@ -67,7 +67,8 @@ impl Scene {
         Scene { clock, bucket, partitions, workers: Vec::new(), seed: seed * 1_000 }
     }
 
-    /// A group of ten workers that started at different times and own their shares.
+    /// Creates a group of ten workers that start at different times, and waits until each owns its
+    /// share.
     async fn settled(partitions: u32, seed: u64) -> Scene {
         let mut scene = Scene::new(partitions, seed);
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -88,7 +89,7 @@ impl Scene {
             .check_store(false)
             .process(process)
             .build()
-            .expect("these settings fit together")
+            .expect("the settings are valid")
     }
 
     fn join(&mut self, name: &str) {
@@ -110,7 +111,7 @@ impl Scene {
         }
     }
 
-    /// The place of each partition's owner.
+    /// Returns the position of each partition's owner in `workers`.
     fn owners(&self) -> BTreeMap<String, usize> {
         let all = self.workers.iter().enumerate();
         let names = |worker: &Worker| worker.owned().keys().cloned().collect::<Vec<_>>();
@@ -123,7 +124,8 @@ impl Scene {
     }
 }
 
-/// The requests in ten minutes without events. Each member lists once in this time.
+/// Returns the number of requests of a group in ten minutes without events. Each member sends one
+/// LIST in this time.
 fn group_requests(partitions: u32) -> Counts {
     paused().block_on(async move {
         let scene = Scene::settled(partitions, 1).await;
@@ -135,7 +137,8 @@ fn group_requests(partitions: u32) -> Counts {
     })
 }
 
-/// The same with one election for each partition, and no candidates that wait.
+/// Returns the number of requests in ten minutes with one election for each partition, without
+/// waiting candidates.
 fn election_requests(partitions: u32) -> Counts {
     paused().block_on(async move {
         let clock = TestClock::new();
@@ -147,7 +150,7 @@ fn election_requests(partitions: u32) -> Counts {
                 .check_store(false)
                 .process(process(&clock, u64::from(number)))
                 .build()
-                .expect("these settings fit together");
+                .expect("the settings are valid");
             leaderships.push(election.campaign().await.expect("there is no other candidate"));
         }
         sleep(VALIDITY * 4).await;
@@ -171,17 +174,17 @@ pub fn steady(size: &Size) {
     let own = measure("tenure, a group of ten workers", group_requests(size.partitions));
     let each = measure("tenure, an election per partition", election_requests(size.partitions));
     check("requests of a member in a minute", own as f64 / 10.0 / WORKERS as f64, 30.0);
-    check("requests against an election per partition", own as f64 / each as f64, 1.0);
+    check("requests relative to an election per partition", own as f64 / each as f64, 1.0);
 }
 
-/// Seconds from the death of a worker until its last partition has an owner, and the part of them
-/// beyond the rest of its lease × (1 + drift).
+/// Returns the seconds from the death of a worker until its last partition has an owner, and how
+/// far they exceed the rest of its lease × (1 + drift).
 fn death(partitions: u32, seed: u64) -> (f64, f64) {
     paused().block_on(async move {
         let mut scene = Scene::settled(partitions, seed).await;
         let victim = scene.workers.swap_remove(seed as usize % WORKERS);
-        let left = || victim.owned().values().next().expect("it owns a share").remaining();
-        // A renewal in flight would have an unknown effect.
+        let left = || victim.owned().values().next().expect("the worker owns a share").remaining();
+        // Waits for a fresh renewal: a renewal in flight would have an unknown effect.
         while left() <= VALIDITY * 2 / 3 {
             sleep(LOOK).await;
         }
@@ -195,7 +198,8 @@ fn death(partitions: u32, seed: u64) -> (f64, f64) {
     })
 }
 
-/// Seconds until an eleventh worker owns its share, and the number of partitions that moved.
+/// Returns the seconds until an eleventh worker owns its share, and the number of partitions that
+/// moved.
 fn join(partitions: u32, seed: u64) -> (f64, usize) {
     paused().block_on(async move {
         let mut scene = Scene::settled(partitions, seed).await;
@@ -206,7 +210,7 @@ fn join(partitions: u32, seed: u64) -> (f64, usize) {
     })
 }
 
-/// The number of partitions that move while each worker restarts under its name.
+/// Returns the number of partitions that move while each worker restarts under its name.
 fn rolling_restart(partitions: u32) -> usize {
     paused().block_on(async move {
         let mut scene = Scene::settled(partitions, 1).await;
@@ -235,18 +239,19 @@ pub fn moves(size: &Size) {
     let line = |name: &str, seconds: &[f64]| {
         row(name, &[0.5, 0.99].map(|share| format!("{:.2}", quantile(seconds, share))));
     };
-    line("a death, until the last partition is owned", &took);
-    line("the same, beyond the lease × (1 + drift)", &beyond);
-    line("a join, until it has its share", &joined);
+    line("death of a worker, until its last partition is owned", &took);
+    line("death, beyond the lease × (1 + drift)", &beyond);
+    line("join of a worker, until it owns its share", &joined);
     let most = (POLL * 2 + ROUND_TRIP * 4).as_secs_f64();
-    check("a death, p99 beyond the lease × (1 + drift)", quantile(&beyond, 0.99), most);
+    check("death, p99 beyond the lease × (1 + drift)", quantile(&beyond, 0.99), most);
     let share = (partitions as usize).div_ceil(WORKERS + 1) as f64;
     let most_moved = moved.into_iter().max().expect("there are joins");
     check("partitions that a join moves", most_moved as f64, share);
     check("partitions that a rolling restart moves", rolling_restart(partitions) as f64, 0.0);
 }
 
-/// Bytes that a member keeps, without the objects of the bucket, when it owns all partitions.
+/// Returns the bytes of memory of a member that owns all partitions, without the objects of the
+/// bucket.
 fn kept(partitions: u32) -> i64 {
     let (runtime, mut kept) = (paused(), None);
     let info = allocation_counter::measure(|| {
@@ -265,12 +270,12 @@ fn kept(partitions: u32) -> i64 {
             while owned.load(Ordering::Relaxed) < partitions {
                 sleep(LOOK).await;
             }
-            // A few more polls and renewals.
+            // Includes a few more polls and renewals.
             sleep(VALIDITY * 4).await;
             kept = Some((scene, task));
         });
     });
-    let (scene, _) = kept.expect("the block sets it");
+    let (scene, _) = kept.expect("the block sets the value");
     let list = scene.bucket.objects.list("app/", "", 1_000);
     let page = runtime.block_on(list).expect("memory has no faults");
     info.bytes_current - page.entries.iter().map(|entry| entry.size as i64).sum::<i64>()
@@ -289,5 +294,5 @@ pub fn large(size: &Size) {
     check("requests of each member to start", requests as f64 / members as f64, 60.0);
     let (few, many) = (100, 5_000);
     let each = (kept(many) - kept(few)) as f64 / 1_024.0 / f64::from(many - few);
-    check("KiB of a member for each partition that it owns", each, 1.0);
+    check("KiB of memory for each partition that a member owns", each, 1.0);
 }

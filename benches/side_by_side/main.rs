@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Requests take a log-normal time with a median of 20 ms. A validity is 30 s, with a renewal every
-//! 10 s and a poll every 5 s. Requests are counted by the simulated bucket, so each run prints the
-//! same numbers. The program fails if a number exceeds its bound.
+//! 10 s and a poll every 5 s. The simulated bucket counts requests, so each run prints the same
+//! numbers. The program fails if a number exceeds its bound.
 #![allow(clippy::disallowed_methods, reason = "the program waits in simulated time")]
 
 mod baselines;
@@ -21,14 +21,14 @@ use std::time::Duration;
 const VALIDITY: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_secs(5);
 const DRIFT: f64 = 0.01;
-/// The upper bound of 999 in 1,000 round trips.
+/// Upper bound of 999 in 1,000 round trips.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 const HOURS_A_MONTH: f64 = 730.0;
 
 /// The amount of work in one run.
 pub struct Size {
     crashes: u64,
-    /// Objects below the prefix when a candidate searches for the newest.
+    /// Numbers of epoch objects among which a candidate searches for the newest.
     backlogs: &'static [u64],
     renewals: u64,
     deaths: u64,
@@ -101,7 +101,7 @@ fn quantile(values: &[f64], share: f64) -> f64 {
     values[rank.saturating_sub(1)]
 }
 
-/// A runtime that advances its time while all tasks wait.
+/// Returns a runtime that advances its time while all tasks wait.
 fn paused() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
