@@ -4,9 +4,9 @@
 //! cargo run --example compact_job -- s3://my-bucket/orders --dry-run
 //! ```
 //!
-//! The newest epoch object is never deleted, as the next epoch continues from it. The job needs the
-//! permissions to list and to delete; candidates need not have the second. It ends with an error if
-//! a deletion failed. The next run repeats it.
+//! The newest epoch object is never deleted, because the next epoch continues from it. The job
+//! needs the permissions to list and to delete. Candidates do not need the permission to delete. If
+//! a deletion fails, the job ends with an error, and the next run repeats the deletion.
 
 use std::error::Error;
 use std::time::Duration;

@@ -6,9 +6,10 @@
 //! curl -X PUT -H 'Fencing-Token: 1' -d 'too late' http://127.0.0.1:3000/board    # 412
 //! ```
 //!
-//! The service needs no election and no lease. Its clients send the epoch of their leadership;
-//! [`TokenLayer`](tenure_fencing::http::TokenLayer) does so for clients that use tower. Authenticate
-//! clients before this layer, as it refuses all tokens lower than the greatest it has seen.
+//! The service needs no election and no lease. Its clients send the epoch of their leadership.
+//! Clients that use tower can do so with [`TokenLayer`](tenure_fencing::http::TokenLayer).
+//! Authenticate clients before this layer, because the layer refuses all tokens lower than the
+//! greatest that it has seen.
 
 use std::sync::{Arc, Mutex};
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! One row keeps the greatest token of all writers. The check of the token and the work are one
-//! transaction, so no other write can come between them. docs/how-to/fence-a-database.md has the
+//! transaction, so no other write can occur between them. docs/how-to/fence-a-database.md has the
 //! statements for PostgreSQL.
 
 use std::error::Error;
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (store, prefix) = tenure::store::open(&url).await?;
     let leadership = Election::builder(store, prefix).build()?.campaign().await?;
 
-    let token = leadership.check()?; // no request; spares a transaction that would be refused
+    let token = leadership.check()?; // no request; avoids a transaction that would be refused
     let sum = fenced(&mut database, token, |database| {
         let row = params![token.get().cast_signed(), "wages", 1_500];
         database.execute("INSERT INTO book VALUES (?1, ?2, ?3)", row)?;
@@ -38,15 +38,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Does the work in a transaction, or returns an error if a greater token was here.
+/// Runs `work` in a transaction. Returns an error if the database has seen a greater token.
 fn fenced<T>(
     database: &mut Connection,
     token: Epoch,
     work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> Result<T, Box<dyn Error>> {
-    // Immediate: a transaction waits for other writers at its start, not after its first read.
+    // An immediate transaction waits for other writers at its start, not after its first read.
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // `<=`, as a leader writes many times with one token.
+    // `<=`, because a leader writes several times with one token.
     let raise = "UPDATE fence SET token = ?1 WHERE name = 'ledger' AND token <= ?1";
     if transaction.execute(raise, [token.get().cast_signed()])? == 0 {
         return Err(format!("token {token} is stale: another process leads").into());

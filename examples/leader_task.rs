@@ -5,7 +5,7 @@
 //! ```
 //!
 //! On SIGINT the service finishes open requests, ends the task and resigns.
-#![allow(clippy::disallowed_methods, reason = "a sleep is the work here")]
+#![allow(clippy::disallowed_methods, reason = "a sleep represents the work")]
 
 use std::error::Error;
 use std::sync::Arc;
@@ -47,13 +47,13 @@ async fn lead(election: Arc<Election>, stop: CancellationToken) -> Result<(), te
     Ok(())
 }
 
-/// The leader's task. A database refuses a token lower than the greatest it has seen.
+/// The leader's task. A database would refuse a token lower than the greatest that it has seen.
 async fn write_report(token: Epoch) {
     println!("report with token {token}");
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
 
-/// The leader, for clients.
+/// Returns the name of the leader.
 async fn leader(State(election): State<Arc<Election>>) -> Result<String, StatusCode> {
     let leader = election.leader().await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
     leader.and_then(|leader| leader.candidate).ok_or(StatusCode::NOT_FOUND)

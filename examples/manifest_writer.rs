@@ -4,9 +4,9 @@
 //! cargo run --example manifest_writer -- s3://my-bucket
 //! ```
 //!
-//! Each manifest is an entry of a [`FencedLog`] and carries its writer's epoch. A new leader opens
-//! the log before it reads. From then on the store refuses the next manifest of a former leader,
-//! even if that leader paused between the check of its lease and its write.
+//! Each manifest is an entry of a [`FencedLog`], with its writer's epoch. A new leader opens the
+//! log before it reads the newest manifest. From then on the log refuses manifests of a former
+//! leader, even if that leader paused between the check of its lease and its write.
 
 use std::error::Error;
 
@@ -33,11 +33,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         None => Manifest::default(),
     };
     for part in 0..3 {
-        // The data first, under a name that no other writer uses. Then the manifest that names it.
+        // A real program writes the data file first, under a name that no other writer uses. Then
+        // it appends the manifest with that name.
         manifest.files.push(format!("{}-{part}.sst", leadership.epoch()));
         match writer.append(serde_json::to_vec(&manifest)?).await {
             Ok(number) => println!("manifest {number}: {} files", manifest.files.len()),
-            Err(FencingError::Stale { stale, .. }) => return Err(stale.into()), // another leads
+            Err(FencingError::Stale { stale, .. }) => return Err(stale.into()), // lost
             // The manifest may have been written. Open the log again, and read the latest.
             Err(error) => return Err(error.into()),
         }

@@ -4,9 +4,9 @@
 //! cargo run --example quick_start    # on the bucket my-bucket, settings as for the AWS CLI
 //! ```
 //!
-//! It runs until it is stopped. Cut it off from the store for some seconds: it stops writing, and
-//! campaigns again.
-#![allow(clippy::disallowed_methods, reason = "a sleep stands for the time between batches")]
+//! The program runs until it is stopped. If it cannot reach the store for some seconds, it stops
+//! its writes and campaigns again.
+#![allow(clippy::disallowed_methods, reason = "a sleep represents the time between batches")]
 
 use std::sync::Arc;
 use tenure::{Election, RunOutcome, store::S3Store};
@@ -31,12 +31,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
                 Ok::<_, tenure_fencing::FencingError>(())
             })
-            .await; // resigns once the work has returned
+            .await; // resigns after the work returns
         match outcome {
-            RunOutcome::Completed(Ok(())) => return Ok(()), // there was nothing left to do
+            RunOutcome::Completed(Ok(())) => return Ok(()), // the work is complete
             interrupted => eprintln!("{interrupted:?}; campaigning again in a second"),
         }
-        // Work that fails at once must not take epoch after epoch.
+        // Without a pause, work that fails immediately would consume many epochs.
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     }
 }

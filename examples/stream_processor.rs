@@ -4,9 +4,9 @@
 //! cargo run --example stream_processor -- s3://my-bucket    # on as many hosts as you like
 //! ```
 //!
-//! An entry of a log holds the results of one batch and the next offset. One write stores both, so
-//! each record counts once, also after a crash. The log refuses a former owner's late write.
-#![allow(clippy::disallowed_methods, reason = "a sleep is the work here")]
+//! An entry of a log contains the results of one batch and the next offset. One write stores both,
+//! so each record counts once, even after a crash. The log refuses a late write of a former owner.
+#![allow(clippy::disallowed_methods, reason = "a sleep represents the work")]
 
 use std::error::Error;
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
     let process = async |partition: Partition| {
         let log = FencedLog::new(store.clone(), format!("orders/log-{}", partition.name()))?;
-        let mut writer = log.open(&partition).await?; // fences former owners
+        let mut writer = log.open(&partition).await?; // refuses former owners
         let mut last = match writer.latest().await? {
             Some(entry) => serde_json::from_slice(&entry.body)?,
             None => Batch::default(),
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The stream: ten records from this offset.
+/// Returns ten records of the stream, from this offset.
 async fn read_records(offset: u64) -> Vec<u64> {
     tokio::time::sleep(Duration::from_millis(100)).await;
     (offset..offset + 10).collect()

@@ -4,9 +4,9 @@
 //! cargo run -p tenure-slatedb -- my-bucket    # settings as for the AWS CLI
 //! ```
 //!
-//! The lease keeps two writers from opening the database in alternation. SlateDB's own fence
-//! protects the data: opening the database makes it refuse the writes of the previous writer, also
-//! of one that paused between the check of its lease and its write.
+//! The lease prevents that two writers open the database in alternation. SlateDB's own fence
+//! protects the data: after an opening, SlateDB refuses the writes of the previous writer, even if
+//! that writer paused between the check of its lease and its write.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             }
             db.close().await
         };
-        // An error of the work: SlateDB has fenced this writer, or its store fails.
+        // The work fails if SlateDB has fenced this writer, or if the store fails.
         println!("stopped: {:?}", leadership.run(work).await);
     }
     Ok(())

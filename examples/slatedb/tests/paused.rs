@@ -1,5 +1,5 @@
-//! A leader is stopped by SIGSTOP until another leads, and continues. Runs on the S3 server of the
-//! environment: `AWS_ENDPOINT_URL`, credentials, and the bucket of `TENURE_TEST_S3_BUCKET`.
+//! Stops a leader with SIGSTOP until another process leads, and then continues it. The test needs
+//! an S3 server: `AWS_ENDPOINT_URL`, credentials, and a bucket in `TENURE_TEST_S3_BUCKET`.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -12,14 +12,14 @@ use nix::unistd::Pid;
 use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use slatedb::DbReader;
 
-/// Longer than any step takes on a busy machine.
+/// Time limit of each step. Each step takes less time, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn bucket() -> String {
     std::env::var("TENURE_TEST_S3_BUCKET").expect("the name of a bucket")
 }
 
-/// A process of the example. Killed when dropped.
+/// A process of the example. Dropping the value kills the process.
 struct Writer {
     process: Child,
     lines: mpsc::Receiver<String>,
@@ -39,7 +39,7 @@ impl Writer {
                 if let Some(key) = line.strip_prefix("acked ") {
                     keys.lock().unwrap().push(key.to_owned());
                 }
-                // The test may have ended.
+                // An error means that the test has ended.
                 let _ = sender.send(line);
             }
         });
@@ -57,7 +57,7 @@ impl Writer {
     fn end(&mut self) -> Vec<String> {
         self.signal(Signal::SIGTERM);
         assert!(self.process.wait().unwrap().success());
-        // The thread has read all lines once the channel is closed.
+        // The channel closes after the thread has read all lines.
         while self.lines.recv_timeout(PATIENCE).is_ok() {}
         self.acked.lock().unwrap().clone()
     }

@@ -247,8 +247,8 @@ impl Races {
                 match page {
                     Ok(page) if page.entries.iter().map(|entry| &entry.key).eq(&keys) => {}
                     Ok(_) => self.creates.breaks(format!(
-                        "round {round}: a listing right after the create does not show exactly the new \
-                         keys"
+                        "round {round}: a listing right after the create does not show exactly \
+                         the new keys"
                     )),
                     Err(CheckFailure::Broken(violation)) => self.creates.breaks(violation),
                     Err(failure) if failure.is_unclear() => {}
