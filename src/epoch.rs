@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 /// The number of an epoch object, and the fencing token that a leader sends with each write.
 ///
 /// Epochs start at 1 and only grow. Each epoch is granted to at most one campaign (I1). A resource
-/// that remembers the greatest epoch it has seen and refuses lower ones is safe from former
+/// that remembers the greatest epoch it has seen and refuses lower epochs is safe from former
 /// leaders.
 ///
 /// # Examples
@@ -29,7 +29,7 @@ pub struct Epoch(u64);
 impl Epoch {
     /// The first epoch of an election.
     pub const FIRST: Epoch = Epoch(1);
-    /// The last epoch: the greatest number of ten digits. After it an election fails with
+    /// The last epoch: the greatest number of ten digits. After this epoch an election fails with
     /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted).
     pub const MAX: Epoch = Epoch(9_999_999_999);
 
@@ -47,8 +47,8 @@ impl Epoch {
         if number == 0 { Some(Epoch(0)) } else { Epoch::new(number) }
     }
 
-    /// Returns the number, 1 to 9,999,999,999. It is 0 only for a peer that holds a
-    /// [single object](crate::Layout::SingleObject) with the token 0.
+    /// Returns the number, 1 to 9,999,999,999. The number is 0 only for a peer that holds a [single
+    /// object](crate::Layout::SingleObject) with the token 0.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0

@@ -67,9 +67,10 @@ pub enum ErrorKind {
     /// The store refused the credentials, or they lack the permission that the message names, or
     /// the clock of this machine is wrong by minutes.
     AccessDenied,
-    /// The bucket or the directory does not exist, or lies in another region. Correct the address.
+    /// The bucket or the directory does not exist, or is in another region. Correct the address.
     NoSuchStore,
-    /// The store does not give the guarantees that the protocol needs. Do not use it for elections.
+    /// The store does not give the guarantees that the protocol needs. Do not use the store for
+    /// elections.
     UnsafeStore,
     /// The body of an epoch object cannot be read as a record. The epoch is never treated as
     /// vacant: inspect the named key, then depose the epoch or restore the object.
@@ -83,13 +84,13 @@ pub enum ErrorKind {
     /// resources remember.
     EpochsExhausted,
     /// The newest epoch object that this process has seen was deleted, by a person or a lifecycle
-    /// rule, and no greater one exists. Call [`restore`](crate::Election::restore) with at least
+    /// rule, and no greater epoch exists. Call [`restore`](crate::Election::restore) with at least
     /// the greatest token that any process received.
     ///
-    /// For a fenced resource: its object, which has the guard's token, was deleted.
+    /// For a fenced resource: the object with the guard's token was deleted.
     NewestDeleted,
     /// The store cannot be reached or fails. [`may_have_happened`](Error::may_have_happened)
-    /// returns whether the request may have taken effect. Calls that wait retry it.
+    /// returns whether the request may have taken effect. Calls that wait retry the request.
     Unavailable,
     /// The leadership has ended, so the call was not carried out.
     LeadershipLost,
@@ -127,8 +128,8 @@ impl ErrorKind {
         }
     }
 
-    /// Returns whether a service ends with such an error. `has_worked` shows that the settings are
-    /// correct and the store is safe.
+    /// Returns whether an error of this kind ends a service. `has_worked` shows that the settings
+    /// are correct and the store is safe.
     #[doc(hidden)]
     #[must_use]
     pub const fn ends_a_service(self, has_worked: bool) -> bool {
@@ -196,7 +197,7 @@ impl Error {
     }
 
     /// Returns whether the requested write may have taken effect, or may still take effect. If
-    /// `false`, the write did not take effect, and will not.
+    /// `false`, the write did not take effect, and will not take effect.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
         self.determinacy == Determinacy::Indeterminate
@@ -272,7 +273,7 @@ mod tests {
         assert!(ErrorKind::ALL.iter().enumerate().all(|(at, kind)| place(*kind) == at));
     }
 
-    /// Such a message was `listing the epochs in s3://b: listing "app/lock-" in s3://b: 403`.
+    /// The message was `listing the epochs in s3://b: listing "app/lock-" in s3://b: 403`.
     #[test]
     fn regression_an_error_names_the_store_and_the_request_once() {
         let message = |words| in_context("listing the epochs", "s3://b", words);

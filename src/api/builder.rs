@@ -16,8 +16,8 @@ use crate::record::keys::Keys;
 use crate::store::Store;
 use crate::telemetry::Meter;
 
-/// Settings of an [`Election`]. [`build`](ElectionBuilder::build) checks that they fit together.
-/// No method sends a request.
+/// Settings of an [`Election`]. [`build`](ElectionBuilder::build) checks that the settings fit
+/// together. No method sends a request.
 ///
 /// # Examples
 ///
@@ -66,8 +66,8 @@ impl ElectionBuilder {
         ElectionBuilder { store, prefix, settings, process }
     }
 
-    /// Sets the display name of this candidate, 1 to 256 bytes. It is for people: two processes may
-    /// have the same name. Default: the host's name and the process id.
+    /// Sets the display name of this candidate, 1 to 256 bytes. The name is for people: two
+    /// processes may have the same name. Default: the host's name and the process id.
     pub fn name(mut self, name: impl Into<String>) -> ElectionBuilder {
         self.settings.name = Some(name.into());
         self
@@ -80,31 +80,31 @@ impl ElectionBuilder {
         self
     }
 
-    /// Sets how the election is stored. All candidates and observers of one election must use the
-    /// same layout; the check of the store refuses a prefix that shows the other layout. Default:
-    /// [`Layout::EpochFiles`].
+    /// Sets the layout of the election on the store. All candidates and observers of one election
+    /// must use the same layout; the check of the store refuses a prefix that shows the other
+    /// layout. Default: [`Layout::EpochFiles`].
     pub fn layout(mut self, layout: Layout) -> ElectionBuilder {
         self.settings.layout = layout;
         self
     }
 
-    /// The caller asserts that no two living processes have this name. In its first campaign the
-    /// process then seals an epoch of this name without a wait for the lapse. It always gets a new
-    /// epoch. Default: false.
+    /// The caller asserts that no two living processes have this name. In its first campaign, a
+    /// process with this setting seals an epoch of the same name without a wait for the lapse. The
+    /// process always gets a new epoch. Default: false.
     pub fn name_is_unique(mut self, unique: bool) -> ElectionBuilder {
         self.settings.name_is_unique = unique;
         self
     }
 
     /// The caller asserts that the machine is never paused from outside, as a virtual machine is
-    /// for a live migration or a snapshot. Then no step of the wall clock ends a lease. Default:
-    /// false.
+    /// for a live migration or a snapshot. With this setting, no step of the wall clock ends a
+    /// lease. Default: false.
     ///
-    /// After such a pause only the wall clock may show that time has passed. So a wall clock that
-    /// moves ahead of the other clocks by the remaining lease ends the lease
-    /// ([`Loss::WallClockAhead`](crate::Loss::WallClockAhead)). A clock that is set forward has the
-    /// same effect. On systems other than Linux the machine must not sleep either, as the other
-    /// clocks stop during sleep.
+    /// After a pause of the machine, only the wall clock may show that time has passed. So a wall
+    /// clock that moves ahead of the other clocks by the remaining lease ends the lease
+    /// ([`Loss::WallClockAhead`](crate::Loss::WallClockAhead)). A wall clock that is set forward
+    /// has the same effect. On systems other than Linux the machine must not sleep either, as the
+    /// other clocks stop during sleep.
     pub fn machine_is_never_paused(mut self, never: bool) -> ElectionBuilder {
         self.settings.never_paused = never;
         self
@@ -128,22 +128,22 @@ impl ElectionBuilder {
     /// validity / 6.
     ///
     /// With `None`, a follower polls only when the lease would lapse, about once a validity. This
-    /// is the lowest cost of following. The follower then notices a resignation only at that poll,
-    /// unless the application calls [`refresh`](Election::refresh). It also sees the last renewal
-    /// of a dead leader only at that poll. The takeover comes within 2.2 validities (and the drift)
-    /// of that renewal, instead of one validity and a poll.
+    /// setting has the lowest cost. The follower then detects a resignation only at its next poll,
+    /// unless the application calls [`refresh`](Election::refresh). The follower also detects the
+    /// last renewal of a dead leader only at that poll. So the takeover comes within 2.2 validities
+    /// (and the drift) of that renewal, instead of one validity and a poll.
     pub fn poll_interval(mut self, interval: impl Into<Option<Duration>>) -> ElectionBuilder {
         self.settings.polling = interval.into().map_or(Polling::AtLapse, Polling::Every);
         self
     }
 
     /// Makes a waiting candidate poll less often while the same leader leads: the interval doubles
-    /// with each poll, from `poll_interval` up to `longest`, which is at most the validity. It
-    /// cannot be combined with `poll_interval(None)`. Default: off.
+    /// with each poll, from `poll_interval` up to `longest`, which is at most the validity. This
+    /// setting cannot be combined with `poll_interval(None)`. Default: off.
     ///
     /// The candidate sees a resignation, and the last renewal of a dead leader, up to `longest`
-    /// later, unless the application calls [`refresh`](Election::refresh). Both delay the next
-    /// leader. Observers are not affected.
+    /// later, unless the application calls [`refresh`](Election::refresh). So the next leader is
+    /// elected later. Observers are not affected.
     pub fn poll_backoff(mut self, longest: Duration) -> ElectionBuilder {
         self.settings.poll_backoff = Some(longest);
         self
@@ -197,9 +197,9 @@ impl ElectionBuilder {
     }
 
     /// Sets an additional wait of this candidate before it takes over, after a lapse and after a
-    /// seal: at most 24 h. Give 0 to the preferred candidates, and to the others more than the poll
-    /// interval of the preferred ones. The delay takes no leadership away, and does not apply to an
-    /// election without any epoch. Default: 0.
+    /// seal: at most 24 h. Use 0 for the preferred candidates. For other candidates, use more than
+    /// the poll interval of the preferred candidates. The delay does not end a leadership, and does
+    /// not apply to an election without an epoch. Default: 0.
     pub fn priority_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.priority_delay = delay;
         self
@@ -215,8 +215,8 @@ impl ElectionBuilder {
     /// Sets whether the first campaign checks that the store honours conditions and lists in order.
     /// The check sends 4 requests for one of 256 objects (`.tenure-check-00` to `.tenure-check-ff`
     /// under the prefix), once for each store value of the process, and 1 LIST for each election.
-    /// It deletes no object, and cannot prove that the store decides races atomically. Default:
-    /// true.
+    /// The check deletes no object, and cannot prove that the store decides races atomically.
+    /// Default: true.
     pub fn check_store(mut self, check: bool) -> ElectionBuilder {
         self.settings.check_store = check;
         self
@@ -225,10 +225,10 @@ impl ElectionBuilder {
     /// Sets how long campaigns and observers retry while the store denies access or does not exist
     /// ([`AccessDenied`](crate::ErrorKind::AccessDenied),
     /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore)), for example during a rotation of keys. The
-    /// time counts from the first such answer. Default: 10 s.
+    /// time counts from the first of these answers. Default: 10 s.
     ///
     /// - `None` sets no limit, for services.
-    /// - With zero, the first such answer is an error.
+    /// - With zero, the first of these answers is an error.
     /// - The limit is at least 60 s while the machine's metadata service has no credentials.
     /// - If a store that has answered before calls a request
     ///   [invalid](crate::ErrorKind::InvalidInput) or [unsupported](crate::ErrorKind::UnsafeStore),
@@ -243,8 +243,8 @@ impl ElectionBuilder {
     }
 
     /// Sets whether a dropped [`Leadership`](crate::Leadership) resigns in the background instead
-    /// of letting its lease lapse. Use it only if the work cannot outlive the leadership. Default:
-    /// false.
+    /// of letting its lease lapse. Use this setting only if the work cannot outlive the leadership.
+    /// Default: false.
     pub fn resign_on_drop(mut self, resign: bool) -> ElectionBuilder {
         self.settings.resign_on_drop = resign;
         self
@@ -260,7 +260,8 @@ impl ElectionBuilder {
     /// Checks the settings and returns the election.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), with the numbers. Nothing is sent.
+    /// Returns [`InvalidInput`](crate::ErrorKind::InvalidInput), with the values, if a setting is
+    /// out of bounds or settings contradict each other. Sends no request.
     pub fn build(self) -> Result<Election, Error> {
         let keys = Keys::new(&self.prefix)?;
         let config = Arc::new(Config::new(self.settings)?);

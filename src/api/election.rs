@@ -58,7 +58,7 @@ pub struct Election {
 pub enum CampaignOutcome {
     /// This process leads.
     Elected(Leadership),
-    /// Another candidate holds the newest epoch, or may still believe that it does.
+    /// Another candidate holds the newest epoch, or may still believe that it leads.
     Held(Leader),
 }
 
@@ -103,7 +103,7 @@ impl Election {
         campaign.instrument(spans::campaign(&self.cx.keys, &self.config)).await
     }
 
-    /// Makes one attempt to be elected. It does not wait while another candidate holds the newest
+    /// Makes one attempt to be elected. Does not wait while another candidate holds the newest
     /// epoch. The cost is the cost of [`campaign`](Election::campaign) without the polls.
     ///
     /// The outcome is `Held` until this `Election` has watched an unsealed epoch for a whole
@@ -112,8 +112,8 @@ impl Election {
     ///
     /// # Errors
     /// As [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable)
-    /// after three failures in a row. The failed call may have created an epoch object. Its lease
-    /// lapses.
+    /// after three failures in a row. The failed call may have created an epoch object, and then
+    /// its lease lapses.
     pub async fn try_campaign(&self) -> Result<CampaignOutcome, Error> {
         let caller = Span::current();
         let campaign = async {
@@ -150,7 +150,8 @@ impl Election {
     /// GET; one GET on a single object.
     ///
     /// The holder may be unconfirmed, and its lease may have lapsed. Only an observer that has
-    /// followed it for a whole validity knows that ([`observe`](Election::observe)).
+    /// followed the epoch for a whole validity knows whether the lease has lapsed
+    /// ([`observe`](Election::observe)).
     ///
     /// # Errors
     /// The errors of [`snapshot`](Election::snapshot).
@@ -199,9 +200,9 @@ impl Election {
         Box::pin(stream.fuse())
     }
 
-    /// Makes the pending campaigns and observers of this `Election` and its clones poll now. It is
-    /// for an application that learns of a change in another way, such as a bucket notification.
-    /// Calls during such a poll are merged.
+    /// Makes the pending campaigns and observers of this `Election` and its clones poll now. Use
+    /// this method if the application learns of a change in another way, such as by a bucket
+    /// notification. Calls during such a poll are merged.
     ///
     /// The call is only a hint: decisions use the store's answers. Cost: at most one GET, or LIST
     /// and GET, for each campaign or observer.
@@ -209,14 +210,15 @@ impl Election {
         self.cx.refresh();
     }
 
-    /// Seals the newest epoch, so that its holder loses the leadership. It is for operators.
+    /// Seals the newest epoch, so that its holder loses the leadership. This method is for
+    /// operators.
     ///
     /// The holder learns of the seal at its next renewal, and may lead until then; its successor
     /// waits for the end of the holder's lease. If the holder renews in between, the call tries the
     /// seal again, a few times. The call may be repeated: it leaves a sealed epoch unchanged.
     ///
-    /// With `only`, the call seals only this epoch. So it does not depose a leader that was elected
-    /// meanwhile.
+    /// With `only`, the call seals only this epoch. So the call does not depose a leader that was
+    /// elected meanwhile.
     ///
     /// Cost: LIST, GET and PUT; GET and PUT on a single object. One more GET and PUT each time that
     /// another write came first, or that the outcome of the seal is unknown.
@@ -230,16 +232,16 @@ impl Election {
     ///   [`UnsafeStore`](crate::ErrorKind::UnsafeStore): correct the fault that the message names.
     /// - [`RecordTooNew`](crate::ErrorKind::RecordTooNew): upgrade.
     ///   [`depose_dead`](Election::depose_dead) seals other unreadable records.
-    /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), on a single object only: its token
+    /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), on a single object only: the token
     ///   cannot be read.
     /// - [`NoRuntime`](crate::ErrorKind::NoRuntime): call it in a Tokio runtime with timers.
     pub async fn depose(&self, only: Option<Epoch>) -> Result<Deposed, Error> {
         self.order(DeposeOrder { only, force: false }).await
     }
 
-    /// As [`depose`](Election::depose), but the caller asserts that the holder is dead: its
-    /// successor does not wait for the end of its lease. If the holder is alive after all, two
-    /// processes believe that they lead, for up to its validity. Only the tokens distinguish them.
+    /// As [`depose`](Election::depose), but the caller asserts that the holder is dead, so no
+    /// successor waits for the end of the lease. If the holder is alive after all, two processes
+    /// believe that they lead, for up to one validity. Only the tokens distinguish these processes.
     ///
     /// The call also seals an epoch if its record has no readable validity, and ends the wait for
     /// the lease of an epoch that was deposed before.
@@ -252,12 +254,12 @@ impl Election {
 
     /// Resigns the leadership of a dead process, with the [`ResignKey`] that the process provided
     /// before ([`resign_key`](crate::Leadership::resign_key)). Another candidate can then be
-    /// elected without a wait. It is for a supervisor that started the leader's processes and has
-    /// seen all of them end.
+    /// elected without a wait. Use this method in a supervisor that started the leader's processes
+    /// and has seen all of them end.
     ///
     /// The caller asserts that the elected process and all processes that it started have ended. A
-    /// process that still runs would act during the next leadership, and only the tokens
-    /// distinguish them. With `successor`, that candidate has precedence, as with
+    /// process that still runs would act during the next leadership, and only its lower token would
+    /// show that. With `successor`, that candidate has precedence, as with
     /// [`resign_to`](crate::Leadership::resign_to).
     ///
     /// If a renewal of the dead process arrives late, the store refuses either the seal or that
@@ -284,18 +286,19 @@ impl Election {
         Operator::new(&self.cx).depose(order).await
     }
 
-    /// Raises the epoch floor: the next leaders get epochs above `epoch`. It is for operators,
-    /// after the loss of the epoch objects. The call may be repeated.
+    /// Raises the epoch floor: the next leaders get epochs above `epoch`. This method is for
+    /// operators, after the loss of the epoch objects. The call may be repeated.
     ///
     /// `epoch` must be at least the greatest token that any guarded resource has seen, and at least
     /// the greatest that any process remembers ([`NewestDeleted`](crate::ErrorKind::NewestDeleted)
-    /// names it). Otherwise resources refuse the next leaders' tokens, or tokens are granted twice.
+    /// names it). With a lower `epoch`, resources refuse the next leaders' tokens, or tokens are
+    /// granted twice.
     ///
-    /// The call deposes the leader of a lower epoch; its successor waits for the end of its lease.
-    /// A leader without its epoch object notices the loss at its next renewal. Successors wait for
-    /// such a leader for the duration `wait`, at most 24 h: 0 if no such leader runs, else its
-    /// validity. An unreadable single object has no readable validity, so it requires a `wait`
-    /// above 0.
+    /// The call deposes the leader of a lower epoch, and the successor waits for the end of that
+    /// lease. A leader without its epoch object notices the loss at its next renewal. Successors
+    /// wait for such a leader for the duration `wait`, at most 24 h. Pass the validity of that
+    /// leader, or 0 if no such leader runs. An unreadable single object has no readable validity,
+    /// so it requires a `wait` above 0.
     ///
     /// If another operator restores a greater epoch, the outcome describes that epoch.
     ///

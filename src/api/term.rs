@@ -11,7 +11,7 @@ use crate::epoch::Epoch;
 /// A right to write that this process holds for a time: a [`Leadership`], its [`Lease`], or the
 /// ownership of a partition (`tenure_groups::Partition`).
 ///
-/// Guards and path locks accept any of them. No method sends a request.
+/// Guards and path locks accept each of these types. No method sends a request.
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ use crate::epoch::Epoch;
 /// # }
 /// ```
 pub trait Term: Send + Sync + 'static {
-    /// Returns the fencing token. It is valid only while [`check`](Term::check) succeeds.
+    /// Returns the fencing token. The token is valid only while [`check`](Term::check) succeeds.
     fn epoch(&self) -> Epoch;
 
     /// Returns the token if the term has not ended.
@@ -45,15 +45,15 @@ pub trait Term: Send + Sync + 'static {
     /// Returns the reason of the loss. Stop the work: a loss is final.
     fn check(&self) -> Result<Epoch, Loss>;
 
-    /// Waits until the term has ended, and returns the reason. Cancel-safe. It needs a Tokio
-    /// runtime with timers.
+    /// Waits until the term has ended, and returns the reason. Cancel-safe. Needs a Tokio runtime
+    /// with timers.
     fn lost(&self) -> BoxFuture<'_, Loss>;
 
     /// Waits until less than a quarter of the validity of the lease is left, or the term has ended.
-    /// Returns the reason if it has ended. Cancel-safe. It needs a Tokio runtime with timers.
+    /// Returns the reason if the term has ended. Cancel-safe. Needs a Tokio runtime with timers.
     fn ending(&self) -> BoxFuture<'_, Option<Loss>>;
 
-    /// Returns another handle to the same term. It does not keep the term alive.
+    /// Returns another handle to the same term. The handle does not keep the term alive.
     fn handle(&self) -> Arc<dyn Term>;
 
     /// Returns the values that all tasks under this term share.

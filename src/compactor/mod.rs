@@ -28,21 +28,21 @@ pub use report::Report;
 use requests::NewestObject;
 
 const DEFAULT_KEEP_EPOCHS: usize = 10;
-// A run keeps 32 bytes for each epoch, so this bounds its memory to about 3 MB.
+// A run keeps 32 bytes for each epoch, so this limit bounds the memory to about 3 MB.
 const MAX_KEEP_EPOCHS: usize = 100_000;
 const DEFAULT_MIN_AGE: Duration = Duration::from_secs(3600);
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Deletes superseded epoch objects of one election. It keeps the newest few epochs and all young
-/// ones. It never deletes the newest epoch (I3) or a key that is not an epoch object.
+/// Deletes superseded epoch objects of one election. A compactor keeps the newest few epochs and
+/// all young epochs. It never deletes the newest epoch (I3) or a key that is not an epoch object.
 ///
 /// Elections are correct without a compactor, but the objects accumulate and cost storage. Any
 /// number of compactors may run concurrently with any number of candidates. A run may be dropped or
 /// killed at any point (C6), and the next run deletes the rest.
 ///
 /// A compactor needs the permissions to list the prefix and to read and delete the epoch objects.
-/// It writes nothing. It reads the newest epoch before each deletion of up to 1,000 objects (C3),
-/// for two reasons:
+/// It writes nothing. A run reads the newest epoch before each deletion of up to 1,000 objects
+/// (C3), for two reasons:
 ///
 /// - An unfinished [`restore`](crate::Election::restore) may hold the newest epoch. The epochs
 ///   below it then stay, as one of them may have a leader (C4).
@@ -98,22 +98,23 @@ impl Compactor {
         }
     }
 
-    /// Lists the epochs once, and deletes the superseded ones that are old enough, except for the
+    /// Lists the epochs once, and deletes the superseded epochs that are old enough, except for the
     /// newest few.
     ///
     /// Costs 1 LIST, then 1 LIST for every 1,000 keys listed (at least 1), and 1 GET and 1 DELETE
     /// for every 1,000 epochs deleted. Memory holds the epochs to keep and the epochs of at most 5
     /// deletions.
     ///
-    /// An epoch that the store did not delete is not an error. It counts in [`Report::failed`].
-    /// Cancel-safe: deletions that were sent before the future is dropped may still take effect.
+    /// An epoch that the store did not delete is not an error. Such an epoch counts in
+    /// [`Report::failed`]. Cancel-safe: deletions that were sent before the future is dropped may
+    /// still take effect.
     ///
     /// # Errors
     ///
     /// - [`ErrorKind::Unavailable`]: a request failed or was not answered in time. Earlier
     ///   deletions have taken effect. Run the compactor again.
     /// - [`ErrorKind::UnsafeStore`]: the listing is out of order or shows keys outside of the
-    ///   request. The message names them. Do not use this store for elections.
+    ///   request. The message names the keys. Do not use this store for elections.
     /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: the newest epoch cannot be
     ///   read, so it may protect the epochs below it. Campaigns fail as well. The message names the
     ///   key.
@@ -128,14 +129,15 @@ impl Compactor {
     /// Runs as [`run_once`](Self::run_once) does until `stop` is ready. Calls `progress` after each
     /// page of the listing and after each deletion, about once for 1,000 epochs.
     ///
-    /// Once `stop` is ready, the run sends no further request. It waits for the deletions under
-    /// way, at most one request timeout, and returns its report with [`Report::interrupted`] set.
-    /// A run deletes the oldest epochs first, so the next run continues where this one stopped.
+    /// Once `stop` is ready, the run sends no further request. The run waits for the deletions
+    /// under way, at most one request timeout, and returns its report with [`Report::interrupted`]
+    /// set. A run deletes the oldest epochs first, so the next run continues where this one
+    /// stopped.
     ///
     /// # Errors
     ///
     /// As [`run_once`](Self::run_once). A deletion that fails after the stop counts in
-    /// [`Report::failed`] instead. It may have taken effect.
+    /// [`Report::failed`] instead. The deletion may have taken effect.
     pub async fn run_until(
         &self,
         stop: impl Future<Output = ()>,
@@ -147,7 +149,7 @@ impl Compactor {
     }
 
     /// Runs immediately, and again `interval` after the end of each run, until `shutdown` is ready.
-    /// A run under way is then dropped.
+    /// The shutdown drops a run under way.
     ///
     /// Each run reports its result as a `tracing` event, and costs as much as
     /// [`run_once`](Self::run_once).
@@ -225,7 +227,7 @@ pub struct CompactorBuilder {
 
 impl CompactorBuilder {
     /// Sets how many of the newest epochs to keep as history, including the current one: 1 to
-    /// 100,000. Default: 10. A run keeps 32 bytes in memory for each.
+    /// 100,000. Default: 10. A run keeps 32 bytes in memory for each epoch.
     pub fn keep_epochs(mut self, keep_epochs: usize) -> Self {
         self.keep_epochs = keep_epochs;
         self
@@ -234,12 +236,12 @@ impl CompactorBuilder {
     /// Sets the least age at which an epoch object may be deleted: the time since its last write,
     /// by the store's clock. Default: 1 h.
     ///
-    /// If the validity in the newest epoch is not shorter than this, the least age is that validity
-    /// plus 1 s (C5), because a leader renews at least once in its validity.
+    /// If the validity in the newest epoch is not shorter than `min_age`, the least age is that
+    /// validity plus 1 s (C5), because a leader renews at least once in its validity.
     ///
-    /// At least 1 h keeps the timed promise (P2) even if requests arrive late or twice. Use less
-    /// only in tests. With 0, objects of any age and objects without a date may be deleted. With
-    /// more than 0, objects without a date stay.
+    /// An age of at least 1 h keeps the promise of one leader (P2) even if requests arrive late or
+    /// twice. Use a lower age only in tests. With 0, objects of any age and objects without a date
+    /// may be deleted. With more than 0, objects without a date stay.
     pub fn min_age(mut self, min_age: Duration) -> Self {
         self.min_age = min_age;
         self

@@ -32,7 +32,7 @@ impl Run<'_> {
         }
     }
 
-    /// Requests a page. [`page_ahead`](Run::page_ahead) waits for it.
+    /// Requests a page. [`page_ahead`](Run::page_ahead) waits for the page.
     pub(super) fn list_ahead(&mut self, after: After) {
         let Compactor { store, keys, request_timeout, .. } = self.compactor;
         let (store, limit) = (Arc::clone(store), *request_timeout);

@@ -22,20 +22,21 @@ pub struct Report {
     /// last possible epoch or below an epoch that a restore holds.
     pub kept: u64,
     /// Epochs among `kept` that are superseded, but younger than `min_age_ms` or without a date. 0
-    /// if the run was interrupted, or stopped at the last possible epoch or a held one.
+    /// if the run was interrupted, or stopped at the last possible epoch or at a held epoch.
     pub too_young: u64,
-    /// Epoch objects that the store did not delete. The next run tries them again.
+    /// Epoch objects that the store did not delete. The next run tries to delete these objects
+    /// again.
     pub failed: u64,
     /// Total length of the deleted bodies in bytes, without older versions in a versioned bucket.
     pub bytes: u64,
     /// Requests sent, as the [`Store`](crate::store::Store) counts them.
     pub requests: u64,
     /// Newest epoch that the run saw before its end or its interruption. `None` if there is no
-    /// epoch object. If it is [`Epoch::MAX`], the run deletes nothing and does not list lower
-    /// epochs.
+    /// epoch object. If the newest epoch is [`Epoch::MAX`], the run deletes nothing and does not
+    /// list lower epochs.
     pub newest: Option<Epoch>,
-    /// True if an unfinished restore holds the newest epoch. The epochs below it stay until the
-    /// restore is finished. See [`Election::restore`](crate::Election::restore).
+    /// True if an unfinished restore holds the newest epoch. The epochs below the held epoch stay
+    /// until the restore is finished. See [`Election::restore`](crate::Election::restore).
     pub held: bool,
     /// Least age that this run applied, in milliseconds: `min_age`, or 1 s more than the longest
     /// validity that it read.
@@ -47,7 +48,7 @@ pub struct Report {
     pub interrupted: bool,
     /// Key of the first epoch object in `failed`, with the store's reason.
     pub first_failure: Option<String>,
-    /// Kind of the first failure. It determines the remedy.
+    /// Kind of the first failure. The kind determines the remedy.
     #[serde(skip)]
     pub first_failure_kind: Option<ErrorKind>,
 }

@@ -63,7 +63,8 @@ impl NewestObject {
 
 #[doc(hidden)]
 impl CompactorBuilder {
-    /// Compacts other numbered objects in place of epochs. Their names start with `stem`.
+    /// Compacts other numbered objects in place of epochs. The names of these objects start with
+    /// `stem`.
     pub fn numbered(
         mut self,
         stem: &'static str,
@@ -78,7 +79,7 @@ impl CompactorBuilder {
 /// Requests, each sent once and bounded by the request timeout of the compactor.
 #[doc(hidden)]
 impl Compactor {
-    /// Returns the prefix. It is empty or ends with a slash.
+    /// Returns the prefix, which is empty or ends with a slash.
     pub fn prefix(&self) -> &str {
         self.keys.prefix()
     }
@@ -112,7 +113,7 @@ impl Compactor {
         page.map(|page| page.listing()).map_err(|error| self.failure("listing", error))
     }
 
-    /// Lists the keys below this prefix after `start`, in order. Also returns the last key.
+    /// Lists the keys under this prefix after `start`, in order. Returns the page and its last key.
     pub async fn list(&self, prefix: &str, start: &str) -> Result<(Page, String), Error> {
         let page = self.store.list(prefix, start, PAGE_KEYS);
         let page = listed_within(self.request_timeout, page).await;

@@ -102,8 +102,8 @@ impl<'a> Run<'a> {
     }
 
     async fn compact(&mut self) -> Result<(), Error> {
-        // This listing comes first, as the main listing would show the last epoch only after the
-        // deletion of the others (C2).
+        // List the last epoch first, because the main listing would show it only after the deletion
+        // of lower epochs (C2).
         self.look_for_the_last_epoch().await?;
         if self.plan.stopped() {
             return Ok(());
@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
         loop {
             let page = self.page_ahead().await?;
             let last = page.rest.is_none();
-            // The next page is requested now, as each batch waits for a read of the newest epoch.
+            // Request the next page now, because each batch waits for a read of the newest epoch.
             page.rest.into_iter().for_each(|after| self.list_ahead(after));
             for listed in page.epochs {
                 self.see(listed)?;
@@ -267,8 +267,8 @@ impl<'a> Run<'a> {
         let size = batch.len();
         let mut gone = batch;
         gone.retain(|listed| !left.contains(&listed.epoch));
-        // A store may report a failed key in another form than the requested key, so the number of
-        // failures also counts.
+        // A store may report a failed key in another form than the requested key, so compare the
+        // number of failures too.
         gone.truncate(size.saturating_sub(failed.len()));
         self.compactor.meter.deleted(gone.len());
         self.report.deleted += gone.len() as u64;

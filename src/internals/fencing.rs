@@ -1,5 +1,5 @@
-//! Items of the election for `tenure-fencing`, beyond the API. They are not part of the API: the
-//! package depends on exactly this version (`=`).
+//! Items of the election for `tenure-fencing`, beyond the API. These items are not part of the API:
+//! the package depends on exactly this version (`=`).
 //!
 //! | part | items |
 //! | --- | --- |

@@ -1,5 +1,6 @@
-//! The items that the other packages of tenure use beyond the API. They are not part of the API:
-//! the packages depend on exactly this version (`=`), because each version may change these items.
+//! The items that the other packages of tenure use beyond the API. These items are not part of the
+//! API: the packages depend on exactly this version (`=`), because each version may change these
+//! items.
 //!
 //! | module | package |
 //! | --- | --- |

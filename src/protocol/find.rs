@@ -37,7 +37,7 @@ impl Number for NonZeroU64 {
 /// The place after which a listing starts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum After {
-    /// After the key of the epoch of this number, which may be missing; 0 is the start.
+    /// After the key of this number, even if no such key exists. 0 means the start of the listing.
     Number(u64),
     /// After a foreign key.
     Key(String),
@@ -52,10 +52,10 @@ pub struct Listing<N = Epoch> {
     pub rest: Option<After>,
 }
 
-/// The question whether an epoch greater than a number exists. It lists past foreign keys.
+/// The question whether an epoch greater than a number exists. The search lists past foreign keys.
 ///
 /// The driver lists one page from [`next_page`](SuccessorSearch::next_page) and passes it to
-/// [`handle`](SuccessorSearch::handle), until that returns another answer than
+/// [`handle`](SuccessorSearch::handle), until `handle` returns another answer than
 /// [`SuccessorStatus::NotYet`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SuccessorSearch {
@@ -110,11 +110,11 @@ impl SuccessorSearch {
 /// The search for the newest epoch.
 ///
 /// The driver lists one page from [`next_page`](Search::next_page) and passes it to
-/// [`handle`](Search::handle), until that returns the newest epoch. A page that fails is listed
+/// [`handle`](Search::handle), until `handle` returns the newest epoch. A page that fails is listed
 /// again; a search never has two pages under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Search<N = Epoch> {
-    /// Greatest known epoch. A listing must show it or a greater one.
+    /// Greatest known epoch. A listing must show this epoch or a greater one.
     known: Option<N>,
     /// Greatest epoch that this search has seen.
     lower: Option<N>,
@@ -132,7 +132,7 @@ pub enum Progress<N = Epoch> {
     More,
     /// The newest epoch; `None` if no epoch was ever created.
     Newest(Option<N>),
-    /// The known epoch is missing, and no greater one exists.
+    /// The known epoch is missing, and no greater epoch exists.
     KnownIsGone(N),
 }
 
@@ -242,7 +242,8 @@ mod tests {
         assert!(requests <= 30, "{requests}");
     }
 
-    /// Until it passes the end, the search leaps from page to page. Then it bisects the last leap.
+    /// Until it passes the end, the search leaps from page to page. Then the search bisects the
+    /// last leap.
     #[test]
     fn a_listing_of_a_few_pages_costs_about_one_request_a_page() {
         for (count, expected) in [(999, 1), (1_000, 1), (1_999, 2), (2_500, 5)] {
@@ -262,7 +263,7 @@ mod tests {
             let found = loop {
                 let After::Number(after) = *search.next_page() else { panic!("no foreign keys") };
                 requests += 1;
-                // Keys exist for all numbers up to the newest. A page shows 1,000 of them.
+                // Keys exist for all numbers up to the newest. A page shows 1,000 keys.
                 let next = NonZeroU64::new(after.saturating_add(1)).unwrap();
                 let more = newest.get() - after.min(newest.get()) > 1_000;
                 let listing = match (after < newest.get(), more) {
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!(beyond.handle(page), yes);
     }
 
-    /// The broken question "does epoch X exist?". The check above must detect it.
+    /// The broken question "does epoch X exist?". The tests above must detect this defect.
     #[test]
     fn broken_bisecting_on_existence_misses_the_newest() {
         let epochs = BTreeSet::from([1, 2, 3, 4, 900]);

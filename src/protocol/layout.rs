@@ -1,6 +1,6 @@
-//! How an election is stored.
+//! The layouts of an election on the store.
 
-/// How an election is stored. All candidates and observers of one election must use the same
+/// The layout of an election on the store. All candidates and observers of one election must use the same
 /// layout. Otherwise each layout elects a leader, because candidates of one layout do not see the
 /// other layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -11,13 +11,13 @@ pub enum Layout {
     /// [`Compactor`](crate::Compactor) deletes them, and a LIST shows the current epoch.
     #[default]
     EpochFiles,
-    /// One object, `lock.json`, overwritten with `If-Match`. Its `token` is the epoch. This is the
-    /// scheme of the post *Leader election with S3 and If-Match* (2025). It needs no LIST and no
-    /// compactor, and a takeover is a single PUT. This layout keeps no history. The object must
-    /// never be deleted.
+    /// One object, `lock.json`, overwritten with `If-Match`. Its `token` is the epoch. This layout
+    /// is the scheme of the post *Leader election with S3 and If-Match* (2025). This layout needs
+    /// no LIST and no compactor, and a takeover is a single PUT. It keeps no history. The object
+    /// must never be deleted.
     ///
     /// Peers that write only the post's two fields, `expires_at` and `token`, can take part. A
-    /// candidate that first sees such a body waits until its `expires_at`, by the candidate's wall
+    /// candidate that sees such a body waits until the body's `expires_at`, by the candidate's wall
     /// clock, and then for the candidate's own validity (at least 5 s). So the peer's clock may be
     /// slow by that validity. Such a peer takes over once its own wall clock is past a candidate's
     /// `expires_at`. So with such peers, at most one process leads only while the wall clocks are

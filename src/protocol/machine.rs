@@ -11,10 +11,10 @@ use crate::protocol::layout::Layout;
 ///
 /// The machine is a value without IO, clock or randomness. Three kinds of methods drive it:
 ///
-/// - [`step`](Machine::step) returns the next action. It changes nothing, so a driver may call it
-///   at any time.
+/// - [`step`](Machine::step) returns the next action. The method changes nothing, so a driver may
+///   call it at any time.
 /// - [`handle`](Machine::handle) takes the result of that action, and is the only method that moves
-///   the machine. It returns an event if an epoch was granted, extended or lost.
+///   the machine. The method returns an event if an epoch was granted, extended or lost.
 /// - Getters return the machine's knowledge: [`greatest`](Machine::greatest),
 ///   [`nonce`](Machine::nonce), [`followed`](Machine::followed).
 ///

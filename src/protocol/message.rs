@@ -79,7 +79,7 @@ pub enum EpochEnd {
     /// `ended` `lapsed` and a `forced_by`.
     DeposedDead,
     /// An operator created the epoch by a restore, so that later epochs are greater. No process led
-    /// in it.
+    /// in this epoch.
     Restored,
     /// The epoch was never sealed, and a peer that does not seal created a greater one.
     Superseded,
@@ -120,9 +120,9 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Returns whether a successor must wait for the holder's lease to end (E9). It must if the
-    /// sealed record has a nonce and its `ended` differs from `resigned` and `lapsed`. The holder
-    /// may then still believe that it leads.
+    /// Returns whether a successor must wait for the holder's lease to end (E9). It must wait if
+    /// the record is sealed, has a nonce, and its `ended` is not `resigned` or `lapsed`. Then the
+    /// holder may still believe that it leads.
     pub fn is_waited_for(&self) -> bool {
         let resigned_or_lapsed = matches!(self.ended, Some(EpochEnd::Resigned | EpochEnd::Lapsed));
         self.nonce.is_some() && self.ended.is_some() && !resigned_or_lapsed
@@ -138,8 +138,8 @@ pub struct Sighting {
 }
 
 impl Sighting {
-    /// Returns whether the record has no nonce (E5). A peer of Morling's scheme wrote it. Such a
-    /// peer renews by writing the same body, which does not change the ETag.
+    /// Returns whether the record has no nonce (E5). Peers of Morling's scheme write such records.
+    /// They renew by writing the same body, which does not change the ETag.
     pub fn is_foreign(&self) -> bool {
         self.seen.nonce.is_none()
     }
@@ -233,7 +233,8 @@ pub enum Answer {
     Unknown,
 }
 
-/// The reason that a campaign cannot continue. The driver converts it into an error with details.
+/// The reason that a campaign cannot continue. The driver converts the failure into an error with
+/// details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// The credentials lack a permission, or the bucket is missing (E17).

@@ -29,7 +29,7 @@ pub(super) fn listed(epochs: &[u64]) -> Answer {
     Answer::Listed(Listing { epochs, rest: None })
 }
 
-/// Returns the answer to a GET. [`Play::gets`] sets its epoch.
+/// Returns the answer to a GET. [`Play::gets`] sets the epoch of the record.
 pub(super) fn found(etag: &str, seen: Seen, touched: bool) -> Answer {
     let sighting = Sighting { epoch: Epoch::FIRST, etag: tag(etag), seen };
     Answer::Found { sighting, touched }

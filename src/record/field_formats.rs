@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for EpochEnd {
     }
 }
 
-/// Reads a time of day. No decision depends on it, so an unreadable time is ignored.
+/// Reads a time of day. No decision depends on this time, so an unreadable time is ignored.
 pub(super) fn for_people<'de, D: Deserializer<'de>>(
     d: D,
 ) -> Result<Option<DateTime<Utc>>, D::Error> {

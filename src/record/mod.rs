@@ -32,7 +32,7 @@ const MAX_SEALED_NAME: usize = 1_024;
 /// Longest validity that lapses, in milliseconds.
 pub const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
-/// The body of an object, for reading and writing. Its JSON begins with the fields of one layout
+/// The body of an object, for reading and writing. The JSON begins with the fields of one layout
 /// only: `Head`, or `single::SingleHead` in the single object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/design/protocol.md describes the fields")]
@@ -85,7 +85,7 @@ struct Head {
     expired: bool,
 }
 
-/// The reason that a body is not a record. Such an epoch is never treated as vacant.
+/// The reason that a body is not a record. An epoch with such a body is never treated as vacant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadRecord {
     #[error("its body is empty")]
@@ -144,8 +144,8 @@ impl Record {
         self.headed(Head { expired: self.expired })
     }
 
-    /// Returns the body for the object of this epoch. In the single object it has `expires_at`, by
-    /// the wall clock, for peers of the post. In a seal, `expires_at` is 0.
+    /// Returns the body for the object of this epoch. In the single object the body has
+    /// `expires_at`, by the wall clock, for peers of the post. In a seal, `expires_at` is 0.
     pub fn encode(&self, layout: Layout, epoch: Epoch, expires_at: Duration) -> Vec<u8> {
         match layout {
             Layout::EpochFiles => self.to_bytes(),
@@ -203,7 +203,7 @@ impl Record {
         seal
     }
 
-    /// Returns the end of the epoch, for people; `None` while it is not sealed.
+    /// Returns the end of the epoch for people, or `None` while the epoch is unsealed.
     pub fn end(&self) -> Option<EpochEnd> {
         match self.seen().ended {
             Some(EpochEnd::Lapsed) if self.forced_by.is_some() => Some(EpochEnd::DeposedDead),
@@ -225,8 +225,8 @@ impl Record {
         }
     }
 
-    /// Returns the end of the lease by its writer's wall clock; `None` unless a single object is
-    /// held.
+    /// Returns the end of the lease by the writer's wall clock, or `None` if the record is sealed
+    /// or not of a single object.
     pub fn lasts_until(&self) -> Option<DateTime<Utc>> {
         let seconds = self.expires_at.filter(|_| !self.expired)?;
         // Casts of floats saturate. A date out of range is `None`.

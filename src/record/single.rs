@@ -45,8 +45,8 @@ pub(super) fn parse(body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
     let record = if ours {
         record
     } else {
-        // The body has only the post's two fields, or its other fields are not its writer's. In the
-        // post only the holder releases a lock.
+        // The body has only the post's two fields, or a peer copied the other fields. In the post
+        // only the holder releases a lock.
         Record { ended: expired.then_some(EpochEnd::Resigned), ..Record::blank() }
     };
     Ok((token, Record { expired, expires_at: Some(head.expires_at), ..record }))

@@ -40,7 +40,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Returns the epoch. It is a valid fencing token only while [`check`](Lease::check) succeeds.
+    /// Returns the epoch. The epoch is a valid fencing token only while [`check`](Lease::check)
+    /// succeeds.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.lead.epoch

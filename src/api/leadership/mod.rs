@@ -26,12 +26,12 @@ use crate::error::{Error, ErrorKind};
 /// dropped.
 ///
 /// A leadership owns its [`Lease`] and dereferences to it. Call [`check`](Lease::check) right
-/// before each write and send the token with it. A check and the write after it are never one step,
-/// so the guarded resource must refuse lower tokens.
+/// before each write, and send the token with the write. A check and the write after it are never
+/// one step, so the guarded resource must refuse lower tokens.
 ///
 /// Dropping a leadership stops the renewals and lets the lease lapse, as the work may still be
-/// running. With [`resign_on_drop`](crate::ElectionBuilder::resign_on_drop) it resigns in the
-/// background instead. Dropping never blocks and never panics.
+/// running. With [`resign_on_drop`](crate::ElectionBuilder::resign_on_drop) the leadership resigns
+/// in the background instead. Dropping never blocks and never panics.
 ///
 /// Cost while leading: one PUT every renew interval, and one GET every validity.
 ///
@@ -67,9 +67,9 @@ impl Leadership {
         Leadership { lease: Lease { lead }, key, config, commands }
     }
 
-    /// Passes a command to the driver. Does not wait for the outcome.
+    /// Passes a command to the driver, and does not wait for the outcome.
     pub(crate) fn command(&self, command: Command) {
-        // A closed channel means that the driver has stopped. Then the lease ends.
+        // A closed channel means that the driver has stopped, so the lease ends.
         let _ = self.commands.send(command);
     }
 
@@ -80,8 +80,8 @@ impl Leadership {
     }
 
     /// Returns the key with which another process can resign this leadership once this process is
-    /// dead ([`resign_dead`](crate::Election::resign_dead)). It is for a supervisor that runs the
-    /// work in separate processes, and knows when all of them have ended. Sends no request.
+    /// dead ([`resign_dead`](crate::Election::resign_dead)). The key is for a supervisor that runs
+    /// the work in separate processes, and knows when all of them have ended. Sends no request.
     #[must_use]
     pub fn resign_key(&self) -> ResignKey {
         self.key
@@ -121,7 +121,7 @@ impl Leadership {
         self.config.check_data(&data)?;
         self.check().map_err(|loss| over("proclaiming", &loss))?;
         let (reply, answer) = oneshot::channel();
-        // A closed channel means that the driver has stopped. Then no answer comes either.
+        // A closed channel means that the driver has stopped, so no answer comes.
         let _ = self.commands.send(Command::Proclaim { data, reply });
         self.answer("proclaiming", answer).await
     }
@@ -131,7 +131,7 @@ impl Leadership {
     /// Cost: one PUT.
     ///
     /// Other candidates see the seal at their next poll. A process that campaigns again immediately
-    /// is elected before them.
+    /// is elected before the other candidates.
     ///
     /// # Errors
     /// [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership was lost before, and the
@@ -146,9 +146,9 @@ impl Leadership {
     /// each other candidate waits for its poll interval after it has seen the seal. So a handover
     /// takes one poll of the successor and two requests, or one request on a single object.
     ///
-    /// This is a preference: if no candidate has the name, the others continue after that poll
-    /// interval. Candidates with `poll_interval(None)` wait a sixth of their validity. A successor
-    /// with that setting takes over only when it polls: call its
+    /// The name is a preference: if no candidate has the name, the other candidates continue after
+    /// that poll interval. Candidates with `poll_interval(None)` wait a sixth of their validity. A
+    /// successor with `poll_interval(None)` takes over only at its next poll, so call its
     /// [`refresh`](crate::Election::refresh).
     ///
     /// # Errors

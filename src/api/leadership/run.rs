@@ -93,9 +93,10 @@ impl Cancellation {
         }
     }
 
-    /// Returns a token of the crate `tokio-util`, for libraries that take one. The task that renews
-    /// the lease cancels the token. A call of the other methods cancels it too, if that call
-    /// detects the end first. A cancellation by the caller has no effect on other tokens.
+    /// Returns a token of the crate `tokio-util`, for libraries that take such a token. The task
+    /// that renews the lease cancels the token. A call of another method of this type cancels the
+    /// token too, if that call detects the end first. A cancellation by the caller has no effect on
+    /// other tokens.
     ///
     /// Unlike [`is_cancelled`](Cancellation::is_cancelled), the token does not check the lease. On
     /// a runtime with a single thread, no task can cancel the token until the work yields.
@@ -140,8 +141,8 @@ impl Leadership {
     ///
     /// The work receives the token and a [`Cancellation`], which signals the work to return once
     /// the lease is at risk (less than a quarter of the validity is left) or lost. The leadership
-    /// resigns only once the work has returned. If the store fails then, the lease lapses. Dropping
-    /// the future drops the work, then the leadership.
+    /// resigns only once the work has returned. If the resignation fails, the lease lapses.
+    /// Dropping the future drops the work, then the leadership.
     ///
     /// Work that was cancelled has stopped but may not be finished, for example because the store
     /// did not answer for most of a validity: campaign again, unless the outcome is
@@ -150,9 +151,9 @@ impl Leadership {
     /// # Work that blocks
     /// The lease is renewed by a task of the runtime. While `work` blocks its thread (`std::fs`, a
     /// database's client without `async`), a runtime with several worker threads keeps renewing. A
-    /// runtime with a single thread cannot: three quarters of a validity after the last renewal the
-    /// lease is at risk, and [`is_cancelled`](Cancellation::is_cancelled) returns `true`. There use
-    /// `tokio::task::spawn_blocking`.
+    /// runtime with a single thread cannot renew: three quarters of a validity after the last
+    /// renewal the lease is at risk, and [`is_cancelled`](Cancellation::is_cancelled) returns
+    /// `true`. On such a runtime, use `tokio::task::spawn_blocking`.
     ///
     /// # Panics
     /// Panics outside of a Tokio runtime with timers.

@@ -9,7 +9,7 @@ fn memory() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new())
 }
 
-/// Makes a store without epochs. The first LISTs fail with these kinds; `None` succeeds.
+/// Makes a store without epochs. The first LISTs fail with the kinds in `first`. A `None` succeeds.
 fn failing<K: Into<Option<StoreErrorKind>>>(first: Vec<K>) -> MockStore {
     let mut store = MockStore::new();
     store.expect_describe().returning(|| "mock".to_owned());

@@ -47,8 +47,8 @@ impl Clock for TestClock {
     }
 }
 
-/// A store in memory with slow requests. A deletion takes effect in two halves. It panics at the
-/// deletion of the newest epoch object or of a foreign key.
+/// A store in memory with slow requests. A deletion takes effect in two halves. The store panics at
+/// the deletion of the newest epoch object or of a foreign key.
 #[derive(Debug)]
 struct Watched {
     inner: MemoryStore,

@@ -151,7 +151,7 @@ async fn objects_without_both_dates_are_never_old_enough() {
     }
 }
 
-/// Runs over epochs 1 to 5, keeps one, and answers the deletion with `outcome`.
+/// Runs a compactor that keeps one of the epochs 1 to 5, and answers the deletion with `outcome`.
 async fn with_answer(
     outcome: Result<Vec<(String, StoreError)>, StoreError>,
 ) -> Result<Report, Error> {

@@ -86,7 +86,7 @@ async fn foreign_keys_are_not_counted_or_deleted() {
             ".tenure-check",
         ];
         let mut left = BTreeSet::from(foreign.map(|name| format!("{}{name}", keys.prefix())));
-        // An object of another election. Its prefix starts with the same letters.
+        // An object of an election with a prefix that starts with the same letters.
         left.insert("app2/lock-0000000001.json".to_owned());
         for key in &left {
             store.put(key).await;
@@ -273,7 +273,7 @@ async fn regression_a_run_deletes_nothing_below_several_held_epochs() {
     }
 }
 
-/// A leader of this validity renews every 4 h.
+/// A leader with a validity of 12 h renews every 4 h.
 #[tokio::test(start_paused = true)]
 async fn epochs_younger_than_the_validity_in_the_newest_record_are_kept() {
     const LONG: &[u8] = br#"{"expired":false,"validity_ms":43200000}"#;

@@ -85,7 +85,7 @@ impl Context {
         self.single_object_config().check_data(data)
     }
 
-    /// Returns the prefix. It is empty or ends with a slash.
+    /// Returns the prefix, which is empty or ends with a slash.
     pub fn prefix(&self) -> &str {
         self.keys.prefix()
     }
@@ -209,7 +209,7 @@ impl Context {
         page.map(|page| page.listing()).map_err(StoreError::of_a_read)
     }
 
-    /// Lists the keys below this prefix after `start`, in order. Also returns the last key.
+    /// Lists the keys under this prefix after `start`, in order. Returns the page and its last key.
     pub async fn list(&self, prefix: &str, start: &str) -> Result<(Page, String), StoreError> {
         let page = self.store.list(prefix, start, PAGE);
         let page = listing_within(&self.process, self.config.request_timeout, page).await;

@@ -1,8 +1,9 @@
-//! Items of the election for `tenure-groups`, beyond the API. They are not part of the API: the
-//! package depends on exactly this version (`=`).
+//! Items of the election for `tenure-groups`, beyond the API. These items are not part of the API:
+//! the package depends on exactly this version (`=`).
 //!
 //! A group's member holds a session, which is an election on a single object with one candidate.
-//! Its assignments are numbered objects, found by the search that finds the newest epoch.
+//! The assignments of a group are numbered objects. The search for the newest epoch also finds the
+//! newest assignment.
 //!
 //! | part | items |
 //! | --- | --- |
@@ -16,14 +17,14 @@
 //!
 //! # Contract
 //!
-//! - A [`Context`] is one key prefix of a store with the settings of one process. Each of its
-//!   requests is counted, and ends after the request timeout. [`Context::create`] and
+//! - A [`Context`] is one key prefix of a store with the settings of one process. Each request of a
+//!   context is counted, and ends after the request timeout. [`Context::create`] and
 //!   [`Context::replace`] classify the answer to a write as elections do: a write is
 //!   [`Written::Done`] only with an ETag, and an answer that does not show the effect is
 //!   [`Written::Unknown`]. No request is sent twice.
 //! - [`Requests`] is the memory of one caller. Each answer of the store goes to
 //!   [`Requests::answered`], each failure to [`Requests::fails`], in the order of the answers. Its
-//!   methods then return the pause before the next attempt, or give up.
+//!   methods return the pause before the next attempt, or give up.
 //! - The caller of [`Context::campaign_alone`] uses a prefix that no other process knows. The
 //!   leadership is renewed until it is resigned, lost or dropped.
 //! - Only [`Context::learn`] makes a greater number known to later callers of the process.

@@ -19,11 +19,12 @@ use crate::protocol::layout::Layout;
 
 /// The state machine of an election in epoch files.
 ///
-/// [`Machine`](super::machine::Machine) has the contract of its methods, and the table of inputs.
+/// [`Machine`](super::machine::Machine) documents the contract of the methods, and has the table of
+/// inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Candidate {
     pub(super) rules: Rules,
-    /// The greatest epoch seen. No epoch at or below it is ever created or granted (E15).
+    /// The greatest epoch seen. No epoch at or below this one is ever created or granted (E15).
     greatest: Option<Epoch>,
     state: CandidateState,
 }
@@ -67,9 +68,9 @@ impl Candidate {
         }
     }
 
-    /// Returns whether the next LIST only searches for the newest epoch. Its answer may then miss a
-    /// greater epoch (N7). The LIST of a confirmation, or of the search for a missing known epoch,
-    /// must not miss one.
+    /// Returns whether the next LIST only searches for the newest epoch. The answer to such a LIST
+    /// may miss a greater epoch (N7). The LIST of a confirmation, or of the search for a missing
+    /// known epoch, must not miss a greater epoch.
     pub fn looks_for_the_newest(&self) -> bool {
         matches!(self.state, CandidateState::Find { suspect: None, .. })
     }

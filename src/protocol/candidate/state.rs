@@ -24,7 +24,7 @@ pub(super) enum CandidateState {
     Poll {
         sighting: Sighting,
     },
-    /// The lapsed epoch is foreign. A renewal by its peer does not change the ETag, so the
+    /// The lapsed epoch is foreign. A renewal by a foreign leader does not change the ETag, so the
     /// condition of the seal cannot detect the renewal. Read the object again before the seal.
     LookAgain {
         sighting: Sighting,
@@ -66,7 +66,7 @@ pub(super) enum CandidateState {
     NoLeader,
     /// Retry the failed request.
     Pause(Box<CandidateState>),
-    /// A request was denied. A driver that waits resumes here after a pause.
+    /// A request was denied. A driver that retries resumes the machine after a pause.
     Denied(Box<CandidateState>),
     Failed(Failure),
     Over,
@@ -80,12 +80,13 @@ pub(super) enum Suspect {
 }
 
 impl CandidateState {
-    /// Returns this state after a short pause, so that no store can make the machine spin (E19).
+    /// Returns a state that continues with this one after a short pause, so that no store can make
+    /// the machine spin (E19).
     pub(super) fn paused(self) -> CandidateState {
         CandidateState::Pause(Box::new(self))
     }
 
-    /// Returns this state for the time when access is no longer denied.
+    /// Returns a state that continues with this one once access is no longer denied.
     pub(super) fn denied(self) -> CandidateState {
         CandidateState::Denied(Box::new(self))
     }

@@ -1,9 +1,9 @@
 //! The epoch objects that a compaction may delete.
 //!
 //! A compaction proposes an epoch for deletion only after it has seen `keep_epochs` (at least 1)
-//! greater epochs. So it never proposes the newest epoch (I3). The proposed epoch stays superseded
-//! even if the deletion is carried out late or twice, because the newest epoch never decreases. So
-//! any number of compactors may run concurrently without coordination (C6).
+//! greater epochs. So a compaction never proposes the newest epoch (I3). The proposed epoch stays
+//! superseded even if the deletion is carried out late or twice, because the newest epoch never
+//! decreases. So any number of compactors may run concurrently without coordination (C6).
 //!
 //! An epoch that an unfinished restore holds supersedes no epoch: the epoch right below it may have
 //! a leader (C4). So a compaction proposes the epoch right below the newest only after the newest
@@ -22,7 +22,7 @@ use crate::epoch::Epoch;
 /// length.
 ///
 /// The driver passes each listed epoch to [`handle_listed`](Compaction::handle_listed), which may
-/// return an older one to delete. Before that deletion the driver reads the epoch that
+/// return an older epoch to delete. Before that deletion the driver reads the epoch that
 /// [`newest_unread`](Compaction::newest_unread) returns, passes its body to
 /// [`handle_read`](Compaction::handle_read), and asks [`may_go`](Compaction::may_go). After the
 /// last page, [`handle_end`](Compaction::handle_end) may return one more epoch to delete.
@@ -72,7 +72,7 @@ impl Compaction {
         Compaction { keep_epochs, min_age, newest: VecDeque::new(), stopped: false, read: None }
     }
 
-    /// Takes the next epoch of the listing. Returns an older epoch if that one may be deleted.
+    /// Takes the next epoch of the listing. Returns an older epoch if that epoch may be deleted.
     ///
     /// After [`Epoch::MAX`], and after an error, this method returns no more epochs.
     pub fn handle_listed(&mut self, listed: Listed) -> Result<Option<Listed>, OutOfOrder> {
@@ -80,8 +80,8 @@ impl Compaction {
             self.stopped = true;
             return Err(OutOfOrder { before, then: listed.epoch });
         }
-        // Only an accident or malice creates the last epoch. A repair that removes it needs the
-        // epochs below it, so it supersedes nothing here.
+        // Only an accident or malice creates the last epoch. A repair that removes the last epoch
+        // needs the lower epochs, so the last epoch supersedes none of them.
         self.stopped |= listed.epoch == Epoch::MAX;
         self.newest.push_back(listed);
         // Keep the epoch right below the newest until the newest is read.
@@ -143,8 +143,8 @@ impl Compaction {
         matches!(self.read, Some((_, NewestBody::Held)))
     }
 
-    /// Returns the least age at which an epoch may be deleted. It grows with the validities that
-    /// are read.
+    /// Returns the least age at which an epoch may be deleted. This age grows with the validities
+    /// that are read.
     pub fn min_age(&self) -> Duration {
         self.min_age
     }
@@ -154,8 +154,8 @@ impl Compaction {
         self.newest.back().map(|listed| listed.epoch)
     }
 
-    /// Returns whether no more epochs may be deleted. This includes returned epochs with an unsent
-    /// deletion.
+    /// Returns whether no more epochs may be deleted. The answer also applies to epochs that this
+    /// plan returned and the driver has not deleted.
     pub fn stopped(&self) -> bool {
         self.stopped
     }
@@ -329,8 +329,8 @@ mod tests {
         assert_eq!(long, short);
     }
 
-    /// Of three old epochs, the first is deleted in any case. The second depends on the body of the
-    /// newest.
+    /// Of three old epochs, the first is deleted in any case. The deletion of the second epoch
+    /// depends on the body of the newest epoch.
     #[test]
     fn the_epoch_below_the_newest_is_kept_unless_the_newest_is_read_and_not_held() {
         for (read, goes) in [

@@ -17,7 +17,8 @@ enum Deed {
     CreateAgain { which: prop::sample::Index },
     /// A compactor lists its next page, of `page` epochs.
     List { compactor: usize, page: usize },
-    /// The store carries out a deletion that was sent. With `again`, it carries it out again later.
+    /// The store carries out a deletion that was sent. With `again`, the store repeats the deletion
+    /// later.
     Delete { compactor: usize, which: prop::sample::Index, again: bool },
     /// A restore holds the epoch `beyond` above the newest, or seals the held epoch.
     Restore { beyond: u64 },
@@ -45,8 +46,8 @@ const ENDED: u64 = u64::MAX;
 struct World {
     epochs: BTreeSet<Epoch>,
     ever: BTreeSet<Epoch>,
-    /// An epoch that an unfinished restore holds. It has no successor, but late creates of lower
-    /// epochs may take effect.
+    /// An epoch that an unfinished restore holds. No candidate takes over a held epoch, but late
+    /// creates of lower epochs may take effect.
     held: Option<Epoch>,
     keep: [NonZeroUsize; 2],
     compactors: [(Compaction, u64); 2],

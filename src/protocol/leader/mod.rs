@@ -64,9 +64,10 @@ enum Doing {
 
 /// The part of a machine that leads.
 ///
-/// The machine around it passes each input to [`handle`](LeadingState::handle), which consumes the
-/// state and returns the next one, an abandoned epoch, or the loss. [`step`](LeadingState::step)
-/// changes nothing. The leader reads a refused write back before it concludes anything (L3).
+/// The surrounding machine passes each input to [`handle`](LeadingState::handle), which consumes
+/// the state. The result is the next state, an abandoned epoch, or the loss.
+/// [`step`](LeadingState::step) changes nothing. The leader reads a refused write back before it
+/// concludes anything (L3).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct LeadingState {
     held: HeldEpoch,

@@ -262,7 +262,7 @@ fn a_late_grant_is_sealed() {
 }
 
 /// Found by a random walk. The driver abandoned a grant during its first renewal. The machine
-/// ignored this, and led an epoch without end that no caller knew of.
+/// ignored this input, and then led an epoch that no caller knew of.
 #[test]
 fn regression_a_grant_can_be_abandoned_during_a_renewal() {
     let mut play = Play::leading();

@@ -89,7 +89,8 @@ impl LapseTimer {
     /// Records a reading, and returns whether it was a sign of life to the owner of `timer`.
     ///
     /// A new ETag or a touch of a foreign record (E5) restarts the timer. A repeated reading of the
-    /// same record does not. A seal of the last unsealed record does not restart it either.
+    /// same record does not restart the timer, and a seal of the last unsealed record does not
+    /// restart it either.
     ///
     /// `known` is a timer of another call of the same process. If that call saw the same record
     /// earlier, `timer` continues from the earlier time. The return value does not depend on
@@ -188,7 +189,7 @@ impl LapseTimer {
         self.sealed.is_some()
     }
 
-    /// Returns the validity of the record, or `None` if it never lapses.
+    /// Returns the validity of the record, or `None` if the record never lapses.
     pub fn validity(&self) -> Option<Duration> {
         self.validity
     }
@@ -207,7 +208,8 @@ pub fn risk_margin(validity: Duration) -> Duration {
     validity / 4
 }
 
-/// A leader's lease. It ends `validity` after the sending of the last write that took effect (L1).
+/// A leader's lease. The lease ends `validity` after the sending of the last write that took effect
+/// (L1).
 ///
 /// The driver calls [`sending`](OwnLease::sending) with the time before each write, and
 /// [`extended`](OwnLease::extended) once a write is known to have taken effect. A write of unknown
@@ -252,7 +254,7 @@ impl OwnLease {
         self.attempts.clear();
     }
 
-    /// Returns the least remaining time of all clocks. It is zero at and after the end (I7).
+    /// Returns the least remaining time of all clocks. The time is zero at and after the end (I7).
     pub fn remaining(&self, now: Moment) -> Duration {
         self.end().map_or(Duration::ZERO, |end| now.until(end))
     }

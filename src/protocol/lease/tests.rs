@@ -168,7 +168,8 @@ fn any_clock_ends_a_lease() {
     let mut lease = OwnLease::new(VALIDITY);
     lease.sending(1, at(0));
     lease.extended(1);
-    // During the pause of a virtual machine its boot clock stops. Then its wall clock is set.
+    // During the pause of a virtual machine its boot clock stops. Then its wall clock is set
+    // forward.
     let paused = Moment { wall: at(60).wall, ..at(1) };
     assert_eq!(lease.remaining(paused), Duration::ZERO);
     // A wall clock set back never lengthens a lease.

@@ -1,8 +1,8 @@
 //! The state machine of one candidate or observer of a single object (SO1 to SO9).
 //!
-//! It has fewer steps than [`super::candidate`]. Each write is a compare-and-swap of one object, so
-//! a takeover that the store accepts *is* the grant. The machine sends no LIST, no seal before a
-//! takeover, and no confirmation.
+//! This machine has fewer steps than [`super::candidate`]. Each write is a compare-and-swap of one
+//! object, so a takeover that the store accepts *is* the grant. The machine sends no LIST, no seal
+//! before a takeover, and no confirmation.
 
 pub mod expiry;
 
@@ -17,12 +17,13 @@ use crate::store::etag::ETag;
 
 /// The state machine of an election in a single object.
 ///
-/// [`Machine`](super::machine::Machine) has the contract of its methods, and the table of inputs.
+/// [`Machine`](super::machine::Machine) documents the contract of the methods, and has the table of
+/// inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SingleCandidate {
     rules: Rules,
-    /// The greatest epoch seen in the object. No epoch at or below it is ever written or granted
-    /// (SO8).
+    /// The greatest epoch seen in the object. No epoch at or below this one is ever written or
+    /// granted (SO8).
     greatest: Option<Epoch>,
     state: SingleState,
 }
@@ -65,7 +66,7 @@ enum SingleState {
     NoLeader,
     /// Retry the failed request.
     Pause(Box<SingleState>),
-    /// A request was denied. A driver that waits resumes here after a pause.
+    /// A request was denied. A driver that retries resumes the machine after a pause.
     Denied(Box<SingleState>),
     Failed(Failure),
     Over,
@@ -215,7 +216,7 @@ impl SingleCandidate {
                 let last = attempts.nonces.len() - 1;
                 return self.granted(attempts.held(last, etag));
             }
-            // Another process or an earlier attempt wrote the object. Read it to find out.
+            // Another process or an earlier attempt wrote the object, so read the object.
             (SingleState::Take { attempts }, Answer::Refused) => {
                 SingleState::Read { attempts: Some(attempts), gone: false }
             }
@@ -240,7 +241,7 @@ impl SingleCandidate {
         }
         let unchanged = attempts.over.as_ref() == Some(&now.etag);
         let state = match unchanged {
-            // An earlier attempt may still take effect. Then the store refuses the next one.
+            // An earlier attempt may still take effect. Then the store refuses the next attempt.
             true if attempts.nonces.len() < MAX_ATTEMPTS => {
                 SingleState::NeedNonce { attempts }.paused()
             }
@@ -282,7 +283,7 @@ impl SingleCandidate {
             None => SingleState::Follow { sighting },
             Some(EpochEnd::Resigned) => take(&sighting),
             Some(_) if sighting.seen.is_waited_for() => SingleState::Deposed { sighting },
-            // With the post's two fields this is a release, not a deposition (SO4).
+            // A seal with only the post's two fields is a release, not a deposition (SO4).
             Some(ended) if ended != EpochEnd::Lapsed => take(&sighting),
             Some(_) => self.take_over(sighting),
         }
@@ -350,12 +351,13 @@ impl Attempts {
 }
 
 impl SingleState {
-    /// Returns this state after a short pause, so that no store can make the machine spin (E19).
+    /// Returns a state that continues with this one after a short pause, so that no store can make
+    /// the machine spin (E19).
     fn paused(self) -> SingleState {
         SingleState::Pause(Box::new(self))
     }
 
-    /// Returns the state for the time when access is no longer denied.
+    /// Returns the state that follows once access is no longer denied.
     fn denied(self) -> SingleState {
         SingleState::Denied(Box::new(match self {
             SingleState::Poll { .. } => look(),

@@ -56,7 +56,7 @@ impl Keys {
         Ok(Keys { epoch_prefix: format!("{prefix}{stem}").into(), prefix: prefix.into() })
     }
 
-    /// Returns the prefix. It is empty or ends with a slash.
+    /// Returns the prefix, which is empty or ends with a slash.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -74,8 +74,8 @@ impl Keys {
         }
     }
 
-    /// Returns the key of the single object. It does not start with the common start of epoch
-    /// objects.
+    /// Returns the key of the single object. This key does not start with
+    /// [`epoch_prefix`](Keys::epoch_prefix).
     pub fn lock(&self) -> String {
         format!("{}lock.json", self.prefix)
     }
@@ -96,7 +96,7 @@ impl Keys {
     }
 
     /// Returns the key of the object that a check of the store writes: one of 256, by the random
-    /// number. It sorts before the keys of epochs and of the single object.
+    /// number. The key sorts before the keys of epochs and of the single object.
     pub fn store_check(&self, random: u128) -> String {
         format!("{}.tenure-check-{:02x}", self.prefix, random & 0xff)
     }

@@ -268,7 +268,8 @@ fn a_denied_get_fails_only_if_the_epoch_is_listed() {
     assert_eq!(play.machine.step(), Step::Failed(Failure::Denied));
 }
 
-/// The seal of an own superseded epoch is best effort (E13). The campaign continues without it.
+/// The seal of an own superseded epoch is best effort (E13). The campaign continues without this
+/// seal.
 #[test]
 fn a_denied_seal_of_an_own_epoch_does_not_end_the_campaign() {
     let mut play = Play::creating();
@@ -306,7 +307,7 @@ fn a_predecessor_of_a_unique_name_is_sealed_without_delay() {
     let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
     play.gets(3, found("p", seen, false));
     play.seals(3, "p", EpochEnd::Lapsed, done("s"));
-    // The candidate creates a new epoch and never reuses the old one.
+    // The candidate creates a new epoch and never reuses the old epoch.
     play.nonce(1);
     play.creates(4, 1, 1, done("c"));
 }

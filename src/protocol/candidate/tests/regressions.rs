@@ -61,7 +61,7 @@ fn regression_a_denied_read_after_a_refused_create_lists_before_it_fails() {
 /// A store refused the seal of the ETag that it showed. A restarted process with a unique name then
 /// sent seals and reads without a pause.
 #[test]
-fn regression_a_seal_refused_for_no_reason_does_not_spin() {
+fn regression_an_unexplained_refusal_of_a_seal_does_not_spin() {
     let mut play = Play::new(CANDIDATE, None);
     play.lists(0, listed(&[3]));
     let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };

@@ -10,7 +10,7 @@ use crate::protocol::message::Seen;
 
 /// The greatest rate at which chrony slews a clock by default (`maxslewrate`), in ppm.
 const SLEW_PPM: i64 = 83_333;
-/// The least latency, in nanoseconds. Clocks in whole nanoseconds do not show a lower one.
+/// The least latency, in nanoseconds. Clocks in whole nanoseconds do not show a lower latency.
 const LEAST_LATENCY: u64 = 4;
 
 pub(super) fn sighting(heartbeat: u64, ended: Option<EpochEnd>) -> Sighting {
@@ -137,7 +137,7 @@ fn slewed(ppm: u64, by: i64) -> u64 {
     (ppm * (1_000_000 + by).unsigned_abs()) / 1_000_000
 }
 
-/// A defect of an implementation. Each one must cause an overlap in some story.
+/// A defect of an implementation. Each defect must cause an overlap in some story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Broken {
     No,
@@ -168,8 +168,8 @@ impl Story {
         Duration::from_millis(self.validity_ms)
     }
 
-    /// Returns the writes by the time at which they took effect. The last one may be the operator's
-    /// seal.
+    /// Returns the writes by the time at which they took effect. The last write may be the
+    /// operator's seal.
     fn history(&self) -> BTreeMap<u64, StoryWrite> {
         let mut history = BTreeMap::new();
         let (mut now, mut last_sent) = (0, 0);
@@ -273,7 +273,7 @@ impl Story {
     }
 
     /// Returns the remaining time of the leader's lease at `acted`. The lease counts from the
-    /// leader's last write that took effect before.
+    /// leader's last write that took effect before `acted`.
     fn belief(&self, history: &BTreeMap<u64, StoryWrite>, acted: u64, broken: Broken) -> Duration {
         let mut lease = OwnLease::new(self.validity());
         let unsealed = |(_, written): &(&u64, &StoryWrite)| written.sighting.seen.ended.is_none();
