@@ -1,4 +1,4 @@
-//! The settings of an election. Each method sets one of them.
+//! The settings of an election.
 
 use std::fmt;
 use std::sync::Arc;

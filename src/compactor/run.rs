@@ -194,10 +194,7 @@ impl<'a> Run<'a> {
         };
         let body = reader.read(newest, body).map_err(|(kind, bad)| {
             let at = store.describe();
-            Error::new(
-                kind,
-                format!("{key} in {at}: {bad}; the epochs that it may protect are not deleted"),
-            )
+            Error::new(kind, format!("{key} in {at}: {bad}; the epochs below it are not deleted"))
         })?;
         self.plan.handle_read(newest, body);
         Ok(())

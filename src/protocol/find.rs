@@ -242,8 +242,8 @@ mod tests {
         assert!(requests <= 30, "{requests}");
     }
 
-    /// Until it passes the end, the search leaps from page to page. Then the search bisects the
-    /// last leap.
+    /// The search leaps from page to page until a leap passes the end. Then it bisects the last
+    /// leap.
     #[test]
     fn a_listing_of_a_few_pages_costs_about_one_request_a_page() {
         for (count, expected) in [(999, 1), (1_000, 1), (1_999, 2), (2_500, 5)] {
@@ -281,7 +281,7 @@ mod tests {
                 }
             };
             assert_eq!(found, Progress::Newest(Some(newest)));
-            assert!(requests <= 120, "{requests} for {newest}");
+            assert!(requests <= 120, "{requests} requests for {newest}");
         }
     }
 

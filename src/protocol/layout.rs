@@ -1,8 +1,8 @@
 //! The layouts of an election on the store.
 
-/// The layout of an election on the store. All candidates and observers of one election must use the same
-/// layout. Otherwise each layout elects a leader, because candidates of one layout do not see the
-/// other layout.
+/// The layout of an election on the store. All candidates and observers of one election must use
+/// the same layout. Otherwise each layout elects a leader, because candidates of one layout do not
+/// see the other layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Layout {

@@ -63,7 +63,7 @@ pub enum Event {
 /// How an epoch ended.
 ///
 /// The package `tenure-history` infers [`Superseded`](EpochEnd::Superseded) and
-/// [`GivenUp`](EpochEnd::GivenUp) from a history. Each other end comes from the sealed record.
+/// [`GivenUp`](EpochEnd::GivenUp) from a history. The sealed record contains each other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EpochEnd {
@@ -110,18 +110,18 @@ impl fmt::Display for EpochEnd {
 /// The fields of a record that the protocol needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seen {
-    /// `None` in a record of a foreign peer.
+    /// The nonce, or `None` in a record of a foreign peer.
     pub nonce: Option<Nonce>,
     pub heartbeat: u64,
-    /// `Some` if the record is sealed.
+    /// The end of the epoch, if the record is sealed.
     pub ended: Option<EpochEnd>,
     /// True if the writer is a dead process with this candidate's unique name (E16).
     pub reclaimable: bool,
 }
 
 impl Seen {
-    /// Returns whether a successor must wait for the holder's lease to end (E9). It must wait if
-    /// the record is sealed, has a nonce, and its `ended` is not `resigned` or `lapsed`. Then the
+    /// Returns whether a successor must wait for the holder's lease to end (E9). A sealed record
+    /// with a nonce requires this wait, unless its `ended` is `resigned` or `lapsed`, because its
     /// holder may still believe that it leads.
     pub fn is_waited_for(&self) -> bool {
         let resigned_or_lapsed = matches!(self.ended, Some(EpochEnd::Resigned | EpochEnd::Lapsed));

@@ -198,7 +198,7 @@ async fn each_outcome_of_a_run_has_a_log_line_and_level() {
     ] {
         let words = format!("outcome=\"{outcome}\"");
         let lines: Vec<&str> = told.lines().filter(|told| told.contains(&words)).collect();
-        let [told] = lines[..] else { panic!("{outcome} is not one line of {told}") };
+        let [told] = lines[..] else { panic!("expected one line with {outcome}, got {told}") };
         assert!(told.contains(level) && told.contains(line), "{outcome}: {told}");
     }
 }

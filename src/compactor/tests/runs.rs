@@ -268,8 +268,11 @@ async fn regression_a_run_deletes_nothing_below_several_held_epochs() {
         }
         store.clock.advance(2 * HOUR);
         let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
-        assert_eq!((report.held, report.deleted), (true, 1_000), "{held} held: {report}");
-        assert!(store.keys().await.contains(&lock(2_000)), "{held} held: epoch 2000 has a leader");
+        assert_eq!((report.held, report.deleted), (true, 1_000), "{held} held epochs: {report}");
+        assert!(
+            store.keys().await.contains(&lock(2_000)),
+            "{held} held epochs: epoch 2000 has a leader"
+        );
     }
 }
 

@@ -98,7 +98,7 @@ impl Candidate {
             CandidateState::Create { epoch, tried } => Request::Create {
                 epoch: *epoch,
                 write: Write {
-                    nonce: *tried.last().expect("a create is entered with its nonce in `tried`"),
+                    nonce: *tried.last().expect("the state `Create` has a nonce in `tried`"),
                     heartbeat: tried.len() as u64,
                 },
             },
@@ -339,7 +339,7 @@ impl Candidate {
         match answer {
             Answer::Done { etag } => {
                 let heartbeat = tried.len() as u64;
-                let nonce = *tried.last().expect("a create is entered with its nonce in `tried`");
+                let nonce = *tried.last().expect("the state `Create` has a nonce in `tried`");
                 self.confirm(HeldEpoch { epoch, nonce, etag, heartbeat, sent: heartbeat })
             }
             // The refusal does not prove that the epoch exists: the winner of the race may have

@@ -108,7 +108,7 @@ impl World {
                 assert_ne!(
                     self.leading(),
                     Some(epoch),
-                    "the epoch below a held one may have a leader and is kept"
+                    "the epoch below a held epoch is kept, as it may have a leader"
                 );
                 self.deleted += usize::from(self.epochs.remove(&epoch));
             }
@@ -179,5 +179,5 @@ fn compactors_delete_epochs_in_the_stories() {
         deeds.iter().for_each(|deed| world.act(deed));
         deleted += world.deleted;
     }
-    assert!(deleted > 1_000, "{deleted}");
+    assert!(deleted > 1_000, "{deleted} deletions");
 }

@@ -62,7 +62,7 @@ pub struct LapseTimer {
 pub struct StoreAge {
     /// The store's `Date` minus the object's `Last-Modified`.
     pub age: Duration,
-    /// The greatest difference between the store's own clocks.
+    /// The greatest difference between the clocks of the store's servers.
     pub margin: Duration,
 }
 
@@ -160,8 +160,8 @@ impl LapseTimer {
     /// Returns the time until `delay` after the lapse by this observer's clocks, or `None` if the
     /// epoch never lapses.
     ///
-    /// Both the boot clock and the raw clock must reach the lapse. A clock that runs too fast, such
-    /// as a slewed clock, cannot cause a lapse alone.
+    /// Both the boot clock and the raw clock must reach the lapse. So one clock that runs too fast,
+    /// such as a slewed clock, does not cause a lapse.
     pub fn lapses_in(&self, delay: Duration, drift: Drift, now: Moment) -> Option<Duration> {
         let by_clocks = drift.stretch(self.validity?).saturating_add(delay);
         let by_clocks = by_clocks.saturating_sub(now.since(self.since));

@@ -325,7 +325,7 @@ impl Attempts {
     }
 
     fn request(&self) -> Request {
-        let nonce = *self.nonces.last().expect("a write is entered with its nonce in `nonces`");
+        let nonce = *self.nonces.last().expect("the state `Take` has a nonce in `nonces`");
         let write = Write { nonce, heartbeat: self.nonces.len() as u64 };
         match &self.over {
             None => Request::Create { epoch: self.epoch, write },

@@ -110,7 +110,7 @@ fn observers_act_in_most_stories() {
         let story = story(false).new_tree(&mut runner).unwrap().current();
         acted += usize::from(story.overlap(Broken::No).0);
     }
-    assert!(acted > 500, "{acted} of 1000");
+    assert!(acted > 500, "observers act in {acted} of 1000 stories");
 }
 
 fn finds_an_overlap(beyond_the_drift: bool, broken: Broken) {

@@ -37,7 +37,9 @@ impl Rate {
 
     fn show(self, real: u64, ppm: u64) -> Duration {
         let run = u128::from(real) * u128::from(ppm) / PPM;
-        Duration::from_nanos(self.offset + u64::try_from(run).expect("a short test"))
+        Duration::from_nanos(
+            self.offset + u64::try_from(run).expect("a story is shorter than 2^64 ns"),
+        )
     }
 
     /// Returns the first real time at which either clock has advanced by `by` since `from`.
@@ -53,7 +55,7 @@ impl Rate {
     fn after(self, from: u64, by: Duration, ppm: u64) -> u64 {
         let target = self.show(from, ppm) + by - Duration::from_nanos(self.offset);
         let real = (target.as_nanos() * PPM).div_ceil(u128::from(ppm));
-        u64::try_from(real).expect("a short test").max(from)
+        u64::try_from(real).expect("a story is shorter than 2^64 ns").max(from)
     }
 }
 
