@@ -75,8 +75,8 @@ pub enum ErrorKind {
     /// The body of an epoch object cannot be read as a record. The epoch is never treated as
     /// vacant: inspect the named key, then depose the epoch or restore the object.
     ///
-    /// For a fenced resource: a key of the resource has an object of another kind, which stays
-    /// unchanged, or a fenced log lacks an object that was not trimmed.
+    /// For a fenced resource, a key of the resource has an object of another kind, which stays
+    /// unchanged. For a fenced log, an object that was not trimmed is missing.
     CorruptRecord,
     /// The record is of a later format than this version of tenure knows. Upgrade.
     RecordTooNew,
@@ -87,7 +87,7 @@ pub enum ErrorKind {
     /// rule, and no greater epoch exists. Call [`restore`](crate::Election::restore) with at least
     /// the greatest token that any process received.
     ///
-    /// For a fenced resource: the object with the guard's token was deleted.
+    /// For a fenced resource, the object with the guard's token was deleted.
     NewestDeleted,
     /// The store cannot be reached or fails. [`may_have_happened`](Error::may_have_happened)
     /// returns whether the request may have taken effect. Calls that wait retry the request.

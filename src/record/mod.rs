@@ -188,8 +188,8 @@ impl Record {
     }
 
     /// Returns this seal as an operator's seal. With `force` the operator asserts that the holder
-    /// is dead. If `before` is a seal, its time and author stay, and its reason too unless `reason`
-    /// replaces it.
+    /// is dead. If `before` is a seal, its time and its author stay. Its reason also stays, unless
+    /// `reason` replaces it.
     pub fn ordered(self, before: &Record, force: bool, reason: Option<&str>) -> Record {
         let mut seal = self;
         seal.forced_by = seal.sealed_by.clone().filter(|_| force);

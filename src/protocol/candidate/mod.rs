@@ -19,8 +19,7 @@ use crate::protocol::layout::Layout;
 
 /// The state machine of an election in epoch files.
 ///
-/// [`Machine`](super::machine::Machine) documents the contract of the methods, and has the table of
-/// inputs.
+/// [`Machine`](super::machine::Machine) documents the methods and the inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Candidate {
     pub(super) rules: Rules,
@@ -29,8 +28,7 @@ pub struct Candidate {
     state: CandidateState,
 }
 
-/// Number of unanswered creates of one epoch after which the candidate searches for the newest
-/// epoch again (E12).
+/// Number of unanswered creates of one epoch before a new search for the newest (E12).
 const MAX_CREATE_ATTEMPTS: usize = 16;
 
 impl Candidate {
@@ -68,9 +66,8 @@ impl Candidate {
         }
     }
 
-    /// Returns whether the next LIST only searches for the newest epoch. The answer to such a LIST
-    /// may miss a greater epoch (N7). The LIST of a confirmation, or of the search for a missing
-    /// known epoch, must not miss a greater epoch.
+    /// Returns whether the next LIST only searches for the newest epoch (N7). The answer to such a
+    /// LIST may miss a greater epoch. Other LISTs must show all epochs.
     pub fn looks_for_the_newest(&self) -> bool {
         matches!(self.state, CandidateState::Find { suspect: None, .. })
     }
@@ -117,8 +114,7 @@ impl Candidate {
         })
     }
 
-    /// Takes an input. An input that does not fit the state changes nothing, because the driver may
-    /// be late.
+    /// Takes an input. An input that does not fit the state changes nothing.
     pub fn handle(&mut self, input: Input) -> Option<Event> {
         if matches!(input, Input::Answer(_)) && !matches!(self.step(), Step::Request(_)) {
             return None;
@@ -288,8 +284,7 @@ impl Candidate {
                 CandidateState::NeedNonce { epoch, tried }.denied()
             }
             CandidateState::Create { .. } => self.find().denied(),
-            // A touch by a foreign leader does not change the ETag, so read again before the next
-            // seal.
+            // A foreign leader's touch keeps the ETag, so read again before the next seal.
             CandidateState::Seal { sighting } => CandidateState::LookAgain { sighting }.denied(),
             state => state.denied(),
         }
@@ -342,8 +337,7 @@ impl Candidate {
                 let nonce = *tried.last().expect("the state `Create` has a nonce in `tried`");
                 self.confirm(HeldEpoch { epoch, nonce, etag, heartbeat, sent: heartbeat })
             }
-            // The refusal does not prove that the epoch exists: the winner of the race may have
-            // failed.
+            // The refusal does not prove that the epoch exists: the winner may have failed.
             Answer::Refused => CandidateState::ReadOwn { epoch, tried },
             _ if tried.len() >= MAX_CREATE_ATTEMPTS => self.find().paused(),
             _ => CandidateState::NeedNonce { epoch, tried }.paused(),

@@ -22,10 +22,13 @@ use crate::epoch::Epoch;
 /// length.
 ///
 /// The driver passes each listed epoch to [`handle_listed`](Compaction::handle_listed), which may
-/// return an older epoch to delete. Before that deletion the driver reads the epoch that
-/// [`newest_unread`](Compaction::newest_unread) returns, passes its body to
-/// [`handle_read`](Compaction::handle_read), and asks [`may_go`](Compaction::may_go). After the
-/// last page, [`handle_end`](Compaction::handle_end) may return one more epoch to delete.
+/// return an older epoch. The driver deletes that epoch in two steps:
+///
+/// 1. If [`newest_unread`](Compaction::newest_unread) returns an epoch, read this epoch, and pass
+///    its body to [`handle_read`](Compaction::handle_read).
+/// 2. If [`may_go`](Compaction::may_go) returns `true`, delete the older epoch.
+///
+/// After the last page, [`handle_end`](Compaction::handle_end) may return one more epoch to delete.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Compaction {
     // Settings. `min_age` grows with the validities that are read.

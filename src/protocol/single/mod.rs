@@ -17,8 +17,7 @@ use crate::store::etag::ETag;
 
 /// The state machine of an election in a single object.
 ///
-/// [`Machine`](super::machine::Machine) documents the contract of the methods, and has the table of
-/// inputs.
+/// [`Machine`](super::machine::Machine) documents the methods and the inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SingleCandidate {
     rules: Rules,
@@ -141,8 +140,7 @@ impl SingleCandidate {
         })
     }
 
-    /// Takes an input. An input that does not fit the state changes nothing, because the driver may
-    /// be late.
+    /// Takes an input. An input that does not fit the state changes nothing.
     pub fn handle(&mut self, input: Input) -> Option<Event> {
         if matches!(input, Input::Answer(_)) && !matches!(self.step(), Step::Request(_)) {
             return None;
