@@ -111,7 +111,7 @@ impl ElectionBuilder {
     }
 
     /// Sets how long a lease lasts without a renewal: 100 ms to 24 h, in whole milliseconds. After
-    /// a leader dies, another candidate leads after about this time. Default: 30 s.
+    /// the death of a leader, another candidate leads after about this time. Default: 30 s.
     pub fn validity(mut self, validity: Duration) -> ElectionBuilder {
         self.settings.validity = validity;
         self

@@ -303,7 +303,8 @@ impl Election {
     /// If another operator restores a greater epoch, the outcome describes that epoch.
     ///
     /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix; GET and PUT on a single object. If lower
-    /// epochs exist: one more GET, and GET, GET, PUT for each lower epoch that is left at the end.
+    /// epochs exist, the cost rises by one GET, and by GET, GET, PUT for each lower epoch that is
+    /// left at the end.
     ///
     /// # Errors
     /// - As [`depose`](Election::depose). After an error or a crash, candidates may wait until the
@@ -331,8 +332,8 @@ impl Election {
         Box::pin(stream.fuse())
     }
 
-    /// Returns the time since the store last answered a request of this election, made by a
-    /// campaign, a leadership or an observer; `None` before the first answer. Sends no request.
+    /// Returns the time since the store last answered a request of a campaign, a leadership or an
+    /// observer of this election, or `None` before the first answer. Sends no request.
     ///
     /// A refused condition counts as an answer; a denial, a 5xx, a 409 and a timeout do not. While
     /// requests succeed, the time stays below the longer of the poll interval (or its back-off) and

@@ -47,8 +47,8 @@ impl EpochsOfPage {
         check_ascending(keys.epoch_prefix(), &key_of(keys, after), page)?;
         let epochs = epochs(keys, page);
         // A greater epoch would have a greater key, which the page would include.
-        let told = !epochs.is_empty() || !page.truncated;
-        Ok(told.then_some(EpochsOfPage { epochs, rest: None }))
+        let is_known = !epochs.is_empty() || !page.truncated;
+        Ok(is_known.then_some(EpochsOfPage { epochs, rest: None }))
     }
 
     /// Returns the input of the search for the newest epoch.
@@ -93,8 +93,8 @@ mod tests {
 
     fn last(names: &[&str], truncated: bool) -> Result<Option<Listing>, StoreErrorKind> {
         let keys = Keys::new("a").unwrap();
-        let told = EpochsOfPage::of_last(&keys, &After::Number(4), &page(names, truncated));
-        told.map(|told| told.map(|page| page.listing())).map_err(|error| error.kind())
+        let checked = EpochsOfPage::of_last(&keys, &After::Number(4), &page(names, truncated));
+        checked.map(|page| page.map(|page| page.listing())).map_err(|error| error.kind())
     }
 
     #[test]

@@ -111,10 +111,12 @@ impl Leadership {
     /// Writes `data` into the record for observers, and renews the lease. Cost: one PUT.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if the record would become too long: nothing was
-    /// sent. [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership ended before the
-    /// answer to the write, which may have taken effect. [`NoRuntime`](ErrorKind::NoRuntime)
-    /// outside of a Tokio runtime with timers: nothing was sent.
+    /// - [`InvalidInput`](ErrorKind::InvalidInput) if the record would become too long. Nothing was
+    ///   sent.
+    /// - [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership ended before the answer to
+    ///   the write. The write may have taken effect.
+    /// - [`NoRuntime`](ErrorKind::NoRuntime) outside of a Tokio runtime with timers. Nothing was
+    ///   sent.
     pub async fn proclaim(&self, data: impl Into<Value>) -> Result<(), Error> {
         require_timers()?;
         let data = data.into();
@@ -134,10 +136,11 @@ impl Leadership {
     /// is elected before the other candidates.
     ///
     /// # Errors
-    /// [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership was lost before, and the
-    /// store's error if the seal could not be written before the end of the lease: then other
-    /// candidates wait for the lapse. [`NoRuntime`](ErrorKind::NoRuntime) outside of a Tokio
-    /// runtime with timers: the leadership is dropped.
+    /// - [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership was lost before.
+    /// - The store's error if the seal could not be written before the end of the lease. Then other
+    ///   candidates wait for the lapse.
+    /// - [`NoRuntime`](ErrorKind::NoRuntime) outside of a Tokio runtime with timers. The leadership
+    ///   is dropped.
     pub async fn resign(self) -> Result<(), Error> {
         self.give_up(None, None).await
     }

@@ -153,7 +153,7 @@ async fn failed_deletions_do_not_count_as_too_young() {
 async fn each_outcome_of_a_run_has_a_log_line_and_level() {
     let watched = async |epochs| Watched::with_epochs(epochs, Duration::ZERO).await;
     let never = future::pending::<()>;
-    let told = async |store: Arc<dyn Store>, stop: BoxFuture<'static, ()>| {
+    let log_of = async |store: Arc<dyn Store>, stop: BoxFuture<'static, ()>| {
         let compactor = compactor(store, 1);
         logged(compactor.run_until(stop, |_| {})).await.1
     };
@@ -162,44 +162,44 @@ async fn each_outcome_of_a_run_has_a_log_line_and_level() {
     let held = watched(3).await;
     held.inner.create(&lock(9), Bytes::from_static(HELD)).await.unwrap();
     let slow = Watched::with_epochs(3, Duration::from_secs(1)).await;
-    for (told, level, line, outcome) in [
-        (told(watched(3).await, never().boxed()).await, "INFO", "compacted", "compacted"),
-        (told(watched(1).await, never().boxed()).await, "DEBUG", "nothing to compact", "nothing"),
+    for (log, level, message, outcome) in [
+        (log_of(watched(3).await, never().boxed()).await, "INFO", "compacted", "compacted"),
+        (log_of(watched(1).await, never().boxed()).await, "DEBUG", "nothing to compact", "nothing"),
         (
-            told(Arc::new(keeping(3)), never().boxed()).await,
+            log_of(Arc::new(keeping(3)), never().boxed()).await,
             "WARN",
             "some objects could not be deleted",
             "incomplete",
         ),
         (
-            told(last, never().boxed()).await,
+            log_of(last, never().boxed()).await,
             "WARN",
             "stopped: the newest is the last epoch",
             "last_epoch",
         ),
         (
-            told(held, never().boxed()).await,
+            log_of(held, never().boxed()).await,
             "WARN",
             "stopped: an unfinished restore holds the newest epoch",
             "held",
         ),
         (
-            told(slow, future::ready(()).boxed()).await,
+            log_of(slow, future::ready(()).boxed()).await,
             "INFO",
             "compaction interrupted",
             "interrupted",
         ),
         (
-            told(Arc::new(failing(vec![StoreErrorKind::Transient])), never().boxed()).await,
+            log_of(Arc::new(failing(vec![StoreErrorKind::Transient])), never().boxed()).await,
             "WARN",
             "compaction ended early",
             "error",
         ),
     ] {
         let words = format!("outcome=\"{outcome}\"");
-        let lines: Vec<&str> = told.lines().filter(|told| told.contains(&words)).collect();
-        let [told] = lines[..] else { panic!("expected one line with {outcome}, got {told}") };
-        assert!(told.contains(level) && told.contains(line), "{outcome}: {told}");
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(&words)).collect();
+        let [line] = lines[..] else { panic!("expected one line with {outcome}, got {log}") };
+        assert!(line.contains(level) && line.contains(message), "{outcome}: {line}");
     }
 }
 

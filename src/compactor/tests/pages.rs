@@ -171,9 +171,9 @@ async fn failed_keys_are_counted_and_the_first_reason_is_kept() {
     assert_eq!(report.first_failure, Some(format!("{}: InternalError", lock(2))));
     // If the store names keys that were not requested, the number of failures is the number of
     // these keys, and at most the number of requested keys.
-    for (strangers, failed) in [(1, 1), (9, 4)] {
-        let strange = vec![("x".to_owned(), busy("?")); strangers];
-        let report = with_answer(Ok(strange)).await.unwrap();
+    for (named, failed) in [(1, 1), (9, 4)] {
+        let unknown = vec![("x".to_owned(), busy("?")); named];
+        let report = with_answer(Ok(unknown)).await.unwrap();
         assert_eq!((report.deleted, report.failed, report.kept), (4 - failed, failed, 1));
     }
 }
@@ -181,9 +181,9 @@ async fn failed_keys_are_counted_and_the_first_reason_is_kept() {
 /// The command derived its exit code from the text of the first failure.
 #[tokio::test]
 async fn regression_the_first_failure_has_a_kind() {
-    let said = "AccessDenied: no such permission";
+    let text = "AccessDenied: no such permission";
     let denied = StoreError::new(StoreErrorKind::AccessDenied, Determinacy::Determinate, "no");
-    for (error, kind) in [(busy(said), ErrorKind::Unavailable), (denied, ErrorKind::AccessDenied)] {
+    for (error, kind) in [(busy(text), ErrorKind::Unavailable), (denied, ErrorKind::AccessDenied)] {
         let failed = vec![(lock(2), error), (lock(3), busy("SlowDown"))];
         let report = with_answer(Ok(failed)).await.unwrap();
         assert_eq!(report.first_failure_kind, Some(kind));

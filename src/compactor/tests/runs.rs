@@ -222,11 +222,11 @@ async fn a_stopped_run_reports_the_deleted_epochs() {
     for after in (0..30).step_by(3).chain([1_000]) {
         let store = Watched::with_epochs(3_500, 5 * MILLISECOND).await;
         let compactor = compactor(Arc::clone(&store) as _, 10);
-        let mut told = Report::default();
+        let mut last_progress = Report::default();
         let stop = pause(after * MILLISECOND);
-        let run = compactor.run_until(stop, |report| told = report.clone());
+        let run = compactor.run_until(stop, |report| last_progress = report.clone());
         let report = run.await.unwrap();
-        assert_eq!(told, report, "the last progress equals the report");
+        assert_eq!(last_progress, report, "the last progress equals the report");
         assert_eq!(report.interrupted, after < 1_000, "{after} ms: {report}");
         assert_eq!(report.deleted + report.kept, report.listed);
         assert_eq!(store.keys().await, locks(report.deleted + 1..=3_500), "{after} ms: {report}");

@@ -15,8 +15,9 @@ use crate::store::etag::ETag;
 pub(super) struct HeldEpoch {
     pub(super) epoch: Epoch,
     pub(super) nonce: Nonce,
-    /// The last known ETag. `heartbeat` is in the body with this ETag.
+    /// The last known ETag.
     pub(super) etag: ETag,
+    /// The heartbeat of the body with this ETag.
     pub(super) heartbeat: u64,
     /// The greatest heartbeat sent in any attempt.
     pub(super) sent: u64,

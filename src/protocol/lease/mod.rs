@@ -259,8 +259,8 @@ impl OwnLease {
         self.end().map_or(Duration::ZERO, |end| now.until(end))
     }
 
-    /// Returns the end of the lease on each clock, or `None` before the first write took effect. A
-    /// clock that cannot end the lease never reaches its end.
+    /// Returns the end of the lease on each clock, or `None` before the first write took effect. On
+    /// a clock that cannot end the lease, the end is the greatest time.
     pub fn end(&self) -> Option<Moment> {
         let end = self.start?.plus(self.validity);
         Some(if self.by_wall_clock { end } else { Moment { wall: Duration::MAX, ..end } })
