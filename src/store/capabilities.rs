@@ -2,29 +2,30 @@
 
 /// The limits of a store and its client, beyond the promises of [`Store`](super::Store).
 ///
-/// The default is a store without limits: it takes bodies of 4 MiB, and its client sends each
+/// By default a store has no limits: it accepts bodies of 4 MiB, and its client sends each
 /// conditional write once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// The length of the longest body, in bytes, if that is less than 4 MiB.
+    /// Maximum body length in bytes, if it is less than 4 MiB.
     pub max_body_bytes: Option<usize>,
-    /// Whether the client may send one call of `create` or `replace` more than once. A refusal may
-    /// then be the answer to a write that took effect before.
+    /// Whether the client may send the request of one `create` or `replace` call more than once. A
+    /// refusal may then be the response to a write that has taken effect.
     ///
-    /// An implementation of your own must not do this. The field is for clients made by others.
+    /// Your own implementation must not repeat these requests. The field describes third-party
+    /// clients.
     pub may_send_twice: bool,
 }
 
 impl Capabilities {
-    /// The same, with this limit for the length of a body in bytes.
+    /// Returns these capabilities with the given maximum body length in bytes.
     #[must_use]
     pub fn with_max_body_bytes(mut self, bytes: usize) -> Capabilities {
         self.max_body_bytes = Some(bytes);
         self
     }
 
-    /// The same, for a client that retries conditional writes.
+    /// Returns these capabilities with the given value of [`may_send_twice`](Self::may_send_twice).
     #[must_use]
     pub fn with_may_send_twice(mut self, may_send_twice: bool) -> Capabilities {
         self.may_send_twice = may_send_twice;

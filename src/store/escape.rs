@@ -1,16 +1,16 @@
-//! Text of others, made fit to be shown: in an event, an error, a span, a drawing, on a terminal.
+//! Escapes foreign text for events, errors, spans, drawings and terminals.
 
 use std::fmt::Write as _;
 
-/// Returns the text on one line, without active characters: characters that control a terminal or
-/// the direction of writing, end a line, or are invisible become their numbers, such as `\n` and
-/// `\u{202e}`. A second call changes nothing.
+/// Returns the text on one line, with its active characters escaped, such as `\n` and `\u{202e}`. A
+/// character is active if it controls a terminal or the direction of writing, ends a line, or is
+/// invisible. Escaped text does not change in a second call.
 #[must_use]
 pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {
         if acts(character) {
-            // Writing to a String cannot fail.
+            // A write to a `String` cannot fail.
             let _ = write!(plain, "{}", character.escape_default());
         } else {
             plain.push(character);
@@ -19,8 +19,9 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// Unicode's control, format, line and paragraph separator characters and variation selectors, its
-/// fillers, which are letters without a shape, and the two numbers that XML cannot hold.
+/// Returns true for Unicode's control, format, line separator and paragraph separator characters,
+/// variation selectors, fillers (letters without a shape), and the two code points that XML
+/// forbids.
 fn acts(character: char) -> bool {
     character.is_control()
         || matches!(character,
@@ -38,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn active_characters_are_shown_by_number() {
+    fn active_characters_are_escaped() {
         for (text, shown) in [
             ("a\nb\r\tc", "a\\nb\\r\\tc"),
             ("\u{1b}[2J\u{9b}\u{85}\0", "\\u{1b}[2J\\u{9b}\\u{85}\\u{0}"),
@@ -52,17 +53,17 @@ mod tests {
     }
 
     #[test]
-    fn letters_stay_as_they_are() {
+    fn letters_are_not_escaped() {
         for text in ["worker-7", "größe a+b", "漢字", "שלום", "a\\b \"c\" 'd' {e}", "🦀"]
         {
             assert_eq!(plain(text), text);
         }
     }
 
-    /// Rust's `Debug` of a text, which shows names inside of values, passes the same characters,
-    /// and also marks that only change the look of a letter.
+    /// `Debug` of a `str` prints the names inside values. It leaves the same characters unescaped,
+    /// and some that only change the look of a letter.
     #[test]
-    fn the_debug_form_of_a_text_is_as_strict() {
+    fn debug_output_escapes_harmful_characters() {
         for character in (0..=0x10_ffff).filter_map(char::from_u32) {
             let debug = format!("{:?}", character.to_string());
             if debug.contains(character) && acts(character) {

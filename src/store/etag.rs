@@ -1,4 +1,4 @@
-//! The entity tag: the identity of a stored body, and the subject of a condition.
+//! The entity tag identifies a stored body. Conditional requests compare it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use crate::store::escape::plain;
 
 /// An entity tag, as the store sent it. Two bodies with the same tag are the same body.
 ///
-/// A weak tag (`W/"…"`) counts as the strong one that it names: proxies that compress answers
-/// weaken the tags of reads but not of writes, and no store replaces on a weak tag.
+/// A weak tag (`W/"…"`) is stored as the strong tag that it names. Proxies that compress responses
+/// weaken the tags of reads but not of writes, and no store accepts a weak tag as a condition.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ETag(Arc<str>);
 
 impl ETag {
-    /// The tag with this text, quotes included where the store sends them; without the mark of a
-    /// weak one.
+    /// Creates a tag from the text that the store sent, quotes included. The prefix `W/` of a weak
+    /// tag is removed.
     pub fn new(text: impl Into<Arc<str>>) -> ETag {
         let text = text.into();
         match text.strip_prefix("W/").filter(|rest| rest.starts_with('"')) {
@@ -23,17 +23,18 @@ impl ETag {
         }
     }
 
-    /// The text, as received but for the mark of a weak tag.
+    /// Returns the text as received, except the prefix `W/` of a weak tag.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether two tags of one object name the same version, where at least one is from a listing.
+    /// Returns true if two tags of one object name the same version. At least one tag is from a
+    /// listing.
     ///
-    /// Listings write tags in other ways than reads do. Azure leaves out the quotes, and so do some
-    /// servers of S3. Where a version has two names (`"tag"|version`, as on Cloud Storage),
-    /// listings show the first alone; a second name is compared only if both tags have one.
+    /// Listings format tags differently from reads. Azure and some S3 servers omit the quotes. If a
+    /// version has two names (`"tag"|version`, as on Cloud Storage), a listing shows only the
+    /// first. The second names are compared only if both tags have one.
     ///
     /// ```
     /// # use tenure::store::ETag;
@@ -42,7 +43,8 @@ impl ETag {
     /// assert!(!read.names_the_same(&ETag::new("\"5d41\"|18")));
     /// ```
     ///
-    /// For comparisons only: a condition needs the tag that a read or a write returned.
+    /// Use a listed tag only for comparisons: a condition needs the tag that a read or a write
+    /// returned.
     #[must_use]
     pub fn names_the_same(&self, other: &ETag) -> bool {
         let ((tag, version), (other_tag, other_version)) = (self.names(), other.names());
@@ -50,7 +52,7 @@ impl ETag {
         tag == other_tag && (!both || version == other_version)
     }
 
-    /// The tag without its quotes, and the second name, if there is one.
+    /// Returns the tag without its quotes, and the second name if the tag has one.
     fn names(&self) -> (&str, Option<&str>) {
         let text = self.as_str();
         match text.strip_prefix('"').and_then(|text| text.split_once('"')) {
@@ -109,7 +111,7 @@ mod tests {
             ("17", "\"abc\"|17"),
             ("\"a|b\"", "\"a|c\""),
             ("\"a|b\"", "\"a\""),
-            // None of these is a tag.
+            // These texts are not valid tags.
             ("\"abc", "\"abc\""),
             ("\"abc\"x", "\"abc\""),
             ("W/abc", "abc"),

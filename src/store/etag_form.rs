@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::{ETag, GetOutcome, PutOutcome, Store, StoreError};
 
-/// Whether a server compares ETags with their quotes, or only without them (Ceph up to 16).
+/// Records whether a server compares ETags with their quotes, or only without them (Ceph up to 16).
 ///
-/// A server of the second kind refuses to replace an object that has the named tag. Until one
-/// replace with quotes has succeeded, [`replace`](ETagForm::replace) reads the object after a
-/// refusal. If the object still has the tag, the write is sent again without the quotes. The
-/// refusal has shown that the first one had no effect.
+/// A server that compares tags without quotes refuses a quoted tag even if the object has that tag.
+/// Until a replace with quotes has succeeded, [`replace`](ETagForm::replace) reads the object after
+/// a refusal. If the object still has the tag, `replace` sends the write again without the quotes.
+/// The refusal proves that the first write had no effect.
 #[derive(Debug, Default)]
 pub(super) struct ETagForm(AtomicU8);
 
@@ -18,18 +18,18 @@ const QUOTED: u8 = 1;
 const UNQUOTED: u8 = 2;
 
 impl ETagForm {
-    /// The server takes ETags without quotes.
+    /// Sends all further ETags without quotes.
     pub(super) fn set_unquoted(&self) {
         self.0.store(UNQUOTED, Ordering::SeqCst);
     }
 
-    /// The tag in the form that the server compares.
+    /// Returns the tag in the form that the server compares.
     pub(super) fn of<'t>(&self, tag: &'t str) -> &'t str {
         if self.0.load(Ordering::SeqCst) == UNQUOTED { unquoted(tag) } else { tag }
     }
 
-    /// Replaces the object at `key` if it still has `etag`. `put` sends one write on this tag of
-    /// the server; `tag` is the tag of the server in `etag`.
+    /// Replaces the object at `key` if it still has `etag`. `tag` is the part of `etag` that the
+    /// server knows. `put` sends one write conditional on the tag that it gets.
     pub(super) async fn replace<F: Future<Output = Result<PutOutcome, StoreError>>>(
         &self,
         store: &impl Store,
@@ -65,7 +65,7 @@ fn unquoted(tag: &str) -> &str {
     tag.trim_matches('"')
 }
 
-/// Returns true if a read shows the object with this tag.
+/// Returns true if a read finds the object with this tag.
 async fn still_has(store: &impl Store, key: &str, etag: &ETag) -> bool {
     match store.get(key, None, 0).await {
         Ok(GetOutcome::Found(object)) => object.etag == *etag,
@@ -81,7 +81,8 @@ mod tests {
     use super::*;
     use crate::store::{MemoryStore, MockStore};
 
-    /// A server that compares tags without their quotes. Keeps the tags that it gets.
+    /// Simulates a server that compares tags without their quotes, and records the tags that it
+    /// gets.
     async fn put(sent: &Mutex<Vec<String>>, now: &str, tag: String) -> PutOutcome {
         sent.lock().unwrap().push(tag.clone());
         match tag == unquoted(now) {
@@ -90,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Shows this tag, to each read.
+    /// Returns a store whose reads all show this tag.
     fn shows(tag: &'static str) -> MockStore {
         let mut store = MockStore::new();
         let outcome =
@@ -108,7 +109,7 @@ mod tests {
 
     /// Another process's check changes the object before the read.
     #[tokio::test]
-    async fn regression_unquoted_etags_are_recognised_during_another_check() {
+    async fn regression_unquoted_etags_are_detected_during_another_check() {
         let form = ETagForm::default();
         let (outcome, sent) = replace(&form, "\"other\"", "\"one\"").await;
         assert_eq!((outcome, sent.len()), (PutOutcome::PreconditionFailed, 1));
@@ -125,15 +126,15 @@ mod tests {
         let put = |outcome: PutOutcome| move |_| std::future::ready(Ok(outcome.clone()));
         let (etag, done) = (ETag::new("\"1\""), PutOutcome::Done { etag: None });
         form.replace(&store, "k", &etag, "\"1\"", put(done)).await.unwrap();
-        // This one would panic.
+        // A read from this store would panic.
         let (store, refused) = (MockStore::new(), put(PutOutcome::PreconditionFailed));
         let outcome = form.replace(&store, "k", &etag, "\"1\"", refused).await.unwrap();
         assert_eq!(outcome, PutOutcome::PreconditionFailed);
     }
 
-    /// A server that refuses the tag in both forms is not taken for one without quotes.
+    /// A refusal of both forms does not show that the server compares without quotes.
     #[tokio::test]
-    async fn a_refusal_in_both_forms_leaves_the_quotes() {
+    async fn etags_keep_their_quotes_after_a_refusal_of_both_forms() {
         let form = ETagForm::default();
         let refuse = |_| std::future::ready(Ok(PutOutcome::PreconditionFailed));
         let etag = ETag::new("\"1\"");

@@ -1,8 +1,8 @@
-//! HTTP for the clients of clouds: HTTP/1.1 alone, over rustls with ring.
+//! The HTTP client of the cloud stores. It speaks only HTTP/1.1, over rustls with ring.
 //!
-//! A client of HTTP/2 sends all requests to a server on one connection. If a NAT forgets that
-//! connection, no answer comes back on it, and the client opens no other one. With HTTP/1.1 a
-//! request that its caller gives up closes its connection, and the next request opens another.
+//! A client of HTTP/2 sends all requests to a server on one connection. If a NAT drops that
+//! connection, no response arrives, and the client does not open another connection. With HTTP/1.1
+//! a cancelled request closes its connection, and the next request opens another.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use rustls::{ClientConfig, RootCertStore};
 use super::metadata_hosts::is_metadata_host;
 use crate::env::mutex::unpoisoned;
 
-/// As in Amazon's SDK.
+/// The same value as in Amazon's SDK.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(3_100);
 
 /// A pool of connections. Proxies come from the environment (`HTTPS_PROXY`), except
@@ -23,7 +23,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(3_100);
 pub(super) struct Http {
     tls: ClientConfig,
     client: Mutex<Client>,
-    /// Creates a client for metadata services.
+    /// Client for metadata services.
     without_proxy: Client,
 }
 
@@ -34,7 +34,7 @@ impl Http {
         Ok(Http { tls, client, without_proxy })
     }
 
-    /// The client for one request to this host, which it sends once.
+    /// Returns the client for a request to this host. The client sends each request once.
     pub(super) fn client(&self, host: &str) -> Client {
         match is_metadata_host(host) {
             true => self.without_proxy.clone(),
@@ -42,8 +42,8 @@ impl Http {
         }
     }
 
-    /// Takes the status of an answer. After 5xx new requests go to new connections: an old one
-    /// leads to the same failing server for as long as it is used.
+    /// Notes the status of a response. After a 5xx status, later requests use new connections: an
+    /// old connection may always reach the same failing server.
     pub(super) fn answered(&self, status: u16) {
         if status >= 500
             && let Ok(other) = settings(self.tls.clone()).build()
@@ -63,7 +63,8 @@ fn settings(tls: ClientConfig) -> ClientBuilder {
         .retry(reqwest::retry::never())
 }
 
-/// Trusts these root certificates. Without any, every connection with TLS fails and says so.
+/// Returns a TLS configuration that trusts these root certificates. With an empty set, every TLS
+/// connection fails with an error.
 pub(super) fn tls(roots: RootCertStore) -> ClientConfig {
     let mut tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -74,7 +75,8 @@ pub(super) fn tls(roots: RootCertStore) -> ClientConfig {
     tls
 }
 
-/// The root certificates of the machine. Reading them takes between 20 ms and seconds.
+/// Returns the root certificates of the machine. Reading them takes 20 ms or more, on some machines
+/// seconds.
 pub(super) fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

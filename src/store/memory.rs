@@ -15,8 +15,8 @@ use crate::env::mutex::unpoisoned;
 
 /// A store in memory. Clones share their objects.
 ///
-/// Every call is one atomic step under one lock. ETags are hashes of the content, as on S3: the
-/// same body written again has the same ETag. Nothing outlives the last clone.
+/// Every call is one atomic step under one lock. ETags are hashes of the content, as on S3: two
+/// equal bodies have the same ETag. The objects are dropped with the last clone.
 ///
 /// # Examples
 ///
@@ -30,7 +30,7 @@ use crate::env::mutex::unpoisoned;
 ///     Election::builder(Arc::new(store.clone()), "orders/leader").name(name).build()
 /// };
 /// let leadership = candidate("a")?.campaign().await?;
-/// // As on S3, the other one sees the leader, and cannot create the same epoch:
+/// // As on S3, the second candidate sees the leader and cannot create the same epoch:
 /// let CampaignOutcome::Held(leader) = candidate("b")?.try_campaign().await? else { panic!() };
 /// assert_eq!((leader.name(), leader.epoch), ("a", leadership.epoch()));
 /// # Ok(())

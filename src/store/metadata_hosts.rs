@@ -1,9 +1,9 @@
-//! The services of the machine itself, which hand out credentials. A proxy cannot reach them, and
-//! must not: another machine's would answer.
+//! The metadata services of this machine, which issue its credentials. Requests to them bypass the
+//! proxy: a proxy would reach no service, or the service of another machine.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Variables that name such a service.
+/// Environment variables that name a metadata service.
 const NAMED_BY: [&str; 6] = [
     "AWS_EC2_METADATA_SERVICE_ENDPOINT",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
@@ -18,7 +18,7 @@ const V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
 ];
 
-/// Returns whether this host, with or without brackets, is such a service.
+/// Returns true if this host, with or without brackets, is a metadata service.
 pub(super) fn is_metadata_host(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']);
     match host.parse() {
@@ -31,7 +31,7 @@ pub(super) fn is_metadata_host(host: &str) -> bool {
     named.into_iter().any(|named| host_of(&named).eq_ignore_ascii_case(host))
 }
 
-/// The host of a URL, or of a host with a port.
+/// Returns the host of a URL or of a `host:port` pair.
 fn host_of(named: &str) -> &str {
     let authority = named.split_once("://").map_or(named, |(_, rest)| rest);
     let authority = authority.split(['/', '?']).next().unwrap_or_default();
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regression_metadata_services_are_asked_without_a_proxy() {
+    fn regression_requests_to_metadata_services_bypass_the_proxy() {
         for host in [
             "169.254.169.254",
             "169.254.170.2",
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_names_a_host_in_several_ways() {
+    fn the_host_is_read_from_a_url_or_a_host_with_a_port() {
         for named in ["h", "h:80", "http://h", "http://h:80/a?b", "h/path"] {
             assert_eq!(host_of(named), "h", "{named}");
         }

@@ -1,9 +1,9 @@
-//! The stores of epoch objects: a trait of five requests and an optional one, and its
-//! implementations.
+//! The stores of epoch objects: the trait [`Store`], with five requests and an optional sixth, and
+//! its implementations.
 //!
-//! A refused condition is a value ([`PutOutcome::PreconditionFailed`]); a [`StoreError`] says
-//! whether a failed request may have taken effect ([`Determinacy`]). This module knows nothing
-//! about elections.
+//! A refused condition is a value ([`PutOutcome::PreconditionFailed`]), not an error. A
+//! [`StoreError`] states whether the failed request may have taken effect ([`Determinacy`]). This
+//! module does not depend on elections.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -78,19 +78,19 @@ pub(crate) use write_answers::WriteAnswers;
 #[doc(hidden)]
 pub use write_answers::Written;
 
-/// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.
+/// Returns an ETag that depends only on the content, as on S3: 128 bits of its SHA-256, in quotes.
 pub(crate) fn content_etag(body: &[u8]) -> ETag {
     ETag::new(format!("\"{}\"", content_hash(body)))
 }
 
-/// 128 bits of the SHA-256, as 32 hexadecimal digits: the same in every build, as processes compare
-/// them.
+/// Returns 128 bits of the SHA-256 as 32 hexadecimal digits. Processes of different builds compare
+/// these hashes, so the function must not change.
 pub(crate) fn content_hash(body: &[u8]) -> String {
     use sha2::Digest as _;
     content_hash_of(sha2::Sha256::new_with_prefix(body))
 }
 
-/// The same, for a body that was fed to the hasher piece by piece.
+/// Returns the [`content_hash`] of the bytes that the hasher has received.
 pub(crate) fn content_hash_of(hasher: sha2::Sha256) -> String {
     use sha2::Digest as _;
     hasher.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -98,19 +98,19 @@ pub(crate) fn content_hash_of(hasher: sha2::Sha256) -> String {
 
 /// The operations of an object store.
 ///
-/// An implementation must keep these promises. Every read and listing that starts after a write was
-/// answered sees that write. Of any number of concurrent `create` calls for one key exactly one is
-/// [`PutOutcome::Done`], and likewise of concurrent `replace` calls with one ETag. An
-/// implementation never repeats a `create` or `replace`: a repeated write would turn its own
-/// success into a refusal.
+/// An implementation must keep these promises. Every read and listing that starts after the
+/// response to a write sees that write. Exactly one of several concurrent `create` calls for one
+/// key returns [`PutOutcome::Done`]. The same holds for concurrent `replace` calls with one ETag.
+/// An implementation never sends a `create` or `replace` twice: if the first request took effect,
+/// the second would be refused.
 ///
-/// Callers set a timeout on each call and then drop it; a dropped write may still take effect.
+/// Callers drop a call after a timeout. A dropped write may still take effect.
 /// `tenure_testkit::conformance` is a suite that tests an implementation.
 ///
 /// # Examples
 ///
-/// A store that counts the requests of another one, by the crate `async-trait`. One that wraps a
-/// real store also forwards the methods that have a default.
+/// A store that counts the requests to another store. It uses the crate `async-trait`. A wrapper
+/// for production also forwards the methods that have a default.
 /// ```
 /// # use std::sync::{Arc, atomic::{AtomicU32, Ordering::SeqCst}};
 /// # use bytes::Bytes;
@@ -161,22 +161,22 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Lists the keys that start with `prefix` and are greater than `after`, in ascending order of
     /// their bytes.
     ///
-    /// A page may hold fewer keys than `limit` (1 to 1,000) without being the last: only
-    /// [`Page::truncated`] says whether it is. One request.
+    /// A page with fewer keys than `limit` (1 to 1,000) is not always the last: [`Page::truncated`]
+    /// marks the pages that others follow. One request.
     ///
-    /// An entry may have the ETag of the version that it shows ([`Entry::etag`]). A store lists the
-    /// tags of all that it wrote, here and in [`list_last`](Store::list_last), or of none; then a
-    /// [`get`](Store::get) shows whether an object has changed. A listed tag only selects the
-    /// objects to read: no promise depends on it.
+    /// An entry may contain the ETag of the listed version ([`Entry::etag`]). A store lists the
+    /// tags of all objects that it wrote, here and in [`list_last`](Store::list_last), or no tags
+    /// at all. Without listed tags, callers detect changes with [`get`](Store::get). A listed tag
+    /// only selects the objects to read: no promise depends on it.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError>;
 
-    /// Lists the greatest keys that start with `prefix` and are greater than `after`, at most
-    /// `limit` of them, also in ascending order; `None` if the store cannot read a listing from its
-    /// end. At least one key, if there is any.
+    /// Lists the last keys that start with `prefix` and are greater than `after`: at most `limit`,
+    /// in ascending order. The page is empty only if no such key exists. Returns `None` if the
+    /// store cannot read a listing from its end.
     ///
-    /// [`Page::truncated`] says whether smaller keys were left out. A store that implements this
-    /// saves a campaign the search through a long listing; no promise of an election depends on it.
-    /// One request, or none.
+    /// [`Page::truncated`] is true if the page omits smaller keys. This method spares a campaign
+    /// the search through a long listing. No promise of an election depends on it. One request, or
+    /// no request if the store returns `None`.
     async fn list_last(
         &self,
         prefix: &str,
@@ -187,10 +187,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Reads the object at `key`; [`GetOutcome::NotModified`] without a body if its ETag is still
-    /// `unless`.
+    /// Reads the object at `key`. Returns [`GetOutcome::NotModified`] without a body if its ETag is
+    /// still `unless`.
     ///
-    /// Bodies longer than `max_len` bytes are not read: [`GetOutcome::TooLarge`]. One request.
+    /// Returns [`GetOutcome::TooLarge`] for a body longer than `max_len` bytes. One request.
     async fn get(
         &self,
         key: &str,
@@ -198,36 +198,36 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         max_len: usize,
     ) -> Result<GetOutcome, StoreError>;
 
-    /// Writes `key` only if there is no such object (`If-None-Match: *`). One request, never
+    /// Writes `key` only if no object exists there (`If-None-Match: *`). One request, never
     /// repeated.
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError>;
 
     /// Writes `key` only if its ETag is still `etag` (`If-Match`). One request, never repeated.
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError>;
 
-    /// Deletes up to 1,000 keys; a missing key counts as deleted. One request where the store has
-    /// such a call.
+    /// Deletes up to 1,000 keys. A missing key counts as deleted. One request, or several if the
+    /// store cannot delete all keys in one.
     ///
-    /// Returns the keys that could not be deleted, each with its error; all others are gone,
-    /// according to the store. No promise of an election depends on this, and the next run of
-    /// a compactor lists the objects that are left.
+    /// Returns the keys that the store did not delete, each with its error. The store has reported
+    /// all other keys as deleted. No promise of an election depends on deletions, and the next run
+    /// of a compactor finds the remaining objects.
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError>;
 
-    /// Describes this store, for messages and logs: a URL without secrets.
+    /// Returns the name of this store for messages and logs: a URL without secrets.
     fn describe(&self) -> String;
 
-    /// Describes the limits of this store and its client. No request.
+    /// Returns the limits of this store and its client. No request.
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
     }
 }
 
-/// Whether a failed request may have taken effect.
+/// States whether a failed request may have taken effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Determinacy {
-    /// It did not take effect and will not.
+    /// The request did not take effect and will not.
     Determinate,
-    /// It may have taken effect, or may still.
+    /// The request may have taken effect, or may still do so.
     Indeterminate,
 }
 
@@ -235,20 +235,20 @@ pub enum Determinacy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The network, a timeout, an overloaded or failing store, a concurrent writer (409). Try
-    /// again.
+    /// A network failure, a timeout, an overloaded or failing store, or a concurrent writer (409).
+    /// Try again.
     Transient,
     /// The credentials are refused or lack a permission, or the clock of this machine is wrong.
     AccessDenied,
-    /// The bucket or directory does not exist, or not in this region.
+    /// The bucket or directory does not exist, or the bucket is in another region.
     NoSuchStore,
     /// The store does not support the request (501, no conditional writes, an unordered listing).
     Unsupported,
-    /// The request itself is invalid: a key that the store does not allow, a missing setting.
+    /// The request is invalid: the store does not allow the key, or a setting is missing.
     Invalid,
 }
 
-/// A failed request: whether it may have taken effect, and the store's message.
+/// A failed request: its kind, its determinacy and the store's message.
 #[derive(Clone)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -260,9 +260,9 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// Creates an error of this kind. The message names the request and the answer, without secrets
-    /// or bodies. Control characters, line ends and marks of direction in it are shown by their
-    /// numbers.
+    /// Creates an error of this kind. The message names the request and the response, without
+    /// secrets or bodies. This function escapes its control characters, line ends and direction
+    /// marks.
     pub fn new(
         kind: StoreErrorKind,
         determinacy: Determinacy,
@@ -272,25 +272,27 @@ impl StoreError {
         StoreError { kind, determinacy, message, source: None, of_the_machine: false }
     }
 
-    /// Returns the same error, with the error underneath.
+    /// Returns this error with the given cause.
     #[must_use]
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> StoreError {
         self.source = Some(Arc::new(source));
         self
     }
 
-    /// The message, without the determinacy.
+    /// Returns the message without the determinacy.
     #[cfg(unix)]
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// Creates an error for a request that was not answered in time, so it may have taken effect.
+    /// Creates an error for a request without a response in time. The request may have taken
+    /// effect.
     pub(crate) fn timed_out(message: impl Into<String>) -> StoreError {
         StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, message)
     }
 
-    /// The same, refused by the machine's metadata service: callers wait for it longer.
+    /// Marks this error as a refusal by the machine's metadata service. Callers retry longer after
+    /// it.
     #[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs", feature = "azure"))]
     pub(crate) fn of_the_machine(mut self) -> StoreError {
         self.of_the_machine = true;
@@ -301,7 +303,7 @@ impl StoreError {
         self.of_the_machine
     }
 
-    /// The same failure of a request that changes nothing.
+    /// Returns this error for a request that has no effect, such as a read.
     pub(crate) fn of_a_read(mut self) -> StoreError {
         self.determinacy = Determinacy::Determinate;
         self

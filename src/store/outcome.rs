@@ -1,5 +1,5 @@
-//! The answers of a store. Your own stores must build these with their constructors, as fields may
-//! be added.
+//! The responses of a store. Your own store must build them with their constructors, as later
+//! versions may add fields.
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -10,22 +10,22 @@ use super::ETag;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Page {
-    /// In ascending order of their keys' bytes.
+    /// Entries in ascending order of the bytes of their keys.
     pub entries: Vec<Entry>,
-    /// Whether more keys may follow. A short page alone does not mean that it is the last.
+    /// Whether more keys may follow. A page with fewer keys than the limit is not always the last.
     pub truncated: bool,
-    /// The store's clock when it answered, if known.
+    /// Time of the store's clock at the response, if known.
     pub served_at: Option<DateTime<Utc>>,
 }
 
 impl Page {
-    /// Creates a page of a store that gives no dates.
+    /// Creates a page without a date of the store.
     #[must_use]
     pub fn new(entries: Vec<Entry>, truncated: bool) -> Page {
         Page { entries, truncated, served_at: None }
     }
 
-    /// Creates a page with the reading of the store's clock at the answer.
+    /// Returns this page with the time of the store's clock at the response.
     #[must_use]
     pub fn with_served_at(mut self, date: impl Into<Option<DateTime<Utc>>>) -> Page {
         self.served_at = date.into();
@@ -37,19 +37,19 @@ impl Page {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The whole key.
+    /// Complete key, prefix included.
     pub key: String,
-    /// The length of its body in bytes.
+    /// Body length in bytes.
     pub size: u64,
-    /// When it was last written, by the store's clock.
+    /// Time of the last write, by the store's clock.
     pub last_modified: Option<DateTime<Utc>>,
-    /// Which version the listing shows, if the store lists that. To be compared by
-    /// [`ETag::names_the_same`] alone: a condition needs the tag of a read or a write.
+    /// Tag of the listed version, if the store lists tags. Compare it only with
+    /// [`ETag::names_the_same`]: a condition needs the tag of a read or a write.
     pub etag: Option<ETag>,
 }
 
 impl Entry {
-    /// Creates an entry of a store that lists no dates and no tags.
+    /// Creates an entry without a date or a tag.
     pub fn new(key: impl Into<String>, size: u64) -> Entry {
         Entry { key: key.into(), size, last_modified: None, etag: None }
     }
@@ -61,7 +61,7 @@ impl Entry {
         self
     }
 
-    /// The same, in the version that has this tag.
+    /// Returns this entry with the tag of the listed version.
     #[must_use]
     pub fn with_etag(mut self, etag: impl Into<Option<ETag>>) -> Entry {
         self.etag = etag.into();
@@ -77,14 +77,14 @@ pub struct Object {
     pub body: Bytes,
     /// Its entity tag.
     pub etag: ETag,
-    /// When it was last written, by the store's clock.
+    /// Time of the last write, by the store's clock.
     pub last_modified: Option<DateTime<Utc>>,
-    /// The store's clock when it answered, if known.
+    /// Time of the store's clock at the response, if known.
     pub served_at: Option<DateTime<Utc>>,
 }
 
 impl Object {
-    /// Creates an object of a store that gives no dates.
+    /// Creates an object without dates of the store.
     #[must_use]
     pub fn new(body: Bytes, etag: ETag) -> Object {
         Object { body, etag, last_modified: None, served_at: None }
@@ -97,7 +97,7 @@ impl Object {
         self
     }
 
-    /// The same, from a store whose clock showed this when it answered.
+    /// Returns this object with the time of the store's clock at the response.
     #[must_use]
     pub fn with_served_at(mut self, date: impl Into<Option<DateTime<Utc>>>) -> Object {
         self.served_at = date.into();
@@ -115,11 +115,11 @@ pub enum GetOutcome {
     NotModified,
     /// There is no object at this key.
     NotFound,
-    /// The object is longer than the caller reads.
+    /// The body is longer than the caller's limit.
     TooLarge {
         /// Its entity tag.
         etag: ETag,
-        /// The length of its body in bytes.
+        /// Body length in bytes.
         len: u64,
     },
 }
@@ -128,8 +128,8 @@ pub enum GetOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PutOutcome {
-    /// Written. Without an ETag the caller cannot know which write it was, and treats the outcome
-    /// as unknown.
+    /// The store reported success. Without an ETag the caller cannot verify the write, and treats
+    /// its outcome as unknown.
     Done {
         /// The entity tag of the written object.
         etag: Option<ETag>,
@@ -137,6 +137,6 @@ pub enum PutOutcome {
     /// The condition did not hold: the key exists (`create`), or has another ETag (`replace`).
     /// Nothing was written.
     PreconditionFailed,
-    /// `replace` on a key that does not exist. Nothing was written.
+    /// The key of a `replace` does not exist. Nothing was written.
     NotFound,
 }

@@ -1,24 +1,27 @@
-//! The order of a listing, checked before anything rests on it (docs/design/protocol.md, section
-//! 6).
+//! Checks the order of each listing before its use (docs/design/protocol.md, N1, N2).
 
 use super::{Determinacy, Page, StoreError, StoreErrorKind};
 
-/// Checks a page that was asked for this prefix, after `start`: the last key on it, or `start`.
+/// Checks a page of the keys with this prefix after `start`. Returns the last key on the page, or
+/// `start` if the page is empty.
 pub fn check_order<'a>(
     prefix: &str,
     start: &'a str,
     page: &'a Page,
 ) -> Result<&'a str, StoreError> {
     if page.truncated && page.entries.is_empty() {
-        // The same request may get the same answer each time. The answer is not wrong, so it does
-        // not make the store unsafe.
-        let why = format!("the listing after {start:?} says that more follows, but shows none");
+        // A repeated request may get this page each time. The page has no wrong order, so the store
+        // is not unsafe.
+        let why = format!(
+            "the listing after {start:?} shows no key, although it is not the last \
+                           page"
+        );
         return Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why));
     }
     check_ascending(prefix, start, page)
 }
 
-/// Returns whether the keys ascend, all of them under the prefix and after `start`.
+/// Checks that the keys ascend, start with the prefix and are greater than `start`.
 pub(crate) fn check_ascending<'a>(
     prefix: &str,
     start: &'a str,
@@ -42,8 +45,8 @@ pub(crate) fn check_ascending<'a>(
 
 pub(crate) fn out_of_order(before: &str, then: &str) -> StoreError {
     unsafe_store(format!(
-        "the listing shows {then:?} after {before:?}: this store does not list in order, or \
-         ignores where a listing starts"
+        "the listing shows {then:?} after {before:?}: this store does not list keys in order, or \
+         ignores the start of a listing"
     ))
 }
 

@@ -1,20 +1,18 @@
-//! What stores and their clients say, made fit for a message: on one line, short, and without
-//! secrets.
+//! Prepares the text of stores and their clients for messages: one short line without secrets.
 
-/// Words on one line, short, and without what a URL may hide.
+/// Returns the text on one line of at most 300 characters, without the secrets of URLs.
 pub(super) fn printable(text: &str) -> String {
     let line: String = text.split_inclusive(char::is_whitespace).map(without_secrets).collect();
     line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
 }
 
-/// A word that may be a URL, without the name, the password and the query that one could write
-/// into it.
+/// Returns the word. If the word is a URL, its user name, password and query are removed.
 pub(super) fn without_secrets(word: &str) -> String {
     let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let space = if word.ends_with(char::is_whitespace) { " " } else { "" };
     if path.contains('@') {
-        // A password may hold a slash.
+        // A password may contain a slash.
         return format!("{scheme}://…{space}");
     }
     let host = authority.rsplit('@').next().unwrap_or(authority);
@@ -27,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_shows_no_password_of_a_url() {
+    fn passwords_in_urls_are_removed_from_messages() {
         for (text, shown) in [
             ("no URL: a@b?c", "no URL: a@b?c"),
             ("at http://127.0.0.1:9000/x y", "at http://127.0.0.1:9000/x y"),

@@ -18,26 +18,26 @@ pub(super) enum Verb {
     CreateTable,
 }
 
-/// Whether an answer without a code of the service comes from something in between, such as a
-/// proxy: each of these statuses has a code where the service gives it.
+/// Returns true if a proxy or another intermediary sent this response. The service itself never
+/// sends these statuses, or always sends a code with them.
 pub(super) fn is_of_a_proxy(status: u16, code: &str) -> bool {
     match status {
         401 | 403 | 404 | 408 | 409 | 412 | 425 | 429 => false,
-        // No service gives these.
+        // No service sends these statuses.
         407 | 410 | 421 | 451 => true,
         status => code.is_empty() && matches!(status, 400..=499 | 501),
     }
 }
 
-/// The remedy for such an answer.
+/// Remedy for a response from a proxy.
 pub(super) const OF_A_PROXY: &str =
-    "the service gives no such answer: check the endpoint, and the proxy if one is in between";
+    "the service does not send this response: check the endpoint, and the proxy if there is one";
 
 /// One request to a store of this kind.
 pub(super) struct RequestContext<'a, S> {
     pub(super) store: &'a S,
     pub(super) verb: Verb,
-    /// The key, or the prefix of a listing; empty where the verb needs none.
+    /// Key of the object, or prefix of the listing. Empty if the verb needs no key.
     pub(super) key: &'a str,
 }
 
@@ -79,7 +79,8 @@ impl<'a, S: Store> RequestContext<'a, S> {
         self.error(StoreErrorKind::Invalid, Determinacy::Determinate, why)
     }
 
-    /// A write that came as far as the network may have taken effect; a read has no effect.
+    /// Returns the determinacy of a request that may have reached the network. A write may have
+    /// taken effect, and a read has no effect.
     pub(super) fn maybe(self) -> Determinacy {
         if self.verb.changes() { Determinacy::Indeterminate } else { Determinacy::Determinate }
     }
@@ -91,7 +92,7 @@ impl<'a, S: Store> RequestContext<'a, S> {
         why: &str,
     ) -> StoreError {
         let (key, at) = (self.key, self.store.describe());
-        let what = match self.verb {
+        let operation = match self.verb {
             Verb::List => format!("listing {key:?} in {at}"),
             Verb::Get => format!("reading {key:?} from {at}"),
             Verb::Create => format!("creating {key:?} in {at}"),
@@ -100,10 +101,10 @@ impl<'a, S: Store> RequestContext<'a, S> {
             #[cfg(feature = "s3")]
             Verb::Settings => format!("reading the settings of {at}"),
             #[cfg(feature = "dynamodb")]
-            Verb::Describe => format!("looking at the table of {at}"),
+            Verb::Describe => format!("describing the table of {at}"),
             #[cfg(feature = "dynamodb")]
             Verb::CreateTable => format!("creating the table of {at}"),
         };
-        StoreError::new(kind, determinacy, format!("{what}: {why}"))
+        StoreError::new(kind, determinacy, format!("{operation}: {why}"))
     }
 }

@@ -3,7 +3,7 @@ use std::error::Error as _;
 use super::*;
 
 #[test]
-fn a_failure_keeps_what_caused_it() {
+fn an_error_keeps_its_source() {
     let cause = std::io::Error::other("the disk is gone");
     let error = StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, "503")
         .with_source(cause);

@@ -1,4 +1,4 @@
-//! A bound on a single request, and on each request of a listing.
+//! Timeouts of single requests, and of each request of a listing.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -15,8 +15,8 @@ use crate::env::timer::bounded;
 
 use super::{Determinacy, StoreError, StoreErrorKind};
 
-/// The answer to a request that no lease depends on, or an error once `limit` has passed; the
-/// request is dropped then.
+/// Returns the response to a request. After `limit` this function drops the request and returns an
+/// error. Use it only for requests that no lease depends on.
 pub(crate) async fn within<T>(
     limit: Duration,
     determinacy: Determinacy,
@@ -28,7 +28,7 @@ pub(crate) async fn within<T>(
     })
 }
 
-/// The store's answer to a request, or an error once `limit` has passed by the process's clock.
+/// Returns the response to a request, or an error after `limit` by the process's clock.
 pub(crate) async fn answer_within<T>(
     process: &Process,
     limit: Duration,
@@ -38,8 +38,8 @@ pub(crate) async fn answer_within<T>(
     answer.unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))))
 }
 
-/// The store's answer to a listing. `limit` bounds each page that it reads past, and the last one:
-/// started again, a listing of many pages without keys would never end.
+/// Returns the response to a listing. `limit` applies to each page that the listing skips, and to
+/// the last page. With one limit for all pages, a listing with many empty pages would never end.
 pub(crate) async fn listing_within<T>(
     process: &Process,
     limit: Duration,
@@ -55,23 +55,23 @@ pub(crate) async fn listing_within<T>(
 }
 
 thread_local! {
-    /// Pages that the listings of this thread have read past.
+    /// Number of pages that the listings of this thread have skipped.
     static PAGES_READ_PAST: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many pages without a key one listing reads past. A versioned bucket answers such pages where
-/// many keys in a row were deleted, up to 1,000 a page.
+/// Maximum number of pages without a key that one listing skips. A versioned bucket sends pages
+/// without keys for ranges of deleted keys, up to 1,000 keys a page.
 #[cfg(any(feature = "s3", feature = "object-store"))]
 pub(super) const EMPTY_PAGES: usize = 100;
 
-/// Notes that the listing that is being polled has received a page without an answer for its
-/// caller, and sends another request.
+/// Counts a skipped page of the listing that is being polled: the page had no result for the
+/// caller, and the listing sends another request.
 #[cfg(any(test, feature = "s3", feature = "dynamodb", feature = "object-store"))]
 pub(super) fn read_past_a_page() {
     PAGES_READ_PAST.set(PAGES_READ_PAST.get().wrapping_add(1));
 }
 
-/// Returns the answer to a listing, or `None` as soon as the listing has read past a page.
+/// Returns the result of a listing, or `None` when the listing has skipped a page.
 async fn answer_or_page<T>(
     mut listing: Pin<&mut impl Future<Output = Result<T, StoreError>>>,
 ) -> Result<Option<T>, StoreError> {
@@ -86,8 +86,8 @@ async fn answer_or_page<T>(
     .await
 }
 
-/// The answer to a listing that no lease depends on. `limit` bounds each page that it reads past,
-/// and the last one.
+/// Returns the response to a listing that no lease depends on. `limit` applies to each page that
+/// the listing skips, and to the last page.
 pub(crate) async fn listed_within<T>(
     limit: Duration,
     listing: impl Future<Output = Result<T, StoreError>>,
@@ -101,14 +101,14 @@ pub(crate) async fn listed_within<T>(
     }
 }
 
-/// The text of a panic, or nothing if it has none.
+/// Returns the message of a panic, or an empty string.
 pub(super) fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// The answer to a request. One that panics has failed: the SDKs do where the system has no thread
-/// left, and the next attempt may find one.
+/// Returns the response to a request. A panic becomes an error: the SDKs panic if the system cannot
+/// start a thread, and the next attempt may succeed.
 pub(crate) async fn caught<T>(
     request: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
@@ -118,7 +118,7 @@ pub(crate) async fn caught<T>(
     })
 }
 
-/// The output of `future`, or `None` once `limit` has passed.
+/// Returns the output of `future`, or `None` after `limit`.
 #[allow(clippy::disallowed_methods, reason = "this is where requests without a lease are bounded")]
 pub(super) async fn timed<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     tokio::time::timeout(limit, future).await.ok()
@@ -140,7 +140,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(1);
 
-    /// A listing that reads past pages, and waits for each of them.
+    /// Simulates a listing that skips pages, each after a wait.
     async fn listing(pages: &[Duration]) -> Result<usize, StoreError> {
         for page in pages {
             pause(*page).await;
@@ -150,24 +150,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn regression_a_listing_has_the_timeout_for_each_page() {
+    async fn regression_the_timeout_applies_to_each_page_of_a_listing() {
         let almost = LIMIT - Duration::from_millis(1);
         assert_eq!(listed_within(LIMIT, listing(&[almost; 60])).await.unwrap(), 60);
         let within_one = within(LIMIT, Determinacy::Determinate, listing(&[almost; 2])).await;
-        within_one.expect_err("other requests have the timeout as a whole");
+        within_one.expect_err("one timeout applies to all of another request");
     }
 
     #[tokio::test(start_paused = true)]
     #[allow(clippy::disallowed_methods, reason = "the time is Tokio's, and paused")]
-    async fn a_page_that_does_not_come_ends_the_listing_after_one_timeout() {
+    async fn a_missing_page_ends_the_listing_after_one_timeout() {
         let pages = [LIMIT / 2, LIMIT / 2, LIMIT * 9];
         let began = Instant::now();
-        let error = listed_within(LIMIT, listing(&pages)).await.expect_err("the last one hangs");
+        let error = listed_within(LIMIT, listing(&pages)).await.expect_err("the last page hangs");
         assert!(error.to_string().contains("no answer within 1s"), "{error}");
         assert_eq!(began.elapsed(), LIMIT * 2);
     }
 
-    /// The paused time of Tokio.
+    /// A clock that shows Tokio's paused time.
     #[derive(Debug)]
     struct PausedClock(Instant);
 
@@ -179,8 +179,8 @@ mod tests {
         }
     }
 
-    /// While it is slow, a listing reads past a page every 0.7 s. Keeps the number of pages that
-    /// the longest listing has read past.
+    /// A store whose listings skip a page every 0.7 s while it is slow. `longest` is the greatest
+    /// number of pages that one listing has skipped.
     #[derive(Debug, Default)]
     struct Pages {
         inner: MemoryStore,
@@ -232,10 +232,10 @@ mod tests {
         }
     }
 
-    /// A leader must renew in time.
+    /// The leader needs the rest of its lease to renew.
     #[tokio::test(start_paused = true)]
     #[allow(clippy::disallowed_methods, reason = "tokio's clock is the test's")]
-    async fn a_listing_of_a_leader_has_the_timeout_as_a_whole() {
+    async fn one_timeout_applies_to_all_pages_of_a_leaders_listing() {
         let store = Arc::new(Pages::default());
         let clock = Arc::new(PausedClock(Instant::now()));
         let election = Election::builder(Arc::clone(&store) as Arc<dyn Store>, "app")

@@ -1,18 +1,18 @@
-//! The answer to a conditional write, as its writer may understand it.
+//! The response to a conditional write, as its writer may interpret it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Determinacy, ETag, PutOutcome, StoreError, StoreErrorKind};
 
-/// The answer to a conditional write, as its writer may understand it. Outside of the stores,
-/// `WriteAnswers::read` alone matches on a [`PutOutcome`].
+/// The response to a conditional write, as its writer may interpret it. Outside the stores, only
+/// `WriteAnswers::read` matches on a [`PutOutcome`].
 #[derive(Debug)]
 pub enum Written {
-    /// Written, with this ETag.
+    /// The object was written and has this ETag.
     Done(ETag),
     /// The condition does not hold. Nothing was written.
     Refused,
-    /// There is no object to replace. Nothing was written.
+    /// The object to replace does not exist. Nothing was written.
     Missing,
     /// The write may have taken effect, or may do so later.
     Unknown(StoreError),
@@ -20,7 +20,7 @@ pub enum Written {
     Failed(StoreError),
 }
 
-/// Reads the answers to writes, and counts those in a row that lack an ETag.
+/// Interprets the responses to writes, and counts consecutive responses without an ETag.
 #[derive(Debug)]
 pub(crate) struct WriteAnswers {
     without_etag: AtomicU32,
@@ -28,8 +28,8 @@ pub(crate) struct WriteAnswers {
 }
 
 impl WriteAnswers {
-    /// Counts the store as unfit after `limit` writes in a row that were answered with success and
-    /// without an ETag.
+    /// Creates a counter. The store is unfit after `limit` consecutive writes that succeed without
+    /// an ETag.
     pub(crate) fn new(limit: u32) -> WriteAnswers {
         WriteAnswers { without_etag: AtomicU32::new(0), limit }
     }
@@ -44,11 +44,11 @@ impl WriteAnswers {
                 let before = self.without_etag.fetch_add(1, Ordering::Relaxed);
                 let kind = match before.saturating_add(1) < self.limit {
                     true => StoreErrorKind::Transient,
-                    // Not a passing fault: a campaign would never end.
+                    // As a transient error it would make a campaign retry forever.
                     false => StoreErrorKind::Unsupported,
                 };
-                let why = "it answered with success and without an ETag; is it the store, or a \
-                           proxy in between?";
+                let why = "the response reports success without an ETag; check whether a proxy \
+                           sent it";
                 Written::Unknown(StoreError::new(kind, Determinacy::Indeterminate, why))
             }
             Ok(PutOutcome::PreconditionFailed) => Written::Refused,
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// Groups counted a write without an ETag as done while five modules read the answers.
+    /// Groups once counted a write without an ETag as done, as five modules interpreted responses.
     #[test]
     fn only_stores_and_their_counters_match_on_a_put_outcome() {
         fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -93,11 +93,11 @@ mod tests {
                 others.push(name.to_owned());
             }
         }
-        assert!(others.is_empty(), "WriteAnswers::read is for these: {others:?}");
+        assert!(others.is_empty(), "use WriteAnswers::read in {others:?}");
     }
 
     #[test]
-    fn a_write_without_an_etag_is_unknown_and_at_last_the_store_is_unfit() {
+    fn repeated_writes_without_an_etag_make_a_store_unfit() {
         let answers = WriteAnswers::new(5);
         let kind = || match answers.read(Ok(PutOutcome::Done { etag: None })) {
             Written::Unknown(error) => error.kind(),

@@ -127,7 +127,7 @@ fn a_directory() {
     let shared = Named::Dir("/var/lib/app".into(), true);
     assert_eq!(place("file:///var/lib/app?share=group"), shared);
     for text in ["file:///tmp/x?", "file:///tmp/x?y", "file:///tmp/x?share=all"] {
-        assert!(refused(text).contains("takes share=group"), "{text}");
+        assert!(refused(text).contains("accepts share=group"), "{text}");
     }
 }
 
@@ -152,8 +152,8 @@ fn other_schemes_are_named() {
     assert!(refused("gcs://b/p").contains("write gs://BUCKET/PREFIX"));
     assert!(refused("abfss://b@a.dfs.core.windows.net/p").contains("write az://CONTAINER"));
     assert!(refused("https://minio:9000/b").contains("AWS_ENDPOINT_URL"));
-    assert!(refused("ftp://b/p").contains("ftp: is no store"));
-    assert!(refused("c:\\dir").contains("is no store"));
+    assert!(refused("ftp://b/p").contains("ftp: is not a store URL"));
+    assert!(refused("c:\\dir").contains("is not a store URL"));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn regression_an_access_point_is_named_by_its_arn() {
     ] {
         assert!(refused(text).contains("accesspoint/NAME/PREFIX"), "{text}");
     }
-    assert!(refused("dynamodb://arn:aws:dynamodb:eu:1:table/t/p").contains("is not the name"));
+    assert!(refused("dynamodb://arn:aws:dynamodb:eu:1:table/t/p").contains("is not a valid name"));
 }
 
 #[tokio::test]

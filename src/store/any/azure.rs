@@ -10,14 +10,14 @@ use super::{AnyObjectStore, unbuilt};
 use crate::store::{StoreError, StoreErrorKind};
 
 impl AnyObjectStore {
-    /// A container of Azure Blob Storage, with settings from the environment:
+    /// Creates a store for a container of Azure Blob Storage, with settings from the environment:
     /// `AZURE_STORAGE_ACCOUNT_NAME`; `AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_STORAGE_SAS_TOKEN`,
     /// `AZURE_TENANT_ID` with `AZURE_CLIENT_ID` and `AZURE_CLIENT_SECRET` or
-    /// `AZURE_FEDERATED_TOKEN_FILE`, `AZURE_USE_AZURE_CLI=true`, or the machine's identity; another
-    /// server from `AZURE_STORAGE_ENDPOINT`. With `AZURE_STORAGE_USE_EMULATOR=true` it is Azurite,
-    /// at `AZURITE_BLOB_STORAGE_URL` or port 10000.
+    /// `AZURE_FEDERATED_TOKEN_FILE`, `AZURE_USE_AZURE_CLI=true`, or the machine's identity.
+    /// `AZURE_STORAGE_ENDPOINT` selects another server. With `AZURE_STORAGE_USE_EMULATOR=true` the
+    /// server is Azurite, at `AZURITE_BLOB_STORAGE_URL` or port 10000.
     ///
-    /// Otherwise as [`azure`](AnyObjectStore::azure).
+    /// In all other respects it equals [`azure`](AnyObjectStore::azure).
     ///
     /// # Errors
     ///
@@ -26,19 +26,20 @@ impl AnyObjectStore {
         AnyObjectStore::azure(MicrosoftAzureBuilder::from_env().with_container_name(container))
     }
 
-    /// A container of Azure Blob Storage by a client of these settings, except that its retries are
-    /// off and its connections are made here: rustls with ring, the system's root certificates, no
-    /// redirects, 3.1 s to connect. There is no timeout on a whole call: the caller bounds it.
+    /// Creates a store for a container of Azure Blob Storage, with a client of these settings. This
+    /// function disables the client's retries and replaces its connector: rustls with ring, the
+    /// system's root certificates, no redirects, 3.1 s to connect. A call has no timeout: the
+    /// caller must bound it.
     ///
-    /// Conditions go by the ETag, which no two writings share. The answers' dates are the store's
-    /// clock. The account needs the role *Storage Blob Data Contributor* on the container, or a SAS
-    /// with the permissions `rcwl`, and `d` for a compactor.
+    /// Conditions compare the ETag, which is different for each write. The dates of the responses
+    /// are the store's clock. The account needs the role *Storage Blob Data Contributor* on the
+    /// container, or a SAS with the permissions `rcwl`, and `d` for a compactor.
     ///
-    /// No request. Missing or wrong credentials show in the first call.
+    /// No request. The first call returns an error if the credentials are missing or wrong.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::store::StoreErrorKind::Invalid): a setting is missing or makes no sense.
+    /// [`Invalid`](crate::store::StoreErrorKind::Invalid): a setting is missing or invalid.
     pub fn azure(builder: MicrosoftAzureBuilder) -> Result<AnyObjectStore, StoreError> {
         let setting = |key| builder.get_config_value(&key).unwrap_or_default();
         let container = setting(AzureConfigKey::ContainerName);

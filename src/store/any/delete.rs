@@ -1,4 +1,4 @@
-//! Deletions. object_store returns their outcome by key, or one error for many keys.
+//! Deletions. object_store returns an outcome for each key, or one error for many keys.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use super::failure::missing_key;
 use crate::store::StoreError;
 use crate::store::request_context::Verb;
 
-/// How many keys go into one call: four calls for the 1,000 of a compactor. Azure takes 256 in one
-/// request; clients without such a request send ten at a time for each call.
+/// Number of keys in one call. A compactor needs four calls for its 1,000 keys. Azure accepts 256
+/// keys in a request. Clients without batch deletion send ten concurrent requests in each call.
 const AT_ONCE: usize = 250;
 
 /// The outcome of one call.
@@ -41,7 +41,7 @@ pub(super) async fn all(
         failed.extend(left.map(|key| (key.clone(), error.clone())));
     }
     match calls.iter().find_map(|call| call.error.as_ref()) {
-        // Nothing is known of any key: the whole request failed.
+        // The whole request failed, so no key has a known outcome.
         Some(error) if failed.len() == keys.len() => Err(request.failed(error)),
         _ => Ok(failed),
     }

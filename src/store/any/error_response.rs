@@ -1,4 +1,4 @@
-//! The answers of object_store's clients that are no success, read from the text of their errors.
+//! Parses error responses from the messages of object_store's clients.
 
 use std::error::Error as StdError;
 
@@ -6,17 +6,17 @@ use object_store::Error;
 
 use crate::store::redact::printable;
 
-/// How object_store's clients begin to tell an answer that is no success.
+/// Prefix of the message of object_store's clients for an error response.
 const STATUS: &str = "Server returned non-2xx status code: ";
 
-/// An answer that is no success.
+/// An error response of the store.
 pub(super) struct ErrorResponse {
     pub(super) status: u16,
     pub(super) code: String,
     pub(super) message: String,
 }
 
-/// The status of an answer that is no success.
+/// Returns the status of an error response.
 #[cfg(any(feature = "azure", feature = "gcs"))]
 pub(super) fn status(error: &Error) -> Option<u16> {
     ErrorResponse::of(error).map(|answer| answer.status)
@@ -54,7 +54,7 @@ impl ErrorResponse {
     }
 }
 
-/// The error and those underneath it.
+/// Returns the error and its sources.
 pub(super) fn chain<'e>(
     error: &'e (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {

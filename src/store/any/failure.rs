@@ -1,8 +1,8 @@
-//! The meaning of a failed call: the kind of failure, and whether the request may have taken
+//! Classifies a failed call: the kind of the failure, and whether the request may have taken
 //! effect.
 //!
-//! object_store's error type words 409 as "already exists" and drops the status of most other
-//! answers. So the status and the code are read from the errors below it.
+//! The error type of object_store reports 409 as "already exists" and omits the status of most
+//! other responses. So this module reads the status and the code from its sources.
 
 use object_store::Error;
 
@@ -14,10 +14,10 @@ use crate::store::redact::printable;
 use crate::store::request_context::{OF_A_PROXY, RequestContext, Verb, is_of_a_proxy};
 use crate::store::{Determinacy, GetOutcome, PutOutcome, StoreError, StoreErrorKind};
 
-/// The text of object_store's clients for an answer without an ETag.
+/// Message of object_store's clients for a response without an ETag.
 const NO_ETAG: &str = "ETag Header missing from response";
 
-/// Codes for a missing bucket, container or account.
+/// Codes of responses for a missing bucket, container or account.
 const NO_STORE: [&str; 5] = [
     "NoSuchBucket",
     "InvalidBucketName",
@@ -26,22 +26,22 @@ const NO_STORE: [&str; 5] = [
     "AccountNotFound",
 ];
 
-/// Codes for an access token that is invalid or has expired.
+/// Codes of responses for an invalid or expired access token.
 const REFUSED_TOKEN: [&str; 2] = ["AuthenticationFailed", "InvalidAuthenticationInfo"];
 
-/// The kind and the remedy of Azure's own codes. A status of 409 or 412 alone says
-/// that another writer was faster.
+/// Returns the kind and the remedy for Azure's codes. A status 409 or 412 without such a code means
+/// a concurrent writer.
 fn meaning(code: &str) -> Option<(StoreErrorKind, &'static str)> {
     match code {
-        // Another program may release it at any time.
+        // The other program may release the blob's lease at any time.
         "LeaseIdMissing" | "LeaseIdMismatchWithBlobOperation" | "LeaseLost" => Some((
             StoreErrorKind::Transient,
-            "another program holds a lease on this blob, which tenure never takes; nobody can \
-             write it until that lease ends or is broken (`az storage blob lease break`)",
+            "another program holds an Azure lease on this blob, which blocks all writes; wait, or \
+             break that lease (`az storage blob lease break`)",
         )),
         code if code.starts_with("BlobImmutable") => Some((
             StoreErrorKind::Invalid,
-            "the container has an immutability policy or a legal hold: use one without",
+            "the container has an immutability policy or a legal hold: use another container",
         )),
         "BlobArchived" => Some((
             StoreErrorKind::Invalid,
@@ -53,13 +53,14 @@ fn meaning(code: &str) -> Option<(StoreErrorKind, &'static str)> {
 }
 
 impl RequestContext<'_, AnyObjectStore> {
-    /// A refused condition is a value; anything else is an error.
+    /// Returns the outcome of a failed write. A refused condition is a value; any other failure is
+    /// an error.
     pub(super) fn write_failed(self, error: Error) -> Result<PutOutcome, StoreError> {
         let answer = ErrorResponse::of(&error);
         let (status, code) = answer.as_ref().map_or((0, ""), |answer| answer.pair());
         let refused = match (&error, self.verb) {
-            // On S3 and Cloud Storage 409 means that another process was writing, not that the key
-            // exists. On Azure it means the key, and only with this code.
+            // On S3 and Cloud Storage 409 means a concurrent write, not an existing key. On Azure
+            // it means an existing key, but only with this code.
             (Error::AlreadyExists { .. }, Verb::Create) => {
                 (matches!(status, 0 | 412) && meaning(code).is_none())
                     || (status == 409 && code == "BlobAlreadyExists")
@@ -67,12 +68,12 @@ impl RequestContext<'_, AnyObjectStore> {
             (Error::Precondition { .. }, _) => matches!(status, 0 | 412) && meaning(code).is_none(),
             _ => false,
         };
-        // The client of S3 calls the replacement of a missing object a failed precondition.
+        // The S3 client reports a failed precondition for the replacement of a missing object.
         let missing = matches!(error, Error::NotFound { .. } | Error::Precondition { .. })
             && self.verb == Verb::Replace
             && matches!(status, 0 | 404)
             && !NO_STORE.contains(&code);
-        // The status was 2xx, but the writer of the current version is unknown.
+        // The status was 2xx, but no ETag identifies the written version.
         if without_etag(&error) {
             return Ok(PutOutcome::Done { etag: None });
         }
@@ -124,8 +125,8 @@ impl RequestContext<'_, AnyObjectStore> {
             _ if never_connected(error) => (Transient, Determinacy::Determinate),
             _ => (Transient, self.maybe()),
         };
-        // An earlier attempt of the client may have taken effect. An error without a request has no
-        // status. A missing ETag has one meaning with and without retries.
+        // If the client retries, an earlier attempt may have taken effect. An error before any
+        // request has no status.
         let unsent = matches!((kind, status), (Unsupported | Invalid, 0));
         let determinacy = if self.store.sent_once || unsent { determinacy } else { self.maybe() };
         let why = match (&answer, meant) {
@@ -140,7 +141,7 @@ impl RequestContext<'_, AnyObjectStore> {
 
 #[cfg(any(feature = "azure", feature = "gcs"))]
 impl RequestContext<'_, AnyObjectStore> {
-    /// The failure of a request that was not sent, as there was no access token.
+    /// Returns the error of a request that was not sent for lack of an access token.
     fn without_token(self, error: &Error) -> Option<StoreError> {
         let error = chain(error).find_map(|error| error.downcast_ref::<TokenError>())?;
         let kind = match error.refused {
@@ -159,18 +160,18 @@ impl RequestContext<'_, AnyObjectStore> {
     }
 }
 
-/// Returns whether the request succeeded and its answer lacks the ETag.
+/// Returns true if the request succeeded and its response has no ETag.
 fn without_etag(error: &Error) -> bool {
     chain(error).any(|error| error.to_string() == NO_ETAG)
 }
 
-/// Returns whether only the key is missing, and not the bucket.
+/// Returns true if the key is missing, and false if the bucket is missing.
 pub(super) fn missing_key(error: &Error) -> bool {
     let code = || ErrorResponse::of(error).map(|answer| answer.code).unwrap_or_default();
     matches!(error, Error::NotFound { .. }) && !NO_STORE.contains(&&*code())
 }
 
-/// Returns whether the request was not sent, as there was no connection.
+/// Returns true if the request was not sent for lack of a connection.
 #[cfg(feature = "cloud")]
 fn never_connected(error: &Error) -> bool {
     use object_store::client::{HttpError, HttpErrorKind};

@@ -10,14 +10,14 @@ use super::{AnyObjectStore, unbuilt};
 use crate::store::{StoreError, StoreErrorKind};
 
 impl AnyObjectStore {
-    /// A bucket of Google Cloud Storage, with settings from the environment: credentials from
-    /// `GOOGLE_APPLICATION_CREDENTIALS`, `GOOGLE_SERVICE_ACCOUNT` (a file) or
-    /// `GOOGLE_SERVICE_ACCOUNT_KEY` (its text), `GOOGLE_BEARER_TOKEN`, the file of `gcloud auth
-    /// application-default login`, or the machine's service account; another server from
-    /// `GOOGLE_BASE_URL`, `STORAGE_EMULATOR_HOST`, or `gcs_base_url` in the service account's key,
-    /// in this order (docs/reference/stores.md has the settings for emulators).
+    /// Creates a store for a bucket of Google Cloud Storage, with settings from the environment.
+    /// The credentials come from `GOOGLE_APPLICATION_CREDENTIALS`, `GOOGLE_SERVICE_ACCOUNT` (a
+    /// file) or `GOOGLE_SERVICE_ACCOUNT_KEY` (its text), `GOOGLE_BEARER_TOKEN`, the file of `gcloud
+    /// auth application-default login`, or the machine's service account. `GOOGLE_BASE_URL`,
+    /// `STORAGE_EMULATOR_HOST`, or `gcs_base_url` in the service account's key selects another
+    /// server, in this order (docs/reference/stores.md has the settings for emulators).
     ///
-    /// Otherwise as [`gcs`](AnyObjectStore::gcs).
+    /// In all other respects it equals [`gcs`](AnyObjectStore::gcs).
     ///
     /// # Errors
     ///
@@ -31,30 +31,32 @@ impl AnyObjectStore {
             let without_token = none(GoogleConfigKey::BearerToken);
             builder = builder.with_base_url(format!("{scheme}{host}").trim_end_matches('/'));
             if without_token {
-                // Any will do. Without one the client would ask the machine for it.
+                // An emulator accepts any token. Without a token the client would query the
+                // metadata service.
                 builder = builder.with_config(GoogleConfigKey::BearerToken, "emulator");
             }
         }
         AnyObjectStore::gcs(builder)
     }
 
-    /// A bucket of Google Cloud Storage by a client of these settings, except that its retries are
-    /// off and its connections are made here: rustls with ring, the system's root certificates, no
-    /// redirects, 3.1 s to connect. There is no timeout on a whole call: the caller bounds it.
+    /// Creates a store for a bucket of Google Cloud Storage, with a client of these settings. This
+    /// function disables the client's retries and replaces its connector: rustls with ring, the
+    /// system's root certificates, no redirects, 3.1 s to connect. A call has no timeout: the
+    /// caller must bound it.
     ///
-    /// Conditions use the object's generation. The answers' dates are the store's clock. Each write
-    /// has `Cache-Control: no-store`, as caches keep public objects otherwise.
+    /// Conditions use the object's generation. The dates of the responses are the store's clock.
+    /// Each write has `Cache-Control: no-store`, as caches would otherwise keep public objects.
     ///
-    /// The account needs `storage.objects.get`, `list`, `create`, and `delete`: Cloud Storage asks
-    /// for the last one to overwrite, too (the role *Storage Object User*).
+    /// The account needs `storage.objects.get`, `list`, `create`, and `delete`, which Cloud Storage
+    /// also requires to overwrite an object (the role *Storage Object User*).
     ///
-    /// No request. Missing or wrong credentials show in the first call.
+    /// No request. The first call returns an error if the credentials are missing or wrong.
     ///
     /// # Errors
     ///
-    /// - [`Invalid`](StoreErrorKind::Invalid): a setting makes no sense.
+    /// - [`Invalid`](StoreErrorKind::Invalid): a setting is invalid.
     /// - [`AccessDenied`](StoreErrorKind::AccessDenied): a credentials file is missing or
-    ///   incomplete. It may be mounted or written at this moment: try again.
+    ///   incomplete. Try again, as the file may still be mounted or written.
     pub fn gcs(builder: GoogleCloudStorageBuilder) -> Result<AnyObjectStore, StoreError> {
         let bucket = setting(&builder, GoogleConfigKey::Bucket).unwrap_or_default();
         let mut name = format!("gs://{bucket}");
@@ -62,7 +64,7 @@ impl AnyObjectStore {
         if let Some(url) = base_url(&builder) {
             let url = url.trim_end_matches('/');
             name = format!("{name} at {url}");
-            // The client adds the slash before the bucket's name.
+            // The client itself adds a slash before the bucket's name.
             builder = builder.with_base_url(url);
         }
         let builder = builder.with_retry(no_retries()).with_http_connector(ClientConnector);
@@ -86,12 +88,12 @@ impl AnyObjectStore {
     }
 }
 
-/// The custom server, if the client would use one. The client's messages omit it.
+/// Returns the custom server that the client would use. The client's messages omit it.
 fn base_url(builder: &GoogleCloudStorageBuilder) -> Option<String> {
     let of = |key| setting(builder, key);
     let of_key = || {
         let key = match of(GoogleConfigKey::ServiceAccount) {
-            // A file that cannot be read fails when the client is built.
+            // An unreadable file is reported when the client is built.
             Some(path) => std::fs::read_to_string(path).ok()?,
             None => of(GoogleConfigKey::ServiceAccountKey)?,
         };

@@ -1,4 +1,5 @@
-//! HTTP for object_store's clients: nothing sent twice, and the date of each answer kept.
+//! The HTTP client of object_store's clients. It sends each request once, and keeps the date of
+//! each response.
 
 use std::sync::LazyLock;
 
@@ -13,12 +14,13 @@ use rustls::ClientConfig;
 use super::ServedAt;
 use crate::store::http::{Http, system_roots, tls};
 
-/// A repeated write could be refused for its own success (E20). The driver makes all retries.
+/// Disables retries. A repeated write could be refused because the first attempt took effect (E20).
+/// Only the driver retries.
 pub(super) fn no_retries() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
-/// Makes the clients of one store: for its objects, and for its credentials.
+/// Creates the HTTP clients of a store, for its objects and for its credentials.
 #[derive(Debug)]
 pub(super) struct ClientConnector;
 
@@ -32,7 +34,7 @@ impl HttpConnector for ClientConnector {
     }
 }
 
-/// Built with the first client and then shared.
+/// TLS configuration of all clients. The first client builds it.
 static TLS: LazyLock<ClientConfig> = LazyLock::new(|| tls(system_roots()));
 
 #[derive(Debug)]
@@ -41,7 +43,7 @@ struct Dated(Http);
 #[async_trait]
 impl HttpService for Dated {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        // The client below takes it for granted that a URI is a URL.
+        // The HTTP client assumes that every URI is a URL.
         let Some(host) = request.uri().host() else {
             let why = std::io::Error::other("the URL names no host");
             return Err(HttpError::new(HttpErrorKind::Unknown, why));

@@ -1,4 +1,4 @@
-//! Listings, over object_store's stream of all that lies in a folder, or by pages.
+//! Listings, from object_store's stream of the objects in a folder, or by pages.
 
 use futures::StreamExt as _;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
@@ -9,10 +9,10 @@ use super::{AnyObjectStore, ServedAt, tag};
 use crate::store::request_context::RequestContext;
 use crate::store::{EMPTY_PAGES, Entry, Page, StoreError, out_of_order, read_past_a_page};
 
-/// Greatest number of keys of one page, as in one answer of the services.
+/// Maximum number of keys of a page, as in one response of the services.
 const MOST: usize = 1_000;
 
-/// Gathers the entries of one page, and judges the order they come in.
+/// Collects the entries of one page, and checks their order.
 struct Gathered<'a> {
     prefix: &'a str,
     after: &'a str,
@@ -21,14 +21,14 @@ struct Gathered<'a> {
     entries: Vec<Entry>,
 }
 
-/// The outcome for one key.
+/// The result for one key.
 #[derive(PartialEq, Eq)]
 enum ListStart {
     Before,
     Taken,
-    /// Past the prefix, and so is all that follows.
+    /// The key and all later keys are past the prefix.
     Past,
-    /// There is more than the page may hold.
+    /// The page is full, and more keys exist.
     More,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Gathered<'a> {
         Gathered { prefix, after, limit, previous: String::new(), entries: Vec::new() }
     }
 
-    /// A key out of order is an error: others that belong here could follow it.
+    /// Adds a key. A key out of order is an error, as matching keys could follow it.
     fn see(&mut self, meta: ObjectMeta) -> Result<ListStart, StoreError> {
         let key = String::from(meta.location);
         if key <= self.previous && !is_after_by_parts(&self.previous, &key) {
@@ -60,13 +60,14 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// Whether the key comes later where a listing is in the order of parts between slashes, as in a
-/// hierarchical namespace of Azure. Within one folder that is the order of bytes.
+/// Returns true if the keys are in the order of their parts between slashes. Azure lists a
+/// hierarchical namespace in this order. Within one folder it equals the order of bytes.
 fn is_after_by_parts(previous: &str, key: &str) -> bool {
     previous.split('/').lt(key.split('/'))
 }
 
-/// Over the stream, which knows whole folders only, and sends requests as far as it is read.
+/// Lists from the stream. The stream supports only whole folders, and sends requests as the caller
+/// reads.
 pub(super) async fn stream(
     store: &AnyObjectStore,
     request: RequestContext<'_, AnyObjectStore>,
@@ -88,7 +89,7 @@ pub(super) async fn stream(
     while let Some(meta) = stream.next().await {
         match page.see(meta.map_err(|error| request.failed(&error))?)? {
             ListStart::Before => read_past_a_page(),
-            // One more would be another request.
+            // The next key would cost another request.
             ListStart::Taken if page.entries.len() == MOST => {
                 truncated = true;
                 break;
@@ -104,17 +105,18 @@ pub(super) async fn stream(
     Ok(store.page(page.entries, truncated, None))
 }
 
-/// Where the stream may start: at a key that object_store can name, not after the first one wanted.
+/// Returns the start of the stream: a key that object_store allows and that is not after the first
+/// requested key.
 fn start(prefix: &str, after: &str) -> Option<Path> {
     let exact = |key: &str| Path::parse(key).ok().filter(|path| path.as_ref() == key);
     let whole_folder = prefix.is_empty() || prefix.ends_with('/');
     let last = prefix.chars().next_back().filter(|_| !whole_folder);
     let before = last.and_then(|last| exact(&prefix[..prefix.len() - last.len_utf8()]));
-    // The name of a folder is itself before all that is in it.
+    // The name of a folder precedes all keys in the folder.
     Some(after).filter(|after| !after.is_empty() && *after >= prefix).and_then(exact).or(before)
 }
 
-/// Lists by pages; their answers have a date, and accept any prefix.
+/// Lists by pages. This interface accepts any prefix, and its responses have a date.
 pub(super) async fn pages(
     store: &AnyObjectStore,
     pages: &dyn PaginatedListStore,
@@ -142,7 +144,7 @@ pub(super) async fn pages(
                 break;
             }
         }
-        // Azure may answer pages without a key, and its emulator those before the place asked for.
+        // Azure may send pages without a key. Its emulator sends pages before the requested start.
         if !page.entries.is_empty() || !truncated {
             let served_at = answer.result.extensions.get::<ServedAt>();
             return Ok(store.page(page.entries, truncated, served_at.map(|date| date.0)));
@@ -150,7 +152,7 @@ pub(super) async fn pages(
         page_token = answer.page_token;
         read_past_a_page();
     }
-    Err(request.unsupported("it answered pages without a key and said that more follow"))
+    Err(request.unsupported("the listing has too many pages without a key"))
 }
 
 #[cfg(test)]
@@ -170,10 +172,11 @@ mod tests {
     use crate::store::request_context::Verb;
     use crate::store::{StoreErrorKind, listed_within};
 
-    /// Parameters of one page: the prefix, the offset, the greatest number of keys, the token.
+    /// Parameters of one page: the prefix, the offset, the maximum number of keys, the token.
     type Request = (Option<String>, Option<String>, Option<usize>, Option<String>);
 
-    /// Answers these pages, one a call; each but the last has its number for a token.
+    /// Returns these pages, one for each call. The token of each page except the last is its
+    /// number.
     #[derive(Default)]
     struct Pages {
         left: Mutex<VecDeque<&'static [&'static str]>>,
@@ -191,7 +194,7 @@ mod tests {
             let mut requests = self.asked.lock().unwrap();
             requests.push((asked.0, asked.1, asked.2, options.page_token));
             let mut left = self.left.lock().unwrap();
-            let keys = left.pop_front().expect("no more pages are asked for than there are");
+            let keys = left.pop_front().expect("no call after the last page");
             let meta = |key: &&str| ObjectMeta {
                 location: (*key).into(),
                 last_modified: DateTime::UNIX_EPOCH,
@@ -209,7 +212,7 @@ mod tests {
         }
     }
 
-    /// The keys of the page, whether it is truncated, and its parameters.
+    /// Returns the keys of the page, whether it is truncated, and its parameters.
     async fn page(
         (prefix, after, limit): (&str, &str, usize),
         answers: &[&'static [&'static str]],
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_is_asked_for_by_its_prefix_and_from_its_place() {
+    async fn a_request_names_its_prefix_and_its_start() {
         let some = |text: &str| Some(text.to_owned());
         let (keys, truncated, asked) = page(("a/l", "", 9), &[&["a/l1", "a/l2", "a/l3"]]).await;
         assert_eq!((keys, truncated), (vec!["a/l1".into(), "a/l2".into(), "a/l3".into()], false));
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_without_a_key_is_read_past_and_one_with_more_is_cut_off() {
+    async fn pages_without_a_key_are_skipped_and_long_pages_are_truncated() {
         let (keys, truncated, asked) = page(("a/", "a/1", 9), &[&[], &["a/1"], &["a/2"]]).await;
         assert_eq!((keys, truncated), (vec!["a/2".to_owned()], false));
         let tokens: Vec<_> = asked.iter().map(|asked| asked.3.as_deref()).collect();
@@ -246,7 +249,7 @@ mod tests {
         assert_eq!((keys.len(), truncated, asked.len()), (1, true, 1));
     }
 
-    /// Answers pages without a key, each after this time.
+    /// Returns pages without a key, each after this time.
     struct NoKeys {
         pages: Mutex<usize>,
         time: Duration,
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_in_the_order_of_their_parts_are_in_order() {
+    fn the_order_of_parts_is_accepted() {
         assert!(is_after_by_parts("app/z", "app-1/a"), "a hierarchical namespace");
         for (previous, key) in [("app/b", "app/a"), ("app-1/a", "app/z"), ("app/a", "app/a")] {
             assert!(!is_after_by_parts(previous, key), "{key} after {previous}");
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn regression_pages_without_a_key_are_timed_one_by_one_and_counted() {
+    async fn regression_each_page_without_a_key_has_a_timeout_and_counts() {
         let store = AnyObjectStore::of(Arc::new(InMemory::new()), None, "a test".to_owned());
         let limit = Duration::from_secs(1);
         for (number, answered) in [(EMPTY_PAGES - 1, true), (usize::MAX, false)] {
@@ -297,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stream_starts_at_a_key_that_hides_nothing() {
+    fn the_stream_starts_at_or_before_the_first_requested_key() {
         let start = |prefix: &str, after: &str| start(prefix, after).map(String::from);
         assert_eq!(
             start("app/lock-", "app/lock-0000000001.json").unwrap(),
@@ -305,8 +308,13 @@ mod tests {
         );
         assert_eq!(start("app/lock-", "").unwrap(), "app/lock");
         assert_eq!(start("app/lock-", "app/a").unwrap(), "app/lock");
-        assert_eq!(start("app/lock-", "app/lock-x/").unwrap(), "app/lock", "no key of its own");
-        assert_eq!(start("app/l", ""), None, "only the folder would be left");
+        assert_eq!(
+            start("app/lock-", "app/lock-x/").unwrap(),
+            "app/lock",
+            "object_store does not \
+                                                                            allow the key"
+        );
+        assert_eq!(start("app/l", ""), None, "only the whole folder contains the keys");
         assert_eq!(start("lock-", "").unwrap(), "lock");
         assert_eq!(start("app/", ""), None);
         assert_eq!(start("", ""), None);

@@ -1,4 +1,4 @@
-//! Any store with the interface of the crate object_store.
+//! A store over any client of the crate object_store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,32 +38,32 @@ mod tag;
 #[cfg(any(feature = "azure", feature = "gcs"))]
 mod token;
 
-/// Any store with the interface of the crate object_store 0.14, which users of SlateDB, Delta or
-/// DataFusion already have: Cloud Storage, Azure, S3, memory, or your own.
+/// A store over any client of the crate object_store 0.14: Cloud Storage, Azure, S3, memory, or
+/// your own. Users of SlateDB, Delta or DataFusion already have such a client.
 ///
-/// **Requirements.** As for each [`Store`]: strong consistency, atomic `PutMode::Create`
-/// and `PutMode::Update`, and listings in the order of the keys. A listing out of order is an
-/// error. The check before the first campaign shows whether the store honours conditions.
+/// **Requirements.** The client must be strongly consistent, implement `PutMode::Create` and
+/// `PutMode::Update` atomically, and list keys in order. A listing out of order is an error. The
+/// check before the first campaign verifies that the store supports conditions.
 ///
-/// **The client's retries** may stay on, as in a client that other code shares. Then only the
-/// answer to the last attempt is visible, so every failed write may have taken effect, also after a
-/// 403 or a refused connection. Candidates read the object back, and retry in cases in which they
-/// would otherwise give up. A write that took effect, was sent again and is then refused is
-/// recognised by its nonce, at the cost of a read. Even so, keep the client's timeouts below the
+/// **The client's retries** may stay enabled, for example in a client that other code shares. Then
+/// only the response to the last attempt is visible. So every failed write may have taken effect,
+/// even after a 403 or a refused connection. Candidates read the object back, and retry in cases
+/// that would otherwise end the campaign. If a retry is refused because the first attempt took
+/// effect, the candidate recognises its nonce with one read. Keep the client's timeouts below the
 /// renewal interval.
 ///
-/// **Cost.** One request a call, with these exceptions: a deletion is one request for each
-/// key on Cloud Storage and for 250 keys elsewhere; a listing reads the
-/// client's pages until it has up to 1,000 keys. On Cloud Storage an object may be written about
-/// once a second: keep the validity at 5 s or more.
+/// **Cost.** Each call is one request, with two exceptions. A deletion sends one request for each
+/// key on Cloud Storage, and one for each 250 keys elsewhere. A listing reads pages of the client
+/// until it has up to 1,000 keys. Cloud Storage limits the writes of an object to about one a
+/// second: use a validity of at least 5 s.
 ///
-/// **The store's clock.** That interface does not show the dates of answers, so this store uses the
-/// newest `last_modified` that it has seen. That time is never ahead of the store's clock: an
-/// object can seem younger than it is, never older. If no leader renews, a compactor that runs
-/// alone keeps the objects written within its `min_age` before the newest object.
+/// **The store's clock.** The interface of object_store omits the dates of responses, so this store
+/// uses the newest `last_modified` that it has seen. This time is never ahead of the store's clock:
+/// an object can seem younger than it is, never older. While no leader renews, a compactor in a
+/// separate process keeps the objects written within its `min_age` before the newest object.
 ///
-/// **Keys** follow the rules of object_store: no part between slashes is empty, `.` or `..`. A
-/// foreign key that breaks these rules in the folder of the election makes every listing fail.
+/// **Keys** follow the rules of object_store: no part between slashes is empty, `.` or `..`. If a
+/// foreign key under the election's prefix violates these rules, every listing fails.
 ///
 /// # Examples
 ///
@@ -74,7 +74,7 @@ mod token;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new()); // the one of the database
+/// let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new()); // shared with the database
 /// let store = AnyObjectStore::new(objects.clone()).await?;
 /// let election = Election::builder(Arc::new(store), "orders/leader").build()?;
 /// let leadership = election.campaign().await?;
@@ -84,35 +84,39 @@ mod token;
 /// ```
 pub struct AnyObjectStore {
     store: Arc<dyn ObjectStore>,
-    /// The same store as a client with listings by any prefix; `None` unless tenure created it.
+    /// The client's interface for listings by any prefix, or `None` if the caller created the
+    /// client.
     pages: Option<Arc<dyn PaginatedListStore>>,
     name: String,
-    /// Whether each write is sent once, as by clients that tenure created. Then the answer is the
-    /// answer to that write.
+    /// Whether the client sends each write once, as clients that tenure created do. Then the
+    /// response belongs to that write.
     sent_once: bool,
     etag_form: ETagForm,
     #[cfg(any(feature = "azure", feature = "gcs"))]
     tokens: Option<Arc<dyn token::ForgetToken>>,
-    /// Newest date of an object, in microseconds since 1970.
+    /// Date of the newest object seen, in microseconds since 1970.
     newest: AtomicI64,
 }
 
-/// The date of an answer, which clients made here leave among its extensions.
+/// The date of a response. Clients that tenure created add it to the response's extensions.
 #[derive(Debug, Clone, Copy)]
 struct ServedAt(DateTime<Utc>);
 
 impl AnyObjectStore {
     /// Wraps an object store for elections.
     ///
-    /// The call tries a replacement that names no version. The clients of object_store refuse it
-    /// without a request. A client without conditional replacement reports this.
+    /// This function tries a replacement that names no version. The clients of object_store refuse
+    /// it without a request. A client without conditional replacement reports that it lacks this
+    /// feature.
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::Unsupported`], with the reason: it cannot replace conditionally
-    /// (`LocalFileSystem`: use [`DirStore`](super::DirStore); an S3 client with conditional puts
-    /// disabled; HTTP), it replaces without a condition, or it is a directory bucket (S3 Express
-    /// One Zone), which lists without an order.
+    /// [`StoreErrorKind::Unsupported`], with one of these reasons:
+    ///
+    /// - The client cannot replace conditionally. Examples are HTTP, an S3 client with conditional
+    ///   puts disabled, and `LocalFileSystem` (use [`DirStore`](super::DirStore)).
+    /// - The client replaces without a condition.
+    /// - The store is a directory bucket (S3 Express One Zone): its listings have no order.
     pub async fn new(store: Arc<dyn ObjectStore>) -> Result<AnyObjectStore, StoreError> {
         let name = printable(&store.to_string());
         let store = AnyObjectStore { sent_once: false, ..AnyObjectStore::of(store, None, name) };
@@ -120,7 +124,7 @@ impl AnyObjectStore {
         Ok(store)
     }
 
-    /// Wraps a client without retries.
+    /// Wraps a client that sends each write once.
     fn of(
         store: Arc<dyn ObjectStore>,
         pages: Option<Arc<dyn PaginatedListStore>>,
@@ -138,7 +142,7 @@ impl AnyObjectStore {
         }
     }
 
-    /// The store has refused the access token.
+    /// Discards the access token after the store has refused it.
     fn forget_token(&self) {
         #[cfg(any(feature = "azure", feature = "gcs"))]
         self.tokens.iter().for_each(|tokens| tokens.forget());
@@ -151,16 +155,16 @@ impl AnyObjectStore {
         };
         if self.name.contains("--x-s3") {
             return refuse(
-                "it is a directory bucket (S3 Express One Zone): its lists have no order",
+                "it is a directory bucket (S3 Express One Zone): its listings have no order",
             );
         }
-        // Without a request only its `Debug` shows this. The check of the store also finds it.
+        // Before the first request, only the client's `Debug` output shows this setting.
         if self.name.contains("AmazonS3(")
             && format!("{:?}", self.store).contains("conditional_put: Disabled")
         {
             return refuse("its conditional puts are disabled (S3ConditionalPut)");
         }
-        // A unique key: a store that ignores the condition would overwrite an object.
+        // The key is unique, as a store that ignores the condition would overwrite an object.
         let probe = Path::from(format!("tenure-probe-{:032x}", SystemEntropy.unique()));
         let nothing = UpdateVersion { e_tag: None, version: None };
         let options = PutOptions::from(PutMode::Update(nothing));
@@ -168,7 +172,7 @@ impl AnyObjectStore {
             Ok(_) => {
                 // A failed deletion is not reported.
                 let _ = self.delete(vec![probe.into()]).await;
-                refuse("it replaces an object without asking for its version")
+                refuse("it replaces an object without comparing its version")
             }
             Err(error @ object_store::Error::NotImplemented { .. })
             | Err(error @ object_store::Error::NotSupported { .. }) => {
@@ -182,7 +186,8 @@ impl AnyObjectStore {
         RequestContext::new(self, verb, key)
     }
 
-    /// The key as object_store names it, if it can.
+    /// Returns the key as a path of object_store, or an error if object_store does not allow the
+    /// key.
     fn path(
         &self,
         request: RequestContext<'_, AnyObjectStore>,
@@ -190,12 +195,12 @@ impl AnyObjectStore {
     ) -> Result<Path, StoreError> {
         match Path::parse(key) {
             Ok(path) if path.as_ref() == key => Ok(path),
-            Ok(_) => Err(request.invalid("a key may not start or end with a slash")),
+            Ok(_) => Err(request.invalid("a key must not start or end with a slash")),
             Err(error) => Err(request.invalid(&error.to_string())),
         }
     }
 
-    /// The version for the store's comparison.
+    /// Returns the version that the store compares.
     fn sent(&self, etag: &ETag) -> UpdateVersion {
         let mut version = tag::decode(etag);
         version.e_tag = version.e_tag.map(|e_tag| self.etag_form.of(&e_tag).to_owned());
@@ -207,7 +212,7 @@ impl AnyObjectStore {
         Page { served_at: date.or_else(|| self.clock(newest)), entries, truncated }
     }
 
-    /// A lower bound of the store's clock.
+    /// Returns a lower bound of the store's clock.
     fn clock(&self, date: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
         let micros = date.map_or(i64::MIN, |date| date.timestamp_micros());
         let newest = self.newest.fetch_max(micros, Ordering::Relaxed).max(micros);
@@ -221,7 +226,7 @@ impl AnyObjectStore {
         mode: PutMode,
     ) -> Result<PutOutcome, StoreError> {
         let path = self.path(request, request.key)?;
-        // Cloud Storage lets caches keep public objects, for an hour by default.
+        // By default Cloud Storage lets caches keep public objects for an hour.
         let mut attributes = Attributes::from_iter([(Attribute::CacheControl, "no-store")]);
         if request.key.ends_with(".json") {
             attributes.insert(Attribute::ContentType, "application/json".into());
@@ -244,7 +249,7 @@ impl AnyObjectStore {
     ) -> Result<GetOutcome, StoreError> {
         let (meta, served_at) = (&result.meta, result.extensions.get::<ServedAt>());
         let Some(etag) = tag::encode(meta.e_tag.as_deref(), meta.version.as_deref()) else {
-            return Err(request.unsupported("it answered without an ETag or a version"));
+            return Err(request.unsupported("the response has no ETag and no version"));
         };
         if unless.as_ref() == Some(&etag) {
             return Ok(GetOutcome::NotModified);
@@ -264,7 +269,10 @@ impl AnyObjectStore {
             }
         }
         if body.len() as u64 != len {
-            return Err(request.transient("its answer is shorter or longer than it said"));
+            return Err(request.transient(
+                "the length of the response differs from its \
+                                          Content-Length",
+            ));
         }
         Ok(GetOutcome::Found(Object { body: body.freeze(), etag, last_modified, served_at }))
     }
@@ -281,8 +289,8 @@ impl Store for AnyObjectStore {
         }
     }
 
-    /// One request. An ETag that is made of the content alone, as on Cloud Storage, does not show
-    /// that an object was deleted and created again with the same body.
+    /// One request. If the ETag depends only on the content, as on Cloud Storage, it does not
+    /// reveal that an object was deleted and created again with the same body.
     async fn get(
         &self,
         key: &str,
@@ -306,7 +314,7 @@ impl Store for AnyObjectStore {
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
         let request = self.request(Verb::Replace, key);
         let put = |version| self.put(request, body.clone(), PutMode::Update(version));
-        // No client that tenure creates uses S3's API.
+        // The clients that tenure creates do not use the S3 API.
         if self.sent_once {
             return put(self.sent(&etag)).await;
         }
@@ -335,7 +343,7 @@ impl fmt::Debug for AnyObjectStore {
     }
 }
 
-/// The error of a client with wrong settings.
+/// Returns the error for a client with invalid settings.
 #[cfg(any(feature = "azure", feature = "gcs"))]
 fn unbuilt(kind: StoreErrorKind, name: &str, error: &object_store::Error) -> StoreError {
     let message = format!("{name}: {}", printable(&error.to_string()));

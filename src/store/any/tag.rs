@@ -1,14 +1,15 @@
-//! Both names that object_store has for a version of an object, its ETag and its version (on Cloud
-//! Storage the generation), in one [`ETag`].
+//! Encodes two names of an object's version in one [`ETag`]: object_store's ETag and its version
+//! (the generation on Cloud Storage).
 //!
-//! An ETag alone is itself; a version follows after a bar: `"etag"|1700000000000001`. Bars and
-//! backslashes within either get a backslash in front, so that no two pairs look alike.
+//! An ETag without a version is encoded unchanged. Otherwise a bar separates them:
+//! `"etag"|1700000000000001`. A backslash escapes bars and backslashes in both names, so that
+//! different pairs have different encodings.
 
 use object_store::UpdateVersion;
 
 use crate::store::ETag;
 
-/// `None` if the store named neither. An empty name counts as absent.
+/// Encodes the pair. Returns `None` if both names are absent. An empty name counts as absent.
 pub(super) fn encode(e_tag: Option<&str>, version: Option<&str>) -> Option<ETag> {
     let given = |name: Option<&str>| name.filter(|name| !name.is_empty()).map(escaped);
     match (given(e_tag), given(version)) {
@@ -20,7 +21,7 @@ pub(super) fn encode(e_tag: Option<&str>, version: Option<&str>) -> Option<ETag>
     }
 }
 
-/// The pair that [`encode`] was given.
+/// Returns the pair that [`encode`] has encoded.
 pub(super) fn decode(tag: &ETag) -> UpdateVersion {
     let mut names = [String::new(), String::new()];
     let mut part = 0;
@@ -47,13 +48,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_etag_alone_is_itself_and_a_generation_follows_a_bar() {
+    fn a_bar_separates_the_etag_from_the_generation() {
         assert_eq!(encode(Some("\"abc\""), None).unwrap().as_str(), "\"abc\"");
         assert_eq!(encode(Some("\"abc\""), Some("17")).unwrap().as_str(), "\"abc\"|17");
         assert_eq!(encode(None, Some("17")).unwrap().as_str(), "|17");
         assert_eq!(encode(None, None), None);
         assert_eq!(encode(Some(""), Some("")), None);
-        // The tag of an older version, or of another writer.
+        // A tag that another program wrote may contain several bars.
         let decoded = decode(&ETag::new("a|b|c"));
         assert_eq!(
             (decoded.e_tag.as_deref(), decoded.version.as_deref()),
@@ -63,7 +64,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_encoded_is_decoded(
+        fn decode_inverts_encode(
             e_tag in proptest::option::of("[a|\\\\\"é]{1,6}"),
             version in proptest::option::of("[0|\\\\\"é]{1,6}"),
         ) {

@@ -1,8 +1,8 @@
-//! Access tokens that outlast a slow or failing token service.
+//! A cache of access tokens for slow or failing token services.
 //!
-//! object_store fetches a token within the request that needs it. Such a request is given up after
-//! a fraction of a lease, and the fetch with it, so that a slower token service never delivers; and
-//! a token with minutes left is not used if no other can be fetched.
+//! Without this cache object_store fetches a token within the request that needs it. A leader
+//! cancels the request after a fraction of its lease, and so a slow token service never delivers.
+//! object_store also rejects a token that has minutes left, even if no other token can be fetched.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -18,38 +18,39 @@ use crate::env::mutex::unpoisoned;
 use crate::store::fetch::{self, Fetching, PATIENCE, SLOW};
 use crate::store::redact::printable;
 
-/// How often the source is asked, in the background. It gives the same token, and sends no request,
-/// for as long as that has 5 min left.
+/// Interval of the background refresh. The source returns the same token, without a request, while
+/// the token has at least 5 min left.
 const REFRESH_EVERY: Duration = Duration::from_secs(60);
-/// After a refresh that failed.
+/// Wait after a failed refresh.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 pub(super) type Source<C> = Arc<dyn CredentialProvider<Credential = C>>;
 
-/// Keeps a source's token until the store refuses it. Clones share it.
+/// Caches a source's token until the store refuses it. Clones share the cache.
 pub(super) struct TokenCache<C>(Arc<Mutex<TokenState<C>>>);
 
 struct TokenState<C> {
-    /// Makes a source that remembers no token, as one keeps a token until its end, refused or not.
+    /// Creates a source without a token. A source keeps its token until the token expires, even if
+    /// the store refuses it.
     new_source: Box<dyn Fn() -> Option<Source<C>> + Send>,
     source: Source<C>,
     token: Option<Arc<C>>,
-    /// When to ask the source again, on the boot clock.
+    /// Time of the next refresh, on the boot clock.
     refresh_at: Duration,
     fetching: Option<Fetching<Arc<C>, TokenError>>,
 }
 
-/// No token could be fetched.
+/// The error after a failed fetch of a token.
 #[derive(Debug, Clone)]
 pub(super) struct TokenError {
     why: String,
-    /// Whether the token service has answered that it has no token.
+    /// Whether the token service refused to issue a token.
     pub(super) refused: bool,
 }
 
-/// A cache of tokens of any kind.
+/// A cache of tokens, independent of the token type.
 pub(super) trait ForgetToken: Send + Sync {
-    /// The store has refused the token.
+    /// Discards the token after the store has refused it.
     fn forget(&self);
 }
 
@@ -67,7 +68,7 @@ impl<C: Send + Sync + fmt::Debug + 'static> TokenCache<C> {
         })))
     }
 
-    /// The token, or the fetch of one.
+    /// Returns the token, or the running fetch of a token.
     fn have(&self) -> Result<Arc<C>, Fetching<Arc<C>, TokenError>> {
         let mut state = self.state();
         let token = state.token.clone();
@@ -107,7 +108,8 @@ impl<C: Send + Sync + fmt::Debug + 'static> TokenCache<C> {
                 state.refresh_at = now.saturating_add(RETRY_AFTER);
                 if state.token.is_some() {
                     tracing::warn!(
-                        "the access token is not renewed yet, the old one is used: {error}"
+                        "the access token could not be refreshed; the old token is still in use: \
+                         {error}"
                     );
                 }
             }
@@ -123,7 +125,7 @@ async fn ask<C>(source: &Source<C>) -> Result<Arc<C>, TokenError> {
     match fetch::answer("the access token has", source.get_credential()).await {
         Some(answer) => answer.map_err(|error| TokenError::of(&error)),
         None => {
-            let why = format!("the token service has not answered for {:?}", SLOW + PATIENCE);
+            let why = format!("no response from the token service for {:?}", SLOW + PATIENCE);
             Err(TokenError { why, refused: false })
         }
     }
@@ -163,7 +165,7 @@ impl<C> Clone for TokenCache<C> {
     }
 }
 
-// Not derived: a log must not contain a token.
+// `Debug` is not derived, as a log must not contain a token.
 impl<C> fmt::Debug for TokenCache<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TokenCache")
@@ -180,8 +182,8 @@ impl TokenError {
 impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.refused {
-            true => write!(f, "the token service has refused an access token: {}", self.why),
-            false => write!(f, "the token service gave no access token: {}", self.why),
+            true => write!(f, "the token service refused an access token: {}", self.why),
+            false => write!(f, "no access token from the token service: {}", self.why),
         }
     }
 }
@@ -195,7 +197,8 @@ mod tests {
     use super::*;
     use crate::store::timed;
 
-    /// Answers after each of these times, in seconds; `None` is a failure. Then never again.
+    /// Responds after these times, in seconds, to one request each. `None` is a failure. Later
+    /// requests hang.
     #[derive(Debug)]
     struct TokenService {
         takes: &'static [Option<u64>],
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn regression_a_token_service_slower_than_a_request_delivers() {
+    async fn regression_a_slow_token_service_delivers_a_token() {
         let cache = cache(&[Some(5)]);
         for _ in 0..4 {
             assert_eq!(within(1, &cache).await, None);
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn regression_a_token_is_used_while_no_other_can_be_fetched() {
+    async fn regression_a_token_is_used_while_refreshes_fail() {
         let cache = cache(&[Some(0), None, None, Some(3)]);
         assert_eq!(within(1, &cache).await, Some(0));
         for _ in 0..3 {
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_that_the_store_refuses_is_fetched_again() {
+    async fn a_refused_token_is_fetched_again() {
         let cache = cache(&[Some(0), Some(0)]);
         assert_eq!(within(1, &cache).await, Some(0));
         cache.forget();
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_service_that_hangs_is_asked_again() {
+    async fn a_fetch_that_hangs_is_repeated() {
         let cache = cache(&[Some(3_600), Some(1)]);
         assert_eq!(within(60, &cache).await, None, "an error");
         assert_eq!(within(2, &cache).await, Some(1));

@@ -1,4 +1,4 @@
-//! HTTP for Amazon's SDK.
+//! The HTTP connector of Amazon's SDK.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -20,23 +20,23 @@ use rustls::pki_types::pem::PemObject as _;
 use crate::store::http::{Http, system_roots, tls};
 use crate::store::timed;
 
-/// A file of root certificates that takes the place of the machine's: `AWS_CA_BUNDLE`, or
-/// `ca_bundle` in the profile.
+/// File of root certificates that replaces those of the machine: `AWS_CA_BUNDLE`, or `ca_bundle` in
+/// the profile.
 pub(super) static CA_BUNDLE: OnceLock<Option<String>> = OnceLock::new();
 
 #[derive(Debug, Clone)]
 struct AwsConnector {
     http: Arc<Http>,
-    /// Time until the head of an answer. The SDK sets it for services that hand out credentials.
+    /// Timeout until the head of a response. The SDK sets it for services that issue credentials.
     limit: Option<Duration>,
 }
 
-/// A request that no server has seen, as a setting or the request itself makes no sense.
+/// The error of a request that was not sent, as a setting or the request itself is invalid.
 #[derive(Debug, Clone)]
 pub(super) struct NotSendable(String);
 
-/// All share one pool of connections, which is built with the first request: loading the system's
-/// root certificates takes between 20 ms and seconds.
+/// Returns a connector. All connectors share one pool, which the first request creates: loading the
+/// system's root certificates takes 20 ms or more, on some machines seconds.
 pub(super) fn connector(settings: &HttpConnectorSettings) -> SharedHttpConnector {
     static HTTP: OnceLock<Result<Arc<Http>, NotSendable>> = OnceLock::new();
     let limit = settings
@@ -70,7 +70,7 @@ fn roots_in(bundle: &str) -> Result<RootCertStore, NotSendable> {
         roots.add(certificate).map_err(|error| refused(&error))?;
     }
     match roots.is_empty() {
-        true => Err(refused(&"it has no certificate")),
+        true => Err(refused(&"the file contains no certificate")),
         false => Ok(roots),
     }
 }
@@ -118,16 +118,16 @@ impl HttpConnector for AwsConnector {
     }
 }
 
-/// The same request, with its signed parts as they are.
+/// Converts the request without a change to its signed parts.
 fn converted(request: HttpRequest) -> Result<Request, NotSendable> {
     let request = request.try_into_http1x().map_err(|error| NotSendable(error.to_string()))?;
     let uri = request.uri().clone();
     let mut request = Request::try_from(request.map(Body::wrap))
         .map_err(|error| NotSendable(format!("{uri} is not a URL: {error}")))?;
-    // A URL has no `.` and `..` between slashes, and its host is in lower case.
+    // Parsing as a URL removes `.` and `..` between slashes, and lowers the case of the host.
     if request.url().path() != uri.path() {
         return Err(NotSendable(format!(
-            "a key may not have `.` or `..` between slashes, got {}",
+            "a key must not have `.` or `..` between slashes, got {}",
             uri.path()
         )));
     }
@@ -139,8 +139,8 @@ fn converted(request: HttpRequest) -> Result<Request, NotSendable> {
     Ok(request)
 }
 
-/// The connection of a request, for the SDK: after a 5xx it wants to have it closed, and logs an
-/// error for a connection that it is not shown. [`Http::answered`] opens new ones.
+/// Returns a placeholder for the connection of a request. After a 5xx the SDK tries to close the
+/// connection, and logs an error if it is unknown. [`Http::answered`] replaces the connections.
 fn connection() -> ConnectionMetadata {
     ConnectionMetadata::builder().proxied(false).poison_fn(|| {}).build()
 }

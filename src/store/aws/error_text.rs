@@ -1,4 +1,4 @@
-//! The texts of the SDK's errors, shortened for a message.
+//! Shortens the texts of the SDK's errors for messages.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
@@ -14,7 +14,7 @@ use super::settings::WrongSetting;
 use crate::store::StoreErrorKind;
 use crate::store::redact::printable;
 
-/// Describes a failure without any network request, with its remedy.
+/// Returns the kind and the remedy of a failure before any request to the service.
 pub(in crate::store) fn not_sent(
     error: &(dyn StdError + 'static),
 ) -> (StoreErrorKind, &'static str) {
@@ -25,14 +25,14 @@ pub(in crate::store) fn not_sent(
         Some(CredentialsError::CredentialsNotLoaded(_)) => (
             StoreErrorKind::AccessDenied,
             "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or \
-             give the machine a role",
+             assign a role to the machine",
         ),
         Some(CredentialsError::InvalidConfiguration(_)) => {
-            (StoreErrorKind::AccessDenied, "the settings of the credentials are wrong")
+            (StoreErrorKind::AccessDenied, "the credential settings are invalid")
         }
-        // A service that hands out credentials is away as often as any other.
+        // A service that issues credentials can fail temporarily.
         Some(_) => (StoreErrorKind::Transient, "the credentials could not be fetched"),
-        // S3's client says "region" and DynamoDB's "Region".
+        // The message of S3's client contains "region", and that of DynamoDB's client "Region".
         None if causes(error).to_lowercase().contains("region") => {
             (StoreErrorKind::Invalid, "no region: set AWS_REGION, or region in the profile")
         }
@@ -40,14 +40,14 @@ pub(in crate::store) fn not_sent(
     }
 }
 
-/// Returns whether the machine's metadata service has answered without credentials: the access is
+/// Returns true if the machine's metadata service has refused to issue credentials. The access is
 /// forbidden, or the machine has no role. Both may change.
 pub(super) fn refused_by_the_machine(error: &(dyn StdError + 'static)) -> bool {
     MetadataFailure::of(error).is_some_and(MetadataFailure::is_refusal) || names_no_role(error)
 }
 
-/// Whether the metadata service has answered 404 to the question for its role. The SDK tells this
-/// in words alone, as one of many sources without credentials.
+/// Returns true if the metadata service has responded 404 to the request for the role's name. The
+/// SDK reports this response only in a message, as one of many sources without credentials.
 fn names_no_role(error: &(dyn StdError + 'static)) -> bool {
     const NO_ROLE: &str = "received 404 from IMDS";
     let attempts = find::<ProviderChainError<CredentialsError>>(error).map(|it| it.attempts());
@@ -55,12 +55,12 @@ fn names_no_role(error: &(dyn StdError + 'static)) -> bool {
     attempts.any(|attempt| chain(attempt.error()).any(|error| error.to_string() == NO_ROLE))
 }
 
-/// Why the machine's metadata service gave nothing.
+/// A failure of the machine's metadata service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MetadataFailure {
-    /// It has answered with this status.
+    /// The metadata service has responded with this status.
     Status(u16),
-    /// It has not answered, or nothing listens at its address.
+    /// The metadata service has not responded, or no process listens at its address.
     Silent,
 }
 
@@ -77,7 +77,7 @@ impl MetadataFailure {
         }
     }
 
-    /// Whether it refuses the request. This may change.
+    /// Returns true if the metadata service refuses the request. A later request may succeed.
     pub(super) fn is_refusal(self) -> bool {
         matches!(self, MetadataFailure::Status(401 | 403 | 404))
     }
@@ -86,18 +86,18 @@ impl MetadataFailure {
 impl fmt::Display for MetadataFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MetadataFailure::Status(status) => write!(f, "it answers {status}"),
-            MetadataFailure::Silent => f.write_str("it does not answer"),
+            MetadataFailure::Status(status) => write!(f, "it responds with status {status}"),
+            MetadataFailure::Silent => f.write_str("it does not respond"),
         }
     }
 }
 
-/// Returns the environment variable with an unusable value.
+/// Returns the error about an environment variable with an unusable value.
 pub(super) fn wrong_setting<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e WrongSetting> {
     find(error)
 }
 
-/// The machine's metadata service has no credentials to give, and why.
+/// The machine's metadata service issued no credentials, for this reason.
 #[derive(Debug)]
 pub(super) struct RefusedByTheMachine(pub(super) String);
 
@@ -109,24 +109,25 @@ impl fmt::Display for RefusedByTheMachine {
 
 impl StdError for RefusedByTheMachine {}
 
-/// Whether the machine's metadata service had no credentials for a request.
+/// Returns true if the machine's metadata service issued no credentials for a request.
 pub(super) fn is_of_the_machine(error: &(dyn StdError + 'static)) -> bool {
     find::<RefusedByTheMachine>(error).is_some()
 }
 
-/// The setting or the part of the request for which nothing was sent. A second attempt fails alike.
+/// Names the setting or the part of the request that prevents sending. Another attempt fails in the
+/// same way.
 pub(in crate::store) fn not_sendable(error: &(dyn StdError + 'static)) -> Option<String> {
     find::<NotSendable>(error).map(|error| printable(&error.to_string()))
 }
 
-/// Whether there was no connection to send the request on. Clients made elsewhere have another
-/// connector, mostly the SDK's own.
+/// Returns true if no connection could be opened for the request. Clients of the caller have
+/// another connector, mostly the SDK's own.
 pub(in crate::store) fn never_connected(error: &(dyn StdError + 'static)) -> bool {
     find::<reqwest::Error>(error).is_some_and(reqwest::Error::is_connect)
         || find::<hyper_util::client::legacy::Error>(error).is_some_and(|error| error.is_connect())
 }
 
-/// The first error of this type in the chain of causes.
+/// Returns the first error of this type in the chain of causes.
 fn find<'e, T: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e T> {
     chain(error).find_map(|error| error.downcast_ref())
 }
@@ -137,7 +138,8 @@ fn chain<'e>(
     std::iter::successors(Some(error), |error| (**error).source())
 }
 
-/// The chain of causes on one line, without the SDK's outer words and without repetitions.
+/// Returns the chain of causes on one line, without the SDK's outermost message and without
+/// repetitions.
 pub(in crate::store) fn causes(error: &(dyn StdError + 'static)) -> String {
     let mut line = String::new();
     for error in chain(error).skip(1) {
@@ -153,8 +155,8 @@ pub(in crate::store) fn causes(error: &(dyn StdError + 'static)) -> String {
     line
 }
 
-/// The sources without credentials, each with its reason. The last one, most often the machine's
-/// metadata service, comes first, as a message has no room for all.
+/// Lists the sources without credentials and their reasons, in reverse order. The last source is
+/// usually the machine's metadata service, and messages are truncated.
 fn sources_without(sources: &ProviderChainError<CredentialsError>) -> String {
     let attempts = sources.attempts().iter().rev().map(|attempt| {
         let reason = chain(attempt.error()).last().map(ToString::to_string).unwrap_or_default();
@@ -179,7 +181,8 @@ mod tests {
 
     use super::*;
 
-    /// A metadata service that answers with these statuses: when a token is asked for, and after.
+    /// A metadata service that responds with the first status to a token request, and with the
+    /// second to later requests.
     #[derive(Debug, Clone, Copy)]
     struct Metadata(u16, u16);
 
@@ -195,7 +198,7 @@ mod tests {
         }
     }
 
-    /// The client of a metadata service that answers so.
+    /// Returns a client of this metadata service.
     fn client(service: Metadata) -> imds::Client {
         let service = SharedHttpConnector::new(service);
         let http = http_client_fn(move |_, _| service.clone());
@@ -203,7 +206,7 @@ mod tests {
         imds::Client::builder().configure(&config).max_attempts(1).build()
     }
 
-    /// The SDK asks for the role first, and tells a 404 in words alone.
+    /// The SDK requests the role's name first, and reports a 404 only in a message.
     #[tokio::test]
     async fn regression_a_machine_without_a_role_refuses() {
         let machine = imds::credentials::ImdsCredentialsProvider::builder();
@@ -212,14 +215,14 @@ mod tests {
             provide_credentials_fn(|| async { Err(CredentialsError::not_loaded("x".repeat(400))) });
         let sources = CredentialsProviderChain::first_try("Profile", profile);
         let sources = sources.or_else("Ec2InstanceMetadata", machine);
-        let error = sources.provide_credentials().await.expect_err("there is no role");
+        let error = sources.provide_credentials().await.expect_err("the machine has no role");
         assert!(refused_by_the_machine(&error), "{error:?}");
         let said = causes(&error);
         assert!(said.starts_with("Ec2InstanceMetadata: received 404 from IMDS"), "{said}");
     }
 
     #[tokio::test]
-    async fn the_machine_refuses_with_the_token_or_after_it() {
+    async fn a_refused_token_and_a_refused_request_are_refusals() {
         for (token, after, refuses) in [
             (401, 200, true),
             (403, 200, true),
@@ -230,13 +233,13 @@ mod tests {
             (500, 200, false),
         ] {
             let client = client(Metadata(token, after));
-            let error = client.get("/latest/").await.expect_err("no answer is a success");
+            let error = client.get("/latest/").await.expect_err("no response is a success");
             assert_eq!(refused_by_the_machine(&error), refuses, "{token} {after}: {error:?}");
         }
     }
 
     #[test]
-    fn a_request_that_was_not_built_names_the_region_only_if_it_is_missing() {
+    fn a_construction_error_names_the_region_only_if_it_is_missing() {
         for (cause, words) in [
             ("a region must be set when sending requests", "no region: set AWS_REGION"),
             ("Invalid Configuration: Missing Region", "no region: set AWS_REGION"),

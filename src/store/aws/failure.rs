@@ -1,4 +1,4 @@
-//! The meaning of a failed call of the SDK, as far as it is the same for all services.
+//! Classifies the failures of SDK calls that are common to all services.
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;
@@ -13,32 +13,32 @@ use crate::store::redact::printable;
 use crate::store::request_context::RequestContext;
 use crate::store::{Determinacy, Store, StoreError, StoreErrorKind};
 
-/// Text for an answer that cannot be read.
-pub(in crate::store) const UNREADABLE: &str = "its answer broke off or made no sense";
+/// Message for a response that cannot be parsed.
+pub(in crate::store) const UNREADABLE: &str = "the response broke off or is invalid";
 
-/// A service of the SDK, with the meaning of its answers.
+/// A service of the SDK, and the interpretation of its responses.
 pub(in crate::store) trait Service: Store + Sized {
-    /// The question to the user after a web page in the place of the first answer.
+    /// Remedy if the first response is a web page.
     const WRONG_ENDPOINT: &'static str;
 
-    /// Whether the service has answered in its format before.
+    /// Returns true if the service has sent a valid response before.
     fn has_answered(&self) -> bool;
 
-    /// An answer that is no success.
+    /// Returns the error for an error response.
     fn refused<E: ProvideErrorMetadata>(
         request: RequestContext<'_, Self>,
         answer: &ServiceError<E, HttpResponse>,
         seen: &CallInterceptor,
     ) -> StoreError;
 
-    /// An answer that cannot be read.
+    /// Returns the error for a response that cannot be parsed.
     fn unreadable(request: RequestContext<'_, Self>, _seen: &CallInterceptor) -> StoreError {
         request.transient(UNREADABLE)
     }
 }
 
 impl<'a, S: Service> RequestContext<'a, S> {
-    /// The client for this request.
+    /// Returns the client for this request.
     pub(in crate::store) async fn client<C>(
         self,
         client: &'a RegionalClient<C>,
@@ -49,8 +49,8 @@ impl<'a, S: Service> RequestContext<'a, S> {
         })
     }
 
-    /// The SDK's error in the crate's words. The error itself is left behind: its `Debug` shows
-    /// whole requests and answers.
+    /// Converts the SDK's error. The new error does not contain the SDK's error, whose `Debug`
+    /// output shows whole requests and responses.
     pub(in crate::store) fn failed<E>(
         self,
         error: &SdkError<E, HttpResponse>,
@@ -80,20 +80,19 @@ impl<'a, S: Service> RequestContext<'a, S> {
         }
     }
 
-    /// An answer that is a web page: from the wrong server or from a proxy if this store has never
-    /// had an answer of the service, and otherwise from a proxy or login page that is in between
-    /// for a while.
+    /// Returns the error for a web page as the response. Before the first valid response, the
+    /// endpoint is probably wrong. Later, a proxy or a login page has probably replaced a response.
     pub(in crate::store) fn web_page(self) -> StoreError {
         let (kind, advice) = if self.store.has_answered() {
-            (StoreErrorKind::Transient, "is a proxy or a login page in between?")
+            (StoreErrorKind::Transient, "check for a proxy or a login page on the path")
         } else {
             (StoreErrorKind::NoSuchStore, S::WRONG_ENDPOINT)
         };
-        self.error(kind, self.maybe(), &format!("it answered with a web page; {advice}"))
+        self.error(kind, self.maybe(), &format!("the response is a web page; {advice}"))
     }
 }
 
-/// The status and the service's code of an answer that is no success.
+/// Returns the status and the service's code of an error response.
 pub(in crate::store) fn answered<E: ProvideErrorMetadata>(
     error: &SdkError<E, HttpResponse>,
 ) -> Option<(u16, Option<&str>)> {
@@ -101,7 +100,7 @@ pub(in crate::store) fn answered<E: ProvideErrorMetadata>(
     Some((answer.raw().status().as_u16(), answer.err().code()))
 }
 
-/// The service's code of an answer that is no success.
+/// Returns the service's code of an error response.
 #[cfg(feature = "dynamodb")]
 pub(in crate::store) fn code<E: ProvideErrorMetadata>(
     error: &SdkError<E, HttpResponse>,
@@ -109,7 +108,7 @@ pub(in crate::store) fn code<E: ProvideErrorMetadata>(
     answered(error)?.1
 }
 
-/// The status, the code, a note if there is one, and the service's message.
+/// Returns the status, the code, the note and the service's message as one text.
 pub(in crate::store) fn reason<E: ProvideErrorMetadata>(
     answer: &ServiceError<E, HttpResponse>,
     note: &str,

@@ -1,5 +1,5 @@
-//! What the SDK's outputs and errors leave out of one call: whether the request was sent, and some
-//! headers of the answer.
+//! Records the facts of a call that the SDK's results omit: whether the request was sent, and some
+//! headers of the response.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,7 +14,7 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::config_bag::ConfigBag;
 use chrono::{DateTime, Utc};
 
-/// Watches one call. Where the SDK sends it again, the last answer counts.
+/// Observes one call. If the SDK retries the request, the last response counts.
 #[derive(Clone, Debug, Default)]
 pub(in crate::store) struct CallInterceptor(Arc<CallRecord>);
 
@@ -31,17 +31,18 @@ struct ResponseFacts {
 }
 
 impl CallInterceptor {
-    /// Whether any attempt came as far as the network. If not, nothing can have happened.
+    /// Returns true if an attempt may have reached the network. Otherwise the request had no
+    /// effect.
     pub(in crate::store) fn sent(&self) -> bool {
         self.0.sent.load(Ordering::SeqCst)
     }
 
-    /// The answer's `Date`.
+    /// Returns the `Date` of the response.
     pub(in crate::store) fn served_at(&self) -> Option<DateTime<Utc>> {
         self.answer().served_at
     }
 
-    /// Whether the answer has the content type of a web page.
+    /// Returns true if the response has the content type of a web page.
     pub(in crate::store) fn html(&self) -> bool {
         self.answer().html
     }
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_date_of_http_is_read() {
+    fn an_http_date_is_parsed() {
         let date = parse_date("Fri, 20 Nov 2026 23:12:00 GMT").map(|date| date.to_rfc3339());
         assert_eq!(date.as_deref(), Some("2026-11-20T23:12:00+00:00"));
         assert_eq!(parse_date("yesterday"), None);

@@ -1,6 +1,5 @@
-//! The common parts of the stores on Amazon's SDK: settings, the one HTTPS connector of the
-//! process, credentials, the facts that a call's result omits, and the failures common to all
-//! services.
+//! The common parts of the stores on Amazon's SDK: settings, the HTTPS connector of the process,
+//! credentials, call records, and the failures common to all services.
 
 use aws_config::SdkConfig;
 use aws_smithy_runtime_api::client::http::{SharedHttpClient, http_client_fn};
@@ -21,9 +20,9 @@ pub(super) use interceptor::CallInterceptor;
 pub(super) use region::RegionalClient;
 pub(super) use session::Session;
 
-/// Returns a setting of the environment or the profile, for one service or for all.
+/// Returns a setting of the environment or the profile, for one service or for all services.
 ///
-/// The loaded configuration does not tell a default from a setting.
+/// The loaded configuration does not distinguish defaults from settings.
 pub(super) fn setting(
     config: &SdkConfig,
     service: &'static str,

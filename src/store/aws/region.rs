@@ -1,4 +1,4 @@
-//! The region of a client, where only the metadata service of the machine can name it.
+//! The region of a client. If no setting names the region, the machine's metadata service does.
 
 use std::fmt;
 
@@ -11,8 +11,9 @@ use super::error_text::MetadataFailure;
 use super::https;
 use crate::store::StoreErrorKind;
 
-/// A client of a service. One without a region asks the machine's metadata service with each
-/// request, until that names one: it may start later than this process.
+/// A client of a service. Without a region, each request first queries the machine's metadata
+/// service, until the service names a region. The metadata service may start later than this
+/// process.
 pub(in crate::store) enum RegionalClient<C> {
     Ready(C),
     Waiting { client: OnceCell<C>, make: Box<dyn Fn(Region) -> C + Send + Sync> },
@@ -22,13 +23,13 @@ pub(in crate::store) enum RegionalClient<C> {
 #[derive(Debug)]
 pub(super) struct NoRegion {
     pub(super) kind: StoreErrorKind,
-    /// The service answers that it has none to name.
+    /// Whether the metadata service responded that it has no region.
     pub(super) of_the_machine: bool,
     why: String,
 }
 
 impl<C> RegionalClient<C> {
-    /// A client by these settings, made by `make` once there is a region.
+    /// Creates a client with these settings. `make` builds it when the region is known.
     pub(in crate::store) fn new(
         config: SdkConfig,
         make: impl Fn(&SdkConfig) -> C + Send + Sync + 'static,
@@ -55,7 +56,7 @@ fn metadata_is_disabled() -> bool {
     disabled.is_ok_and(|text| text.eq_ignore_ascii_case("true"))
 }
 
-/// At most a request for a token and one for the region.
+/// Queries the region with at most two requests: one for a token, and one for the region.
 async fn region_of_the_machine() -> Result<Region, NoRegion> {
     let settings = ProviderConfig::without_region().with_http_client(https());
     let client = imds::Client::builder().configure(&settings).max_attempts(1).build();
@@ -63,7 +64,7 @@ async fn region_of_the_machine() -> Result<Region, NoRegion> {
         Ok(region) => Ok(Region::new(String::from(region))),
         Err(error) => {
             let failure = MetadataFailure::of(&error).unwrap_or(MetadataFailure::Silent);
-            // Where nothing listens, this is most likely no machine of Amazon's.
+            // If no process listens, this machine is probably not on AWS.
             let kind = match failure {
                 MetadataFailure::Status(401 | 403 | 404) | MetadataFailure::Silent => {
                     StoreErrorKind::AccessDenied

@@ -1,4 +1,4 @@
-//! One service with the settings of the environment, and the state of its answers.
+//! The settings of a service from the environment, and the state of its responses.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,20 +9,20 @@ use super::credentials::{self, CredentialsCache};
 use super::{https, setting, settings};
 use crate::store::redact::without_secrets;
 
-/// The known facts about a service. Empty by default, for a client of the caller.
+/// The known facts about a service. The default has no facts, for a client of the caller.
 #[derive(Default)]
 pub(in crate::store) struct Session {
-    /// If custom.
+    /// Custom endpoint, if there is one.
     endpoint: Option<String>,
     credentials: Option<CredentialsCache>,
-    /// Whether the service has answered in its format before.
+    /// Whether the service has sent a valid response before.
     answered: AtomicBool,
 }
 
 impl Session {
-    /// The settings of the environment and its files, a custom endpoint among them, with
-    /// credentials that are kept. At a custom endpoint the region is `us-east-1` unless set: few
-    /// other stores have regions that mean anything.
+    /// Loads the settings of the environment and its files, including a custom endpoint, and adds a
+    /// credentials cache. With a custom endpoint the default region is `us-east-1`, as few other
+    /// servers use regions.
     pub(in crate::store) async fn from_env(service: &'static str) -> (SdkConfig, Session) {
         let loader = aws_config::defaults(BehaviorVersion::latest());
         let config = settings::load(loader.http_client(https())).await;
@@ -44,7 +44,7 @@ impl Session {
         self.endpoint.as_deref()
     }
 
-    /// This URL and, if custom, the endpoint.
+    /// Returns this URL, and the endpoint if it is custom.
     pub(in crate::store) fn at(&self, url: String) -> String {
         match &self.endpoint {
             None => url,
@@ -52,7 +52,7 @@ impl Session {
         }
     }
 
-    /// The service has answered, and so taken the credentials.
+    /// Notes that the service has responded, and so has accepted the credentials.
     pub(in crate::store) fn heard(&self) {
         self.answered.store(true, Ordering::Relaxed);
         if let Some(credentials) = &self.credentials {
@@ -64,15 +64,15 @@ impl Session {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// The service does not know the credentials, or not any more. Returns whether others may be
-    /// fetched.
+    /// Notes that the service has rejected the credentials. Returns true if the next request
+    /// fetches other credentials.
     pub(in crate::store) fn rejected(&self) -> bool {
         self.credentials.as_ref().is_some_and(CredentialsCache::expired)
     }
 
-    /// The service calls the credentials expired. Returns whether another attempt makes sense, as
-    /// the service has taken them before: then others are fetched here, or by the provider that the
-    /// client was made with.
+    /// Notes that the service has rejected the credentials as expired. Returns true if another
+    /// attempt makes sense, as the service had accepted them before. Then this cache, or the
+    /// provider of the caller's client, fetches new credentials.
     pub(in crate::store) fn expired(&self) -> bool {
         match &self.credentials {
             Some(credentials) => credentials.expired(),

@@ -1,4 +1,4 @@
-//! Settings of the environment that the SDK would panic for, or could never send.
+//! Checks the settings of the environment that make the SDK panic, or that it cannot send.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -15,7 +15,7 @@ use futures::FutureExt as _;
 use super::https;
 use crate::store::time_limits::text_of;
 
-/// Sent as they are, in headers and in signatures.
+/// Variables whose values are sent unchanged, in headers or signatures.
 const SENT: [&str; 5] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -24,7 +24,7 @@ const SENT: [&str; 5] = [
     "AWS_DEFAULT_REGION",
 ];
 
-/// A setting that cannot be used, in words without its value where that may be a secret.
+/// The error for an unusable setting. The message omits values that may be secret.
 #[derive(Debug, Clone)]
 pub(super) struct WrongSetting(String);
 
@@ -36,18 +36,22 @@ impl fmt::Display for WrongSetting {
 
 impl std::error::Error for WrongSetting {}
 
-/// Loads the settings. With a wrong one every request of the configuration fails, and names it.
+/// Loads the settings. If a setting is wrong, every request with this configuration fails, and its
+/// error names the setting.
 pub(super) async fn load(loader: ConfigLoader) -> SdkConfig {
     let profile = profile::load(&Fs::real(), &Env::real(), &Default::default(), None).await;
     let of_profile = |name: &str| profile.as_ref().ok()?.get(name).map(str::to_owned);
     let wrong = match wrong_setting(|name| std::env::var(name).ok(), of_profile) {
         Some(wrong) => wrong,
-        // A profile may have the same.
+        // A profile may have unusable settings too.
         None => match AssertUnwindSafe(loader.load()).catch_unwind().await {
             Ok(config) => return config,
             Err(panic) => {
                 let text = text_of(&*panic);
-                WrongSetting(format!("a setting of the profile or the environment: {text}"))
+                WrongSetting(format!(
+                    "a setting of the profile or the environment is invalid: \
+                                      {text}"
+                ))
             }
         },
     };
@@ -59,7 +63,7 @@ pub(super) async fn load(loader: ConfigLoader) -> SdkConfig {
         .build()
 }
 
-/// The place of the first character that a header cannot have, counted from 1.
+/// Returns the position of the first character that a header cannot contain, counted from 1.
 pub(super) fn unsendable(text: &str) -> Option<usize> {
     text.chars().position(|c| !c.is_ascii_graphic()).map(|at| at + 1)
 }
@@ -72,18 +76,18 @@ fn wrong_setting(
         let text = variable(name).unwrap_or_default();
         if let Some(place) = unsendable(&text) {
             return Some(WrongSetting(format!(
-                "{name} must have letters, digits and signs only, and its character {place} is a \
-                 space, a line end or another that cannot be sent"
+                "{name} must contain only letters, digits and signs; correct its character \
+                 {place} (for example a space or a line end)"
             )));
         }
         if name.ends_with("REGION") && !text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
         {
             return Some(WrongSetting(format!(
-                "{name} must have letters, digits and hyphens only, got {text:?}"
+                "{name} must contain only letters, digits and hyphens, got {text:?}"
             )));
         }
     }
-    // The variable goes first, and each has its own name in the message.
+    // The variable has precedence over the profile. The message names the setting's source.
     let either = |name: &'static str, of_profile: &'static str| match variable(name) {
         Some(text) => Some((name.to_owned(), text)),
         None => Some((format!("{of_profile} in the profile"), profile(of_profile)?)),
@@ -100,7 +104,8 @@ fn wrong_setting(
     }
 }
 
-/// Gives the reason in the place of credentials, as the first thing that a request needs.
+/// A credentials provider that returns the error. Each request needs credentials first, and so
+/// fails.
 #[derive(Debug)]
 struct Refusing(WrongSetting);
 
@@ -125,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_settings_that_the_sdk_panics_for_are_named() {
+    fn regression_errors_name_settings_that_make_the_sdk_panic() {
         for (name, text) in [
             ("AWS_ACCESS_KEY_ID", "AKIA-not-shown\n"),
             ("AWS_SECRET_ACCESS_KEY", "not-shown not-shown"),

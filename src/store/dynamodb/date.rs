@@ -1,4 +1,4 @@
-//! DynamoDB's clock, by the dates of its answers. Items have no dates.
+//! Estimates DynamoDB's clock from the dates of its responses, as items have no dates.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,31 +9,31 @@ use crate::env::clock::{Clock, SystemClock};
 use crate::env::moment::Moment;
 use crate::env::mutex::unpoisoned;
 
-/// The store's clock by two bounds.
+/// Two bounds of the store's clock.
 ///
-/// - Upper bound: the last `Date`, plus the time since its request was *sent*, by the clock that
-///   shows the most.
-/// - Lower bound: the greatest date of all answers, plus the time since that answer was *read*, by
-///   the clock that shows the least.
+/// - Upper bound: the last `Date`, plus the time since its request was *sent*, by the local clock
+///   that has advanced most.
+/// - Lower bound: the greatest date of all responses, plus the time since that response was *read*,
+///   by the local clock that has advanced least.
 ///
-/// A write notes the later of the two.
+/// A write stores the later of the two bounds.
 ///
-/// So the date of a write follows DynamoDB's clock, not this machine's. It is not earlier than the
-/// moment before the sending, except for the fraction of a second that `Date` omits. So an object
-/// never looks older than the lease of its record, for any latency, stop, suspension or pause. An
-/// answer of a server with a slow clock does not move the date back. An object may look younger, by
-/// the latency of an answer.
+/// So the date of a write follows DynamoDB's clock, not this machine's. The date is not before the
+/// sending of the write, except for the fraction of a second that `Date` omits. So an object never
+/// appears older than the lease of its record, for any latency, suspension or pause. A response
+/// from a server with a slow clock does not move the date back. An object may appear younger, by
+/// the latency of a response.
 ///
-/// A pause that no clock shows makes the date old. It also makes the lease of this process too long
-/// (T6).
+/// A pause that no local clock shows makes the date too old. It also makes this process's lease too
+/// long (T6).
 #[derive(Debug, Default)]
 pub(super) struct StoreDate(Mutex<Option<Bounds>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
-    /// Last date, with the sending of its request.
+    /// Last date, and the moment of sending its request.
     last: Heard,
-    /// Greatest date, with the receipt of its answer.
+    /// Greatest date, and the moment of receiving its response.
     greatest: Heard,
 }
 
@@ -73,8 +73,8 @@ impl StoreDate {
         SystemClock.now()
     }
 
-    /// Records an answer that was just read, to a request that was sent at that moment or later.
-    /// Returns its date, which is the only bound of DynamoDB's clock at this answer.
+    /// Records the date of a response that was just read. Its request was sent at `sent` or later.
+    /// Returns the date, which is DynamoDB's time at this response.
     pub(super) fn heard(&self, date: Option<DateTime<Utc>>, sent: Moment) -> Option<DateTime<Utc>> {
         self.heard_at(date, sent, SystemClock.now())
     }
@@ -97,7 +97,8 @@ impl StoreDate {
         date
     }
 
-    /// Returns the date for a write: now, or a little later; `None` before the first answer.
+    /// Returns the date for a write: the present time or slightly later, or `None` before the first
+    /// response.
     pub(super) fn now(&self) -> Option<DateTime<Utc>> {
         self.at(SystemClock.now())
     }
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_date_is_the_stores_and_advances() {
+    fn the_date_follows_the_stores_clock() {
         let heard = StoreDate::default();
         assert_eq!(heard.now(), None);
         assert_eq!(heard.heard_at(date(0), moment(100, 5_000), moment(100, 5_000)), date(0));
@@ -130,40 +131,45 @@ mod tests {
         assert_eq!(heard.at(moment(107, 5_007)), date(7));
     }
 
-    /// DynamoDB dated an answer at second 0, and the answer was read 40 s later. A record that
-    /// is written at that moment must not look 40 s old, as its lease has just begun.
+    /// A response has the date 0 s and is read 40 s later. A record written then must not appear
+    /// 40 s old, as its lease has just begun.
     #[test]
-    fn regression_an_answer_that_was_read_late_makes_no_old_dates() {
+    fn regression_a_late_response_does_not_make_dates_too_old() {
         let heard = StoreDate::default();
         heard.heard_at(date(0), moment(100, 5_000), moment(100, 5_000));
         assert_eq!(heard.at(moment(140, 5_040)), date(40));
     }
 
     #[test]
-    fn regression_a_pause_that_one_clock_does_not_show_makes_no_old_dates() {
+    fn regression_a_pause_of_one_clock_does_not_make_dates_too_old() {
         let heard = StoreDate::default();
         heard.heard_at(date(0), moment(100, 5_000), moment(100, 5_000));
-        assert_eq!(heard.at(moment(101, 5_060)), date(60), "the boot clock stood still");
+        assert_eq!(heard.at(moment(101, 5_060)), date(60), "the boot clock did not advance");
         assert_eq!(heard.at(moment(160, 4_000)), date(60), "the wall clock went back");
     }
 
-    /// Two servers with clocks 3 s apart answer alternately. A date of the faster one has passed.
+    /// Two servers with clocks 3 s apart respond alternately.
     #[test]
-    fn regression_an_answer_of_a_server_that_is_behind_sets_nothing_back() {
+    fn regression_a_server_with_a_slow_clock_does_not_move_dates_back() {
         let heard = StoreDate::default();
         heard.heard_at(date(10), moment(100, 5_000), moment(101, 5_001));
         assert_eq!(heard.heard_at(date(8), moment(101, 5_001), moment(101, 5_001)), date(8));
         assert_eq!(heard.at(moment(101, 5_001)), date(10));
-        assert_eq!(heard.at(moment(105, 5_005)), date(14), "it goes on from there");
+        assert_eq!(
+            heard.at(moment(105, 5_005)),
+            date(14),
+            "the date continues from the greatest \
+                                                            date"
+        );
         heard.heard_at(date(20), moment(110, 5_010), moment(110, 5_010));
         assert_eq!(heard.at(moment(110, 5_010)), date(20));
         heard.heard_at(date(15), moment(110, 5_010), moment(110, 5_010));
-        assert_eq!(heard.at(moment(110, 5_010)), date(20), "the greatest of all");
+        assert_eq!(heard.at(moment(110, 5_010)), date(20), "the greatest date of all");
     }
 
-    /// The wall clock was set an hour forward: dates are late only until the next answer.
+    /// The wall clock is set an hour ahead. Dates are an hour late until the next response.
     #[test]
-    fn a_step_of_the_wall_clock_is_forgotten_with_the_next_answer() {
+    fn the_next_response_corrects_a_step_of_the_wall_clock() {
         let heard = StoreDate::default();
         heard.heard_at(date(0), moment(100, 5_000), moment(100, 5_000));
         assert_eq!(heard.at(moment(101, 8_601)), date(3_601));
@@ -171,10 +177,10 @@ mod tests {
         assert_eq!(heard.at(moment(103, 8_603)), date(3));
     }
 
-    /// For any latency of the requests and answers, no write is dated before its sending, except
-    /// for the fraction of a second that dates omit.
+    /// For any latency, no write has a date before its sending, except for the fraction of a second
+    /// that dates omit.
     #[test]
-    fn no_latency_makes_old_dates() {
+    fn no_latency_makes_dates_too_old() {
         let mut random = fastrand::Rng::with_seed(13);
         let heard = StoreDate::default();
         let mut now = Duration::from_secs(100);

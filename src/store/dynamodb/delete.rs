@@ -1,4 +1,4 @@
-//! Deletions, 25 keys at a time.
+//! Deletions of up to 25 keys in a request.
 
 use std::collections::BTreeSet;
 
@@ -13,15 +13,15 @@ use crate::store::aws::CallInterceptor;
 use crate::store::request_context::{RequestContext, Verb};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
-/// Greatest number of deletions in a `BatchWriteItem`.
+/// Maximum number of deletions in a `BatchWriteItem`.
 const BATCH: usize = 25;
-/// Greatest number of concurrent batches.
+/// Maximum number of concurrent batches.
 const AT_ONCE: usize = 4;
-/// How often the keys that DynamoDB left out are sent again.
+/// Maximum number of attempts for the keys that DynamoDB did not process.
 const ATTEMPTS: usize = 3;
 
 impl DynamoStore {
-    /// Deletes these keys. A key that stays comes back with the reason.
+    /// Deletes these keys. Returns each key that was not deleted, with the reason.
     pub(super) async fn delete_all(
         &self,
         keys: Vec<String>,
@@ -29,7 +29,7 @@ impl DynamoStore {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        // One request must not name a key twice.
+        // A request must not contain a key twice.
         let unique: BTreeSet<&str> = keys.iter().map(String::as_str).collect();
         let places: Vec<ItemKey<'_>> =
             unique.into_iter().map(ItemKey::of_key).collect::<Result<_, _>>()?;
@@ -40,12 +40,12 @@ impl DynamoStore {
         let busy = StoreError::new(
             StoreErrorKind::Transient,
             Determinacy::Determinate,
-            "DynamoDB did not process it: too many concurrent requests",
+            "DynamoDB did not process the deletion: too many concurrent requests",
         );
         Ok(left.into_iter().flatten().map(|key| (key, busy.clone())).collect())
     }
 
-    /// The keys of the batch that are left.
+    /// Deletes a batch, and returns the keys that DynamoDB did not process.
     async fn delete_batch(&self, batch: &[ItemKey<'_>]) -> Result<Vec<String>, StoreError> {
         let request = RequestContext::new(self, Verb::Delete, "");
         let deletion = |place: &ItemKey<'_>| {
@@ -72,13 +72,17 @@ impl DynamoStore {
                 break;
             }
         }
-        left(&requests)
-            .ok_or_else(|| request.transient("its unprocessed keys are not keys of the request"))
+        left(&requests).ok_or_else(|| {
+            request.transient(
+                "the response names unprocessed keys that the \
+                                              request did not contain",
+            )
+        })
     }
 }
 
-/// The keys that these requests would have deleted; `None` if one of them names none, as then no
-/// key can be said to be gone.
+/// Returns the keys of these unprocessed requests. Returns `None` if a request has no key, as then
+/// the deleted keys are unknown.
 fn left(requests: &[WriteRequest]) -> Option<Vec<String>> {
     requests.iter().map(key_of).collect()
 }
@@ -94,9 +98,9 @@ fn key_of(request: &WriteRequest) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Such an item was passed over, and so its key was counted as deleted.
+    /// An unprocessed request without a key was ignored, and its key counted as deleted.
     #[test]
-    fn regression_an_item_left_out_without_a_key_is_no_deletion() {
+    fn regression_an_unprocessed_request_without_a_key_is_not_a_deletion() {
         let place = ItemKey::of_key("app/lock-0000000001.json").unwrap();
         let delete = DeleteRequest::builder().set_key(Some(item::key(place))).build().unwrap();
         let named = WriteRequest::builder().delete_request(delete).build();

@@ -1,4 +1,4 @@
-//! The meaning of a failed call: the kind of failure, whether the request may have taken effect,
+//! Classifies a failed call: the kind of the failure, whether the request may have taken effect,
 //! and the remedy.
 
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::store::aws::failure::{Service, UNREADABLE, reason};
 use crate::store::request_context::{OF_A_PROXY, RequestContext, Verb, is_of_a_proxy};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
-/// Codes of requests that were turned away before anything of them was done.
+/// Codes of requests that DynamoDB rejected without any effect.
 const TURNED_AWAY: [&str; 4] = [
     "ProvisionedThroughputExceededException",
     "ThrottlingException",
@@ -21,14 +21,14 @@ const TURNED_AWAY: [&str; 4] = [
     "LimitExceededException",
 ];
 
-/// Codes of somebody else's write at the same time: no answer to whether the condition held.
+/// Codes of concurrent writes. They do not state whether the condition held.
 const CONFLICTS: [&str; 3] = [
     "TransactionConflictException",
     "TransactionInProgressException",
     "ReplicatedWriteConflictException",
 ];
 
-/// Codes that speak of the credentials, most of them with a status of 400.
+/// Codes of credential errors. Most have the status 400.
 const CREDENTIALS: [&str; 7] = [
     "UnrecognizedClientException",
     "InvalidSignatureException",
@@ -39,24 +39,24 @@ const CREDENTIALS: [&str; 7] = [
     "InvalidClientTokenId",
 ];
 
-/// Codes of credentials that others may replace.
+/// Codes of credential errors that new credentials may resolve.
 const REJECTED: [&str; 3] =
     ["UnrecognizedClientException", "InvalidClientTokenId", "InvalidSignatureException"];
 
-/// The permission that the request needs.
+/// Names the permission that the request needs.
 fn needs(verb: Verb) -> &'static str {
     match verb {
         Verb::List => "listing needs dynamodb:Query on the table",
         Verb::Get => "reading needs dynamodb:GetItem",
         Verb::Delete => "deleting needs dynamodb:BatchWriteItem",
-        Verb::Describe => "looking at the table needs dynamodb:DescribeTable",
+        Verb::Describe => "describing the table needs dynamodb:DescribeTable",
         Verb::CreateTable => "creating the table needs dynamodb:CreateTable",
         _ => "writing needs dynamodb:PutItem",
     }
 }
 
 impl Service for DynamoStore {
-    const WRONG_ENDPOINT: &'static str = "is the endpoint a DynamoDB?";
+    const WRONG_ENDPOINT: &'static str = "check that the endpoint is DynamoDB";
 
     fn has_answered(&self) -> bool {
         self.looked.initialized()
@@ -89,7 +89,7 @@ impl Service for DynamoStore {
 }
 
 impl RequestContext<'_, DynamoStore> {
-    /// Returns the meaning of a status and a code, and the remedy.
+    /// Returns the kind, the determinacy and the remedy for a status and a code.
     fn meaning(
         self,
         status: u16,
@@ -112,17 +112,17 @@ impl RequestContext<'_, DynamoStore> {
             (200..=299 | 408 | 409 | 429 | 500.., _) => unknown,
             (_, "ResourceNotFoundException") => no(
                 NoSuchStore,
-                "there is no such table in this region; `tenure table create` makes it",
+                "the table does not exist in this region; `tenure table create` creates it",
             ),
             (_, "ResourceInUseException") => no(Transient, "the table is being changed"),
             (_, "InvalidSignatureException") if said.contains("expired") => {
                 no(AccessDenied, "this machine's clock is wrong by minutes; set it")
             }
             (_, "ExpiredTokenException") if self.store.session.expired() => {
-                no(Transient, "others are fetched with the next request")
+                no(Transient, "the next request fetches new credentials")
             }
             (_, code) if REJECTED.contains(&code) && self.store.session.rejected() => {
-                no(Transient, "others are fetched with the next request")
+                no(Transient, "the next request fetches new credentials")
             }
             (_, code) if CREDENTIALS.contains(&code) => {
                 no(AccessDenied, "check the credentials and the region")
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_has_its_meaning() {
+    fn each_status_and_code_has_a_kind_and_a_remedy() {
         use StoreErrorKind::{AccessDenied, Invalid, NoSuchStore, Transient};
         let store = store();
         let invalid_signature = "InvalidSignatureException";
@@ -169,7 +169,7 @@ mod tests {
         ] {
             let (meant, determinacy, advice) =
                 RequestContext::new(&store, Verb::Create, "a/b").meaning(status, code, said);
-            // A proxy may have passed the request on.
+            // A proxy may have forwarded the request.
             let expected = match kind {
                 NoSuchStore => Determinacy::Indeterminate,
                 _ => Determinacy::Determinate,
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_cannot_be_read_is_no_broken_connection() {
+    fn an_invalid_response_is_not_a_broken_connection() {
         let status = StatusCode::try_from(200).expect("a status");
         let raw = HttpResponse::new(status, SdkBody::from("{"));
         let error = SdkError::<GetItemError, HttpResponse>::response_error("no JSON", raw);
@@ -190,6 +190,6 @@ mod tests {
             (error.kind(), error.determinacy()),
             (StoreErrorKind::Transient, Determinacy::Indeterminate)
         );
-        assert!(error.to_string().contains("broke off or made no sense"), "{error}");
+        assert!(error.to_string().contains("broke off or is invalid"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! An object as an item of the table.
+//! Converts between objects and items of the table.
 
 use std::collections::HashMap;
 
@@ -10,30 +10,32 @@ use chrono::{DateTime, Utc};
 use super::key::ItemKey;
 use crate::store::{ETag, Entry};
 
-/// The partition key.
+/// Attribute of the partition key.
 pub(super) const PREFIX: &str = "prefix";
-/// The sort key.
+/// Attribute of the sort key.
 pub(super) const NAME: &str = "name";
-/// Another in each write: the version that conditions compare.
+/// Attribute of the version, which is unique to each write. Conditions compare it.
 pub(super) const VERSION: &str = "version";
 pub(super) const BODY: &str = "body";
-/// The length of the body in bytes.
+/// Attribute of the body length in bytes.
 const SIZE: &str = "size";
-/// Milliseconds since the Unix epoch, by DynamoDB's clock as the writer last heard it.
+/// Attribute of the write's date in milliseconds since the Unix epoch, by the writer's estimate of
+/// DynamoDB's clock.
 const WRITTEN: &str = "written";
 
-/// The attributes that a listing requests. It consumes capacity, and pages end, by the whole items.
+/// Attributes that a listing requests. The size of the whole items still determines its consumed
+/// capacity and the end of a page.
 pub(super) const LISTED: [&str; 4] = [NAME, SIZE, WRITTEN, VERSION];
 
 pub(super) type Item = HashMap<String, AttributeValue>;
 
-/// The key of an item.
+/// Returns the key attributes of an item.
 pub(super) fn key(place: ItemKey<'_>) -> Item {
     let text = |text: &str| AttributeValue::S(text.to_owned());
     Item::from([(PREFIX.to_owned(), text(place.partition)), (NAME.to_owned(), text(place.sort))])
 }
 
-/// The item that a write makes.
+/// Returns the item for a write.
 pub(super) fn item(
     place: ItemKey<'_>,
     body: &Bytes,
@@ -41,7 +43,7 @@ pub(super) fn item(
     written: Option<DateTime<Utc>>,
 ) -> Item {
     let mut item = key(place);
-    // A text is readable in the console and by other clients.
+    // Text is readable in the console and by other clients.
     let content = match std::str::from_utf8(body) {
         Ok(text) => AttributeValue::S(text.to_owned()),
         Err(_) => AttributeValue::B(Blob::new(body.to_vec())),
@@ -56,7 +58,7 @@ pub(super) fn item(
     item
 }
 
-/// Returns the body; `None` if the item has no body, as of another program.
+/// Returns the body, or `None` if another program has written an item without a body.
 pub(super) fn body(item: &mut Item) -> Option<Bytes> {
     match item.remove(BODY)? {
         AttributeValue::S(text) => Some(text.into()),
@@ -74,7 +76,7 @@ pub(super) fn written(item: &Item) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp_millis(number(item, WRITTEN)?)
 }
 
-/// An entry of a listing of this place; `None` without a name.
+/// Returns the listing entry of an item, or `None` if the item has no name.
 pub(super) fn entry(place: ItemKey<'_>, item: &Item) -> Option<Entry> {
     let sort = item.get(NAME)?.as_s().ok()?;
     let size = number(item, SIZE).and_then(|size| u64::try_from(size).ok()).unwrap_or(0);

@@ -1,16 +1,16 @@
-//! Which item of the table an object is.
+//! Maps the key of an object to the key of its item.
 
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
-/// The limits of DynamoDB, in bytes.
+/// DynamoDB's limits for the two parts of a key, in bytes.
 const MAX_PARTITION: usize = 2_048;
 const MAX_SORT: usize = 1_024;
 
-/// The place of an object, or of a part of a key: the partition is the part before the first
-/// slash, the sort key is the rest.
+/// The key of an item, or a prefix of it. The partition key is the part before the first slash, and
+/// the sort key is the rest.
 ///
-/// So all keys with a prefix that contains a slash lie in one partition, in order, and one `Query`
-/// is a listing.
+/// So all keys with a prefix that contains a slash are in one partition, in order, and one `Query`
+/// lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ItemKey<'a> {
     pub(super) partition: &'a str,
@@ -18,30 +18,30 @@ pub(super) struct ItemKey<'a> {
 }
 
 impl<'a> ItemKey<'a> {
-    /// The place of an object.
+    /// Returns the item key of an object.
     pub(super) fn of_key(key: &'a str) -> Result<ItemKey<'a>, StoreError> {
         match ItemKey::split(key) {
             Some(place) if !place.sort.is_empty() => place.within_limits(key),
             _ => Err(invalid(
                 key,
-                "a key needs a name before its first slash and one after it; give the election a \
-                 prefix",
+                "a key needs a name before its first slash and a name after it; give the election \
+                 a prefix",
             )),
         }
     }
 
-    /// The place that a listing covers.
+    /// Returns the item key prefix of a listing.
     pub(super) fn of_prefix(prefix: &'a str) -> Result<ItemKey<'a>, StoreError> {
         match ItemKey::split(prefix) {
             Some(place) => place.within_limits(prefix),
             None => Err(invalid(
                 prefix,
-                "a listing stays within one partition, so its prefix needs a name and a slash",
+                "a listing covers one partition, so its prefix must contain a name and a slash",
             )),
         }
     }
 
-    /// The whole key of the object with this sort key in the same partition.
+    /// Returns the whole key of the object with this sort key in the same partition.
     pub(super) fn key(self, sort: &str) -> String {
         format!("{}/{sort}", self.partition)
     }
@@ -54,8 +54,8 @@ impl<'a> ItemKey<'a> {
     fn within_limits(self, key: &str) -> Result<ItemKey<'a>, StoreError> {
         if self.partition.len() > MAX_PARTITION || self.sort.len() > MAX_SORT {
             let why = format!(
-                "DynamoDB takes {MAX_PARTITION} bytes before the first slash and {MAX_SORT} after \
-                 it"
+                "DynamoDB accepts at most {MAX_PARTITION} bytes before the first slash and \
+                 {MAX_SORT} bytes after it"
             );
             return Err(invalid(key, &why));
         }

@@ -1,4 +1,4 @@
-//! Objects as items of an Amazon DynamoDB table, or of a store that speaks its API.
+//! Objects as items of an Amazon DynamoDB table, or of a store with the DynamoDB API.
 
 use std::fmt;
 
@@ -28,29 +28,32 @@ mod key;
 mod query;
 mod table;
 
-/// DynamoDB takes items of 400 KiB, the names and values of all attributes counted.
+/// Maximum size of an item: 400 KiB, including the names and values of all attributes.
 const MAX_ITEM: usize = 400 * 1_024;
-/// Upper bound of the bytes of the attributes other than the body and the key.
+/// Upper bound of the size of all attributes except the body and the key, in bytes.
 const ATTRIBUTES: usize = 256;
-/// The longest key of an election or a group.
+/// Maximum length of a key of an election or a group, in bytes.
 const MAX_KEY: usize = 1_024;
 
-/// A table of Amazon DynamoDB, or of a store that speaks its API.
+/// A table of Amazon DynamoDB, or of a store with the DynamoDB API.
 ///
 /// An object is an item. The part of its key before the first slash is the partition key `prefix`,
-/// the rest is the sort key `name`: both strings. So the election `app/leader` lies in the
-/// partition `app`, and so do all other elections under `app/`. Keys and listings without a slash
-/// are refused: give each election a prefix. [`create_table`](DynamoStore::create_table) creates
-/// such a table, and the first request of a store value checks that the table is one.
+/// and the rest is the sort key `name`. Both are strings. So all elections under `app/` are in the
+/// partition `app`. Keys and listings without a slash are refused: give each election a prefix.
+/// [`create_table`](DynamoStore::create_table) creates the table. The first request of each store
+/// value checks the keys of the table.
 ///
-/// Reads are strongly consistent. Each call is one request, with these exceptions: the first also
-/// describes the table; a replacement that is refused without a reason reads once; a deletion is a
-/// request for each 25 keys. Reads and deletions that fail are sent again as the client's retry
-/// configuration says. Conditional writes are never sent again, for any configuration.
+/// Reads are strongly consistent. Each call is one request, with these exceptions:
 ///
-/// There is no timeout on a whole call: the caller bounds it. Items have no dates, so
-/// each write stores the time by DynamoDB's clock as this process last received it. Bodies of more
-/// than about 400 KiB are refused.
+/// - The first call also describes the table.
+/// - A replacement that DynamoDB refuses without a reason costs one read.
+/// - A deletion is one request for each 25 keys.
+/// - The client's retry configuration applies to failed reads and deletions. Conditional writes are
+///   never sent again, under any configuration.
+///
+/// A call has no timeout: the caller must bound it. Items have no dates, so each write stores the
+/// time by DynamoDB's clock, as estimated from its responses. Bodies of more than about 400 KiB are
+/// refused.
 ///
 /// The credentials need `dynamodb:GetItem`, `dynamodb:PutItem`, `dynamodb:Query` and
 /// `dynamodb:DescribeTable`, and a compactor `dynamodb:BatchWriteItem`.
@@ -64,7 +67,7 @@ const MAX_KEY: usize = 1_024;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = DynamoStore::from_env("elections").await;
 /// while !store.create_table().await? {
-///     tokio::time::sleep(Duration::from_secs(1)).await; // DynamoDB makes it
+///     tokio::time::sleep(Duration::from_secs(1)).await; // until the table is active
 /// }
 /// let election = Election::builder(Arc::new(store), "orders/leader").build()?;
 /// let leadership = election.campaign().await?;
@@ -77,17 +80,17 @@ pub struct DynamoStore {
     table: String,
     session: Session,
     date: StoreDate,
-    /// Set once the table was seen to fit.
+    /// Initialized after the check of the table has succeeded.
     looked: OnceCell<()>,
 }
 
 impl DynamoStore {
-    /// Creates the store of the table of this name or ARN, through a ready client. No request.
+    /// Creates a store for the table of this name or ARN, with this client. No request.
     ///
-    /// The client's settings apply, except that its retries are off for conditional writes. The
-    /// SDK's own connector offers HTTP/2, on which all requests share one connection: one that a
-    /// NAT has forgotten can cost the lease. Clients of [`from_env`](DynamoStore::from_env) speak
-    /// HTTP/1.1.
+    /// The client's settings apply, except that its retries are disabled for conditional writes.
+    /// The SDK's own connector offers HTTP/2, on which all requests share one connection. If a NAT
+    /// drops this connection, the leader can lose its lease. Clients of
+    /// [`from_env`](DynamoStore::from_env) use HTTP/1.1.
     pub fn new(client: Client, table: impl Into<String>) -> DynamoStore {
         DynamoStore::of(RegionalClient::Ready(client), table)
     }
@@ -102,22 +105,22 @@ impl DynamoStore {
         }
     }
 
-    /// Creates the store of the table of this name, with settings from the usual variables and
+    /// Creates a store for the table of this name, with settings from the environment and the AWS
     /// files: `AWS_REGION`, `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or
     /// `AWS_ENDPOINT_URL_DYNAMODB`, roles of containers and instances, `credential_process`, single
-    /// sign-on, `HTTPS_PROXY`, `AWS_CA_BUNDLE` or `ca_bundle` in the profile (root certificates in
-    /// place of the machine's).
+    /// sign-on, `HTTPS_PROXY`, `AWS_CA_BUNDLE` or `ca_bundle` in the profile (root certificates
+    /// that replace those of the machine).
     ///
-    /// With a custom endpoint the region is `us-east-1` unless set. No request to the table. A
-    /// missing region or missing credentials show in the first call. All stores of a process that
-    /// this method created share one pool of connections.
+    /// With a custom endpoint the default region is `us-east-1`. No request to the table. The first
+    /// call returns an error if the region or the credentials are missing. All stores that this
+    /// method creates in a process share one connection pool.
     pub async fn from_env(table: impl Into<String>) -> DynamoStore {
         let (config, session) = Session::from_env("DynamoDB").await;
         let client = RegionalClient::new(config, Client::new);
         DynamoStore { session, ..DynamoStore::of(client, table) }
     }
 
-    /// The table and, if custom, its endpoint.
+    /// Returns the URL of the table, and the endpoint if it is custom.
     fn at(&self) -> String {
         self.session.at(format!("dynamodb://{}", self.table))
     }
@@ -132,7 +135,7 @@ impl DynamoStore {
         let place = ItemKey::of_key(key)?;
         let request = RequestContext::new(self, verb, key);
         if key.len() + body.len() + ATTRIBUTES > MAX_ITEM {
-            let why = format!("its {} bytes are more than an item of DynamoDB takes", body.len());
+            let why = format!("its {} bytes exceed the size limit of a DynamoDB item", body.len());
             return Err(request.invalid(&why));
         }
         self.look_at_table().await?;
@@ -143,7 +146,7 @@ impl DynamoStore {
             .table_name(&self.table)
             .set_item(Some(item::item(place, body, &version, self.date.now())))
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        // Sent again by the SDK, a write that took effect would be answered by a refusal.
+        // If the SDK sent a write again that took effect, DynamoDB would refuse the second request.
         let once = aws_sdk_dynamodb::config::Builder::new().retry_config(RetryConfig::disabled());
         let seen = CallInterceptor::default();
         let call = condition(put).customize().config_override(once).interceptor(seen.clone());
@@ -168,7 +171,7 @@ impl DynamoStore {
         }
     }
 
-    /// The item at this key as it is now, and DynamoDB's date.
+    /// Reads the item at this key, and DynamoDB's date.
     async fn item(
         &self,
         key: &str,
@@ -197,9 +200,9 @@ impl DynamoStore {
 /// The outcome of a conditional write.
 enum PutItem {
     Done(ETag),
-    /// The condition did not hold, and DynamoDB showed the item for which it did not.
+    /// The condition did not hold, and DynamoDB returned the present item.
     RefusedFor,
-    /// The condition did not hold; perhaps there is no item.
+    /// The condition did not hold, and DynamoDB returned no item. The item may not exist.
     Refused,
 }
 
@@ -220,7 +223,7 @@ impl Store for DynamoStore {
         self.query_last(prefix, after, limit).await.map(Some)
     }
 
-    /// The whole item is read, whether or not its version is still the same.
+    /// Reads the whole item, even if its version is unchanged.
     async fn get(
         &self,
         key: &str,
@@ -233,7 +236,7 @@ impl Store for DynamoStore {
         };
         let (version, last_modified) = (item::version(&item), item::written(&item));
         let (Some(etag), Some(body)) = (version, item::body(&mut item)) else {
-            return Err(request.invalid("it is an item that no store of this kind has written"));
+            return Err(request.invalid("another program has written this item"));
         };
         if unless.as_ref() == Some(&etag) {
             return Ok(GetOutcome::NotModified);
@@ -255,7 +258,7 @@ impl Store for DynamoStore {
         })
     }
 
-    /// One request, and a read if it was refused and nothing was shown: there may be no item.
+    /// One request, and one read if DynamoDB refuses the write without returning the item.
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
         let condition = |put: PutItemFluentBuilder| {
             put.condition_expression("#version = :version")
@@ -265,7 +268,7 @@ impl Store for DynamoStore {
         match self.put(Verb::Replace, key, &body, condition).await? {
             PutItem::Done(etag) => Ok(PutOutcome::Done { etag: Some(etag) }),
             PutItem::RefusedFor => Ok(PutOutcome::PreconditionFailed),
-            // Nothing was written, for any outcome of the read.
+            // Nothing was written, whatever the read returns.
             PutItem::Refused => Ok(match self.item(key).await {
                 Ok(None) => PutOutcome::NotFound,
                 Ok(Some(_)) | Err(_) => PutOutcome::PreconditionFailed,
@@ -273,7 +276,7 @@ impl Store for DynamoStore {
         }
     }
 
-    /// One `BatchWriteItem` for each 25 keys, several at a time.
+    /// One `BatchWriteItem` for each 25 keys. Several requests run concurrently.
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.delete_all(keys).await
     }

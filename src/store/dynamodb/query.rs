@@ -1,4 +1,4 @@
-//! A listing: a `Query` of one partition.
+//! Listings. A listing is a `Query` of one partition.
 
 use aws_sdk_dynamodb::operation::query::QueryOutput;
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -12,12 +12,12 @@ use crate::store::aws::CallInterceptor;
 use crate::store::request_context::{RequestContext, Verb};
 use crate::store::{Page, StoreError, read_past_a_page};
 
-/// How many pages without an item are read past. DynamoDB answers such a page at most once, after
-/// one that ended with the last item.
+/// Maximum number of pages without an item that a listing skips. DynamoDB sends at most one such
+/// page, after a page that ended with the last item.
 const EMPTY_PAGES: usize = 10;
 
 impl DynamoStore {
-    /// The page of a listing.
+    /// Returns a page of a listing.
     pub(super) async fn query(
         &self,
         prefix: &str,
@@ -26,7 +26,8 @@ impl DynamoStore {
     ) -> Result<Page, StoreError> {
         let place = ItemKey::of_prefix(prefix)?;
         let mut start = match after.strip_prefix(prefix) {
-            // DynamoDB requires a start within the listed range, and accepts any such start.
+            // DynamoDB requires a start within the listed range. The start need not be an existing
+            // key.
             Some(_) if after != format!("{}/", place.partition) => {
                 Some(item::key(ItemKey::of_key(after)?))
             }
@@ -46,10 +47,10 @@ impl DynamoStore {
             read_past_a_page();
         }
         let request = RequestContext::new(self, Verb::List, prefix);
-        Err(request.unsupported("it answered pages without an item and said that more follow"))
+        Err(request.unsupported("the listing has too many pages without an item"))
     }
 
-    /// The page of the greatest keys.
+    /// Returns the page of the greatest keys.
     pub(super) async fn query_last(
         &self,
         prefix: &str,
@@ -60,7 +61,7 @@ impl DynamoStore {
         let (output, served_at) = self.ask(prefix, place, Order::Descending, limit).await?;
         let items = output.items.unwrap_or_default();
         let all = items.iter().filter_map(|item| item::entry(place, item));
-        // The query has no end key, so a page may go beyond.
+        // The query has no end key, so a page may contain keys up to `after`.
         let mut entries: Vec<_> = all.take_while(|entry| entry.key.as_str() > after).collect();
         let truncated = output.last_evaluated_key.is_some() && entries.len() == items.len();
         entries.reverse();
@@ -93,7 +94,7 @@ impl DynamoStore {
         for (placeholder, name) in shown.iter().zip(item::LISTED) {
             query = query.expression_attribute_names(placeholder, name);
         }
-        // A key condition accepts no empty value.
+        // A key condition does not accept an empty value.
         query = match place.sort {
             "" => query.key_condition_expression("#prefix = :prefix"),
             sort => query
@@ -109,7 +110,7 @@ impl DynamoStore {
     }
 }
 
-/// In which direction, and from where.
+/// The direction and the start of a query.
 enum Order {
     Ascending(Option<Item>),
     Descending,

@@ -1,4 +1,4 @@
-//! The table: its creation, and its check before the first use.
+//! Creates the table, and checks its keys before the first use.
 
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, MultiRegionConsistency,
@@ -13,26 +13,27 @@ use crate::store::aws::failure::code;
 use crate::store::request_context::{RequestContext, Verb};
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The requirements of the table, for people.
+/// Requirements of the table, for messages.
 pub(super) const EXPECTED: &str = "the table needs the partition key `prefix` and the sort key \
-                                   `name`, both strings; `tenure table create` makes such a one";
+                                   `name`, both strings; `tenure table create` creates one";
 
 impl DynamoStore {
-    /// Creates the table, billed by request. Checks the keys of an existing table instead. Returns
-    /// whether the table is ready.
+    /// Creates the table with on-demand billing, or checks the keys of an existing table. Returns
+    /// true if the table is ready.
     ///
-    /// The creation takes some seconds. Until then the call returns `false`: repeat it after a
-    /// second. Any number of processes may call it concurrently. Cost: one or two requests, which
-    /// need `dynamodb:DescribeTable` and `dynamodb:CreateTable`.
+    /// The creation takes some seconds. While the table is not ready, this function returns
+    /// `false`: call it again after a second. Several processes may call it concurrently. Cost: one
+    /// or two requests, which need `dynamodb:DescribeTable` and `dynamodb:CreateTable`.
     ///
     /// # Errors
     ///
-    /// - [`StoreErrorKind::Invalid`]: a table of this name has other keys: choose another name. Or
+    /// - [`StoreErrorKind::Invalid`]: a table of this name has other keys (choose another name), or
     ///   a setting is missing.
-    /// - [`StoreErrorKind::Unsupported`]: it is a global table with eventual consistency between
-    ///   regions. Use a table of one region.
+    /// - [`StoreErrorKind::Unsupported`]: the table is a global table with eventual consistency.
+    ///   Use a table of one region.
     /// - [`StoreErrorKind::AccessDenied`]: the credentials are refused or lack a permission.
-    /// - [`StoreErrorKind::Transient`]: a request failed; the table may exist. Repeat the call.
+    /// - [`StoreErrorKind::Transient`]: a request failed, and the table may exist. Call the
+    ///   function again.
     pub async fn create_table(&self) -> Result<bool, StoreError> {
         match self.describe_table().await {
             Err(error) if error.kind() == StoreErrorKind::NoSuchStore => {}
@@ -49,24 +50,24 @@ impl DynamoStore {
         let seen = CallInterceptor::default();
         match call.customize().interceptor(seen.clone()).send().await {
             Ok(_) => Ok(false),
-            // Another process creates or deletes the table. The next call shows the outcome.
+            // Another process is creating or deleting the table. The next call shows the result.
             Err(error) if code(&error) == Some("ResourceInUseException") => Ok(false),
             Err(error) => Err(request.failed(&error, &seen)),
         }
     }
 
-    /// Checks the table before its first use. Without the permission for the check, the first
-    /// failed request shows the fault.
+    /// Checks the table before its first use. Without the permission to describe the table, a wrong
+    /// table is reported by the first failed request.
     pub(super) async fn look_at_table(&self) -> Result<(), StoreError> {
         let look = || async {
             match self.describe_table().await {
                 Ok(table) => match self.is_ready(&table)? {
                     true => Ok(()),
                     false => Err(RequestContext::new(self, Verb::Describe, "")
-                        .transient("it is still being made, or is being deleted")),
+                        .transient("the table is being created or deleted")),
                 },
                 Err(error) if error.kind() == StoreErrorKind::AccessDenied => {
-                    tracing::debug!(%error, "the table is not checked");
+                    tracing::debug!(%error, "the table could not be checked");
                     Ok(())
                 }
                 Err(error) => Err(error),
@@ -84,30 +85,30 @@ impl DynamoStore {
         let output = call.customize().interceptor(seen.clone()).send().await;
         let output = output.map_err(|error| request.failed(&error, &seen))?;
         self.date.heard(seen.served_at(), sent);
-        output.table.ok_or_else(|| request.unsupported("it answered without a table"))
+        output.table.ok_or_else(|| request.unsupported("the response has no table"))
     }
 
-    /// Returns whether the table is ready. Refuses a table with other keys, and a table that is
-    /// copied to other regions later.
+    /// Returns true if the table is ready. Returns an error for a table with other keys, and for a
+    /// global table with eventual consistency.
     fn is_ready(&self, table: &TableDescription) -> Result<bool, StoreError> {
         let request = RequestContext::new(self, Verb::Describe, "");
         let found = describe_keys(table);
         if found != [(PREFIX, "HASH", "S"), (NAME, "RANGE", "S")] {
             let found: Vec<_> = found.iter().map(|(name, _, _)| *name).collect();
-            return Err(request.invalid(&format!("{EXPECTED}; this one has the keys {found:?}")));
+            return Err(request.invalid(&format!("{EXPECTED}; this table has the keys {found:?}")));
         }
         let copied = table.replicas.as_ref().is_some_and(|replicas| !replicas.is_empty());
         if copied && table.multi_region_consistency != Some(MultiRegionConsistency::Strong) {
             return Err(request.unsupported(
-                "it is a global table, whose regions agree only after a while; use a table of one \
-                 region, or multi-Region strong consistency",
+                "it is a global table with eventual consistency; use a table of one region, or \
+                 multi-Region strong consistency",
             ));
         }
         Ok(!matches!(table.table_status, Some(TableStatus::Creating | TableStatus::Deleting)))
     }
 }
 
-/// The name, role and type of each key.
+/// Returns the name, role and type of each key.
 fn describe_keys(table: &TableDescription) -> Vec<(&str, &str, &str)> {
     let schema = table.key_schema.as_deref().unwrap_or_default();
     let attributes = table.attribute_definitions.as_deref().unwrap_or_default();
@@ -148,7 +149,7 @@ fn keys(request: RequestContext<'_, DynamoStore>) -> Result<Vec<KeySchemaElement
 mod tests {
     use super::*;
 
-    /// An index adds attributes, in any order.
+    /// An index adds attributes in any order.
     #[test]
     fn each_key_has_the_type_of_its_attribute() {
         let attribute = |name: &str, kind| {

@@ -1,4 +1,4 @@
-//! The settings of a bucket that an election must live with: versions and lifecycle rules.
+//! The settings of a bucket that affect an election: versioning and lifecycle rules.
 
 use aws_sdk_s3::types::{
     BucketVersioningStatus, ExpirationStatus, LifecycleRule as SdkRule, LifecycleRuleFilter,
@@ -10,26 +10,26 @@ use super::{
     answered,
 };
 
-/// The settings of a bucket. Each part is read by a request of its own; a missing permission is an
-/// error of that part alone.
+/// The settings of a bucket. A separate request reads each field, so a missing permission is an
+/// error of one field only.
 #[doc(hidden)]
 #[derive(Debug, Clone)]
 pub struct BucketSettings {
-    /// Needs `s3:GetBucketVersioning`.
+    /// Versioning of the bucket. Reading it needs `s3:GetBucketVersioning`.
     pub versioning: Result<Versioning, StoreError>,
-    /// The rules that are enabled. Needs `s3:GetLifecycleConfiguration`.
+    /// Enabled rules. Reading them needs `s3:GetLifecycleConfiguration`.
     pub lifecycle: Result<Vec<LifecycleRule>, StoreError>,
 }
 
-/// Whether a bucket keeps the versions of its objects.
+/// The versioning state of a bucket.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versioning {
     /// Every write of a key replaces the object.
     Off,
-    /// Every write, renewals included, leaves a version.
+    /// Every write, including each renewal, adds a version.
     On,
-    /// It was on: old versions may be there, and new writes leave none.
+    /// Versioning was enabled before. Old versions may exist, and new writes add no versions.
     Suspended,
 }
 
@@ -37,21 +37,21 @@ pub enum Versioning {
 #[doc(hidden)]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LifecycleRule {
-    /// Its name; empty if it has none.
+    /// Name of the rule, or an empty string.
     pub id: String,
-    /// Only keys that start with this.
+    /// Prefix of the keys that the rule applies to.
     pub prefix: String,
-    /// Only objects with some tag.
+    /// Whether the rule applies only to objects with a certain tag.
     pub tagged: bool,
-    /// Only objects of more bytes.
+    /// The rule applies only to objects larger than this size in bytes.
     pub larger_than: Option<i64>,
-    /// Only objects of fewer bytes.
+    /// The rule applies only to objects smaller than this size in bytes.
     pub smaller_than: Option<i64>,
-    /// It deletes current versions.
+    /// Whether the rule deletes current versions.
     pub expires_current: bool,
-    /// It deletes versions that were replaced.
+    /// Whether the rule deletes replaced versions.
     pub expires_noncurrent: bool,
-    /// The rule moves current versions to an archive without immediate access.
+    /// Whether the rule moves current versions to an archive without immediate access.
     pub archives: bool,
 }
 
@@ -74,7 +74,7 @@ impl S3Store {
             .customize()
             .interceptor(seen.clone());
         let output = call.send().await.map_err(|error| match answered(&error) {
-            // Other servers, such as moto, answer with another root element.
+            // Some servers, such as moto, respond with another root element.
             Some((200, None)) => StoreError::new(
                 StoreErrorKind::Unsupported,
                 Determinacy::Determinate,
@@ -116,7 +116,7 @@ fn rules(rules: &[SdkRule]) -> Vec<LifecycleRule> {
 
 fn rule(rule: &SdkRule) -> LifecycleRule {
     let expiration = rule.expiration.as_ref();
-    // The third form of an expiration is for delete markers alone.
+    // An expiration without days and date applies only to delete markers.
     let expires_current =
         expiration.is_some_and(|expiration| expiration.days.is_some() || expiration.date.is_some());
     let archive = |class: Option<&TransitionStorageClass>| {
@@ -125,7 +125,7 @@ fn rule(rule: &SdkRule) -> LifecycleRule {
     };
     let narrowed = LifecycleRule {
         id: rule.id.clone().unwrap_or_default(),
-        // Where the filter was before there were filters.
+        // Rules without a filter have the prefix here.
         prefix: old_prefix(rule).unwrap_or_default(),
         expires_current,
         expires_noncurrent: rule.noncurrent_version_expiration.is_some(),
@@ -138,7 +138,7 @@ fn rule(rule: &SdkRule) -> LifecycleRule {
     }
 }
 
-#[allow(deprecated, reason = "buckets still have rules of that form")]
+#[allow(deprecated, reason = "some buckets still have rules of this form")]
 fn old_prefix(rule: &SdkRule) -> Option<String> {
     rule.prefix.clone()
 }

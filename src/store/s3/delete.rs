@@ -1,4 +1,4 @@
-//! Deletions: of several keys in one request, or of one key in each.
+//! Deletes several keys in one request, or one key in each request.
 
 use std::sync::atomic::Ordering;
 
@@ -22,10 +22,10 @@ impl S3Store {
         }
         if !self.deletes_singly.load(Ordering::Relaxed) {
             match self.delete_together(&keys).await {
-                // Some servers want a header that the SDK no longer sends (Content-MD5), and some
-                // do not have this request.
+                // Some servers require the header Content-MD5, which the SDK does not send. Some
+                // servers do not support this request.
                 Err(error) if is_about_the_request(&error) => {
-                    tracing::warn!(%error, "keys are deleted one by one from now on");
+                    tracing::warn!(%error, "all further deletions use one request for each key");
                     self.deletes_singly.store(true, Ordering::Relaxed);
                 }
                 outcome => return outcome,
@@ -58,7 +58,7 @@ impl S3Store {
         Ok(output.errors.unwrap_or_default().iter().map(failure::of_key).collect())
     }
 
-    /// Fails if no key at all could be deleted.
+    /// Returns an error if no key could be deleted.
     async fn delete_each(
         &self,
         keys: Vec<String>,
@@ -104,7 +104,7 @@ impl S3Store {
     }
 }
 
-/// Returns whether the server has refused this kind of request, for any keys and credentials.
+/// Returns true if the server refuses this kind of request for all keys and credentials.
 fn is_about_the_request(error: &StoreError) -> bool {
     let refused = matches!(error.kind(), StoreErrorKind::Invalid | StoreErrorKind::Unsupported);
     refused && error.determinacy() == Determinacy::Determinate

@@ -5,7 +5,7 @@ use aws_sdk_s3::types::ServerSideEncryption;
 
 use super::S3Store;
 
-/// The encryption of each write: none by default.
+/// The encryption that each write requests. By default writes request no encryption.
 #[derive(Default)]
 pub(super) struct Encryption {
     algorithm: Option<ServerSideEncryption>,
@@ -13,12 +13,12 @@ pub(super) struct Encryption {
     bucket_key: Option<bool>,
 }
 
-/// Without these the bucket's default encryption holds, which is at least that with keys of S3.
-/// Reading needs no such setting, and members of one election may differ in it. Keys that the
-/// client brings along (SSE-C) are not supported: every reader would have to send them.
+/// Without these methods the bucket's default encryption applies, which is at least SSE-S3. Reads
+/// need no encryption setting, and the members of one election may use different settings. Keys of
+/// the client (SSE-C) are not supported, as every reader would have to send them.
 impl S3Store {
-    /// Makes S3 encrypt each write with keys of S3 (SSE-S3), also against the bucket's default.
-    /// Needs no permission.
+    /// Encrypts each write with keys of S3 (SSE-S3) and overrides the bucket's default. No
+    /// permission is needed.
     #[must_use]
     pub fn with_s3_managed_keys(mut self) -> S3Store {
         let algorithm = Some(ServerSideEncryption::Aes256);
@@ -26,16 +26,16 @@ impl S3Store {
         self
     }
 
-    /// Makes S3 encrypt each write with a key in AWS KMS (SSE-KMS), also against the bucket's
-    /// default. A writer needs `kms:GenerateDataKey` on the key, and a reader `kms:Decrypt`; a
-    /// candidate does both, a compactor neither.
+    /// Encrypts each write with a key in AWS KMS (SSE-KMS) and overrides the bucket's default.
+    /// Writes need `kms:GenerateDataKey` on the key, and reads need `kms:Decrypt`. A candidate
+    /// needs both permissions, a compactor needs neither.
     ///
-    /// `key` is the key's ID or ARN, or the ARN of an alias; `None` is the account's `aws/s3`. A
-    /// key of another account needs an ARN.
+    /// `key` is the key's ID or ARN, or the ARN of an alias. `None` selects the account's `aws/s3`
+    /// key. Use an ARN for a key of another account.
     ///
-    /// `bucket_key`: whether S3 caches a bucket key for a while, so that not every request causes
-    /// one to KMS; `None` is the bucket's default. Without it a leader at the default validity
-    /// makes some 260,000 requests to KMS a month.
+    /// If `bucket_key` is true, S3 caches a bucket key and sends fewer requests to KMS. `None`
+    /// selects the bucket's default. Without a bucket key, a leader with the default validity
+    /// causes about 260,000 KMS requests a month.
     #[must_use]
     pub fn with_kms_key(mut self, key: Option<String>, bucket_key: Option<bool>) -> S3Store {
         let algorithm = Some(ServerSideEncryption::AwsKms);

@@ -14,11 +14,11 @@ use crate::store::aws::failure::{Service, reason};
 use crate::store::redact::printable;
 use crate::store::request_context::{OF_A_PROXY, RequestContext, Verb, is_of_a_proxy};
 
-/// Codes of passing failures, some of them with a status of 400.
+/// Codes of transient failures. Some have the status 400.
 const PASSING: [&str; 5] =
     ["SlowDown", "RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"];
 
-/// Codes for a bucket in another region.
+/// Codes of responses for a bucket in another region.
 const ELSEWHERE: [&str; 4] = [
     "PermanentRedirect",
     "AuthorizationHeaderMalformed",
@@ -26,16 +26,16 @@ const ELSEWHERE: [&str; 4] = [
     "IncorrectEndpoint",
 ];
 
-/// Codes about the credentials, some of them with a status of 400.
+/// Codes of credential errors. Some have the status 400.
 const CREDENTIALS: [&str; 5] =
     ["ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "NotSignedUp"];
 
-/// Codes for credentials that new ones may replace.
+/// Codes of credential errors that new credentials may resolve.
 const REJECTED: [&str; 3] = ["InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch"];
 
-/// A key that `DeleteObjects` did not delete, with the reason.
+/// Returns a key that `DeleteObjects` did not delete, and the reason.
 pub(super) fn of_key(error: &KeyError) -> (String, StoreError) {
-    let code = error.code().unwrap_or("no reason given");
+    let code = error.code().unwrap_or("no code");
     let mut why = code.to_owned();
     if let Some(message) = error.message().filter(|message| !message.is_empty()) {
         let _ = write!(why, ": {}", printable(message));
@@ -51,15 +51,15 @@ pub(super) fn of_key(error: &KeyError) -> (String, StoreError) {
     (error.key().unwrap_or_default().to_owned(), error_of_key)
 }
 
-/// The permission that the request needs.
+/// Names the permission that the request needs.
 fn needs(verb: Verb) -> &'static str {
     match verb {
         Verb::List => "listing needs s3:ListBucket on the bucket",
         Verb::Get => {
-            "reading needs s3:GetObject; without s3:ListBucket a key that does not exist is \
-             answered like this, too"
+            "reading needs s3:GetObject; without s3:ListBucket S3 also sends this response for a \
+             missing key"
         }
-        // A write with `If-Match` also requires s3:GetObject.
+        // A write with `If-Match` also needs `s3:GetObject`.
         Verb::Replace => "replacing needs s3:PutObject and s3:GetObject",
         Verb::Delete => "deleting needs s3:DeleteObject",
         Verb::Settings => {
@@ -70,16 +70,16 @@ fn needs(verb: Verb) -> &'static str {
     }
 }
 
-/// The permission that the request needs on a key in KMS.
+/// Names the permission on the KMS key that the request needs.
 fn needs_of_the_key(verb: Verb) -> &'static str {
     match verb {
-        Verb::Get => "reading needs kms:Decrypt on the key, too",
-        _ => "writing needs kms:GenerateDataKey on the key, too",
+        Verb::Get => "reading also needs kms:Decrypt on the key",
+        _ => "writing also needs kms:GenerateDataKey on the key",
     }
 }
 
 impl Service for S3Store {
-    const WRONG_ENDPOINT: &'static str = "is the endpoint that of an S3 API?";
+    const WRONG_ENDPOINT: &'static str = "check that the endpoint is an S3 API";
 
     fn has_answered(&self) -> bool {
         self.session.has_answered()
@@ -96,13 +96,13 @@ impl Service for S3Store {
         if nonsense && (seen.html() || !is_xml(raw)) {
             return request.web_page();
         }
-        let mut why = reason(answer, if nonsense { ", but the answer makes no sense" } else { "" });
+        let mut why = reason(answer, if nonsense { ", but the response is invalid" } else { "" });
         if seen.html() && code.is_empty() {
-            why.push_str(" (a web page, not an answer of S3)");
+            why.push_str(" (a web page, not a response of S3)");
         }
         let region = region(raw);
         let (kind, determinacy, mut advice) = request.meaning(status, code, region.as_deref());
-        // S3 calls KMS with the caller's identity, and returns KMS's refusal as its own.
+        // S3 calls KMS with the caller's identity, and forwards the refusal of KMS.
         if kind == StoreErrorKind::AccessDenied && why.contains("kms:") {
             advice = needs_of_the_key(request.verb).to_owned();
         }
@@ -114,7 +114,7 @@ impl Service for S3Store {
 }
 
 impl RequestContext<'_, S3Store> {
-    /// Returns the meaning of a status and a code, and the remedy.
+    /// Returns the kind, the determinacy and the remedy for a status and a code.
     fn meaning(
         self,
         status: u16,
@@ -125,8 +125,8 @@ impl RequestContext<'_, S3Store> {
         let no = |kind, advice: &str| (kind, Determinacy::Determinate, advice.to_owned());
         let unknown = (Transient, self.maybe(), String::new());
         match (status, code) {
-            // With 200 a write may have taken effect although the body has an error. 409 means that
-            // another process was writing, not that the key exists (E20).
+            // With status 200 a write may have taken effect even if the body contains an error. 409
+            // means a concurrent write, not an existing key (E20).
             (200..=299 | 409, _) => unknown,
             (_, code) if PASSING.contains(&code) || code.contains("Throttl") => unknown,
             (_, "NoSuchBucket" | "InvalidBucketName") => {
@@ -140,10 +140,10 @@ impl RequestContext<'_, S3Store> {
             }
             (_, code) if ELSEWHERE.contains(&code) => no(NoSuchStore, &elsewhere(region)),
             (301 | 302 | 308, _) => no(NoSuchStore, &elsewhere(region)),
-            // S3 redirects requests for a new bucket for some hours.
+            // S3 redirects requests to a new bucket for some hours.
             (307, _) => (Transient, self.maybe(), elsewhere(region)),
             (400, code) if code.starts_with("KMS.") => {
-                no(Invalid, "look at the key in KMS that the bucket or this store encrypts with")
+                no(Invalid, "check the KMS key of the bucket or of this store")
             }
             (status, code)
                 if is_of_a_proxy(status, code)
@@ -151,15 +151,17 @@ impl RequestContext<'_, S3Store> {
             {
                 (NoSuchStore, self.maybe(), OF_A_PROXY.to_owned())
             }
-            (405 | 501, _) | (_, "NotImplemented") => {
-                no(Unsupported, "the store cannot do that; use one with conditional writes")
-            }
+            (405 | 501, _) | (_, "NotImplemented") => no(
+                Unsupported,
+                "the store does not support this request; use a store with \
+                                 conditional writes",
+            ),
             (304 | 408 | 425 | 429 | 500.., _) => unknown,
             (_, "ExpiredToken" | "TokenRefreshRequired") if self.store.session.expired() => {
-                no(Transient, "others are fetched with the next request")
+                no(Transient, "the next request fetches new credentials")
             }
             (_, code) if REJECTED.contains(&code) && self.store.session.rejected() => {
-                no(Transient, "others are fetched with the next request")
+                no(Transient, "the next request fetches new credentials")
             }
             (_, "InvalidObjectState") => no(
                 Invalid,
@@ -180,7 +182,7 @@ impl RequestContext<'_, S3Store> {
     fn owner_advice(self) -> String {
         let owner = self.store.owner.as_ref();
         owner.map_or_else(String::new, |owner| {
-            format!(", and the bucket the expected owner {owner}")
+            format!(", and the bucket must belong to the expected owner {owner}")
         })
     }
 }
@@ -188,11 +190,11 @@ impl RequestContext<'_, S3Store> {
 fn elsewhere(region: Option<&str>) -> String {
     match region {
         Some(region) => format!("the bucket is in the region {region}; set AWS_REGION={region}"),
-        None => "the bucket is elsewhere; check the region and the endpoint".to_owned(),
+        None => "the bucket is in another region; check the region and the endpoint".to_owned(),
     }
 }
 
-/// The region that the store names, in a header or in the error's `Region`.
+/// Returns the region from the response's header, or from the `Region` of its error.
 fn region(raw: &HttpResponse) -> Option<String> {
     if let Some(region) = raw.headers().get("x-amz-bucket-region") {
         return Some(printable(region));
@@ -203,7 +205,7 @@ fn region(raw: &HttpResponse) -> Option<String> {
     (region.len() <= 40).then(|| printable(region))
 }
 
-/// Returns whether the body starts like an answer of S3.
+/// Returns true if the body starts like a response of S3.
 fn is_xml(raw: &HttpResponse) -> bool {
     let body = raw.body().bytes().unwrap_or_default().trim_ascii_start();
     body.is_empty()
@@ -219,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// The message is about the credentials, or about their region.
+    /// S3 sends this code for invalid credentials and for a wrong region.
     #[test]
     fn a_malformed_authorization_is_classified_by_its_region() {
         let settings = aws_sdk_s3::Config::builder().behavior_version_latest().build();

@@ -1,4 +1,4 @@
-//! A client from the environment.
+//! Creates a client from the settings of the environment.
 
 use aws_config::SdkConfig;
 use aws_sdk_s3::Client;
@@ -6,7 +6,7 @@ use aws_sdk_s3::config::{RequestChecksumCalculation, ResponseChecksumValidation}
 
 use crate::store::aws::{RegionalClient, Session, setting};
 
-/// A client by the environment's settings, the custom endpoint among them.
+/// Creates a client from the settings of the environment, including a custom endpoint.
 pub(super) async fn from_env() -> (RegionalClient<Client>, Session) {
     let (config, session) = Session::from_env("S3").await;
     let endpoint = session.endpoint().map(str::to_owned);
@@ -18,7 +18,7 @@ fn client(config: &SdkConfig, endpoint: Option<&str>) -> Client {
     let mut builder = aws_sdk_s3::config::Builder::from(config);
     if let Some(endpoint) = endpoint {
         builder = builder.endpoint_url(with_final_slash(endpoint));
-        // Few other stores answer to bucket names in the host name or know the newer checksums.
+        // Few other servers accept bucket names in the host name, or support the newer checksums.
         builder = builder.force_path_style(true);
         let key = ("AWS_REQUEST_CHECKSUM_CALCULATION", "request_checksum_calculation");
         if setting(config, "S3", key.0, key.1).is_none() {
@@ -32,8 +32,8 @@ fn client(config: &SdkConfig, endpoint: Option<&str>) -> Client {
     Client::from_conf(builder.build())
 }
 
-/// The endpoint with a slash after its path. Without one the SDK joins the path and the bucket's
-/// name into one word: `PUT /minio/apibucket/key`.
+/// Returns the endpoint with a slash after its path. Without the slash the SDK joins the path and
+/// the bucket's name: `PUT /minio/apibucket/key`.
 fn with_final_slash(endpoint: &str) -> String {
     let end = endpoint.find(['?', '#']).unwrap_or(endpoint.len());
     let (url, rest) = endpoint.split_at(end);
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slash_ends_the_path_and_not_the_query() {
+    fn the_slash_is_added_to_the_path_before_the_query() {
         assert_eq!(with_final_slash("http://h"), "http://h/");
         assert_eq!(with_final_slash("http://h/"), "http://h/");
         assert_eq!(with_final_slash("http://[::1]:9/a/b"), "http://[::1]:9/a/b/");

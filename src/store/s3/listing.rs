@@ -1,4 +1,4 @@
-//! Pages of a listing.
+//! The pages of a listing.
 
 use aws_sdk_s3::operation::list_objects_v2::ListObjectsV2Output;
 use aws_sdk_s3::types::EncodingType;
@@ -32,9 +32,10 @@ impl S3Store {
                 .customize()
                 .interceptor(seen.clone());
             let output = call.send().await.map_err(|error| request.failed(&error, &seen))?;
-            // An answer without this element is not from S3, and does not show an empty bucket.
+            // A response without this element is not from S3, and does not prove that the bucket is
+            // empty.
             let Some(truncated) = output.is_truncated else {
-                return Err(request.unsupported("it answered a listing without IsTruncated"));
+                return Err(request.unsupported("the response to a listing has no IsTruncated"));
             };
             self.heard(Verb::List);
             token = output.next_continuation_token.clone();
@@ -48,8 +49,8 @@ impl S3Store {
             read_past_a_page();
         }
         Err(request.unsupported(
-            "it answered pages without a key and said that more follow (a versioned bucket needs a \
-             lifecycle rule that expires old versions and delete markers)",
+            "the listing has too many pages without a key (a versioned bucket needs a lifecycle \
+             rule that expires old versions and delete markers)",
         ))
     }
 }
@@ -68,7 +69,7 @@ fn entries(output: ListObjectsV2Output) -> Vec<Entry> {
         .collect()
 }
 
-/// Decodes the encoding of forms, in which a plus is a space.
+/// Decodes a form-encoded key, in which a plus is a space.
 fn decode(key: &str) -> String {
     let spaced = key.replace('+', " ");
     percent_decode_str(&spaced).decode_utf8_lossy().into_owned()

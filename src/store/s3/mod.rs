@@ -1,4 +1,4 @@
-//! Objects in a bucket of Amazon S3, or of a store that speaks its API.
+//! Objects in a bucket of Amazon S3, or of a store with the S3 API.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -33,22 +33,24 @@ pub use bucket_settings::{BucketSettings, LifecycleRule, Versioning};
 
 use self::encryption::Encryption;
 
-/// A bucket of Amazon S3, or of a store that speaks its API.
+/// A bucket of Amazon S3, or of a store with the S3 API.
 ///
-/// Each call is one request, but for two: a listing reads past pages without keys, and reads,
-/// listings and deletions that fail are sent again as the client's retry configuration says.
-/// Conditional writes are never sent again, under any such configuration. A replace that the
-/// server refuses before one has succeeded costs a read more: a server that compares ETags only
-/// without their quotes (Ceph up to 16) refuses a tag that matches, and gets the write again
-/// without them.
+/// Each call is one request, with three exceptions:
 ///
-/// There is no timeout on a whole call: the caller bounds it. Clients from
-/// [`from_env`](S3Store::from_env) give up connecting after 3.1 s.
+/// - A listing skips pages without keys.
+/// - The client's retry configuration applies to failed reads, listings and deletions. Conditional
+///   writes are never sent again, under any configuration.
+/// - Until a replace has succeeded, a refused replace costs one more read. A server that compares
+///   ETags only without their quotes (Ceph up to 16) refuses a matching tag. Then the store sends
+///   the write again without the quotes.
+///
+/// A call has no timeout: the caller must bound it. Clients from [`from_env`](S3Store::from_env)
+/// time out after 3.1 s while connecting.
 ///
 /// The credentials need `s3:GetObject`, `s3:PutObject` and `s3:ListBucket`, and a compactor
-/// `s3:DeleteObject` (docs/reference/policies.md has a policy for each role). Directory buckets (S3
-/// Express One Zone) are refused, as their listings have no order, and so are multi-region access
-/// points, as their regions agree only after a while.
+/// `s3:DeleteObject` (docs/reference/policies.md has a policy for each role). This store refuses
+/// directory buckets (S3 Express One Zone), as their listings have no order. It also refuses
+/// multi-region access points, as they are only eventually consistent between regions.
 ///
 /// # Examples
 ///
@@ -57,10 +59,10 @@ use self::encryption::Encryption;
 /// # use tenure::{Election, store::S3Store};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tenure::Error> {
-/// // No bucket of the same name that another account has created since:
+/// // Requests fail if the bucket belongs to another account:
 /// let store = S3Store::from_env("my-bucket").await.with_expected_bucket_owner("111122223333");
 /// let election = Election::builder(Arc::new(store), "orders/leader").build()?;
-/// // The first campaign checks that the bucket honours conditions, and waits until elected.
+/// // The first campaign checks that the bucket supports conditions, and waits until elected.
 /// let leadership = election.campaign().await?;
 /// assert!(leadership.token().is_some());
 /// leadership.resign().await?;
@@ -74,23 +76,23 @@ pub struct S3Store {
     owner: Option<String>,
     encryption: Encryption,
     etag_form: ETagForm,
-    /// The server refuses requests that delete several keys.
+    /// Whether the server refuses requests that delete several keys.
     deletes_singly: AtomicBool,
-    /// The server refuses writes without a checksum.
+    /// Whether the server refuses writes without a checksum.
     wants_checksums: AtomicBool,
-    /// A bit for each [`Verb`] that has succeeded: the store supports those.
+    /// One bit for each [`Verb`] that has succeeded. The store supports these verbs.
     done: AtomicU8,
 }
 
 impl S3Store {
-    /// Creates the store of the bucket of this name, or access point of this alias or ARN, through
-    /// a ready client. No request.
+    /// Creates a store with this client. `bucket` is the name of a bucket, or the alias or ARN of
+    /// an access point. No request.
     ///
-    /// The client's settings apply, addressing style and checksums included, except that its
-    /// retries are off for conditional writes. The SDK's own connector offers HTTP/2, on which all
-    /// requests share one connection: one that a NAT has forgotten can cost the lease. Clients of
-    /// [`from_env`](S3Store::from_env) speak HTTP/1.1. An endpoint with a path must end in a slash: the SDK
-    /// appends the bucket's name directly.
+    /// The client's settings apply, including its addressing style and checksums. Its retries are
+    /// disabled for conditional writes. The SDK's own connector offers HTTP/2, on which all
+    /// requests share one connection. If a NAT drops this connection, the leader can lose its
+    /// lease. Clients of [`from_env`](S3Store::from_env) use HTTP/1.1. An endpoint with a path must
+    /// end in a slash, as the SDK appends the bucket's name directly.
     pub fn new(client: Client, bucket: impl Into<String>) -> S3Store {
         S3Store::of(RegionalClient::Ready(client), bucket)
     }
@@ -109,53 +111,53 @@ impl S3Store {
         }
     }
 
-    /// Creates the store of the bucket of this name, with settings from the usual variables and
+    /// Creates a store for the bucket of this name, with settings from the environment and the AWS
     /// files: `AWS_REGION`, `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or
     /// `AWS_ENDPOINT_URL_S3`, roles of containers and instances, `credential_process`, single
-    /// sign-on, `HTTPS_PROXY`, `AWS_CA_BUNDLE` or `ca_bundle` in the profile (root certificates in
-    /// place of the machine's).
+    /// sign-on, `HTTPS_PROXY`, `AWS_CA_BUNDLE` or `ca_bundle` in the profile (root certificates
+    /// that replace those of the machine).
     ///
-    /// With a custom endpoint, which may have a path, the bucket's name goes into the path, the
-    /// region is `us-east-1` unless set, and checksums are left out where S3 does not require them,
-    /// unless `AWS_REQUEST_CHECKSUM_CALCULATION` or `AWS_RESPONSE_CHECKSUM_VALIDATION` say
-    /// otherwise.
+    /// A custom endpoint may have a path. With a custom endpoint the URL's path contains the
+    /// bucket's name, and the default region is `us-east-1`. Requests then omit the checksums that
+    /// S3 does not require, unless `AWS_REQUEST_CHECKSUM_CALCULATION` or
+    /// `AWS_RESPONSE_CHECKSUM_VALIDATION` enables them.
     ///
-    /// No request to the bucket. A missing region or missing credentials show in the first call.
-    /// All stores of a process that this method created share one pool of connections. A background
-    /// task refreshes credentials before they expire; they are also refreshed once S3 reports them
-    /// as expired.
+    /// No request to the bucket. The first call returns an error if the region or the credentials
+    /// are missing. All stores that this method creates in a process share one connection pool. A
+    /// background task refreshes credentials before they expire. They are also refreshed after S3
+    /// reports them as expired.
     pub async fn from_env(bucket: impl Into<String>) -> S3Store {
         let (client, session) = from_env::from_env().await;
         S3Store { session, ..S3Store::of(client, bucket) }
     }
 
-    /// Makes S3 refuse every request unless the bucket belongs to this account (12 digits), in case
-    /// the bucket was deleted and another account created it again. Another owner is
-    /// `AccessDenied`, with this account in the message.
+    /// Makes S3 refuse every request unless the bucket belongs to this account (12 digits). This
+    /// protects against a deleted bucket that another account has created again. For another owner,
+    /// requests fail with `AccessDenied`, and the message names the expected account.
     #[must_use]
     pub fn with_expected_bucket_owner(mut self, account: impl Into<String>) -> S3Store {
         self.owner = Some(account.into());
         self
     }
 
-    /// Sends ETags without their quotes from the start, for a server that compares them only without
-    /// quotes (Ceph up to 16). Without this the store detects such a server at its first replace,
-    /// by two more requests.
+    /// Sends all ETags without quotes, for servers that compare tags only without quotes (Ceph up
+    /// to 16). Otherwise the store detects such a server at its first replace, with two more
+    /// requests.
     #[must_use]
     pub fn with_unquoted_etags(self) -> S3Store {
         self.etag_form.set_unquoted();
         self
     }
 
-    /// Refuses what cannot work, before anything is sent.
+    /// Refuses unsupported kinds of buckets without a request.
     fn check_bucket(&self) -> Result<(), StoreError> {
         let why = if self.bucket.ends_with("--x-s3")
             || self.bucket.ends_with("--xa-s3")
             || self.bucket.starts_with("arn:aws:s3express")
         {
-            "it is a directory bucket (S3 Express One Zone), whose listings have no order"
+            "listings of a directory bucket (S3 Express One Zone) have no order"
         } else if self.bucket.ends_with(".mrap") {
-            "it is a multi-region access point, whose regions agree only after a while"
+            "a multi-region access point is not strongly consistent between regions"
         } else {
             return Ok(());
         };
@@ -163,7 +165,7 @@ impl S3Store {
         Err(StoreError::new(StoreErrorKind::Unsupported, Determinacy::Determinate, message))
     }
 
-    /// The store has answered such a request.
+    /// Notes that the service has answered a request with this verb.
     fn heard(&self, verb: Verb) {
         self.session.heard();
         self.done.fetch_or(1 << verb as u8, Ordering::Relaxed);
@@ -173,7 +175,7 @@ impl S3Store {
         self.done.load(Ordering::Relaxed) & (1 << verb as u8) != 0
     }
 
-    /// The bucket and, if custom, its endpoint.
+    /// Returns the URL of the bucket, and the endpoint if it is custom.
     fn at(&self) -> String {
         self.session.at(format!("s3://{}", self.bucket))
     }
@@ -187,7 +189,8 @@ impl S3Store {
         self.check_bucket()?;
         let checked = self.wants_checksums.load(Ordering::Relaxed);
         match self.put_once(request, body.clone(), &condition).await {
-            // A server with Object Lock has refused it for this reason alone, and written nothing.
+            // Only a missing checksum made the server with Object Lock refuse the write. Nothing
+            // was written.
             Err(error) if !checked && wants_a_checksum(&error) => {
                 self.wants_checksums.store(true, Ordering::Relaxed);
                 self.put_once(request, body, &condition).await
@@ -213,7 +216,7 @@ impl S3Store {
             put = put.content_type("application/json");
         }
         put = self.encryption.on(put);
-        // Sent again by the SDK, a write that took effect would be answered by a refusal.
+        // If the SDK sent a write again that took effect, S3 would refuse the second request.
         let mut once = aws_sdk_s3::config::Builder::new().retry_config(RetryConfig::disabled());
         if self.wants_checksums.load(Ordering::Relaxed) {
             once = once.request_checksum_calculation(RequestChecksumCalculation::WhenSupported);
@@ -221,7 +224,7 @@ impl S3Store {
         let seen = CallInterceptor::default();
         let call = condition(put).customize().config_override(once).interceptor(seen.clone());
         match call.send().await {
-            // Moto calls the empty answer to a write HTML, too, but with an ETag.
+            // Moto also marks the empty response to a write as HTML, but sends an ETag.
             Ok(output) if seen.html() && output.e_tag.is_none() => Err(request.web_page()),
             Ok(output) => {
                 self.heard(request.verb);
@@ -247,7 +250,7 @@ impl S3Store {
         let Some(etag) = output.e_tag.map(ETag::new) else {
             return Err(match seen.html() {
                 true => request.web_page(),
-                false => request.unsupported("it answered without an ETag"),
+                false => request.unsupported("the response has no ETag"),
             });
         };
         let announced = output.content_length.and_then(|len| u64::try_from(len).ok());
@@ -258,14 +261,17 @@ impl S3Store {
         let mut body = BytesMut::new();
         while let Some(chunk) = stream.next().await {
             body.extend_from_slice(&chunk.map_err(|error| {
-                request.transient(&format!("its answer broke off: {}", causes(&error)))
+                request.transient(&format!("the response broke off: {}", causes(&error)))
             })?);
             if body.len() > max_len {
                 return Ok(GetOutcome::TooLarge { etag, len: body.len() as u64 });
             }
         }
         if announced.is_some_and(|len| len != body.len() as u64) {
-            return Err(request.transient("its answer is shorter or longer than it said"));
+            return Err(request.transient(
+                "the length of the response differs from its \
+                                          Content-Length",
+            ));
         }
         if seen.html() && body.trim_ascii_start().starts_with(b"<") {
             return Err(request.web_page());
@@ -282,8 +288,9 @@ impl S3Store {
 
 #[async_trait]
 impl Store for S3Store {
-    /// One request, and one more for each page without a key that is not the last, up to 100 in
-    /// all. Elections, groups, compactors and guards have their request timeout for each of them.
+    /// One request, and one more for each page without a key that is not the last, up to 100
+    /// requests. Elections, groups, compactors and guards apply their request timeout to each of
+    /// these requests.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         self.read_page(prefix, after, limit).await
     }
@@ -330,8 +337,8 @@ impl Store for S3Store {
         self.etag_form.replace(self, key, &etag, etag.as_str(), put).await
     }
 
-    /// One request, or one for each key where the server refuses `DeleteObjects`. A key that
-    /// could not be deleted comes back with S3's reason.
+    /// One request, or one for each key if the server refuses `DeleteObjects`. Returns each key
+    /// that S3 did not delete, with the reason of S3.
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.delete_all(keys).await
     }
@@ -347,8 +354,8 @@ impl fmt::Debug for S3Store {
     }
 }
 
-/// Whether a server with Object Lock asks for a checksum, which the SDK leaves out at a custom
-/// endpoint: "Content-MD5 OR x-amz-checksum- HTTP header is required …".
+/// Returns true if a server with Object Lock requires a checksum: "Content-MD5 OR x-amz-checksum-
+/// HTTP header is required …". With a custom endpoint the SDK omits checksums.
 fn wants_a_checksum(error: &StoreError) -> bool {
     error.kind() == StoreErrorKind::Invalid
         && error.determinacy() == Determinacy::Determinate

@@ -1,4 +1,4 @@
-//! URLs of stores: which store, and which election in it. They are parsed here alone.
+//! URLs of stores. A URL names a store and an election in it. Only this module parses them.
 
 use std::fmt;
 use std::path::{Component, PathBuf};
@@ -15,7 +15,7 @@ pub use self::s3_options::{S3Options, Sse};
 pub use self::schemes::{CloudKind, CloudService};
 use self::schemes::{SCHEMES, Scheme, forms, unknown_scheme};
 
-/// Opens the store that a URL names, and returns it with the prefix of the election in it.
+/// Opens the store that a URL names. Returns the store and the prefix of the election in it.
 ///
 /// | URL | store | feature |
 /// | --- | --- | --- |
@@ -25,15 +25,16 @@ use self::schemes::{SCHEMES, Scheme, forms, unknown_scheme};
 /// | `dynamodb://TABLE/PREFIX` | `DynamoStore::from_env` | `dynamodb` |
 /// | `file:///PATH` | `DirStore::open`, which creates the directory; the prefix is empty | none |
 ///
-/// Settings and credentials come from the environment of the service. A bucket of S3 also takes
-/// `?sse=`, `?kms-key-id=`, `?bucket-key=` and `?expected-bucket-owner=`; in its place there may be
-/// the ARN of an access point. A directory takes `?share=group`. The command `tenure` takes the
+/// Settings and credentials come from the environment of the service. An S3 URL accepts the options
+/// `?sse=`, `?kms-key-id=`, `?bucket-key=` and `?expected-bucket-owner=`. `BUCKET` may also be the
+/// ARN of an access point. A directory accepts `?share=group`. The command `tenure` accepts the
 /// same URLs. No request.
 ///
 /// # Errors
 ///
-/// [`StoreErrorKind::Invalid`]: the URL makes no sense, the message says how to write it; or this
-/// build has no such store, the message names the feature. A directory fails as `DirStore::open`.
+/// [`StoreErrorKind::Invalid`]: the URL is invalid, and the message describes the correct form. Or
+/// this build lacks the store, and the message names the feature. For a directory, the errors of
+/// `DirStore::open`.
 ///
 /// # Examples
 ///
@@ -61,7 +62,7 @@ fn invalid(url: &str, why: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, why)
 }
 
-/// A store and a place in it.
+/// The URL of a store and of an election in it.
 #[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreUrl {
@@ -69,15 +70,15 @@ pub struct StoreUrl {
     place: StorePlace,
 }
 
-/// Where an election lives.
+/// The location of an election.
 #[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StorePlace {
-    /// A bucket or a table, and the key prefix in it; the election normalises and checks the
+    /// A bucket or a table, and the key prefix in it. The election normalises and checks the
     /// prefix.
     In { service: &'static CloudService, name: String, prefix: String, options: S3Options },
-    /// A directory of this machine, for one user or for its group. The election has the empty
-    /// prefix in it.
+    /// A directory of this machine, for one user or for the directory's group. The election's
+    /// prefix is empty.
     Dir { path: PathBuf, group: bool },
 }
 
@@ -86,7 +87,7 @@ impl StoreUrl {
         &self.place
     }
 
-    /// The prefix of the election in its store; empty in a directory.
+    /// Returns the prefix of the election in its store. It is empty in a directory.
     pub fn prefix(&self) -> &str {
         match &self.place {
             StorePlace::Dir { .. } => "",
@@ -104,11 +105,9 @@ impl StoreUrl {
             #[cfg(unix)]
             StorePlace::Dir { path, .. } => Ok(Arc::new(super::DirStore::open(path)?)),
             #[cfg(not(unix))]
-            StorePlace::Dir { .. } => Err(invalid(
-                &self.text,
-                "there are no directories as stores \
-                                                               on this system",
-            )),
+            StorePlace::Dir { .. } => {
+                Err(invalid(&self.text, "directory stores are not supported on this system"))
+            }
             StorePlace::In { service, name, options, .. } => {
                 self.open_in(service, name, options).await
             }
@@ -148,12 +147,12 @@ impl FromStr for StoreUrl {
     fn from_str(text: &str) -> Result<StoreUrl, String> {
         refuse_look_alikes(text)?;
         let (name, rest) =
-            scheme_of(text).ok_or_else(|| format!("it has no scheme; write {}", forms()))?;
+            scheme_of(text).ok_or_else(|| format!("the URL has no scheme; write {}", forms()))?;
         let scheme = SCHEMES.iter().find(|scheme| scheme.name == name);
         let takes_query = scheme.is_some_and(|scheme| scheme.takes_query);
         if (rest.contains('?') && !takes_query) || rest.contains('#') {
-            return Err("a store takes no `?` or `#` part; settings come from the environment of \
-                        the service (AWS_…, GOOGLE_…, AZURE_…)"
+            return Err("this URL accepts no `?` or `#` part; settings come from the environment \
+                        of the service (AWS_…, GOOGLE_…, AZURE_…)"
                 .to_owned());
         }
         let scheme = scheme.ok_or_else(|| unknown_scheme(&name))?;
@@ -181,25 +180,24 @@ fn scheme_of(text: &str) -> Option<(String, &str)> {
 fn refuse_look_alikes(text: &str) -> Result<(), String> {
     if text.split(['/', '?']).any(|part| part.trim() != part) {
         return Err(
-            "white space is at its beginning or end, or next to a `/`; remove it".to_owned()
+            "the URL has white space at its start or end, or next to a `/`; remove it".to_owned()
         );
     }
     let shown = plain(text);
     match shown == text {
         true => Ok(()),
-        false => Err(format!("it has invisible characters: {shown}; remove them")),
+        false => Err(format!("the URL has invisible characters: {shown}; remove them")),
     }
 }
 
-/// The name of a bucket or a table, the prefix, and the options. Keys are taken as they are
-/// written.
+/// Parses the name of a bucket or a table, the prefix, and the options. Keys are not decoded.
 fn in_service(
     service: &'static CloudService,
     scheme: &Scheme,
     rest: &str,
     query: Option<&str>,
 ) -> Result<StorePlace, String> {
-    let CloudService { what, environment, endpoint, .. } = service;
+    let CloudService { what: noun, environment, endpoint, .. } = service;
     let rest = rest.strip_prefix("//").unwrap_or_default();
     let (name, prefix) = match service.kind {
         CloudKind::S3 if rest.starts_with("arn:") => access_point(rest)?,
@@ -207,15 +205,14 @@ fn in_service(
     };
     if name.contains('@') {
         return Err(format!(
-            "credentials do not belong into the URL; they come from the {environment} environment and files"
+            "the URL must not contain credentials; they come from the {environment} environment \
+             and files"
         ));
     }
     let is_arn = service.kind == CloudKind::S3 && name.starts_with("arn:");
     let port = name.rsplit_once(':').filter(|_| !is_arn);
     if port.is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit())) {
-        return Err(format!(
-            "a {what} has no port; the address of the server goes into {endpoint}"
-        ));
+        return Err(format!("a {noun} has no port; set the address of the server in {endpoint}"));
     }
     if rest.contains('%') {
         return Err(format!(
@@ -224,19 +221,19 @@ fn in_service(
         ));
     }
     if name.is_empty() {
-        return Err(format!("it names no {what}; write {}", scheme.form));
+        return Err(format!("the URL names no {noun}; write {}", scheme.form));
     }
-    // Azure's `$root` and `$web` are containers, too.
+    // Azure's `$root` and `$web` are also containers.
     let is_plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'$');
     if !is_arn && !name.bytes().all(is_plain) {
-        return Err(format!("{name:?} is not the name of a {what}"));
+        return Err(format!("{name:?} is not a valid name of a {noun}"));
     }
     let options = query.map(S3Options::parse).transpose()?.unwrap_or_default();
     Ok(StorePlace::In { service, name: name.to_owned(), prefix: prefix.to_owned(), options })
 }
 
-/// The ARN of an access point of S3, and the prefix.
+/// Parses the ARN of an S3 access point, and the prefix.
 fn access_point(rest: &str) -> Result<(&str, &str), String> {
     let fields: Vec<_> = rest.splitn(6, ':').collect();
     let point = match fields[..] {
@@ -248,7 +245,7 @@ fn access_point(rest: &str) -> Result<(&str, &str), String> {
     let (point, prefix) = point.map_or(("", ""), |it| it.split_once('/').unwrap_or((it, "")));
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
     if point.is_empty() || !point.bytes().all(is_plain) {
-        return Err("the ARN is not that of an access point; write \
+        return Err("the ARN does not name an access point; write \
                     s3://arn:aws:s3:REGION:ACCOUNT:accesspoint/NAME/PREFIX"
             .to_owned());
     }
@@ -258,15 +255,15 @@ fn access_point(rest: &str) -> Result<(&str, &str), String> {
 
 fn dir(rest: &str, query: Option<&str>) -> Result<StorePlace, String> {
     let Some(path) = rest.strip_prefix("//").filter(|path| path.starts_with('/')) else {
-        return Err("the path must be absolute and have three slashes in front, as in \
-                    file:///var/lib/app"
-            .to_owned());
+        return Err(
+            "the path must be absolute, after three slashes, as in file:///var/lib/app".to_owned()
+        );
     };
     if path.split(['/', '\\']).any(|part| part == "..") {
         return Err("the path must not contain `..`".to_owned());
     }
     let path = decoded(path);
-    // Encoded dots and slashes turn up only now.
+    // Encoded dots and slashes appear only after decoding.
     if path.components().any(|part| part == Component::ParentDir) {
         return Err("the path must not contain `..`".to_owned());
     }
@@ -276,12 +273,14 @@ fn dir(rest: &str, query: Option<&str>) -> Result<StorePlace, String> {
     let group = match query {
         None => false,
         Some("share=group") => true,
-        Some(other) => return Err(format!("`?{other}` is unknown; a directory takes share=group")),
+        Some(other) => {
+            return Err(format!("`?{other}` is unknown; a directory accepts share=group"));
+        }
     };
     Ok(StorePlace::Dir { path, group })
 }
 
-/// The path with its percent-encoding decoded.
+/// Returns the path with its percent-encoding decoded.
 fn decoded(path: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(path.len());
     let mut left = path.as_bytes();

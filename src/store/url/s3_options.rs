@@ -1,11 +1,11 @@
-//! The options after `?` in the URL of a bucket of S3: its encryption and its expected owner.
+//! The options after `?` in an S3 URL: the encryption and the expected owner of the bucket.
 
-/// Settings of a bucket of S3 that no variable of AWS's has.
+/// Settings of an S3 bucket without an AWS variable.
 #[doc(hidden)]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct S3Options {
     pub sse: Option<Sse>,
-    /// The account that must own the bucket: twelve digits.
+    /// Account that must own the bucket (12 digits).
     pub expected_bucket_owner: Option<String>,
 }
 
@@ -20,7 +20,8 @@ const KNOWN: &str = "sse=AES256 or sse=aws:kms, kms-key-id=KEY, bucket-key=true 
                      expected-bucket-owner=ACCOUNT";
 
 impl S3Options {
-    /// The bucket of this name with these settings, and others from the environment.
+    /// Creates the store of this bucket with these settings. Other settings come from the
+    /// environment.
     #[cfg(feature = "s3")]
     pub async fn bucket(&self, name: &str) -> crate::store::S3Store {
         let store = crate::store::S3Store::from_env(name).await;
@@ -35,7 +36,7 @@ impl S3Options {
         }
     }
 
-    /// `name=value` pairs, taken as they are written.
+    /// Parses `name=value` pairs. Values are not decoded.
     pub fn parse(query: &str) -> Result<S3Options, String> {
         let (mut sse, mut key, mut bucket_key, mut owner) = (None, None, None, None);
         for pair in query.split('&') {
@@ -48,25 +49,25 @@ impl S3Options {
                 _ => return Err(unknown(name)),
             };
             if value.contains('%') {
-                return Err("percent-encoding is not decoded; write the characters".to_owned());
+                return Err("percent-encoding is not decoded; write each character".to_owned());
             }
             if value.is_empty() {
                 return Err(format!("`?{name}=` needs a value"));
             }
             if slot.replace(value).is_some() {
-                return Err(format!("`{name}` stands there twice"));
+                return Err(format!("`{name}` is given twice"));
             }
         }
         let bucket_key = match bucket_key {
             None => None,
             Some("true") => Some(true),
             Some("false") => Some(false),
-            Some(_) => return Err("`bucket-key` is true or false".to_owned()),
+            Some(_) => return Err("`bucket-key` must be true or false".to_owned()),
         };
         let sse = match sse {
             Some("aws:kms") => Some(Sse::Kms { key: key.map(str::to_owned), bucket_key }),
             _ if key.is_some() || bucket_key.is_some() => {
-                return Err("`kms-key-id` and `bucket-key` go with sse=aws:kms".to_owned());
+                return Err("`kms-key-id` and `bucket-key` need sse=aws:kms".to_owned());
             }
             Some("AES256") => Some(Sse::S3Managed),
             None => None,
@@ -74,9 +75,7 @@ impl S3Options {
         };
         let digits = |owner: &str| owner.len() == 12 && owner.bytes().all(|b| b.is_ascii_digit());
         if let Some(owner) = owner.filter(|owner| !digits(owner)) {
-            return Err(format!(
-                "expected-bucket-owner={owner}: an account of AWS has twelve digits"
-            ));
+            return Err(format!("expected-bucket-owner={owner}: an AWS account has twelve digits"));
         }
         Ok(S3Options { sse, expected_bucket_owner: owner.map(str::to_owned) })
     }
@@ -91,7 +90,7 @@ fn unknown(name: &str) -> String {
         "profile" => "; the profile comes from AWS_PROFILE",
         _ => "",
     };
-    format!("`?{name}` is unknown; a bucket of S3 takes {KNOWN}{elsewhere}")
+    format!("`?{name}` is unknown; an S3 URL accepts {KNOWN}{elsewhere}")
 }
 
 #[cfg(test)]
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_lost_is_refused() {
+    fn unknown_and_contradictory_options_are_refused() {
         refused("region=eu-west-1", "AWS_REGION");
         refused("endpoint=http://localhost", "AWS_ENDPOINT_URL");
         refused("x", "`?x` is unknown");
@@ -134,9 +133,9 @@ mod tests {
         refused("sse", "needs a value");
         refused("sse=aws:kms&sse=AES256", "twice");
         refused("sse=aws:kms:dsse", "write AES256 or aws:kms");
-        refused("kms-key-id=abc", "go with sse=aws:kms");
-        refused("sse=AES256&kms-key-id=abc", "go with sse=aws:kms");
-        refused("sse=AES256&bucket-key=true", "go with sse=aws:kms");
+        refused("kms-key-id=abc", "need sse=aws:kms");
+        refused("sse=AES256&kms-key-id=abc", "need sse=aws:kms");
+        refused("sse=AES256&bucket-key=true", "need sse=aws:kms");
         refused("sse=aws:kms&bucket-key=yes", "true or false");
         refused("expected-bucket-owner=1111-2222-3333", "twelve digits");
         refused("sse-customer-key=abc", "is unknown");

@@ -1,6 +1,6 @@
-//! The schemes of URLs, and the services behind them.
+//! The schemes of store URLs, and their services.
 
-/// Which service it is.
+/// A cloud service with a store.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloudKind {
@@ -10,33 +10,33 @@ pub enum CloudKind {
     DynamoDb,
 }
 
-/// The facts about a service that the library and the command use.
+/// The properties of a service that the library and the command use.
 #[doc(hidden)]
 #[derive(Debug, PartialEq, Eq)]
 pub struct CloudService {
     pub kind: CloudKind,
     pub name: &'static str,
-    /// The feature that a build needs for it.
+    /// Cargo feature of the store.
     pub feature: &'static str,
-    /// The name of its built-in price list.
+    /// Name of the built-in price list.
     pub prices: &'static str,
-    /// Kind of the first part of the URL.
+    /// Noun for the first part of the URL, such as "bucket".
     pub what: &'static str,
-    /// The start of the names of the variables with its settings.
+    /// Common prefix of the names of the variables with the service's settings.
     pub(super) environment: &'static str,
-    /// The variable for the address of a server that is not the service's own.
+    /// Name of the variable for the address of a custom server.
     pub(super) endpoint: &'static str,
 }
 
-/// A scheme of URLs.
+/// A scheme of store URLs.
 pub(super) struct Scheme {
     pub(super) name: &'static str,
-    /// How a URL is written.
+    /// Form of a URL with this scheme.
     pub(super) form: &'static str,
     pub(super) takes_query: bool,
-    /// Schemes of other programs for the same.
+    /// Schemes that other programs use for this service.
     pub(super) others: &'static [&'static str],
-    /// Nothing for a directory.
+    /// Service of the scheme, or `None` for a directory.
     pub(super) service: Option<CloudService>,
 }
 
@@ -105,25 +105,25 @@ pub(super) static SCHEMES: [Scheme; 5] = [
 ];
 
 impl CloudService {
-    /// The reason that a build without this service gives.
+    /// Returns the error message of a build without this service.
     pub fn not_built(&self) -> String {
         let CloudService { name, feature, .. } = self;
-        format!("this build has no store for {name}: build it with --features {feature}")
+        format!("this build does not support {name}: build it with --features {feature}")
     }
 }
 
 pub(super) fn unknown_scheme(name: &str) -> String {
     if let "http" | "https" = name {
-        return "write s3://BUCKET/PREFIX, and the address of the server into AWS_ENDPOINT_URL"
+        return "write s3://BUCKET/PREFIX, and set the address of the server in AWS_ENDPOINT_URL"
             .to_owned();
     }
     match SCHEMES.iter().find(|scheme| scheme.others.contains(&name)) {
         Some(scheme) => format!("write {}", scheme.form),
-        None => format!("{name}: is no store; write {}", forms()),
+        None => format!("{name}: is not a store URL; write {}", forms()),
     }
 }
 
-/// All forms of a URL.
+/// Lists the forms of all URLs.
 pub(super) fn forms() -> String {
     let [first @ .., last] = SCHEMES.each_ref().map(|scheme| scheme.form);
     format!("{} or {last}", first.join(", "))

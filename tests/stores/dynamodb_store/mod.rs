@@ -100,12 +100,12 @@ async fn a_permanent_error_has_its_remedy() {
         (
             ServerFault::Answer(400, "ResourceNotFoundException"),
             NoSuchStore,
-            ["no such table", "tenure table create"],
+            ["the table does not exist", "tenure table create"],
         ),
         (
             ServerFault::Answer(400, "UnknownOperationException"),
             Unsupported,
-            ["is the endpoint a DynamoDB?", TABLE],
+            ["check that the endpoint is DynamoDB", TABLE],
         ),
     ] {
         let (server, store) = start();
@@ -119,7 +119,7 @@ async fn a_permanent_error_has_its_remedy() {
         read,
         NoSuchStore,
         Determinacy::Determinate,
-        &["a web page", "is the endpoint a DynamoDB?"],
+        &["a web page", "check that the endpoint is DynamoDB"],
     );
 }
 
@@ -162,10 +162,10 @@ async fn a_body_beyond_the_limit_is_refused_before_any_request() {
         outcome,
         StoreErrorKind::Invalid,
         Determinacy::Determinate,
-        &["409600 bytes", "more than an item"],
+        &["409600 bytes", "exceed the size limit"],
     );
     let outcome = store.replace(KEY, long.clone(), ETag::new("0")).await;
-    expect(outcome, StoreErrorKind::Invalid, Determinacy::Determinate, &["more than an item"]);
+    expect(outcome, StoreErrorKind::Invalid, Determinacy::Determinate, &["exceed the size limit"]);
     assert_eq!(server.count("PutItem"), 0);
     // The store accepts the longest body that is sent.
     done(store.create(KEY, long.slice(..400 * 1_024 - 256 - KEY.len())).await);
@@ -182,7 +182,7 @@ async fn keys_and_listings_without_a_partition_are_refused() {
     }
     for prefix in ["", "lock-", "app"] {
         let page = store.list(prefix, "", 10).await;
-        expect(page, refused.0, refused.1, &["stays within one partition"]);
+        expect(page, refused.0, refused.1, &["covers one partition"]);
     }
     assert_eq!(server.operations(), [""; 0]);
 }

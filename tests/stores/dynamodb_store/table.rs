@@ -26,7 +26,7 @@ async fn the_caller_waits_for_a_table_in_creation() {
     server.create_table(TABLE, &KEYS);
     let store = server.store();
     let early = store.get(KEY, None, MAX).await;
-    expect(early, StoreErrorKind::Transient, Determinacy::Determinate, &["still being made"]);
+    expect(early, StoreErrorKind::Transient, Determinacy::Determinate, &["being created"]);
     assert_eq!(store.get(KEY, None, MAX).await.unwrap(), GetOutcome::NotFound);
 }
 

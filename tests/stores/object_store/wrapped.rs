@@ -173,7 +173,7 @@ async fn a_store_without_conditions_is_refused_at_build() {
 async fn a_store_that_accepts_any_version_is_refused_and_left_clean() {
     let store = Arc::new(Wrapped::new(Way::AnyVersion));
     let error = AnyObjectStore::new(store.clone()).await.expect_err("refused");
-    assert!(error.to_string().contains("without asking for its version"), "{error}");
+    assert!(error.to_string().contains("without comparing its version"), "{error}");
     assert_eq!(store.list(None).count().await, 0, "the probe is deleted");
 }
 
@@ -209,7 +209,7 @@ async fn an_answer_longer_than_announced_is_an_error() {
     store.create("a", "one".into()).await.unwrap();
     let error = store.get("a", None, 1_000).await.expect_err("the body is too long");
     assert_eq!(error.kind(), StoreErrorKind::Transient, "{error}");
-    assert!(error.to_string().contains("shorter or longer than it said"), "{error}");
+    assert!(error.to_string().contains("the length of the response differs"), "{error}");
 }
 
 /// Otherwise a reader with the current version pays for the body.

@@ -68,10 +68,15 @@ async fn a_refusal_of_kms_names_the_permission_on_the_key() {
     server.put_raw(KEY, "one");
     server.quirks(|quirks| quirks.key_denied = true);
     let (kind, no) = (StoreErrorKind::AccessDenied, Determinacy::Determinate);
-    let words = ["403 AccessDenied", "writing needs kms:GenerateDataKey on the key"];
+    let words = ["403 AccessDenied", "writing also needs kms:GenerateDataKey on the key"];
     expect(store.create("app/new", body("")).await, kind, no, &words);
-    expect(store.get(KEY, None, MAX).await, kind, no, &["reading needs kms:Decrypt on the key"]);
+    expect(
+        store.get(KEY, None, MAX).await,
+        kind,
+        no,
+        &["reading also needs kms:Decrypt on the key"],
+    );
     server.fault(ServerFault::Answer(400, "KMS.DisabledException"));
     let disabled = store.create("app/new", body("")).await;
-    expect(disabled, StoreErrorKind::Invalid, no, &["KMS.DisabledException", "look at the key"]);
+    expect(disabled, StoreErrorKind::Invalid, no, &["KMS.DisabledException", "check the KMS key"]);
 }

@@ -11,7 +11,7 @@ fn a_build_without_the_store_names_the_feature() {
         if line[0] == "run" {
             line.extend(["--", "echo", "elected"]);
         }
-        let words = ["no store for DynamoDB", "--features dynamodb"];
+        let words = ["does not support DynamoDB", "--features dynamodb"];
         crate::bench::tenure(&line).fails(64, &words);
     }
 }
@@ -78,7 +78,7 @@ mod built {
     #[test]
     fn a_table_is_created_once() {
         let server = DynamoServer::start_empty();
-        verb(&server, "status", &[]).fails(69, &["no such table", "tenure table create"]);
+        verb(&server, "status", &[]).fails(69, &["the table does not exist", "tenure table create"]);
         server.quirks(|quirks| quirks.slow_tables = 1);
         let said = create_table(&server);
         assert_eq!((said.code, said.out.as_str()), (0, "the table tenure-test is made\n"));

@@ -1,8 +1,9 @@
-//! Credentials for long leaderships: fetched before their end, and in parallel to requests.
+//! Credentials for long leaderships. They are fetched before they expire, and in parallel to
+//! requests.
 //!
-//! The SDK's own cache fetches during a request (`store/fetch.rs` has the reason against it), waits
-//! for each refresh, and keeps credentials that the service calls expired until they expire by this
-//! machine's clock.
+//! The SDK's own cache has three faults. It fetches inside a request (`store/fetch.rs` explains the
+//! problem), it waits for each refresh, and it keeps credentials that the service rejects as
+//! expired until they expire by this machine's clock.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,16 +24,16 @@ use crate::env::clock::{Clock as _, SystemClock};
 use crate::env::mutex::unpoisoned;
 use crate::store::fetch::{self, Fetching, PATIENCE, SLOW};
 
-/// Lifetime of credentials without an end, as in the SDK.
+/// Assumed lifetime of credentials without an expiry, as in the SDK.
 const UNLIMITED: Duration = Duration::from_secs(15 * 60);
-/// Longest time before the end of credentials at which new ones are fetched.
+/// Maximum time between a refresh and the expiry of the old credentials.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// Keeps a provider's credentials while they are valid. Clones share them.
+/// Caches a provider's credentials while they are valid. Clones share the cache.
 #[derive(Clone)]
 pub(in crate::store) struct CredentialsCache {
     source: Arc<Mutex<SharedCredentialsProvider>>,
-    /// Whether the source is the environment with its files, which may be loaded again.
+    /// Whether the source is the environment and its files, which can be loaded again.
     of_env: bool,
     region: Option<Region>,
     state: Arc<Mutex<CacheState>>,
@@ -42,21 +43,23 @@ pub(in crate::store) struct CredentialsCache {
 struct CacheState {
     held: Option<CachedCredentials>,
     fetching: Option<Fetching<Credentials, Failed>>,
-    /// Whether the service has refused the source's credentials, or the source had none. The SDK's
-    /// sources read their files once.
+    /// Whether the service has refused the source's credentials, or the source had no credentials.
+    /// The SDK's sources read their files only once.
     outdated: bool,
 }
 
 struct CachedCredentials {
     credentials: Credentials,
-    /// End by the wall clock, as in the credentials.
+    /// Time of the fetch, by the wall clock.
     fetched: Duration,
+    /// Expiry, by the wall clock.
     until: Duration,
-    /// Whether the service has accepted them.
+    /// Whether the service has accepted the credentials.
     taken: bool,
 }
 
-/// The text of a [`CredentialsError`], as several requests may wait for one provider.
+/// The text of a [`CredentialsError`]. It can be cloned for each request that waits for the
+/// provider.
 #[derive(Debug, Clone)]
 enum Failed {
     None(String),
@@ -67,7 +70,7 @@ enum Failed {
     Provider(String),
 }
 
-/// Puts a cache between the provider of these settings and the clients.
+/// Adds a cache between the credentials provider of these settings and the clients.
 pub(super) fn keep(config: SdkConfig) -> (SdkConfig, Option<CredentialsCache>) {
     let Some(source) = config.credentials_provider() else { return (config, None) };
     let region = config.region().cloned();
@@ -92,8 +95,9 @@ impl CredentialsCache {
         }
     }
 
-    /// Forgets the credentials, which the service refused as expired or unknown. Returns whether a
-    /// retry makes sense: if the service had accepted them before, new ones may exist.
+    /// Discards the credentials after the service has refused them as expired or unknown. Returns
+    /// true if a retry makes sense: the service had accepted the credentials before, so new
+    /// credentials may exist.
     pub(in crate::store) fn expired(&self) -> bool {
         let mut state = self.state();
         state.outdated = true;
@@ -107,7 +111,7 @@ impl CredentialsCache {
         }
     }
 
-    /// Returns the current credentials, or the fetch of new ones.
+    /// Returns the current credentials, or the running fetch of new credentials.
     fn have(&self) -> Result<Credentials, Fetching<Credentials, Failed>> {
         let mut state = self.state();
         let now = SystemClock.now().wall;
@@ -145,7 +149,7 @@ impl CredentialsCache {
         })
     }
 
-    /// Returns the source. It reads its files again if its credentials were refused.
+    /// Returns the source, loaded again from its files if its credentials were refused.
     async fn source(&self) -> SharedCredentialsProvider {
         if self.of_env && std::mem::take(&mut self.state().outdated) {
             let mut loader = aws_config::defaults(BehaviorVersion::latest()).http_client(https());
@@ -175,8 +179,8 @@ impl CredentialsCache {
         match wrong {
             None => Ok(credentials),
             Some((name, place)) => Err(Failed::Settings(format!(
-                "character {place} of the {name} is a space, a line end or another that cannot be \
-                 sent; write the {name} again"
+                "character {place} of the {name} cannot be sent in a header (for example a space \
+                 or a line end); correct the {name}"
             ))),
         }
     }
@@ -191,7 +195,7 @@ impl CachedCredentials {
         let fetched = SystemClock.now().wall;
         let end = credentials.expiry().map(|end| end.duration_since(SystemTime::UNIX_EPOCH));
         let until = end.map_or(fetched + UNLIMITED, Result::unwrap_or_default);
-        // A provider may return the same credentials until new ones exist.
+        // A provider may return the same credentials until it has new credentials.
         let same = before.filter(|before| {
             before.credentials.session_token() == credentials.session_token()
                 && before.credentials.access_key_id() == credentials.access_key_id()
@@ -204,7 +208,7 @@ impl CachedCredentials {
         }
     }
 
-    /// Start of the background refresh.
+    /// Returns the start time of the background refresh.
     fn renewed_from(&self) -> Duration {
         let whole = self.until.saturating_sub(self.fetched);
         self.until.saturating_sub(AHEAD.min(whole / 4))

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::store::timed;
 
-/// Answers with credentials of the next number after each of these times; then never again.
+/// Returns numbered credentials after these times, in seconds, one for each call. Later calls hang.
 #[derive(Debug, Clone)]
 struct Provider {
     takes: &'static [u64],
@@ -61,14 +61,14 @@ async fn a_fetch_continues_without_its_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_hangs_is_asked_again() {
+async fn a_fetch_that_hangs_is_repeated() {
     let (cache, asked) = Provider::cache(&[3_600, 1], 3_600);
     assert_eq!(within(60, &cache).await, None, "an error");
     assert_eq!(within(2, &cache).await.as_deref(), Some("1"));
     assert_eq!(asked.load(Ordering::SeqCst), 2);
 }
 
-/// Panics once, and gives credentials from then on.
+/// Panics in the first call, and returns credentials in later calls.
 #[derive(Debug, Default)]
 struct PanicsOnce(AtomicUsize);
 
@@ -77,7 +77,7 @@ impl ProvideCredentials for PanicsOnce {
     where
         Self: 'a,
     {
-        assert!(self.0.fetch_add(1, Ordering::SeqCst) > 0, "the first one panics");
+        assert!(self.0.fetch_add(1, Ordering::SeqCst) > 0, "the first call panics");
         future::ProvideCredentials::ready(Ok(Credentials::new("key", "s", None, None, "test")))
     }
 }
@@ -90,9 +90,9 @@ async fn regression_credentials_are_fetched_again_after_a_panic() {
     assert!(cache.credentials().await.is_ok());
 }
 
-/// The cache of a store in a static outlives a runtime.
+/// A store in a static outlives the runtime.
 #[test]
-fn regression_credentials_are_fetched_again_after_the_end_of_a_runtime() {
+fn regression_credentials_are_fetched_again_in_a_new_runtime() {
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().build().expect("a runtime")
@@ -100,7 +100,7 @@ fn regression_credentials_are_fetched_again_after_the_end_of_a_runtime() {
     let (cache, _) = Provider::cache(&[3_600, 0], 3_600);
     let first = runtime();
     first.block_on(async {
-        assert_eq!(within(0, &cache).await, None, "it is being fetched");
+        assert_eq!(within(0, &cache).await, None, "the fetch is running");
         tokio::task::yield_now().await;
     });
     drop(first);
@@ -118,7 +118,7 @@ async fn regression_credentials_that_cannot_be_sent_are_an_error() {
         let source = Credentials::new(bad, "secret", None, None, "test");
         let source = SharedCredentialsProvider::new(source);
         let cache = CredentialsCache::of(source);
-        let error = cache.credentials().await.expect_err("no header can have it");
+        let error = cache.credentials().await.expect_err("no header can contain it");
         assert!(matches!(error, CredentialsError::InvalidConfiguration(_)), "{error:?}");
     }
 }
@@ -139,7 +139,7 @@ async fn old_credentials_are_used_during_a_fetch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ended_credentials_are_not_used() {
+async fn expired_credentials_are_not_used() {
     let (cache, _) = Provider::cache(&[0, 5], 3_600);
     assert_eq!(within(1, &cache).await.as_deref(), Some("0"));
     cache.state().held.as_mut().unwrap().until = SystemClock.now().wall;
@@ -148,11 +148,11 @@ async fn ended_credentials_are_not_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_calls_them_expired_is_asked_again_only_if_it_has_taken_them() {
+async fn expired_credentials_are_retried_only_if_the_service_has_accepted_them() {
     let (cache, _) = Provider::cache(&[0, 0, 0], 3_600);
     assert_eq!(within(1, &cache).await.as_deref(), Some("0"));
     assert!(!cache.expired());
-    assert!(cache.expired(), "another request has said so already");
+    assert!(cache.expired(), "another request has already reported the expiry");
     assert_eq!(within(1, &cache).await.as_deref(), Some("1"));
     cache.taken();
     assert!(cache.expired());
@@ -160,7 +160,7 @@ async fn a_service_that_calls_them_expired_is_asked_again_only_if_it_has_taken_t
 }
 
 #[test]
-fn others_are_fetched_a_minute_ahead_or_in_the_last_quarter_of_a_short_life() {
+fn credentials_are_refreshed_a_minute_or_a_quarter_of_their_life_before_their_end() {
     let secs = Duration::from_secs;
     for (life, ahead) in [(3_600, 60), (400, 60), (240, 60), (120, 30), (4, 1)] {
         let credentials = Credentials::new("key", "secret", None, None, "test");
@@ -171,12 +171,12 @@ fn others_are_fetched_a_minute_ahead_or_in_the_last_quarter_of_a_short_life() {
 }
 
 #[test]
-fn a_failure_keeps_its_kind_and_says_its_cause() {
+fn an_error_keeps_its_kind_and_its_cause() {
     let timed_out = CredentialsError::provider_timed_out(SLOW);
     let said = timed_out.to_string();
     assert!(matches!(Failed::from(timed_out), Failed::Provider(why) if why == said));
-    let none = Failed::from(CredentialsError::not_loaded("there are none"));
-    assert!(matches!(&none, Failed::None(why) if why.contains("there are none")), "{none:?}");
+    let none = Failed::from(CredentialsError::not_loaded("no credentials"));
+    assert!(matches!(&none, Failed::None(why) if why.contains("no credentials")), "{none:?}");
     let causeless = CredentialsError::not_loaded_no_source();
     let said = causeless.to_string();
     assert!(matches!(Failed::from(causeless), Failed::None(why) if why == said));

@@ -147,7 +147,7 @@ async fn a_truncated_body_is_a_failure_of_the_transport() {
     );
     server.fault(ServerFault::TruncatedBody).on(Op::List);
     let short = store.list("app/", "", 1_000).await;
-    let words = ["listing", "app/", "broke off or made no sense"];
+    let words = ["listing", "app/", "broke off or is invalid"];
     expect(short, StoreErrorKind::Transient, Determinacy::Determinate, &words);
 }
 
@@ -168,7 +168,7 @@ async fn a_web_page_is_a_wrong_endpoint_until_the_store_has_answered() {
     server.put_raw(KEY, "one");
     server.fault(ServerFault::Html);
     let unknown = StoreErrorKind::NoSuchStore;
-    let words = ["web page", "is the endpoint that of an S3 API"];
+    let words = ["web page", "check that the endpoint is an S3 API"];
     expect(store.list("app/", "", 1).await, unknown, Determinacy::Determinate, &words);
     expect(store.get(KEY, None, MAX).await, unknown, Determinacy::Determinate, &words);
     server.clear_faults();

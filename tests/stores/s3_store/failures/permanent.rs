@@ -45,7 +45,7 @@ async fn a_wrong_name_and_a_wrong_region_are_no_such_store_with_any_status() {
     let kind = StoreErrorKind::NoSuchStore;
     let words = ["400 InvalidBucketName", "check the bucket's name"];
     every_call_fails(ServerFault::Answer(400, "InvalidBucketName"), kind, &words).await;
-    let words = ["the bucket is elsewhere"];
+    let words = ["the bucket is in another region"];
     every_call_fails(ServerFault::Answer(301, "Moved"), kind, &words).await;
     every_call_fails(ServerFault::Answer(400, "IllegalLocationConstraintException"), kind, &words)
         .await;
@@ -111,7 +111,7 @@ async fn a_missing_permission_is_named() {
         get,
         kind,
         Determinacy::Determinate,
-        &["s3:GetObject", "without s3:ListBucket a key that does"],
+        &["s3:GetObject", "without s3:ListBucket S3 also sends"],
     );
     let put = denied(Op::Put);
     expect(put.create(KEY, body("two")).await, kind, Determinacy::Determinate, &["s3:PutObject"]);

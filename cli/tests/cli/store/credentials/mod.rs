@@ -251,6 +251,6 @@ fn a_hanging_provider_ends_the_lease_and_is_reported() {
     leader.touch("hang");
     let (code, said) = leader.ends();
     assert_eq!(code, Some(75), "{said}");
-    assert!(said.contains("the credentials have not come for 1s"), "{said}");
+    assert!(said.contains("the credentials have not arrived after 1s"), "{said}");
     assert!(said.ends_with("tenure: epoch 1 was at risk, so CMD was stopped\n"), "{said}");
 }
