@@ -1,4 +1,4 @@
-//! The contents of a file: a line that counts its writes, then the body.
+//! The contents of a file: a line with the number of its writes, and then the body.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,7 +12,7 @@ use crate::store::{Determinacy, ETag, StoreError, StoreErrorKind, content_hash, 
 
 const FORMAT: u64 = 1;
 
-/// A header is looked for in this many bytes; ours have 50 at most.
+/// Number of bytes in which a header is searched. Headers of tenure have at most 50 bytes.
 const MAX_HEADER_BYTES: usize = 128;
 
 #[derive(Deserialize)]
@@ -25,25 +25,24 @@ struct Header {
 /// The contents of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Content {
-    /// How often the object was written, counted from the moment of its creation. A file made by
-    /// hand has no counter: 0.
+    /// Counter of the object's writes. It starts at the time of its creation in nanoseconds, and is
+    /// 0 for a file of another program.
     pub(super) writes: u64,
     pub(super) etag: ETag,
-    /// The length of the body in bytes.
+    /// Body length in bytes.
     pub(super) len: u64,
-    /// `None` if it is longer than the reader's limit.
+    /// Body, or `None` if it is longer than the reader's limit.
     pub(super) body: Option<Vec<u8>>,
 }
 
-/// The bytes of a file with this body.
+/// Returns the contents of a file with this body.
 pub(super) fn encode(writes: u64, body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("{{\"tenure_dir\":{FORMAT},\"writes\":{writes}}}\n").into_bytes();
     bytes.extend_from_slice(body);
     bytes
 }
 
-/// The ETag of this body at this count. The count ensures that no ETag repeats, for any sequence of
-/// writes.
+/// Returns the ETag of this body and this counter. The counter makes each ETag unique.
 pub(super) fn etag(writes: u64, body: &[u8]) -> ETag {
     etag_of(writes, &content_hash(body))
 }
@@ -52,7 +51,7 @@ fn etag_of(writes: u64, hash: &str) -> ETag {
     ETag::new(format!("\"{hash}-{writes}\""))
 }
 
-/// Reads a file of any size, in memory bounded by `max_len`.
+/// Reads a file of any size. `max_len` bounds the memory.
 pub(super) fn read(mut file: &File, path: &Path, max_len: usize) -> Result<Content, StoreError> {
     let broken = |error: io::Error| failed("read", path, Determinacy::Determinate, error);
     let wanted = (max_len as u64).saturating_add(MAX_HEADER_BYTES as u64 + 1);
@@ -64,7 +63,7 @@ pub(super) fn read(mut file: &File, path: &Path, max_len: usize) -> Result<Conte
     let mut hasher = Sha256::new_with_prefix(&bytes);
     let mut len = bytes.len() as u64;
     if len > max_len as u64 {
-        // The rest counts for the hash alone.
+        // The rest is only hashed.
         let mut piece = vec![0; 64 * 1_024];
         loop {
             let read = file.read(&mut piece).map_err(broken)?;
@@ -79,7 +78,7 @@ pub(super) fn read(mut file: &File, path: &Path, max_len: usize) -> Result<Conte
     Ok(Content { writes, etag: etag_of(writes, &content_hash_of(hasher)), len, body })
 }
 
-/// The length of the header and the count in it; both 0 without a header.
+/// Returns the length of the header and its counter, or zeros without a header.
 fn parse_header(bytes: &[u8], path: &Path) -> Result<(usize, u64), StoreError> {
     let start = &bytes[..bytes.len().min(MAX_HEADER_BYTES)];
     let Some(end) = start.iter().position(|byte| *byte == b'\n') else {
@@ -91,7 +90,8 @@ fn parse_header(bytes: &[u8], path: &Path) -> Result<(usize, u64), StoreError> {
             StoreErrorKind::Unsupported,
             Determinacy::Determinate,
             format!(
-                "{} was written in format {}; this version knows {FORMAT}: use a newer one",
+                "{} was written in format {}, and this version supports {FORMAT}: use a newer \
+                 version",
                 path.display(),
                 header.tenure_dir
             ),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_read_without_a_change() {
+    fn a_body_is_read_unchanged() {
         for body in [&b""[..], b"{}", b"\n\n", b"two\nlines", &[0xff; 70_000]] {
             let content = read_back(&encode(7, body), 70_000).expect("read");
             assert_eq!(content.body.as_deref(), Some(body));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_body_is_not_kept_but_has_the_same_etag() {
+    fn the_etag_of_a_long_body_is_computed_without_its_body() {
         let body = vec![b'x'; 300_000];
         for max_len in [0, 10, 130, 65_536, 299_999] {
             let content = read_back(&encode(u64::MAX, &body), max_len).expect("read");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_program_is_a_body_without_a_count() {
+    fn a_file_of_another_program_is_a_body_with_counter_zero() {
         let long_line = [b'x'; 4_000];
         for bytes in [
             &b""[..],
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_format_is_not_guessed_at() {
+    fn a_later_format_is_unsupported() {
         let error = read_back(b"{\"tenure_dir\":2}\nwho knows", 100).expect_err("unknown");
         assert_eq!(error.kind(), StoreErrorKind::Unsupported);
         assert!(error.to_string().contains("/d/a was written in format 2"), "{error}");

@@ -1,4 +1,4 @@
-//! Deleting, folder by folder.
+//! Deletions, one folder after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use super::pace::Pace;
 use super::{key, unsynced};
 use crate::store::StoreError;
 
-/// Deletes these objects; a missing object counts as deleted. Returns the objects that could not be
-/// deleted, with the reasons.
+/// Deletes these objects. A missing object counts as deleted. Returns the objects that could not be
+/// deleted, each with its error.
 pub(super) fn delete(
     root: &Root,
     keys: &[String],
@@ -31,7 +31,7 @@ pub(super) fn delete(
                 parents.extend(is_removed.then_some(key::split(path).0));
             }
             Err(error) if number == 0 => return Err(error),
-            // The answers of earlier folders stay true.
+            // The results for earlier folders remain valid.
             Err(error) => {
                 failed.extend(keys.into_iter().map(|key| (key.clone(), error.clone())));
             }
@@ -39,7 +39,7 @@ pub(super) fn delete(
     }
     for parent in parents {
         pace.rest();
-        // The objects are deleted, also if this fails.
+        // A failure is ignored, as the objects are deleted already.
         let _ = remove_leftovers(&root, parent);
     }
     Ok(failed)
@@ -52,13 +52,13 @@ fn remove_leftovers(root: &Folder, parent: &str) -> Result<(), StoreError> {
     folder_chain::remove_empty_in(&Locked::alone(&work_folder(root)?)?, root, parent)
 }
 
-/// Also returns whether the folder was removed.
+/// Deletes these objects of one folder. Also returns whether the folder was removed.
 fn delete_in(
     root: &Folder,
     path: &str,
     keys: &[&String],
 ) -> Result<(Vec<(String, StoreError)>, bool), StoreError> {
-    // Between the check and the rename of a replace, a delete would be undone.
+    // Without the lock, a concurrent replace could undo the deletion with its rename.
     let work = work_folder(root)?;
     let locked = Locked::alone(&work)?;
     let (mut chain, missing) = FolderChain::as_far_as_there(root, path)?;
@@ -71,9 +71,11 @@ fn delete_in(
         }
         is_removed = chain.remove_empty(&locked);
     }
-    // Also where the folder is missing: the process that removed it may have died before its sync.
+    // The sync is needed even if the folder is missing: the process that removed the folder may
+    // have died before its sync.
     chain.sync()?;
-    // Not settled before: where the disk is full, a deletion makes room.
+    // Other marked objects are not settled first, as a settlement fails on a full disk and a
+    // deletion frees space.
     if let Some(marked) = unsynced::marked(root)?
         && keys.iter().any(|key| **key == marked)
         && !failed.iter().any(|(key, _)| *key == marked)
@@ -89,6 +91,6 @@ fn remove(folder: &Folder, name: &str) -> Result<(), StoreError> {
         None => Ok(()),
         Some(Named::Object { .. }) => folder.remove(name),
         Some(Named::Folder) => Err(in_the_way(&folder.path_of(name), "a directory")),
-        Some(Named::Other(what)) => Err(in_the_way(&folder.path_of(name), what)),
+        Some(Named::Other(file_type)) => Err(in_the_way(&folder.path_of(name), file_type)),
     }
 }

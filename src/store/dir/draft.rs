@@ -1,4 +1,4 @@
-//! Files that are not objects yet.
+//! Drafts: files that are written in the work folder before they become objects.
 
 use std::fs::File;
 use std::io;
@@ -11,27 +11,27 @@ use super::time::first_count;
 use crate::env::clock;
 use crate::store::{Determinacy, StoreError};
 
-/// Leftovers of killed processes start with this.
+/// Prefix of the names of drafts.
 const DRAFT_PREFIX: &str = "tmp-";
 
-/// No write takes this long unless its process was stopped; the write then fails, as its file is
-/// gone.
+/// Age after which a draft counts as a leftover of a killed process. If a stopped process continues
+/// later, its write fails without a draft.
 const LEFTOVER_AGE: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 
-/// A file that is not an object yet. Removed when dropped.
+/// A file that is not yet an object. Dropping this value removes the file.
 pub(super) struct Draft<'a> {
     work: &'a Folder,
     name: String,
 }
 
 impl Draft<'_> {
-    /// A new file on the disk, with the contents that `fill` writes.
+    /// Creates a draft with the contents that `fill` writes, and syncs it.
     pub(super) fn write<'a>(
         work: &'a Folder,
         fill: impl FnOnce(&mut File) -> io::Result<()>,
     ) -> Result<Draft<'a>, StoreError> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
-        // The time keeps apart processes that share a number, as in two containers.
+        // The time separates processes with the same process ID in different containers.
         let name = format!(
             "{DRAFT_PREFIX}{}-{}-{}",
             std::process::id(),
@@ -47,7 +47,7 @@ impl Draft<'_> {
         Ok(draft)
     }
 
-    /// Makes it the object of this name.
+    /// Renames the draft to the object of this name.
     pub(super) fn publish(self, folder: &Folder, name: &str) -> Result<(), StoreError> {
         self.work.rename(&self.name, folder, name)
     }
@@ -55,12 +55,13 @@ impl Draft<'_> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        // A published draft has moved. A file that cannot be removed now is a leftover later.
+        // A published draft has been renamed. If the removal fails, the file is removed later as a
+        // leftover.
         let _ = self.work.remove(&self.name);
     }
 }
 
-/// Removes the leftovers of killed processes.
+/// Removes the drafts of killed processes.
 pub(super) fn remove_leftovers(root: &Folder) -> Result<(), StoreError> {
     let work = work_folder(root)?;
     let now = clock::wall_clock();

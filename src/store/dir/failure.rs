@@ -1,4 +1,4 @@
-//! The failure of a file operation, as an error of a store.
+//! Converts failed file operations into store errors.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
-/// A failed file operation: the operation, the path, and the remedy.
+/// Returns the error of a failed file operation, with the operation, the path and the remedy.
 pub(super) fn failed(
     tried: &str,
     path: &Path,
@@ -21,10 +21,10 @@ pub(super) fn failed(
         .with_source(error)
 }
 
-/// Something at this path that is no object of ours.
-pub(super) fn in_the_way(path: &Path, what: &str) -> StoreError {
+/// Returns the error for a path with a file that is not an object.
+pub(super) fn in_the_way(path: &Path, file_type: &str) -> StoreError {
     let message =
-        format!("{} is {what}; objects are regular files in real folders", path.display());
+        format!("{} is {file_type}; objects must be regular files in real folders", path.display());
     StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, message)
 }
 
@@ -35,13 +35,13 @@ fn judge(error: &io::Error) -> (StoreErrorKind, &'static str) {
     match error.kind() {
         ErrorKind::PermissionDenied => (
             StoreErrorKind::AccessDenied,
-            "; the user of this process needs to read, write and search that directory",
+            "; the user of this process needs to read, write and search this directory",
         ),
         ErrorKind::ReadOnlyFilesystem => {
-            (StoreErrorKind::AccessDenied, "; an election needs to write there")
+            (StoreErrorKind::AccessDenied, "; an election needs to write in this directory")
         }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            (StoreErrorKind::Transient, "; free some space there")
+            (StoreErrorKind::Transient, "; free some space on the disk")
         }
         ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::InvalidFilename => {
             (StoreErrorKind::Invalid, "")

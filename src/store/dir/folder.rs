@@ -1,6 +1,6 @@
-//! One open directory, and the operations on the names in it.
+//! An open directory, and the operations on its entries.
 //!
-//! All operations use descriptors and single names (`openat` and similar calls) and follow no
+//! All operations use descriptors and single names (`openat` and similar calls), and do not follow
 //! links. So no process can redirect a path between its check and its use.
 
 use std::fs::{File, Permissions};
@@ -25,14 +25,15 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 const FOLDER_FLAGS: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// The permissions of the group in a store for a group. New files get the group of their folder.
+/// Permissions that a group's store adds to its folders. The set-group-ID bit passes the group to
+/// new files.
 const GROUP_FOLDER: u32 = 0o2070;
 const GROUP_FILE: u32 = 0o060;
 
 const LOCK_OF_OWNER: u32 = 0o600;
 const LOCK_OF_GROUP: u32 = 0o660;
 
-/// The directory of a store.
+/// The root directory of a store.
 #[derive(Debug, Clone)]
 pub(super) struct Root {
     pub(super) path: Arc<Path>,
@@ -58,7 +59,7 @@ pub(super) struct Folder {
     thread_lock: ThreadLock,
 }
 
-/// The kind of file of a name.
+/// The file type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Named {
     Object { size: u64, last_modified: Option<DateTime<Utc>> },
@@ -66,7 +67,7 @@ pub(super) enum Named {
     Other(&'static str),
 }
 
-/// The possible kinds of file of a name, from the entry of the directory alone.
+/// The file type of a directory entry as listed, before a look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hint {
     Object,
@@ -118,7 +119,7 @@ impl Folder {
                 Ok(Child::Folder(Folder { file: fd.into(), path, access, thread_lock }))
             }
             Err(Errno::ENOENT) => Ok(Child::Missing),
-            // Systems answer a link with one of the two.
+            // A link causes one of these errors, depending on the system.
             Err(Errno::ENOTDIR | Errno::ELOOP) => match self.look_up(name)? {
                 Some(Named::Object { .. }) => Ok(Child::NotAFolder),
                 Some(Named::Other(what)) => Err(in_the_way(&self.path_of(name), what)),
@@ -131,7 +132,7 @@ impl Folder {
     /// Opens the folder of this name, and creates it if it is missing.
     pub(super) fn child_or_new(&self, name: &str) -> Result<Folder, StoreError> {
         let mut made = false;
-        // Opened again, as another process may have created it at the same time.
+        // The loop opens the folder again, as another process may have created it.
         for _ in 0..3 {
             match self.child(name)? {
                 Child::Folder(folder) => {
@@ -157,25 +158,26 @@ impl Folder {
                 }
             }
         }
-        let why = format!("{} was removed at once", self.path_of(name).display());
+        let why = format!("{} was removed while it was created", self.path_of(name).display());
         Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why))
     }
 
-    /// Returns the kind of file of this name, without following links; `None` if it is missing.
+    /// Returns the file type of this name, without following links, or `None` if the name is
+    /// missing.
     pub(super) fn look_up(&self, name: &str) -> Result<Option<Named>, StoreError> {
         match fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Named::of(&stat))),
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => {
-                Err(failed("look at", &self.path_of(name), Determinacy::Determinate, errno))
+                Err(failed("inspect", &self.path_of(name), Determinacy::Determinate, errno))
             }
         }
     }
 
-    /// Opens the object of this name; `None` if it is missing.
+    /// Opens the object of this name, or returns `None` if it is missing.
     pub(super) fn open_object(&self, name: &str) -> Result<Option<File>, StoreError> {
         let path = || self.path_of(name);
-        // O_NONBLOCK: the open of a named pipe must not wait.
+        // `O_NONBLOCK` keeps the open of a named pipe from waiting.
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file: File = match openat(&self.file, name, flags, Mode::empty()) {
             Ok(fd) => fd.into(),
@@ -188,7 +190,7 @@ impl Folder {
         };
         let metadata = file
             .metadata()
-            .map_err(|error| failed("look at", &path(), Determinacy::Determinate, error))?;
+            .map_err(|error| failed("inspect", &path(), Determinacy::Determinate, error))?;
         match SFlag::from_bits_truncate(metadata.mode() as _) & SFlag::S_IFMT {
             SFlag::S_IFREG => Ok(Some(file)),
             SFlag::S_IFDIR => Err(in_the_way(&path(), "a directory")),
@@ -203,33 +205,33 @@ impl Folder {
         Ok(file)
     }
 
-    /// Opens a file for locking, and creates it if it is missing. Only participants may open it:
-    /// `flock` needs only an open file, and the lock stops all writers.
+    /// Opens a file for locking, and creates it if it is missing. The file's mode admits only
+    /// participants: every process that opens the file can lock it and block all writers.
     pub(super) fn lock_file(&self, name: &str) -> Result<File, StoreError> {
         let wanted = match self.access {
             Access::Owner => LOCK_OF_OWNER,
             Access::Group => LOCK_OF_GROUP,
         };
-        // The first attempt has no O_CREAT, for file systems that are mounted read-only.
+        // The first attempt has no `O_CREAT`, as the file system may be mounted read-only.
         let there = self.open(name, OFlag::O_RDONLY, 0);
         let file = there
             .or_else(|_| self.open(name, OFlag::O_RDONLY | OFlag::O_CREAT, wanted))
             .map_err(not_taking_part)?;
         let failed = |error: io::Error| {
-            failed("look at", &self.path_of(name), Determinacy::Determinate, error)
+            failed("inspect", &self.path_of(name), Determinacy::Determinate, error)
         };
         let metadata = file.metadata().map_err(failed)?;
         let mode = metadata.mode() & 0o7777;
-        // A process without the group leaves the lock's permissions as they are.
+        // A process that opens the directory for one user does not remove the group's permissions.
         let right = mode == wanted || (self.access == Access::Owner && mode == LOCK_OF_GROUP);
         if !right {
-            // Earlier versions created it with 0644. Only its owner can change the mode.
+            // Earlier versions created the file with mode 0644. Only its owner can change the mode.
             let _ = file.set_permissions(Permissions::from_mode(wanted));
         }
         Ok(file)
     }
 
-    /// In a store for a group, gives the group the permissions of the owner.
+    /// Adds the group's permissions to a file if the store is for a group.
     fn open_to_group(&self, file: &File, path: &Path, bits: u32) -> Result<(), StoreError> {
         if self.access == Access::Owner {
             return Ok(());
@@ -244,14 +246,14 @@ impl Folder {
 
     fn open(&self, name: &str, flags: OFlag, mode: u32) -> Result<File, StoreError> {
         let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        #[allow(clippy::unnecessary_cast, reason = "these numbers are shorter on some systems")]
+        #[allow(clippy::unnecessary_cast, reason = "these types are smaller on some systems")]
         let mode = Mode::from_bits_truncate(mode as _);
         openat(&self.file, name, flags, mode)
             .map(File::from)
             .map_err(|errno| failed("open", &self.path_of(name), Determinacy::Determinate, errno))
     }
 
-    /// Moves a file into another folder, and replaces a file of the same name.
+    /// Moves a file into another folder, and replaces an existing file.
     pub(super) fn rename(&self, name: &str, to: &Folder, to_name: &str) -> Result<(), StoreError> {
         renameat(&self.file, name, &to.file, to_name).map_err(|errno| {
             let determinacy = if errno == Errno::EIO {
@@ -263,7 +265,7 @@ impl Folder {
         })
     }
 
-    /// Removes a file; one that is missing counts as removed.
+    /// Removes a file. A missing file counts as removed.
     pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
         match unlinkat(&self.file, name, UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
@@ -273,25 +275,25 @@ impl Folder {
         }
     }
 
-    /// Removes a folder if it is empty. Returns whether the name is free. Nothing depends on a
-    /// folder that stays.
+    /// Removes a folder if it is empty. Returns true if the name is free. No promise depends on the
+    /// removal.
     pub(super) fn remove_empty_folder(&self, name: &str) -> bool {
         matches!(unlinkat(&self.file, name, UnlinkatFlags::RemoveDir), Ok(()) | Err(Errno::ENOENT))
     }
 
-    /// Syncs the folder, so that changes of its names survive a crash of the machine.
+    /// Syncs the folder, so that changes of its entries survive a crash of the machine.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         sync::folder(&self.file, &self.path)
             .map_err(|error| failed("sync", &self.path, Determinacy::Indeterminate, error))
     }
 
-    /// Returns the names in this folder, in no order, without names that are not UTF-8. A folder
-    /// that was removed meanwhile has no names.
+    /// Returns the names in this folder without an order. It omits names that are not UTF-8. A
+    /// removed folder has no names.
     pub(super) fn names(
         &self,
     ) -> Result<impl Iterator<Item = Result<(String, Hint), StoreError>> + '_, StoreError> {
         let broken = |error: io::Error| failed("list", &self.path, Determinacy::Determinate, error);
-        // All duplicates of an open directory share one position, so it is opened again.
+        // Duplicates of a descriptor share one read position, so the folder is opened again.
         let entries = match openat(&self.file, ".", FOLDER_FLAGS, Mode::empty()) {
             Ok(fd) => Some(Dir::from_fd(fd).map_err(|errno| broken(errno.into()))?),
             Err(Errno::ENOENT) => None,
@@ -314,7 +316,7 @@ fn not_taking_part(error: StoreError) -> StoreError {
         return error;
     }
     let message = format!(
-        "{}; processes of one user share a directory, or of one group if all of them open it for \
+        "{}; all processes must have one user, or one group if all of them open the directory for \
          the group",
         error.message()
     );
@@ -322,7 +324,7 @@ fn not_taking_part(error: StoreError) -> StoreError {
 }
 
 impl Named {
-    #[allow(clippy::unnecessary_cast, reason = "these numbers are shorter on some systems")]
+    #[allow(clippy::unnecessary_cast, reason = "these types are smaller on some systems")]
     fn of(stat: &FileStat) -> Named {
         match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
             SFlag::S_IFREG => Named::Object {
@@ -347,21 +349,21 @@ impl Hint {
     }
 }
 
-/// Opens the working folder of the store, and creates it if it is missing.
+/// Opens the work folder of the store, and creates it if it is missing.
 pub(super) fn work_folder(root: &Folder) -> Result<Folder, StoreError> {
     root.child_or_new(key::WORK_FOLDER)
 }
 
-/// The error of a root that cannot be opened or created.
+/// Returns the error for a root that cannot be opened or created.
 pub(super) fn root_failed(path: &Path, error: io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StoreError::new(
             StoreErrorKind::NoSuchStore,
             Determinacy::Determinate,
-            format!("there is no directory {}: {error}", path.display()),
+            format!("no directory exists at {}: {error}", path.display()),
         )
         .with_source(error),
-        _ => failed("open or make", path, Determinacy::Determinate, error),
+        _ => failed("open or create", path, Determinacy::Determinate, error),
     }
 }
 
@@ -371,9 +373,9 @@ mod tests {
 
     use super::*;
 
-    /// A child process with the lock open would hold it.
+    /// A child process that inherits the lock's descriptor would hold the lock.
     #[test]
-    fn children_get_no_open_file() {
+    fn child_processes_inherit_no_descriptor() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let folder = Folder::root(&Root::new(dir.path().into(), Access::Owner)).expect("there");
         for file in [folder.lock_file("lock"), folder.new_file("new")] {

@@ -1,9 +1,9 @@
-//! The folders from the root of a store to the one that holds an object.
+//! The open folders from the root of a store to the folder of an object.
 //!
-//! A deletion removes the folders that it leaves empty, while it holds the lock. So a chain that was
-//! found without the lock may end at a removed folder, and another folder may have its name by now.
-//! Such a chain serves only reads. A removed folder is empty, so a read finds no object there, and
-//! the folder had no object at the moment of its removal.
+//! A deletion holds the lock and removes the folders that it leaves empty. So a chain that was
+//! opened without the lock may end at a removed folder, and a new folder may have the same name.
+//! Use such a chain only for reads. A removed folder is empty, so a read finds no object, which was
+//! correct at the moment of the removal.
 
 use std::time::Duration;
 
@@ -13,21 +13,22 @@ use super::lock::Locked;
 use crate::env::clock::{Clock as _, SystemClock};
 use crate::store::StoreError;
 
-/// Limit of the names that one search for empty folders reads.
+/// Maximum number of names that one search for empty folders reads.
 const MOST_NAMES: usize = 2_000;
-/// Limit of the duration of one search, as other processes wait for the lock.
+/// Maximum duration of one search, as other processes wait for the lock.
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// The folders from the root to the one that holds an object.
+/// The open folders from the root to the folder of an object.
 #[derive(Debug)]
 pub(super) struct FolderChain<'r> {
     root: &'r Folder,
-    /// Each folder with its name in its parent.
+    /// Folders below the root, each with its name.
     below: Vec<(String, Folder)>,
 }
 
 impl<'r> FolderChain<'r> {
-    /// Returns the chain to the folder of this path (empty: the root); `None` if it is missing.
+    /// Returns the chain to the folder of this path (empty for the root), or `None` if the folder
+    /// is missing.
     pub(super) fn find(
         root: &'r Folder,
         path: &str,
@@ -36,7 +37,7 @@ impl<'r> FolderChain<'r> {
         Ok(Some(chain).filter(|_| !missing))
     }
 
-    /// Returns the chain to the folder of this path, or to its lowest ancestor that exists, and
+    /// Returns the chain to the folder of this path or to its nearest existing ancestor, and
     /// whether the folder is missing.
     pub(super) fn as_far_as_there(
         root: &'r Folder,
@@ -52,7 +53,7 @@ impl<'r> FolderChain<'r> {
         Ok((chain, false))
     }
 
-    /// Returns the chain to the folder of this path, and makes the folders that are missing.
+    /// Returns the chain to the folder of this path, and creates the missing folders.
     pub(super) fn make(
         _: &Locked,
         root: &'r Folder,
@@ -66,14 +67,14 @@ impl<'r> FolderChain<'r> {
         Ok(chain)
     }
 
-    /// The folder that holds the object.
+    /// Returns the last folder of the chain, which contains the object.
     pub(super) fn folder(&self) -> &Folder {
         self.below.last().map_or(self.root, |(_, folder)| folder)
     }
 
-    /// Removes the folder if it is empty, and each ancestor that is empty then. Folders directly
-    /// below the root stay. The chain ends at the lowest folder that stays. Returns whether it
-    /// removed a folder.
+    /// Removes the last folder if it is empty, and then each ancestor that becomes empty. It keeps
+    /// the folders directly below the root. The chain then ends at the last remaining folder.
+    /// Returns true if a folder was removed.
     pub(super) fn remove_empty(&mut self, _: &Locked) -> bool {
         let mut removed = false;
         while self.below.len() > 1
@@ -88,16 +89,17 @@ impl<'r> FolderChain<'r> {
         removed
     }
 
-    /// Syncs the folder and all its ancestors, as another process may have made one of them a moment
-    /// ago.
+    /// Syncs the last folder and all its ancestors, as another process may just have created one of
+    /// them.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         self.below.iter().rev().try_for_each(|(_, folder)| folder.sync())?;
         self.root.sync()
     }
 }
 
-/// Removes the empty folders in the folder of this path, which earlier versions left. Reads at most
-/// 2,000 names and takes at most 20 ms, as other writers wait. Folders directly below the root stay.
+/// Removes empty subfolders of this folder, which earlier versions did not remove. It reads at most
+/// 2,000 names and takes at most 20 ms, as other writers wait. It keeps the folders directly below
+/// the root.
 pub(super) fn remove_empty_in(_: &Locked, root: &Folder, path: &str) -> Result<(), StoreError> {
     let Some(chain) = FolderChain::find(root, path)?.filter(|chain| !chain.below.is_empty()) else {
         return Ok(());

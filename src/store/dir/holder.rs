@@ -1,4 +1,4 @@
-//! Which process holds the lock of a file, and whether it is stopped: for messages alone.
+//! Finds the process that holds the lock of a file, for messages.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,12 +11,12 @@ use nix::sys::stat::{major, minor};
 pub(super) struct Holder {
     pub(super) pid: u32,
     pub(super) name: String,
-    /// It got SIGSTOP, or a debugger holds it.
+    /// Whether the process is stopped, by `SIGSTOP` or a debugger.
     pub(super) stopped: bool,
 }
 
-/// Returns the first holder of the lock on the file at this path. `None`: the system does not say,
-/// as in another container, and on systems other than Linux.
+/// Returns the first holder of the lock on the file at this path. Returns `None` if the holder is
+/// unknown, for example in another container, or on systems other than Linux.
 pub(super) fn of(path: &Path) -> Option<Holder> {
     let file = fs::metadata(path).ok()?;
     let file = format!("{:02x}:{:02x}:{}", major(file.dev()), minor(file.dev()), file.ino());
@@ -24,7 +24,8 @@ pub(super) fn of(path: &Path) -> Option<Holder> {
     process_of(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Each line is `1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF`. One that waits has an arrow.
+/// Parses `/proc/locks`, with lines like `1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF`. The line
+/// of a waiting process has an arrow.
 fn pid_in(locks: &str, file: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace().skip(1);
@@ -34,7 +35,7 @@ fn pid_in(locks: &str, file: &str) -> Option<u32> {
     })
 }
 
-/// `1234 (name) S …`, and the name may have parentheses and spaces.
+/// Parses `/proc/PID/stat`: `1234 (name) S …`. The name may contain parentheses and spaces.
 fn process_of(pid: u32, stat: &str) -> Option<Holder> {
     let (start, rest) = stat.rsplit_once(')')?;
     let name = start.split_once('(')?.1.to_owned();

@@ -1,19 +1,21 @@
-//! The keys that a directory can hold: exactly the names of files below it.
+//! Checks keys. A key is the path of a file below the store's root.
 
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
-/// The folder in the root where the store works; it holds no objects.
+/// Name of the store's work folder in the root. It contains no objects.
 pub(super) const WORK_FOLDER: &str = ".tenure";
 
-/// As S3 has it. Also bounds how deep a listing descends.
+/// Maximum length of a key, as on S3. It also bounds the depth of a listing.
 const MAX_KEY_BYTES: usize = 1_024;
 
-/// Refuses keys that would leave the directory, hide in its work folder, or be the same file as
-/// another key.
+/// Refuses a key if its file would be outside the root, in the work folder, or the file of another
+/// key.
 pub(super) fn check(key: &str) -> Result<(), StoreError> {
     if key.len() > MAX_KEY_BYTES {
         let length = key.len();
-        return Err(invalid(format!("the key has {length} bytes; at most {MAX_KEY_BYTES} work")));
+        return Err(invalid(format!(
+            "a key must have at most {MAX_KEY_BYTES} bytes, got {length}"
+        )));
     }
     match key.split('/').find(|segment| !is_segment(segment)) {
         None => Ok(()),
@@ -21,26 +23,27 @@ pub(super) fn check(key: &str) -> Result<(), StoreError> {
     }
 }
 
-/// Splits the prefix of a listing into the folder that holds every such key (empty for the root)
-/// and checks both parts.
+/// Returns the folder that contains all keys with this prefix (empty for the root). Checks the
+/// folder and the rest of the prefix.
 pub(super) fn folder_of_prefix(prefix: &str) -> Result<&str, StoreError> {
     let (folder, start) = prefix.rsplit_once('/').unwrap_or(("", prefix));
     if !start.bytes().all(is_allowed) {
         return Err(unusable(prefix, start));
     }
-    // Of "/" and "/lock-" the folder is empty too, but they ask for a key with an empty part.
+    // The folder of "/" and "/lock-" is also empty, but these prefixes have an empty part.
     if prefix.contains('/') {
         check(folder)?;
     }
     Ok(folder)
 }
 
-/// The folder that holds this key, empty for the root, and the name of its file.
+/// Returns the folder of this key (empty for the root), and the name of its file.
 pub(super) fn split(key: &str) -> (&str, &str) {
     key.rsplit_once('/').unwrap_or(("", key))
 }
 
-/// The key of this name in that folder; `None` if no key has such a name, or it would be too long.
+/// Returns the key of this file in this folder, or `None` if the name is not allowed or the key is
+/// too long.
 pub(super) fn join(folder: &str, name: &str) -> Option<String> {
     if !is_segment(name) || folder.len() + 1 + name.len() > MAX_KEY_BYTES {
         return None;
@@ -49,7 +52,7 @@ pub(super) fn join(folder: &str, name: &str) -> Option<String> {
 }
 
 fn is_segment(segment: &str) -> bool {
-    // Case is ignored for the work folder because some file systems ignore it.
+    // Some file systems ignore case, so the work folder is compared without case.
     !matches!(segment, "" | "." | "..")
         && !segment.eq_ignore_ascii_case(WORK_FOLDER)
         && segment.bytes().all(is_allowed)
@@ -61,8 +64,8 @@ fn is_allowed(byte: u8) -> bool {
 
 fn unusable(key: &str, segment: &str) -> StoreError {
     invalid(format!(
-        "a directory cannot hold the key {key:?}: the part {segment:?} is not of A-Z, a-z, 0-9, \
-         `.`, `_` and `-`, or is empty, `.`, `..` or `{WORK_FOLDER}`"
+        "a directory cannot hold the key {key:?}: the part {segment:?} must consist of A-Z, a-z, \
+         0-9, `.`, `_` and `-`, and must not be empty, `.`, `..` or `{WORK_FOLDER}`"
     ))
 }
 
@@ -75,14 +78,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_name_a_file_below_the_root_are_taken() {
+    fn keys_of_files_below_the_root_are_accepted() {
         for key in ["a", "lock-0000000001.json", "app/.tenure-check", "A/b_c/d.e-f", "...", ".a"] {
             check(key).expect(key);
         }
     }
 
     #[test]
-    fn keys_that_would_leave_the_directory_are_refused() {
+    fn keys_outside_the_directory_are_refused() {
         let long = "a".repeat(MAX_KEY_BYTES + 1);
         for key in [
             "",
@@ -124,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_names_make_no_key() {
+    fn foreign_file_names_are_not_keys() {
         assert_eq!(join("", "a"), Some("a".to_owned()));
         assert_eq!(join("a/b", "c"), Some("a/b/c".to_owned()));
         for name in [".tenure", "a b", "ä", ".."] {

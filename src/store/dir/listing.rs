@@ -1,4 +1,4 @@
-//! One page of the keys in a directory.
+//! Lists one page of the keys in a directory.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use crate::store::{Entry, Page, StoreError};
 
 const MAX_PAGE: usize = 1_000;
 
-/// The smallest keys with this prefix that are greater than `after`.
+/// Returns the smallest keys with this prefix that are greater than `after`.
 ///
-/// The whole folder is walked, but only one page of it is held in memory.
+/// This function reads the whole folder, but keeps only one page in memory.
 pub(super) fn list(
     root: &Root,
     prefix: &str,
@@ -24,7 +24,7 @@ pub(super) fn list(
     limit: usize,
 ) -> Result<Page, StoreError> {
     let base = key::folder_of_prefix(prefix)?;
-    // A rename while the folder is walked could hide the file that it replaces.
+    // A rename during the walk could hide the replaced file.
     let top = Folder::root(root)?;
     let locked = Locked::shared(&top)?;
     let alone = locked.is_none();
@@ -58,20 +58,21 @@ pub(super) fn list(
 struct PageKeys<'a> {
     prefix: &'a str,
     after: &'a str,
-    /// One more than the page holds, to know whether it is the last.
+    /// Maximum number of kept keys: one more than the page holds, which shows whether the page is
+    /// the last.
     room: usize,
     kept: BTreeMap<String, Entry>,
-    /// Whether writers may run during the walk.
+    /// Whether this process could not open the lock, so that writers may run during the walk.
     alone: bool,
 }
 
-/// How often a folder is walked that changes all the while.
+/// Maximum number of walks of a folder that keeps changing.
 const MOST_WALKS: usize = 8;
 
-/// The dates of a file system may stand still for as long as this.
+/// Maximum granularity of the dates of a file system.
 const TICK: chrono::TimeDelta = chrono::TimeDelta::milliseconds(20);
 
-/// Walks until nothing was modified since well before the walk, at most `most` times.
+/// Repeats the walk until the folder was last modified well before its start, at most `most` times.
 fn until_quiet(
     most: usize,
     now: impl Fn() -> DateTime<Utc>,
@@ -91,8 +92,8 @@ fn until_quiet(
 }
 
 impl PageKeys<'_> {
-    /// Walks the folder. Without the lock it repeats the walk if the folder changed meanwhile:
-    /// another walk sees a file that was replaced during the first.
+    /// Walks the folder. Without the lock it repeats the walk if the folder has changed, as a walk
+    /// may miss a file that is replaced during the walk.
     fn look_into(
         &mut self,
         path: &str,
@@ -120,7 +121,7 @@ impl PageKeys<'_> {
         for found in folder.names()? {
             let (name, hint) = found?;
             let Some(key) = key::join(path, &name) else { continue };
-            // `a.b` sorts before `a/b`, so a folder has to be judged by its name with the slash.
+            // `a.b` sorts before `a/b`, so the name of a folder is compared with its slash.
             let may_hold = self.may_hold(&format!("{key}/"));
             let wants = self.wants(&key);
             if !(may_hold && hint != Hint::Object || wants && hint != Hint::Folder) {
@@ -145,7 +146,7 @@ impl PageKeys<'_> {
         key.starts_with(self.prefix) && key > self.after && !self.is_beyond_the_page(key)
     }
 
-    /// Whether keys that start with this folder's name belong on the page.
+    /// Returns true if the page may contain keys in this folder.
     fn may_hold(&self, folder: &str) -> bool {
         let is_over = folder < self.after && !self.after.starts_with(folder);
         folder.starts_with(self.prefix) && !is_over && !self.is_beyond_the_page(folder)
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_looked_into_only_if_it_may_hold_a_key_of_the_page() {
+    fn a_folder_is_read_only_if_it_may_contain_a_key_of_the_page() {
         let started = page("app/", "app/c/5", &[]);
         for (folder, may_hold) in
             [("app/b/", false), ("app/c/", true), ("app/d/", true), ("apps/", false)]
@@ -188,18 +189,18 @@ mod tests {
         for (key, wants) in [("a", false), ("aa", true), ("c", true), ("d", true), ("da", false)] {
             assert_eq!(full.wants(key), wants, "{key}");
         }
-        assert!(page("", "a", &["b"]).wants("z"), "there is room");
+        assert!(page("", "a", &["b"]).wants("z"), "the page is not full");
     }
 
-    /// Returns the number of walks of a folder that is modified before each of the first walks, and
-    /// has this age afterwards.
+    /// Returns the number of walks of a folder that is modified before each of the first
+    /// `modified_before` walks. Afterwards its last modification has this age.
     fn walks(modified_before: usize, age: chrono::TimeDelta) -> usize {
         let (start, walks) = (clock::wall_clock(), Cell::new(0));
         let modified = || {
             let times = i32::try_from(walks.get().min(modified_before)).expect("few");
             Some(start - age + TICK * times)
         };
-        // Looked at after each walk, so that a walk during which it was modified shows.
+        // The date is read after each walk, so that it shows a modification during the walk.
         let now = || start + TICK * i32::try_from(walks.get()).expect("few");
         until_quiet(MOST_WALKS, now, modified, || {
             walks.set(walks.get() + 1);
@@ -210,11 +211,11 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_walked_again_while_it_changes_and_while_its_date_may_stand_still() {
+    fn a_walk_is_repeated_until_the_folder_has_an_old_date() {
         let nanosecond = chrono::TimeDelta::nanoseconds(1);
         assert_eq!(walks(0, TICK + nanosecond), 1, "quiet");
-        assert_eq!(walks(0, TICK), 2, "quiet from the second walk on");
-        assert_eq!(walks(1, TICK * 9), 2, "modified during the first");
+        assert_eq!(walks(0, TICK), 2, "no change since the first walk");
+        assert_eq!(walks(1, TICK * 9), 2, "modified during the first walk");
         assert_eq!(walks(3, TICK * 9), 4);
         assert_eq!(walks(99, TICK * 9), MOST_WALKS);
         let unknown = Cell::new(0);
@@ -223,6 +224,6 @@ mod tests {
             Ok(())
         };
         until_quiet(MOST_WALKS, clock::wall_clock, || None, walk).expect("no walk fails");
-        assert_eq!(unknown.get(), MOST_WALKS, "of a folder without a date");
+        assert_eq!(unknown.get(), MOST_WALKS, "walks of a folder without a date");
     }
 }

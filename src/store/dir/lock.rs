@@ -1,4 +1,4 @@
-//! The lock of a directory, between the processes that share it.
+//! The lock among the processes that share a directory.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt as _;
@@ -12,32 +12,35 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 const LOCK_FILE: &str = "lock";
 
-/// Longest wait for another process. A process that was stopped with the lock keeps it until it is
-/// continued or killed, and waits without a limit would pile up threads.
+/// Maximum wait for another process. A stopped process holds the lock until it is continued or
+/// killed, and unlimited waits would accumulate threads.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
-/// Longest wait for the other threads of this process. Each of them takes a few syncs of the disk.
+/// Maximum wait for the other threads of this process. Each thread holds the lock for a few syncs
+/// of the disk.
 const THREAD_WAIT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
-/// The lock, held until this is dropped. The operating system releases it when the process dies.
+/// The held lock. Dropping this value releases the lock, and the operating system releases it when
+/// the process dies.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Locked {
     file: File,
-    /// Given up after the file is unlocked.
+    /// Guard of the thread lock. It is released after the file lock.
     _thread_lock: ThreadLockGuard,
 }
 
 impl Locked {
-    /// Waits for the other threads of this process, and then up to 2 s for the lock that one writer
-    /// holds alone.
+    /// Acquires the exclusive lock of a writer. Waits for the other threads of this process, and
+    /// then up to 2 s for other processes.
     pub(super) fn alone(work: &Folder) -> Result<Locked, StoreError> {
         Locked::acquire(work, Mode::Alone, THREAD_WAIT)
     }
 
-    /// Waits as [`alone`](Locked::alone) does for the lock that keeps writers out. `None` where
-    /// this process may not open it, or may not make it in a directory that is new.
+    /// Acquires the shared lock, which excludes writers, with the waits of
+    /// [`alone`](Locked::alone). Returns `None` if this process may not open the lock file, or may
+    /// not create it in a new directory.
     pub(super) fn shared(root: &Folder) -> Result<Option<Locked>, StoreError> {
         let locked =
             work_folder(root).and_then(|work| Locked::acquire(&work, Mode::Shared, THREAD_WAIT));
@@ -79,8 +82,8 @@ impl Locked {
     }
 }
 
-/// Whether the lock file is still the locked one. After a deletion of the file some processes would
-/// lock the old file, and others the new file.
+/// Returns true if the locked file is still at its path. After a deletion some processes would lock
+/// the old file, and others a new file.
 fn is_at(file: &File, path: &std::path::Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),
@@ -90,17 +93,20 @@ fn is_at(file: &File, path: &std::path::Path) -> bool {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // Closing is not enough: a child that was just forked has a copy of the descriptor until it
-        // becomes another program. No caller can handle a failure here.
+        // A close alone would not release the lock: a forked child has a copy of the descriptor
+        // until its `exec`. A failure of the unlock is ignored, as no caller can handle it.
         let _ = self.file.unlock();
     }
 }
 
-/// Other threads of this process hold it.
+/// Returns the error if other threads of this process hold the lock.
 fn held_here(work: &Folder, waited: Duration) -> StoreError {
     let (path, waited) = (work.path_of(LOCK_FILE), waited.as_secs());
     let path = path.display();
-    let why = format!("this process has held the lock {path} for {waited} s; is the disk slow?");
+    let why = format!(
+        "this process has held the lock {path} for {waited} s; check whether the \
+                       disk is slow"
+    );
     StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }
 
@@ -108,16 +114,16 @@ fn held_by_another(work: &Folder) -> StoreError {
     let (path, waited) = (work.path_of(LOCK_FILE), LOCK_WAIT.as_secs());
     let why = match holder::of(&path) {
         Some(Holder { pid, name, stopped: true }) => format!(
-            "process {pid} ({name}) holds it and is stopped: continue it with `kill -CONT {pid}`, \
-             or end it with `kill -KILL {pid}`"
+            "process {pid} ({name}) holds the lock and is stopped: continue the process with \
+             `kill -CONT {pid}`, or end it with `kill -KILL {pid}`"
         ),
         Some(Holder { pid, name, stopped: false }) => format!(
-            "process {pid} ({name}) holds it: is the disk slow? If it hangs, end it with \
-             `kill -KILL {pid}`"
+            "process {pid} ({name}) holds the lock: check whether the disk is slow; if the \
+             process hangs, end it with `kill -KILL {pid}`"
         ),
         None => format!(
-            "is a process stopped, or the disk slow? `fuser {}` names the process: continue it \
-             with `kill -CONT`, or end it with `kill -KILL`",
+            "check whether the disk is slow, or a process is stopped: find it with `fuser {}`, \
+             and continue it with `kill -CONT`, or end it with `kill -KILL`",
             path.display()
         ),
     };
@@ -126,7 +132,8 @@ fn held_by_another(work: &Folder) -> StoreError {
     StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }
 
-/// Growing pauses. The pauses are counted, not measured, so a slow machine waits longer.
+/// Increasing pauses. The limit applies to the sum of the requested pauses, so a slow machine waits
+/// longer.
 #[derive(Debug)]
 pub(super) struct Waiting {
     waited: Duration,
@@ -140,7 +147,7 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Waits a moment for the process that holds the lock. Returns an error after 2 s in total.
+    /// Sleeps before the next attempt to lock the file. Returns an error after 2 s in total.
     pub(super) fn pause(&mut self, work: &Folder) -> Result<(), StoreError> {
         if self.waited >= LOCK_WAIT {
             return Err(held_by_another(work));
@@ -174,9 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_never_released_is_an_error_and_no_write() {
+    fn a_lock_without_a_release_is_an_error_without_a_write() {
         let (dir, work) = work();
-        // A second root acts as another process.
+        // A second root simulates another process.
         let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
         let other = other.expect("there");
         let held = Locked::alone(&other).expect("free");
@@ -185,7 +192,7 @@ mod tests {
             (error.kind(), error.determinacy()),
             (StoreErrorKind::Transient, Determinacy::Determinate)
         );
-        // The holder is this very process, which is not stopped.
+        // The holder is this process, which is not stopped.
         let (message, pid) = (error.to_string(), std::process::id());
         assert!(message.contains("another process has held the lock"), "{message}");
         if cfg!(target_os = "linux") {
@@ -199,16 +206,16 @@ mod tests {
         let first = Locked::shared(&root).expect("free");
         let second = Locked::shared(&root).expect("shared");
         drop((first, second));
-        let _alone = Locked::alone(&work).expect("free again");
+        let _alone = Locked::alone(&work).expect("the lock is free again");
     }
 
-    /// 32 writers of one process tried for the file with pauses, and on a busy disk one of them
-    /// missed it for more than 2 s.
+    /// Without a queue of threads, one of 32 writers in a process could miss the file lock for more
+    /// than 2 s on a busy disk.
     #[test]
-    fn regression_the_threads_of_a_process_wait_for_their_turn() {
+    fn regression_the_threads_of_a_process_queue_for_the_lock() {
         let (_dir, work) = work();
         let held = Locked::alone(&work).expect("free");
-        // The file, which is tried for 2 s, is not reached before.
+        // The thread fails before it waits 2 s for the file lock.
         let error = Locked::acquire(&work, Mode::Alone, Duration::ZERO).expect_err("held");
         assert!(error.to_string().contains("this process has held the lock"), "{error}");
         const { assert!(THREAD_WAIT.as_secs() > LOCK_WAIT.as_secs()) };
@@ -220,16 +227,16 @@ mod tests {
     }
 
     #[test]
-    fn regression_queued_threads_give_up_with_the_one_that_waited() {
+    fn regression_queued_threads_give_up_with_the_waiting_thread() {
         let (dir, work) = work();
-        // A second root acts as another process.
+        // A second root simulates another process.
         let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
         let _held = Locked::alone(&other.expect("there")).expect("free");
         let thread_lock = work.thread_lock().wait(Mode::Alone, Duration::ZERO).expect("free");
         std::thread::scope(|scope| {
             let wait = || work.thread_lock().wait(Mode::Alone, THREAD_WAIT).expect_err("refused");
             let queued: Vec<_> = (0..8).map(|_| scope.spawn(wait)).collect();
-            // A thread that has not begun to wait by then is given up with the next.
+            // The loop repeats `give_up` for threads that have not yet begun to wait.
             while !queued.iter().all(std::thread::ScopedJoinHandle::is_finished) {
                 work.thread_lock().give_up();
                 sleep(FIRST_PAUSE);
@@ -242,7 +249,12 @@ mod tests {
         let given_up = || work.thread_lock().times_given_up();
         let before = given_up();
         Locked::alone(&work).expect_err("held");
-        assert_eq!(given_up(), before + 1, "a thread that waits for the file gives up for all");
+        assert_eq!(
+            given_up(),
+            before + 1,
+            "the thread that waits for the file lock gives up for \
+                                            all threads"
+        );
     }
 
     fn mode(work: &Folder) -> u32 {
@@ -258,12 +270,12 @@ mod tests {
         let group = Root { access: Access::Group, ..root_of(&dir) };
         let of_group = work_folder(&Folder::root(&group).expect("opened")).expect("there");
         for (before, owner, group) in [
-            // The mode of earlier versions, by the umask.
+            // Modes of earlier versions, which depended on the umask.
             (0o644, 0o600, 0o660),
             (0o664, 0o600, 0o660),
             (0o640, 0o600, 0o660),
             (0o600, 0o600, 0o660),
-            // Left as the group has it.
+            // The group's mode is kept.
             (0o660, 0o660, 0o660),
         ] {
             for (work, after) in [(&work, owner), (&of_group, group)] {

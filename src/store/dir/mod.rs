@@ -1,4 +1,4 @@
-//! The store in a local directory.
+//! A store in a local directory.
 
 use std::fs;
 use std::io;
@@ -38,52 +38,49 @@ mod time;
 mod unsynced;
 mod write;
 
-/// A directory of this machine as a [`Store`]: elections among its processes, without a network.
-/// Clones share it.
+/// A store in a directory of this machine, for elections among its processes. Clones share the
+/// directory.
 ///
-/// **Promises.** Conditional writes are atomic between all threads and processes that use
-/// the directory. A process that is killed at any moment leaves every object whole and no lock
-/// held. Every answer (a write, a refusal, an object that was read or listed) still holds after a
-/// crash of the machine, if the disk honours `fsync`, also after a failed `fsync`. No ETag is used
-/// twice.
+/// **Promises.** Conditional writes are atomic between all threads and processes that use the
+/// directory. A killed process leaves all objects complete, and holds no lock. Every returned
+/// result (a write, a refusal, an object that was read or listed) survives a crash of the machine
+/// if the disk honours `fsync`, even after a failed `fsync`. No ETag is used twice.
 ///
 /// **Limits.**
-/// - *One machine.* The lock and the clock belong to one kernel. NFS, SMB and other network
-///   file systems are recognised on Linux and refused when the directory is opened; on other
-///   systems, and behind FUSE or 9p, there is no warning. Containers may share a directory of their
-///   host.
-/// - *No changes by other programs while processes run.* Reading is safe at any time. An object
-///   that is edited in place can be read half written. A deletion of the newest object starts the
-///   epochs again. A deletion of `.tenure` lets two processes write at the same moment.
-/// - *Some keys.* A key has parts of `A-Z a-z 0-9 . _ -`, not `.`, `..` or `.tenure`, divided by
-///   slashes. `a` and `a/b` cannot both be objects. Symbolic links below the root are refused,
-///   never followed. On a file system that ignores case, keys that differ only in case are one
-///   object.
-/// - *A process that stops inside a write* holds the lock until it is continued or killed. The
-///   other processes get transient errors after 2 s, which name the process on Linux. So there are
-///   never two leaders, but there is no new leader either. The threads of one process wait for each
-///   other, up to 30 s. After one thread has waited 2 s for another process, the threads behind it
-///   fail too. So only participants may open the lock: the user that created it, or the group
+/// - *One machine.* The lock and the clock belong to one kernel. On Linux, [`open`](DirStore::open)
+///   refuses NFS, SMB and other file systems that several machines may share. On other systems it
+///   accepts them without a warning. Containers may share a directory of their host.
+/// - *No changes by other programs while processes run.* Other programs may read at any time. If a
+///   program edits an object in place, a reader may see a partial write. If it deletes the newest
+///   object, the epochs start again. If it deletes `.tenure`, two processes may write concurrently.
+/// - *Restricted keys.* Each part between slashes consists of `A-Z a-z 0-9 . _ -`, and is not `.`,
+///   `..` or `.tenure`. `a` and `a/b` cannot both be objects. Symbolic links below the root are
+///   refused. On a file system that ignores case, keys that differ only in case name one object.
+/// - *Stopped processes.* A process that is stopped inside a write holds the lock until it is
+///   continued or killed. After 2 s the calls of other processes return transient errors, which
+///   name the process on Linux. Meanwhile no new leader can be elected. The threads of one process
+///   wait for each other up to 30 s. If one thread has waited 2 s for another process, the threads
+///   queued behind it fail too. Only participants may open the lock file: its owner, or the group
 ///   ([`open_for_group`](DirStore::open_for_group)).
 ///
-/// **Files.** The object `app/lock-0000000001.json` is the file of that path below the root: one
-/// line of JSON, `{"tenure_dir":1,"writes":N}`, that counts its writes, then the body. A file
-/// without that line, from another program, is also a body. `.tenure` holds the lock, half-written
-/// files, and a mark with the key of an object that may not be on the disk. Opening the directory
-/// removes such files of killed processes after an hour. A deletion removes the folders that it
-/// leaves empty, except those directly below the root.
+/// **Files.** The object `app/lock-0000000001.json` is the file with this path below the root. The
+/// file contains a line of JSON, `{"tenure_dir":1,"writes":N}`, with a counter of its writes, and
+/// then the body. If another program's file lacks this line, the whole file is the body. `.tenure`
+/// contains the lock file, drafts of new objects, and a mark with the key of an object that may not
+/// be on the disk. Opening the store removes drafts older than an hour. A deletion removes the
+/// folders that it leaves empty, except folders directly below the root.
 ///
-/// **Cost.** A read takes a few system calls; a read during a write of its object waits for the
-/// `fsync`. A write takes a new file, two or three `fsync` and a rename, while other writers wait.
-/// A listing walks through the whole folder, while writers wait: about a second a page for a
-/// million objects, so compact earlier.
+/// **Cost.** A read takes a few system calls. If the object is being written, the read waits for
+/// the `fsync`. A write creates a file, calls `fsync` two or three times, and renames the file,
+/// while other writers wait. A listing reads the whole folder, while writers wait: about a second
+/// for each page of a million objects.
 ///
-/// All calls need a Tokio runtime and work on its blocking threads. Outside of a runtime they do
-/// nothing and return [`StoreErrorKind::Invalid`]. A dropped call still runs to its end.
+/// All calls need a Tokio runtime and use its blocking threads. Outside a runtime they return
+/// [`StoreErrorKind::Invalid`] without any effect. A dropped call still completes.
 ///
-/// In a listing, [`Entry::size`](super::Entry::size) is the length of the file: up to 50 bytes more
-/// than the body. There is no [`Entry::etag`](super::Entry::etag): the tag is a hash of the body,
-/// and reading every file would be too expensive.
+/// In a listing, [`Entry::size`](super::Entry::size) is the length of the file, which is up to 50
+/// bytes longer than the body. [`Entry::etag`](super::Entry::etag) is `None`, as a tag contains a
+/// hash of the body, and a listing does not read bodies.
 ///
 /// # Examples
 ///
@@ -113,30 +110,30 @@ pub struct DirStore {
 
 impl DirStore {
     /// Opens the store in this directory, and creates the directory if it is missing. A relative
-    /// path is resolved once, against the current directory; the root itself may be a symbolic
+    /// path is resolved once, against the current directory. The directory itself may be a symbolic
     /// link.
     ///
-    /// Blocks during some file operations.
+    /// This function blocks during its file operations.
     ///
     /// # Errors
     ///
-    /// - [`StoreErrorKind::Unsupported`]: it is on a file system that other machines may share,
-    ///   such as NFS, SMB, FUSE or 9p. Use a local one, or S3.
-    /// - [`StoreErrorKind::AccessDenied`]: this user may not make or read it. A directory that can
-    ///   be read but not written is opened; writes fail later.
-    /// - [`StoreErrorKind::NoSuchStore`]: there is something else at this path or above it.
-    /// - [`StoreErrorKind::Invalid`]: `.tenure` in it is not a folder.
-    /// - [`StoreErrorKind::Transient`]: the file system failed; the message says how.
+    /// - [`StoreErrorKind::Unsupported`]: other machines may share the file system, such as NFS,
+    ///   SMB, FUSE or 9p. Use a local file system, or S3.
+    /// - [`StoreErrorKind::AccessDenied`]: this user may not create or read the directory. A
+    ///   read-only directory can be opened, but its writes fail.
+    /// - [`StoreErrorKind::NoSuchStore`]: a part of the path is not a directory.
+    /// - [`StoreErrorKind::Invalid`]: `.tenure` in the directory is not a folder.
+    /// - [`StoreErrorKind::Transient`]: the file system failed, with the reason in the message.
     pub fn open(path: impl AsRef<Path>) -> Result<DirStore, StoreError> {
         DirStore::open_with(path.as_ref(), Access::Owner)
     }
 
-    /// Opens the store as [`open`](DirStore::open) does, for processes of several users: the
-    /// members of the directory's group.
+    /// Opens the store like [`open`](DirStore::open), for all members of the directory's group.
     ///
-    /// The group may write all files of the store; the umask has no effect. The lock has the mode
-    /// 0660 in place of 0600. All processes must open the directory this way, and it must belong to
-    /// the group and pass it on: `chgrp GROUP DIR && chmod 2770 DIR`.
+    /// The group may write all files of the store, whatever the umask. The lock file has the mode
+    /// 0660 instead of 0600. All processes must open the directory with this function. The
+    /// directory must belong to the group, and new files must inherit the group: `chgrp GROUP DIR
+    /// && chmod 2770 DIR`.
     ///
     /// # Errors
     ///
@@ -153,7 +150,7 @@ impl DirStore {
         let folder = Folder::root(&root)?;
         network::refuse(&folder, &root.path)?;
         match draft::remove_leftovers(&folder) {
-            // Reads work without it, and a write returns the error.
+            // Reads do not need the work folder, and a write returns the error.
             Err(error) if error.kind() != StoreErrorKind::AccessDenied => Err(error),
             _ => Ok(DirStore { root }),
         }
@@ -171,7 +168,8 @@ impl DirStore {
     ) -> Result<T, StoreError> {
         // `spawn_blocking` panics without a runtime.
         if Handle::try_current().is_err() {
-            let why = "a directory needs a Tokio runtime, and this call runs outside of one";
+            let why = "a directory store needs a Tokio runtime, and this call runs outside a \
+                       runtime";
             return Err(StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, why));
         }
         let root = self.root.clone();
@@ -234,7 +232,7 @@ impl Store for DirStore {
                 b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
                     url.push(char::from(*byte));
                 }
-                // Writing to a String cannot fail.
+                // A write to a `String` cannot fail.
                 _ => drop(write!(url, "%{byte:02X}")),
             }
         }
@@ -249,7 +247,7 @@ fn get(
     max_len: usize,
 ) -> Result<GetOutcome, StoreError> {
     let root = Folder::root(root)?;
-    // A file is never changed once it has its name, so an open one is whole.
+    // A file with an object's name is never changed, so an open file is complete.
     let Some(file) = unsynced::open(&root, key)? else {
         return Ok(GetOutcome::NotFound);
     };
@@ -266,8 +264,8 @@ fn get(
     })
 }
 
-/// Creates the directory and its missing parents, and syncs each of them: a root that a crash
-/// removed would start the epochs again.
+/// Creates the directory and its missing parents, and syncs each of them. If a crash removed the
+/// root, the epochs would start again.
 fn make(path: &Path) -> Result<(), StoreError> {
     let parent = path.parent().map(PathBuf::from);
     if !path.exists() {
@@ -281,13 +279,13 @@ fn make(path: &Path) -> Result<(), StoreError> {
             _ => {}
         }
     }
-    // Also for an existing directory, as another process may have created it just now. A user may
-    // lack the permission to open a parent; an old directory does not need the sync.
+    // An existing directory is also synced, as another process may just have created it. A parent
+    // that this user may not open is skipped.
     if let Some(parent) = parent
         && let Ok(opened) = fs::File::open(&parent)
     {
         match sync::folder(&opened, &parent) {
-            // No process can have created a directory there.
+            // On a read-only file system no process can have created the directory.
             Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
             synced => {
                 synced.map_err(|error| failed("sync", &parent, Determinacy::Determinate, error))?

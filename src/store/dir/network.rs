@@ -1,4 +1,4 @@
-//! Which file systems are refused.
+//! Refuses file systems that several machines may share.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ pub(super) fn refuse(root: &Folder, path: &Path) -> Result<(), StoreError> {
     use crate::store::{Determinacy, StoreErrorKind};
 
     let stat = nix::sys::statfs::fstatfs(root.file())
-        .map_err(|errno| failed("look at", path, Determinacy::Determinate, errno))?;
-    // The type of the number differs between C libraries; only 32 bits of it are used.
+        .map_err(|errno| failed("inspect", path, Determinacy::Determinate, errno))?;
+    // The integer type differs between C libraries. Only its lower 32 bits are used.
     #[allow(clippy::unnecessary_cast, reason = "necessary with some C libraries")]
     let magic = stat.filesystem_type().0 as u32;
     match name(magic) {
@@ -22,21 +22,22 @@ pub(super) fn refuse(root: &Folder, path: &Path) -> Result<(), StoreError> {
             StoreErrorKind::Unsupported,
             Determinacy::Determinate,
             format!(
-                "{} is on {name}, a file system whose locks and listings other machines may not \
-                 see: use a directory on a local disk for one machine, S3 for several",
+                "{} is on {name}; other machines may not see the locks and listings of this file \
+                 system: use a directory on a local disk for one machine, or S3 for several \
+                 machines",
                 path.display()
             ),
         )),
     }
 }
 
-/// Elsewhere there is no portable way to tell; the documentation warns.
+/// Accepts every file system, as other systems have no portable way to detect its type.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn refuse(_root: &Folder, _path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The file systems that several machines may share, among the numbers of statfs(2).
+/// Returns the name of a file system that several machines may share, by its number in statfs(2).
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn name(magic: u32) -> Option<&'static str> {
     Some(match magic {

@@ -1,14 +1,15 @@
-//! Pauses of a deletion of many folders, which takes the lock once for each folder.
+//! Pauses during a deletion of many folders, which acquires the lock once for each folder.
 //!
-//! A waiter tries to take the lock, and tries again after a pause. If a loop takes the lock again
-//! as soon as it has released it, a waiter rarely finds the lock free.
+//! A waiting process tries to lock the file after each pause. If the deletion acquired the lock
+//! again without a pause, a waiting process would rarely find the lock free.
 
 use std::time::Duration;
 
 use super::lock::{LONGEST_PAUSE, sleep};
 use crate::env::clock::{Clock as _, SystemClock};
 
-/// Longer than the longest pause of a waiter, so that each waiter tries once in a rest.
+/// Minimum rest. It exceeds the longest pause of a waiting process, so that each one tries once
+/// during a rest.
 const SHORTEST_REST: Duration = LONGEST_PAUSE.saturating_add(Duration::from_millis(1));
 const LONGEST_REST: Duration = Duration::from_millis(50);
 
@@ -21,8 +22,9 @@ impl Pace {
         Pace(SystemClock.now().boot)
     }
 
-    /// Sleeps for as long as the caller has worked since the last rest, waits for the lock
-    /// included: at most 50 ms, and not at all before 6 ms. The caller does not hold the lock.
+    /// Sleeps as long as the caller has worked since the last rest, including its waits for the
+    /// lock: at most 50 ms. It does not sleep after less than 6 ms. The caller must not hold the
+    /// lock.
     pub(super) fn rest(&mut self) {
         let worked = SystemClock.now().boot.saturating_sub(self.0);
         if worked >= SHORTEST_REST {
@@ -43,10 +45,10 @@ mod tests {
 
     const FOLDERS: usize = 300;
 
-    /// Returns how many writes another process makes while folders are deleted.
+    /// Returns the number of writes of another process during a deletion of folders.
     fn writes_during_a_deletion(round: usize) -> usize {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        // Each has a separate lock, like two processes.
+        // Two roots have separate thread locks, like two processes.
         let (deletes, writes) = (root(&dir), root(&dir));
         let keys: Vec<_> = (0..FOLDERS).map(|number| format!("app/ended/{number}/a")).collect();
         for key in &keys {
@@ -60,7 +62,7 @@ mod tests {
                 let mut written = 0;
                 while !deleted.load(Ordering::SeqCst) {
                     let key = format!("app/{round}-{written}");
-                    let folder = Folder::root(&writes).expect("the root is there");
+                    let folder = Folder::root(&writes).expect("the root exists");
                     write::put(&folder, &key, b"x", &Condition::Absent).expect("written");
                     written += 1;
                 }
@@ -76,10 +78,9 @@ mod tests {
         Root::new(dir.path().into(), Access::Owner)
     }
 
-    /// It was 1 to 3, in place of about 200: a waiter tries again after a pause, and the deletion
-    /// took the lock again without one.
+    /// Without pauses of the deletion, the other process made 1 to 3 writes instead of about 200.
     #[test]
-    fn regression_other_processes_write_during_a_deletion_of_many_folders() {
+    fn regression_other_processes_write_during_a_long_deletion() {
         let rounds: Vec<_> = (0..3).map(writes_during_a_deletion).collect();
         assert!(rounds.iter().any(|written| *written >= FOLDERS / 10), "{rounds:?}");
     }

@@ -1,4 +1,4 @@
-//! The only place that asks the disk to keep something, so that tests can make it fail.
+//! All calls of `fsync`. Tests can make them fail here.
 
 use std::fs::File;
 use std::io;
@@ -6,15 +6,15 @@ use std::path::Path;
 
 use nix::errno::Errno;
 
-/// Makes the bytes of a file outlive a crash of the machine.
+/// Syncs the contents of a file, so that they survive a crash of the machine.
 pub(super) fn file(file: &File, path: &Path) -> io::Result<()> {
     sync(file, path)
 }
 
-/// Makes the names in a folder outlive a crash of the machine.
+/// Syncs the entries of a folder, so that they survive a crash of the machine.
 pub(super) fn folder(folder: &File, path: &Path) -> io::Result<()> {
     match sync(folder, path) {
-        // Some file systems have no such thing for folders; they do it on their own.
+        // Some file systems cannot sync folders, and make their entries durable without a sync.
         Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => Ok(()),
         synced => synced,
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::env::mutex::unpoisoned;
 
-/// A lock among the threads of one process. A thread takes it before it tries to lock the file: if
-/// all threads tried to lock the file, one of them might fail to get it for seconds.
+/// A lock among the threads of one process. A thread acquires it before it tries to lock the file.
+/// If all threads tried to lock the file, some thread might fail for seconds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ThreadLock(Arc<(Mutex<Holders>, Condvar)>);
 
@@ -14,20 +14,20 @@ pub(super) struct ThreadLock(Arc<(Mutex<Holders>, Condvar)>);
 struct Holders {
     alone: bool,
     shared: usize,
-    /// Number of threads that have waited for another process and given up.
+    /// Number of threads that have given up while they waited for another process.
     given_up: u64,
 }
 
 /// The reason why a thread did not get the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ThreadLockRefusal {
-    /// Another thread of this process holds it.
+    /// Another thread of this process holds the lock.
     Taken,
-    /// The thread that held it gave up, as another process holds the lock of the file.
+    /// The thread that held the lock gave up, as another process holds the file lock.
     GivenUp,
 }
 
-/// The lock, held until this is dropped.
+/// The held lock. Dropping this value releases it.
 #[derive(Debug)]
 pub(super) struct ThreadLockGuard {
     thread_lock: ThreadLock,
@@ -35,15 +35,15 @@ pub(super) struct ThreadLockGuard {
 }
 
 impl ThreadLock {
-    /// Waits up to `limit`, or until the thread that holds the lock gives up. Then all waiters give
-    /// up: they would wait for the same process, one after the other.
+    /// Waits up to `limit`, or until the thread that holds the lock gives up. Then all waiting
+    /// threads give up, as they would wait for the same process one after the other.
     pub(super) fn wait(
         &self,
         mode: Mode,
         limit: Duration,
     ) -> Result<ThreadLockGuard, ThreadLockRefusal> {
         let (holders, next) = &*self.0;
-        // It is whole whenever the mutex is free.
+        // The state is consistent whenever the mutex is free, so a poisoned mutex is used.
         let holders = unpoisoned(holders.lock());
         let given_up = holders.given_up;
         let busy = |holders: &mut Holders| {
@@ -105,7 +105,7 @@ mod tests {
         let one = thread_lock.wait(Mode::Shared, Duration::ZERO).expect("free");
         let two = thread_lock.wait(Mode::Shared, Duration::ZERO).expect("shared");
         drop(one);
-        thread_lock.wait(Mode::Alone, Duration::ZERO).expect_err("one is left");
+        thread_lock.wait(Mode::Alone, Duration::ZERO).expect_err("one shared holder remains");
         drop(two);
         let alone = thread_lock.wait(Mode::Alone, Duration::ZERO).expect("free");
         thread_lock.wait(Mode::Shared, Duration::from_millis(1)).expect_err("taken");

@@ -1,14 +1,14 @@
-//! The object that is not known to be on the disk yet.
+//! The mark of an object that may not be on the disk.
 //!
-//! All processes see a rename immediately, but it outlives a power loss only after a sync of its
-//! folder. In between there is a mark: a file in the work folder that holds the object's key. The
-//! writer makes the mark before the rename and removes it after the sync, and holds the lock all the
-//! while. So a process that finds the mark while it holds the lock knows that its writer died or
-//! that a sync failed. A later sync that succeeds proves nothing then, as Linux may have forgotten
-//! the data of a failed one. The process writes the object again, and syncs it. Each writer does so
-//! before its own write, so there is one mark at most.
+//! All processes see a rename immediately, but the rename survives a power loss only after a sync
+//! of its folder. In the meantime a mark exists: a file in the work folder that contains the
+//! object's key. The writer creates the mark before the rename, removes it after the sync, and
+//! holds the lock throughout. So if a process holds the lock and finds a mark, the mark's writer
+//! died or a sync failed. After a failed sync a later successful sync proves nothing, as Linux may
+//! have discarded the data. So the process writes the object again and syncs it. Each writer does
+//! this before its own write, so at most one mark exists.
 //!
-//! The mark itself needs no sync. All that the disk shows after a power loss is on the disk.
+//! The mark itself needs no sync. After a power loss every visible object is on the disk.
 
 use std::fs::{File, FileTimes};
 use std::io::{self, Read as _, Write as _};
@@ -23,7 +23,7 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 const MARK: &str = "unsynced";
 
-/// Says that the object of this key is not known to be on the disk.
+/// Marks the object of this key as possibly not on the disk.
 pub(super) fn mark(_: &Locked, work: &Folder, key: &str) -> Result<(), StoreError> {
     let mut file = work.new_file(MARK)?;
     file.write_all(key.as_bytes()).map_err(|error| {
@@ -32,12 +32,14 @@ pub(super) fn mark(_: &Locked, work: &Folder, key: &str) -> Result<(), StoreErro
     })
 }
 
-/// Says that it is, or that nothing was written. A mark that stays costs another write.
+/// Removes the mark, as the object is on the disk or nothing was written. If the removal fails, the
+/// next process writes the object again.
 pub(super) fn clear(work: &Folder) {
     let _ = work.remove(MARK);
 }
 
-/// The key in the mark. A writer that died before its rename may have left a part of it.
+/// Returns the key in the mark. A writer that died before its rename may have left a partial key,
+/// which is ignored.
 pub(super) fn marked(root: &Folder) -> Result<Option<String>, StoreError> {
     let name = format!("{}/{MARK}", key::WORK_FOLDER);
     let Some(mut file) = root.open_object(&name)? else { return Ok(None) };
@@ -47,8 +49,8 @@ pub(super) fn marked(root: &Folder) -> Result<Option<String>, StoreError> {
     Ok(Some(String::from_utf8_lossy(&key).into_owned()))
 }
 
-/// Opens an object that is on the disk; `None` if it is missing. Waits for the writer of an object
-/// with the mark. Costs one `open` more unless there is a mark.
+/// Opens an object that is on the disk, or returns `None` if it is missing. If the object is
+/// marked, this function waits for its writer. Without a mark the check costs one more `open`.
 pub(super) fn open(root: &Folder, key: &str) -> Result<Option<File>, StoreError> {
     let (path, name) = key::split(key);
     let find = || match FolderChain::find(root, path)? {
@@ -58,7 +60,8 @@ pub(super) fn open(root: &Folder, key: &str) -> Result<Option<File>, StoreError>
     let mut waiting = Waiting::default();
     loop {
         let file = find()?;
-        // Only now: the writer of this file made the mark before the file had its name.
+        // The mark is read after the file is opened, as the writer creates the mark before the
+        // rename.
         if file.is_none() || marked(root)?.as_deref() != Some(key) {
             return Ok(file);
         }
@@ -76,12 +79,12 @@ pub(super) fn open(root: &Folder, key: &str) -> Result<Option<File>, StoreError>
     }
 }
 
-/// Makes sure that this object is on the disk, if it has the mark.
+/// Ensures that this object is on the disk, if it is marked.
 pub(super) fn ensure(root: &Folder, key: &str) -> Result<(), StoreError> {
     if marked(root)?.as_deref() == Some(key) { open(root, key).map(drop) } else { Ok(()) }
 }
 
-/// Makes sure that the object with the mark is on the disk.
+/// Ensures that the marked object is on the disk.
 pub(super) fn settle(_: &Locked, root: &Folder, work: &Folder) -> Result<(), StoreError> {
     let Some(key) = marked(root)? else { return Ok(()) };
     if key::check(&key).is_ok() {
@@ -94,7 +97,7 @@ pub(super) fn settle(_: &Locked, root: &Folder, work: &Folder) -> Result<(), Sto
 fn write_again(root: &Folder, work: &Folder, key: &str) -> Result<(), StoreError> {
     let (path, name) = key::split(key);
     let (chain, missing) = FolderChain::as_far_as_there(root, path)?;
-    // Its writer may have died before the rename.
+    // The writer may have died before the rename.
     if !missing
         && let Some(Named::Object { .. }) = chain.folder().look_up(name)?
         && let Some(file) = chain.folder().open_object(name)?
@@ -109,14 +112,16 @@ fn write_again(root: &Folder, work: &Folder, key: &str) -> Result<(), StoreError
     chain.sync()
 }
 
-/// The request itself changed nothing.
+/// Returns the error of a request that had no effect, as the marked object could not be written
+/// again.
 fn cannot_settle(root: &Folder, key: &str, error: &StoreError) -> StoreError {
     let message = format!(
-        "{} was written, but a power loss may undo that, and it cannot be written again: {}",
+        "{} was written, but a power loss may undo this write, and the file cannot be written \
+         again: {}",
         root.path_of(key).display(),
         error.message()
     );
-    // A process that may only read waits for one that writes.
+    // A process without write permission can retry after a writer has settled the object.
     let kind = match error.kind() {
         StoreErrorKind::AccessDenied => StoreErrorKind::Transient,
         kind => kind,

@@ -1,4 +1,5 @@
-//! Conditional writes: aside first, then checked and renamed under the lock.
+//! Conditional writes. A write first creates a draft, and then checks the condition and renames the
+//! draft under the lock.
 
 use std::io::Write as _;
 
@@ -13,7 +14,7 @@ use super::time::first_count;
 use super::unsynced;
 use crate::store::{Determinacy, ETag, PutOutcome, StoreError};
 
-/// When a write is allowed.
+/// The condition of a write.
 #[derive(Debug)]
 pub(super) enum Condition {
     Absent,
@@ -28,12 +29,12 @@ pub(super) fn put(
     condition: &Condition,
 ) -> Result<PutOutcome, StoreError> {
     let (path, name) = key::split(key);
-    // Looked at before anything is written, so that losing a race costs no file.
+    // An early check without the lock, so that most refused writes create no draft.
     let writes = match condition.check(FolderChain::find(root, path)?.as_ref(), name)? {
         Ok(writes) => writes,
         Err(refusal) => {
-            // A refusal may show the caller that its earlier write without an answer succeeded. The
-            // caller will rely on that write.
+            // A refusal may tell the caller that its earlier write took effect, so the object must
+            // be on the disk before the refusal.
             unsynced::ensure(root, key)?;
             return Ok(refusal);
         }
@@ -43,7 +44,7 @@ pub(super) fn put(
     let draft = Draft::write(&work, |file| file.write_all(&bytes))?;
     let locked = Locked::alone(&work)?;
     unsynced::settle(&locked, root, &work)?;
-    // A deletion may have removed the folder meanwhile, and from now on none does.
+    // A deletion may have removed the folder before this process acquired the lock.
     if let Err(refusal) = condition.check(FolderChain::find(root, path)?.as_ref(), name)? {
         return Ok(refusal);
     }
@@ -55,8 +56,8 @@ pub(super) fn put(
         }
         return Err(error);
     }
-    // The lock is held until the mark is gone: a process that has the lock and finds a mark knows
-    // that no other process is about to remove it.
+    // The lock is held until the mark is removed. So a process that holds the lock and finds a mark
+    // knows that the mark's writer has died or failed.
     chain.sync()?;
     unsynced::clear(&work);
     drop(locked);
@@ -64,8 +65,8 @@ pub(super) fn put(
 }
 
 impl Condition {
-    /// Whether it holds now: the count that the next write gets, or the refusal. `None`: the folder
-    /// is missing.
+    /// Checks the condition. Returns the counter for the next write, or the refusal. A missing
+    /// folder is passed as `None`.
     fn check(
         &self,
         chain: Option<&FolderChain>,
@@ -83,13 +84,13 @@ impl Condition {
                 None => Ok(Ok(first_count())),
                 Some(Named::Object { .. }) => Ok(Err(PutOutcome::PreconditionFailed)),
                 Some(Named::Folder) => Err(in_the_way(&path, "a directory")),
-                Some(Named::Other(what)) => Err(in_the_way(&path, what)),
+                Some(Named::Other(file_type)) => Err(in_the_way(&path, file_type)),
             },
             Condition::Is(etag) => match folder.open_object(name)? {
                 None => Ok(Err(PutOutcome::NotFound)),
                 Some(file) => {
                     let current = content::read(&file, &path, 0)?;
-                    // A count from another program may wrap; the ETag still changes.
+                    // The counter of another program's file may overflow. The ETag still changes.
                     let next = current.writes.wrapping_add(1);
                     Ok(if current.etag == *etag {
                         Ok(next)

@@ -74,7 +74,7 @@ async fn a_user_who_cannot_open_the_lock_can_list() {
     // Root may open all files; then this part does not run.
     if !is_root(&dir) {
         let denied = StoreErrorKind::AccessDenied;
-        refuses(store.create("b", "x".into()).await, denied, "processes of one user");
+        refuses(store.create("b", "x".into()).await, denied, "all processes must have one user");
     }
 }
 
@@ -121,7 +121,7 @@ async fn a_user_who_cannot_open_the_lock_reads_settled_objects() {
     body_of(&store, "settled").await;
     if !is_root(&dir) {
         let read = store.get("open", None, 9).await;
-        refuses(read, StoreErrorKind::Transient, "a power loss may undo that");
+        refuses(read, StoreErrorKind::Transient, "a power loss may undo this write");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The contents of the disk for a directory, and the outcome of each sync.
+//! A simulated disk: its contents, and the outcome of each sync.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,13 +16,13 @@ use nix::errno::Errno;
 pub(super) enum Fate {
     Works,
     Fails,
-    /// The file system says this, and nothing is lost.
+    /// The sync returns this error, and no data is lost.
     Says(Errno),
-    /// The process dies before it.
+    /// The process dies before the sync.
     Dies,
 }
 
-/// Unwinds in place of the death of a process.
+/// Panic payload that simulates the death of a process.
 pub(super) struct Died;
 
 pub(super) type Choose = Box<dyn FnMut(&Path) -> Fate>;
@@ -31,18 +31,20 @@ pub(super) type Choose = Box<dyn FnMut(&Path) -> Fate>;
 #[derive(Debug, PartialEq)]
 pub(super) enum DiskEntry {
     File(Vec<u8>),
-    /// The inode: a folder that is made again under the same name has another.
+    /// A folder with this inode. A folder that is created again with the same name has another
+    /// inode.
     Folder(u64),
 }
 
 pub(super) struct Disk {
     pub(super) choose: Choose,
-    /// The entries of each folder that was synced, by inode.
+    /// Entries of each synced folder, by inode.
     folders: BTreeMap<u64, BTreeMap<OsString, DiskEntry>>,
-    /// The inodes of files that were synced.
+    /// Synced files, by inode.
     synced: BTreeMap<u64, File>,
     forgotten: BTreeMap<u64, File>,
-    /// All that has a number here, kept open so that nothing else gets the number.
+    /// Open files of all recorded inodes. While they are open, the system does not reuse the
+    /// inodes.
     opened: Vec<File>,
 }
 
@@ -54,7 +56,7 @@ pub(super) fn with_disk<T: Default>(work: impl FnOnce(&mut Disk) -> T) -> T {
     DISK.with_borrow_mut(|disk| disk.as_mut().map(work).unwrap_or_default())
 }
 
-/// Returns the outcome of the sync of a file or a folder; `None` without such a disk.
+/// Returns the outcome of the sync of a file or a folder, or `None` without a simulated disk.
 pub(in crate::store::dir) fn sync(path: &Path) -> Option<io::Result<()>> {
     let fate = with_disk(|disk| Some((disk.choose)(path)))?;
     Some(match fate {
@@ -76,7 +78,7 @@ fn opened(path: &Path) -> (u64, File) {
     (file.metadata().expect("it is open").ino(), file)
 }
 
-/// The folders and the other files in a folder.
+/// Returns the folders and the other files in a folder.
 pub(super) fn children(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let entries = fs::read_dir(path).expect("it is there");
     entries.map(|entry| entry.expect("an entry").path()).partition(|path| path.is_dir())
@@ -92,7 +94,7 @@ impl Disk {
         Disk { choose, folders, synced, forgotten, opened: Vec::new() }
     }
 
-    /// The content, after a power loss, of the file at this path below `root`.
+    /// Returns the content of the file at this path below `root` after a power loss.
     pub(super) fn survives(&self, root: &Path, path: &Path) -> Option<Vec<u8>> {
         let mut folder = opened(root).0;
         for name in path.iter() {
@@ -104,7 +106,7 @@ impl Disk {
         None
     }
 
-    /// Contents that this sync was to write.
+    /// Discards the contents that a failed sync should have written.
     fn forget(&mut self, path: &Path) {
         let (inode, file) = opened(path);
         if !path.is_dir() {

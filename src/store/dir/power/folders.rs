@@ -1,13 +1,13 @@
-//! Folders that a deletion removes.
+//! Tests of the removal of empty folders.
 
 use std::fs;
 
 use super::disk::{Fate, children};
 use super::{Scene, delete, unless_it_dies};
 
-/// The folder is removed while the draft is written, as by a deletion of its last object.
+/// A deletion removes the folder while the draft is written.
 #[test]
-fn regression_a_write_makes_the_folder_that_a_deletion_removed_meanwhile() {
+fn regression_a_write_creates_a_concurrently_removed_folder_again() {
     for meanwhile_made_again in [false, true] {
         let scene = Scene::new();
         scene.put("app/deep/a", "one", None).expect("alive").expect("written");
@@ -28,9 +28,9 @@ fn regression_a_write_makes_the_folder_that_a_deletion_removed_meanwhile() {
     }
 }
 
-/// The deletion dies before its sync; another one finds nothing to delete.
+/// The first deletion dies before its sync. The second deletion finds no object.
 #[test]
-fn regression_a_deletion_of_a_missing_object_survives_a_power_loss() {
+fn regression_a_repeated_deletion_survives_a_power_loss() {
     let scene = Scene::new();
     scene.put("app/deep/a", "one", None).expect("alive").expect("written");
     scene.folders(&[Fate::Dies]);
@@ -42,7 +42,7 @@ fn regression_a_deletion_of_a_missing_object_survives_a_power_loss() {
 }
 
 #[test]
-fn regression_a_deletion_removes_empty_folders_of_earlier_versions_too() {
+fn regression_a_deletion_removes_empty_folders_of_earlier_versions() {
     let scene = Scene::new();
     let path = &scene.root.path;
     for number in 0..200 {
@@ -58,7 +58,7 @@ fn regression_a_deletion_removes_empty_folders_of_earlier_versions_too() {
     delete("app/members/a/lock.json");
     assert!(left() < 202, "{}", left());
     delete("app/members/a/lock.json");
-    // Each removes some, as others wait meanwhile.
+    // Each deletion removes some folders, as other writers wait.
     for _ in 0..200 {
         if left() == 2 {
             break;
@@ -66,8 +66,8 @@ fn regression_a_deletion_removes_empty_folders_of_earlier_versions_too() {
         scene.put("app/members/c/lock.json", "one", None).expect("alive").expect("written");
         delete("app/members/c/lock.json");
     }
-    assert_eq!(left(), 2, "b, and a name that is no part of a key");
-    scene.is_on_the_disk("app/members/b/lock.json", "it stays");
+    assert_eq!(left(), 2, "b, and a name that is not allowed in a key");
+    scene.is_on_the_disk("app/members/b/lock.json", "it was not deleted");
     fs::remove_dir(path.join("app/members/not a key")).expect("empty");
     delete("app/members/b/lock.json");
     assert!(!path.join("app/members").exists() && path.join("app").exists());

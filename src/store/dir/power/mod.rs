@@ -1,7 +1,7 @@
-//! A model of the disk, for tests: its contents after a power loss at this moment, and failing
-//! syncs. The model sees the operations of its own thread.
+//! Tests on a simulated disk with power losses and failing syncs. The simulation covers the
+//! operations of its own thread.
 //!
-//! A failed sync is the worst case that Linux allows: the contents are lost, and a later sync
+//! A failed sync has the worst result that Linux allows: the contents are lost, and a later sync
 //! succeeds without them.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ mod folders;
 
 pub(super) use disk::sync;
 
-/// A directory on such a disk.
+/// A directory on a simulated disk.
 struct Scene {
     dir: tempfile::TempDir,
     root: Root,
@@ -46,7 +46,7 @@ impl Scene {
         });
     }
 
-    /// The next syncs of folders go this way, and then they work.
+    /// The next syncs of folders have these outcomes, and later syncs succeed.
     fn folders(&self, fates: &[Fate]) {
         let fates = fates.to_vec();
         let mut fates = fates.into_iter();
@@ -67,7 +67,7 @@ impl Scene {
         get(&self.root, key, None, 1_000)
     }
 
-    /// Returns the contents that all processes see.
+    /// Returns the contents that processes see before a power loss.
     fn seen(&self, key: &str) -> Option<Vec<u8>> {
         fs::read(self.root.path.join(key)).ok()
     }
@@ -80,7 +80,7 @@ impl Scene {
     #[track_caller]
     fn is_on_the_disk(&self, key: &str, why: &str) {
         let (seen, survives) = (self.seen(key), self.survives(key));
-        assert!(seen.is_some(), "{key} is not there: {why}");
+        assert!(seen.is_some(), "{key} does not exist: {why}");
         assert_eq!(seen, survives, "{key} would be lost: {why}");
     }
 }
@@ -93,7 +93,7 @@ impl Drop for Scene {
     }
 }
 
-/// `None` if the process died.
+/// Returns `None` if the simulated process died.
 fn unless_it_dies<T>(work: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => Some(done),
@@ -112,7 +112,7 @@ fn maybe(put: Option<PutResult>) {
 }
 
 #[test]
-fn regression_an_object_read_after_a_failed_sync_is_on_the_disk() {
+fn regression_a_read_object_is_on_the_disk_after_a_failed_sync() {
     for folders in [0, 1] {
         let scene = Scene::new();
         scene.folders(&[&vec![Fate::Works; folders][..], &[Fate::Fails]].concat());
@@ -124,28 +124,28 @@ fn regression_an_object_read_after_a_failed_sync_is_on_the_disk() {
 }
 
 #[test]
-fn regression_a_sync_after_a_failed_sync_proves_nothing() {
+fn regression_a_read_after_a_failed_sync_does_not_trust_a_later_sync() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
     super::Folder::root(&scene.root).expect("there").sync().expect("it works again");
-    assert_eq!(scene.survives("a"), None, "forgotten by the disk");
+    assert_eq!(scene.survives("a"), None, "the disk has lost the write");
     scene.get("a").expect("read");
     scene.is_on_the_disk("a", "it was read");
 }
 
 #[test]
-fn regression_a_refusal_shows_only_what_is_on_the_disk() {
+fn regression_a_refusal_implies_that_the_object_is_on_the_disk() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
     let refused = scene.put("a", "again", None).expect("alive").expect("answered");
     assert_eq!(refused, PutOutcome::PreconditionFailed);
-    scene.is_on_the_disk("a", "it made the store refuse");
+    scene.is_on_the_disk("a", "the store refused because of it");
 }
 
 #[test]
-fn regression_a_rename_of_a_killed_process_is_synced_before_a_read() {
+fn regression_a_listed_rename_of_a_killed_process_is_on_the_disk() {
     let scene = Scene::new();
     scene.folders(&[Fate::Dies]);
     assert!(scene.put("a", "one", None).is_none(), "it died");
@@ -156,7 +156,7 @@ fn regression_a_rename_of_a_killed_process_is_synced_before_a_read() {
 }
 
 #[test]
-fn a_failing_disk_shows_no_object_that_may_be_lost() {
+fn a_failing_disk_returns_no_object_that_may_be_lost() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails; 4]);
     maybe(scene.put("a", "one", None));
@@ -171,8 +171,8 @@ fn a_failing_disk_shows_no_object_that_may_be_lost() {
             (StoreErrorKind::Transient, Determinacy::Determinate)
         );
         let said = error.to_string();
-        let cause = "it cannot be written again: cannot sync";
-        assert!(said.contains("a power loss may undo that") && said.contains(cause), "{said}");
+        let cause = "the file cannot be written again: cannot sync";
+        assert!(said.contains("may undo this write") && said.contains(cause), "{said}");
     }
     scene.get("a").expect("the disk works again");
     scene.is_on_the_disk("a", "it was read");
@@ -180,7 +180,7 @@ fn a_failing_disk_shows_no_object_that_may_be_lost() {
 }
 
 #[test]
-fn the_settled_object_keeps_its_version_and_its_date() {
+fn a_settled_object_keeps_its_version_and_its_date() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
@@ -189,12 +189,12 @@ fn the_settled_object_keeps_its_version_and_its_date() {
     let before = (date(), fs::metadata(&path).expect("there").ino());
     scene.get("a").expect("read");
     assert_eq!((scene.seen("a"), date()), (bytes, before.0));
-    assert_ne!(fs::metadata(&path).expect("there").ino(), before.1, "written once more");
+    assert_ne!(fs::metadata(&path).expect("there").ino(), before.1, "written again");
 }
 
-/// The mark has room for one object only.
+/// The mark contains only one key.
 #[test]
-fn a_write_settles_the_one_before_it_first() {
+fn a_write_settles_the_marked_object_first() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails, Fate::Fails]);
     maybe(scene.put("a", "one", None));
@@ -203,14 +203,14 @@ fn a_write_settles_the_one_before_it_first() {
     assert!(error.to_string().contains("/a was written"), "{error}");
     assert_eq!((scene.seen("b"), marks(&scene)), (None, 1));
     scene.put("b", "two", None).expect("alive").expect("written");
-    scene.is_on_the_disk("a", "another was written");
+    scene.is_on_the_disk("a", "another object was written");
     scene.is_on_the_disk("b", "it was written");
     assert_eq!(marks(&scene), 0);
 }
 
-/// A full disk refuses another write of the mark.
+/// On a full disk the marked object cannot be written again.
 #[test]
-fn a_deletion_of_another_object_does_not_settle() {
+fn a_deletion_does_not_settle_another_object() {
     let scene = Scene::new();
     scene.put("b", "two", None).expect("alive").expect("written");
     scene.folders(&[Fate::Fails]);
@@ -223,9 +223,9 @@ fn a_deletion_of_another_object_does_not_settle() {
     scene.is_on_the_disk("a", "it was read");
 }
 
-/// A writer that died during the write of the mark has not renamed a file.
+/// A writer that died while it wrote the mark has not renamed its draft.
 #[test]
-fn a_part_of_a_mark_is_ignored() {
+fn a_partial_mark_is_ignored() {
     let scene = Scene::new();
     scene.put("a", "one", None).expect("alive").expect("written");
     for part in ["", "..", "app/"] {
@@ -241,7 +241,7 @@ fn a_failed_write_leaves_no_mark() {
     let scene = Scene::new();
     scene.fates(|path| {
         if !path.is_dir() {
-            fs::remove_file(path).expect("it was made");
+            fs::remove_file(path).expect("the draft exists");
         }
         Fate::Works
     });
@@ -284,15 +284,15 @@ fn regression_an_object_is_hidden_until_its_sync_ends() {
         });
         scene.put("a", "one", None).expect("alive").expect("written")
     });
-    at_sync.recv().expect("it writes");
-    let error = scene.get("a").expect_err("nobody knows yet");
+    at_sync.recv().expect("the writer is at its sync");
+    let error = scene.get("a").expect_err("the sync has not ended");
     assert_eq!(error.kind(), StoreErrorKind::Transient, "{error}");
     go_on.send(()).expect("awaited");
     assert!(matches!(writer.join().expect("no panic"), PutOutcome::Done { .. }));
     assert!(matches!(scene.get("a"), Ok(GetOutcome::Found(_))));
 }
 
-/// Number of objects that may not be on the disk.
+/// Returns the number of marked objects.
 fn marks(scene: &Scene) -> usize {
     let work = scene.dir.path().join(".tenure");
     let files = if work.exists() { children(&work).1 } else { Vec::new() };
@@ -300,9 +300,10 @@ fn marks(scene: &Scene) -> usize {
     files.iter().filter(marked).count()
 }
 
-/// For all failures and deaths: the objects behind an answer survive a power loss right after it.
+/// For all failures and deaths, a returned object survives a power loss directly after the
+/// response.
 #[test]
-fn each_answer_survives_a_power_loss() {
+fn each_result_survives_a_power_loss() {
     const KEYS: [&str; 4] = ["a", "app/b", "app/deep/c", "app/deep/d"];
     let (mut shown, mut settled) = (0, 0);
     for seed in 0..300 {
@@ -369,8 +370,8 @@ fn an_unsupported_sync_is_not_a_failure() {
         scene.fates(move |_| Fate::Says(errno));
         super::DirStore::open(scene.dir.path())
     };
-    open(Errno::EINVAL).expect("it does so on its own");
-    open(Errno::EROFS).expect("nobody can have made it a moment ago");
-    let error = open(Errno::ENOSPC).expect_err("it may vanish");
+    open(Errno::EINVAL).expect("the file system needs no sync of folders");
+    open(Errno::EROFS).expect("no process can have created it");
+    let error = open(Errno::ENOSPC).expect_err("a crash may remove it");
     assert_eq!(error.determinacy(), Determinacy::Determinate, "{error}");
 }
