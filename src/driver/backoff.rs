@@ -1,10 +1,10 @@
-//! Delays that double.
+//! Exponential backoff.
 
 use std::time::Duration;
 
 use crate::env::process::Process;
 
-/// A delay that doubles each time, from the first up to the longest.
+/// A delay that starts at `first` and doubles up to `longest`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Backoff {
     pub(crate) first: Duration,
@@ -17,7 +17,7 @@ impl Backoff {
         self.first.saturating_mul(1 << doublings.min(20)).min(self.longest)
     }
 
-    /// Returns the delay less a random part of up to half of it, so that candidates that failed
+    /// Returns a random delay from half of the delay to the whole delay. So candidates that failed
     /// together do not retry together.
     pub(crate) fn jittered(self, doublings: u32, process: &Process) -> Duration {
         let delay = self.delay(doublings);

@@ -1,4 +1,4 @@
-//! Drives the machine until it is elected, or until it follows another candidate.
+//! Drives the machine until it is elected, or until another candidate leads.
 
 use std::time::Duration;
 
@@ -12,25 +12,26 @@ use crate::protocol::message::{Answer, Step, Wait};
 use crate::protocol::message::{Event, Input};
 use crate::store::escape::plain;
 
-/// The condition under which a campaign gives up.
+/// The duration of a campaign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// Until elected.
+    /// The campaign waits until it is elected.
     Wait,
-    /// Until another candidate holds the newest epoch, or several requests in a row fail.
+    /// The campaign ends if another candidate holds the newest epoch, or after several consecutive
+    /// failures.
     Once,
 }
 
 /// The result of a campaign.
 #[derive(Debug)]
 pub(crate) enum CampaignEnd {
-    /// Elected, with at least a third of the lease left.
+    /// The candidate is elected, and at least a third of its lease remains.
     Elected,
-    /// Another candidate holds the newest epoch, or may still believe that it does.
+    /// Another candidate holds the newest epoch, or may still believe that it holds it.
     Held(Leader),
 }
 
-/// Requests that may fail in a row before a call that does not wait gives up.
+/// Number of consecutive failures that end a call with [`Patience::Once`].
 pub(crate) const FAILURES_BEFORE_GIVING_UP: u32 = 3;
 
 impl Driver {
@@ -132,7 +133,7 @@ impl Driver {
         }
     }
 
-    /// Renews until at least a third of the lease is left (E13). Returns false if the grant is
+    /// Renews until at least a third of the lease remains (E13). Returns false if the grant is
     /// unusable (E14).
     async fn settle(&mut self) -> bool {
         let config = &self.cx.config;
@@ -172,7 +173,7 @@ impl Driver {
         !self.outdated()
     }
 
-    /// Returns whether another call of this `Election` has seen an epoch above the granted one.
+    /// Returns true if another call of this `Election` has seen an epoch above the granted epoch.
     fn outdated(&self) -> bool {
         self.cx.knowledge().greatest > self.machine.greatest()
     }
@@ -201,19 +202,19 @@ impl Driver {
         );
         self.cx.tell(CampaignEvent::Following(leader));
         self.followed.started();
-        // Candidates that begin to follow together, such as the losers of a race, must not poll
-        // together.
+        // Candidates that begin to follow at the same time, such as the losers of a race, must not
+        // poll at the same time.
         let early = self.cx.process.jitter(self.poll_spread());
         self.requests.polled = self.requests.polled.saturating_sub(early);
     }
 
-    /// Returns the time over which the candidates' polls of one renewal are spread.
+    /// Returns the time over which the candidates spread their polls of one renewal.
     fn poll_spread(&self) -> Duration {
         let config = &self.cx.config;
         if config.poll_at_lapse { Duration::ZERO } else { config.poll_interval }
     }
 
-    /// Returns the result of a call that does not wait, in place of this wait.
+    /// Returns the result of a call with [`Patience::Once`] instead of this wait.
     fn would_wait(&self, wait: &Wait) -> Result<Option<CampaignEnd>, Error> {
         let held = || self.followed.leader().map(CampaignEnd::Held);
         Ok(match wait {
@@ -222,13 +223,13 @@ impl Driver {
             Wait::Takeover if !self.followed.takeover_in().is_zero() => held(),
             Wait::Retry if self.requests.have_failed(FAILURES_BEFORE_GIVING_UP) => {
                 let error = self.requests.last_error.clone();
-                return Err(error.expect("a failure was counted, so it was remembered"));
+                return Err(error.expect("the last failure was stored when it was counted"));
             }
             _ => None,
         })
     }
 
-    /// Carries out a wait of the machine, and passes the machine the next input.
+    /// Waits as the machine requests, and passes the next input to the machine.
     async fn wait(&mut self, wait: Wait) {
         let poll = self.poll_interval();
         let since_poll = self.now().boot.saturating_sub(self.requests.polled);
@@ -252,7 +253,7 @@ impl Driver {
                 let longest = self.cx.config.poll_interval;
                 (self.requests.retry_delay(longest), Input::Resume)
             }
-            // A campaign reaches neither of these waits. Another poll is harmless.
+            // A campaign does not reach these waits. Another poll is harmless.
             Wait::Lead | Wait::Over => (poll, Input::Resume),
         };
         let input = match wait {
@@ -265,7 +266,8 @@ impl Driver {
             }
         };
         match input {
-            // The sleep counts on one clock. The lapse is due only when both clocks agree (T2).
+            // The sleep uses one clock. The lease lapses only when both clocks have passed its end
+            // (T2).
             Input::Lapsed if !self.lapse_is_due(&wait) => return,
             Input::TakeoverOver if !self.followed.takeover_in().is_zero() => return,
             Input::Lapsed => self.lapsed(),
@@ -278,7 +280,8 @@ impl Driver {
         self.machine.handle(input);
     }
 
-    /// Returns the poll interval. With `poll_backoff`, it doubles with each poll of this leader.
+    /// Returns the poll interval. With `poll_backoff`, the interval doubles with each poll of the
+    /// same leader.
     fn poll_interval(&self) -> Duration {
         let Config { poll_interval, poll_backoff, .. } = *self.cx.config;
         let longest = poll_backoff.unwrap_or(poll_interval);
@@ -293,14 +296,14 @@ impl Driver {
         left == Some(Duration::ZERO)
     }
 
-    /// Returns whether the store has answered since the lapse. A follower that polls only at the
-    /// lapse may not seal before such an answer (PR4).
+    /// Returns true if the store has answered since the lapse. A follower that polls only at the
+    /// lapse must not seal before an answer after the lapse (PR4).
     pub(super) fn answered_since_lapse(&self) -> bool {
         let lapsed = |at| self.followed.lapses_after(Duration::ZERO, at);
         self.requests.answered.is_some_and(|at| lapsed(at) == Some(Duration::ZERO))
     }
 
-    /// Waits. Returns true if a refresh was requested before the end of the delay.
+    /// Waits for the delay or a refresh. Returns true after a refresh.
     pub(super) async fn sleep_unless_refreshed(&mut self, delay: Duration) -> bool {
         let Driver { cx, followed, .. } = self;
         tokio::select! {
@@ -310,16 +313,17 @@ impl Driver {
         }
     }
 
-    /// Returns whether this candidate leaves the sealed epoch to another one.
+    /// Returns true if this candidate waits while preferred candidates may take over the sealed
+    /// epoch.
     fn defers(&self) -> bool {
         self.followed.defers_for().is_some_and(|(_, left)| !left.is_zero())
     }
 
-    /// Leaves a sealed epoch to a named successor (PR1) or to candidates of a higher priority
-    /// (PR2). The delay ends early at a refresh. Then this candidate polls, as another one usually
-    /// leads.
+    /// Waits while a named successor (PR1) or candidates with a higher priority (PR2) may take over
+    /// the sealed epoch. A refresh ends the wait early. Then this candidate polls, as another
+    /// candidate usually leads by then.
     ///
-    /// The delay only precedes a create, so no promise of an election depends on it.
+    /// No promise of an election depends on this wait, as it only delays a create.
     async fn defer(&mut self) {
         let Some((epoch, left)) = self.followed.defers_for() else { return };
         if !self.sleep_unless_refreshed(left).await {

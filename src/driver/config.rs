@@ -1,4 +1,4 @@
-//! The settings of an election, and the relations between them.
+//! The settings of an election, and their validation.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::record::{MAX_WRITTEN_BYTES, Record, Validity};
 
 const MIN_VALIDITY: Duration = Duration::from_millis(100);
 const MAX_VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Minimum of intervals and timeouts. It bounds the request rate of a process.
+/// Minimum interval and timeout. It bounds the request rate of a process.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_DELAY: Duration = MAX_VALIDITY;
 /// An `expires_at` with the maximum number of digits.
@@ -23,13 +23,14 @@ const MAX_DRIFT: f64 = 0.5;
 const DEFAULT_DRIFT: f64 = 0.01;
 const DEFAULT_RETRY_DENIED: Duration = Duration::from_secs(10);
 const MAX_NAME_BYTES: usize = 256;
-/// The longest reason of an operator, in bytes.
+/// Maximum length of an operator's reason, in bytes.
 const MAX_REASON: usize = 1_000;
-/// Maximum nesting of data. JSON parsers refuse more than about 128 levels, including the levels of
-/// the record itself.
+/// Maximum nesting of data. JSON parsers refuse more than about 128 levels, including those of the
+/// record.
 pub(crate) const MAX_DATA_LEVELS: usize = 100;
 
-/// The settings of the builder. An interval or timeout of `None` follows from the validity.
+/// The settings of the builder. The default of an interval or timeout (`None`) depends on the
+/// validity.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) layout: Layout,
@@ -51,18 +52,18 @@ pub(crate) struct Settings {
     pub(crate) retry_denied: Option<Duration>,
     pub(crate) resign_on_drop: bool,
     pub(crate) data: Value,
-    /// The part of the data that a seal keeps.
+    /// Selects the part of the data that a seal keeps.
     pub(crate) kept_in_seals: fn(&Value) -> Value,
 }
 
 /// The times at which a follower polls the leader's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Polling {
-    /// Six times a validity.
+    /// Six polls in each validity.
     #[default]
     Usual,
     Every(Duration),
-    /// Only when the lease would lapse (PR4).
+    /// One poll when the lease would lapse (PR4).
     AtLapse,
 }
 
@@ -104,9 +105,9 @@ pub(crate) struct Config {
     pub(crate) validity: Duration,
     pub(crate) renew_interval: Duration,
     pub(crate) poll_interval: Duration,
-    /// Whether the followed record is polled only when its lease would lapse (PR4).
+    /// Whether a candidate polls only when the followed lease would lapse (PR4).
     pub(crate) poll_at_lapse: bool,
-    /// Longest poll interval while the same leader leads.
+    /// Maximum poll interval while the leader does not change.
     pub(crate) poll_backoff: Option<Duration>,
     pub(crate) request_timeout: Duration,
     pub(crate) drift: Drift,
@@ -115,7 +116,7 @@ pub(crate) struct Config {
     pub(crate) takeover_delay: Duration,
     pub(crate) priority_delay: Duration,
     pub(crate) check_store: bool,
-    /// Time for which denials are retried; `None` means without end (E17).
+    /// Time for which denials are retried, or `None` for no limit (E17).
     pub(crate) retry_denied: Option<Duration>,
     pub(crate) resign_on_drop: bool,
     pub(crate) data: Value,
@@ -123,7 +124,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Validates the settings. The error of a wrong combination gives its numbers.
+    /// Validates the settings. The error of a wrong combination contains its values.
     pub(crate) fn new(settings: Settings) -> Result<Config, Error> {
         let validity = settings.validity;
         let config = Config {
@@ -229,17 +230,17 @@ impl Config {
                  dates have whole seconds, got {margin:?}"
             ));
         }
-        for (what, delay) in
+        for (setting, delay) in
             [("takeover_delay", self.takeover_delay), ("priority_delay", self.priority_delay)]
         {
             if delay > MAX_DELAY {
-                return refuse(format!("{what} must be at most {MAX_DELAY:?}, got {delay:?}"));
+                return refuse(format!("{setting} must be at most {MAX_DELAY:?}, got {delay:?}"));
             }
         }
         Ok(())
     }
 
-    /// Refuses data that would make the record too long, before a request is sent (B5).
+    /// Refuses data that would make the record too long (B5).
     pub(crate) fn check_data(&self, data: &Value) -> Result<(), Error> {
         if nests_beyond(data, MAX_DATA_LEVELS) {
             return refuse(format!("the data must have at most {MAX_DATA_LEVELS} nested levels"));
@@ -256,7 +257,7 @@ impl Config {
         Ok(())
     }
 
-    /// Returns the record that this candidate writes.
+    /// Returns the record for a write of this candidate.
     pub(crate) fn record(&self, nonce: Nonce, heartbeat: u64, data: Value) -> Record {
         let millis = u64::try_from(self.validity.as_millis()).unwrap_or(u64::MAX);
         Record {
@@ -276,11 +277,11 @@ fn drift(ratio: f64) -> Result<Drift, Error> {
             "clock_drift_max must be a ratio from 0 to {MAX_DRIFT}, got {ratio}"
         ));
     }
-    // At most 500,000, so the conversion is exact enough and never wraps.
+    // The value is at most 500,000, so the conversion does not overflow.
     Ok(Drift::from_ppm((ratio * 1e6).ceil() as u32))
 }
 
-/// Returns whether arrays and objects nest more than `levels` deep.
+/// Returns true if arrays and objects are nested more than `levels` deep.
 pub(crate) fn nests_beyond(data: &Value, levels: usize) -> bool {
     let Some(below) = levels.checked_sub(1) else { return data.is_array() || data.is_object() };
     match data {
@@ -290,7 +291,7 @@ pub(crate) fn nests_beyond(data: &Value, levels: usize) -> bool {
     }
 }
 
-/// Returns a name for people. It need not be unique.
+/// Returns a display name. It need not be unique.
 fn default_name() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_default();
     let host = host.trim();
@@ -326,7 +327,7 @@ mod tests {
         assert_eq!(config.request_timeout, seconds(6));
     }
 
-    /// An interval of one nanosecond caused 292,245 requests a second.
+    /// Without the bound an interval of one nanosecond caused 292,245 requests a second.
     #[test]
     fn regression_intervals_have_a_lower_bound() {
         let short = Duration::from_nanos(9_999_999);
@@ -337,7 +338,7 @@ mod tests {
         ] {
             assert!(message.contains("9.999999ms") && message.contains("10ms"), "{message}");
         }
-        // The defaults for the shortest validity are above the bound.
+        // The defaults of the shortest validity exceed the bound.
         let validity = MIN_VALIDITY;
         let settings = Settings { validity, ..Settings::default() };
         let config = Config::new(settings).unwrap();
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_wrong_combinations_give_the_numbers() {
+    fn errors_of_wrong_combinations_contain_their_values() {
         assert!(refused(|s| s.validity = Duration::from_millis(99)).contains("99ms"));
         assert!(refused(|s| s.validity = Duration::from_micros(100_500)).contains("100.5ms"));
         assert!(refused(|s| s.validity = seconds(86_401)).contains("86401s"));

@@ -7,15 +7,15 @@ use super::Context;
 use crate::driver::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
 
-/// The longest pause before the next attempt.
+/// Maximum pause before the next attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// The least time that a machine's metadata service gets.
+/// Minimum time for which refusals of the metadata service are retried.
 const METADATA: Duration = Duration::from_secs(60);
 
-/// The denials in a row, as one call sees them.
+/// The consecutive denials of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Denial {
-    /// Time of the first one, on the boot clock.
+    /// Time of the first denial, on the boot clock.
     since: Option<Duration>,
     times: u32,
 }
@@ -26,7 +26,7 @@ impl Denial {
     pub(crate) fn pause(&mut self, cx: &Context, error: &Error) -> Option<Duration> {
         let passes = match error.kind() {
             ErrorKind::AccessDenied | ErrorKind::NoSuchStore => true,
-            // Settings that have worked are right. A proxy may answer in place of the store.
+            // Settings that have worked before are valid. A proxy may have sent the response.
             ErrorKind::InvalidInput => cx.has_worked(),
             ErrorKind::UnsafeStore => cx.has_written(),
             _ => false,
@@ -51,12 +51,12 @@ impl Denial {
         Some(Backoff { first, longest: LONGEST_PAUSE }.jittered(self.times, &cx.process))
     }
 
-    /// Ends the row of denials.
+    /// Notes a success, which ends the series of denials.
     pub(crate) fn over(&mut self) {
         *self = Denial::default();
     }
 
-    /// Time of the first one, on the boot clock.
+    /// Time of the first denial, on the boot clock.
     pub(crate) fn since(&self) -> Option<Duration> {
         self.since
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_metadata_service_has_a_minute_unless_nothing_is_retried() {
+    fn metadata_refusals_are_retried_for_at_least_a_minute() {
         let secs = Duration::from_secs;
         for (setting, of_the_machine, during) in [
             (Some(secs(10)), false, secs(10)),

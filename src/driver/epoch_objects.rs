@@ -18,7 +18,7 @@ use crate::store::{Determinacy, GetOutcome, Store, StoreError, listed_within, wi
 const PAGE_KEYS: usize = 1_000;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The epoch objects of the election at one prefix, or other objects numbered in the same way.
+/// The epoch objects of the election at one prefix, or other objects with the same numbering.
 #[derive(Debug, Clone)]
 pub struct EpochObjects {
     store: Arc<dyn Store>,
@@ -28,18 +28,18 @@ pub struct EpochObjects {
 /// One reading of an epoch object.
 #[derive(Debug)]
 pub struct EpochObject {
-    /// The epoch in the key, or the token of a single object.
+    /// Epoch in the key, or token of a single object.
     pub epoch: Epoch,
     /// Time of the last write, by the store's clock.
     pub last_modified: Option<DateTime<Utc>>,
     /// Time of the reading, by the store's clock.
     pub served_at: Option<DateTime<Utc>>,
-    /// The record, or the reason why it cannot be read.
+    /// Record, or the reason why it cannot be read.
     pub record: Result<Record, String>,
 }
 
 impl EpochObjects {
-    /// Selects other numbered objects, with `stem` in front of their numbers.
+    /// Selects other numbered objects. `stem` precedes the number in their keys.
     pub fn numbered(
         store: Arc<dyn Store>,
         prefix: &str,
@@ -62,8 +62,8 @@ impl EpochObjects {
         Ok(EpochObjects { store, keys: Keys::new(prefix)? })
     }
 
-    /// Lists all objects in ascending order, and calls `each` with the number and the age. Returns
-    /// the store's clock and the number of requests.
+    /// Lists all objects in ascending order, and calls `each` with the number and the age of each
+    /// object. Returns the time of the store's clock and the number of requests.
     pub async fn list(
         &self,
         mut each: impl FnMut(Epoch, Option<Duration>),

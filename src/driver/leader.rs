@@ -12,8 +12,8 @@ use crate::protocol::message::EpochEnd;
 use crate::record::Record;
 use crate::store::escape::plain;
 
-/// The holder of an epoch, from its record. All dates come from the writer's wall clock and are for
-/// people only.
+/// The holder of an epoch, from its record. All dates come from the writer's wall clock, and no
+/// decision depends on them.
 ///
 /// # Examples
 ///
@@ -28,7 +28,7 @@ use crate::store::escape::plain;
 /// let election = builder.data(json!({"address": "10.0.0.7:9000"})).build()?;
 /// let leadership = election.campaign().await?;
 ///
-/// // A client, which finds the leader through the store:
+/// // A client finds the leader through the store:
 /// # let election = Election::builder(store, "orders/leader").build()?;
 /// let leader = election.leader().await?.expect("the election is held");
 /// assert_eq!((leader.name(), leader.epoch), ("worker-7", leadership.epoch()));
@@ -39,23 +39,23 @@ use crate::store::escape::plain;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// The epoch.
+    /// Epoch of the leader.
     pub epoch: Epoch,
     /// Display name of the leader. `None` in a record of a foreign peer.
     pub candidate: Option<String>,
     /// Duration of the lease without a renewal. `None` if the lease never lapses, or if the record
-    /// has only `expires_at`.
+    /// contains only `expires_at`.
     pub validity: Option<Duration>,
-    /// End of the lease by the leader's wall clock. Only a [single
-    /// object](crate::Layout::SingleObject) has it.
+    /// End of the lease by the leader's wall clock, only in a [single
+    /// object](crate::Layout::SingleObject).
     pub expires_at: Option<DateTime<Utc>>,
-    /// The counter that every write of the record raises.
+    /// Counter that every write of the record raises.
     pub heartbeat: u64,
     /// Time at which the leader created the epoch.
     pub elected_at: Option<DateTime<Utc>>,
     /// Time of the last renewal.
     pub renewed_at: Option<DateTime<Utc>>,
-    /// Data that the leader publishes, such as its address. Null without data.
+    /// Data that the leader publishes, such as its address. `Null` if the leader publishes no data.
     pub data: Value,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Leader {
     }
 }
 
-/// The newest epoch object at the time of the call. A former leader may still believe that it
+/// The newest epoch object at the time of the call. A previous leader may still believe that it
 /// leads.
 ///
 /// # Examples
@@ -112,7 +112,7 @@ impl fmt::Display for Leader {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Holder of the epoch, even after the epoch has ended. `None` if there is no epoch.
+    /// Holder of the epoch, even after the end of the epoch. `None` if no epoch exists.
     pub leader: Option<Leader>,
     /// End of the epoch. `None` until the epoch is sealed.
     pub end: Option<EpochEnd>,
@@ -126,16 +126,17 @@ pub struct Snapshot {
     /// Time since the last write of the record, by the store's clock. `None` if the store gives no
     /// dates.
     pub age: Option<Duration>,
-    /// Whether the epoch is unsealed and `age` exceeds its validity. This is a hint, as the store's
-    /// clock is not the leader's. Only an observer that has watched for a whole validity knows that
-    /// a lease has lapsed.
+    /// Whether the epoch is unsealed and `age` exceeds its validity. This field is only a hint, as
+    /// the clocks of the store and the leader may differ. An observer must watch the record for a
+    /// whole validity to know that the lease has lapsed.
     pub lapsed: bool,
 }
 
-/// The last observation of the newest known epoch, without another request.
+/// The last reading of the newest known epoch, without a new request.
 ///
-/// The record may have changed since. [`since_last_answer`](crate::Election::since_last_answer)
-/// returns the age of the observation.
+/// The record may have changed since the reading.
+/// [`since_last_answer`](crate::Election::since_last_answer) returns the time since the store's
+/// last answer.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LastSeen {
@@ -143,18 +144,18 @@ pub struct LastSeen {
     pub leader: Leader,
     /// Whether the epoch is sealed.
     pub sealed: bool,
-    /// End of the epoch. `None` until the epoch is sealed, and while this process has not read its
-    /// own seal.
+    /// End of the epoch. `None` before the seal, and until this process has read its own seal.
     pub end: Option<EpochEnd>,
     /// Name of the process that sealed the epoch, from the record.
     pub sealed_by: Option<String>,
-    /// Time until the lease lapses by the clocks of this process, without a renewal. Zero after the
-    /// lapse. `None` if the lease never lapses. The holder's own lease ends earlier.
+    /// Time until the lease lapses by the clocks of this process if it is not renewed. Zero after
+    /// the lapse. `None` if the lease never lapses. By the holder's own clocks the lease ends
+    /// earlier.
     pub lapses_in: Option<Duration>,
 }
 
 impl LastSeen {
-    /// Returns whether the epoch is not sealed and its lease has not lapsed by the clocks of this
+    /// Returns true if the epoch is unsealed and its lease has not lapsed by the clocks of this
     /// process.
     #[must_use]
     pub fn is_held(&self) -> bool {
@@ -180,7 +181,7 @@ impl LastSeen {
 /// match observations.next().await.expect("the stream ends only after an error")? {
 ///     Observation::Leader(leader) => assert_eq!(leader.epoch.get(), 1), // send requests there
 ///     Observation::NoLeader => unreachable!("wait for the next leader"),
-///     _ => unreachable!("the store does not answer: stay with the last leader, or give up"),
+///     _ => unreachable!("the store does not answer: keep the last leader, or stop"),
 /// }
 /// leadership.resign().await?;
 /// observer.refresh(); // polls now, not only at the next poll interval
@@ -191,9 +192,10 @@ impl LastSeen {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Observation {
-    /// The election is held: this candidate holds the newest epoch. Its grant may be unconfirmed.
+    /// The election is held: this candidate holds the newest epoch. Its election may still be
+    /// unconfirmed.
     Leader(Leader),
-    /// The election is vacant: there is no epoch, the newest epoch is sealed, or its lease has
+    /// The election is vacant: no epoch exists, the newest epoch is sealed, or its lease has
     /// lapsed.
     NoLeader,
     /// The state is unknown: the store has not answered for longer than the last leader's lease.
@@ -204,7 +206,7 @@ pub enum Observation {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum CampaignEvent {
-    /// Another candidate holds the newest epoch; this one follows it.
+    /// Another candidate holds the newest epoch, and this candidate follows it.
     Following(Leader),
     /// A request failed. The campaign continues.
     StoreFailed(Error),

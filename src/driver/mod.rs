@@ -1,5 +1,5 @@
-//! The driver, the only place that waits. It carries out the steps of the state machine, reads the
-//! clocks, draws the jitter and retries requests.
+//! The driver. It executes the steps of the state machine, reads the clocks, draws the jitter and
+//! retries requests. No other part of the library waits.
 
 pub(crate) mod backoff;
 mod campaign;
@@ -51,8 +51,8 @@ use crate::record::{BadRecord, Record};
 use crate::store::{Store, WriteAnswers};
 use crate::telemetry::{Counted, Meter};
 
-/// Writes in a row that may be answered with success and without an ETag before the store counts as
-/// unfit. A leader keeps its lease nevertheless, as long as reads show its renewals.
+/// Number of consecutive successful writes without an ETag that make a store unfit. A leader still
+/// keeps its lease while reads show its renewals.
 const WRITES_WITHOUT_ETAG: u32 = 5;
 
 /// The state shared by all campaigns and observers of one `Election`.
@@ -60,7 +60,7 @@ const WRITES_WITHOUT_ETAG: u32 = 5;
 pub struct Context {
     // The store and the place in it.
     pub(crate) store: Arc<Counted>,
-    /// The caller's store. Elections with the same store share it.
+    /// The caller's store, without the counter of requests. Several elections may share it.
     pub(crate) given: Arc<dyn Store>,
     pub(crate) keys: Keys,
 
@@ -75,23 +75,23 @@ pub struct Context {
 
     // Knowledge of the store and of the election.
     pub(crate) writes: WriteAnswers,
-    /// Set once the listing of the prefix was checked.
+    /// Set after the check of the prefix's listing.
     pub(crate) prefix_checked: OnceCell<()>,
     knowledge: Mutex<Knowledge>,
     health: Arc<Mutex<StoreHealth>>,
 }
 
-/// The knowledge that an `Election` keeps between calls. With it, repeated calls detect a dead
-/// leader.
+/// The knowledge that an `Election` keeps between calls, so that repeated short calls can detect a
+/// dead leader.
 #[derive(Debug, Default)]
 struct Knowledge {
     greatest: Option<Epoch>,
-    /// The timer that a call started last. Later calls, and calls that read the same record, start
-    /// from it. No call changes a running timer of another call.
+    /// The lapse timer that was started last. Later calls, and calls that read the same record,
+    /// continue from its start. No call changes a running timer of another call.
     timer: Option<Arc<LapseTimer>>,
-    /// The record of another process that was read last, for `last_seen`.
+    /// Last record of another process, for `last_seen`.
     read: Option<Arc<(Epoch, Record)>>,
-    /// Time of the store's last usable answer, on the boot clock.
+    /// Time of the store's last valid answer, on the boot clock.
     answered: Option<Duration>,
 }
 
@@ -99,9 +99,10 @@ struct Knowledge {
 #[derive(Debug, Default)]
 struct StoreHealth {
     has_worked: bool,
-    /// A write was answered with an ETag. The store is fit, also if a proxy answers otherwise.
+    /// Whether a write has returned an ETag. Then the store is fit, even if a later response of a
+    /// proxy has no ETag.
     has_written: bool,
-    /// The failure of the last request, unless the store has answered another since.
+    /// Failure of the last request, unless the store has answered a later request.
     failure: Option<Error>,
 }
 
@@ -113,7 +114,7 @@ impl Knowledge {
         }
     }
 
-    /// Keeps a call's timer, unless another call has followed a greater epoch.
+    /// Stores a call's timer, unless another call follows a greater epoch.
     fn keep(&mut self, timer: Option<&Arc<LapseTimer>>) {
         let epoch = |timer: Option<&Arc<LapseTimer>>| timer.map(|timer| timer.epoch());
         if epoch(timer) >= epoch(self.timer.as_ref()) {
@@ -161,13 +162,13 @@ impl Context {
         self.works();
     }
 
-    /// The store has answered, so the settings are right.
+    /// Notes that the store has answered, so that the settings are valid.
     pub(crate) fn works(&self) {
         let mut health = unpoisoned(self.health.lock());
         (health.has_worked, health.failure) = (true, None);
     }
 
-    /// The store has answered a write with an ETag.
+    /// Notes that a write has returned an ETag.
     pub(crate) fn wrote(&self) {
         unpoisoned(self.health.lock()).has_written = true;
     }
@@ -176,17 +177,17 @@ impl Context {
         unpoisoned(self.health.lock()).has_written
     }
 
-    /// Returns whether the store has ever answered.
+    /// Returns true if the store has ever answered.
     fn has_worked(&self) -> bool {
         unpoisoned(self.health.lock()).has_worked
     }
 
-    /// A request failed.
+    /// Notes a failed request.
     pub(crate) fn failing(&self, error: &Error) {
         unpoisoned(self.health.lock()).failure = Some(error.clone());
     }
 
-    /// The failure of the last request, unless the store has answered another since.
+    /// Returns the failure of the last request, unless the store has answered a later request.
     pub fn last_failure(&self) -> Option<Error> {
         unpoisoned(self.health.lock()).failure.clone()
     }
@@ -202,7 +203,8 @@ impl Context {
         let knowledge = self.knowledge();
         let read = knowledge.read.as_deref();
         let (epoch, record) = read.filter(|(epoch, _)| Some(*epoch) == knowledge.greatest)?;
-        // One answer sets both. Without the timer, the state of the lease is unknown.
+        // One answer sets the record and the timer. Without the timer, the state of the lease is
+        // unknown.
         let timer = knowledge.timer.as_ref().filter(|timer| timer.epoch() == *epoch)?;
         Some(LastSeen {
             leader: Leader::new(*epoch, record),
@@ -213,13 +215,13 @@ impl Context {
         })
     }
 
-    /// Remembers that this epoch has existed.
+    /// Notes that this epoch has existed.
     pub fn learn(&self, seen: Option<Epoch>) {
         self.knowledge().learn(seen, &self.meter);
     }
 
-    /// Returns the body that ends an epoch: the record, with the part of its `data` that seals
-    /// keep.
+    /// Returns the record that seals an epoch. It keeps only the part of `data` that
+    /// `kept_in_seals` selects.
     pub(crate) fn sealed(&self, record: &Record, ended: EpochEnd, heartbeat: u64) -> Record {
         let at = self.process.now().time_of_day();
         let mut sealed = record.sealed(ended, heartbeat, &self.config.name, at);
@@ -255,7 +257,7 @@ pub(crate) struct Driver {
     cx: Arc<Context>,
     machine: Machine,
     requests: Requests,
-    /// The denials in a row of a campaign, which a caller may hand on to the next driver.
+    /// Consecutive denials of a campaign. A caller may pass them to the next driver.
     pub(crate) denial: Denial,
     followed: FollowedRecord,
     own: OwnEpoch,
@@ -279,7 +281,7 @@ impl Driver {
         Driver::new(cx, true)
     }
 
-    /// Returns an observer that ignores the epochs this process has seen.
+    /// Returns an observer that ignores the epochs that this process has seen before.
     fn without_memory(cx: &Arc<Context>) -> Driver {
         let mut driver = Driver::new(cx, true);
         let rules = Rules { observer: true, verify_renewals: false, takeover_delay: false };
@@ -305,7 +307,7 @@ impl Driver {
         }
     }
 
-    /// Returns the error for a failure of the machine, with the remedy.
+    /// Converts a failure of the machine into an error with the remedy.
     fn explain(&self, failure: Failure) -> Error {
         let store = self.cx.store.describe();
         let layout = self.cx.config.layout;
@@ -332,7 +334,7 @@ impl Driver {
             }
             Failure::NewestDeleted(epoch) => {
                 let (key, why) = (key(epoch), Self::what_is_gone(layout, epoch));
-                let then = format!("counting must go on above {epoch}");
+                let then = format!("the next epoch must be above {epoch}");
                 Error::new(ErrorKind::NewestDeleted, format!("{key} in {store} {why}: {then}"))
             }
             Failure::Exhausted => {
@@ -345,10 +347,10 @@ impl Driver {
     fn what_is_gone(layout: Layout, epoch: Epoch) -> String {
         match layout {
             Layout::EpochFiles => {
-                "was the newest epoch object and is gone, and no greater one exists".to_owned()
+                "was the newest epoch object and is missing, and no greater epoch exists".to_owned()
             }
             Layout::SingleObject => {
-                format!("had the token {epoch} and is gone, or has a lower one")
+                format!("had the token {epoch}, and is missing or has a lower token")
             }
         }
     }

@@ -13,20 +13,20 @@ use crate::protocol::message::Input;
 use crate::protocol::message::{Answer, Request, Step, Wait};
 use crate::telemetry::Sight;
 
-/// Follows an election.
+/// Observes an election, and returns the changes of its state.
 #[derive(Debug)]
 pub(crate) struct Observer {
     driver: Driver,
     told: Option<Observation>,
-    /// Start of the current silence of the store, on the boot clock.
+    /// Time of the first unanswered request after the last answer, on the boot clock.
     unanswered: Option<Duration>,
-    /// Whether the last observation has not been returned.
+    /// Whether the last observation still has to be returned.
     ready: bool,
     failed: Option<Box<Error>>,
     over: bool,
     sight: Sight,
-    /// Polls since the last leader was reported. The first polls after its end come early, because
-    /// another candidate takes over then.
+    /// Number of polls since the last leader was reported. The first polls after the end of its
+    /// epoch are early, as another candidate usually takes over then.
     polls_since_leader: u32,
 }
 
@@ -83,7 +83,7 @@ impl Observer {
                 self.failed(error).await;
             }
             Step::Wait(wait) => self.wait(&wait).await,
-            // An observer creates nothing.
+            // An observer does not create epochs.
             Step::Nonce => self.over = true,
         }
     }
@@ -103,7 +103,7 @@ impl Observer {
         }
     }
 
-    /// Waits if the error is transient. Any other error is the last item.
+    /// Waits after a transient error. Any other error becomes the last item.
     async fn failed(&mut self, error: Error) {
         let cx = Arc::clone(&self.driver.cx);
         let Some(pause) = self.driver.denial.pause(&cx, &error) else {
@@ -137,7 +137,7 @@ impl Observer {
         let asked_since = driver.answered_since_lapse();
         let (delay, input) = match wait {
             // The process may have been suspended, or the caller may not have polled the stream. So
-            // a lapse is reported only after another answer of the store.
+            // a lapse is reported only after a new answer of the store.
             Wait::Follow if lapsed && !asked_since && self.unanswered.is_none() => {
                 (Duration::ZERO, Input::PollDue)
             }
@@ -154,12 +154,12 @@ impl Observer {
                     self.tell(Observation::Leader(leader));
                 }
                 match lapses_in {
-                    // Wakes at the lapse, to report it in time.
+                    // The wait ends at the lapse, so that the lapse is reported in time.
                     Some(left) if left < poll_in || at_lapse => (left, Input::Resume),
                     _ => (poll_in, Input::PollDue),
                 }
             }
-            // The next epoch may exist already, so this poll precedes the report.
+            // The next epoch may already exist, so a poll precedes the report.
             Wait::NoLeader if self.polls_since_leader == 0 => (Duration::ZERO, Input::PollDue),
             Wait::NoLeader => {
                 self.tell(Observation::NoLeader);
@@ -172,7 +172,7 @@ impl Observer {
                 (self.driver.requests.retry_delay(poll), Input::Resume)
             }
         };
-        // The observation is returned before the wait. The next call of `next` waits.
+        // A ready observation is returned before the wait. The next call of `next` waits.
         if !self.ready {
             let follows = matches!(wait, Wait::Follow | Wait::NoLeader);
             let refreshed = if follows {
@@ -200,7 +200,7 @@ impl Observer {
         }
     }
 
-    /// Returns whether the store has not answered for longer than the last leader's lease. Without
+    /// Returns true if the store has not answered for longer than the last leader's lease. Without
     /// a leader the limit is this observer's validity.
     fn silent_too_long(&self, lapses_in: Option<Duration>) -> bool {
         let Some(since) = self.unanswered else { return false };
@@ -233,7 +233,7 @@ impl Observer {
     }
 }
 
-/// Returns whether both are the same leader with the same data. Renewals are no change.
+/// Returns true if both are the same leader with the same data. Renewals are not changes.
 fn same_leader(one: &Leader, other: &Leader) -> bool {
     one.epoch == other.epoch
         && one.candidate == other.candidate
@@ -242,13 +242,13 @@ fn same_leader(one: &Leader, other: &Leader) -> bool {
 }
 
 impl Driver {
-    /// Reads the newest epoch: LIST and GET.
+    /// Reads the newest epoch with a LIST and a GET.
     pub(crate) async fn snapshot(&mut self) -> Result<Snapshot, Error> {
         self.look_once(false).await?;
         Ok(self.snapshot_of_last_read())
     }
 
-    /// Returns the greatest epoch that exists: LIST, or GET of a single object.
+    /// Returns the greatest existing epoch, with a LIST, or a GET of a single object.
     pub(crate) async fn newest_epoch(&mut self) -> Result<Option<Epoch>, Error> {
         self.look_once(true).await?;
         Ok(self.machine.greatest())
@@ -302,5 +302,5 @@ impl Driver {
     }
 }
 
-/// The longest pause before another search for the newest epoch after a compaction.
+/// Maximum pause before the next search for the newest epoch after a compaction.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);

@@ -11,8 +11,8 @@ use crate::protocol::lease::OwnLease;
 use crate::protocol::message::{Answer, Request, Write};
 use crate::record::Record;
 
-/// The most requests that are given up early until the lease is extended. A slow store answers no
-/// short attempt, and a long lease would have room for thousands of them.
+/// Maximum number of requests that are abandoned early before the lease is extended. A slow store
+/// never answers short attempts, and a long lease has time for thousands of attempts.
 const SHORT_ATTEMPTS: u32 = 3;
 
 /// The epoch that this driver creates or leads.
@@ -24,17 +24,17 @@ pub(super) struct OwnEpoch {
     elected_at: Option<DateTime<Utc>>,
     /// The greatest heartbeat sent.
     pub(super) heartbeat: u64,
-    /// Time of the first request of the renewal under way, on the boot clock.
+    /// Time of the first request of the current renewal, on the boot clock.
     renewing_since: Option<Duration>,
     /// Name of the successor for the resignation.
     pub(super) successor: Option<String>,
-    /// Time for which a resignation reserves the possessions for this name.
+    /// Time for which a resignation reserves the owned partitions for this candidate's name.
     pub(super) reserve: Option<Duration>,
-    /// Requests given up early since the lease was last extended.
+    /// Number of requests that were abandoned early since the last extension of the lease.
     given_up: u32,
-    /// Whether the last answer took longer than a short attempt.
+    /// Whether the last answer took longer than the limit of a short attempt.
     is_slow: bool,
-    /// Whether the epoch has been granted. Readings after the grant do not observe another lease.
+    /// Whether the epoch has been granted. After the grant, readings do not start a lapse timer.
     pub(super) leading: bool,
 }
 
@@ -61,14 +61,14 @@ impl OwnEpoch {
         self.lease.remaining(self.cx.process.now())
     }
 
-    /// Forgets a failed attempt to be elected.
+    /// Resets the state after a failed attempt to be elected.
     pub(super) fn forget(&mut self) {
         self.lease.reset();
         self.renewing_since = None;
         self.elected_at = None;
     }
 
-    /// Returns the record of an attempt to be elected. The first attempt for an epoch forgets the
+    /// Returns the record for an attempt to be elected. The first attempt for an epoch discards the
     /// attempts for other epochs.
     pub(super) fn first_record(&mut self, write: &Write) -> Record {
         if write.heartbeat == 1 {
@@ -94,7 +94,7 @@ impl OwnEpoch {
         record
     }
 
-    /// Notes a write that is about to be sent. The lease counts from this time (L1).
+    /// Notes the time before a write is sent. The lease counts from this time (L1).
     fn sending(&mut self, heartbeat: u64) {
         self.heartbeat = heartbeat;
         self.lease.sending(heartbeat, self.cx.process.now());
@@ -110,13 +110,14 @@ impl OwnEpoch {
         self.lease.extended(heartbeat);
     }
 
-    /// Returns the time limit of a leader's request, with `left` of the lease left.
+    /// Returns the time limit of a leader's request. `left` is the remaining time of the lease.
     ///
-    /// The limit is a third of the timeout, unless the last answer took longer than that (PR5). A
-    /// request that exceeds the limit is given up for another renewal with the next heartbeat. At
-    /// most three requests are given up until the lease is extended. The rest of the lease suffices
-    /// for a renewal, its read-back and a page of the listing of `verify_renewals`, each with the
-    /// whole timeout. So the leader keeps the lease if the store answers these in time.
+    /// A short attempt has a third of the request timeout. The leader makes short attempts unless
+    /// the last answer took longer (PR5). A request that exceeds a short limit is abandoned for
+    /// another renewal with the next heartbeat. At most three requests are abandoned before the
+    /// lease is extended. The rest of the lease suffices for a renewal, its read-back and a page of
+    /// the listing of `verify_renewals`, each with the whole timeout. So the leader keeps the lease
+    /// if the store answers these requests in time.
     pub(super) fn attempt_limit(&self, request: &Request, left: Duration) -> Duration {
         let config = &self.cx.config;
         let (most, short) = (config.request_timeout.min(left), self.short_attempt());
@@ -133,8 +134,8 @@ impl OwnEpoch {
         self.cx.config.request_timeout / 3
     }
 
-    /// Notes the duration of a request that was sent at this time on the boot clock. Returns the
-    /// time at which the request was given up for another attempt, if it was.
+    /// Notes the duration of a request. `sent` is its send time on the boot clock. If the request
+    /// was abandoned early, this function returns the time of the next attempt.
     pub(super) fn given_up(
         &mut self,
         answer: &Answer,

@@ -1,12 +1,12 @@
-//! Notifies all campaigns and observers of an election to look at the store now.
+//! Notifies all campaigns and observers of an election to poll the store now.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// A counter with waiters. It is much smaller than a `watch` channel, and a process may follow
-/// thousands of elections with one each.
+/// A counter with waiters. It is much smaller than a `watch` channel. A process may follow
+/// thousands of elections, each with a counter.
 #[derive(Debug, Default)]
 pub(crate) struct Refresh {
     count: AtomicU64,
@@ -28,7 +28,7 @@ impl Refresh {
     pub(crate) async fn after(&self, heard: &mut u64) {
         loop {
             let mut notified = pin!(self.waiting.notified());
-            // Registers before it reads the count, so that no notification is missed between.
+            // The waiter registers before it reads the count, so that it misses no notification.
             notified.as_mut().enable();
             let count = self.count();
             if count != *heard {
@@ -55,7 +55,7 @@ mod tests {
         let (mut one, mut other) = (refresh.count(), refresh.count());
         assert!(
             refresh.after(&mut one).now_or_never().is_none(),
-            "an earlier notification counts as heard"
+            "an earlier notification counts as processed"
         );
         // Two notifications without a waiter count as one.
         refresh.notify();
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_notification_wakes_a_waiter_and_survives_a_cancelled_wait() {
+    async fn a_notification_wakes_a_waiter_even_after_a_cancelled_wait() {
         let refresh = Arc::new(Refresh::default());
         let mut heard = 0;
         assert!(refresh.after(&mut heard).now_or_never().is_none());
@@ -78,7 +78,7 @@ mod tests {
         assert!(!waiting.is_finished());
         refresh.notify();
         tokio::task::yield_now().await;
-        assert!(waiting.is_finished(), "it was woken");
+        assert!(waiting.is_finished(), "the waiter was woken");
         assert!(refresh.after(&mut heard).now_or_never().is_some());
     }
 }

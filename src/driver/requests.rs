@@ -1,4 +1,4 @@
-//! The answers of the store to the requests of one driver, and the counts of failures.
+//! Converts the store's responses for one driver, and counts failures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,33 +11,34 @@ use crate::protocol::message::{Answer, Request};
 use crate::store::{Determinacy, PutOutcome, StoreError, StoreErrorKind, Written};
 use crate::store::{answer_within, listing_within};
 
-/// Number of reads in a row that miss a listed epoch before it is reported. A compacted epoch is
-/// missed once, as the next listing shows a greater one.
+/// Number of consecutive reads that miss a listed epoch before the driver reports the
+/// contradiction. A compacted epoch is missed only once, as the next listing shows a greater epoch.
 const READS_OF_A_MISSING_EPOCH: u32 = 3;
 
-/// The results of the requests so far.
+/// The failures and denials of the requests so far.
 #[derive(Debug)]
 pub struct Requests {
     cx: Arc<Context>,
     pub(crate) last_error: Option<Error>,
-    /// Number of failed requests in a row.
+    /// Number of consecutive failed requests.
     failures: u32,
-    /// Number of failed writes in a row in a campaign. Reads between them do not reset it.
+    /// Number of consecutive failed writes of a campaign. Successful reads do not reset this count.
     failed_writes: u32,
-    /// The epoch that listings show and reads do not find, and the number of such reads in a row.
+    /// Epoch that listings show and reads do not find, and the number of consecutive reads that
+    /// missed it.
     missing: Option<(Epoch, u32)>,
     /// Whether the driver is an observer, which never writes.
     of_observer: bool,
     /// End of the last request, on the boot clock.
     pub(super) polled: Duration,
-    /// The denials in a row, for callers that count them here.
+    /// Consecutive denials, for callers that count them here.
     pub(crate) denial: Denial,
     /// Time of the last answer of the store.
     pub(super) answered: Option<Moment>,
 }
 
 impl Requests {
-    /// Starts without failures.
+    /// Creates counters without failures.
     pub fn new(cx: &Arc<Context>) -> Requests {
         let (cx, polled) = (Arc::clone(cx), cx.process.now().boot);
         Requests {
@@ -71,7 +72,7 @@ impl Requests {
         outcome
     }
 
-    /// Sends a listing, with `limit` for each of its pages.
+    /// Sends a listing. `limit` applies to each of its pages.
     pub(super) async fn send_listing<T>(
         &mut self,
         limit: Duration,
@@ -82,7 +83,7 @@ impl Requests {
         outcome
     }
 
-    /// Counts the answer to a request.
+    /// Counts the outcome of a request.
     pub(crate) fn count(&mut self, answer: &Answer) {
         self.failures = match answer {
             Answer::Unknown | Answer::Denied | Answer::Unsafe => self.failures + 1,
@@ -95,8 +96,9 @@ impl Requests {
         }
     }
 
-    /// Counts the answer to a write of a campaign. The driver reads back an unknown write before
-    /// the next attempt. Without this count, the answers to these reads would reset the failures.
+    /// Counts the outcome of a write of a campaign. The driver reads back an unknown write before
+    /// the next attempt, and a successful read resets the count of failed requests. So writes have
+    /// a separate count.
     pub(super) fn count_write(&mut self, request: &Request, answer: &Answer) {
         self.failed_writes = match (request, answer) {
             (Request::List(_) | Request::Get { .. }, _) => return,
@@ -105,8 +107,8 @@ impl Requests {
         };
     }
 
-    /// Counts the answer to a read of a listed epoch. Reports the epoch after several reads in a
-    /// row that miss it.
+    /// Counts the outcome of a read of a listed epoch. After several consecutive reads that miss
+    /// the epoch, this function reports the contradiction.
     pub(super) fn read(&mut self, epoch: Epoch, answer: &Answer) {
         if !matches!(answer, Answer::Missing) {
             if !matches!(answer, Answer::Unknown) {
@@ -117,16 +119,16 @@ impl Requests {
         let before = self.missing.filter(|(missing, _)| *missing == epoch);
         self.missing = Some((epoch, before.map_or(1, |(_, times)| times.saturating_add(1))));
         if self.is_contradicted() {
-            let why = "the store shows it and then does not find it, so no candidate can be \
-                       elected until listings, writes and reads agree. Look for a cache or a \
-                       replica between, or a damaged index of the store. If the error stays, \
-                       restore the election above this epoch (`tenure restore`)";
+            let why = "the store lists this epoch and does not find it, so no candidate can be \
+                       elected until listings, writes and reads agree. Check for a cache or a \
+                       replica in front of the store, or a damaged index of the store. If the \
+                       error persists, restore the election above this epoch (`tenure restore`)";
             let error = StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why);
             let _ = self.failed(&format!("reading epoch {epoch}"), error);
         }
     }
 
-    /// Returns true once several reads in a row have missed an epoch that the store shows.
+    /// Returns true if several consecutive reads have missed an epoch that the store lists.
     pub(super) fn is_contradicted(&self) -> bool {
         self.missing.is_some_and(|(_, times)| times >= READS_OF_A_MISSING_EPOCH)
     }
@@ -137,7 +139,7 @@ impl Requests {
         if self.is_contradicted() { failures.max(missed) } else { failures }
     }
 
-    /// Returns whether at least `times` requests in a row have failed.
+    /// Returns true if at least `times` consecutive requests have failed.
     pub fn have_failed(&self, times: u32) -> bool {
         self.failures() >= times
     }
@@ -147,7 +149,7 @@ impl Requests {
         self.cx.retry_delay(self.failures(), cap)
     }
 
-    /// Returns the answer to a write.
+    /// Converts the outcome of a write.
     pub(super) fn written(
         &mut self,
         doing: &str,
@@ -167,12 +169,12 @@ impl Requests {
         }
     }
 
-    /// Notes the error of a failed request. Returns the answer for the machine.
+    /// Notes the error of a failed request. Returns the input for the machine.
     pub(crate) fn failed(&mut self, doing: &str, error: StoreError) -> Answer {
         let is_fit = self.cx.has_written() || self.of_observer && self.cx.has_worked();
         let answer = match (error.kind(), error.determinacy()) {
-            // A store that has answered a write with an ETag is fit, so a proxy may have sent this
-            // answer (E18).
+            // A store that has returned the ETag of a write is fit, so a proxy may have sent this
+            // response (E18).
             (StoreErrorKind::Unsupported, _) if is_fit => Answer::Unknown,
             (StoreErrorKind::Unsupported, _) => Answer::Unsafe,
             (StoreErrorKind::Transient, _) | (_, Determinacy::Indeterminate) => Answer::Unknown,

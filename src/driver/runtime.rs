@@ -7,17 +7,17 @@ use tokio::runtime::Handle;
 
 use crate::error::{Error, ErrorKind};
 
-/// Refuses a call outside of a Tokio runtime with timers, before its first request. Without this
+/// Refuses a call outside a Tokio runtime with timers, before its first request. Without this
 /// check, a campaign would create its epoch and then panic.
 pub fn require_timers() -> Result<(), Error> {
     if Handle::try_current().is_err() {
         return refuse(
-            "this call needs a Tokio runtime and runs outside of one: call it from a task of a \
+            "this call needs a Tokio runtime and runs outside a runtime: call it from a task of a \
              runtime, or within Runtime::block_on or Runtime::enter",
         );
     }
-    // Tokio has no call that shows whether timers are enabled. Without timers, `sleep` panics.
-    #[allow(clippy::disallowed_methods, reason = "it is dropped at once")]
+    // Tokio has no function that shows whether timers are enabled. Without timers, `sleep` panics.
+    #[allow(clippy::disallowed_methods, reason = "the timer is dropped immediately")]
     let timer = catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)));
     timer.or_else(|_| {
         refuse(

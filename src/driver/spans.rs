@@ -1,5 +1,5 @@
-//! The spans of an election: `campaign`, `leadership`, `renewal`, and a `request` for each call of
-//! the store. Spans never contain bodies.
+//! The spans of an election: `campaign`, `leadership`, `renewal`, and one `request` for each call
+//! of the store. Spans never contain bodies.
 
 use tracing::{Span, debug_span, info_span};
 
@@ -9,7 +9,7 @@ use crate::epoch::Epoch;
 use crate::protocol::message::{Answer, Request};
 use crate::record::keys::Keys;
 
-/// Returns the span of a campaign. Its epoch is recorded at the election.
+/// Returns the span of a campaign. The epoch is recorded when the candidate is elected.
 pub(crate) fn campaign(keys: &Keys, config: &Config) -> Span {
     info_span!(
         "campaign",
@@ -20,8 +20,8 @@ pub(crate) fn campaign(keys: &Keys, config: &Config) -> Span {
     )
 }
 
-/// Returns the span of a leadership. Its parent is the caller's span. It is not the campaign, as a
-/// parent span ends after its children, and a campaign ends with the election.
+/// Returns the span of a leadership. Its parent is the caller's span. The campaign's span cannot be
+/// the parent, as a parent span ends after its children.
 pub(crate) fn leadership(cx: &Context, epoch: Epoch, caller: &Span) -> Span {
     let span = info_span!(
         parent: caller,
@@ -66,7 +66,7 @@ pub(super) fn request(cx: &Context, request: &Request) -> Span {
     )
 }
 
-/// Returns the stable word for an answer.
+/// Returns the stable word for an answer, for logs.
 pub(super) fn outcome(answer: &Answer) -> &'static str {
     match answer {
         Answer::Done { .. } => "done",

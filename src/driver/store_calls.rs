@@ -1,4 +1,4 @@
-//! The calls of the store for the requests of the machine.
+//! Executes the requests of the machine as calls of the store.
 
 use std::time::Duration;
 
@@ -15,13 +15,15 @@ use crate::record::listing::{EpochsOfPage, key_of};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError};
 
-/// Number of keys in one LIST: the maximum of S3, as a LIST costs the same for any number.
+/// Number of keys that one LIST requests: the maximum of S3, as the price of a LIST does not depend
+/// on it.
 const PAGE: usize = 1_000;
-/// Number of keys from the end of a listing: the newest epoch and a few foreign keys after it (N7).
+/// Number of keys that are read from the end of a listing: the newest epoch and a few foreign keys
+/// after it (N7).
 const LAST: usize = 4;
 
 impl Driver {
-    /// Sends one request, waits at most `limit`, and returns the answer.
+    /// Sends one request, and returns its answer within `limit`.
     pub(super) async fn perform(&mut self, request: &Request, limit: Duration) -> Answer {
         let span = spans::request(&self.cx, request);
         let answer = self.call_store(request, limit).instrument(span.clone()).await;
@@ -31,7 +33,7 @@ impl Driver {
             self.requests.count_write(request, &answer);
         }
         match request {
-            // A leader reads the epoch after its own, which is usually missing (L5).
+            // A leader reads the epoch after its own epoch. That epoch is usually missing (L5).
             Request::Get { epoch: Some(epoch), .. } if !self.own.leading => {
                 self.requests.read(*epoch, &answer);
             }
@@ -40,8 +42,8 @@ impl Driver {
         answer
     }
 
-    // Records are encoded before the first await. Otherwise the future would contain the record,
-    // and a process may follow thousands of elections.
+    // Records are encoded before the first `await`. Otherwise the future would contain the record
+    // and use more memory, and a process may follow thousands of elections.
     async fn call_store(&mut self, request: &Request, limit: Duration) -> Answer {
         match request {
             Request::List(after) => self.list(after, limit).await,
@@ -85,10 +87,10 @@ impl Driver {
         let store = self.cx.store.clone();
         let start = key_of(&keys, after);
         let from_the_end = self.machine.looks_for_the_newest();
-        // Boxed, as listings are rare and would make the future of every poll larger.
+        // The call is boxed, as listings are rare and would make the future of every poll larger.
         let mut call = Box::pin(async {
-            // A listing from the end may miss the newest epoch. Finding allows this (N4), and the
-            // confirmation always lists from the start (N7).
+            // A listing from the end may miss the newest epoch. The search tolerates this (N4), and
+            // the confirmation always lists from the start (N7).
             if from_the_end
                 && let Some(page) = store.list_last(keys.epoch_prefix(), &start, LAST).await?
                 && let Some(page) = EpochsOfPage::of_last(&keys, after, &page)?
@@ -98,7 +100,7 @@ impl Driver {
             let page = store.list(keys.epoch_prefix(), &start, PAGE).await?;
             EpochsOfPage::of(&keys, after, &page)
         });
-        // A leader must renew in time, so the limit is for its whole listing (N6).
+        // A leader must renew in time, so `limit` applies to its whole listing (N6).
         let page = match self.own.leading {
             true => self.requests.send(limit, &mut call).await,
             false => self.requests.send_listing(limit, call).await,
@@ -151,7 +153,7 @@ impl Driver {
         self.encode(epoch, &record)
     }
 
-    /// Returns the body that ends an epoch, made from the record that was read or from the own one.
+    /// Returns the body of a seal, based on the record that was read or on the own record.
     fn sealed_body(
         &mut self,
         epoch: Epoch,
@@ -177,8 +179,8 @@ impl Driver {
         Some(self.encode(epoch, &record))
     }
 
-    /// Returns the body of the record. This process read the clock for its own lease earlier, so
-    /// peers of the single object see `expires_at` no earlier than the end of that lease (SO1).
+    /// Returns the body of the record. The clock reading that starts the own lease is earlier than
+    /// the reading here. So `expires_at` is not before the end of the own lease (SO1).
     fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
         let expires_at = self.now().wall.saturating_add(self.cx.config.validity);
         record.encode(self.cx.config.layout, epoch, expires_at).into()

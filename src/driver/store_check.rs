@@ -1,10 +1,10 @@
-//! The check of a store: it must honour the conditions (A2) and the order of listings (A5).
+//! The check of a store. A store must honour conditions (A2) and list keys in order (A5).
 //!
-//! The check finds stores that ignore a condition. It cannot find a store that tests the condition
-//! and writes in two steps, as only a race shows the difference.
+//! The check detects stores that ignore a condition. It cannot detect a store that tests the
+//! condition and writes in two steps, as only a race shows this defect.
 //!
-//! Each check writes one of 256 keys. Some stores allow one write a second to a key. With a single
-//! key, candidates that start together would wait for each other.
+//! Each check writes one of 256 keys, as some stores allow one write a second to a key. With a
+//! single key, candidates that start together would wait for each other.
 
 use std::sync::{Arc, LazyLock, Mutex, Weak};
 use std::time::Duration;
@@ -30,8 +30,8 @@ const PAUSE: Duration = Duration::from_millis(1_100);
 /// Number of keys in the LIST.
 const PAGE: usize = 1_000;
 const MAX_BODY: usize = 64 * 1024;
-/// Number of writes in a row with success and without an ETag that make a store unfit. A single
-/// attempt sends this many.
+/// Number of consecutive successful writes without an ETag that make a store unfit. Each attempt of
+/// the check sends this number of writes.
 const WRITES_WITHOUT_ETAG: u32 = FAILURES_BEFORE_GIVING_UP;
 
 struct Checked {
@@ -41,7 +41,7 @@ struct Checked {
 }
 
 /// Checks the store once for each store value of the process, unless the election disables the
-/// check. Repeats the check after a transient failure and reports the failure, as a campaign does.
+/// check. Like a campaign, this function reports a transient failure and repeats the check.
 pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), Error> {
     if !cx.config.check_store {
         return Ok(());
@@ -61,7 +61,7 @@ pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), 
         let enough = patience == Patience::Once && failures >= FAILURES_BEFORE_GIVING_UP;
         let pause = match error.kind() {
             ErrorKind::Unavailable => Some(cx.retry_delay(failures, cx.config.poll_interval)),
-            // The check itself has shown this error, so another attempt gives the same result.
+            // The check itself has detected the defect, so another attempt gives the same result.
             ErrorKind::UnsafeStore => None,
             _ if patience == Patience::Wait => denial.pause(cx, &error),
             _ => None,
@@ -80,7 +80,7 @@ fn cell(store: &Arc<dyn Store>, layout: Layout) -> Arc<OnceCell<()>> {
     static CHECKED: LazyLock<Mutex<Vec<Checked>>> = LazyLock::new(Mutex::default);
     let mut checked = unpoisoned(CHECKED.lock());
     checked.retain(|checked| checked.store.strong_count() > 0);
-    // The check differs between the layouts.
+    // Each layout has its own check.
     let same = |checked: &&Checked| {
         let same_store = std::ptr::addr_eq(checked.store.as_ptr(), Arc::as_ptr(store));
         same_store && checked.layout == layout
@@ -97,7 +97,7 @@ struct Check<'a> {
     cx: &'a Context,
     key: &'a str,
     writes: &'a WriteAnswers,
-    /// Whether to pause before each write.
+    /// Whether the check pauses before each write.
     slow: bool,
 }
 
@@ -112,8 +112,9 @@ impl Check<'_> {
     async fn run(&self) -> Result<(), Error> {
         let mut etag = self.refuses_to_create_again().await?;
         for _ in 0..ATTEMPTS {
-            // The first replace has the right ETag. A store client learns from it the form of the
-            // server's ETags, and the server must refuse the wrong ETag in the same form.
+            // The first replace has the right ETag. From its outcome a store client detects whether
+            // the server compares ETags with quotes. The server must refuse the wrong ETag in the
+            // same form.
             if let Some(current) = self.replace(etag.clone()).await? {
                 self.refuses_a_wrong_etag(&current).await?;
                 return self.lists_after_a_key().await;
@@ -154,8 +155,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Lists all objects under the prefix. Existing epoch objects then show the order of the
-    /// listing, and an election in the other layout is found. A single object needs no order.
+    /// Lists all objects under the prefix, to check the order of existing epoch objects, and to
+    /// find an election in the other layout. A single object needs no order.
     async fn lists_after_a_key(&self) -> Result<(), Error> {
         let call = self.cx.store.list(self.cx.keys.prefix(), self.key, PAGE);
         let page = self.ask("listing after", call).await?;
@@ -163,7 +164,7 @@ impl Check<'_> {
         if self.cx.config.layout == Layout::EpochFiles {
             self.is_in_order(&page)?;
         }
-        // This listing also checks the prefix of this election.
+        // The listing has also checked the prefix of this election.
         let _ = self.cx.prefix_checked.set(());
         Ok(())
     }
@@ -187,8 +188,8 @@ impl Check<'_> {
     }
 
     /// Refuses a prefix with an election in the other layout. Candidates of different layouts do
-    /// not see each other, so both would lead. Numbered objects that are not epochs may have the
-    /// prefix of an election.
+    /// not see each other, so two would lead. Numbered objects that are not epochs are allowed
+    /// under the prefix of an election.
     fn finds_no_other_layout(&self, page: &Page) -> Result<(), Error> {
         let Context { keys, config, store, .. } = self.cx;
         if !keys.are_epochs() {
@@ -219,9 +220,9 @@ impl Check<'_> {
         match self.ask("reading", call).await? {
             GetOutcome::Found(object) => Ok(object.etag),
             GetOutcome::TooLarge { etag, .. } => Ok(etag),
-            GetOutcome::NotFound | GetOutcome::NotModified => Err(self.unsafe_store(
-                "does not show an object that was written before (read after write)",
-            )),
+            GetOutcome::NotFound | GetOutcome::NotModified => {
+                Err(self.unsafe_store("does not show an object after its write (read after write)"))
+            }
         }
     }
 
@@ -230,8 +231,7 @@ impl Check<'_> {
     }
 
     /// Returns the new ETag, or `None` if the condition does not hold. A failed write ends the
-    /// attempt. The check can be repeated any number of times, whether or not the write took
-    /// effect.
+    /// attempt. The check can be repeated whether or not the write took effect.
     async fn write(
         &self,
         doing: &str,
@@ -247,7 +247,7 @@ impl Check<'_> {
         }
     }
 
-    /// Returns the answer to a request that changes nothing.
+    /// Returns the response to a request without an effect.
     async fn ask<T>(
         &self,
         doing: &str,
@@ -277,9 +277,9 @@ impl Check<'_> {
         format!("{{\"tenure\":\"check of the store\",\"nonce\":\"{nonce:032x}\"}}\n").into()
     }
 
-    fn unsafe_store(&self, what: &str) -> Error {
+    fn unsafe_store(&self, defect: &str) -> Error {
         let message = format!(
-            "{} must not be used for elections: it {what}; seen on {}",
+            "{} must not be used for elections: it {defect}; seen on {}",
             self.cx.store.describe(),
             self.key
         );

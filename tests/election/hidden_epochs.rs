@@ -7,7 +7,7 @@ use tenure_testkit::world::{World, elect, ready};
 
 use futures::StreamExt as _;
 
-const WORDS: [&str; 3] = ["shows it and then does not find it", "epoch 1", "tenure restore"];
+const WORDS: [&str; 3] = ["lists this epoch and does not find it", "epoch 1", "tenure restore"];
 
 async fn resigned() -> World {
     let world = World::new();

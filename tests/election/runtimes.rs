@@ -115,7 +115,9 @@ fn refused_everywhere(why: &str, run: impl FnOnce(&Arc<dyn Store>, &mut Opened) 
 
 #[test]
 fn regression_without_a_runtime_nothing_is_sent() {
-    refused_everywhere("runs outside of one", |store, opened| block_on(every_call(store, opened)));
+    refused_everywhere("runs outside a runtime", |store, opened| {
+        block_on(every_call(store, opened))
+    });
 }
 
 #[test]

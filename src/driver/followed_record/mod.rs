@@ -1,4 +1,4 @@
-//! The record that a driver follows: its last reading, and the timer of its lapse (E4).
+//! The record that a driver follows: the last reading, and the lapse timer (E4).
 
 mod takeover_delays;
 
@@ -20,13 +20,13 @@ pub(super) struct FollowedRecord {
     cx: Arc<Context>,
 
     // The last reading of the newest epoch.
-    /// The last readable record.
+    /// Last readable record.
     pub(super) record: Option<Arc<(Epoch, Record)>>,
-    /// The reason of the last unreadable body.
+    /// Reason why the last body could not be read.
     pub(super) unreadable: Option<BadRecord>,
-    /// Age of that record at its reading, by the store's clock.
+    /// Age of the last record when it was read, by the store's clock.
     pub(super) age: Option<Duration>,
-    /// Lapse timer of the record. Other calls of the process do not share it.
+    /// Lapse timer of the record. Other calls of the process have separate timers.
     timer: Option<Arc<LapseTimer>>,
     /// Number of polls since the first sight of this leader.
     pub(super) polls: u32,
@@ -38,9 +38,9 @@ pub(super) struct FollowedRecord {
     seal_again: Duration,
     /// Whether the first campaign may seal a predecessor's epoch without a wait (E16).
     pub(super) reclaim: bool,
-    /// The last epoch for which the delay before the create has ended (PR1, PR2).
+    /// Last epoch whose delay before the create has ended (PR1, PR2).
     pub(super) deferred: Option<Epoch>,
-    /// Number of notifications heard.
+    /// Number of notifications that the driver has processed.
     pub(super) notified: u64,
 }
 
@@ -66,8 +66,8 @@ impl FollowedRecord {
         self.record.as_deref().map(|(epoch, record)| Leader::new(*epoch, record))
     }
 
-    /// Notes a record. Returns the input of the machine, and whether the record shows a sign of
-    /// life. Starts or continues the lapse timer unless this driver leads.
+    /// Notes a record. Returns the input for the machine, and whether the record shows that its
+    /// leader is alive. Unless this driver leads, the lapse timer starts or continues.
     pub(super) fn read(
         &mut self,
         (epoch, record): (Epoch, Record),
@@ -75,7 +75,7 @@ impl FollowedRecord {
         leading: bool,
     ) -> (Sighting, bool) {
         let age = object.served_at.zip(object.last_modified).map(|(now, then)| now - then);
-        // A negative age is the rounding of dates to whole seconds.
+        // Dates in whole seconds can give a negative age, which counts as zero.
         self.age = age.map(|age| age.to_std().unwrap_or_default());
         let mut seen = record.seen();
         seen.reclaimable = self.reclaimable(&record, &seen);
@@ -97,7 +97,7 @@ impl FollowedRecord {
         let received = self.cx.process.now();
         let dates = config.store_clock_margin.zip(self.age);
         let (validity, store_age) = match record.expires_at {
-            // The remaining time of such a lease does not show the age of its record.
+            // The remaining time of a foreign peer's lease does not show the age of its record.
             Some(at) if sighting.is_foreign() => {
                 (Some(left_until(at, received, config.validity)), None)
             }

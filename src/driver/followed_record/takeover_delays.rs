@@ -10,9 +10,9 @@ use crate::protocol::layout::Layout;
 use crate::protocol::lease::LapseTimer;
 
 impl FollowedRecord {
-    /// Notes the first sight of a leader. Other candidates may have seen it at the same moment, so
-    /// the seal has a jitter. The jitter is zero for a lease that has lapsed by the store's dates
-    /// (E6), as candidates find it at different times.
+    /// Notes the first sight of a leader. Other candidates may have seen the leader at the same
+    /// moment, so the seal has a jitter. The jitter is zero for a lease that has lapsed by the
+    /// store's dates (E6), as candidates detect this lapse at different times.
     pub(in crate::driver) fn started(&mut self) {
         self.polls = 0;
         self.draw_lapse_jitter(Duration::ZERO);
@@ -21,16 +21,16 @@ impl FollowedRecord {
         }
     }
 
-    /// Draws the jitter before the seal: up to a tenth of the leader's validity, minus the time
-    /// over which the polls of the candidates are spread (E7).
+    /// Draws the jitter before the seal: up to a tenth of the leader's validity, minus `spread`,
+    /// the time over which the candidates spread their polls (E7).
     pub(in crate::driver) fn draw_lapse_jitter(&mut self, spread: Duration) {
         let validity = self.timer.as_ref().and_then(|timer| timer.validity());
         let most = (validity.unwrap_or_default() / 10).saturating_sub(spread);
         self.lapse_jitter = self.cx.process.jitter(most);
     }
 
-    /// Delays the next seal of the same epoch by at least `pause`. So a store that always refuses
-    /// the seal does not make the candidate spin (E19).
+    /// Delays the next seal of the same epoch by at least `pause`, so that a candidate does not
+    /// spin if the store always refuses the seal (E19).
     pub(in crate::driver) fn lapsed(&mut self, pause: Duration) {
         self.draw_lapse_jitter(Duration::ZERO);
         self.seal_again = self.cx.process.now().boot.saturating_add(pause.max(self.lapse_jitter));
@@ -48,13 +48,14 @@ impl FollowedRecord {
         self.timer_of(*epoch)?.lapses_in(delay, self.cx.config.drift, now)
     }
 
-    /// Returns the timer of this epoch. An own epoch has no timer.
+    /// Returns the lapse timer of this epoch. The driver's own epoch has no timer.
     fn timer_of(&self, epoch: Epoch) -> Option<&LapseTimer> {
         self.timer.as_deref().filter(|timer| timer.epoch() == epoch)
     }
 
-    /// Returns the takeover delay for a single object. It counts from the lapse, as a takeover has
-    /// no separate seal. For epoch objects it counts from the seal (E10).
+    /// Returns the part of the takeover delay that counts from the lapse. For a single object this
+    /// is the whole delay, as a takeover has no separate seal. For epoch objects it is zero, as the
+    /// delay counts from the seal (E10).
     fn delay_after_lapse(&self) -> Duration {
         match self.cx.config.layout {
             Layout::EpochFiles => Duration::ZERO,
@@ -62,7 +63,7 @@ impl FollowedRecord {
         }
     }
 
-    /// Returns the time until this candidate seals the epoch: after the lapse, its delays, and the
+    /// Returns the time until this candidate seals the epoch, after the lapse, its delays and the
     /// jitter.
     pub(in crate::driver) fn seals_in(&self) -> Option<Duration> {
         let delay = self.delay_after_lapse().saturating_add(self.cx.config.priority_delay);
@@ -71,15 +72,15 @@ impl FollowedRecord {
         Some(left.max(self.seal_again.saturating_sub(now.boot)))
     }
 
-    /// Returns the time until this candidate may seal the epoch, without its jitter and its
-    /// priority.
+    /// Returns the time until this candidate may seal the epoch, without the jitter and the
+    /// priority delay.
     pub(in crate::driver) fn could_seal_in(&self) -> Option<Duration> {
         self.lapses_after(self.delay_after_lapse(), self.cx.process.now())
     }
 
     /// Returns the time until the takeover. The takeover delay counts from the first sight of the
-    /// seal. After a deposition it counts from the lapse if that is later, as the holder may
-    /// believe in its lease until then (E10).
+    /// seal. After a deposition it counts from the lapse if the lapse is later, as the holder may
+    /// believe until the lapse that it leads (E10).
     pub(in crate::driver) fn takeover_in(&self) -> Duration {
         let (delay, now) = (self.cx.config.takeover_delay, self.cx.process.now());
         let after_seal = self.timer.as_ref().map_or(delay, |timer| timer.takeover_in(delay, now));
@@ -89,8 +90,8 @@ impl FollowedRecord {
         after_seal.max(after_lapse.unwrap_or_default())
     }
 
-    /// Returns the sealed epoch, and the time for which this candidate still leaves it to preferred
-    /// candidates (PR1, PR2). The time counts from the first sight of the seal.
+    /// Returns the sealed epoch, and the remaining time in which only preferred candidates take
+    /// over (PR1, PR2). The time counts from the first sight of the seal.
     pub(in crate::driver) fn defers_for(&self) -> Option<(Epoch, Duration)> {
         let (epoch, record) = self.record.as_deref()?;
         if !record.expired || self.deferred >= Some(*epoch) {

@@ -14,7 +14,7 @@ pub enum LeadershipEvent {
         /// Remaining time of the lease.
         remaining: Duration,
     },
-    /// Renewals fail, and less than a quarter of the validity is left. Stop the work.
+    /// Renewals fail, and the remaining time is less than a quarter of the validity. Stop the work.
     AtRisk {
         /// Remaining time of the lease.
         remaining: Duration,

@@ -4,11 +4,11 @@ use std::sync::OnceLock;
 
 use tokio::sync::broadcast;
 
-/// Events kept for a slow reader.
+/// Number of events that the channel keeps for a slow subscriber.
 const KEPT: usize = 64;
 
-/// The senders of events. The channel is created for the first subscriber, because its buffer takes
-/// about 10 KiB and most elections have no subscriber.
+/// The sender of events. The first subscriber creates the channel, as its buffer takes about 10 KiB
+/// and most elections have no subscriber.
 #[derive(Debug)]
 pub(crate) struct Listeners<T>(OnceLock<broadcast::Sender<T>>);
 
@@ -21,7 +21,7 @@ impl<T> Default for Listeners<T> {
 impl<T: Clone> Listeners<T> {
     pub(crate) fn tell(&self, event: T) {
         if let Some(sender) = self.0.get() {
-            // All subscribers may be gone.
+            // An error means that no subscriber remains.
             let _ = sender.send(event);
         }
     }

@@ -1,4 +1,4 @@
-//! Why a leadership ended.
+//! The reasons for the end of a leadership.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,10 +8,11 @@ use crate::error::Error;
 use crate::protocol::message::EpochEnd;
 use crate::store::escape::plain;
 
-/// The reason why a leadership ended. A loss is final: another campaign gives another epoch.
+/// The reason for the end of a leadership. A loss is final. Only another campaign can win, with
+/// another epoch.
 ///
-/// The epoch may outlast the leadership until a peer or an operator seals it. [`EpochEnd`] is the
-/// end of an epoch.
+/// The epoch may remain unsealed after the loss, until a peer or an operator seals it. [`EpochEnd`]
+/// describes the end of an epoch.
 ///
 /// # Examples
 ///
@@ -27,7 +28,7 @@ use crate::store::escape::plain;
 /// # assert!(leadership.proclaim("a write, before the next renewal").await.is_err());
 /// let campaign_again = match leadership.lost().await {
 ///     Loss::Vanished | Loss::Tampered => false, // another program changes the objects
-///     Loss::Sealed { ended, .. } => ended != EpochEnd::Deposed, // the operator wants another leader
+///     Loss::Sealed { ended, .. } => ended != EpochEnd::Deposed, // the operator prefers another leader
 ///     _ => true,
 /// };
 /// assert!(!campaign_again);
@@ -37,7 +38,7 @@ use crate::store::escape::plain;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Loss {
-    /// A greater epoch exists. The peer that created it did not seal this one.
+    /// A greater epoch exists. The peer that created it did not seal this epoch.
     Superseded {
         /// The greater epoch.
         by: Epoch,
@@ -46,7 +47,7 @@ pub enum Loss {
     Sealed {
         /// The name of the peer or operator, from the record.
         by: Option<String>,
-        /// How the epoch ended, from the record.
+        /// End of the epoch, from the record.
         ended: EpochEnd,
     },
     /// The lease ended before a renewal succeeded.
@@ -60,10 +61,9 @@ pub enum Loss {
         gap: Duration,
     },
     /// The wall clock moved ahead of the boot and raw clocks, and the lease ended by the wall clock
-    /// alone. Either the clock was set forward or the virtual machine was paused. A process cannot
-    /// distinguish the two.
-    /// [`machine_is_never_paused`](crate::ElectionBuilder::machine_is_never_paused) rules out the
-    /// pause.
+    /// alone. Either the clock was set forward, or the virtual machine was paused. A process cannot
+    /// distinguish these causes. If pauses are impossible, set
+    /// [`machine_is_never_paused`](crate::ElectionBuilder::machine_is_never_paused).
     WallClockAhead {
         /// Gain of the wall clock on the other clocks since the lease was last extended.
         by: Duration,
@@ -77,7 +77,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Returns whether the lease ended by time alone.
+    /// Returns true if the lease ended by the clocks, and not by a record in the store.
     pub(crate) fn is_by_the_clock(&self) -> bool {
         matches!(
             self,
@@ -143,7 +143,7 @@ mod tests {
     const PAGE: &str = include_str!("../../../docs/reference/errors.md");
 
     #[test]
-    fn every_loss_has_its_row_and_its_word() {
+    fn every_loss_has_a_row_in_the_documentation() {
         let losses = [
             Loss::Superseded { by: Epoch::FIRST },
             Loss::Sealed { by: None, ended: EpochEnd::Lapsed },
@@ -155,7 +155,7 @@ mod tests {
             Loss::Resigned,
         ];
         for loss in losses {
-            // A new loss has an arm here and a place above.
+            // Add each new loss to this match and to the list above.
             let name = match loss {
                 Loss::Superseded { .. } => "Superseded",
                 Loss::Sealed { .. } => "Sealed",

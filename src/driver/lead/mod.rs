@@ -1,4 +1,4 @@
-//! Leading: renews until the leadership resigns, is dropped or is lost.
+//! Renews a leadership until the leader resigns, drops the leadership or loses it.
 
 mod event;
 mod listeners;
@@ -35,11 +35,12 @@ struct Pending {
     /// The callers of `proclaim`, each with the first heartbeat that carries its data.
     proclaims: Vec<(u64, oneshot::Sender<Result<(), Error>>)>,
     resign: Option<oneshot::Sender<Result<(), Error>>>,
-    /// The span of the renewal under way, from its first request to its last.
+    /// Span of the current renewal, from its first request to its last.
     renewal: Option<Span>,
-    /// The application has dropped its leadership.
+    /// Whether the application has dropped its leadership.
     dropped: bool,
-    /// The store has denied a request since the last renewal. Only the first denial is logged.
+    /// Whether the store has denied a request since the last renewal. Only the first denial is
+    /// logged.
     denied: bool,
 }
 
@@ -53,7 +54,7 @@ impl Pending {
     }
 }
 
-/// The handles of a leadership that is led in the background.
+/// The handles of a leadership with a driver in the background.
 pub(crate) struct StartedLead {
     pub(crate) lead: Arc<Lead>,
     pub(crate) key: ResignKey,
@@ -62,13 +63,13 @@ pub(crate) struct StartedLead {
 }
 
 impl Driver {
-    /// Leads in the background until the leadership has ended. The driver has been elected.
+    /// Leads in the background until the leadership has ended. The driver must have been elected.
     pub(crate) fn start_leading(self, caller: &Span) -> StartedLead {
         let end = self.own.lease.end().unwrap_or_else(|| self.now());
         let epoch = self.machine.greatest().unwrap_or(Epoch::FIRST);
         let config = Arc::clone(&self.cx.config);
         let process = self.cx.process.clone();
-        // A machine that leads has a nonce; a fresh one would match no record.
+        // A leading machine always has a nonce. A fresh nonce would match no record.
         let nonce = self.machine.nonce().unwrap_or_else(|| process.nonce());
         let leading = self.cx.meter.elected();
         let (name, validity) = (config.name.clone(), config.validity);
@@ -126,7 +127,8 @@ impl Driver {
                     }
                     self.machine.handle(input)
                 }
-                // A leader's machine has no other step. The lease still ends in time.
+                // The machine of a leader does not return these steps. If it did, the lease would
+                // still end in time.
                 Step::Wait(_) | Step::Nonce | Step::Failed(_) => {
                     sleep(&self.cx.process, lead.until_look()).await;
                     None
@@ -142,8 +144,8 @@ impl Driver {
         }
     }
 
-    /// Sends a request of the machine. If the request is given up for another attempt, notes the
-    /// time of that attempt.
+    /// Sends a request of the machine. If this function abandons the request early for another
+    /// attempt, `retry_at` is the time of that attempt.
     async fn send(
         &mut self,
         request: &Request,
@@ -154,13 +156,13 @@ impl Driver {
         let limit = self.own.attempt_limit(request, self.own.remaining());
         let sent = self.now().boot;
         let within = pending.span_of(request, || spans::renewal(&self.cx, lead.epoch));
-        // A request without an answer must not delay the report of a risk.
+        // A pending request must not delay the report of a risk.
         let answer = tokio::select! {
             biased;
             answer = self.perform(request, limit).instrument(within) => answer,
             () = lead.watch() => return None,
         };
-        // A request that was given up early needs no further pause.
+        // A request that was abandoned early needs no further pause.
         *retry_at = self.own.given_up(&answer, limit, sent);
         let had_its_time = retry_at.is_none().then_some(sent);
         lead.failed(self.requests.last_error.as_ref(), had_its_time);
@@ -173,7 +175,8 @@ impl Driver {
         self.machine.handle(Input::Answer(answer))
     }
 
-    /// Logs the first denial in a row, so that the operator can correct it before the lease ends.
+    /// Logs the first of several consecutive denials, so that an operator can correct the cause
+    /// before the lease ends.
     fn report_denial(&self, lead: &Lead, pending: &mut Pending) {
         if std::mem::replace(&mut pending.denied, true) {
             return;
@@ -185,7 +188,7 @@ impl Driver {
             candidate = self.cx.config.name,
             epoch = lead.epoch.get(),
             outcome = "store_failed",
-            "the lease is not renewed, trying again: {}",
+            "the lease is not renewed; trying again: {}",
             error.map(ToString::to_string).unwrap_or_default()
         );
     }
@@ -207,8 +210,8 @@ impl Driver {
         self.now().boot.saturating_add(delay)
     }
 
-    /// Takes a command. Returns true if the application has dropped the leadership and the driver
-    /// must stop.
+    /// Processes a command. Returns true if the application has dropped the leadership and the
+    /// driver must stop.
     fn take(
         &mut self,
         command: Option<Command>,
@@ -229,11 +232,12 @@ impl Driver {
             }
             None => {
                 pending.dropped = true;
-                // The caller no longer waits for the resignation, but the work has ended.
+                // The caller does not wait for its resignation, but the resignation still
+                // continues.
                 if pending.resign.is_some() {
                     return false;
                 }
-                // A drop sets `Loss::Resigned`. Any other loss came before it.
+                // A drop sets `Loss::Resigned`. Any other loss happened before the drop.
                 let lost = !matches!(lead.loss(), Some(Loss::Resigned));
                 if !resign_on_drop || lost {
                     return true;
@@ -319,7 +323,7 @@ impl Driver {
         }
     }
 
-    /// Adds the driver's knowledge to the protocol's reason of a loss.
+    /// Converts the protocol's reason of a loss, with details that only the driver has.
     fn loss(&self, lost: Lost, lead: &Lead) -> Loss {
         match lost {
             Lost::Resigned => Loss::Resigned,

@@ -1,5 +1,5 @@
-//! Detects pauses of the process. A lease runs on while the process is stopped, suspended or
-//! starved.
+//! Detects pauses of the process. While a process is stopped, suspended or starved, its lease
+//! continues to run.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl Pulse {
         Pulse { last: now.boot, longest_gap: Duration::ZERO, gap_over: now.boot }
     }
 
-    /// Returns the longest time between two readings of the boot clock.
+    /// Returns the longest gap between two readings of the boot clock.
     pub(crate) fn longest_gap(&self) -> Duration {
         self.longest_gap
     }

@@ -9,9 +9,10 @@ use crate::protocol::message::Nonce;
 
 /// Identifies one leadership by its epoch and the nonce of its grant.
 ///
-/// Another process passes the key to [`Election::resign_dead`](crate::Election::resign_dead) once
-/// the holder is dead. The key is no secret, as the record of the epoch shows both parts. Its text
-/// form is one word, such as `7-5f0c0123456789abcdef0123456789ab`.
+/// After the holder's death another process passes the key to
+/// [`Election::resign_dead`](crate::Election::resign_dead). The key is not secret, as the record of
+/// the epoch contains both parts. Its text form is one word, such as
+/// `7-5f0c0123456789abcdef0123456789ab`.
 ///
 /// # Examples
 ///
@@ -64,7 +65,7 @@ impl FromStr for ResignKey {
             let bits = u128::from_str_radix(nonce, 16).ok().filter(|_| is_nonce)?;
             Some(ResignKey { epoch: epoch.parse().ok()?, nonce: Nonce::from_bits(bits) })
         };
-        let why = "a resign key is an epoch, a dash and a nonce of 32 hexadecimal digits";
+        let why = "a resign key must be an epoch, a dash and a nonce of 32 hexadecimal digits";
         parse().ok_or_else(|| Error::new(ErrorKind::InvalidInput, why.to_owned()))
     }
 }
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_survives_its_text_form_and_other_texts_are_refused() {
+    fn a_key_is_parsed_from_its_text_form_and_other_texts_are_refused() {
         let key = ResignKey { epoch: Epoch::MAX, nonce: Nonce::from_bits(0x5f0c) };
         let text = "9999999999-00000000000000000000000000005f0c";
         assert_eq!(key.to_string(), text);

@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::env::mutex::unpoisoned;
 
-/// A set of values, at most one of each type. The first [`get`](SharedValues::get) creates a value.
-/// An empty set is small, because each owned partition has one.
+/// A set of values with at most one value of each type. The first [`get`](SharedValues::get)
+/// creates the value. An empty set uses little memory, as each owned partition has a set.
 #[derive(Debug, Default)]
 pub struct SharedValues(OnceLock<Box<Mutex<Vec<Value>>>>);
 
 type Value = Arc<dyn Any + Send + Sync>;
 
 impl SharedValues {
-    /// Returns the value of this type. Creates it on the first call.
+    /// Returns the value of this type. The first call creates the value.
     pub fn get<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let mut values = unpoisoned(self.0.get_or_init(Box::default).lock());
         if let Some(found) = values.iter().find_map(|one| Arc::clone(one).downcast().ok()) {

@@ -1,5 +1,5 @@
 //! The state that the application and the driver of one leadership share: the end of the lease and
-//! the status of the leadership. Either side may detect an end first.
+//! the status of the leadership. Either side may detect the end of the leadership first.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::telemetry::Leading;
 #[derive(Debug, Clone)]
 pub(crate) enum Status {
     Safe,
-    /// Less than [`risk_margin`] is left.
+    /// The remaining time is less than [`risk_margin`].
     AtRisk,
     Lost(Loss),
 }
@@ -62,8 +62,8 @@ pub(crate) struct Lead {
     lease: Mutex<LeaseFacts>,
     pub(crate) status: watch::Sender<Status>,
     pub(crate) events: Listeners<LeadershipEvent>,
-    /// Cancels the work under this leadership. Work that begins after a risk has passed gets a new
-    /// token.
+    /// Token that cancels the work under this leadership. Work that begins after a past risk gets a
+    /// new token.
     work: Mutex<CancellationToken>,
     leading: Leading,
 }
@@ -74,7 +74,7 @@ struct LeaseFacts {
     end: Moment,
     pulse: Pulse,
     last_error: Option<Error>,
-    /// Send time, on the boot clock, of the last request that failed after its whole timeout.
+    /// Time on the boot clock when the last request was sent that failed after its whole timeout.
     failed: Option<Duration>,
 }
 
@@ -96,7 +96,7 @@ impl Lead {
         Lead { epoch, candidate, validity, process, shared, status, events, lease, work, leading }
     }
 
-    /// Returns the longest time between two readings of the clocks.
+    /// Returns the maximum time between two readings of the clocks.
     fn look_interval(&self) -> Duration {
         LOOK.min(self.validity / 10)
     }
@@ -160,8 +160,8 @@ impl Lead {
         }
     }
 
-    /// Returns whether the lease has ended, now or at an earlier check. A clock that is set back
-    /// does not revive it.
+    /// Returns true if the lease has ended, now or at an earlier check. A clock that is set back
+    /// does not revive the lease.
     pub(crate) fn has_ended(&self) -> bool {
         let ended =
             |status: &Status| matches!(status, Status::Lost(loss) if loss.is_by_the_clock());
@@ -181,7 +181,7 @@ impl Lead {
         }
     }
 
-    /// Calls [`look`](Lead::look) only if the lease is at risk by the clocks. Otherwise the call is
+    /// Calls [`look`](Lead::look) if the lease is at risk by the clocks. Otherwise the call is
     /// cheap.
     pub(crate) fn look_for_risk(&self) {
         if self.remaining() <= risk_margin(self.validity) {
@@ -189,7 +189,8 @@ impl Lead {
         }
     }
 
-    /// Returns a token for new work. The first task that detects a risk or the loss cancels it.
+    /// Returns a token for new work. The first task that detects a risk or the loss cancels the
+    /// token.
     pub(crate) fn begin_work(&self) -> CancellationToken {
         let mut work = unpoisoned(self.work.lock());
         if work.is_cancelled() {
@@ -197,7 +198,7 @@ impl Lead {
         }
         let token = work.clone();
         drop(work);
-        // An earlier report of a risk found no token to cancel.
+        // The report of a current risk has cancelled only the previous token.
         if !matches!(*self.status.borrow(), Status::Safe) {
             token.cancel();
         }
@@ -228,8 +229,8 @@ impl Lead {
         }
     }
 
-    /// Waits for a change of the status. It does not rely on the driver, whose runtime may have
-    /// shut down.
+    /// Waits for a change of the status. This method reads the clocks itself, as the driver's
+    /// runtime may have shut down.
     pub(crate) async fn news(&self, status: &mut watch::Receiver<Status>) {
         tokio::select! {
             biased;
@@ -239,10 +240,10 @@ impl Lead {
         }
     }
 
-    /// Returns the reason why a lease that has ended by `now` was not renewed in time.
+    /// Returns the reason of the end for a lease that has ended by `now`.
     pub(crate) fn why_ended(&self, now: Moment) -> Loss {
         if let Some(loss) = self.loss().filter(Loss::is_by_the_clock) {
-            // The loss is known. The clocks may have been set since.
+            // The loss was detected before. The clocks may have been set since then.
             return loss;
         }
         let held = self.held();
@@ -250,7 +251,7 @@ impl Lead {
             return Loss::WallClockAhead { by };
         }
         let gap = held.pulse.longest_gap();
-        // The store is the cause if renewals failed after the gap.
+        // If renewals failed after the gap, the store is the cause.
         let tried_since = held.failed.is_some_and(|sent| sent >= held.pulse.gap_over());
         if gap > self.look_interval() + self.validity / 5 && !tried_since {
             return Loss::Suspended { gap };
@@ -263,8 +264,8 @@ impl Lead {
         self.held().last_error.clone()
     }
 
-    /// Notes the outcome of a request. `None` clears the last error. `sent` is the send time on the
-    /// boot clock of a request that only the request timeout ended.
+    /// Notes the outcome of a request. `None` clears the last error. If the request timeout ended
+    /// the request, `sent` is its send time on the boot clock.
     pub(crate) fn failed(&self, error: Option<&Error>, sent: Option<Duration>) {
         let mut held = self.held();
         held.last_error = error.cloned();
@@ -337,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wall_clock_is_the_reason_only_if_no_other_clock_ended_the_lease() {
+    fn the_wall_clock_is_the_reason_if_no_other_clock_ended_the_lease() {
         let at = |boot, raw, wall| {
             let [boot, raw, wall] = [boot, raw, wall].map(Duration::from_secs);
             Moment { boot, raw, wall }

@@ -1,4 +1,4 @@
-//! The deposition of a leader (O1 to O6): the requests around [`DeposeOrder::decide`].
+//! The deposition of a leader (O1 to O6). It sends the requests that [`DeposeOrder::decide`] needs.
 
 use super::outcomes::Deposed;
 use super::sent_seals::SentSeals;
@@ -13,18 +13,19 @@ use crate::record::Record;
 use crate::store::escape::plain;
 
 impl Operator {
-    /// Carries out the order on the newest epoch, or on the single object.
+    /// Applies the order to the newest epoch, or to the single object.
     pub(crate) async fn depose(&mut self, order: DeposeOrder) -> Result<Deposed, Error> {
         match self.cx.config.layout {
             Layout::SingleObject => self.depose_at(None, order).await,
             Layout::EpochFiles => {
                 let mut deposed = Deposed::NoLeader;
-                // An epoch that is missing at the read was compacted, so a greater epoch exists.
+                // If the read finds no object, the epoch was compacted, and a greater epoch exists.
                 for _ in 0..TRIES {
                     let Some(newest) = self.newest().await? else { break };
                     let meant = self.meant(newest, order).await?;
                     deposed = self.depose_at(Some(meant), order).await?;
-                    // The operator must finish the newest restore, not one below it.
+                    // The outcome must name the newest held epoch, as the operator must finish that
+                    // restore.
                     let held = matches!(deposed, Deposed::NoLeader | Deposed::Held(_));
                     if held && meant != newest {
                         return Ok(Deposed::Held(newest));
@@ -38,9 +39,9 @@ impl Operator {
         }
     }
 
-    /// Returns the epoch to seal. This is the newest epoch, except that the order may name an epoch
-    /// below a held one. Such an epoch stops the restore if its record does not limit how long its
-    /// holder may believe that it leads (RS4).
+    /// Returns the epoch to seal. It is the newest epoch, or the epoch in the order if the newest
+    /// epoch is held. A lower epoch stops a restore if its record does not limit the time for which
+    /// its holder may believe that it leads (RS4).
     async fn meant(&mut self, newest: Epoch, order: DeposeOrder) -> Result<Epoch, Error> {
         let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };
         let now = self.read(Some(newest)).await?;
@@ -48,7 +49,7 @@ impl Operator {
         Ok(if held { only } else { newest })
     }
 
-    /// Carries out the order on this epoch object, or on the single object.
+    /// Applies the order to this epoch object, or to the single object.
     pub(super) async fn depose_at(
         &mut self,
         epoch: Option<Epoch>,
@@ -69,7 +70,8 @@ impl Operator {
             let leader = Leader::new(now.epoch, record);
             let meant = order.only.is_none_or(|only| only == now.epoch);
             if epoch.is_some() && meant && record.is_held() {
-                // A sealed epoch gets a successor, but an epoch below it may have a leader (O6).
+                // A held epoch must stay unsealed. Otherwise it would get a successor while a lower
+                // epoch may have a leader (O6).
                 return Ok(Deposed::Held(now.epoch));
             }
             let (heartbeat, ended) = match self.decide(order, epoch, &now)? {
@@ -84,7 +86,7 @@ impl Operator {
                 Verdict::NotCurrent => return Ok(Deposed::NotCurrent(leader)),
                 Verdict::NeedsForce => return Ok(Deposed::NeedsForce(leader)),
             };
-            // A later attempt must not depose a candidate that has taken over meanwhile (O3).
+            // A later attempt must not depose a successor of this leader (O3).
             order.only = Some(now.epoch);
             let seal = self.cx.sealed(record, ended, heartbeat);
             let seal = seal.ordered(record, order.force, self.cx.config.reason.as_deref());
@@ -106,7 +108,7 @@ impl Operator {
         self.refuse_later_format(now)?;
         let record = match &now.record {
             Ok(record) => Some(record),
-            // Only the body has the token, so the token of the seal is unknown.
+            // Only the body contains the token, so the token for the seal is unknown.
             Err(why) if epoch.is_none() => {
                 return Err(self.cannot_read(now, ErrorKind::CorruptRecord, why));
             }

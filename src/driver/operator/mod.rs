@@ -22,18 +22,18 @@ use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::listing_within;
 use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind, Written};
 
-/// Maximum number of attempts of a write. A write is repeated if another process was faster, or if
-/// its effect is unknown.
+/// Maximum number of attempts of a write. The operator repeats a write after a concurrent write, or
+/// if the outcome is unknown.
 const ATTEMPTS: u32 = 5;
 /// Maximum number of attempts of a read.
 const TRIES: u32 = 3;
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// An operator at work on one election.
+/// One action of an operator on one election.
 #[derive(Debug)]
 pub(crate) struct Operator {
     cx: Arc<Context>,
-    /// Number of failed requests in a row.
+    /// Number of consecutive failed requests.
     failures: u32,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Operator {
 struct Standing {
     epoch: Epoch,
     etag: ETag,
-    /// The body; `None` if it is too long.
+    /// Body, or `None` if it is too long.
     body: Option<Bytes>,
     record: Result<Record, BadRecord>,
 }
@@ -81,8 +81,8 @@ impl Operator {
         Error::new(kind, format!("{key} in {store} cannot be read: {why}{remedy}"))
     }
 
-    /// Returns the newest epoch object in the store. The greatest epoch that this process has seen
-    /// does not count, as the accident may have deleted its object.
+    /// Returns the newest epoch in the store. It ignores the greatest epoch that this process has
+    /// seen, as an accident may have deleted its object.
     async fn newest(&mut self) -> Result<Option<Epoch>, Error> {
         let mut observer = Driver::without_memory(&self.cx);
         loop {
@@ -154,7 +154,7 @@ impl Operator {
         }
     }
 
-    /// Sends a request that changes nothing. Repeats it after a transient failure.
+    /// Sends a request without an effect. Repeats the request after a transient failure.
     async fn ask<T>(
         &mut self,
         doing: &str,
@@ -169,7 +169,7 @@ impl Operator {
                 Err(error) => return Err(self.failed(doing, error)),
             }
         }
-        unreachable!("the last attempt returns")
+        unreachable!("the last attempt returns its result")
     }
 
     async fn send<T>(

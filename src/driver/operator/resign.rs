@@ -1,4 +1,4 @@
-//! The resignation of an epoch by another process, after the death of the holder (L8).
+//! The resignation of an epoch by another process, after the holder's death (L8).
 
 use super::outcomes::Resigned;
 use super::sent_seals::SentSeals;
@@ -9,11 +9,11 @@ use crate::protocol::depose::{Verdict, resign_dead};
 use crate::protocol::layout::Layout;
 
 impl Operator {
-    /// Seals the epoch like a resignation of its holder, if it is unsealed and has the holder's
-    /// nonce (L8).
+    /// Seals the epoch like a resignation of its holder. The epoch must be unsealed and have the
+    /// holder's nonce (L8).
     ///
-    /// A late renewal of the dead holder makes the store refuse the seal. Then this function reads
-    /// the record and decides again. It reads back an attempt with an unknown effect.
+    /// If a late renewal of the dead holder causes a refusal, this function reads the record and
+    /// decides again. It reads back an attempt with an unknown outcome.
     pub(crate) async fn resign_dead(
         &mut self,
         key: ResignKey,

@@ -1,8 +1,8 @@
-//! The seals that one action of an operator has sent.
+//! The seals that one action of an operator has sent, with unknown outcomes.
 //!
-//! An action reads back a write with an unknown outcome. It reports the write as done only if it
-//! finds the exact body that it sent. The condition of each write is the ETag of the last reading.
-//! So a delayed write cannot overwrite a record that the action has not read (O3).
+//! An action reads back a write with an unknown outcome. It reports success only if it finds
+//! exactly the body that it sent. Each write is conditional on the ETag of the last reading, so a
+//! delayed write cannot overwrite a record that the action has not read (O3).
 
 use bytes::Bytes;
 
@@ -11,12 +11,12 @@ use crate::error::Error;
 use crate::record::Record;
 use crate::store::ETag;
 
-/// The seals with an unknown outcome, each with a value that the action attached to it.
+/// The seals with an unknown outcome, each with a value of the caller.
 #[derive(Debug)]
 pub(super) struct SentSeals<T> {
     seals: Vec<(Bytes, T)>,
-    /// The last write with an unknown outcome. It may take effect while the object has this ETag;
-    /// `None`: while the object is missing.
+    /// The last write with an unknown outcome. The write may still take effect while the object has
+    /// this ETag, or while the object is missing (`None`).
     open: Option<(Option<ETag>, Error)>,
     /// The reason why the store rejected the last write.
     turned_away: Option<Error>,
@@ -29,14 +29,15 @@ impl<T> Default for SentSeals<T> {
 }
 
 impl<T: Clone> SentSeals<T> {
-    /// Returns the value of the seal that this reading shows.
+    /// Returns the caller's value of the seal that this reading shows.
     pub(super) fn find(&mut self, now: &Standing) -> Option<T> {
         self.open.take_if(|(over, _)| over.as_ref() != Some(&now.etag));
         let seal = self.seals.iter().find(|(body, _)| now.body.as_ref() == Some(body));
         seal.map(|(_, value)| value.clone())
     }
 
-    /// Notes the outcome of a write over this ETag. Returns whether the write took effect.
+    /// Notes the outcome of a write that was conditional on this ETag. Returns true if the write
+    /// took effect.
     pub(super) fn note(
         &mut self,
         over: Option<ETag>,
@@ -48,7 +49,7 @@ impl<T: Clone> SentSeals<T> {
                 (self.open, self.turned_away) = (None, None);
                 return true;
             }
-            // An earlier attempt may have taken effect: the next reading shows it.
+            // An earlier attempt may have taken effect. The next reading shows its record.
             Wrote::Refused => self.turned_away = None,
             Wrote::TurnedAway(error) => self.turned_away = Some(error),
             Wrote::Unknown(error) => {
@@ -59,7 +60,7 @@ impl<T: Clone> SentSeals<T> {
         false
     }
 
-    /// Returns the error of the write with an unknown outcome, or this error without such a write.
+    /// Returns the error of the write with an unknown outcome, or `error` if no outcome is unknown.
     pub(super) fn instead(&self, error: Error) -> Error {
         self.open.as_ref().map_or(error, |(_, unknown)| unknown.clone())
     }
@@ -69,14 +70,14 @@ impl<T: Clone> SentSeals<T> {
         self.open.map(|(_, error)| error)
     }
 
-    /// Returns the reason why the last attempt failed; `None` if another process was faster.
+    /// Returns the error of the last attempt, or `None` if a concurrent write caused its refusal.
     pub(super) fn failure(self) -> Option<Error> {
         self.open.map(|(_, error)| error).or(self.turned_away)
     }
 }
 
 impl Operator {
-    /// Replaces the record that was read by this seal. Returns whether the write took effect.
+    /// Replaces the last reading with this seal. Returns true if the write took effect.
     pub(super) async fn write_seal<T: Clone>(
         &mut self,
         sent: &mut SentSeals<T>,

@@ -120,7 +120,7 @@ async fn a_deleted_newest_epoch_is_an_error_and_not_a_new_first_epoch() {
     assert_eq!(error.kind(), ErrorKind::NewestDeleted);
     let text = error.to_string();
     assert!(text.contains(&key(1)), "{text}");
-    assert!(text.contains("was the newest epoch object and is gone"), "{text}");
+    assert!(text.contains("was the newest epoch object and is missing"), "{text}");
     assert_eq!(b.leader().await.unwrap_err().kind(), ErrorKind::NewestDeleted);
     assert!(matches!(a.lost().await, Loss::Vanished));
     assert!(world.epochs().await.is_empty());

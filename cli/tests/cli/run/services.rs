@@ -180,7 +180,7 @@ fn regression_a_leader_reports_the_first_denial_before_the_risk() {
     server.fault(ServerFault::AccessDenied).on(Op::Put);
     leader.says("the lease is at risk");
     let said = leader.said();
-    let first = said.find("the lease is not renewed, trying again: renewing epoch 1");
+    let first = said.find("the lease is not renewed; trying again: renewing epoch 1");
     assert!(first.is_some_and(|first| Some(first) < said.find("the lease is at risk")), "{said}");
     assert_eq!(said.matches("the lease is not renewed").count(), 1, "once: {said}");
 }

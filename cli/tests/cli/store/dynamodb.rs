@@ -78,7 +78,8 @@ mod built {
     #[test]
     fn a_table_is_created_once() {
         let server = DynamoServer::start_empty();
-        verb(&server, "status", &[]).fails(69, &["the table does not exist", "tenure table create"]);
+        verb(&server, "status", &[])
+            .fails(69, &["the table does not exist", "tenure table create"]);
         server.quirks(|quirks| quirks.slow_tables = 1);
         let said = create_table(&server);
         assert_eq!((said.code, said.out.as_str()), (0, "the table tenure-test is made\n"));

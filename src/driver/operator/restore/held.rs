@@ -1,4 +1,5 @@
-//! The object that holds an epoch during a restore (RS3). It has no leader and never lapses.
+//! The object that holds an epoch during a restore (RS3). A held epoch has no leader and never
+//! lapses.
 
 use std::time::Duration;
 
@@ -10,14 +11,15 @@ use crate::epoch::Epoch;
 use crate::protocol::message::EpochEnd;
 use crate::record::{MAX_VALIDITY_MS, Record};
 
-/// Field of the newest epoch below the held one. A later run continues the sweep from it.
+/// Field for the newest epoch below the held epoch. A later run continues the sweep from this
+/// epoch.
 const ABOVE: &str = "restored_above";
-/// Field of the longest wait for the holders below, in milliseconds.
+/// Field for the maximum wait for the holders of lower epochs, in milliseconds.
 const WAIT: &str = "wait_ms";
 
 impl Operator {
-    /// Returns the record of a held epoch. `wait` is the longest wait of a successor for the known
-    /// holders. This object keeps the wait, as the holders' objects may be deleted before the seal.
+    /// Returns the record of a held epoch. `wait` is the maximum wait of a successor for the known
+    /// holders. The record keeps the wait, as the holders' objects may be deleted before the seal.
     pub(super) fn hold(&self, above: Option<Epoch>, wait: Duration) -> Record {
         let mut hold = Record::blank();
         hold.nonce = Some(self.cx.process.nonce());
@@ -31,14 +33,15 @@ impl Operator {
 
 /// The data of a held epoch.
 pub(super) struct RestoreHold {
-    /// The newest epoch below the held one at its creation.
+    /// Newest epoch below the held epoch when the hold was created.
     pub(super) above: Option<Epoch>,
-    /// Wait of a successor. Objects of earlier versions have none.
+    /// Wait of a successor, or `None` in an object of an earlier version.
     pub(super) wait: Option<Duration>,
 }
 
 impl RestoreHold {
-    /// Returns the longest time for which a holder below may believe that it leads (RS6).
+    /// Returns the maximum time for which a holder of a lower epoch may believe that it leads
+    /// (RS6).
     pub(super) fn longest(&self) -> Duration {
         let unknown = if self.above.is_some() { MAX_WAIT } else { Duration::ZERO };
         self.wait.unwrap_or(unknown)

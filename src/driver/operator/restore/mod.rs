@@ -1,11 +1,11 @@
 //! The restore after an accident: the epochs continue above an epoch that an operator names (RS1 to
 //! RS10).
 //!
-//! With epoch objects, a concurrent campaign continues above the newest epoch in the store. So a
-//! restore has three steps:
+//! With epoch objects, a concurrent campaign would continue above the newest epoch in the store. So
+//! a restore has three steps:
 //!
-//! 1. It *holds* the restored epoch (RS3): it creates an unsealed object that never lapses. A held
-//!    epoch gets no successor, and no campaign confirms a lower epoch while the object exists.
+//! 1. It *holds* the restored epoch (RS3): it creates an unsealed object that never lapses. While
+//!    this object exists, the held epoch gets no successor, and no campaign confirms a lower epoch.
 //! 2. It deposes the holders of lower epochs (RS4).
 //! 3. It seals the held epoch (RS5). Successors wait for the leases of the deposed holders.
 
@@ -30,7 +30,7 @@ mod sweep;
 use held::held;
 use sweep::{Below, asks};
 
-/// Maximum wait. It equals the maximum validity.
+/// Maximum wait, equal to the maximum validity.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 impl Operator {
@@ -66,11 +66,11 @@ impl Operator {
             return self.superseded_by(newest, epoch, wait).await;
         }
         let below = newest.filter(|newest| *newest < epoch);
-        // The first write must contain the known wait (RS6).
+        // The first write must contain the wait as known so far (RS6).
         let (above, known) = match self.look_below(below).await? {
             Some(Below::NeedsForce(leader)) => return Ok(Restored::NeedsForce(leader)),
             Some(Below::Wait(asked)) => (below, asked),
-            // The lower held epoch stops all candidates until this one exists (RS4).
+            // The lower held epoch stops all candidates until this epoch exists (RS4).
             Some(Below::Held(held)) => (held.above, held.longest()),
             None => (below, Duration::ZERO),
         };
@@ -87,8 +87,8 @@ impl Operator {
         }
     }
 
-    /// Sweeps below a held epoch and seals it. If its object is absent, creates it with the body
-    /// `hold`.
+    /// Deposes the holders below a held epoch, and seals the held epoch. If its object is missing,
+    /// this function creates the object with the body `hold`.
     async fn seal_held(
         &mut self,
         epoch: Epoch,
@@ -123,8 +123,9 @@ impl Operator {
                 Err(leader) => return Ok(Done::needs_force(leader, superseded)),
             };
             if held.wait.is_none_or(|known| known < longest) {
-                // The object gets the wait before the first seal. Otherwise a kill of this process
-                // and a deletion of the sealed object would lose the wait (RS4).
+                // The held object must contain the wait before the first seal of a lower epoch.
+                // Otherwise a kill of this process and a deletion of the sealed object would lose
+                // the wait (RS4).
                 let hold = self.hold(held.above, longest).to_bytes().into();
                 let wrote = self.replace("holding", epoch, hold, now.etag.clone()).await;
                 sent.note(Some(now.etag), wrote.map_err(|error| sent.instead(error))?, None);
@@ -159,7 +160,7 @@ impl Operator {
                     Ok(record) => match asks(now.epoch, record) {
                         Below::NeedsForce(leader) => return Ok(Restored::NeedsForce(leader)),
                         Below::Wait(asked) => waits = waits.max(asked),
-                        // A single object is never held.
+                        // A restore never holds a single object.
                         Below::Held(_) => {}
                     },
                     // Only the operator knows the token and the validity of this record (RS2).
@@ -190,8 +191,8 @@ impl Operator {
     }
 
     /// Returns the seal of the restored epoch. Its nonce differs from the nonce of the held epoch.
-    /// So the wait counts from the first sight of this seal, also for candidates that have watched
-    /// the held epoch (RS8).
+    /// So all candidates count the wait from their first sight of this seal, even if they have
+    /// watched the held epoch (RS8).
     fn restored(&self, wait: Duration) -> Record {
         let mut record = Record::blank();
         record.nonce = Some(self.cx.process.nonce());
@@ -212,7 +213,7 @@ impl Operator {
         Restored::Sealed { epoch, wait: self.cx.config.drift.stretch(wait) }
     }
 
-    /// Returns the outcome if a greater epoch exists.
+    /// Returns the outcome of a restore below a greater epoch.
     async fn superseded_by(
         &mut self,
         newest: Epoch,
@@ -220,7 +221,7 @@ impl Operator {
         wait: Duration,
     ) -> Result<Restored, Error> {
         let Some(now) = self.read(Some(newest)).await? else {
-            // It was compacted, so an even greater epoch exists.
+            // The object was compacted, so an even greater epoch exists.
             return Ok(Restored::Exists(Leader::new(newest, &Record::blank())));
         };
         Ok(match held(&now) {
@@ -232,15 +233,15 @@ impl Operator {
     fn too_busy(&self, epoch: Epoch) -> Error {
         let (key, store) = (self.key(epoch), self.cx.store.describe());
         let why =
-            format!("other processes wrote {key} in {store} before each attempt; restore it again");
+            format!("other processes wrote {key} in {store} before each attempt; restore again");
         Error::new(ErrorKind::Unavailable, why)
     }
 }
 
-/// The outcome for one held epoch.
+/// The result of the steps for one held epoch.
 struct Done {
     restored: Restored,
-    /// The sweep listed a greater epoch.
+    /// Whether the sweep has listed a greater epoch.
     superseded: bool,
 }
 
@@ -255,12 +256,13 @@ fn millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// Returns the outcome if this epoch is at or above the restored one and is not held.
+/// Returns the outcome for an existing epoch that is at or above the restored epoch and is not
+/// held.
 fn exists(now: &Standing, epoch: Epoch, asked: Duration) -> Restored {
     let blank = Record::blank();
     let record = now.record.as_ref().unwrap_or(&blank);
     if record.seen().ended == Some(EpochEnd::Restored) {
-        // Candidates may already count the shorter wait, so it cannot be extended.
+        // Candidates may already be waiting, so a shorter wait cannot be extended.
         let wait = record.validity().unwrap_or_default();
         if wait < asked {
             return Restored::WaitsLess { epoch: now.epoch, wait };

@@ -1,4 +1,4 @@
-//! The sweep of the epochs below a restored one (RS4).
+//! The sweep of the epochs below a restored epoch (RS4).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::record::listing::{EpochsOfPage, key_of};
 
 const PAGE_KEYS: usize = 1_000;
 
-/// The condition of an epoch below for a successor.
+/// The effect of a lower epoch on a successor.
 pub(super) enum Below {
     Wait(Duration),
     NeedsForce(Leader),
@@ -27,11 +27,11 @@ pub(super) enum Below {
     Held(RestoreHold),
 }
 
-/// The wait of a successor, or a leader whose record does not limit it. That leader must be deposed
-/// by force.
+/// The wait of a successor, or a leader that must be deposed by force because its record does not
+/// limit the wait.
 pub(super) type HeldFor = Result<Duration, Leader>;
 
-/// The epochs around a held one.
+/// The epochs around a held epoch.
 pub(super) struct EpochsBelow {
     /// The lower epochs, in ascending order.
     pub(super) below: Vec<Epoch>,
@@ -39,8 +39,8 @@ pub(super) struct EpochsBelow {
 }
 
 impl Operator {
-    /// Lists the epochs below `epoch`. The list starts at the newest epoch at the creation of the
-    /// hold, as no process leads an earlier epoch.
+    /// Lists the epochs below `epoch`. The list starts at the epoch that was newest when the hold
+    /// was created, as no process leads an earlier epoch.
     pub(super) async fn list_below(
         &mut self,
         held: &RestoreHold,
@@ -69,7 +69,8 @@ impl Operator {
         Ok(listed)
     }
 
-    /// Returns the wait of a successor for the holders of these epochs. Changes nothing.
+    /// Returns the wait of a successor for the holders of these epochs. This function does not
+    /// change the epochs.
     pub(super) async fn look_all(&mut self, epochs: &[Epoch]) -> Result<HeldFor, Error> {
         let mut wait = Duration::ZERO;
         for epoch in epochs {
@@ -77,7 +78,7 @@ impl Operator {
                 Some(Below::Wait(asked)) => wait = wait.max(asked),
                 Some(Below::Held(held)) => wait = wait.max(held.longest()),
                 Some(Below::NeedsForce(leader)) => return Ok(Err(leader)),
-                // Compacted: superseded for long.
+                // The epoch was compacted, so it was superseded long ago.
                 None => {}
             }
         }
@@ -106,22 +107,22 @@ impl Operator {
             Deposed::Already { .. } => {
                 self.look_below(Some(below)).await?.unwrap_or(Below::Wait(Duration::ZERO))
             }
-            // This run holds a greater epoch, so no candidate succeeds the lower held one.
+            // This run holds a greater epoch, so no candidate succeeds the lower held epoch.
             Deposed::Held(_) => match self.finish(below).await?.restored {
                 Restored::NeedsForce(leader) => Below::NeedsForce(leader),
                 _ => self.look_below(Some(below)).await?.unwrap_or(Below::Wait(Duration::ZERO)),
             },
-            // Compacted: superseded for long.
+            // The epoch was compacted, so it was superseded long ago.
             Deposed::NoLeader | Deposed::NotCurrent(_) => Below::Wait(Duration::ZERO),
         })
     }
 
-    /// Seals an epoch that another run holds. The future is boxed, as the call is recursive.
+    /// Seals an epoch that another restore holds. The future is boxed, as the call is recursive.
     fn finish(&mut self, held: Epoch) -> BoxFuture<'_, Result<Done, Error>> {
         self.seal_held(held, Duration::ZERO, false, None).boxed()
     }
 
-    /// Returns the condition of this epoch for a successor. Changes nothing.
+    /// Returns the effect of this epoch on a successor. This function does not change the epoch.
     pub(super) async fn look_below(
         &mut self,
         below: Option<Epoch>,
@@ -137,7 +138,7 @@ impl Operator {
     }
 }
 
-/// Returns the condition of this record for a successor.
+/// Returns the effect of this record on a successor.
 pub(super) fn asks(epoch: Epoch, record: &Record) -> Below {
     let seen = record.seen();
     if seen.ended.is_some() && !seen.is_waited_for() {
