@@ -1,16 +1,16 @@
-//! The only place that reads a clock.
+//! The clocks of a machine. Only this module reads them.
 //!
-//! Three clocks are read together, as each has a weakness:
+//! Each reading contains three clocks, as each clock has a weakness:
 //!
 //! - `CLOCK_BOOTTIME` counts while the machine is suspended, but a clock daemon may slew it: chrony
 //!   by up to 8.3 %.
-//! - `CLOCK_MONOTONIC_RAW` is never slewed, but stops during suspension. The time of suspension is
-//!   the difference between `CLOCK_BOOTTIME` and `CLOCK_MONOTONIC`, and is added.
-//! - The wall clock may be stepped at any time. But only the wall clock may show that a host paused
-//!   a virtual machine.
+//! - `CLOCK_MONOTONIC_RAW` is never slewed, but stops during suspension. So the reading adds the
+//!   time of suspension, which is the difference between `CLOCK_BOOTTIME` and `CLOCK_MONOTONIC`.
+//! - The wall clock may be stepped at any time. But often only the wall clock shows that a host has
+//!   paused a virtual machine.
 //!
-//! A lease ends when any of the three clocks reaches its end (I7). An observer's timer lapses when
-//! both the boot and the raw clock have reached its end (I8).
+//! A lease ends when any of the three clocks reaches the end (I7). An observer's timer lapses when
+//! both the boot clock and the raw clock have reached the end (I8).
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -19,13 +19,13 @@ use chrono::{DateTime, Utc};
 
 use crate::env::moment::{Moment, time_of_day};
 
-/// Reads the time. Tests and simulations supply a clock with
+/// A source of time. Tests and simulations set their own clock with
 /// [`Process::with_clock`](crate::Process::with_clock).
 ///
 /// # Examples
 ///
-/// A clock that a test moves; [another](crate#tests-with-paused-time) moves with Tokio's paused
-/// time.
+/// A clock that a test advances. [Another example](crate#tests-with-paused-time) follows Tokio's
+/// paused time.
 /// ```
 /// # use std::{sync::{Arc, Mutex}, time::Duration};
 /// # use tenure::{Clock, Election, Moment, Process, store::MemoryStore};
@@ -52,8 +52,8 @@ use crate::env::moment::{Moment, time_of_day};
 /// # }
 /// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Returns the reading of the three clocks at this moment. `boot` and `raw` must never
-    /// decrease; `wall` may.
+    /// Returns the present reading of the three clocks. `boot` and `raw` must never decrease.
+    /// `wall` may decrease.
     fn now(&self) -> Moment;
 }
 
@@ -67,14 +67,15 @@ impl Clock for SystemClock {
     }
 }
 
-/// The time of day by the machine's wall clock, for people and for stores on this machine.
+/// Returns the time of day by the machine's wall clock, for display and for stores on this machine.
 pub fn wall_clock() -> DateTime<Utc> {
     time_of_day(since_unix_epoch())
 }
 
 #[allow(clippy::disallowed_methods, reason = "this is where the wall clock is read")]
 fn since_unix_epoch() -> Duration {
-    // A clock set before 1970 reads as 1970: the wall clock can only end a lease early.
+    // A clock that is set before 1970 reads as 1970. This is safe, as the wall clock can only end a
+    // lease early.
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
@@ -83,12 +84,12 @@ fn since_boot() -> Duration {
     read(nix::time::ClockId::CLOCK_BOOTTIME)
 }
 
-/// `CLOCK_MONOTONIC_RAW` plus the time of suspension.
+/// Returns `CLOCK_MONOTONIC_RAW` plus the time of suspension.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn raw() -> Duration {
     use nix::time::ClockId;
-    /// Longest time between the readings of one measurement. A longer preemption would count as a
-    /// suspension, so the measurement is repeated.
+    /// Maximum duration of one measurement. A longer preemption would count as a suspension, so a
+    /// slower measurement is repeated.
     const AT_ONCE: Duration = Duration::from_micros(20);
     const TRIES: usize = 8;
     let measure = || {
@@ -110,13 +111,11 @@ fn raw() -> Duration {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn read(clock: nix::time::ClockId) -> Duration {
     nix::time::clock_gettime(clock)
-        .expect(
-            "Linux has had these clocks since 2.6.39, and reading them fails for no other reason",
-        )
+        .expect("reading a clock fails only on Linux before 2.6.39, which lacks these clocks")
         .into()
 }
 
-/// Other systems have one monotonic clock here: on macOS `Instant` is not slewed.
+/// Other systems use one monotonic clock for both readings. On macOS `Instant` is not slewed.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn raw() -> Duration {
     since_boot()
@@ -125,7 +124,7 @@ fn raw() -> Duration {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 #[allow(clippy::disallowed_methods, reason = "this is where the clock is read")]
 fn since_boot() -> Duration {
-    // On macOS `Instant` stops in sleep, as on Linux; the wall clock then ends the lease.
+    // On macOS `Instant` stops during sleep. Then the wall clock ends the lease.
     use std::sync::OnceLock;
     use std::time::Instant;
     static START: OnceLock<Instant> = OnceLock::new();

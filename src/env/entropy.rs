@@ -1,4 +1,4 @@
-//! The only place that draws random numbers.
+//! Random numbers. Only this module draws them.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -7,10 +7,10 @@ use crate::env::mutex::unpoisoned;
 
 /// Draws random numbers.
 pub trait Entropy: fmt::Debug + Send + Sync + 'static {
-    /// 128 bits that no other draw of any process repeats. They identify one write.
+    /// Returns 128 bits that are unique among all processes. They identify one write.
     fn unique(&self) -> u128;
 
-    /// A number from 0 to 1, for jitter. It affects only the time of an attempt.
+    /// Returns a number from 0 to 1, for jitter. It affects only the time of an attempt.
     fn fraction(&self) -> f64;
 }
 
@@ -23,7 +23,7 @@ impl Entropy for SystemEntropy {
     fn unique(&self) -> u128 {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)
-            .expect("the operating system has random numbers once it has started");
+            .expect("the operating system always provides random numbers after its start");
         u128::from_ne_bytes(bytes)
     }
 
@@ -32,7 +32,7 @@ impl Entropy for SystemEntropy {
     }
 }
 
-/// Random numbers from a seed: the same seed gives the same numbers.
+/// Random numbers from a seed. Equal seeds give equal sequences.
 #[derive(Debug)]
 pub(crate) struct Seeded(Mutex<fastrand::Rng>);
 

@@ -1,4 +1,4 @@
-//! The surroundings of a process: clocks, timers, random numbers.
+//! The environment of a process: clocks, timers, random numbers.
 
 pub(crate) mod clock;
 pub(crate) mod entropy;

@@ -1,4 +1,4 @@
-//! A reading of the clocks, and the arithmetic on it. `clock` reads them.
+//! A reading of the clocks, and its arithmetic.
 
 use std::time::Duration;
 
@@ -8,35 +8,37 @@ use chrono::{DateTime, Utc};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Moment {
-    /// Time since the start of the machine, suspension included. A clock daemon may slew it.
+    /// Time since the start of the machine, including suspension. A clock daemon may slew this
+    /// clock.
     pub boot: Duration,
-    /// Time since the start of the machine, suspension included, at the rate of its oscillator: no
-    /// clock daemon changes it. A [`Clock`](crate::Clock) that has no such source repeats `boot`.
+    /// Time since the start of the machine, including suspension, at the rate of its oscillator. No
+    /// clock daemon changes this rate. A [`Clock`](crate::Clock) without such a source returns
+    /// `boot` here.
     pub raw: Duration,
-    /// Time since the Unix epoch, by the wall clock. It can only end a lease early.
+    /// Time since the Unix epoch, by the wall clock. This clock can only end a lease early.
     pub wall: Duration,
 }
 
 impl Moment {
-    /// A reading of a [`Clock`](crate::Clock): its `boot`, `raw` and `wall`.
+    /// Creates a reading of a [`Clock`](crate::Clock) from its `boot`, `raw` and `wall`.
     #[must_use]
     pub const fn new(boot: Duration, raw: Duration, wall: Duration) -> Moment {
         Moment { boot, raw, wall }
     }
 
-    /// The time of day of this reading, for people.
+    /// Returns the time of day of this reading, for display.
     #[must_use]
     pub fn time_of_day(self) -> DateTime<Utc> {
         time_of_day(self.wall)
     }
 
-    /// This moment and `by`, on each clock.
+    /// Returns this reading with `by` added to each clock.
     #[must_use]
     pub fn plus(self, by: Duration) -> Moment {
         self.map(|clock| clock.saturating_add(by))
     }
 
-    /// This moment less `by`, on each clock.
+    /// Returns this reading with `by` subtracted from each clock.
     #[must_use]
     pub fn minus(self, by: Duration) -> Moment {
         self.map(|clock| clock.saturating_sub(by))
@@ -46,12 +48,12 @@ impl Moment {
         Moment { boot: change(self.boot), raw: change(self.raw), wall: change(self.wall) }
     }
 
-    /// Returns the time until `end`, by the clock on which the least is left: zero once any clock
-    /// has reached it. A lease ends by this rule.
+    /// Returns the time until `end`, by the clock with the least remaining time. Returns zero if
+    /// any clock has reached `end`. A lease ends by this rule.
     ///
-    /// Boot and wall clock are slewed alike. So a gain of the wall clock on the boot clock is a
-    /// step of the wall clock, or a pause that only the wall clock shows. The gain is subtracted
-    /// from the remaining time of the raw clock.
+    /// A clock daemon slews the boot and the wall clock by the same amount. So if the wall clock
+    /// gains on the boot clock, it was stepped, or it shows a pause that the other clocks miss.
+    /// This gain is subtracted from the remaining time of the raw clock.
     #[must_use]
     pub fn until(self, end: Moment) -> Duration {
         let boot = end.boot.saturating_sub(self.boot);
@@ -60,8 +62,8 @@ impl Moment {
         boot.min(raw).min(wall)
     }
 
-    /// Returns the time since `start`, by the boot or the raw clock, whichever shows less. A lease
-    /// lapses by this rule. The wall clock does not count, as it can be set to anything.
+    /// Returns the time since `start`: the smaller of the times by the boot clock and the raw
+    /// clock. A lease lapses by this rule. The wall clock is ignored, as it can be set to any time.
     #[must_use]
     pub fn since(self, start: Moment) -> Duration {
         let boot = self.boot.saturating_sub(start.boot);
@@ -89,7 +91,8 @@ mod tests {
         let end = at(100, 100, 100);
         assert_eq!(at(90, 80, 70).until(end), Duration::from_secs(10));
         assert_eq!(at(80, 90, 80).until(end), Duration::from_secs(10));
-        // The wall clock has gained 10 s on the boot clock. The raw clock does not show them.
+        // The wall clock has gained 10 s on the boot clock, and the raw clock does not show this
+        // gain.
         assert_eq!(at(70, 90, 80).until(end), Duration::ZERO);
         assert_eq!(at(80, 70, 90).until(end), Duration::from_secs(10));
         assert_eq!(at(80, 70, 101).until(end), Duration::ZERO);
@@ -97,23 +100,29 @@ mod tests {
         assert_eq!(at(0, 101, 70).until(end), Duration::ZERO);
     }
 
-    /// Boot and wall clock were slewed to 9 of 10 s. Then the machine was paused for 5 s, which
-    /// only the wall clock shows. The wall clock shows 14 s, but 15 s have passed.
+    /// In the first 10 s, slewing makes the boot and the wall clock advance by 9 s. Then the
+    /// machine is paused for 5 s, which only the wall clock shows. So the wall clock shows 14 s
+    /// after 15 s.
     #[test]
     fn regression_a_pause_with_a_slewed_clock_counts_fully() {
         let end = at(100, 100, 100).plus(Duration::from_secs(15));
         assert_eq!(at(109, 110, 114).until(end), Duration::ZERO);
         assert_eq!(at(109, 110, 109).until(end), Duration::from_secs(5));
-        // A wall clock that was set back changes nothing.
+        // A wall clock that is set back has no effect.
         assert_eq!(at(109, 110, 50).until(end), Duration::from_secs(5));
     }
 
     #[test]
-    fn since_uses_the_monotonic_clock_that_moved_least() {
+    fn since_uses_the_monotonic_clock_that_advanced_least() {
         let start = at(100, 100, 100);
         assert_eq!(at(110, 120, 100).since(start), Duration::from_secs(10));
         assert_eq!(at(120, 110, 900).since(start), Duration::from_secs(10));
-        assert_eq!(at(120, 110, 0).since(start), Duration::from_secs(10), "the wall clock is out");
+        assert_eq!(
+            at(120, 110, 0).since(start),
+            Duration::from_secs(10),
+            "the wall clock is \
+                                                                           ignored"
+        );
         assert_eq!(at(99, 110, 900).since(start), Duration::ZERO);
     }
 }

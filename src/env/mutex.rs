@@ -1,9 +1,9 @@
-//! Locks that outlive a panic.
+//! Locks that ignore poisoning.
 
 use std::sync::{LockResult, PoisonError};
 
-/// Returns the guarded value, also after a panic of another holder. In this crate no critical
-/// section leaves a value half changed.
+/// Returns the guard, even if another thread panicked while it held the lock. In this crate no
+/// panic in a critical section leaves an inconsistent value.
 pub(crate) fn unpoisoned<T>(locked: LockResult<T>) -> T {
     locked.unwrap_or_else(PoisonError::into_inner)
 }

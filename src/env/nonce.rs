@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// 128 random bits, new for every create attempt. They identify the write.
+/// 128 random bits that identify one create attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nonce(u128);
 
 impl Nonce {
-    /// Returns the nonce of these bits.
+    /// Creates a nonce from these bits.
     pub const fn from_bits(bits: u128) -> Nonce {
         Nonce(bits)
     }

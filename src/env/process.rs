@@ -1,4 +1,4 @@
-//! The process of an election: its time, randomness, background tasks, and the nonces it has sent.
+//! The process of an election: its clocks, random numbers, background tasks, and sent nonces.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,10 +15,11 @@ use crate::env::nonce::Nonce;
 /// A task that runs in the background.
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The source of an election's time and random numbers, and the runner of its tasks.
+/// The clocks, random numbers and background tasks of an election.
 ///
-/// The default is the real process, [`system`](Process::system). A test or a simulation runs many
-/// processes in one: another clock or seed makes another process. Clones are the same process.
+/// By default an election uses the real process, [`system`](Process::system). A test or a
+/// simulation can run several processes: each call with another clock or seed creates another
+/// process. Clones are the same process.
 ///
 /// # Examples
 ///
@@ -28,7 +29,7 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tenure::Error> {
 /// let store = Arc::new(MemoryStore::new());
-/// // Two processes in one test; the same seeds draw the same random numbers in the next run.
+/// // One test with two processes. A repeated run with these seeds draws the same random numbers.
 /// let machine = |seed| {
 ///     let process = Process::system().with_seed(seed);
 ///     Election::builder(store.clone(), "test").process(process).build()
@@ -47,10 +48,10 @@ pub struct Process {
 struct Parts {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
-    /// Nonces that this process has sent: an epoch object with one of them was created by this
-    /// process, not by a predecessor. 16 bytes for every create, kept until the process ends.
+    /// Nonces that this process has sent. They show whether this process or a predecessor created
+    /// an epoch object. Each create adds 16 bytes, which are kept until the process ends.
     nonces: Arc<Mutex<HashSet<Nonce>>>,
-    /// The elections in which this process has campaigned.
+    /// Elections in which this process has campaigned.
     campaigned: Arc<Mutex<HashSet<(String, String)>>>,
     spawner: Spawner,
 }
@@ -59,8 +60,8 @@ struct Parts {
 struct Spawner(Arc<dyn Fn(Task) + Send + Sync>);
 
 impl Process {
-    /// Returns the process that this code runs in: the machine's clocks, the operating system's
-    /// random numbers, and Tokio's tasks.
+    /// Returns the real process, with the machine's clocks, the operating system's random numbers,
+    /// and Tokio's tasks.
     #[must_use]
     pub fn system() -> Process {
         static SYSTEM: LazyLock<Process> = LazyLock::new(|| {
@@ -72,24 +73,24 @@ impl Process {
         SYSTEM.clone()
     }
 
-    /// Returns another process, which reads the time from this clock.
+    /// Returns another process with this clock.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Process {
         self.another(|parts| parts.clock = clock)
     }
 
-    /// Returns another process, which draws all its random numbers from this seed, so that a run
-    /// can be repeated. Only for simulations and tests.
+    /// Returns another process that draws all its random numbers from this seed, so that a run can
+    /// be repeated. Use it only in simulations and tests.
     ///
-    /// Give each process a different seed. Two processes with one seed draw the same nonces, so
-    /// each would mistake the other's writes for its own.
+    /// Give each process a different seed. Two processes with one seed draw the same nonces, and
+    /// each would mistake the other's writes for its own writes.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Process {
         self.another(|parts| parts.entropy = Arc::new(Seeded::new(seed)))
     }
 
-    /// Another process, which draws its random numbers from `entropy`. In the simulation all
-    /// processes of a run share one sequence of random numbers, in the order of their timeline.
+    /// Returns another process that draws its random numbers from `entropy`. In a simulation all
+    /// processes share one sequence of random numbers.
     #[cfg(feature = "internals")]
     #[doc(hidden)]
     #[must_use]
@@ -104,8 +105,9 @@ impl Process {
         self
     }
 
-    /// Returns the same process, but passes its background tasks (one for each leadership) to
-    /// `spawn` instead of Tokio: a simulation stops them together with the rest of the process.
+    /// Returns the same process with another executor: `spawn` gets its background tasks (one for
+    /// each leadership) instead of Tokio. So a simulation can stop these tasks with the rest of the
+    /// process.
     #[must_use]
     pub fn with_spawner(mut self, spawn: impl Fn(Task) + Send + Sync + 'static) -> Process {
         Arc::make_mut(&mut self.parts).spawner = Spawner(Arc::new(spawn));
@@ -126,7 +128,7 @@ impl Process {
         self.parts.entropy.unique()
     }
 
-    /// A new nonce, remembered as one of this process.
+    /// Draws a nonce, and records it as a nonce of this process.
     pub(crate) fn nonce(&self) -> Nonce {
         let nonce = Nonce::from_bits(self.parts.entropy.unique());
         unpoisoned(self.parts.nonces.lock()).insert(nonce);
@@ -137,13 +139,13 @@ impl Process {
         unpoisoned(self.parts.nonces.lock()).contains(&nonce)
     }
 
-    /// Whether this is the first campaign of this process in this election.
+    /// Returns true in the first campaign of this process in this election.
     pub(crate) fn first_campaign(&self, store: &str, prefix: &str) -> bool {
         let mut campaigned = unpoisoned(self.parts.campaigned.lock());
         campaigned.insert((store.to_owned(), prefix.to_owned()))
     }
 
-    /// A random part of `most`.
+    /// Returns a random duration up to `most`.
     pub(crate) fn jitter(&self, most: Duration) -> Duration {
         most.mul_f64(self.parts.entropy.fraction().clamp(0.0, 1.0))
     }

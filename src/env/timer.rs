@@ -1,5 +1,5 @@
-//! Waits, in slices of at most a second, as a timer may stop while the machine sleeps. All waits
-//! use this module; `store/time_limits.rs` bounds single requests.
+//! Waits in slices of at most a second, as a timer may stop while the machine is suspended. All
+//! waits use this module, except the timeouts in `store/time_limits.rs`.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::env::process::Process;
 
-/// Greatest time between two readings of the clock in a wait.
+/// Maximum time between two readings of the clock during a wait.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
 /// Waits for `duration` by the process's clock.
@@ -22,8 +22,8 @@ pub(crate) async fn sleep(process: &Process, duration: Duration) {
     }
 }
 
-/// Returns the output of `future`, or `None` once `limit` has passed by the process's clock. The
-/// future is then dropped; a request that it had sent may still take effect.
+/// Returns the output of `future`, or `None` after `limit` by the process's clock. In the second
+/// case the future is dropped, and a request that it has sent may still take effect.
 pub(crate) async fn bounded<F: Future>(
     process: &Process,
     limit: Duration,
@@ -44,7 +44,7 @@ pub(crate) async fn bounded<F: Future>(
     }
 }
 
-/// Waits for about `duration`, by the timer alone.
+/// Waits for about `duration`, by Tokio's timer alone.
 #[allow(clippy::disallowed_methods, reason = "this is the only sleep")]
 pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;

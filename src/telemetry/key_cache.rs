@@ -1,8 +1,8 @@
-//! Metric names with their labels. The names of polls and renewals are built once.
+//! A cache of metric keys (names with their labels) for polls and renewals.
 //!
-//! A key owns its labels, so building one allocates several times, for each request. The cache
-//! holds keys, not counters: it asks the recorder for the counter each time, as a recorder may be
-//! installed late, or forget idle counters.
+//! A key owns its labels, so each new key needs several allocations. The cache contains keys, not
+//! counters: the recorder returns the counter each time, as a recorder may be installed late, or
+//! remove idle counters.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,25 +15,26 @@ use super::lease_names::LeaseMetrics;
 pub(super) const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
-/// Labels in addition to the label of the place.
+/// Additional labels, without the label of the place.
 pub(super) type Labels<'a> = &'a [(&'static str, &'static str)];
 
-/// The counters of a poll that finds nothing new.
+/// Metrics of a poll that finds no change.
 const POLL: [(&str, Labels<'static>); 3] = [
     ("tenure_polls_total", &[]),
     ("tenure_requests_total", &[("kind", "get"), ("outcome", "not_modified")]),
     ("tenure_request_seconds", &[("kind", "get")]),
 ];
 
-/// The keys of one place.
+/// The metric keys of one place.
 #[derive(Debug)]
 pub(super) struct KeyCache {
     place: Arc<str>,
-    /// The counters and times of a lease.
+    /// Metric names of the lease.
     pub(super) lease: &'static LeaseMetrics,
-    /// Keys of polls; set by the first observer or candidate.
+    /// Keys of polls. The first observer or candidate creates them.
     poll: OnceLock<Box<[Key]>>,
-    /// Keys of a lease; set by the first lease, as one process may follow thousands of elections.
+    /// Keys of a lease. The first lease creates them, as a process may follow thousands of
+    /// elections without a lease.
     frequent: OnceLock<Box<[Key]>>,
 }
 
@@ -55,12 +56,12 @@ impl KeyCache {
         self.with(name, labels, |key| with_recorder(|it| it.register_histogram(key, &METADATA)))
     }
 
-    /// Keeps the keys of a poll from now on.
+    /// Starts to cache the keys of polls.
     pub(super) fn polls(&self) {
         self.poll.get_or_init(|| self.keys(&POLL));
     }
 
-    /// Keeps the keys of a lease from now on.
+    /// Starts to cache the keys of a lease.
     pub(super) fn leads(&self) {
         self.frequent.get_or_init(|| self.keys(self.lease.frequent));
     }

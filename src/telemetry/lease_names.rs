@@ -1,34 +1,35 @@
 //! The metrics of a lease.
 
-/// The names of the metrics of one kind of lease.
+/// The metric names of one kind of lease.
 #[derive(Debug)]
 pub struct LeaseMetrics {
-    /// The label of the place in the store.
+    /// Name of the label that contains the place in the store.
     pub place: &'static str,
-    /// The prefix of metrics with that label. Other metrics have the label `election`.
+    /// Prefix of the metric names that have the label `place`. Other metrics have the label
+    /// `election`.
     pub stem: &'static str,
-    /// The noun for the lease, in descriptions.
+    /// Noun for the lease in descriptions.
     pub noun: &'static str,
-    /// A gauge with a label: the name of the process.
+    /// Gauge with the name of the process in a label: the metric name and the label name.
     pub info: (&'static str, &'static str),
-    /// A gauge: 1 while a lease runs.
+    /// Gauge that is 1 while the process holds a lease.
     pub holds: &'static str,
-    /// Counts leases that have ended.
+    /// Counter of ended leases.
     pub losses: &'static str,
-    /// Counts renewals.
+    /// Counter of renewals.
     pub renewals: &'static str,
-    /// Times renewals.
+    /// Histogram of the duration of renewals.
     pub renewal_seconds: &'static str,
-    /// A gauge: the remaining time of the lease.
+    /// Gauge of the remaining time of the lease.
     pub remaining: &'static str,
-    /// A histogram: the lowest remaining part of the lease.
+    /// Histogram of the remaining part of the lease just before each extension.
     pub least_ratio: &'static str,
-    /// Counts risks.
+    /// Counter of the times at which the lease was at risk.
     pub at_risk: &'static str,
-    /// A gauge: the length of the lease.
+    /// Gauge of the validity of the lease.
     pub validity: &'static str,
-    /// The metrics of each successful poll and renewal, with their labels. Their keys are kept
-    /// while a lease runs.
+    /// Metrics that each successful poll and renewal updates, with their labels. The first lease
+    /// caches their keys.
     pub frequent: &'static [(&'static str, &'static [(&'static str, &'static str)])],
 }
 
@@ -45,7 +46,7 @@ pub(super) static LEADERSHIP: LeaseMetrics = LeaseMetrics {
     least_ratio: "tenure_lease_least_ratio",
     at_risk: "tenure_lease_at_risk_total",
     validity: "tenure_validity_seconds",
-    // The leader's polls of the next epoch are included.
+    // The list includes the leader's polls of the next epoch.
     frequent: &[
         ("tenure_renewals_total", &[("outcome", "done")]),
         ("tenure_renewal_seconds", &[]),

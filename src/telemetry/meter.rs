@@ -1,7 +1,7 @@
-//! Reports to the recorder of the crate `metrics`.
+//! The meter reports to the recorder of the crate `metrics`.
 //!
-//! Labels are bounded: a place in a store, and words of a short list. No label is an epoch, a nonce
-//! or a partition.
+//! The number of label values is bounded: labels contain places in stores, and words from short
+//! lists. No label contains an epoch, a nonce or a partition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,22 +18,23 @@ use crate::protocol::message::Answer;
 use crate::record::keys::Keys;
 use crate::store::Store;
 
-/// Counts for one place of this process: an election, or another user of leases.
+/// Metrics of one place in the store: an election, or another user of leases.
 #[derive(Debug, Clone)]
 pub struct Meter {
     keys: Arc<KeyCache>,
 }
 
 impl Meter {
-    /// The reasons for the end of a lease: see [`Loss::outcome`](crate::Loss::outcome).
+    /// Reasons for the end of a lease, as in [`Loss::outcome`](crate::Loss::outcome).
     pub const LOSSES: [&str; 8] = LOSSES;
 
-    /// Creates a meter. A recorder must be installed before this call to get the descriptions.
+    /// Creates a meter, and describes the metrics. A recorder that is installed later gets no
+    /// descriptions.
     pub(crate) fn new(store: &dyn Store, keys: &Keys) -> Meter {
         Meter::with(store, keys, &LEADERSHIP)
     }
 
-    /// Creates a meter of leases with other metric names, which do not count as leaderships.
+    /// Creates a meter with other metric names, for leases that are not leaderships.
     pub(crate) fn with(store: &dyn Store, keys: &Keys, lease: &'static LeaseMetrics) -> Meter {
         describe(lease);
         let place = place(store, keys.prefix().trim_end_matches('/'));
@@ -44,22 +45,22 @@ impl Meter {
         std::ptr::eq(self.keys.lease, &LEADERSHIP)
     }
 
-    /// The counter of this name, with the label of the place and these labels.
+    /// Returns the counter of this name, with these labels and the label of the place.
     pub fn counter(&self, name: &'static str, labels: &[(&'static str, &'static str)]) -> Counter {
         self.keys.counter(name, labels)
     }
 
-    /// The gauge of this name.
+    /// Returns the gauge of this name, with the label of the place.
     pub fn gauge(&self, name: &'static str) -> Gauge {
         self.keys.gauge(name, &[])
     }
 
-    /// Starts the counters of an observer's requests at 0.
+    /// Creates the counters of an observer's requests with the value 0.
     pub fn observes(&self) {
         Role::Observer.register(&self.keys);
     }
 
-    /// Keeps the keys of the frequent metrics from now on.
+    /// Starts to cache the keys of the frequent metrics.
     pub fn keep_keys(&self) {
         self.keys.leads();
     }
@@ -70,7 +71,7 @@ impl Meter {
 
     /// Records the first campaign under this name.
     pub(crate) fn candidate(&self, name: &str, validity: Duration) {
-        // Each counter starts at 0: a counter that appears with its first event shows no increase.
+        // A counter that is created with its first event would not show that event as an increase.
         for outcome in RENEWALS {
             self.count(self.keys.lease.renewals, "outcome", outcome, 0);
         }
@@ -91,7 +92,7 @@ impl Meter {
         self.keys.counter("tenure_polls_total", &[]).increment(0);
     }
 
-    /// The gauge that shows the name of this process.
+    /// Returns the gauge with the name of this process in a label.
     fn info(&self, name: &str) -> Gauge {
         let LeaseMetrics { place, info: (metric, label), .. } = self.keys.lease;
         let labels = [Label::new(*place, self.keys.place()), Label::new(*label, name.to_owned())];
@@ -137,7 +138,7 @@ impl Meter {
     /// Records the greatest epoch that this process knows.
     pub(crate) fn knows(&self, greatest: Option<Epoch>) {
         if let Some(epoch) = greatest.filter(|_| self.is_of_an_election()) {
-            // The last epoch has ten digits, and a float is exact up to fifteen.
+            // An epoch has at most ten digits, and a float is exact up to fifteen digits.
             self.keys.gauge("tenure_epoch", &[]).set(epoch.get() as f64);
         }
     }
@@ -155,7 +156,7 @@ impl Meter {
             Answer::Done { .. } => "done",
             Answer::Refused => "refused",
             Answer::Missing => "missing",
-            // No answer, or an error. The metric of the request has the outcome.
+            // The write had no answer or an error. The request metric has its exact outcome.
             _ => "failed",
         };
         self.count(self.keys.lease.renewals, "outcome", outcome, 1);
@@ -173,14 +174,14 @@ impl Meter {
         self.keys.counter("tenure_epochs_compacted_total", &[]).increment(epochs as u64);
     }
 
-    /// Records the end of a run of the compactor, and the number of superseded epochs left beyond
-    /// the epochs to keep.
+    /// Records the end of a compactor run. `backlog` is the number of superseded epochs that remain
+    /// in addition to those that the compactor keeps.
     pub(crate) fn compacted(&self, outcome: &'static str, backlog: Option<u64>) {
         self.count("tenure_compactions_total", "outcome", outcome, 1);
         if let Some(backlog) = backlog {
             self.keys.gauge("tenure_epochs_backlog", &[]).set(backlog as f64);
         }
-        // A run that ends early may not have read the newest epoch.
+        // A run that ended early may not have read the newest epoch.
         if !matches!(outcome, "error" | "interrupted") {
             let held = f64::from(u8::from(outcome == "held"));
             self.keys.gauge("tenure_restore_unfinished", &[]).set(held);
@@ -197,7 +198,7 @@ impl Meter {
         self.keys.counter(name, &[(label, word)]).increment(by);
     }
 
-    /// Number of leaders or members.
+    /// Returns the gauge of the number of leaders or members.
     fn holders(&self) -> Gauge {
         self.keys.gauge(self.keys.lease.holds, &[])
     }
@@ -207,8 +208,8 @@ impl Meter {
     }
 }
 
-/// Returns the store and a path in it, without the endpoint: processes may reach one bucket by
-/// several endpoints.
+/// Returns the store and a path in the store. It omits the endpoint, as processes may use different
+/// endpoints of one bucket.
 pub fn place(store: &dyn Store, path: &str) -> String {
     let store = store.describe();
     let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);
@@ -216,8 +217,8 @@ pub fn place(store: &dyn Store, path: &str) -> String {
     format!("{store}{separator}{path}")
 }
 
-/// A leadership or a session that counts as one. The first task that notices its end reports it,
-/// once.
+/// A leadership or a member's session. The first task that detects its end reports the end, and
+/// only once.
 #[derive(Debug)]
 pub(crate) struct Leading {
     meter: Meter,
@@ -231,7 +232,7 @@ impl Leading {
             return;
         }
         self.set_left(left);
-        // Another thread may have reported the end meanwhile.
+        // Another thread may have reported the end after the first check.
         if self.is_over() {
             self.set_left(Duration::ZERO);
         }
@@ -263,13 +264,13 @@ impl Leading {
 }
 
 impl Drop for Leading {
-    /// The driver may have ended with its runtime, without a report.
+    /// Reports the end if the driver ended with its runtime, without a report.
     fn drop(&mut self) {
         self.ends();
     }
 }
 
-/// State of one observer.
+/// The state that one observer reports.
 #[derive(Debug)]
 pub(crate) struct Sight {
     meter: Meter,
@@ -285,7 +286,7 @@ impl Sight {
 }
 
 impl Drop for Sight {
-    /// An observer that was dropped has no state.
+    /// Removes the state of a dropped observer.
     fn drop(&mut self) {
         self.meter.observers(self.state).decrement(1.0);
     }

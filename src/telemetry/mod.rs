@@ -1,6 +1,7 @@
-//! The metrics for operators; docs/reference/metrics.md has the whole table.
+//! The metrics. docs/reference/metrics.md lists them all.
 //!
-//! Reports to the recorder of the crate `metrics`. Without a recorder nothing is counted.
+//! This module reports to the recorder of the crate `metrics`. Without a recorder no metrics are
+//! kept.
 
 mod key_cache;
 mod lease_names;

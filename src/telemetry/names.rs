@@ -1,5 +1,5 @@
-//! The names, units and descriptions of the metrics. `tests/election/metrics/mod.rs` compares the
-//! page of metrics with them.
+//! The names, units and descriptions of the metrics. `tests/election/metrics/mod.rs` compares
+//! docs/reference/metrics.md with them.
 
 use metrics::Unit::{Count, Seconds};
 use metrics::{describe_counter, describe_gauge, describe_histogram};
@@ -27,7 +27,7 @@ pub(super) const OBSERVED: [&str; 3] = ["leader", "nobody", "unknown"];
 pub(super) const COMPACTIONS: [&str; 7] =
     ["compacted", "nothing", "incomplete", "interrupted", "held", "last_epoch", "error"];
 
-/// Describes the metrics to the recorder. It may be called any number of times.
+/// Describes the metrics to the recorder. Repeated calls are allowed.
 pub(super) fn describe(of: &LeaseMetrics) {
     elections();
     lease(of);
@@ -70,7 +70,7 @@ fn lease(names: &LeaseMetrics) {
     describe_counter!(
         names.at_risk,
         Count,
-        format!("Number of times with less than a quarter of the {lease}'s validity left")
+        format!("Number of times at which less than a quarter of the {lease}'s validity remained")
     );
     describe_gauge!(names.validity, Seconds, format!("The length of the {lease}"));
 }
@@ -85,7 +85,7 @@ fn requests() {
     describe_gauge!(
         "tenure_store_clock_skew_seconds",
         Seconds,
-        "The least lead of the store's clock over this machine's"
+        "Lower bound of the store's clock minus this machine's clock"
     );
 }
 
@@ -95,7 +95,7 @@ fn compactions() {
     describe_gauge!(
         "tenure_epochs_backlog",
         Count,
-        "Superseded epoch objects that the last run left beyond the epochs to keep"
+        "Superseded epoch objects that the last run left, without the epochs to keep"
     );
     describe_gauge!(
         "tenure_restore_unfinished",

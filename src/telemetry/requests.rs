@@ -1,4 +1,4 @@
-//! Counts the requests of an election, each once.
+//! Counts and times the requests of an election.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::env::moment::Moment;
 use crate::env::process::Process;
 use crate::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 
-/// A store that counts and times its requests. It adds no allocation to a call of [`Store`].
+/// A store that counts and times its requests, without additional allocations.
 #[derive(Debug)]
 pub(crate) struct Counted {
     inner: Arc<dyn Store>,
@@ -23,7 +23,7 @@ pub(crate) struct Counted {
 }
 
 impl Meter {
-    /// Returns the same store, with its requests counted and timed.
+    /// Wraps a store, so that its requests are counted and timed.
     pub(crate) fn counted(&self, store: &Arc<dyn Store>, process: &Process) -> Arc<Counted> {
         Arc::new(Counted::new(Arc::clone(store), self.clone(), process.clone()))
     }
@@ -91,7 +91,7 @@ impl Counted {
     }
 }
 
-/// A request, counted once it is answered.
+/// A request that is counted at its answer, or when it is dropped after its start.
 #[must_use]
 pub(crate) struct Sending<'a, T> {
     call: BoxFuture<'a, Result<T, StoreError>>,
@@ -115,11 +115,11 @@ impl<T: Outcome> Future for Sending<'_, T> {
     }
 }
 
-/// A request without an answer. If it is dropped, its outcome is unknown.
+/// A request without an answer. If this value is dropped, the request counts as unknown.
 struct Sent<'a> {
     store: &'a Counted,
     kind: &'static str,
-    /// Time of sending; `None` after the answer.
+    /// Send time, or `None` after the answer.
     at: Option<Moment>,
 }
 
@@ -129,7 +129,7 @@ impl Sent<'_> {
         self.at.get_or_insert_with(|| process.now());
     }
 
-    /// The store has no such call: no request was sent.
+    /// Notes that the store does not support the call and has sent no request.
     fn was_none(&mut self) {
         self.at = None;
     }
@@ -156,12 +156,12 @@ impl Drop for Sent<'_> {
     }
 }
 
-/// The label of an answer.
+/// A result with an outcome label.
 pub(crate) trait Outcome {
-    /// Outcome; `None` if no request was sent.
+    /// Returns the outcome, or `None` if no request was sent.
     fn outcome(&self) -> Option<&'static str>;
 
-    /// Date of the answer by the store's clock.
+    /// Returns the date of the answer by the store's clock.
     fn date(&self) -> Option<DateTime<Utc>> {
         None
     }
@@ -228,13 +228,14 @@ fn failed(error: &StoreError) -> &'static str {
     }
 }
 
-/// The least difference by which the store's clock is ahead of this machine's, in seconds.
+/// Returns a lower bound of the difference between the store's clock and this machine's clock, in
+/// seconds. The result is positive if the store's clock is ahead.
 ///
-/// The date has whole seconds, and was written between the sending and the receipt. So the
-/// difference lies between two bounds. The result is the bound closer to 0, or 0 if the bounds have
-/// different signs: never more than the answer proves.
+/// The store wrote the date, in whole seconds, between the sending and the receipt. So the
+/// difference is between two bounds. The result is the bound closer to 0, or 0 if the bounds have
+/// different signs.
 fn least_skew(date: i64, sent: Duration, received: Duration) -> f64 {
-    // Exact to the microsecond for thousands of years.
+    // The conversion is exact to the microsecond for thousands of years.
     let date = date as f64;
     let least = date - received.as_secs_f64();
     let most = date + 1.0 - sent.as_secs_f64();
@@ -256,16 +257,16 @@ mod tests {
     }
 
     #[test]
-    fn a_skew_is_reported_as_far_as_whole_seconds_prove_it() {
-        // Two clocks agree, for each fraction of a second that the date omits.
+    fn the_reported_skew_is_a_lower_bound() {
+        // The clocks agree. The result is 0 for each fraction of a second that the date omits.
         for now in [100_000, 100_001, 100_500, 100_999] {
             assert_eq!(skew(100, now, now), 0.0, "{now} ms");
         }
         // The answer takes 700 ms. The date is from the start or the end of that time.
         assert_eq!(skew(100, 100_600, 101_300), 0.0);
         assert_eq!(skew(101, 100_600, 101_300), 0.0);
-        // The clock is 10 s ahead, or 10 s behind. The result is lower by at most a second and the
-        // latency.
+        // The store's clock is 10 s ahead, or 10 s behind. The result is closer to 0 by at most a
+        // second and the latency.
         assert!((skew(110, 100_200, 100_400) - 9.6).abs() < 1e-6);
         assert!((skew(90, 100_200, 100_400) + 9.2).abs() < 1e-6);
         assert_eq!(skew(0, 0, 0), 0.0);

@@ -1,4 +1,4 @@
-//! The requests of each role.
+//! The request metrics of each role.
 
 use super::key_cache::KeyCache;
 
@@ -17,7 +17,8 @@ const REPLACE: (&str, &[&str]) = ("replace", &["done", "refused", "missing", "un
 const DELETE: (&str, &[&str]) = ("delete", &["done", "unknown", "failed"]);
 
 impl Role {
-    /// Each counter starts at 0: a counter that appears with its first event shows no increase.
+    /// Creates each counter with the value 0. A counter that is created with its first event would
+    /// not show that event as an increase.
     pub(super) fn register(self, keys: &KeyCache) {
         let kinds: &[(&'static str, &[&'static str])] = match self {
             Role::Candidate => &[LIST, GET, CREATE, REPLACE],
