@@ -25,8 +25,8 @@ const DEFAULT_RETRY_DENIED: Duration = Duration::from_secs(10);
 const MAX_NAME_BYTES: usize = 256;
 /// Maximum length of an operator's reason, in bytes.
 const MAX_REASON: usize = 1_000;
-/// Maximum nesting of data. JSON parsers refuse more than about 128 levels, including those of the
-/// record.
+/// Maximum nesting of data. JSON parsers refuse more than about 128 levels, including the levels of
+/// the record.
 pub(crate) const MAX_DATA_LEVELS: usize = 100;
 
 /// The settings of the builder. The default of an interval or timeout (`None`) depends on the
@@ -105,7 +105,7 @@ pub(crate) struct Config {
     pub(crate) validity: Duration,
     pub(crate) renew_interval: Duration,
     pub(crate) poll_interval: Duration,
-    /// Whether a candidate polls only when the followed lease would lapse (PR4).
+    /// True if a candidate polls only when the followed lease would lapse (PR4).
     pub(crate) poll_at_lapse: bool,
     /// Maximum poll interval while the leader does not change.
     pub(crate) poll_backoff: Option<Duration>,

@@ -126,7 +126,7 @@ pub struct Snapshot {
     /// Time since the last write of the record, by the store's clock. `None` if the store gives no
     /// dates.
     pub age: Option<Duration>,
-    /// Whether the epoch is unsealed and `age` exceeds its validity. This field is only a hint, as
+    /// True if the epoch is unsealed and `age` exceeds its validity. This field is only a hint, as
     /// the clocks of the store and the leader may differ. An observer must watch the record for a
     /// whole validity to know that the lease has lapsed.
     pub lapsed: bool,
@@ -142,7 +142,7 @@ pub struct Snapshot {
 pub struct LastSeen {
     /// Holder of the epoch, even after the epoch is sealed or the lease has lapsed.
     pub leader: Leader,
-    /// Whether the epoch is sealed.
+    /// True if the epoch is sealed.
     pub sealed: bool,
     /// End of the epoch. `None` before the seal, and until this process has read its own seal.
     pub end: Option<EpochEnd>,

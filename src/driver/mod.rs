@@ -99,7 +99,7 @@ struct Knowledge {
 #[derive(Debug, Default)]
 struct StoreHealth {
     has_worked: bool,
-    /// Whether a write has returned an ETag. Then the store is fit, even if a later response of a
+    /// True if a write has returned an ETag. Then the store is fit, even if a later response of a
     /// proxy has no ETag.
     has_written: bool,
     /// Failure of the last request, unless the store has answered a later request.

@@ -20,7 +20,7 @@ pub(crate) struct Observer {
     told: Option<Observation>,
     /// Time of the first unanswered request after the last answer, on the boot clock.
     unanswered: Option<Duration>,
-    /// Whether the last observation still has to be returned.
+    /// True if the last observation still has to be returned.
     ready: bool,
     failed: Option<Box<Error>>,
     over: bool,

@@ -32,9 +32,9 @@ pub(super) struct OwnEpoch {
     pub(super) reserve: Option<Duration>,
     /// Number of requests that were abandoned early since the last extension of the lease.
     given_up: u32,
-    /// Whether the last answer took longer than the limit of a short attempt.
+    /// True if the last answer took longer than the limit of a short attempt.
     is_slow: bool,
-    /// Whether the epoch has been granted. After the grant, readings do not start a lapse timer.
+    /// True if the epoch has been granted. After the grant, readings do not start a lapse timer.
     pub(super) leading: bool,
 }
 

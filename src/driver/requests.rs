@@ -27,7 +27,7 @@ pub struct Requests {
     /// Epoch that listings show and reads do not find, and the number of consecutive reads that
     /// missed it.
     missing: Option<(Epoch, u32)>,
-    /// Whether the driver is an observer, which never writes.
+    /// True if the driver is an observer, which never writes.
     of_observer: bool,
     /// End of the last request, on the boot clock.
     pub(super) polled: Duration,

@@ -97,7 +97,7 @@ struct Check<'a> {
     cx: &'a Context,
     key: &'a str,
     writes: &'a WriteAnswers,
-    /// Whether the check pauses before each write.
+    /// True if the check pauses before each write.
     slow: bool,
 }
 

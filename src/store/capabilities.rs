@@ -9,7 +9,7 @@
 pub struct Capabilities {
     /// Maximum body length in bytes, if it is less than 4 MiB.
     pub max_body_bytes: Option<usize>,
-    /// Whether the client may send the request of one `create` or `replace` call more than once. A
+    /// True if the client may send the request of one `create` or `replace` call more than once. A
     /// refusal may then be the response to a write that has taken effect.
     ///
     /// Your own implementation must not repeat these requests. The field describes third-party

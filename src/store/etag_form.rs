@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Returns a store whose reads all show this tag.
+    /// Returns a store that shows this tag in each read.
     fn shows(tag: &'static str) -> MockStore {
         let mut store = MockStore::new();
         let outcome =

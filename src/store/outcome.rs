@@ -12,7 +12,7 @@ use super::ETag;
 pub struct Page {
     /// Entries in ascending order of the bytes of their keys.
     pub entries: Vec<Entry>,
-    /// Whether more keys may follow. A page with fewer keys than the limit is not always the last.
+    /// True if more keys may follow. A page with fewer keys than the limit is not always the last.
     pub truncated: bool,
     /// Time of the store's clock at the response, if known.
     pub served_at: Option<DateTime<Utc>>,

@@ -179,8 +179,8 @@ mod tests {
         }
     }
 
-    /// A store whose listings skip a page every 0.7 s while it is slow. `longest` is the greatest
-    /// number of pages that one listing has skipped.
+    /// A store that may be slow: then its listings skip a page every 0.7 s. `longest` is the
+    /// greatest number of pages that one listing has skipped.
     #[derive(Debug, Default)]
     struct Pages {
         inner: MemoryStore,

@@ -44,7 +44,7 @@ impl WriteAnswers {
                 let before = self.without_etag.fetch_add(1, Ordering::Relaxed);
                 let kind = match before.saturating_add(1) < self.limit {
                     true => StoreErrorKind::Transient,
-                    // As a transient error it would make a campaign retry forever.
+                    // A transient error would make a campaign retry forever.
                     false => StoreErrorKind::Unsupported,
                 };
                 let why = "the response reports success without an ETag; check whether a proxy \

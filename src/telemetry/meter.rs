@@ -174,8 +174,8 @@ impl Meter {
         self.keys.counter("tenure_epochs_compacted_total", &[]).increment(epochs as u64);
     }
 
-    /// Records the end of a compactor run. `backlog` is the number of superseded epochs that remain
-    /// in addition to those that the compactor keeps.
+    /// Records the end of a compactor run. `backlog` is the number of superseded epochs that
+    /// remain, without the epochs that the compactor keeps.
     pub(crate) fn compacted(&self, outcome: &'static str, backlog: Option<u64>) {
         self.count("tenure_compactions_total", "outcome", outcome, 1);
         if let Some(backlog) = backlog {

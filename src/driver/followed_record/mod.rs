@@ -36,9 +36,9 @@ pub(super) struct FollowedRecord {
     lapse_jitter: Duration,
     /// Earliest time of the next attempt to seal, on the boot clock.
     seal_again: Duration,
-    /// Whether the first campaign may seal a predecessor's epoch without a wait (E16).
+    /// True if the first campaign may seal a predecessor's epoch without a wait (E16).
     pub(super) reclaim: bool,
-    /// Last epoch whose delay before the create has ended (PR1, PR2).
+    /// Last epoch for which the delay before the create has ended (PR1, PR2).
     pub(super) deferred: Option<Epoch>,
     /// Number of notifications that the driver has processed.
     pub(super) notified: u64,

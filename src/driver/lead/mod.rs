@@ -37,9 +37,9 @@ struct Pending {
     resign: Option<oneshot::Sender<Result<(), Error>>>,
     /// Span of the current renewal, from its first request to its last.
     renewal: Option<Span>,
-    /// Whether the application has dropped its leadership.
+    /// True if the application has dropped its leadership.
     dropped: bool,
-    /// Whether the store has denied a request since the last renewal. Only the first denial is
+    /// True if the store has denied a request since the last renewal. Only the first denial is
     /// logged.
     denied: bool,
 }

@@ -88,7 +88,7 @@ pub struct AnyObjectStore {
     /// client.
     pages: Option<Arc<dyn PaginatedListStore>>,
     name: String,
-    /// Whether the client sends each write once, as clients that tenure created do. Then the
+    /// True if the client sends each write once, as clients that tenure created do. Then the
     /// response belongs to that write.
     sent_once: bool,
     etag_form: ETagForm,

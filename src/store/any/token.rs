@@ -44,7 +44,7 @@ struct TokenState<C> {
 #[derive(Debug, Clone)]
 pub(super) struct TokenError {
     why: String,
-    /// Whether the token service refused to issue a token.
+    /// True if the token service refused to issue a token.
     pub(super) refused: bool,
 }
 

@@ -20,8 +20,8 @@ use rustls::pki_types::pem::PemObject as _;
 use crate::store::http::{Http, system_roots, tls};
 use crate::store::timed;
 
-/// File of root certificates that replaces those of the machine: `AWS_CA_BUNDLE`, or `ca_bundle` in
-/// the profile.
+/// File of root certificates that replace the machine's certificates: `AWS_CA_BUNDLE`, or
+/// `ca_bundle` in the profile.
 pub(super) static CA_BUNDLE: OnceLock<Option<String>> = OnceLock::new();
 
 #[derive(Debug, Clone)]

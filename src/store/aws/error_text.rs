@@ -32,7 +32,7 @@ pub(in crate::store) fn not_sent(
         }
         // A service that issues credentials can fail temporarily.
         Some(_) => (StoreErrorKind::Transient, "the credentials could not be fetched"),
-        // The message of S3's client contains "region", and that of DynamoDB's client "Region".
+        // S3's client writes "region", and DynamoDB's client writes "Region".
         None if causes(error).to_lowercase().contains("region") => {
             (StoreErrorKind::Invalid, "no region: set AWS_REGION, or region in the profile")
         }

@@ -49,8 +49,8 @@ impl<'a, S: Service> RequestContext<'a, S> {
         })
     }
 
-    /// Converts the SDK's error. The new error does not contain the SDK's error, whose `Debug`
-    /// output shows whole requests and responses.
+    /// Converts the SDK's error. The new error does not contain the SDK's error, as the latter
+    /// shows whole requests and responses in its `Debug` output.
     pub(in crate::store) fn failed<E>(
         self,
         error: &SdkError<E, HttpResponse>,

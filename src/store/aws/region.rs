@@ -23,7 +23,7 @@ pub(in crate::store) enum RegionalClient<C> {
 #[derive(Debug)]
 pub(super) struct NoRegion {
     pub(super) kind: StoreErrorKind,
-    /// Whether the metadata service responded that it has no region.
+    /// True if the metadata service responded that it has no region.
     pub(super) of_the_machine: bool,
     why: String,
 }

@@ -15,7 +15,7 @@ pub(in crate::store) struct Session {
     /// Custom endpoint, if there is one.
     endpoint: Option<String>,
     credentials: Option<CredentialsCache>,
-    /// Whether the service has sent a valid response before.
+    /// True if the service has sent a valid response before.
     answered: AtomicBool,
 }
 

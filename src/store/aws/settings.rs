@@ -15,7 +15,7 @@ use futures::FutureExt as _;
 use super::https;
 use crate::store::time_limits::text_of;
 
-/// Variables whose values are sent unchanged, in headers or signatures.
+/// Variables with values that are sent unchanged, in headers or signatures.
 const SENT: [&str; 5] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",

@@ -18,7 +18,7 @@ const DRAFT_PREFIX: &str = "tmp-";
 /// later, its write fails without a draft.
 const LEFTOVER_AGE: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 
-/// A file that is not yet an object. Dropping this value removes the file.
+/// A file that will become an object. Dropping this value removes the file.
 pub(super) struct Draft<'a> {
     work: &'a Folder,
     name: String,

@@ -11,7 +11,7 @@ use nix::sys::stat::{major, minor};
 pub(super) struct Holder {
     pub(super) pid: u32,
     pub(super) name: String,
-    /// Whether the process is stopped, by `SIGSTOP` or a debugger.
+    /// True if the process is stopped, by `SIGSTOP` or a debugger.
     pub(super) stopped: bool,
 }
 

@@ -62,7 +62,7 @@ struct PageKeys<'a> {
     /// the last.
     room: usize,
     kept: BTreeMap<String, Entry>,
-    /// Whether this process could not open the lock, so that writers may run during the walk.
+    /// True if this process could not open the lock, so that writers may run during the walk.
     alone: bool,
 }
 

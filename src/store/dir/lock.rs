@@ -236,7 +236,7 @@ mod tests {
         std::thread::scope(|scope| {
             let wait = || work.thread_lock().wait(Mode::Alone, THREAD_WAIT).expect_err("refused");
             let queued: Vec<_> = (0..8).map(|_| scope.spawn(wait)).collect();
-            // The loop repeats `give_up` for threads that have not yet begun to wait.
+            // The loop repeats `give_up`, as a thread may begin to wait after a call.
             while !queued.iter().all(std::thread::ScopedJoinHandle::is_finished) {
                 work.thread_lock().give_up();
                 sleep(FIRST_PAUSE);

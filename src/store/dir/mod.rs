@@ -130,8 +130,8 @@ impl DirStore {
 
     /// Opens the store like [`open`](DirStore::open), for all members of the directory's group.
     ///
-    /// The group may write all files of the store, whatever the umask. The lock file has the mode
-    /// 0660 instead of 0600. All processes must open the directory with this function. The
+    /// The group may write all files of the store. The umask has no effect. The lock file has the
+    /// mode 0660 instead of 0600. All processes must open the directory with this function. The
     /// directory must belong to the group, and new files must inherit the group: `chgrp GROUP DIR
     /// && chmod 2770 DIR`.
     ///

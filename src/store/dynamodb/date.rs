@@ -37,7 +37,7 @@ struct Bounds {
     greatest: Heard,
 }
 
-/// A date of the store, and the moment from which its age counts.
+/// A date of the store, and the start of its age.
 #[derive(Debug, Clone, Copy)]
 struct Heard {
     date: DateTime<Utc>,

@@ -109,7 +109,7 @@ impl DynamoStore {
     /// files: `AWS_REGION`, `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or
     /// `AWS_ENDPOINT_URL_DYNAMODB`, roles of containers and instances, `credential_process`, single
     /// sign-on, `HTTPS_PROXY`, `AWS_CA_BUNDLE` or `ca_bundle` in the profile (root certificates
-    /// that replace those of the machine).
+    /// that replace the machine's certificates).
     ///
     /// With a custom endpoint the default region is `us-east-1`. No request to the table. The first
     /// call returns an error if the region or the credentials are missing. All stores that this
@@ -268,7 +268,7 @@ impl Store for DynamoStore {
         match self.put(Verb::Replace, key, &body, condition).await? {
             PutItem::Done(etag) => Ok(PutOutcome::Done { etag: Some(etag) }),
             PutItem::RefusedFor => Ok(PutOutcome::PreconditionFailed),
-            // Nothing was written, whatever the read returns.
+            // Nothing was written, even if the read fails.
             PutItem::Refused => Ok(match self.item(key).await {
                 Ok(None) => PutOutcome::NotFound,
                 Ok(Some(_)) | Err(_) => PutOutcome::PreconditionFailed,

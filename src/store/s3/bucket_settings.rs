@@ -41,17 +41,17 @@ pub struct LifecycleRule {
     pub id: String,
     /// Prefix of the keys that the rule applies to.
     pub prefix: String,
-    /// Whether the rule applies only to objects with a certain tag.
+    /// True if the rule applies only to objects with a certain tag.
     pub tagged: bool,
     /// The rule applies only to objects larger than this size in bytes.
     pub larger_than: Option<i64>,
     /// The rule applies only to objects smaller than this size in bytes.
     pub smaller_than: Option<i64>,
-    /// Whether the rule deletes current versions.
+    /// True if the rule deletes current versions.
     pub expires_current: bool,
-    /// Whether the rule deletes replaced versions.
+    /// True if the rule deletes replaced versions.
     pub expires_noncurrent: bool,
-    /// Whether the rule moves current versions to an archive without immediate access.
+    /// True if the rule moves current versions to an archive without immediate access.
     pub archives: bool,
 }
 

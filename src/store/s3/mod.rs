@@ -76,9 +76,9 @@ pub struct S3Store {
     owner: Option<String>,
     encryption: Encryption,
     etag_form: ETagForm,
-    /// Whether the server refuses requests that delete several keys.
+    /// True if the server refuses requests that delete several keys.
     deletes_singly: AtomicBool,
-    /// Whether the server refuses writes without a checksum.
+    /// True if the server refuses writes without a checksum.
     wants_checksums: AtomicBool,
     /// One bit for each [`Verb`] that has succeeded. The store supports these verbs.
     done: AtomicU8,
@@ -115,7 +115,7 @@ impl S3Store {
     /// files: `AWS_REGION`, `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or
     /// `AWS_ENDPOINT_URL_S3`, roles of containers and instances, `credential_process`, single
     /// sign-on, `HTTPS_PROXY`, `AWS_CA_BUNDLE` or `ca_bundle` in the profile (root certificates
-    /// that replace those of the machine).
+    /// that replace the machine's certificates).
     ///
     /// A custom endpoint may have a path. With a custom endpoint the URL's path contains the
     /// bucket's name, and the default region is `us-east-1`. Requests then omit the checksums that

@@ -241,7 +241,7 @@ impl Operator {
 /// The result of the steps for one held epoch.
 struct Done {
     restored: Restored,
-    /// Whether the sweep has listed a greater epoch.
+    /// True if the sweep has listed a greater epoch.
     superseded: bool,
 }
 

@@ -33,7 +33,7 @@ const AHEAD: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(in crate::store) struct CredentialsCache {
     source: Arc<Mutex<SharedCredentialsProvider>>,
-    /// Whether the source is the environment and its files, which can be loaded again.
+    /// True if the source is the environment and its files, which can be loaded again.
     of_env: bool,
     region: Option<Region>,
     state: Arc<Mutex<CacheState>>,
@@ -43,7 +43,7 @@ pub(in crate::store) struct CredentialsCache {
 struct CacheState {
     held: Option<CachedCredentials>,
     fetching: Option<Fetching<Credentials, Failed>>,
-    /// Whether the service has refused the source's credentials, or the source had no credentials.
+    /// True if the service has refused the source's credentials, or the source had no credentials.
     /// The SDK's sources read their files only once.
     outdated: bool,
 }
@@ -54,7 +54,7 @@ struct CachedCredentials {
     fetched: Duration,
     /// Expiry, by the wall clock.
     until: Duration,
-    /// Whether the service has accepted the credentials.
+    /// True if the service has accepted the credentials.
     taken: bool,
 }
 

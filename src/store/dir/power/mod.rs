@@ -1,5 +1,5 @@
-//! Tests on a simulated disk with power losses and failing syncs. The simulation covers the
-//! operations of its own thread.
+//! Tests on a simulated disk with power losses and failing syncs. Each thread has a separate
+//! simulated disk.
 //!
 //! A failed sync has the worst result that Linux allows: the contents are lost, and a later sync
 //! succeeds without them.
