@@ -270,7 +270,7 @@ fn kept(partitions: u32) -> i64 {
             while owned.load(Ordering::Relaxed) < partitions {
                 sleep(LOOK).await;
             }
-            // Includes a few more polls and renewals.
+            // Waits for a few more polls and renewals.
             sleep(VALIDITY * 4).await;
             kept = Some((scene, task));
         });

@@ -26,8 +26,8 @@ pub(super) trait Line: Serialize + DeserializeOwned {
 
 /// Returns the bytes of an object.
 pub(super) fn wrap<L: Line>(line: &L, body: &[u8]) -> Bytes {
-    let mut bytes = serde_json::to_vec(line)
-        .expect("a line has string keys and whole numbers, which JSON can hold");
+    let mut bytes =
+        serde_json::to_vec(line).expect("JSON can represent string keys and whole numbers");
     bytes.push(b'\n');
     bytes.extend_from_slice(body);
     bytes.into()

@@ -97,8 +97,8 @@ impl Gate {
         Ok(act())
     }
 
-    /// Admits the token, and waits until all permits of lower tokens are dropped. Act while the
-    /// returned permit lives.
+    /// Admits the token, and waits until all permits of lower tokens are dropped. Act before the
+    /// returned permit is dropped.
     ///
     /// From the first poll on, the gate refuses lower tokens, even if the future is dropped before
     /// it is ready. A permit that is never dropped blocks all greater tokens, so limit the time of

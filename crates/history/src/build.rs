@@ -216,8 +216,8 @@ fn superseded_at_the_latest(spans: &mut [LeadershipSpan]) {
         let latest = [span.until.latest, next.latest].into_iter().flatten().min();
         let at = [span.until.at, next.at].into_iter().flatten().min();
         span.until = TimeEstimate::between(at, span.until.earliest, latest);
-        // A superseded leader may write after the begin of its successor. Its epoch ends at least
-        // at its begin.
+        // Because clocks differ, the successor may seem to begin before this epoch. The end of an
+        // epoch is never before its begin.
         if let (Some(at), Some(from)) = (span.until.at, span.from.at) {
             span.until.at = Some(at.max(from));
         }

@@ -78,7 +78,7 @@ pub struct History {
     /// Time of the store's clock after the last request, or of this machine's clock if the store
     /// has none.
     pub now: DateTime<Utc>,
-    /// Resolution of that clock. The true time exceeds `now` by less than this duration.
+    /// Resolution of the clock of `now`. The true time exceeds `now` by less than this duration.
     pub now_within: Duration,
     /// Number of requests that the reader sent.
     pub requests: u64,
@@ -90,8 +90,8 @@ pub struct History {
 pub struct LeadershipSpan {
     /// Number of the epoch.
     pub epoch: Epoch,
-    /// Name of the leader. `None` if the record has no name, as the record of a foreign peer, or is
-    /// unreadable.
+    /// Name of the leader. `None` if the record is unreadable or has no name. Records of foreign
+    /// peers have no name.
     pub candidate: Option<String>,
     /// Begin of the leadership.
     pub from: TimeEstimate,

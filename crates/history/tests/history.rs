@@ -28,7 +28,10 @@ fn now(world: &World) -> DateTime<Utc> {
 #[track_caller]
 fn near(told: Option<DateTime<Utc>>, truth: DateTime<Utc>) {
     let told = told.expect("a time");
-    assert!((told - truth).abs() < TimeDelta::milliseconds(50), "{told} is not {truth}");
+    assert!(
+        (told - truth).abs() < TimeDelta::milliseconds(50),
+        "the estimate {told} differs from {truth}"
+    );
 }
 
 fn ends(history: &History) -> Vec<(u64, &str, Option<EpochEnd>)> {

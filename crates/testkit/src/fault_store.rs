@@ -53,7 +53,8 @@ pub enum Fault {
     FailBefore,
     /// Takes effect, and fails with a transient error that is indeterminate.
     FailAfter,
-    /// Has no effect, and fails as with status 409, a concurrent write. The error is indeterminate.
+    /// Has no effect, and fails like a response with status 409 (a concurrent write). The error is
+    /// indeterminate.
     Conflict,
     /// Has no effect and never returns.
     Hang,

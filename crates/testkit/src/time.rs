@@ -49,7 +49,7 @@ pub struct TestClock(Arc<Mutex<Clocks>>);
 #[derive(Debug)]
 struct Clocks {
     start: Instant,
-    /// Total of all suspensions, which the boot clock includes.
+    /// Uptime at the start, plus the total of all suspensions.
     boot: Duration,
     wall_millis: i64,
     /// Rate error of the machine's oscillator, in parts per million. Only fast oscillators are

@@ -68,12 +68,13 @@ impl World {
         elect(&self.node(name).build().unwrap()).await
     }
 
-    /// Writes `app/<name>` unconditionally, without faults.
+    /// Writes `app/<name>` unconditionally. The write meets no fault.
     pub async fn put(&self, name: &str, body: impl Into<Vec<u8>>) {
         overwrite(&**self.store.inner(), &format!("app/{name}"), body.into().into()).await;
     }
 
-    /// Returns the record of an epoch without faults, or null if the epoch does not exist.
+    /// Returns the record of an epoch, or null if the epoch does not exist. The read meets no
+    /// fault.
     pub async fn record(&self, epoch: u64) -> Value {
         match self.store.inner().get(&key(epoch), None, usize::MAX).await.unwrap() {
             GetOutcome::Found(object) => serde_json::from_slice(&object.body).unwrap(),
@@ -102,7 +103,7 @@ impl World {
         self.store.inner().delete(vec![format!("app/{name}")]).await.unwrap();
     }
 
-    /// Returns the existing epochs, without faults.
+    /// Returns the existing epochs. The listing meets no fault.
     pub async fn epochs(&self) -> Vec<u64> {
         let page = self.store.inner().list("app/lock-", "", 1_000).await.unwrap();
         let number = |key: &str| key.strip_prefix("app/lock-")?.strip_suffix(".json")?.parse().ok();

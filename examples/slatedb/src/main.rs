@@ -4,7 +4,7 @@
 //! cargo run -p tenure-slatedb -- my-bucket    # settings as for the AWS CLI
 //! ```
 //!
-//! The lease prevents that two writers open the database in alternation. SlateDB's own fence
+//! With the lease, two writers do not open the database in alternation. SlateDB's own fence
 //! protects the data: after an opening, SlateDB refuses the writes of the previous writer, even if
 //! that writer paused between the check of its lease and its write.
 

@@ -155,9 +155,9 @@ impl DurableGate {
     ///   its sender to stop.
     /// - [`FencingError::Failed`]: the store failed at every attempt. The token was not admitted.
     ///   [`ErrorKind::CorruptRecord`]: the key has an object of another kind.
-    ///   [`ErrorKind::NewestDeleted`]: the object was deleted; [`reset`](GateState::reset) it to
-    ///   the greatest token ever granted. The gate logs each failure as a warning and counts it in
-    ///   `tenure_gate_checks_total`.
+    ///   [`ErrorKind::NewestDeleted`]: the object was deleted; [`reset`](GateState::reset) the gate
+    ///   to the greatest token ever granted. The gate logs each failure as a warning and counts it
+    ///   in `tenure_gate_checks_total`.
     pub async fn admit(&self, token: Epoch) -> Result<(), FencingError> {
         require_timers()?;
         let outcome = self.check(token).await;

@@ -183,7 +183,7 @@ impl FenceLayer {
     /// Verifies each token above the greatest that the gate has seen. The layer refuses a token
     /// above [`Election::newest_epoch`] with 403, so no sender can make the gate refuse the real
     /// leaders. Costs 1 LIST for each request with such a token; 1 GET if the election uses a
-    /// single object. While the store does not respond, the layer admits no such request.
+    /// single object. While the store does not respond, the layer refuses these requests with 503.
     ///
     /// The tokens must be epochs of this election. The service does not campaign. It needs only the
     /// permission to list, or to read if the election uses a single object.

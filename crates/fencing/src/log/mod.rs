@@ -164,7 +164,7 @@ impl FencedLog {
         let mut search = Search::new(self.known());
         let mut failures = 0;
         loop {
-            let failed = |error| self.failure("searching for the end", error);
+            let failed = |error| self.failure("searching for the end of", error);
             let list = || async { Ok(self.list(search.next_page()).await) };
             let page = self.calls.patiently(&mut failures, failed, list).await?;
             match search.handle(page) {
@@ -195,7 +195,8 @@ impl FencedLog {
         let (mut number, mut base) = (end.get(), end.get());
         loop {
             match self.object(number).await? {
-                // A fence at or below the base continues the walk with its own base.
+                // Above the base, numbers may be free. At or below the base, a fence sets a new
+                // base.
                 Some(Read { header: Header { kind: Kind::Fence { base: next }, .. }, .. }) => {
                     base = if number <= base { next } else { base };
                 }
@@ -227,7 +228,7 @@ impl FencedLog {
     }
 
     fn failure(&self, doing: &str, error: StoreError) -> Error {
-        self.calls.failure(&format!("{doing}, of the log {},", self.keys.0), error)
+        self.calls.failure(&format!("{doing} the log {}", self.keys.0), error)
     }
 
     fn gone(&self, number: u64) -> Error {

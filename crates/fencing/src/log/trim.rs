@@ -95,7 +95,7 @@ impl FencedLog {
                 continue;
             }
             let failed = self.calls.delete(keys).await;
-            let failed = failed.map_err(|error| self.failure("deleting", error))?;
+            let failed = failed.map_err(|error| self.failure("deleting from", error))?;
             if let Some((key, why)) = failed.first() {
                 return Err(self.undeleted(&format!("{key} was not deleted: {why}")));
             }
@@ -150,18 +150,18 @@ impl FencedLog {
     }
 
     pub(super) async fn marker_patiently(&self) -> Result<Floor, Error> {
-        let failed = |error| self.failure("reading its trim marker", error);
+        let failed = |error| self.failure("reading the trim marker of", error);
         Ok(self.calls.patiently(&mut 0, failed, || self.marker()).await?.0)
     }
 
     /// Raises the marker. The marker is never lowered. So after a lost response, its numbers show
     /// whether the write took effect.
     async fn mark(&self, raise: impl Fn(Floor) -> Floor) -> Result<(), Error> {
-        let raising = |error| self.failure("raising its trim marker", error).maybe();
+        let raising = |error| self.failure("raising the trim marker of", error).maybe();
         let mut attempts = Attempts::default();
         while attempts.another(&self.calls).await {
             let found = attempts.read(self.marker().await?);
-            let found = found.map_err(|error| self.failure("reading its trim marker", error))?;
+            let found = found.map_err(|error| self.failure("reading the trim marker of", error))?;
             let Some((marker, etag)) = found else { continue };
             let Floor { floor, swept } = raise(marker);
             if marker == (Floor { floor, swept }) {

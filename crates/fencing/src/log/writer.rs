@@ -158,7 +158,7 @@ impl LogWriter {
     }
 
     async fn finish(&mut self) -> Result<u64, FencingError> {
-        match self.drive("appending").await {
+        match self.drive("appending to").await {
             Ok(last) => {
                 self.body = Bytes::new();
                 Ok(last)

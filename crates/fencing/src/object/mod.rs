@@ -42,8 +42,8 @@ pub use writer::ObjectWriter;
 /// then the body. The body must fit into memory and into one request of the store. The line is in
 /// the body, because a claim must change the ETag, which `If-Match` compares. On S3 a change of the
 /// metadata does not change the ETag. After a busy older writer has delayed an `open`, the object
-/// `<key>.reservation` exists: one line with the greatest delayed epoch. It may be deleted at any
-/// time.
+/// `<key>.reservation` exists: one line with the greatest delayed epoch. The reservation may be
+/// deleted at any time.
 ///
 /// # Examples
 ///

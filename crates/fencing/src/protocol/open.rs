@@ -27,7 +27,7 @@ pub(super) struct Walk {
     top: u64,
     /// Current number, at `base` or above.
     number: u64,
-    /// Number up to which no number was free when the fence was created.
+    /// Number before the first free number at the creation of the fence.
     base: u64,
     /// Nonce of the fence that is created if the number is free.
     nonce: Nonce,

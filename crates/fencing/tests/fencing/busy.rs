@@ -138,7 +138,7 @@ async fn log_with_fences_left(memory: &MemoryStore) {
     }
 }
 
-/// A fence records the greatest number up to which no number was free.
+/// A fence records the number before the first free number at its creation.
 #[tokio::test(start_paused = true)]
 async fn the_newest_entry_is_found_below_the_fences_of_several_writers() {
     let memory = Arc::new(MemoryStore::new());

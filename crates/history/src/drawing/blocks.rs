@@ -60,7 +60,7 @@ fn binned(blocks: Vec<Block>) -> Vec<Block> {
 }
 
 impl Block {
-    /// Returns the filled share of the block, 0 to 1. It determines the height of the bar.
+    /// Returns the filled share of the block, 0 to 1. The share determines the height of the bar.
     pub(super) fn share(&self) -> f64 {
         if self.count == 1 || self.until <= self.from {
             return 1.0;

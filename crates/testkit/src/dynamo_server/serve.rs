@@ -50,7 +50,7 @@ pub async fn respond(shared: Arc<DynamoShared>, parts: Parts, body: Bytes) -> io
             error(500, "InternalServerError", "ordered by the test", None)
         }
         Some(ServerFault::Html) => answer(200, "text/html", "<html><body>Sign in</body></html>"),
-        Some(other) => panic!("this server has no fault {other:?}"),
+        Some(other) => panic!("this server does not support the fault {other:?}"),
     })
 }
 

@@ -237,7 +237,7 @@ async fn with_fault(
             answer.headers_mut().remove(http::header::ETAG);
             answer
         }
-        Some(other) => panic!("this server has no fault {other:?}"),
+        Some(other) => panic!("this server does not support the fault {other:?}"),
     })
 }
 

@@ -97,7 +97,9 @@ pub(super) fn check(
         return RaceOutcome::Broken(format!("{winners} of {writers} writers received a success"));
     }
     if missing > 0 {
-        let why = format!("{missing} of {writers} writers received that the object is missing");
+        let why = format!(
+            "{missing} of {writers} writers received a response that the object is missing"
+        );
         return RaceOutcome::Broken(why);
     }
     let changed = found.filter(|found| before.is_none_or(|before| !found.shows(before)));
