@@ -89,7 +89,7 @@ impl Bucket {
         self.state.lock().expect("no step under the lock panics")
     }
 
-    /// Counts the request, and runs it in the middle of a random time.
+    /// Counts the request. Runs it after half of a random time, and returns after the other half.
     async fn request<T>(
         &self,
         count: impl FnOnce(&mut Counts),

@@ -73,7 +73,7 @@ fn election(bucket: Bucket, process: Process) -> tenure::ElectionBuilder {
 async fn campaign(election: Election, id: usize, elected: UnboundedSender<usize>) {
     loop {
         let leadership = election.campaign().await.expect("the bucket has no faults");
-        // The receiver ends with the measurement.
+        // An error means that the measurement has ended.
         let _ = elected.send(id);
         leadership.lost().await;
     }

@@ -138,7 +138,7 @@ fn until(
     };
     let until = match end {
         Some(EpochEnd::Lapsed) => {
-            // The seal bounds the time, even if the clocks disagree.
+            // The end is not later than the seal, even if the clocks disagree.
             let no_later = |sign: DateTime<Utc>, seal: Option<DateTime<Utc>>| {
                 seal.map_or(sign, |seal| sign.min(seal))
             };

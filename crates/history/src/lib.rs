@@ -21,10 +21,10 @@
 //!
 //! The store keeps only the last write of each object: its date by the store's clock, and the
 //! record. Each time in the record comes from the clock of its writer. The end of a sealed epoch is
-//! exact ([`TimeEstimate::is_exact`]), because the seal is the last write, unless the leader died.
-//! A leader that died led at least until its last renewal, and at most until its lease ended. The
-//! begin of an epoch is an estimate from the leader's clock, between the previous seal and the last
-//! write. A history is for people only: no election depends on it.
+//! exact ([`TimeEstimate::is_exact`]): it is the date of the seal, the last write. The exception is
+//! a leader that died: it led at least until its last renewal, and at most until its lease ended.
+//! The begin of an epoch is an estimate from the leader's clock, between the previous seal and the
+//! last write. A history is for people only: no election depends on it.
 //!
 //! If the last write came from the leader, the record and the store both date it. Their difference
 //! is the error of the leader's clock, and the reader subtracts this error from the leader's times.

@@ -85,8 +85,8 @@ impl History {
         self.between().into_iter().filter(|one| one.known).map(|one| one.gap).collect()
     }
 
-    /// Returns the times with an unknown leader, in ascending order: between two leaders, epochs
-    /// are missing or unreadable.
+    /// Returns the times with an unknown leader, in ascending order. The epochs of these times are
+    /// missing or unreadable.
     #[must_use]
     pub fn unknown(&self) -> Vec<Gap> {
         self.between().into_iter().filter(|one| !one.known).map(|one| one.gap).collect()

@@ -137,9 +137,9 @@ impl FaultStore {
         &self.inner
     }
 
-    /// Begins the order of a fault for calls of this kind. By default the fault applies to one
-    /// call; [`times`](Order::times) and [`always`](Order::always) change this number. If several
-    /// faults match a call, it meets the oldest one.
+    /// Begins the description of a fault for calls of this kind. By default the fault applies to
+    /// one call; [`times`](Order::times) and [`always`](Order::always) change this number. If
+    /// several faults match a call, it meets the oldest one.
     pub fn on(&self, call: Call) -> Order<'_> {
         let fault = Fault::FailBefore;
         Order {

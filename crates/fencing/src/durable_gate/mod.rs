@@ -25,15 +25,15 @@ pub use reset::GateState;
 /// Before the gate admits a greater token, it writes the token to the object with `If-Match`. The
 /// token in the object never decreases.
 ///
-/// **Guarantees.** The gate admits a token only if the object shows no greater token at some
-/// moment during the call. So after any instance has admitted a token, no instance admits a lower
-/// one in a call that begins later.
+/// **Guarantees.** If the gate admits a token, the object had no greater token at some moment
+/// during the call. So after any instance has admitted a token, no instance admits a lower one in a
+/// call that begins later.
 ///
 /// **Limits.** The admission and the action are two steps, as with
 /// [`Gate::admit`](super::Gate::admit): the service may pause between them. Within one instance,
-/// [`Gate::enter`](super::Gate::enter) makes them one step; call it after this gate. With
-/// [`sole_instance`](DurableGate::sole_instance) the gate does not see the tokens of other
-/// instances.
+/// [`Gate::enter`](super::Gate::enter) makes the two one step: call `enter` after this gate has
+/// admitted the token. With [`sole_instance`](DurableGate::sole_instance) the gate does not see the
+/// tokens of other instances.
 ///
 /// **Authenticate first.** The gate believes every token: one request with a token that was never
 /// granted makes it refuse all leaders, even after a restart. Admit only tokens of authenticated
@@ -106,7 +106,7 @@ impl Line for GateLine {
 }
 
 impl Seen {
-    /// Returns the pair of numbers that only grows.
+    /// Returns the reset number and the token. This pair only grows.
     fn order(&self) -> (u64, Epoch) {
         (self.resets, self.newest)
     }

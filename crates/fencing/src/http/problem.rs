@@ -66,7 +66,7 @@ impl Problem {
 
     pub(super) fn bad_token(name: &HeaderName) -> Problem {
         let max = Epoch::MAX;
-        let detail = format!("{name} must occur once, as a decimal number of 1 to {max}");
+        let detail = format!("{name} must occur once, as a decimal number from 1 to {max}");
         let status = StatusCode::BAD_REQUEST;
         Problem::new(status, "urn:tenure:bad-fencing-token", "No epoch", detail)
     }

@@ -2,9 +2,9 @@
 //!
 //! The log is a sequence of objects numbered from 1 on. Each is created on the condition that it
 //! does not exist. A writer begins with a *claim*: an object at the end of the sequence, which it
-//! then *confirms* with a listing. From then on it knows the number of each append, so an append
-//! creates one object. A writer that is slower than a busy older writer first creates *fences*
-//! ahead of the older one (module `open`). Four rules make these steps safe during trims:
+//! then *confirms* with a listing. From then on the writer knows the number of each append, so an
+//! append creates one object. A writer that is slower than a busy older writer first creates
+//! *fences* ahead of the older one (module `open`). Four rules make these steps safe during trims:
 //!
 //! 1. *A trim never deletes claims, the fences directly below a claim, or the newest object.* The
 //!    objects of the next writer follow the last object of a writer: first fences, if any, then a
@@ -177,7 +177,7 @@ impl Writer {
 
     /// Handles the answer to [`Writer::request`]. `fresh` is a nonce that was never used.
     pub fn handle(&mut self, answer: LogAnswer, fresh: Nonce) {
-        // An answer that changes nothing leaves this state.
+        // An answer that does not belong to the request does not change the state.
         let state = self.state.clone();
         self.state = match (state, answer) {
             (State::Find { search, why }, LogAnswer::Listed(page)) => {

@@ -1,5 +1,5 @@
-//! The opening of a log: the writer claims the end. If another writer is faster, it creates fences
-//! ahead of that writer.
+//! The opening of a log: the writer claims the end. If an older writer is faster, the new writer
+//! first creates fences ahead of the older one.
 //!
 //! A claim takes a LIST, a GET and a create at the number after the end, in this order. During
 //! these requests a busy writer of an older epoch appends, so the create is refused. After such a

@@ -106,7 +106,7 @@ fn an_outrun_writer_creates_a_fence_ahead_and_walks_down() {
     assert_eq!(creates(&writer), (7, fence(2, 22, 6)), "the same fence");
     writer.handle(LogAnswer::Refused, nonce(0));
     writer.handle(LogAnswer::Found(fence(2, 22, 6)), nonce(0));
-    assert_eq!(writer.request(), Some(LogRequest::Read(6)), "no number below was free");
+    assert_eq!(writer.request(), Some(LogRequest::Read(6)), "no number below 7 was free");
     writer.handle(LogAnswer::Found(entry(1, 4, 1)), nonce(23));
     let kind = Kind::Claim { last: 6, fences: 2 };
     assert_eq!(creates(&writer), (9, Header { epoch: e(2), nonce: nonce(23), claim: 1, kind }));
@@ -219,7 +219,7 @@ fn the_floor_shows_whether_a_refused_append_may_have_taken_effect() {
 
 /// The append may have been created and trimmed, so only the end of the log shows the successor.
 #[test]
-fn the_end_names_the_successor_of_an_uncertain_writer() {
+fn the_end_shows_the_successor_after_an_unknown_append() {
     let ended = |end: Header| {
         let mut writer = refused(claim(1, 19, 4, 3), 6);
         writer.handle(listed(Some((5, 9))), nonce(0));

@@ -32,7 +32,7 @@ impl Guards {
         (log, self.object.open(token).await.unwrap())
     }
 
-    /// Returns each call of a writer.
+    /// Returns one call of each kind, with its name.
     fn calls<'a>(
         &'a self,
         token: Token,

@@ -29,7 +29,7 @@ pub fn in_ms(ms: u64) -> Moment {
     later(Duration::from_millis(ms))
 }
 
-/// Polls until the condition holds.
+/// Polls until `holds` returns true. After [`PATIENCE`], panics with the text of the condition.
 pub fn eventually(condition: &str, mut holds: impl FnMut() -> bool) {
     let give_up_at = later(PATIENCE).boot;
     while !holds() {

@@ -78,7 +78,8 @@ impl GcsState {
     /// Writes an object without a precondition.
     pub fn write(&mut self, key: &str, body: Bytes, cache_control: Option<String>) -> GcsObject {
         let now = Process::system().now().wall;
-        let micros = u64::try_from(now.as_micros()).expect("this is not the year 500,000");
+        let micros =
+            u64::try_from(now.as_micros()).expect("the time in microseconds fits into 64 bits");
         // As in Cloud Storage, only the order of generations has a meaning.
         self.generation = micros.max(self.generation + 1);
         let stored = GcsObject {

@@ -317,7 +317,7 @@ fn a_foreign_body_is_not_a_stale_token() {
 /// Callers of tower wait until a service is ready, so a layer must not report a busy service as
 /// ready.
 #[test]
-fn a_layer_is_ready_once_its_service_is() {
+fn a_layer_is_ready_only_if_its_service_is() {
     #[derive(Clone)]
     struct Busy;
 
