@@ -207,6 +207,7 @@ mod tests {
         gate.admit(e(2)).unwrap();
         gate.admit(e(5)).unwrap();
         assert_eq!(gate.clone().admit(e(4)), Err(Stale { offered: e(4), newest: e(5) }));
+        assert_eq!(gate.newest(), Some(e(5)));
         let words = gate.admit(e(4)).unwrap_err().to_string();
         assert_eq!(words, "the token 4 is refused: epoch 5 has been seen");
     }

@@ -140,16 +140,6 @@ async fn a_gate_accepts_a_repeated_read_but_no_lower_token() {
     assert_eq!(error.to_string(), "g was lowered from 3 to 2, and not by a reset (in a store)");
 }
 
-#[test]
-fn a_gate_returns_the_greatest_admitted_token() {
-    let gate = Gate::new();
-    assert_eq!(gate.newest(), None);
-    let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
-    gate.admit(new).unwrap();
-    gate.admit(old).unwrap_err();
-    assert_eq!(gate.newest(), Some(new));
-}
-
 /// Instances that have seen a greater token accept a lower one only after a reset.
 #[tokio::test]
 async fn running_instances_accept_the_reset_of_a_gate() {

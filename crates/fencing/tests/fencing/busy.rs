@@ -306,13 +306,6 @@ async fn an_object_without_access_to_its_reservation_works() {
     );
 }
 
-async fn object_at(memory: &MemoryStore, key: &str) -> String {
-    match memory.get(key, None, 1_000).await.unwrap() {
-        GetOutcome::Found(object) => String::from_utf8_lossy(&object.body).into_owned(),
-        other => panic!("{key}: {other:?}"),
-    }
-}
-
 /// A reservation refuses lower epochs. The same epoch leaves it unchanged, and a greater epoch
 /// replaces it.
 #[tokio::test(start_paused = true)]

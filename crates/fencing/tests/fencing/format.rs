@@ -2,16 +2,9 @@
 
 use super::*;
 
-async fn at(memory: &MemoryStore, key: &str) -> String {
-    match memory.get(key, None, 1_000).await.unwrap() {
-        GetOutcome::Found(object) => String::from_utf8_lossy(&object.body).into_owned(),
-        other => panic!("{key}: {other:?}"),
-    }
-}
-
 /// Returns the object's content with its nonce replaced.
 async fn without_nonce(memory: &MemoryStore, key: &str) -> String {
-    let body = at(memory, key).await;
+    let body = object_at(memory, key).await;
     let (before, rest) = body.split_once("\"nonce\":\"").unwrap();
     let (nonce, after) = rest.split_once('"').unwrap();
     assert!(nonce.len() == 32 && nonce.bytes().all(|it| it.is_ascii_hexdigit()), "{nonce}");
@@ -35,7 +28,7 @@ async fn unused_fields_are_not_written() {
     );
     // An older version refuses a gate with the field `resets`, so a line without resets omits it.
     gate_of(&store).admit(e(2)).await.unwrap();
-    assert_eq!(at(&memory, "g").await, "{\"tenure_gate\":1,\"newest\":2}\n");
+    assert_eq!(object_at(&memory, "g").await, "{\"tenure_gate\":1,\"newest\":2}\n");
 }
 
 /// A claim of another writer arrives late, at the number of a trimmed entry.
@@ -45,7 +38,7 @@ async fn a_claim_in_place_of_the_newest_entry_is_not_an_entry() {
     let log = log_of(&(Arc::clone(&memory) as Arc<dyn Store>));
     let mut older = log.open(e(1)).await.unwrap();
     let number = older.append("old").await.unwrap();
-    let claim = at(&memory, &format!("log/{:020}", 1)).await;
+    let claim = object_at(&memory, &format!("log/{:020}", 1)).await;
     let newest = log.open(e(2)).await.unwrap().append("new").await.unwrap();
     log.trim(newest).await.unwrap();
     // The delayed claim arrives.

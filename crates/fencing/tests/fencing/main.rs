@@ -43,6 +43,14 @@ fn gate_of(store: &Arc<dyn Store>) -> DurableGate {
     DurableGate::new(Arc::clone(store), "g").process(process()).request_timeout(secs(50))
 }
 
+/// Returns the body of the object at this key.
+async fn object_at(memory: &MemoryStore, key: &str) -> String {
+    match memory.get(key, None, 1_000).await.unwrap() {
+        GetOutcome::Found(object) => String::from_utf8_lossy(&object.body).into_owned(),
+        other => panic!("{key}: {other:?}"),
+    }
+}
+
 /// Asserts that the call failed because of a greater epoch, and that nothing was written.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(outcome: Result<T, FencingError>, offered: u64, newest: u64) {
