@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tenure::Moment;
 
-/// The longest sleep between two looks at the clocks. A sleep lasts too long after a suspend or a
-/// pause of the machine (I7).
+/// The longest sleep between two readings of the clocks. A sleep lasts too long if the machine is
+/// suspended or paused (I7).
 pub const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
 /// The times of SIGTERM and SIGKILL for CMD. A renewal of the lease replaces both.
@@ -89,7 +89,7 @@ impl DeadlineTimer {
         now.until(self.deadlines.kill_at)
     }
 
-    /// Returns the time to sleep before the next look at the clocks.
+    /// Returns the time to sleep before the next reading of the clocks.
     pub fn next_look(&self, now: Moment) -> Duration {
         let next = if self.terminated { self.deadlines.kill_at } else { self.deadlines.term_at };
         now.until(next).min(self.until_kill(now)).min(LOOK_AT_LEAST_EVERY)
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn term_comes_once_and_kill_at_every_look() {
+    fn term_is_due_once_and_kill_at_every_check() {
         let mut timer = timer(1_000, 2_000);
         assert_eq!(timer.due(at(999)), None);
         assert_eq!(timer.due(at(1_000)), Some(Due::Term));

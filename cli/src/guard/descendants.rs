@@ -19,7 +19,7 @@ pub struct Living {
     pub group: Pid,
 }
 
-/// The largest number of consecutive rounds that look up and kill the children.
+/// Maximum number of consecutive rounds that find and kill the children.
 const LOOKS_AT_CHILDREN: usize = 20;
 
 /// True on systems with support for [`adopt_orphans`].
@@ -59,7 +59,7 @@ impl KillPace {
 /// Sends SIGKILL to all descendants of this process. Returns whether any of them got it.
 pub fn kill_own(group: Option<GroupId>) -> bool {
     // A process that repeatedly forks and ends is always an orphan and so a child of this process.
-    // It ends before a look at all processes is complete.
+    // It ends before a read of all processes is complete.
     let children = (0..LOOKS_AT_CHILDREN).filter(|_| {
         let children = proc::children();
         children.iter().filter(|child| kill(**child, Signal::SIGKILL).is_ok()).count() > 0

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The longest wait for a disk that hangs.
 const MOST: Duration = Duration::from_secs(1);
-/// Greatest number of names to try. Another name is tried if a file of the name exists.
+/// Maximum number of random names to try. A name fails if a file with that name exists.
 const NAMES_TRIED: u32 = 10;
 
 /// The path of the file and its epoch.
@@ -27,7 +27,7 @@ pub struct EpochFile {
 impl EpochFile {
     /// Returns the arguments that pass it to a child.
     pub fn arguments(&self) -> [OsString; 2] {
-        // One word, as the path may begin with a dash.
+        // One argument, because the path may begin with a dash.
         let mut file = OsString::from("--epoch-file=");
         file.push(&self.path);
         [file, format!("--epoch={}", self.epoch).into()]
@@ -105,8 +105,8 @@ impl Removal {
     }
 }
 
-/// Removes the epoch file of a process that was killed, or of a time before a crash of the machine.
-/// Refuses a path that cannot be an epoch file, or a file with other content.
+/// Removes an epoch file that a killed process or a crash of the machine has left. Refuses a path
+/// that cannot be an epoch file, and a file with other content.
 pub fn prepare(path: &Path) -> Result<(), String> {
     let shown = path.display();
     match holds(path) {
@@ -150,12 +150,12 @@ mod tests {
         let path = dir.path().join("epoch");
         let [own, other] = [7, 8].map(|epoch| EpochFile { path: path.clone(), epoch });
         own.write().expect("a new file");
-        assert_eq!(fs::read_to_string(&path).expect("it is there"), "7\n");
+        assert_eq!(fs::read_to_string(&path).expect("the file exists"), "7\n");
         other.remove().wait();
         assert!(path.exists(), "it belongs to another leader");
         other.write().expect("over the old one");
         own.remove().wait();
-        assert_eq!(fs::read_to_string(&path).expect("it is there"), "8\n");
+        assert_eq!(fs::read_to_string(&path).expect("the file exists"), "8\n");
         other.remove().wait();
         assert!(!path.exists());
         other.remove().wait();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     /// The name of the new file ended with the process number of the guard. A local user could
-    /// predict the name. A link of that name let root overwrite any file.
+    /// predict the name. A symbolic link with that name made root overwrite any file.
     #[test]
     fn regression_a_link_with_a_predictable_name_is_not_followed() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -175,12 +175,12 @@ mod tests {
         symlink(&precious, &foreseen).expect("a link");
         let file = EpochFile { path: path.clone(), epoch: 7 };
         file.write().expect("a new file");
-        assert_eq!(fs::read_to_string(&precious).expect("it is there"), "data");
-        assert_eq!(fs::read_to_string(&path).expect("it is there"), "7\n");
+        assert_eq!(fs::read_to_string(&precious).expect("the file exists"), "data");
+        assert_eq!(fs::read_to_string(&path).expect("the file exists"), "7\n");
         // A link at the path itself is replaced, and each new file has another name.
         symlink(&precious, dir.path().join("link")).expect("a link");
         EpochFile { path: dir.path().join("link"), epoch: 8 }.write().expect("over the link");
-        assert_eq!(fs::read_to_string(&precious).expect("it is there"), "data");
+        assert_eq!(fs::read_to_string(&precious).expect("the file exists"), "data");
         let names = [(), ()].map(|()| create_beside(&path).expect("a new file").0);
         assert_ne!(names[0], names[1]);
     }

@@ -50,8 +50,8 @@ impl GuardProcess {
     ) -> io::Result<GuardProcess> {
         let (orders_in, orders) = io::pipe()?;
         let (reports, reports_out) = io::pipe()?;
-        // Only the child duplicates the ends. In this process they close on exec, so a process that
-        // another thread starts concurrently does not inherit them.
+        // Only the child duplicates the ends of the pipes. In this process the ends close on exec,
+        // so a process that another thread starts concurrently does not inherit them.
         let pipes = Pipes { orders: 3, reports: 4 };
         let ends = [(pipes.orders, orders_in.into()), (pipes.reports, reports_out.into())];
         let ends = ends.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd });

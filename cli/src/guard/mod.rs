@@ -98,8 +98,8 @@ impl Group {
         deadlines: Deadlines,
         extras: Extras,
     ) -> io::Result<Group> {
-        // If `tenure` was started with SIGCHLD ignored, the guard would inherit that and lose the
-        // exit statuses.
+        // If `tenure` was started with SIGCHLD ignored, the guard would inherit this setting and
+        // lose the exit statuses.
         drop(signal(SignalKind::child()).map_err(|error| failed("handle SIGCHLD", &error))?);
         let guard = GuardProcess::spawn(tenure, command, environment, &extras)
             .map_err(|error| failed("start a guard", &error))?;
@@ -167,6 +167,6 @@ impl Group {
     }
 }
 
-fn failed(what: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot {what}: {error}"))
+fn failed(action: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot {action}: {error}"))
 }

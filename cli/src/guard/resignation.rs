@@ -14,11 +14,11 @@ use tenure::{Moment, Process};
 use super::tenure_binary::Tenure;
 use crate::process::timer::block_for;
 
-/// The longest run time of the process after the end of the lease.
+/// Maximum run time of the resigning process after the end of the lease.
 const BEYOND_THE_LEASE: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The input of a process that resigns an epoch.
+/// The input of the process that resigns an epoch.
 ///
 /// It contains no secrets. It is still passed through a pipe, because all users can read the
 /// arguments of a process.
@@ -77,9 +77,9 @@ impl Resignation {
             say("not_resigned", &format!("epoch {epoch} is not resigned: its lease has ended"));
             return;
         }
-        let failed = |what: &str| {
+        let failed = |reason: &str| {
             let why = format!(
-                "epoch {epoch} is not resigned, others wait until its lease lapses: {what}"
+                "epoch {epoch} is not resigned ({reason}): other candidates wait for its lapse"
             );
             say("not_resigned", &why);
         };

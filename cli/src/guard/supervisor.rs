@@ -57,9 +57,9 @@ pub struct Supervisor {
     signals: u32,
     /// Signals to send after the guard has answered earlier ones.
     waiting: Vec<Signal>,
-    /// Time of the first look with unanswered deadlines, by the boot clock.
+    /// Time of the first check with unanswered deadlines, by the boot clock.
     unanswered_since: Option<Duration>,
-    /// Time of the first look without living descendants, by the boot clock.
+    /// Time of the first check without living descendants, by the boot clock.
     lifeless_since: Option<Duration>,
     abandoned: bool,
     /// File that this process removes if the guard cannot.
@@ -146,7 +146,7 @@ impl Supervisor {
         };
         debug!(?left, "no process of CMD runs any more");
         if self.guard.standby().is_some() {
-            // A stopped guard would not end.
+            // A stopped guard would not exit.
             self.kill_guard();
         }
         let status = self.status.unwrap_or(ExitStatus::from_raw(Signal::SIGKILL as i32));
@@ -177,7 +177,7 @@ impl Supervisor {
         }
     }
 
-    /// Acts on the deadlines. Returns the time to the next look.
+    /// Acts on the deadlines. Returns the time until the next check.
     fn look(&mut self) -> Duration {
         if self.standby_lost && !self.guard.reporting {
             return self.kill_group();
@@ -310,31 +310,31 @@ impl Supervisor {
 
     /// Notes that the guard or this process has sent SIGKILL to CMD or its descendants.
     fn note_killed(&mut self) {
-        let what = if self.status.is_none() {
+        let victim = if self.status.is_none() {
             self.stop = Some(if self.standby_lost { Stop::Unguarded } else { Stop::Killed });
             "CMD"
         } else {
             "a process that CMD left behind"
         };
-        error!(outcome = "killed", "{what} was killed (SIGKILL)");
+        error!(outcome = "killed", "{victim} was killed (SIGKILL)");
         self.remove_epoch_file();
     }
 
     /// Notes the death of the guard or of the standby. The survivor of the two kills all
     /// descendants.
-    fn lose_guard(&mut self, what: &str) {
+    fn lose_guard(&mut self, process: &str) {
         if !std::mem::replace(&mut self.guard_lost, true) {
-            // An earlier intervention of the guard stays the reason.
+            // An earlier intervention of the guard remains the reason.
             if self.status.is_none() {
                 self.stop = self.stop.or(Some(Stop::Unguarded));
             }
-            error!(outcome = "unguarded", "{what} has died: CMD is killed");
+            error!(outcome = "unguarded", "{process} has died: CMD is killed");
             self.remove_epoch_file();
         }
     }
 
     fn remove_epoch_file(&self) {
-        // This does not wait for the removal. The thread continues.
+        // This function does not wait for the thread that removes the file.
         drop(self.epoch_file.as_ref().map(EpochFile::remove));
     }
 

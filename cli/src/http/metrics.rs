@@ -24,8 +24,8 @@ const UPKEEP: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct MetricsArg {
-    /// Serve metrics at http://ADDR/metrics, as Prometheus reads them. For port 0 the log shows the
-    /// port
+    /// Serve metrics at http://ADDR/metrics in the Prometheus text format. With port 0 the system
+    /// chooses the port, and the log shows it
     #[arg(long, value_name = "ADDR", value_parser = http::address)]
     pub metrics_addr: Option<SocketAddr>,
 }

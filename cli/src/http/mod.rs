@@ -78,7 +78,7 @@ impl Reply {
     }
 }
 
-/// A request whose body has been read.
+/// A request with its complete body, or the reason why the body is missing.
 #[derive(Debug)]
 pub struct HttpRequest {
     pub method: Method,
@@ -139,20 +139,20 @@ pub struct Sites(Vec<Site>);
 
 struct Site {
     address: SocketAddr,
-    what: Vec<&'static str>,
+    names: Vec<&'static str>,
     routes: Vec<Routes>,
 }
 
 impl Sites {
-    /// Adds routes; `what` names them in the log. Two entries with the same address and port 0
+    /// Adds routes; `name` names them in the log. Two entries with the same address and port 0
     /// share a server too.
-    pub fn add(&mut self, address: SocketAddr, what: &'static str, routes: Routes) {
+    pub fn add(&mut self, address: SocketAddr, name: &'static str, routes: Routes) {
         match self.0.iter_mut().find(|site| site.address == address) {
             Some(site) => {
-                site.what.push(what);
+                site.names.push(name);
                 site.routes.push(routes);
             }
-            None => self.0.push(Site { address, what: vec![what], routes: vec![routes] }),
+            None => self.0.push(Site { address, names: vec![name], routes: vec![routes] }),
         }
     }
 
@@ -164,13 +164,13 @@ impl Sites {
 
 impl Site {
     fn start(self) -> Result<Serving, Failure> {
-        let Site { address, what, routes } = self;
-        let what = what.join(" and ");
+        let Site { address, names, routes } = self;
+        let names = names.join(" and ");
         let all: Routes = Arc::new(move |path| routes.iter().find_map(|routes| routes(path)));
         let serving = start(address, all).map_err(|error| {
-            Failure::new(exit::OS, format!("cannot serve {what} at {address}: {error}"))
+            Failure::new(exit::OS, format!("cannot serve {names} at {address}: {error}"))
         })?;
-        info!("serving {what} at http://{}", serving.address);
+        info!("serving {names} at http://{}", serving.address);
         Ok(serving)
     }
 }

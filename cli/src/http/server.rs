@@ -83,7 +83,8 @@ impl Listener {
     }
 }
 
-/// Accepts connections for ever. A connection over the bound waits in the queue of the system.
+/// Accepts connections until the task ends. A connection over the limit waits in the queue of the
+/// system.
 async fn accept(listener: Listener, server: Server) {
     let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let streams = Arc::new(Streams::default());

@@ -59,7 +59,7 @@ impl StreamPlace {
         StreamPlace { number, closed, streams: Arc::clone(streams) }
     }
 
-    /// Returns whether the stream must end. Wakes the caller when it must.
+    /// Returns whether the stream must end. Wakes the caller at that time.
     pub(super) fn is_closed(&mut self, cx: &mut Context<'_>) -> bool {
         matches!(Future::poll(Pin::new(&mut self.closed), cx), Poll::Ready(_))
     }

@@ -57,7 +57,7 @@ impl LogFormat {
         let _ = CHOSEN.set(self);
         if self == LogFormat::Json {
             std::panic::set_hook(Box::new(|panic| {
-                let message = panic.payload_as_str().unwrap_or("a panic without words");
+                let message = panic.payload_as_str().unwrap_or("a panic without a message");
                 let place = panic.location().map(ToString::to_string);
                 say_json(&json!({ "message": message, "outcome": "panicked", "place": place }));
                 stderr::flush();
@@ -104,18 +104,18 @@ pub fn start(default_level: &str) {
 }
 
 /// Writes a message to stderr, in one line.
-pub fn complain(what: &str) {
+pub fn complain(message: &str) {
     match format() {
-        LogFormat::Text => write(format!("tenure: {}\n", plain(what))),
-        LogFormat::Json => say_json(&json!({ "message": what })),
+        LogFormat::Text => write(format!("tenure: {}\n", plain(message))),
+        LogFormat::Json => say_json(&json!({ "message": message })),
     }
 }
 
 /// Writes an event to stderr before the logs are started. `outcome` is the field for programs.
-pub fn say(outcome: &'static str, what: &str) {
+pub fn say(outcome: &'static str, message: &str) {
     match format() {
-        LogFormat::Text => write(format!("{}tenure: {what}\n", time())),
-        LogFormat::Json => say_json(&json!({ "message": what, "outcome": outcome })),
+        LogFormat::Text => write(format!("{}tenure: {message}\n", time())),
+        LogFormat::Json => say_json(&json!({ "message": message, "outcome": outcome })),
     }
 }
 
@@ -132,10 +132,10 @@ pub fn complain_of(failure: &Failure) {
 
 /// Returns the line that replaces dropped lines.
 fn left_out(lines: u64) -> String {
-    let what = format!("{lines} lines are left out here: nobody read stderr");
+    let message = format!("{lines} lines are left out here: stderr was not read");
     match format() {
-        LogFormat::Text => format!("{}tenure: WARN {what}\n", time()),
-        LogFormat::Json => json_line("WARN", &json!({ "message": what })),
+        LogFormat::Text => format!("{}tenure: WARN {message}\n", time()),
+        LogFormat::Json => json_line("WARN", &json!({ "message": message })),
     }
 }
 
@@ -233,8 +233,8 @@ where
         let spans = || context.event_scope().into_iter().flat_map(|scope| scope.from_root());
         let own = |target: &str| target.starts_with(OWN);
         if own(metadata.target()) {
-            // Only the partition tells concurrent events apart. Other fields of spans are the same
-            // for the whole process.
+            // Only the partition distinguishes concurrent events. Other fields of spans are the
+            // same for the whole process.
             for span in spans().filter(|span| span.name() == PARTITION_SPAN) {
                 let extensions = span.extensions();
                 let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());
@@ -245,7 +245,7 @@ where
             return writeln!(writer, "{}", words.0);
         }
         write!(writer, "{}: ", metadata.target())?;
-        // Spans of the command are only in JSON.
+        // The text format omits the spans of the command.
         for span in spans().filter(|span| !own(span.metadata().target())) {
             let extensions = span.extensions();
             let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());

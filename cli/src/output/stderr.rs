@@ -1,5 +1,5 @@
-//! Stderr, written by a separate thread: a reader that stops reading delays no renewal and no
-//! kill.
+//! Stderr, written by a separate thread: a reader that stops reading does not delay renewals or
+//! kills.
 
 use std::io::{self, Write as _};
 use std::sync::OnceLock;

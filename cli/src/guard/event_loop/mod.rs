@@ -34,8 +34,8 @@ use crate::output::stderr;
 pub use args::{GuardArgs, arguments};
 use events::{GuardEvent, read_orders, reap_children};
 
-/// The interval between looks for new orphans while the descendants of CMD get SIGTERM. The kernel
-/// does not report adoptions.
+/// The interval between searches for new orphans while the descendants of CMD get SIGTERM. The
+/// kernel does not report adoptions.
 const LOOK_FOR_ORPHANS_EVERY: Duration = Duration::from_millis(100);
 /// The longest wait for the death of `tenure` after the end of CMD: one signal may end both.
 const UNTIL_ITS_DEATH_SHOWS: Duration = Duration::from_secs(1);
@@ -191,8 +191,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         let mut answer = false;
         loop {
             let pause = self.look();
-            // The answer follows the look, so that an order with past deadlines is already carried
-            // out.
+            // The answer follows the check of the deadlines, so that an order with past deadlines
+            // is already carried out.
             if std::mem::take(&mut answer) {
                 self.report(GuardReport::Watching);
             }
@@ -236,7 +236,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         self.report(GuardReport::Gone);
     }
 
-    /// Handles an event. Must be fast, because any number of events may precede the next look.
+    /// Handles an event. Must be fast, because any number of events may precede the next check of
+    /// the deadlines.
     fn handle(&mut self, event: GuardEvent) {
         match event {
             GuardEvent::Order(GuardOrder::Lease(deadlines)) if !self.hung_up => {
@@ -296,7 +297,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// Forwards the ordered signals. Reads all processes, so the look at the deadlines comes first.
+    /// Forwards the ordered signals. Called after the check of the deadlines, because it reads all
+    /// processes.
     fn pass_signals_on(&mut self) {
         if self.signal_orders == 0 {
             return;
@@ -314,7 +316,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         self.childless && (ADOPTS || !self.group.is_some_and(GroupId::exists))
     }
 
-    /// Acts on the deadlines. Returns the time to the next look.
+    /// Acts on the deadlines. Returns the time until the next check.
     fn look(&mut self) -> Duration {
         if self.is_gone() {
             return LOOK_AT_LEAST_EVERY;
@@ -346,7 +348,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         pause.min(LOOK_FOR_ORPHANS_EVERY)
     }
 
-    /// Kills a hook that has reached its time limit. Returns the time to the next look.
+    /// Kills a hook that has reached its time limit. Returns the time until the next check.
     fn look_at_hook(&self, now: Moment) -> Duration {
         let Some(hook) = &self.hook else { return LOOK_AT_LEAST_EVERY };
         let left = hook.until_kill(now);
@@ -376,13 +378,13 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    fn report(&self, what: GuardReport) {
-        report(&self.reports, what);
+    fn report(&self, message: GuardReport) {
+        report(&self.reports, message);
     }
 }
 
 /// Writes a report. The pipe never fills, because each order causes about one report. A write error
 /// is ignored: the pipe of the orders ends too if `tenure` has died.
-fn report(mut to: &File, what: GuardReport) {
-    let _ = to.write_all(format!("{what}\n").as_bytes());
+fn report(mut to: &File, message: GuardReport) {
+    let _ = to.write_all(format!("{message}\n").as_bytes());
 }

@@ -1,7 +1,7 @@
 //! `--health-addr`: the state of this candidate, for probes and load balancers.
 //!
-//! The answers send no request to the store. They report the state of the campaign and of the
-//! leadership.
+//! The replies report the state of the campaign and of the leadership, without requests to the
+//! store.
 
 mod pulse;
 
@@ -22,7 +22,7 @@ pub use pulse::Pulse;
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct HealthArg {
     /// Answer at http://ADDR: /livez, /readyz, and /leader, which is 200 only while this candidate
-    /// leads. For port 0 the log shows the port
+    /// leads. With port 0 the system chooses the port, and the log shows it
     #[arg(long, value_name = "ADDR", value_parser = http::address)]
     pub health_addr: Option<SocketAddr>,
 }
@@ -40,7 +40,7 @@ impl HealthArg {
 pub struct ElectionHealth {
     candidate: String,
     margins: Margins,
-    /// The greatest age of the last answer of the store for a ready candidate.
+    /// Maximum age of the store's last answer for a ready candidate.
     recent: Duration,
     clock: Arc<dyn Clock>,
     /// Runs of the task that campaigns and watches CMD.
@@ -91,7 +91,7 @@ struct ElectionHealthView {
 }
 
 impl ElectionHealth {
-    /// `recent` is the greatest age of the last answer of the store for a ready candidate.
+    /// `recent` is the maximum age of the store's last answer for a ready candidate.
     pub fn new(candidate: &str, recent: Duration, margins: Margins) -> ElectionHealth {
         ElectionHealth::by(Arc::new(Process::system()), candidate, recent, margins)
     }
@@ -184,7 +184,7 @@ impl ElectionHealth {
         };
         let Some(lease) = lease else { return view };
         if lease.check().is_err() {
-            // The main task has not seen the end of the lease.
+            // The main task has not handled the end of the lease.
             view.state = "ending";
             return view;
         }
@@ -206,14 +206,14 @@ pub fn recent(longest_pause: Duration, request_timeout: Duration) -> Duration {
     longest_pause.saturating_add(request_timeout.saturating_mul(2))
 }
 
-/// Returns the refusal of `/readyz` for a failure that an operator must correct.
-/// [`answered_lately`] reports the failures that only need time.
+/// Returns the 503 reply of `/readyz` for a failure that an operator must correct.
+/// [`answered_lately`] reports temporary failures.
 pub fn denied(failure: Option<&Error>) -> Option<Reply> {
     let failure = failure.filter(|error| error.kind() != ErrorKind::Unavailable)?;
     Some(Reply::text(503, &plain(&failure.to_string())))
 }
 
-/// Returns the refusal of `/readyz` if the last answer of the store is older than `recent`.
+/// Returns the 503 reply of `/readyz` if the last answer of the store is older than `recent`.
 pub fn answered_lately(ago: Option<Duration>, recent: Duration) -> Option<Reply> {
     let refuse = |why: &str| Some(Reply::text(503, why));
     match ago {

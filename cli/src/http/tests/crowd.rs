@@ -38,8 +38,8 @@ async fn regression_a_connection_with_an_unread_request_is_not_idle() {
     }
 }
 
-/// The server runs on several threads. It may close the connection of a client that the machine
-/// stopped between its connection and its request.
+/// The server runs on several threads. It may close the connection of a client that was delayed
+/// between its connection and its request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_concurrent_clients_are_all_answered() {
     let serving = Arc::new(started());
@@ -73,7 +73,7 @@ async fn a_connection_with_part_of_a_request_is_closed_soon() {
 }
 
 #[tokio::test]
-async fn a_connection_over_the_limit_waits_and_none_is_closed() {
+async fn connections_over_the_limit_wait_and_stay_open() {
     let (let_go, begun) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let handler: Handler = {
         let (let_go, begun) = (Arc::clone(&let_go), Arc::clone(&begun));

@@ -44,7 +44,7 @@ async fn rest(mut stream: TcpStream) -> String {
 
 async fn ask(serving: &Serving, request: &str) -> String {
     let mut stream = open(serving).await;
-    stream.write_all(request.as_bytes()).await.expect("a short request is taken");
+    stream.write_all(request.as_bytes()).await.expect("the server reads a short request");
     rest(stream).await
 }
 
@@ -83,7 +83,7 @@ async fn other_paths_are_not_found_and_other_methods_are_refused() {
         let said = ask(&serving, &request).await;
         assert!(said.starts_with("HTTP/1.1 405 ") && said.contains("allow: GET, HEAD"), "{said}");
     }
-    let said = ask(&serving, "what is this\r\n\r\n").await;
+    let said = ask(&serving, "no request\r\n\r\n").await;
     assert!(said.starts_with("HTTP/1.1 400 "), "{said}");
 }
 
@@ -253,7 +253,7 @@ async fn an_unread_stream_is_closed() {
     let mut stream = open(&serving).await;
     stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
     pause(2 * CONNECTION_LIMIT).await;
-    // The rest of the buffers ends. An open stream would never end.
+    // The buffered rest of the stream ends. An open stream would not end.
     rest(stream).await;
 }
 
