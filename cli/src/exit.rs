@@ -1,14 +1,14 @@
-//! The exit codes of the command, after sysexits.h. Without `--forever`, `run` otherwise passes on
-//! the code of CMD.
+//! The exit codes of the command, after sysexits.h. `run` without `--forever` also passes on the
+//! exit code of CMD.
 
 use tenure::store::StoreError;
 use tenure::{Error, ErrorKind};
 
-/// `--exit-code` of `status` and `group status` alone: no process leads, or a partition has no
+/// Only with `--exit-code` of `status` and `group status`: no process leads, or a partition has no
 /// owner.
 pub const NOBODY: u8 = 1;
-/// `run --forever` alone: CMD ended with a code other than 0. Codes of CMD would be taken for those
-/// below.
+/// Only with `run --forever`: CMD ended with a code other than 0. A supervisor could confuse the
+/// code of CMD with the codes below.
 pub const CMD_FAILED: u8 = 1;
 /// The arguments or the settings are wrong; nothing was sent.
 pub const USAGE: u8 = 64;
@@ -16,27 +16,28 @@ pub const USAGE: u8 = 64;
 pub const UNAVAILABLE: u8 = 69;
 /// The store is unsafe, or an object in it cannot be trusted.
 pub const UNSAFE: u8 = 70;
-/// The operating system refused something, such as starting a process.
+/// The operating system refused an operation, such as the start of a process.
 pub const OS: u8 = 71;
 /// A precondition did not hold; nothing was changed.
 pub const REFUSED: u8 = 73;
-/// The lease was lost or at risk, and CMD was stopped for it.
+/// The lease was lost or at risk, so CMD was stopped.
 pub const LEASE_LOST: u8 = 75;
-/// Somebody else leads, and `run --try` does not wait.
+/// Another candidate leads, and `run --try` does not wait.
 pub const BUSY: u8 = 76;
 /// The store denied access.
 pub const ACCESS_DENIED: u8 = 77;
 
-/// All of them: each has its row in docs/reference/errors.md.
+/// All exit codes. docs/reference/errors.md has a row for each.
 pub const CODES: [u8; 9] =
     [NOBODY, USAGE, UNAVAILABLE, UNSAFE, OS, REFUSED, LEASE_LOST, BUSY, ACCESS_DENIED];
 
-/// The end of the command, with a remedy in one line.
+/// A failure that ends the command: the exit code, and a line of text with a remedy.
 #[derive(Debug)]
 pub struct Failure {
     pub code: u8,
     pub why: String,
-    /// The machine's metadata service has refused. It may need a minute after a start.
+    /// True if the machine's metadata service refused the request. The service may need a minute
+    /// after the machine has started.
     pub of_the_machine: bool,
 }
 
@@ -46,13 +47,13 @@ impl Failure {
         Failure { code, why: why.into(), of_the_machine: false }
     }
 
-    /// Whether the same may succeed later, without other arguments or settings.
+    /// Returns whether the command may succeed later with the same arguments and settings.
     pub fn may_pass(&self) -> bool {
         matches!(self.code, UNAVAILABLE | ACCESS_DENIED)
     }
 
-    fn of(kind: ErrorKind, what: &str) -> Failure {
-        Failure::new(code_of(kind), format!("{what}{}", remedy(kind)))
+    fn of(kind: ErrorKind, message: &str) -> Failure {
+        Failure::new(code_of(kind), format!("{message}{}", remedy(kind)))
     }
 }
 
@@ -69,24 +70,26 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// The exit code for an error of the library.
+/// Returns the exit code for an error of the library.
 pub fn code_of(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::InvalidInput | ErrorKind::NoRuntime => USAGE,
         ErrorKind::AccessDenied => ACCESS_DENIED,
         ErrorKind::NoSuchStore | ErrorKind::Unavailable => UNAVAILABLE,
         ErrorKind::LeadershipLost => LEASE_LOST,
-        // Corrupt, too new, exhausted, deleted: each needs a person to look at the store first.
+        // Corrupt, too new, exhausted, deleted: an operator must examine the store first.
         _ => UNSAFE,
     }
 }
 
-/// The remedy, for errors of the library without one.
+/// Returns the remedy for an error of the library that has none in its text.
 fn remedy(kind: ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::Unavailable => "; see that the store can be reached, and try again",
+        ErrorKind::Unavailable => "; check the connection to the store, and try again",
         ErrorKind::RecordTooNew => "; use the version of tenure that wrote it, or a later one",
-        ErrorKind::EpochsExhausted => "; go on under another prefix, with guarded resources reset",
+        ErrorKind::EpochsExhausted => {
+            "; continue under another prefix, and reset the guarded resources"
+        }
         _ => "",
     }
 }

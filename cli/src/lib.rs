@@ -1,6 +1,6 @@
-//! The command `tenure`: its verbs are the verbs of the library of that name.
+//! The command `tenure`. Its verbs are the operations of the library with the same name.
 //!
-//! Use only the command. The public items serve its tests.
+//! The public items of this crate are only for its tests.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
@@ -61,7 +61,8 @@ fn run_line() -> u8 {
     };
     args.log_format.choose();
     let outcome = match args.verb {
-        // These stay free of logs and a runtime: the guard must not fail for them.
+        // The processes of the guard start no logs and no runtime, because a failure there would
+        // end them.
         Verb::Standby(args) => run_guard(&args, guard::run_standby),
         Verb::Guard(args) => run_guard(&args, guard::run_guard),
         Verb::Gate(gate) => Err(guard::run_gate(gate.parent, &gate.command)),
@@ -72,9 +73,9 @@ fn run_line() -> u8 {
         verb => {
             logs::start(verb.default_log_level());
             complain_of_variables();
-            // Such as of a runtime that gets no threads.
+            // Tokio panics, for example, if it cannot start a thread.
             let carried_out = catch_unwind(AssertUnwindSafe(|| carry_out(verb)));
-            carried_out.unwrap_or_else(|_| Err(Failure::new(exit::OS, "ended by a panic")))
+            carried_out.unwrap_or_else(|_| Err(Failure::new(exit::OS, "the command panicked")))
         }
     };
     outcome.unwrap_or_else(|failure| {
@@ -83,11 +84,11 @@ fn run_line() -> u8 {
     })
 }
 
-/// Says why the arguments cannot be used. Help and the version are "refused", too.
+/// Prints the reason for refused arguments. Clap returns help and the version as errors, too.
 fn refuse(refused: Refused, line: &[OsString]) -> u8 {
     match refused {
         Refused::Arguments(error) if !error.use_stderr() => {
-            // Nothing is left to tell it to when the terminal is gone.
+            // A failure to print help cannot be reported, because the terminal is gone.
             let _ = error.print();
             0
         }
@@ -125,11 +126,12 @@ fn run_guard(
     Ok(0)
 }
 
-/// Threads that carry out the tasks. One more waits for disks, and one writes stderr.
+/// Number of threads that run the tasks. One more thread waits for disks, and another writes
+/// stderr.
 const WORKERS: usize = 2;
 
-/// Fails if the system has fewer threads left than this: Tokio panics then, and the process would
-/// wait for the threads that it has, for ever.
+/// Fails if the system cannot start this number of threads. Tokio would panic, and the process
+/// would wait forever for the threads that were started.
 fn find_threads(count: usize) -> io::Result<()> {
     let gate = RwLock::new(());
     thread::scope(|scope| {
@@ -142,8 +144,8 @@ fn find_threads(count: usize) -> io::Result<()> {
 }
 
 fn carry_out(verb: Verb) -> Result<u8, Failure> {
-    // Calls to a directory run on blocking threads. The elections of a sidecar share few of them,
-    // as each thread costs memory.
+    // Requests to a directory run on blocking threads. The elections of a sidecar share a small
+    // number of them, because each thread uses memory.
     let blocking = if matches!(verb, Verb::Serve(_)) { 16 } else { 512 };
     let no_threads = |error| Failure::new(exit::OS, format!("cannot start threads: {error}"));
     find_threads(WORKERS + 2).map_err(no_threads)?;
@@ -171,11 +173,11 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::Resign => resign::resign().await,
             Verb::Man(args) => pages::man(&args, &variables::command()),
             Verb::Standby(_) | Verb::Guard(_) | Verb::Gate(_) => {
-                unreachable!("they need no runtime")
+                unreachable!("these verbs need no runtime")
             }
         }
     });
-    // A call to a directory on a disk that hangs must not keep the process from ending.
+    // A request to a directory on a hanging disk must not delay the exit.
     runtime.shutdown_background();
     outcome
 }

@@ -17,7 +17,7 @@ pub struct CompletionsArgs {
 
 #[derive(Debug, clap::Args)]
 pub struct ManArgs {
-    /// The folder of the pages, such as `~/.local/share/man/man1`; it must exist
+    /// Directory for the pages, such as `~/.local/share/man/man1`; it must exist
     #[arg(value_name = "DIRECTORY")]
     pub directory: PathBuf,
 }
@@ -38,7 +38,7 @@ pub fn man(args: &ManArgs, command: &Command) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The command without its hidden verbs: the scripts of some shells would offer them.
+/// Returns the command without its hidden verbs, which the scripts of some shells would offer.
 fn visible(all: &Command) -> Command {
     let about = all.get_about().cloned().unwrap_or_default();
     let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();

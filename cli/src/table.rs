@@ -14,8 +14,8 @@ pub struct TableArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum TableVerb {
-    /// Create the table, billed per request, and wait until it can be used; an existing table is
-    /// left as it is
+    /// Create the table, billed per request, and wait until it is usable. An existing table does
+    /// not change
     #[command(after_help = EXIT_CODES)]
     Create(StoreArg),
 }
@@ -43,14 +43,14 @@ async fn create(_: &StoreUrl, _: &Service, table: &str) -> Result<u8, Failure> {
 
     let store = DynamoStore::from_env(table).await;
     let mut made = false;
-    // A table takes some seconds; a signal ends the command.
+    // The creation takes some seconds. A signal ends the command.
     while !store.create_table().await? {
         made = true;
         crate::process::timer::pause(Duration::from_millis(500)).await;
     }
     let _ = print(&match made {
-        true => format!("the table {table} is made"),
-        false => format!("the table {table} is there already, and its keys fit"),
+        true => format!("the table {table} was created"),
+        false => format!("the table {table} exists already with suitable keys"),
     })?;
     Ok(0)
 }

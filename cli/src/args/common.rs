@@ -10,15 +10,15 @@ use crate::store::url::StoreUrl;
 
 #[derive(Debug, clap::Args)]
 pub struct StoreArg {
-    /// Where the election lives: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
+    /// Location of the election: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
     /// dynamodb://TABLE/PREFIX, or file:///PATH for the processes of one machine. Settings come
-    /// from the usual environment and files of the service (AWS_PROFILE, AWS_ENDPOINT_URL,
-    /// GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …). s3:// also takes ?sse=AES256
-    /// or ?sse=aws:kms, kms-key-id=KEY, bucket-key=true, expected-bucket-owner=ACCOUNT; file://
-    /// takes ?share=group
+    /// from the usual environment variables and files of the service (AWS_PROFILE,
+    /// AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …). s3:// also
+    /// takes ?sse=AES256 or ?sse=aws:kms, kms-key-id=KEY, bucket-key=true,
+    /// expected-bucket-owner=ACCOUNT; file:// takes ?share=group
     #[arg(long, value_name = "URL")]
     pub store: StoreUrl,
-    /// How the election is stored. All its processes must use the same layout
+    /// Layout of the election in the store. All processes of an election must use the same layout
     #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
     pub layout: LayoutArg,
 }
@@ -26,9 +26,9 @@ pub struct StoreArg {
 /// A [`Layout`] on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LayoutArg {
-    /// An object for each epoch, lock-0000000001.json and so on
+    /// One object for each epoch, such as lock-0000000001.json
     EpochFiles,
-    /// One object, lock.json, that is overwritten: needs no `compact`
+    /// One object, lock.json, which each epoch overwrites: needs no `compact`
     SingleObject,
 }
 
@@ -41,7 +41,7 @@ impl From<LayoutArg> for Layout {
     }
 }
 
-/// The name of a candidate that was not given one.
+/// Returns the default name of a candidate or a member: HOSTNAME-PID.
 pub fn default_name() -> String {
     let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
     let host = if host.is_empty() { "unknown".to_owned() } else { host };
@@ -50,17 +50,17 @@ pub fn default_name() -> String {
 
 pub fn name(text: &str) -> Result<String, String> {
     if text.is_empty() {
-        return Err("a name has at least one character".to_owned());
+        return Err("a name must have at least one character".to_owned());
     }
     trimmed(text)?;
     Ok(text.to_owned())
 }
 
-/// Refuses white space at either end, as people do not see it.
+/// Refuses white space at either end, because readers do not see it.
 pub fn trimmed(text: &str) -> Result<(), String> {
     match text.trim() == text {
         true => Ok(()),
-        false => Err("it begins or ends with white space; remove that".to_owned()),
+        false => Err("the value must not begin or end with white space".to_owned()),
     }
 }
 
@@ -71,12 +71,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 
 pub fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("it must be above 0".to_owned()),
+        Duration::ZERO => Err("the duration must be above 0".to_owned()),
         duration => Ok(duration),
     }
 }
 
-/// Generous bounds of durations.
+/// Upper bounds of durations, far above useful values.
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// 100 years.
@@ -101,13 +101,13 @@ fn up_to(most: Duration, given: Duration) -> Parsed {
     let in_days = |given: Duration| given.as_nanos().div_ceil(DAY.as_nanos());
     Err(match most <= DAY {
         true => format!("{} is too long: at most {}", in_ms(given), in_ms(most)),
-        // Years would be of 365.25 days.
-        false => format!("{} days are too many: at most {}", in_days(given), in_days(most)),
+        // `humantime` would print years of 365.25 days.
+        false => format!("{} days are too long: at most {} days", in_days(given), in_days(most)),
     })
 }
 
 pub fn json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("the value is not JSON: {error}"))
 }
 
 /// The text below the options of a verb: its additional text, the common text, and its exit codes.
@@ -117,7 +117,8 @@ macro_rules! after_help {
             "Durations are a number and a unit: 500ms, 30s, 10m, 1h.\n\
              Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and \
              --log-format json\nmakes each line a JSON object.\n\
-             A flag counts before its variable [env: TENURE_…]. An empty variable gives no setting.\n\n\
+             A flag takes precedence over its variable [env: TENURE_…]. An empty variable has no \
+             effect.\n\n\
              Exit codes:",
             $codes
         )
@@ -131,18 +132,19 @@ pub(crate) use after_help;
 pub const EXIT_CODES: &str = after_help!(
     "
    0  done
-   1  of `status --exit-code`: the election is vacant, or no recent period is completed; of
-      `group status`: a partition has no live owner, there is no group, or a restore is unfinished
+   1  with `status --exit-code`: the election is vacant, or no recent period is completed; with
+      `group status --exit-code`: a partition has no live owner, no group exists, or a restore is
+      unfinished
   64  wrong usage or settings
   69  store unreachable or missing, or some epochs could not be deleted
   70  store unsafe, or an object in it corrupt
-  71  the operating system refused something, such as starting a process
+  71  the operating system refused an operation, such as the start of a process
   73  a precondition did not hold; nothing was changed
   75  lost the lease
   76  another candidate leads (`run --try`)
   77  access denied by the store
- 130  interrupted by SIGINT, 143 by SIGTERM, and `run`, `probe` and `compact` 129 by SIGHUP, after a
-      report of what was done. `watch`, `serve` and `compact --every`, which run until a signal,
+ 130  ended by SIGINT, 143 by SIGTERM, and `run`, `probe` and `compact` 129 by SIGHUP, after a
+      report of the finished work. `watch`, `serve` and `compact --every` run until a signal and
       exit with 0"
 );
 

@@ -14,20 +14,20 @@ use crate::output::print::plain;
 use crate::process::timer::pause;
 use crate::store::patience::on_a_thread;
 
-/// How often the file is read.
+/// Interval between two reads of the file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// No record takes more.
+/// Maximum length of the file in bytes. No record can hold more data.
 const MOST_BYTES: u64 = 48 * 1024;
 
-/// The contents of the file, or the reason why they cannot be used.
+/// Returns the JSON in the file, or the reason why it is unusable.
 pub fn read(path: &Path) -> Result<Value, String> {
     let shown = plain(&path.to_string_lossy());
     let mut text = Vec::new();
-    // The opening or reading of a pipe may wait for ever.
+    // Opening or reading a pipe may block forever.
     std::fs::metadata(path)
         .and_then(|found| match found.is_file() {
             true => File::open(path),
-            false => Err(io::Error::other("it is no regular file")),
+            false => Err(io::Error::other("not a regular file")),
         })
         .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut text))
         .map_err(|error| format!("cannot read the data file {shown}: {error}"))?;
@@ -38,8 +38,8 @@ pub fn read(path: &Path) -> Result<Value, String> {
         .map_err(|error| format!("the data file {shown} is not JSON: {error}"))
 }
 
-/// Keeps the record as the file says, for as long as it is polled. What cannot be read or written
-/// is logged once, and tried again.
+/// Proclaims the contents of the file after each change. Logs the failure of a read or a write
+/// once, and retries.
 pub async fn follow(path: Option<PathBuf>, leadership: &Leadership, mut said: Value) -> Infallible {
     let Some(path) = path else { return std::future::pending().await };
     let mut complained = None;
@@ -48,7 +48,7 @@ pub async fn follow(path: Option<PathBuf>, leadership: &Leadership, mut said: Va
             Ok(data) if data == said => None,
             Ok(data) => match leadership.proclaim(data.clone()).await {
                 Ok(()) => {
-                    info!(outcome = "proclaimed", "the record follows the data file");
+                    info!(outcome = "proclaimed", "the contents of the data file are proclaimed");
                     said = data;
                     None
                 }
@@ -64,7 +64,7 @@ pub async fn follow(path: Option<PathBuf>, leadership: &Leadership, mut said: Va
     }
 }
 
-/// Reads the file on a separate thread, as the disk may hang.
+/// Reads the file on a separate thread, because the disk may hang.
 async fn next(path: &Path) -> Result<Value, String> {
     let path = path.to_owned();
     let read = on_a_thread(move || read(&path));
@@ -91,16 +91,15 @@ mod tests {
         assert!(read(dir.path()).is_err_and(|why| why.contains("cannot read")));
     }
 
-    /// Without a writer the reading of a pipe waited for ever, and the record followed nothing
-    /// more.
+    /// A pipe without a writer blocked the read forever, and later changes were not proclaimed.
     #[test]
     fn regression_a_pipe_is_no_data_file() {
         let dir = tempfile::tempdir().expect("a directory");
         let pipe = dir.path().join("data");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
-        // It waits for a reader, so it may outlive this test.
+        // The writer waits for a reader, so its thread may outlive this test.
         let writer = pipe.clone();
         std::thread::spawn(move || std::fs::write(writer, "1"));
-        assert!(read(&pipe).is_err_and(|why| why.contains("no regular file")));
+        assert!(read(&pipe).is_err_and(|why| why.contains("not a regular file")));
     }
 }

@@ -17,40 +17,43 @@ use super::data_file;
 use crate::exit::{self, Failure};
 use crate::process::margins::Margins;
 
-/// The flags of a lease: of a leadership, or of the session of a group's member.
+/// The flags of a lease: the lease of a leader, or the session of a group member.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LeaseArgs {
-    /// The name of this process in the election or the group. For an election it need not be
-    /// unique, unless clients of `serve` compare it with their own. Partitions are pinned to it and
-    /// kept for it: give each member one that outlasts its restart [default: HOSTNAME-PID]
+    /// Name of this process in the election or the group. Candidates of an election may share a
+    /// name, unless clients of `serve` compare it with their own. A group pins and reserves
+    /// partitions by name: give each member a name that does not change at a restart [default:
+    /// HOSTNAME-PID]
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
-    /// Length of the lease: how long others wait for a dead machine at most. At least 2s with the
-    /// default grace of `run` and `group run`, and 750ms with `serve`; at most 24h, and 1h in a
-    /// group
+    /// Length of the lease: the longest time for which others wait after this machine has died. At
+    /// least 2s with the default grace of `run` and `group run`, and 750ms with `serve`; at most
+    /// 24h, and 1h in a group
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
     pub validity: Duration,
-    /// How often the lease is renewed, one request each: at most the validity less two request
-    /// timeouts [default: a third of the validity]
+    /// Interval between renewals of the lease, one request each: at most the validity minus two
+    /// request timeouts [default: a third of the validity]
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     pub renew: Option<Duration>,
-    /// How often to look at the current leader while waiting, or for a change of the assignment: at
-    /// most the validity. For an election also `lapse`: only when the leader's lease would lapse,
-    /// so that a resignation is seen late [default: a sixth of the validity]
+    /// Interval between polls of the current leader by a waiting candidate, or of the assignment by
+    /// a member: at most the validity. For an election also `lapse`: a candidate polls only when
+    /// the leader's lease would lapse, and so detects a resignation late [default: a sixth of the
+    /// validity]
     #[arg(long, value_name = "DURATION")]
     pub poll: Option<Poll>,
-    /// How long a request may take in all [default, and at most: a fifth of the validity]
+    /// Time limit of a request [default, and at most: a fifth of the validity]
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     pub request_timeout: Option<Duration>,
-    /// The greatest difference in speed between the clocks of two machines, 0 to 0.5: 0.01 is 1 in
+    /// Maximum difference in speed between the clocks of two machines, from 0 to 0.5: 0.01 is 1 in
     /// 100
     #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
     pub clock_drift_max: f64,
-    /// Do not check at the start that the store honours conditions: 5 requests less
+    /// Skip the check at the start that the store honours conditional requests. The check sends 5
+    /// requests
     #[arg(long)]
     pub no_check: bool,
-    /// The machine is never paused from outside, so a wall clock that is set forward does not end
-    /// the lease
+    /// Declare that nothing outside the machine ever pauses it. Setting the wall clock forward then
+    /// does not end the lease
     #[arg(long)]
     pub machine_never_paused: bool,
 }
@@ -60,25 +63,28 @@ pub struct LeaseArgs {
 pub struct ElectionArgs {
     #[command(flatten)]
     pub lease: LeaseArgs,
-    /// While the same leader leads, the polls become less frequent, down to one per this duration:
-    /// at most the validity. A lapse and a resignation are seen that much later
+    /// Maximum interval between polls, at most the validity. The interval grows up to this duration
+    /// while the same leader leads. Candidates detect a lapse or a resignation later by up to this
+    /// duration
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     pub poll_backoff: Option<Duration>,
-    /// An extra wait of at most 24h before taking over from a leader that did not resign, for a
-    /// resource that cannot refuse low epochs. All candidates must give the same
+    /// Additional wait of at most 24h before a candidate takes over from a leader that did not
+    /// resign, for a resource that cannot refuse lower epochs. All candidates must use the same
+    /// duration
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub takeover_delay: Duration,
-    /// The priority: how much longer than others to wait before taking over, at most 24h. A
-    /// candidate with 0s leads when it can; for others it should be longer than the poll interval
+    /// Priority of this candidate: its additional wait before it takes over, at most 24h.
+    /// Candidates with 0s take over first. The wait of other candidates should be longer than the
+    /// poll interval
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub priority_delay: Duration,
-    /// Take over immediately if the store's own dates show that the lease ended longer ago than
-    /// this, at least 2s and at most 24h: longer than the difference between the store's clocks,
-    /// and 1s
+    /// Take over immediately if the store's dates show that the lease ended longer ago than this
+    /// margin. The margin must be longer than 1s plus the greatest difference between the clocks of
+    /// the store: at least 2s and at most 24h
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY))]
     pub store_clock_margin: Option<Duration>,
-    /// Let a renewal count only after a LIST has shown no greater epoch: for stores behind proxies
-    /// that resend PUTs. One LIST more for each renewal
+    /// Accept a renewal only after a LIST has shown no greater epoch: for stores behind proxies
+    /// that resend PUTs. Costs one LIST for each renewal
     #[arg(long)]
     pub verify_renewals: bool,
 }
@@ -86,14 +92,14 @@ pub struct ElectionArgs {
 /// The grace of CMD, for `run` and `group run`.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct GraceArg {
-    /// Time between SIGTERM and SIGKILL when the lease is at risk or a partition is to move: at
-    /// most the rest of the validity after a renewal, its retry and the kill, 6.5s of 30s [default:
-    /// a sixth of the validity]
+    /// Time from SIGTERM to SIGKILL when the lease is at risk or a partition must move. The
+    /// validity must also cover a renewal, its retry and the kill: at most 6.5s with a validity of
+    /// 30s [default: a sixth of the validity]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub grace: Option<Duration>,
 }
 
-/// When a waiting candidate looks at the leader.
+/// The times at which a waiting candidate polls the leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Poll {
     Every(Duration),
@@ -123,16 +129,17 @@ impl fmt::Display for Poll {
 /// The data of a candidate of `run`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct OwnArgs {
-    /// No two living processes have this name: a process that starts ends the lease of its
-    /// predecessor, if that was killed, without waiting for it to lapse. It first waits until the
-    /// predecessor's CMD must have ended: give the same --grace and --validity
+    /// Declare that no other living process has this name. At the start, this process ends the
+    /// lease of a killed predecessor of the same name, and does not wait for its lapse. It first
+    /// waits until the predecessor's CMD must have ended: use the same --grace and --validity
     #[arg(long, requires = "name")]
     pub unique_name: bool,
-    /// What this candidate says of itself while it leads, any JSON of at most some 47 KiB, such as
-    /// its address; `status` and `watch` show it
+    /// Data that this candidate publishes while it leads, such as its address: any JSON of at most
+    /// about 47 KiB. `status` and `watch` show it
     #[arg(long, value_name = "JSON", value_parser = json)]
     pub data: Option<Value>,
-    /// The same from a file, which is read each second: the record follows it
+    /// File that contains the data, in place of --data. It is read each second, and each change is
+    /// published
     #[arg(long, value_name = "PATH")]
     pub data_file: Option<PathBuf>,
 }

@@ -12,32 +12,32 @@ use super::lease::{LeaseArgs, Poll};
 use super::partitions::Names;
 use crate::exit::{self, Failure};
 
-/// The library keeps partitions for at most this duration.
+/// Maximum time for which the library reserves the partitions of a member that has left.
 pub const LONGEST_KEPT: Duration = Duration::from_secs(3600);
 
 /// The flags of a member of a partition group.
 #[derive(Debug, Clone, clap::Args)]
 pub struct MemberArgs {
-    /// No two living processes have this name. A member that starts ends the session of its
-    /// predecessor immediately, and gets back the predecessor's partitions. If the predecessor of
-    /// `group run` was killed, it first waits for the end of its CMDs, which still have their grace:
-    /// give the same --grace. With `serve` the application must have ended its work before this
-    /// process starts
+    /// Declare that no other living process has this name. At the start, this member ends the
+    /// session of its predecessor immediately, and gets the predecessor's partitions. `group run`
+    /// first waits until the CMDs of a killed predecessor must have ended: use the same --grace.
+    /// With `serve` the application must end its work before this process starts
     #[arg(long, requires = "name")]
     unique_name: bool,
-    /// At the end, keep the partitions of this member for its name for this duration, at most 1h: a
-    /// restart under that name moves no partition
+    /// When this member leaves, reserve its partitions for its name for this duration, at most 1h:
+    /// a restart under that name moves no partition
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(LONGEST_KEPT))]
     #[arg(requires = "name")]
     leave_for: Option<Duration>,
-    /// JSON that this member publishes, such as its address; `group status` and routers see it
+    /// JSON that this member publishes, such as its address; `group status` and routers read it
     #[arg(long, value_name = "JSON", value_parser = json)]
     data: Option<Value>,
-    /// The number of shares of the partitions that this member takes [default: 1]
+    /// Share of the partitions that this member gets, relative to the weights of the other members
+    /// [default: 1]
     #[arg(long, value_name = "NUMBER")]
     weight: Option<u32>,
-    /// How long the member that plans gathers members that join, so that a rollout is one rebalance:
-    /// at most 1h [default: 1s]
+    /// Time for which the coordinator waits for further members before it assigns partitions, so
+    /// that a rollout causes one rebalance: at most 1h [default: 1s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     rebalance_delay: Option<Duration>,
 }
@@ -47,7 +47,7 @@ impl MemberArgs {
         self.unique_name
     }
 
-    /// Returns how long the partitions of this member are kept for its name at the end.
+    /// Returns the time for which the partitions stay reserved after this member has left.
     pub fn leave_for(&self) -> Option<Duration> {
         self.leave_for
     }
@@ -96,8 +96,8 @@ impl MemberArgs {
             Some(Poll::Every(interval)) => Ok(builder.poll_interval(interval)),
             None => Ok(builder),
             Some(Poll::AtLapse) => {
-                let why = "--poll lapse is for elections: the members of a group look for a change \
-                           of the assignment at regular times";
+                let why = "--poll lapse is for elections: a member of a group needs an interval, \
+                           such as --poll 5s";
                 Err(Failure::new(exit::USAGE, why))
             }
         }

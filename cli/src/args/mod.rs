@@ -43,7 +43,7 @@ pub enum Verb {
     /// Wait until elected, then run CMD for as long as the lease holds
     #[command(after_help = AFTER_RUN)]
     Run(Box<RunArgs>),
-    /// Campaign, or own partitions, for an application that asks over HTTP: a sidecar
+    /// Run a sidecar: campaign or own partitions for an application that uses an HTTP API
     #[command(after_help = AFTER_SERVE)]
     Serve(Box<ServeArgs>),
     /// Show the current leader
@@ -52,13 +52,13 @@ pub enum Verb {
     /// Follow the leader: one line per change
     #[command(after_help = AFTER_WATCH)]
     Watch(WatchArgs),
-    /// List each epoch with its leader and how it ended, and the time without a leader
+    /// List each epoch with its leader and its end, and the time without a leader
     #[command(after_help = EXIT_CODES)]
     History(HistoryArgs),
-    /// Seal the current epoch, so that its leader loses it
+    /// Seal the current epoch, so that its leader loses the leadership
     #[command(after_help = EXIT_CODES)]
     Depose(DeposeArgs),
-    /// After an accident: continue the epochs above a given one
+    /// After records were deleted: continue above a given epoch
     #[command(after_help = EXIT_CODES)]
     Restore(RestoreArgs),
     /// Delete superseded epoch objects, never the newest
@@ -70,13 +70,13 @@ pub enum Verb {
     /// Create the table of a DynamoDB store
     #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
     Table(TableArgs),
-    /// Check that a store keeps the promises that elections need: about 2,400 requests
+    /// Check that a store gives the guarantees that elections need: about 2,400 requests
     #[command(after_help = AFTER_PROBE)]
     Probe(ProbeArgs),
     /// Estimate the requests of an election or a group in a month, and their cost
     #[command(after_help = AFTER_COST)]
     Cost(CostArgs),
-    /// Write a script to stdout that completes this command's arguments in a shell
+    /// Write a completion script for a shell to stdout
     Completions(CompletionsArgs),
     /// Write the manual pages, one for each verb, to a directory
     Man(ManArgs),
@@ -86,7 +86,7 @@ pub enum Verb {
     /// Runs CMD, and ends it and its descendants when its lease ends; started by the standby
     #[command(name = "__guard", hide = true)]
     Guard(GuardArgs),
-    /// Resigns the epoch of a `run` that has died, as stdin says; started by the guard
+    /// Resigns the epoch of a `run` that has died; stdin names the epoch; started by the guard
     #[command(name = "__resign", hide = true)]
     Resign,
     /// Becomes CMD; started by the guard
@@ -95,24 +95,25 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Log level without `RUST_LOG`: `run` logs its actions, other verbs answer on stdout.
-    /// The command reports the warnings of the library and the SDK itself.
+    /// Returns the log level without `RUST_LOG`. `run` logs its actions; other verbs print to
+    /// stdout. Most warnings of the library and the SDK are off, because the command reports these
+    /// errors.
     pub fn default_log_level(&self) -> &'static str {
         match self {
             Verb::Run(_) | Verb::Serve(_) => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::lease=warn,tenure_cli=info"
             }
-            // The library tells of the session, and of work that failed.
+            // The library logs the session and the failures of work.
             Verb::Group(args) if args.runs() => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
                  tenure::lease=warn,tenure_groups=info,tenure_cli=info"
             }
-            // A command of `run` may fail.
+            // The verb warns of a CMD of `--exec` that fails.
             Verb::Watch(_) => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,tenure_cli=warn,\
                  tenure_cli::http=info"
             }
-            // The address that they serve, if any.
+            // These verbs log the address of their HTTP server.
             _ => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
                  tenure_cli::store::patience=warn,tenure_cli::http=info"
@@ -144,13 +145,13 @@ mod tests {
     /// Clap checks definitions by its own debug assertions, which a profile can turn off.
     #[cfg(debug_assertions)]
     #[test]
-    #[should_panic(expected = "nothing_is_called_so")]
-    fn regression_definitions_that_are_not_consistent_are_found() {
-        let argument = clap::Arg::new("one").conflicts_with("nothing_is_called_so");
+    #[should_panic(expected = "no_such_argument")]
+    fn regression_inconsistent_definitions_are_found() {
+        let argument = clap::Arg::new("one").conflicts_with("no_such_argument");
         clap::Command::new("tenure").arg(argument).debug_assert();
     }
 
-    /// Help is 100 columns wide: longer lines of a text that has its own line breaks broke twice.
+    /// The help has 100 columns. Clap broke longer lines of these texts a second time.
     #[test]
     fn regression_texts_below_the_options_fit_into_the_help() {
         fn check(command: &clap::Command) {
@@ -213,7 +214,7 @@ mod tests {
 
     /// A duration without a bound would accept a typing error.
     #[test]
-    fn the_help_of_each_duration_says_how_long_it_may_be() {
+    fn the_help_of_each_duration_has_an_upper_bound() {
         fn check(command: &clap::Command, seen: &mut usize) {
             let is_duration = |arg: &&clap::Arg| {
                 let names = arg.get_value_names().unwrap_or_default();

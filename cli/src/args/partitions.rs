@@ -11,13 +11,16 @@ const MAX_NAMES: u64 = 100_000;
 pub struct Names(pub Vec<String>);
 
 /// Reads names and ranges, separated by commas: `0..64`, `a,b`, `0..=3,9`. Refuses a name that
-/// contains `..` or begins or ends with white space: it is a range with a typing error.
+/// contains `..` or begins or ends with white space, because the text is most likely a mistyped
+/// range.
 pub fn partitions(text: &str) -> Result<Names, String> {
     let mut names = Vec::new();
     for part in text.split(',') {
         trimmed(part).map_err(|why| format!("{part:?}: {why}"))?;
         match range(part)? {
-            _ if part.is_empty() => return Err("a name has at least one character".to_owned()),
+            _ if part.is_empty() => {
+                return Err("a name must have at least one character".to_owned());
+            }
             None => names.push(part.to_owned()),
             Some(range) if range.is_empty() => return Err(format!("the range {part} is empty")),
             Some(range) if range.end - range.start > MAX_NAMES => {
@@ -31,11 +34,11 @@ pub fn partitions(text: &str) -> Result<Names, String> {
     Ok(Names(names))
 }
 
-/// `None` for a name.
+/// Parses a range. Returns `None` for a name.
 fn range(part: &str) -> Result<Option<Range<u64>>, String> {
     let Some((start, end)) = part.split_once("..") else { return Ok(None) };
     let bounds = match end.strip_prefix('=') {
-        // A range up to the greatest number is too long in any case.
+        // Saturation is harmless: a range up to `u64::MAX` is refused as too long.
         Some(last) => number(start).zip(number(last).map(|last| last.saturating_add(1))),
         None => number(start).zip(number(end)),
     };
@@ -44,7 +47,7 @@ fn range(part: &str) -> Result<Option<Range<u64>>, String> {
     bounds.map(|(start, end)| Some(start..end)).ok_or_else(|| format!("{part:?}: {wrong}"))
 }
 
-/// A number as the name of its partition is written.
+/// Parses a number in the form of a partition name: without a sign and leading zeros.
 fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|number: &u64| number.to_string() == text)
 }
@@ -63,9 +66,9 @@ mod tests {
         }
     }
 
-    /// Each of these was one partition of that name.
+    /// Each of these texts was accepted as the name of one partition.
     #[test]
-    fn regression_a_range_with_a_typing_error_is_no_name() {
+    fn regression_a_mistyped_range_is_refused() {
         let names = |text| partitions(text).map(|Names(names)| names.join(" "));
         assert_eq!(names("0..=3").as_deref(), Ok("0 1 2 3"));
         assert_eq!(names("7..=7,9").as_deref(), Ok("7 9"));

@@ -1,6 +1,6 @@
 //! Variables `TENURE_…`: settings, variables for CMD, and unknown ones.
 //!
-//! Each flag in [`SETTINGS`] has a variable. A flag counts before its variable.
+//! Each flag in [`SETTINGS`] has a variable. A flag takes precedence over its variable.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,8 +14,8 @@ use crate::exit::{self, Failure};
 use crate::output::logs::LogFormat;
 use crate::output::print::plain;
 
-/// The flags that have a variable. Not those that say what to do just once, such as
-/// `depose --force`, or that CMD finds in its environment, such as `restore --epoch`.
+/// The flags that have a variable. A flag for a single action, such as `depose --force`, has none.
+/// `restore --epoch` has none, because CMD has `TENURE_EPOCH` in its environment.
 const SETTINGS: &[&str] = &[
     "store",
     "election",
@@ -55,19 +55,19 @@ const SETTINGS: &[&str] = &[
     "metrics-addr",
     LOG_FORMAT,
 ];
-/// The only setting of all verbs.
+/// The only setting that every verb has.
 const LOG_FORMAT: &str = "log-format";
 
 const START: &str = "TENURE_";
 
-/// The environment of each process that `run` and `group run` start has it.
+/// Variable that marks the processes that `run` and `group run` start.
 pub const INSIDE_RUN: &str = "TENURE_RUN";
-/// The environment of CMD of `watch --exec` has it, too.
+/// Variable with the epoch, for CMD of `run`, `group run` and `watch --exec`.
 const EPOCH: &str = "TENURE_EPOCH";
 
-/// Variables that give no setting of a verb.
+/// Known variables that are not settings.
 const OTHERS: [&str; 15] = [
-    // The unit of systemd for `compact`.
+    // A variable of the systemd unit for `compact`.
     "TENURE_COMPACT_OPTIONS",
     INSIDE_RUN,
     EPOCH,
@@ -85,8 +85,8 @@ const OTHERS: [&str; 15] = [
     "TENURE_REASON",
 ];
 
-/// Settings of one process. Its CMD inherits their variables. A `tenure` inside CMD must not pass
-/// for its own leader, must not write the file of its epoch, and cannot listen at its address.
+/// Settings of one process. CMD inherits their variables, but a `tenure` inside CMD ignores them:
+/// it must not use the name or the epoch file of the outer process.
 const OF_RUN: [&str; 9] = [
     "name",
     "unique-name",
@@ -98,19 +98,20 @@ const OF_RUN: [&str; 9] = [
     "hook-timeout",
     "epoch-file",
 ];
-/// The same of `run` and of `watch --exec`, which sets `TENURE_DATA`.
+/// Settings that a `tenure` inside CMD of `watch --exec` ignores, too. `watch --exec` sets
+/// `TENURE_DATA`, and the outer process uses the addresses.
 const OF_ALL: [&str; 3] = ["data", "health-addr", "metrics-addr"];
 
-/// Why the arguments cannot be used.
+/// The reason to refuse the arguments.
 #[derive(Debug)]
 pub enum Refused {
     Arguments(clap::Error),
     Settings(Failure),
 }
 
-/// The arguments, with the settings of the environment.
+/// Parses the arguments and the settings in the environment.
 pub fn parse(line: &[OsString]) -> Result<Args, Refused> {
-    // The guard must not fail for a setting.
+    // The hidden verbs read no variables, so an invalid setting cannot end the guard.
     let is_hidden = line.get(1).is_some_and(|verb| verb.as_encoded_bytes().starts_with(b"__"));
     let command = if is_hidden { Args::command() } else { command() };
     let parsed = command.try_get_matches_from(line);
@@ -119,7 +120,7 @@ pub fn parse(line: &[OsString]) -> Result<Args, Refused> {
         .map_err(|error| explain(error, line))
 }
 
-/// The definitions of the arguments, with the variable of each setting.
+/// Returns the definitions of the arguments, with the variable of each setting.
 pub fn command() -> Command {
     with_variables(Args::command())
 }
@@ -134,7 +135,7 @@ fn with_variables(verb: Command) -> Command {
         .fold(verb, |verb, name| verb.mut_subcommand(name, with_variables))
 }
 
-/// An empty variable gives no setting, as in most programs.
+/// Adds the variable of a setting. An empty variable has no effect, as in most programs.
 fn with_variable(arg: Arg) -> Arg {
     let Some(long) = setting(&arg) else { return arg };
     let name = variable(long);
@@ -155,25 +156,26 @@ fn with_variable(arg: Arg) -> Arg {
     }
 }
 
-/// Returns the setting of an argument. `compact --group` is an order, not a setting.
+/// Returns the name of the setting that an argument gives. `compact --group` is not a setting.
 fn setting(arg: &Arg) -> Option<&'static str> {
     let long = SETTINGS.iter().find(|long| arg.get_long() == Some(long))?;
     (*long != "group" || matches!(arg.get_action(), ArgAction::Append)).then_some(long)
 }
 
-/// A flag that is off need not be there: others may not go with it.
+/// Returns whether the value turns a flag off. The flag must then be absent, because it may
+/// conflict with other flags.
 fn is_off(value: &OsStr) -> bool {
     let value = value.to_ascii_lowercase();
     ["0", "f", "false", "n", "no", "off"].iter().any(|off| value == *off)
 }
 
-/// Whether the variable of this setting belongs to the process that has started this one.
+/// Returns whether the variable of this setting was set for the `tenure` that started this process.
 fn is_of_the_outer_process(long: &str) -> bool {
     let is_set = |name| env::var_os(name).is_some();
     OF_RUN.contains(&long) && is_set(INSIDE_RUN) || OF_ALL.contains(&long) && is_set(EPOCH)
 }
 
-/// Names the variable that a wrong value is from.
+/// Names the variable that has the invalid value.
 fn explain(error: clap::Error, line: &[OsString]) -> Refused {
     let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
         return Refused::Arguments(error);
@@ -192,7 +194,7 @@ fn explain(error: clap::Error, line: &[OsString]) -> Refused {
     Refused::Settings(Failure::new(exit::USAGE, why))
 }
 
-/// The error without the usage below it.
+/// Returns the error in one line, without the usage.
 fn in_a_line(error: &clap::Error) -> String {
     let all = error.render().to_string();
     let all = all.trim_start_matches("error: ");
@@ -201,7 +203,7 @@ fn in_a_line(error: &clap::Error) -> String {
     why.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The format of the logs that a refused command line, or the environment, asks for.
+/// Returns the log format that a refused command line or the environment selects.
 pub fn log_format(line: &[OsString]) -> LogFormat {
     let of_variable = || {
         let value = env::var(variable(LOG_FORMAT)).ok()?;
@@ -211,13 +213,13 @@ pub fn log_format(line: &[OsString]) -> LogFormat {
     by_line.or_else(of_variable).unwrap_or_default()
 }
 
-/// The variable that gives a setting.
+/// Returns the name of the variable for a setting.
 pub fn variable(long: &str) -> String {
     format!("{START}{}", long.replace('-', "_").to_uppercase())
 }
 
-/// Says of each variable of the environment that begins with `TENURE_` and means nothing here that
-/// it has no effect: it may be a setting that was written wrong.
+/// Returns a warning for each unknown variable that begins with `TENURE_`, because it may be a
+/// misspelt setting.
 pub fn without_effect() -> Vec<String> {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let mut all: Vec<String> = names.filter_map(|name| complaint(&name)).collect();
@@ -239,14 +241,14 @@ fn complaint(name: &str) -> Option<String> {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => "`tenure VERB --help` names the variables".to_owned(),
     };
-    Some(format!("the variable {} is no setting and has no effect; {advice}", plain(name)))
+    Some(format!("the variable {} is not a setting and has no effect; {advice}", plain(name)))
 }
 
-/// Two words are alike from here on, as in clap.
+/// Minimum similarity of two words for a suggestion, as in clap.
 const LIKE: f64 = 0.7;
 
-/// Kubernetes gives each container variables for each Service of its namespace. For the Services
-/// `tenure` and `tenure-…` they begin with `TENURE_`.
+/// Returns whether Kubernetes has set the variable for a Service of the namespace. The variables of
+/// the Services `tenure` and `tenure-…` begin with `TENURE_`.
 fn is_of_kubernetes(rest: &str) -> bool {
     let parts = ["SERVICE_HOST", "SERVICE_PORT", "PORT"];
     parts.iter().any(|part| {
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_and_variables_of_others_are_known() {
+    fn known_variables_get_no_warning() {
         for long in SETTINGS {
             assert_eq!(complaint(&variable(long)), None);
         }
@@ -311,12 +313,12 @@ mod tests {
         let mut all = Vec::new();
         longs(&Args::command(), &mut all);
         for long in SETTINGS {
-            assert!(all.iter().any(|one| one == long), "--{long} is no flag");
+            assert!(all.iter().any(|one| one == long), "no verb has the flag --{long}");
         }
     }
 
     #[test]
-    fn each_name_is_a_setting() {
+    fn each_ignored_variable_is_a_setting() {
         for long in OF_RUN.iter().chain(&OF_ALL) {
             assert!(SETTINGS.contains(long), "--{long}");
         }

@@ -14,8 +14,8 @@ pub struct CronArgs {
     /// Exit with 69 if the store cannot be reached
     #[arg(id = "try", long = "try", visible_alias = "no-wait", conflicts_with = "forever")]
     pub once: bool,
-    /// Exit code of --try if another candidate leads, such as 0 for a scheduler that reports all
-    /// others as failures [default: 76]
+    /// Exit code of --try if another candidate leads, such as 0 for a scheduler that reports every
+    /// other code as a failure [default: 76]
     #[arg(long, value_name = "CODE", requires = "try")]
     pub busy_exit_code: Option<u8>,
     /// Run CMD once per period, on one of the hosts: at least 1s, at most 36525d. Periods are
@@ -31,7 +31,7 @@ pub struct CronArgs {
     pub period_offset: Option<Duration>,
     /// Treatment of a period that began longer ago than the tolerance: run CMD late, or skip the
     /// period [default: run]
-    #[arg(long, value_name = "WHAT", value_enum, requires = "once_per")]
+    #[arg(long, value_name = "ACTION", value_enum, requires = "once_per")]
     pub missed: Option<Missed>,
     /// With --missed skip, the maximum delay of CMD after the start of the period, at most the
     /// period [default: half of the period]

@@ -37,8 +37,8 @@ impl RecordPlace {
         body.map(PeriodRecord::parse).transpose().map_err(|bad| {
             let why = match bad {
                 BadRecord::Corrupt => format!(
-                    "{self} is not the record of --once-per, so CMD does not run: restore it, or stop \
-                     all hosts and delete it, and CMD may run again in this period"
+                    "{self} is not a record of --once-per, so CMD does not run. Restore the \
+                     object; or stop all hosts and delete it: CMD may then run again in this period"
                 ),
                 BadRecord::TooNew(format) => format!(
                     "{self} has format {format}: use the version of tenure that wrote it, or a \

@@ -29,25 +29,25 @@ use crate::store::patience::patiently;
 pub struct CompactArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// How many epoch objects to keep, the newest included; at least 1
+    /// Number of epoch objects to keep, including the newest: at least 1
     #[arg(long, value_name = "COUNT", default_value = "10")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub keep: u64,
-    /// Delete only objects older than this by the store's clock: at most 36525d. Below 1h a delayed
-    /// request may bring back a deleted epoch
+    /// Delete only objects of at least this age by the store's clock: at most 36525d. With less
+    /// than 1h, a delayed request may create a deleted epoch again
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration_up_to(CENTURY))]
     pub min_age: Duration,
-    /// Compact the partition group at the prefix in place of an election: superseded assignments,
-    /// and sessions that have ended
+    /// Compact the partition group at the prefix instead of an election: delete superseded
+    /// assignments, and sessions that have ended
     #[arg(long)]
     pub group: bool,
-    /// Print the result of a deletion, and delete nothing
+    /// Report the result of the compaction without deleting anything
     #[arg(long)]
     pub dry_run: bool,
-    /// Compact again and again, this long after each run, at most 365d, instead of once
+    /// Repeat the compaction until a signal, with this pause after each run: at most 365d
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(YEAR))]
     pub every: Option<Duration>,
-    /// One JSON object per run instead of a line for people
+    /// Print one JSON object for each run instead of text
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub struct CompactArgs {
 pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
     if args.store.layout == LayoutArg::SingleObject {
         let why = "a single object has nothing to compact: every epoch overwrites the one before, \
-                   and deleting lock.json would start the tokens again";
+                   and deleting lock.json would restart the tokens at 1";
         return Err(Failure::new(exit::USAGE, why));
     }
     args.metrics.refuse_without(args.every)?;
@@ -228,7 +228,7 @@ async fn again_and_again(
 }
 
 /// Prints the result of one of many runs. A temporary error does not end the command.
-/// `has_worked`: an earlier run has succeeded.
+/// `has_worked` is true after a successful run.
 fn report_run(
     outcome: Result<RunReport, Error>,
     has_worked: bool,
@@ -262,7 +262,7 @@ impl fmt::Display for RunReport {
     }
 }
 
-/// Returns a failure if the run could not delete all.
+/// Returns a failure if the run could not delete all superseded objects.
 fn not_deleted(report: &RunReport) -> Option<Failure> {
     let sessions = match report {
         RunReport::Election(_) => 0,

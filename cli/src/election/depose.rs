@@ -15,20 +15,20 @@ use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
 pub struct DeposeArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// Only if this is still the newest epoch
+    /// Depose the leader only if this epoch is still the newest
     #[arg(long, value_name = "EPOCH")]
     pub epoch: Option<Epoch>,
-    /// The leader is known to be dead: its successor does not wait for its lease. If it lives after
-    /// all, two lead for up to its validity
+    /// Declare that the leader is dead: its successor does not wait for the end of its lease. If
+    /// the leader is alive, two processes lead for up to its validity
     #[arg(long)]
     pub force: bool,
-    /// The name of the operator, for people [default: HOSTNAME-PID]
+    /// Name of the operator, for people [default: HOSTNAME-PID]
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
-    /// The reason, for people: `status` and `history` show it. At most 1,000 bytes
+    /// Reason, for people: `status` and `history` show it. At most 1,000 bytes
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
-    /// One JSON object instead of a line for people
+    /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
 }
@@ -108,7 +108,7 @@ fn why_not(refused: &Deposed, layout: LayoutArg) -> String {
         }
         Deposed::NeedsForce(leader) => needs_force(leader),
         Deposed::Held(epoch) => format!(
-            "no process leads in epoch {epoch}: an unfinished restore holds it; run `tenure \
+            "no process leads in epoch {epoch}: it belongs to an unfinished restore; run `tenure \
              restore --epoch {epoch}` again"
         ),
         Deposed::Renewed(leader) => format!(

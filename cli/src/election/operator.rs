@@ -8,19 +8,20 @@ use tenure::Leader;
 use crate::exit::Failure;
 use crate::output::print::plain;
 
-/// Adds a remedy to an error whose request may have taken effect.
+/// Adds a remedy to the error of a request that may have taken effect.
 pub fn unknown(error: tenure::Error) -> Failure {
     let maybe = error.may_have_happened();
     let mut failure = Failure::from(error);
     if maybe {
-        failure.why += ". It is not known whether it took effect: run it again to find out";
+        failure.why += ". It is unknown whether the request took effect: run the command again to \
+                        find out";
     }
     failure
 }
 
 /// Returns the name of the epoch's holder, escaped for a terminal.
 pub fn holder(leader: &Leader) -> String {
-    leader.candidate.as_deref().map_or("somebody without a name".to_owned(), plain)
+    leader.candidate.as_deref().map_or("a candidate without a name".to_owned(), plain)
 }
 
 /// Describes the wait of a successor.
@@ -42,8 +43,8 @@ pub fn up_to_seconds(wait: Duration) -> Option<Duration> {
 /// Returns the message for an epoch that needs `--force`.
 pub fn needs_force(leader: &Leader) -> String {
     format!(
-        "the record of epoch {} does not say for how long its holder may believe in it; once that \
-         is known to be dead, use `tenure depose --epoch {} --force`",
+        "the record of epoch {} does not contain the validity of its lease; if its holder is \
+         certainly dead, use `tenure depose --epoch {} --force`",
         leader.epoch, leader.epoch
     )
 }

@@ -1,4 +1,4 @@
-//! `tenure restore`: after an accident the epochs continue above a given one.
+//! `tenure restore`: continues above a given epoch after records were deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use crate::store::open::{IfMissing, Opened, open, refuse_other_layout};
 pub struct RestoreArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// The epoch to continue above: at least the greatest token that any guarded resource has seen,
-    /// and the greatest that any process remembers. With a lower one the tokens of the next leaders
-    /// are refused, or repeat
+    /// Epoch to continue above: at least the greatest token that any guarded resource has seen or
+    /// any process remembers. With a lower epoch, resources refuse the tokens of the next leaders,
+    /// or tokens repeat
     #[arg(long, value_name = "EPOCH")]
     pub epoch: Epoch,
-    /// How long successors wait for a leader from before the accident that may still run: its
-    /// validity, at most 24h. Required above 0s where lock.json cannot be read
+    /// Wait of the next leader, because a leader from before the deletion may still run: the
+    /// validity of that leader, at most 24h. Must be above 0s if lock.json cannot be read
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub wait: Duration,
-    /// The name of the operator, for people [default: HOSTNAME-PID]
+    /// Name of the operator, for people [default: HOSTNAME-PID]
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
-    /// One JSON object instead of a line for people
+    /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
 }
@@ -37,7 +37,7 @@ pub struct RestoreArgs {
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 struct RestoreReport {
-    /// `restored`, or `already` if it was restored before and no process was elected since.
+    /// `restored`, or `already` if the epoch was restored before and no process was elected since.
     outcome: &'static str,
     epoch: Epoch,
     /// Maximum wait of a successor; null if no object was written.
@@ -53,7 +53,8 @@ pub async fn restore(args: RestoreArgs) -> Result<u8, Failure> {
         .name(args.name.unwrap_or_else(default_name))
         .build()?;
     let epoch = args.epoch;
-    let next = epoch.next().map_or_else(String::new, |next| format!("the next leader has {next}"));
+    let next =
+        epoch.next().map_or_else(String::new, |next| format!("the next leader gets epoch {next}"));
     let caution =
         format!("{epoch} must be at least the greatest token that any guarded resource has seen");
     let (line, report) = match election.restore(epoch, args.wait).await.map_err(unknown)? {
@@ -62,7 +63,7 @@ pub async fn restore(args: RestoreArgs) -> Result<u8, Failure> {
             (line, RestoreReport { outcome: "restored", epoch, wait_ms: Some(millis(wait)) })
         }
         Restored::Already(_) => {
-            let line = format!("epoch {epoch} was restored already: {next}. {caution}");
+            let line = format!("epoch {epoch} was already restored: {next}. {caution}");
             (line, RestoreReport { outcome: "already", epoch, wait_ms: None })
         }
         refused => {
@@ -78,18 +79,18 @@ fn why_not(refused: &Restored, epoch: Epoch, asked: Duration, caution: &str) -> 
     let compact = format_duration(asked).to_string().replace(' ', "");
     match refused {
         Restored::WaitsLess { epoch, wait } => format!(
-            "epoch {epoch} was restored already, and {}, less than was asked for; that cannot be \
-             changed any more. Restore a greater epoch than {epoch} with that wait. {caution}",
+            "epoch {epoch} was already restored with a shorter wait, which cannot be changed: {}. \
+             Restore an epoch above {epoch} with `--wait {compact}`. {caution}",
             then(*wait)
         ),
         Restored::Exists(leader) => {
             let waited = match asked {
                 Duration::ZERO => String::new(),
-                _ => format!(", which may not have waited {compact}"),
+                _ => format!(" and may not have waited {compact}"),
             };
             format!(
-                "there is epoch {}, of {}{waited}, so counting goes on above {epoch} already: \
-                 nothing is left to do. {caution}",
+                "epoch {} exists, of {}{waited}, so epochs already continue above {epoch}: \
+                 nothing was changed. {caution}",
                 leader.epoch,
                 holder(leader)
             )
@@ -100,15 +101,15 @@ fn why_not(refused: &Restored, epoch: Epoch, asked: Duration, caution: &str) -> 
                 _ => format!(" --wait {compact}"),
             };
             format!(
-                "a restoring to epoch {held} was not finished, and nobody is elected until it is. \
-                 Run `tenure restore --epoch {held}{wait}` again"
+                "the restore of epoch {held} is unfinished, and no process is elected until it is \
+                 finished. Run `tenure restore --epoch {held}{wait}` again"
             )
         }
         Restored::NeedsForce(leader) => format!("{}, then restore again", needs_force(leader)),
         Restored::NeedsWait => format!(
-            "lock.json cannot be read, so nobody knows for how long its holder may believe that it \
-             leads: nothing was changed. Restore with `--wait` of its validity; once it is known to \
-             be dead, `--wait 1ms` is enough. {caution}"
+            "lock.json cannot be read, so the validity of its lease is unknown: nothing was \
+             changed. Use `--wait` with the validity of the last leader; if that leader is \
+             certainly dead, `--wait 1ms` is enough. {caution}"
         ),
         other => format!("nothing was changed: {other:?}"),
     }

@@ -157,7 +157,7 @@ impl Operated {
                 };
                 let lines: Vec<_> = lines.map(line).collect();
                 match lines.is_empty() {
-                    true => print("nothing changed: the group is like that already")?,
+                    true => print("nothing was changed: the group has this state already")?,
                     false => print(&lines.join("\n"))?,
                 }
             }

@@ -18,7 +18,7 @@ use crate::exit::{self, Failure};
 use crate::output::print::{millis, plain, print, print_json};
 use crate::store::open::{IfMissing, Opened, open, refuse_election};
 
-/// Digits of a session id in `group status`, and the minimum to name a session.
+/// Number of digits of a session id in `group status`, and the minimum number that names a session.
 const LEAST_DIGITS: usize = super::status::SHOWN_DIGITS;
 /// Maximum number of listed candidates. Further ones are only counted.
 const SHOWN_MEMBERS: usize = 10;
@@ -31,7 +31,7 @@ struct GroupDeposeReport<'a> {
     member: &'a str,
     session: &'a str,
     ended: EpochEnd,
-    /// Number of partitions that it owns in the newest assignment.
+    /// Number of partitions that the member owns in the newest assignment.
     partitions: usize,
     /// Maximum wait of the coordinator after it sees the seal; null if no session was sealed.
     wait_ms: Option<u64>,
@@ -87,7 +87,7 @@ fn session_prefix(prefix: &str, session: &str) -> String {
 }
 
 /// Returns the member with this name, or with these first digits of its session id.
-/// Returns the only one of several members with a session that has not ended.
+/// If several members match, returns the only one with a session that has not ended.
 async fn named<'a, 'g>(
     args: &GroupDeposeArgs,
     reader: &Group,
@@ -131,16 +131,16 @@ async fn named<'a, 'g>(
 
 /// Returns text such as `its members are w1 (session 0a1b2c3d), w2 (session 4e5f6071)`.
 fn listed<'a, 'g: 'a>(
-    what: &str,
+    intro: &str,
     members: impl ExactSizeIterator<Item = &'a MemberStatus<'g>>,
 ) -> String {
     let more = match members.len() {
-        0 => return "it has none".to_owned(),
+        0 => return "it has no members".to_owned(),
         all => all.saturating_sub(SHOWN_MEMBERS),
     };
     let shown: Vec<_> = members.take(SHOWN_MEMBERS).map(described).collect();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{what} {}{more}", shown.join(", ")).trim_start().to_owned()
+    format!("{intro} {}{more}", shown.join(", ")).trim_start().to_owned()
 }
 
 fn described(member: &MemberStatus<'_>) -> String {
@@ -149,20 +149,20 @@ fn described(member: &MemberStatus<'_>) -> String {
 
 impl GroupDeposeReport<'_> {
     fn for_people(&self) -> String {
-        let who = format!("{} (session {})", plain(self.member), short(self.session));
+        let member = format!("{} (session {})", plain(self.member), short(self.session));
         let Some(wait_ms) = self.wait_ms else {
-            return format!("the session of {who} has ended already: {}", self.ended);
+            return format!("the session of {member} has ended already: {}", self.ended);
         };
         let partitions = match self.partitions {
-            0 => return format!("deposed {who}, which owns no partition"),
+            0 => return format!("deposed {member}, which owns no partition"),
             1 => "its partition moves".to_owned(),
             many => format!("its {many} partitions move"),
         };
         match up_to_seconds(Duration::from_millis(wait_ms)) {
-            None => format!("deposed {who}; {partitions} once the coordinator sees that"),
+            None => format!("deposed {member}; {partitions} once the coordinator sees the seal"),
             Some(wait) => format!(
-                "deposed {who}; {partitions} up to {} after the coordinator sees that, when the \
-                 old lease has ended",
+                "deposed {member}; {partitions} when the old lease has ended, up to {} after the \
+                 coordinator sees the seal",
                 format_duration(wait)
             ),
         }
@@ -170,19 +170,19 @@ impl GroupDeposeReport<'_> {
 }
 
 fn why_not(refused: &Deposed, member: &MemberStatus<'_>) -> String {
-    let who = described(member);
+    let name = described(member);
     match refused {
         Deposed::Renewed(_) => {
-            format!("{who} renewed its session each time before it could be sealed; try again")
+            format!("{name} renewed its session each time before it could be sealed; try again")
         }
         Deposed::NeedsForce(_) => format!(
-            "the session of {who} does not say for how long its member may believe in it; once that \
-             is known to be dead, use `tenure group depose {} --force`",
+            "the session of {name} does not contain its validity; if the member is certainly \
+             dead, use `tenure group depose {} --force`",
             member.session
         ),
         Deposed::NoLeader => {
-            format!("the session of {who} is gone: the coordinator waits for the end of its lease")
+            format!("the session of {name} is gone: the coordinator waits for the end of its lease")
         }
-        _ => format!("what lies in place of the session of {who} is another one"),
+        _ => format!("another session has replaced the session of {name}"),
     }
 }

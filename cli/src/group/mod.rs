@@ -39,10 +39,11 @@ enum GroupVerb {
     /// Join a group, and run CMD for each partition that this member is granted
     #[command(after_help = AFTER_GROUP_RUN)]
     Run(Box<GroupRunArgs>),
-    /// Show the members, and which partitions they own
+    /// Show the members and their partitions
     #[command(after_help = AFTER_GROUP_STATUS)]
     Status(GroupStatusArgs),
-    /// Follow the partitions: first a line for each one that is owned, then one per change of owner
+    /// Follow the partitions: first a line for each owned partition, then a line for each change of
+    /// owner
     #[command(after_help = AFTER_GROUP_WATCH)]
     Watch(GroupWatchArgs),
     /// Set the partitions of the group: add missing ones, and retire all others
@@ -51,10 +52,10 @@ enum GroupVerb {
     /// Remove partitions permanently, after their owners have released them
     #[command(after_help = EXIT_CODES)]
     Retire(MarkArgs),
-    /// Let only members of one name own partitions
+    /// Pin partitions: only members with a given name own them
     #[command(after_help = EXIT_CODES)]
     Pin(PinArgs),
-    /// Let no member of one name own partitions
+    /// Bar members with a given name from owning partitions
     #[command(after_help = EXIT_CODES)]
     Bar(BarArgs),
     /// Pause partitions: their owners release them, and no member owns them until `resume`
@@ -63,29 +64,29 @@ enum GroupVerb {
     /// End the pause of partitions
     #[command(after_help = EXIT_CODES)]
     Resume(MarkArgs),
-    /// End the reservation of partitions for a member that left to come back
+    /// End the reservation of partitions for a member that left with --leave-for
     #[command(after_help = EXIT_CODES)]
     Unreserve(MarkArgs),
-    /// List each assignment, and which members and partitions it changed
+    /// List each assignment with the members and the partitions that it changed
     #[command(after_help = EXIT_CODES)]
     History(GroupHistoryArgs),
     /// End a member's session, so that its partitions move. A living member joins again: exclude it
     /// with `bar`
     #[command(after_help = EXIT_CODES)]
     Depose(GroupDeposeArgs),
-    /// After assignments were deleted, continue above an epoch. It takes all partitions from their
-    /// owners, and ends once the longest lease has ended
+    /// After assignments were deleted: continue above a given epoch. Takes all partitions from
+    /// their owners, and returns once the longest lease has ended
     #[command(after_help = EXIT_CODES)]
     Restore(GroupRestoreArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct GroupStoreArg {
-    /// Where the group lives: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
-    /// dynamodb://TABLE/PREFIX, or file:///PATH, with the settings and options that `run` takes
+    /// Location of the group: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
+    /// dynamodb://TABLE/PREFIX, or file:///PATH, with the settings and options of `run --store`
     #[arg(long, value_name = "URL")]
     store: StoreUrl,
-    /// One JSON object in place of lines for people; `watch` and `history` print one for each line
+    /// Print one JSON object instead of text; `watch` and `history` print one for each line
     #[arg(long)]
     json: bool,
 }
@@ -94,15 +95,15 @@ struct GroupStoreArg {
 struct GroupStatusArgs {
     #[command(flatten)]
     at: GroupStoreArg,
-    /// List the partitions, too; `--json` always does
+    /// Also list the partitions; `--json` always lists them
     #[arg(long)]
     partitions: bool,
-    /// One field of that object instead, alone on its line: a string without its quotes, all else
-    /// as JSON, and an empty line for null
+    /// Print only this field of the JSON object: a string without quotes, an empty line for null,
+    /// other values as JSON
     #[arg(long, value_name = "NAME", value_parser = status::FIELDS)]
     #[arg(conflicts_with_all = ["json", "partitions"])]
     field: Option<String>,
-    /// End with 1 if there is no group yet, or a partition without a live owner
+    /// Exit with 1 if the group does not exist, or a partition has no live owner
     #[arg(long)]
     exit_code: bool,
 }
@@ -111,12 +112,12 @@ struct GroupStatusArgs {
 struct GroupWatchArgs {
     #[command(flatten)]
     at: GroupStoreArg,
-    /// How often to look: at most 1h
+    /// Interval between polls: at most 1h
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
     poll: Duration,
-    /// Run `sh -c CMD` for each partition that is owned at first and for each change, with
-    /// TENURE_STATE, TENURE_PARTITION, TENURE_EPOCH and TENURE_OWNER, and the object of --json on
-    /// stdin
+    /// Run `sh -c CMD` for each partition that is owned at the start and for each change. CMD has
+    /// TENURE_STATE, TENURE_PARTITION, TENURE_EPOCH and TENURE_OWNER in its environment, and the
+    /// JSON object of --json on stdin
     #[arg(long, value_name = "CMD", value_parser = exec_command)]
     exec: Option<String>,
     #[command(flatten)]
@@ -127,8 +128,8 @@ struct GroupWatchArgs {
 struct ResizeArgs {
     #[command(flatten)]
     at: GroupStoreArg,
-    /// All partitions that the group is to have: ranges such as 0..64, which leaves out 64, and
-    /// names, separated by commas
+    /// All partitions of the group after the change: ranges such as 0..64 (without 64) and names,
+    /// separated by commas
     #[arg(long, value_name = "NAMES", value_parser = partitions)]
     partitions: Names,
 }
@@ -137,7 +138,7 @@ struct ResizeArgs {
 struct MarkArgs {
     #[command(flatten)]
     at: GroupStoreArg,
-    /// Partitions: ranges such as 0..64, which leaves out 64, and names, separated by commas
+    /// Partitions: ranges such as 0..64 (without 64) and names, separated by commas
     #[arg(value_name = "NAMES", value_parser = partitions)]
     names: Names,
 }
@@ -170,15 +171,15 @@ struct BarArgs {
 struct GroupHistoryArgs {
     #[command(flatten)]
     at: GroupStoreArg,
-    /// Read at most this many of the newest assignments: a request each. Up to 100000
+    /// Maximum number of assignments to read, newest first, with one request each: at most 100000
     #[arg(long, value_name = "COUNT", default_value = "1000")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
-    /// Show only the changes of the partition of this name
+    /// Show only the changes of this partition
     #[arg(long, value_name = "NAME", value_parser = name)]
     partition: Option<String>,
-    /// Also draw the owners of the partitions into this file, as an SVG for light and dark pages;
-    /// `-` is stdout, and then nothing else goes there
+    /// Also draw the owners of the partitions as an SVG in this file, for light and dark pages. `-`
+    /// means stdout, without other output
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -187,17 +188,17 @@ struct GroupHistoryArgs {
 struct GroupDeposeArgs {
     #[command(flatten)]
     at: GroupStoreArg,
-    /// The member: its name, or at least the first 8 digits of its session, as `status` shows both
+    /// Name of the member, or at least the first 8 digits of its session; `status` shows both
     #[arg(value_name = "MEMBER", value_parser = name)]
     member: String,
-    /// The member is known to be dead: its lease is not waited for. If it lives after all, two own
-    /// its partitions for up to its validity
+    /// Declare that the member is dead: its partitions move before the end of its lease. If the
+    /// member is alive, its partitions have two owners for up to its validity
     #[arg(long)]
     force: bool,
-    /// The name of the operator, for people [default: HOSTNAME-PID]
+    /// Name of the operator, for people [default: HOSTNAME-PID]
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
-    /// The reason, for people: it is written into the session. At most 1,000 bytes
+    /// Reason, for people: it is written into the session. At most 1,000 bytes
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -206,19 +207,19 @@ struct GroupDeposeArgs {
 struct GroupRestoreArgs {
     #[command(flatten)]
     at: GroupStoreArg,
-    /// The epoch to continue above: at least the greatest token that any guarded resource has seen.
-    /// With a lower one the tokens of the next owners are refused, or repeat
+    /// Epoch to continue above: at least the greatest token that any guarded resource has seen.
+    /// With a lower epoch, resources refuse the tokens of the next owners, or tokens repeat
     #[arg(long, value_name = "EPOCH")]
     epoch: Epoch,
-    /// How long to wait at least for members from before the accident that may still run: their
-    /// validity, at most 1h. Required above 0s where a session cannot be read
+    /// Minimum wait, because members from before the deletion may still run: their validity, at
+    /// most 1h. Must be above 0s if a session cannot be read
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     wait: Duration,
-    /// The partitions of the group, if no assignment is left: ranges such as 0..64, which leaves
-    /// out 64, and names, separated by commas
+    /// Partitions of the group, if no assignment is left: ranges such as 0..64 (without 64) and
+    /// names, separated by commas
     #[arg(long, value_name = "NAMES", value_parser = partitions)]
     partitions: Option<Names>,
-    /// The name of the operator, for people [default: HOSTNAME-PID]
+    /// Name of the operator, for people [default: HOSTNAME-PID]
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
 }

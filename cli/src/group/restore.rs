@@ -1,4 +1,4 @@
-//! `tenure group restore`: after assignments were deleted the group continues above an epoch.
+//! `tenure group restore`: continues above a given epoch after assignments were deleted.
 
 use serde::Serialize;
 use tenure::Epoch;
@@ -37,14 +37,14 @@ pub async fn restore(args: GroupRestoreArgs) -> Result<u8, Failure> {
         GroupRestored::Exists(now) => {
             let newest = now.epoch.map_or(0, Epoch::get);
             return refuse(format!(
-                "there is assignment {newest}, so the group continues above {epoch} already: nothing \
-                 was changed"
+                "assignment {newest} exists, so the group already continues above {epoch}: \
+                 nothing was changed"
             ));
         }
         GroupRestored::Unfinished(other) => {
             return refuse(format!(
-                "a restoring above epoch {other} was not finished, and nothing is assigned until it \
-                 is. Run `tenure group restore --epoch {other}` again"
+                "the restore above epoch {other} is unfinished, and no partition is assigned \
+                 until it is finished. Run `tenure group restore --epoch {other}` again"
             ));
         }
         other => return refuse(format!("nothing was changed: {other:?}")),
@@ -53,8 +53,9 @@ pub async fn restore(args: GroupRestoreArgs) -> Result<u8, Failure> {
     let report = GroupRestoreReport { outcome: "restored", epoch, partitions };
     let words = if partitions == 1 { "partition" } else { "partitions" };
     let line = format!(
-        "restored the group above epoch {epoch}: {partitions} {words}, which members take by greater \
-         tokens. {epoch} must be at least the greatest token that any guarded resource has seen"
+        "restored the group above epoch {epoch}: {partitions} {words}. Members get them with \
+         greater tokens. {epoch} must be at least the greatest token that any guarded resource \
+         has seen"
     );
     let _ = if args.at.json { print_json(&report)? } else { print(&line)? };
     Ok(0)

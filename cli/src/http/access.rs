@@ -22,8 +22,8 @@ pub struct AccessArgs {
     #[arg(long, value_name = "PATH")]
     pub access_key_file: Option<PathBuf>,
     /// A name that clients may use in `Host`, without a port; repeat the flag for several names.
-    /// Without a key, a request at an address is refused unless its `Host` is localhost, a loopback
-    /// address, or such a name: a web page could read tokens by DNS rebinding
+    /// Without a key, a request over TCP must have this name, localhost, or a loopback address in
+    /// `Host`. Otherwise a web page could read tokens by DNS rebinding
     #[arg(long = "allow-host", value_name = "NAME", value_parser = host_name)]
     pub allowed_hosts: Vec<String>,
 }

@@ -83,7 +83,7 @@ fn is_executable(file: &Path) -> bool {
     access(file, AccessFlags::X_OK).is_ok() && !file.is_dir()
 }
 
-/// A caller that watches a group while it waits.
+/// A task that watches the group of CMD while it waits.
 pub trait GroupWatch<'a> {
     fn group(&self) -> &'a Group;
 

@@ -18,9 +18,9 @@ use super::timer::pause;
 
 #[derive(Debug, clap::Args)]
 pub struct ExecArg {
-    /// Run `sh -c CMD` for the leader that is found first and for each change, with TENURE_STATE,
-    /// TENURE_EPOCH, TENURE_CANDIDATE, TENURE_DATA and TENURE_REASON, and the object of --json on
-    /// stdin
+    /// Run `sh -c CMD` for the first state and for each change. CMD has TENURE_STATE, TENURE_EPOCH,
+    /// TENURE_CANDIDATE, TENURE_DATA and TENURE_REASON in its environment, and the JSON object of
+    /// --json on stdin
     #[arg(long, value_name = "CMD", value_parser = command)]
     pub exec: Option<String>,
 }
@@ -44,7 +44,7 @@ const LONGEST_VALUE_BYTES: usize = 100_000;
 /// A change with the input for CMD.
 #[derive(Debug)]
 pub struct ExecChange {
-    /// Number of the changed subject, in a watch of several subjects.
+    /// Number of the changed partition, in a watch of a group.
     pub of: u32,
     /// Description for the log.
     pub what: String,
@@ -53,8 +53,8 @@ pub struct ExecChange {
     pub json: String,
 }
 
-/// Runs CMD for the newest change of each subject. Of several changes of one subject during a run
-/// of CMD, only the last one is used.
+/// Runs CMD for the newest change of each partition or of the election. If several changes of one
+/// partition arrive while CMD runs, only the last one is used.
 #[derive(Debug)]
 pub struct Exec {
     changes: UnboundedSender<ExecChange>,
@@ -81,8 +81,8 @@ impl Exec {
     }
 }
 
-/// Changes that wait for CMD: the newest one of each subject, in the order of the first waiting
-/// changes.
+/// Changes that wait for CMD: the newest change of each partition, in the order of the first
+/// waiting changes.
 struct Waiting {
     changes: UnboundedReceiver<ExecChange>,
     order: VecDeque<u32>,
@@ -121,15 +121,15 @@ impl Waiting {
 async fn run_all(command: String, changes: UnboundedReceiver<ExecChange>) {
     let mut waiting = Waiting { changes, order: VecDeque::new(), newest: BTreeMap::new() };
     while let Some(change) = waiting.next().await {
-        let what = &change.what;
+        let subject = &change.what;
         match run(&command, &change, &mut waiting).await {
             Ok(None) => return,
             Ok(Some(status)) if status.success() => {}
             Ok(Some(status)) => {
-                warn!(outcome = "exec_failed", "CMD of --exec failed ({what}): {status}");
+                warn!(outcome = "exec_failed", "CMD of --exec failed ({subject}): {status}");
             }
             Err(error) => {
-                warn!(outcome = "exec_failed", "CMD of --exec did not run ({what}): {error}");
+                warn!(outcome = "exec_failed", "CMD of --exec did not run ({subject}): {error}");
             }
         }
     }

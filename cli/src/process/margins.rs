@@ -43,9 +43,9 @@ impl Margins {
             return Ok(Margins { grace, kill_margin });
         }
         Err(format!(
-            "a validity of {} leaves no room: {} until a renewal, 2 × {} for it and its retry, a \
-             grace of {} and {} between SIGKILL and the end of the lease make {}; use a longer \
-             --validity or a shorter --grace",
+            "a validity of {} is too short: {} until a renewal, 2 × {} for the renewal and its \
+             retry, a grace of {}, and {} between SIGKILL and the end of the lease make {}; use a \
+             longer --validity or a shorter --grace",
             in_ms(validity),
             in_ms(renew_interval),
             in_ms(request_timeout),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_a_sixth_and_a_twentieth() {
+    fn default_margins_are_a_sixth_and_a_twentieth_of_the_validity() {
         let margins = Margins::new(ms(30_000), None);
         assert_eq!(margins, Ok(Margins { grace: ms(5_000), kill_margin: ms(1_500) }));
     }
@@ -112,7 +112,8 @@ mod tests {
     fn the_bounds_are_exact() {
         assert!(Margins::new(ms(2_000), None).is_ok());
         assert!(Margins::new(ms(1_900), None).is_err());
-        // 20 + 2 × 12 + 3 of 60 seconds leave 13 for the grace.
+        // The renew interval of 20 s, two requests of 12 s and the kill margin of 3 s leave 13 of
+        // 60 s for the grace.
         assert!(Margins::new(ms(60_000), Some(ms(13_000))).is_ok());
         assert!(Margins::new(ms(60_000), Some(ms(13_001))).is_err());
         assert!(Margins::new(ms(30_000), Some(Duration::ZERO)).is_ok());

@@ -20,7 +20,8 @@ use crate::store::url::StoreUrl;
 
 /// The longest accepted task.
 const MOST_BYTES: u64 = 64 * 1024;
-/// The longest sleep between two looks at the clocks. A sleep lasts too long after a suspend.
+/// The longest sleep between two readings of the clocks. A sleep lasts too long if the machine is
+/// suspended.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
 /// Unblocks all signals, so that they can end this process. The guard blocks all signals, and this
@@ -40,7 +41,9 @@ pub async fn resign() -> Result<u8, Failure> {
     let outcome = tokio::select! {
         biased;
         outcome = resign_dead(&task.resignation) => outcome,
-        () = until(task.ends_at()) => Err("the store did not answer before the lease ended".to_owned()),
+        () = until(task.ends_at()) => {
+            Err("the store did not answer before the lease ended".to_owned())
+        }
     };
     let epoch = plain(task.resignation.epoch());
     match outcome {
@@ -51,15 +54,17 @@ pub async fn resign() -> Result<u8, Failure> {
             logs::say("not_resigned", &format!("epoch {epoch} had ended before ({ended})"));
         }
         Ok(Resigned::NotCurrent) => {
-            logs::say("not_resigned", &format!("epoch {epoch} does not exist any more"));
+            logs::say("not_resigned", &format!("epoch {epoch} no longer exists"));
         }
         other => {
             let why = match other {
                 Err(why) => plain(&why),
                 _ => "its holder still renews the lease".to_owned(),
             };
-            let what = "is not resigned, others wait until its lease lapses";
-            logs::say("not_resigned", &format!("epoch {epoch} {what}: {why}"));
+            let line = format!(
+                "epoch {epoch} is not resigned ({why}): other candidates wait for its lapse"
+            );
+            logs::say("not_resigned", &line);
         }
     }
     Ok(0)

@@ -14,7 +14,7 @@ pub const FORWARDED: [Signal; 4] =
 /// The signals that end the other verbs. SIGHUP means that the terminal has closed.
 pub const ENDING: [Signal; 3] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM];
 
-/// A stream of signals. These signals do not end the process after its creation.
+/// A stream of signals. After its creation these signals do not end the process.
 #[derive(Debug)]
 pub struct Signals(Vec<(Signal, unix::Signal)>);
 
@@ -56,7 +56,8 @@ fn bit(signal: Signal) -> u64 {
     1 << (signal as i32 - 1)
 }
 
-/// Returns the mask of the signals that this process was started to ignore. Empty without /proc.
+/// Returns the mask of the signals that this process was started to ignore. The mask is empty
+/// without /proc.
 fn ignored() -> u64 {
     // A system call for the mask needs unsafe code.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -19,19 +19,20 @@ use crate::process::timer::pause;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct HooksArgs {
-    /// Run this line with `sh -c` at the start of CMD, with the same variables. The guard of CMD
-    /// also guards it, and CMD does not wait for it
+    /// Run this line with `sh -c` when CMD starts, with the same variables and under the same
+    /// guard. CMD does not wait for the line
     #[arg(long, value_name = "LINE")]
     pub on_elected: Option<String>,
-    /// Run this line with `sh -c` after the end of CMD and of the leadership, with the reason in
-    /// TENURE_LOSS. Another process may lead by then. Not run if `tenure` itself is killed
+    /// Run this line with `sh -c` after CMD and the leadership have ended, with the reason in
+    /// TENURE_LOSS. Another process may already lead. The line does not run if `tenure` itself is
+    /// killed
     #[arg(long, value_name = "LINE")]
     pub on_lost: Option<String>,
-    /// How long a hook may run before it is killed: at most 24h
+    /// Time after which a running hook is killed: at most 24h
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_up_to(DAY))]
     pub hook_timeout: Duration,
-    /// Write the epoch to this file before CMD starts, and remove it when CMD is to end, also if
-    /// `tenure` itself is killed. Each candidate needs another file
+    /// Write the epoch to this file before CMD starts, and remove the file when CMD must end, even
+    /// if `tenure` itself is killed. Each candidate needs a separate file
     #[arg(long, value_name = "PATH")]
     pub epoch_file: Option<PathBuf>,
 }
@@ -48,14 +49,14 @@ impl HooksArgs {
         self.epoch_file.clone().map(|path| EpochFile { path, epoch })
     }
 
-    /// The commands that the guard runs in addition to CMD.
+    /// Returns the hook that the guard runs at the same time as CMD.
     pub fn beside_cmd(&self) -> Option<Hook> {
         let limit_ms = millis(self.hook_timeout);
         self.on_elected.clone().map(|line| Hook { line, limit_ms })
     }
 
-    /// Runs the hook for the end of a leadership, if there is one, for as long as it may. A signal
-    /// that ends `tenure` ends it, too; says whether there was one.
+    /// Runs the hook `--on-lost`, if it is set. A signal or the time limit kills the hook. Returns
+    /// whether a signal other than SIGHUP arrived.
     pub async fn run_on_lost(
         &self,
         environment: &[(&str, String)],
@@ -85,7 +86,7 @@ impl HooksArgs {
             signal = signals.next() => Some(signal),
             () = pause(self.hook_timeout) => None,
         };
-        // Not waited for yet, so the number is its own.
+        // The hook was not reaped, so the system has not reused its number.
         let _ = group.map(|group| killpg(group, Signal::SIGKILL));
         let _ = hook.wait().await;
         let limit = in_ms(self.hook_timeout);

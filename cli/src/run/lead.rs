@@ -28,10 +28,11 @@ use crate::process::cmd::{Cmd, GroupWatch, inside_run, shown};
 use crate::process::signals::{self, Signals};
 use crate::process::timer::pause;
 
-/// How long a resignation may take when there is a signal that asks to hurry.
+/// Time after which a signal stops the wait for a resignation.
 const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);
 
-/// An epoch that has ended for this process, while others still wait for it.
+/// The value of `TENURE_LOSS` for an epoch that was not resigned: other candidates wait for its
+/// lapse.
 const NOT_RESIGNED: &str = "not_resigned";
 
 /// CMD and its supervision in one leadership.
@@ -40,7 +41,7 @@ pub struct Job {
     pub health: Arc<ElectionHealth>,
     /// The name of the candidate that leads next.
     pub successor: Option<String>,
-    /// Data of the record at the election, and the file that it follows afterwards.
+    /// Data of the record at the election. Later data comes from `data_file`.
     pub data: Value,
     pub data_file: Option<PathBuf>,
     pub hooks: HooksArgs,
@@ -59,7 +60,7 @@ impl Job {
         }
     }
 
-    /// Key with which the guard resigns this leadership.
+    /// Returns the task with which the guard resigns this leadership.
     fn resignation(&self, leadership: &Leadership) -> Resignation {
         let [(_, name), (_, store)] = &self.cmd.environment;
         let layout = self.layout.to_possible_value().expect("no layout is hidden");
@@ -76,22 +77,22 @@ impl Job {
     }
 }
 
-/// How one leadership ended.
+/// The outcome of one leadership.
 pub enum Outcome {
-    /// CMD was not started: a signal came, or it is not its turn.
+    /// CMD was not started: a signal arrived, or the period needs no run of this host.
     Done(u8),
-    /// CMD ended under a valid lease, and not for it.
+    /// CMD ended under a valid lease, without an intervention of the guard.
     Ended {
         code: u8,
-        /// A signal had asked for the end before.
+        /// True if a signal had asked `tenure` to end before.
         asked_to_end: bool,
     },
     /// CMD failed under a valid lease, and may run again in its period.
     Retry(u8),
-    /// CMD was stopped for the lease, or had ended too late.
+    /// CMD was stopped because of the lease, or ended after the lease.
     Lost {
         why: String,
-        /// Whether a signal had requested the end before.
+        /// True if a signal had asked `tenure` to end before.
         asked_to_end: bool,
     },
 }
@@ -103,8 +104,9 @@ impl Outcome {
     }
 }
 
-/// Runs CMD for as long as the lease holds, in its turn if it has a period. When this returns, none
-/// of its descendants is left, and the leadership is resigned or lost.
+/// Runs CMD while the lease is valid, and records the end of CMD in `turn`. When this function
+/// returns, CMD and its descendants have ended, and the leadership is resigned or lost, unless
+/// their end is unknown.
 pub async fn lead(
     job: &Job,
     mut turn: Option<Turn>,
@@ -130,7 +132,7 @@ pub async fn lead(
         at_risk: false,
         asked_to_end: false,
     };
-    // Events during the start had no listener.
+    // No task received the renewals during the start.
     group.set_deadlines(job.cmd.margins.deadlines(leadership.ends_at()));
     job.health.enter(CandidatePhase::Leading(leadership.lease()));
     let end = watch.until(group.wait()).await;
@@ -159,7 +161,7 @@ pub async fn lead(
     Ok(Outcome::Lost { why, asked_to_end })
 }
 
-/// Starts CMD. Breaks if the leadership has ended before.
+/// Starts CMD. Breaks if the leadership ends before CMD has started.
 async fn start(
     job: &Job,
     environment: &[(&str, String)],
@@ -169,7 +171,7 @@ async fn start(
     let deadlines = job.cmd.margins.deadlines(leadership.ends_at());
     let extras = job.extras(&leadership);
     let started = Group::start(&job.cmd.tenure, &job.cmd.command, environment, deadlines, extras);
-    // Dropping the start leaves nothing that runs.
+    // Dropping the future of the start ends all processes that it has started.
     tokio::select! {
         biased;
         signal = signals.next() => {
@@ -196,7 +198,7 @@ fn environment(job: &Job, epoch: Epoch, turn: Option<&Turn>) -> Vec<(&'static st
     environment
 }
 
-/// The reason why CMD was ended, or ended without a valid lease.
+/// Returns the reason why CMD was stopped, or why its lease had ended.
 fn why_lost(
     stop: Option<Stop>,
     at_the_end: Result<Epoch, Loss>,
@@ -212,7 +214,7 @@ fn why_lost(
     }
 }
 
-/// The end of a leadership after the end of CMD.
+/// Returns the outcome of a leadership in which CMD ended under a valid lease.
 fn outcome_of(
     code: u8,
     turn: Option<Turn>,
@@ -220,7 +222,7 @@ fn outcome_of(
     asked_to_end: bool,
 ) -> Result<Outcome, Failure> {
     match recorded {
-        // CMD has succeeded, and others do not know.
+        // CMD has succeeded, but the other hosts do not know that.
         Err(failure) if code == 0 => return Err(failure),
         Err(failure) => warn!(outcome = "store_failed", "{}", failure.why),
         Ok(()) => {}
@@ -229,20 +231,20 @@ fn outcome_of(
     Ok(if again { Outcome::Retry(code) } else { Outcome::Ended { code, asked_to_end } })
 }
 
-/// Watches over a group: passes on signals and new ends of the lease.
+/// Watches the group of CMD: forwards signals and new ends of the lease.
 struct LeadWatch<'a, E> {
     job: &'a Job,
     leadership: &'a Leadership,
     group: &'a Group,
     events: E,
-    /// Keeps the record as the data file says; without an end.
+    /// Proclaims each change of the data file. Never completes.
     data: BoxFuture<'a, Infallible>,
     signals: &'a mut Signals,
-    /// A loss is final: no renewal changes the deadlines any more.
+    /// True after a loss: renewals no longer change the deadlines.
     lost: bool,
     at_risk: bool,
-    /// Whether `tenure` has been asked to end. Not by SIGHUP, which tells many a daemon to go on
-    /// with new settings.
+    /// True if a signal has asked `tenure` to end. SIGHUP does not count, because many daemons
+    /// reload their settings at SIGHUP.
     asked_to_end: bool,
 }
 
@@ -298,7 +300,7 @@ impl<E> LeadWatch<'_, E> {
         }
     }
 
-    /// Ends the group as fast as the loss demands.
+    /// Ends CMD after a loss: with the grace after a deposition, otherwise immediately.
     fn lose(&mut self, loss: &Loss) {
         self.lost = true;
         self.job.health.enter(CandidatePhase::Ending(self.leadership.lease()));
@@ -325,8 +327,8 @@ impl<E> LeadWatch<'_, E> {
     }
 }
 
-/// Gives up the epoch, and says in a word what came of it. Only called once no descendant of CMD is
-/// left.
+/// Resigns the epoch and returns the value of `TENURE_LOSS`. Called only after all descendants of
+/// CMD have ended.
 pub async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) -> &'static str {
     let epoch = leadership.epoch();
     let hurried = async {
@@ -359,7 +361,7 @@ pub async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) ->
     let why = plain(&why);
     warn!(
         outcome = "not_resigned",
-        "epoch {epoch} is not resigned, others wait until its lease lapses: {why}"
+        "epoch {epoch} is not resigned ({why}): other candidates wait for its lapse"
     );
     NOT_RESIGNED
 }
@@ -367,8 +369,8 @@ pub async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) ->
 fn do_not_resign(epoch: Epoch) -> &'static str {
     warn!(
         outcome = "not_resigned",
-        "epoch {epoch} is not resigned: the guard and its standby were killed, and processes \
-         that left the group of CMD may run on"
+        "epoch {epoch} is not resigned: the guard and its standby were killed, and processes that \
+         left the group of CMD may still run"
     );
     NOT_RESIGNED
 }

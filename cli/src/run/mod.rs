@@ -44,12 +44,13 @@ pub struct RunArgs {
     pub own: OwnArgs,
     #[command(flatten)]
     pub grace: GraceArg,
-    /// Run as a service: campaign again when the lease was lost, instead of exiting with 75, and
-    /// retry without an end after all errors that may pass, such as denied access. Exit codes of
-    /// CMD are not passed on
+    /// Run as a service: campaign again after a loss of the lease, instead of exiting with 75, and
+    /// retry without a time limit after temporary errors, such as denied access. Exit codes of CMD
+    /// are not passed on
     #[arg(long)]
     pub forever: bool,
-    /// The candidate that leads next: once CMD has ended, the others wait one poll for it
+    /// Preferred next leader: after the resignation the other candidates wait one poll interval for
+    /// this candidate
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub successor: Option<String>,
     #[command(flatten)]
@@ -67,73 +68,79 @@ pub struct RunArgs {
 
 pub const AFTER_RUN: &str = after_help!(
     "\
-CMD runs in a process group of its own, with TENURE_EPOCH (the fencing token), TENURE_NAME and
-TENURE_STORE in its environment. When it has ended, the processes that it left behind get SIGTERM,
-and after the grace SIGKILL. Once no descendant of CMD is left, the leadership is resigned.
+CMD runs in a separate process group, with TENURE_EPOCH (the fencing token), TENURE_NAME and
+TENURE_STORE in its environment. After the end of CMD, its remaining descendants get SIGTERM, and
+SIGKILL after the grace. Once all descendants of CMD have ended, `tenure` resigns the leadership.
 
-With --try, or --no-wait, `tenure` exits at once if another candidate leads. With --once-per, CMD
-has TENURE_PERIOD_START, TENURE_ATTEMPT and TENURE_LAST_COMPLETED (the start of the last completed
-period, empty before the first). Without --retries CMD starts at most once in a period, with
---retries N at most N+1 times, and never twice at the same time.
+With --try, or --no-wait, `tenure` exits immediately if another candidate leads. With --once-per,
+CMD also has TENURE_PERIOD_START, TENURE_ATTEMPT and TENURE_LAST_COMPLETED (the start of the last
+completed period, empty before the first). In one period CMD starts at most once, or at most N+1
+times with --retries N, and two starts never run at the same time.
 
-When the lease is at risk of ending, the group of CMD gets SIGTERM, as do descendants outside of
-it whose parents have ended; after the grace all descendants get SIGKILL, before the lease ends:
-by max(200ms, VALIDITY/20). A guard process does this even if `tenure` itself is killed or stopped:
-if it is killed, CMD gets SIGTERM at once, and SIGKILL after the grace or when the lease is about
-to end, whichever is sooner; after a deposition when the lease is about to end. Once no descendant
-of CMD is left, the guard resigns the leadership.
-Not on systems other than Linux, nor if the guard is killed too: then others wait for the lapse.
+When the lease is at risk, the process group of CMD gets SIGTERM, and so do descendants outside
+the group whose parents have ended. After the grace all descendants get SIGKILL, at the latest
+max(200ms, VALIDITY/20) before the lease ends. A guard process sends these signals even if `tenure`
+itself is stopped or killed.
+
+If `tenure` is killed, CMD gets SIGTERM immediately. SIGKILL follows after the grace or shortly
+before the lease ends, whichever is earlier. Once all descendants of CMD have ended, the guard
+resigns the leadership. On systems other than Linux, or if the guard is killed too, other
+candidates wait for the lapse. After a deposition CMD also gets SIGTERM immediately, and SIGKILL
+shortly before the lease ends.
+
 If the guard is killed, CMD and its descendants are killed. If `tenure` and the guard are stopped,
-the kernel kills the guard before the lease ends; if the parent of the guard is stopped, too, CMD is
-killed, and its descendants once that parent goes on.
+the kernel kills the guard before the lease ends. If the parent of the guard is stopped, too, the
+kernel kills CMD, and the descendants of CMD are killed when that parent continues.
 
---on-elected runs beside CMD and under the same guard: it gets SIGTERM and SIGKILL as CMD's
-descendants do, and the leadership is not resigned while it runs. --on-lost runs after CMD, when
-others may lead already, so it must not touch what only a leader may. TENURE_LOSS is resigned,
-not_resigned or the reason of the loss: lease_ended, suspended, sealed, superseded, … What hooks
-print goes to stderr; that they fail is logged and changes nothing else.
+--on-elected runs at the same time as CMD and under the same guard. It gets SIGTERM and SIGKILL
+like the descendants of CMD, and `tenure` resigns only after its end. --on-lost runs after CMD,
+when another process may already lead: it must not use the resources of the leader. TENURE_LOSS is
+resigned, not_resigned or the reason of the loss: lease_ended, suspended, sealed, superseded, …
+The output of hooks goes to stderr. A failure of a hook is logged and has no other effect.
 
-The file of --epoch-file is renamed into its place, and not synced: have it in a directory that a
-restart of the machine empties, such as /run. It is removed when CMD gets SIGTERM for its lease, at
-the death of `tenure` or of its guard, and at the end of CMD: before the lease ends. It stays if the
-guard and its standby are killed with `tenure`; the next `tenure run` that is given it removes it
-first. CMD does not start if it cannot be written. It tells who leads; it is no fence.
+The file of --epoch-file is renamed into place without a sync. Choose a directory that a restart
+of the machine empties, such as /run. `tenure` or the guard removes the file before the lease ends:
+when CMD gets SIGTERM for its lease, when `tenure` or its guard dies, and when CMD ends. The file
+remains if `tenure`, the guard and its standby are all killed; the next `tenure run` with the same
+path removes it at its start. CMD does not start if the file cannot be written. The file shows who
+leads, but it is no fence.
 
-SIGINT, SIGTERM, SIGHUP and SIGQUIT sent to `tenure` are passed on to the group; while it waits
-they end `tenure` at once.
+`tenure` forwards SIGINT, SIGTERM, SIGHUP and SIGQUIT to the process group of CMD. While `tenure`
+waits for its election, these signals end it immediately.
 
-What the guard cannot reach: processes that others start for CMD (systemd-run, docker run, cron), a
-process that becomes another user, a guard that is killed together with its standby, and a machine
-that is paused as a whole. On systems other than Linux: whatever leaves the group of CMD. There
-only the token protects: hand TENURE_EPOCH to the resource that CMD writes, and let it refuse lower
-ones.
+The guard cannot end these processes: a process that another program starts for CMD (systemd-run,
+docker run, cron), a process that changes its user, the descendants of a guard that is killed
+together with its standby, and all processes of a machine that is paused. On systems other than
+Linux, the guard cannot end a process that leaves the process group of CMD. Only the token protects
+against these processes: CMD must send TENURE_EPOCH with each write, and the written resource must
+refuse lower tokens.
 
-With --health-addr, /livez is 200 while `tenure` itself works, whatever the store does; /readyz
-while the store has answered lately; and /leader, with JSON, while this candidate leads and CMD
-runs. A 200 is true for that moment only: what comes after it still needs the token.
+With --health-addr, /livez is 200 while `tenure` itself works, whatever the state of the store.
+/readyz is 200 while the store has answered recently. /leader, with a JSON body, is 200 while this
+candidate leads and CMD runs. A reply describes only its moment: later writes still need the token.
 
-CMD is not in the foreground of a terminal, and is stopped when it reads from one.",
+CMD does not run in the foreground of a terminal: the system stops it when it reads from one.",
     "
-   N  CMD's own exit code, if the lease was valid when it ended; 128+N if signal N ended it,
-      126 if it cannot be executed, 127 if it was not found, both before any campaign
-   0  with --forever: CMD ended with 0, or was asked to end
-   1  with --forever: CMD ended with another code, which the log has
+   N  exit code of CMD, if the lease was valid at the end of CMD; 128+N if signal N ended CMD,
+      126 if CMD cannot be executed, 127 if CMD was not found, both before the campaign
+   0  with --forever: CMD ended with 0, or after a signal to `tenure`
+   1  with --forever: CMD ended with another code, which the log shows
   64  wrong usage or settings
-  69  no such bucket or directory for 10s; a store that cannot be reached is waited for
+  69  bucket or directory missing for 10s; `tenure` waits for a store that cannot be reached
   70  store unsafe, or an object in it corrupt
   71  the operating system refused to start a process, or the guard has died
   73  with --once-per: a clock is wrong, and CMD was not run
-  75  lost the lease: CMD was stopped, or had ended too late
+  75  lost the lease: CMD was stopped, or ended after the lease
   76  with --try: another candidate leads, and CMD was not run; see --busy-exit-code
   77  access denied by the store for 10s, or for 60s by the machine's metadata service
- 129  ended by SIGHUP while it waited, 130 by SIGINT, 131 by SIGQUIT, 143 by SIGTERM"
+ 129  ended by SIGHUP while waiting, 130 by SIGINT, 131 by SIGQUIT, 143 by SIGTERM"
 );
 
-/// How often to look whether a predecessor has gone.
+/// Interval between checks for a running predecessor.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl RunArgs {
-    /// The time for retries of errors that may pass. `None`: without an end.
+    /// Returns the time limit for retries of temporary errors. `None` means no limit.
     fn patience(&self) -> Option<Duration> {
         (!self.forever).then_some(AT_START)
     }
@@ -147,7 +154,7 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let margins = lease.margins(args.grace)?;
     let data = args.own.first_data()?;
     args.cron.rules()?;
-    // A directory is made when it is opened, so the settings are checked beforehand.
+    // Opening a directory creates it, so the settings are checked first.
     let unused = || Arc::new(MemoryStore::new());
     election(&args, &name, data.clone(), unused(), prefix(&args.store.store)).build()?;
     if let Some(successor) = &args.successor {
@@ -169,7 +176,7 @@ async fn run_as(
     margins: Margins,
     health: &Arc<ElectionHealth>,
 ) -> Result<u8, Failure> {
-    // Named before the waits for the store and for a predecessor.
+    // The period is chosen before the waits for the store and for a predecessor.
     let planned = args.cron.rules()?.map(|rules| (rules, rules.period_at(wall())));
     let job = job(args, name, &data, margins, health)?;
     let mut sites = Sites::default();
@@ -270,7 +277,7 @@ async fn lead_until_done(
             }
             Outcome::Lost { why, .. } => {
                 warn!(outcome = "lost", "{why}");
-                // The start of a process may fail again, and must not spin.
+                // A repeated failure to start a process must not become a busy loop.
                 tokio::select! {
                     signal = signals.next() => return Ok(signals::exit_code(signal)),
                     () = pause(LOOK_AGAIN_AFTER) => {}
@@ -280,8 +287,8 @@ async fn lead_until_done(
     }
 }
 
-/// The exit code of a service after the end of its CMD under a valid lease. A supervisor goes by the
-/// codes of `tenure`, and must not take one of CMD for them.
+/// Returns the exit code of a service after CMD has ended under a valid lease. A supervisor acts on
+/// the exit codes of `tenure`, and must not confuse a code of CMD with them.
 fn code_of_service(code: u8, asked_to_end: bool) -> u8 {
     match code {
         0 => 0,
@@ -296,9 +303,9 @@ fn code_of_service(code: u8, asked_to_end: bool) -> u8 {
     }
 }
 
-/// Returns once nothing of a predecessor of this name runs. By its promise it is dead, but its CMD
-/// has a grace before the guard kills it, and its lease, for which others would wait until then, is
-/// about to be ended at once.
+/// Returns when no CMD of a predecessor with this name runs. `--unique-name` implies that the
+/// predecessor is dead, but its guard gives CMD the grace before it kills CMD. The campaign then
+/// ends the predecessor's lease without a wait.
 async fn outlast_predecessor(election: &Election, name: &str, margins: Margins) {
     let holds = |snapshot: &Snapshot| {
         let leader = snapshot.leader.as_ref().filter(|_| snapshot.end.is_none());
@@ -309,13 +316,14 @@ async fn outlast_predecessor(election: &Election, name: &str, margins: Margins) 
     let started = process.now().boot;
     let left = || delay.saturating_sub(process.now().boot.saturating_sub(started));
     let mut said = false;
-    // What cannot be read may name it. The campaign then waits for the store, or says what is wrong.
+    // An unreadable record may name the predecessor. The campaign then waits for the store or
+    // reports the error.
     while !election.snapshot().await.is_ok_and(|snapshot| !holds(&snapshot)) && !left().is_zero() {
         if !std::mem::replace(&mut said, true) {
             let delay = in_ms(delay);
             info!(
                 outcome = "waiting",
-                "a predecessor of this name was killed: its CMD has up to {delay} to end"
+                "a predecessor with this name was killed: its CMD has up to {delay} to end"
             );
         }
         pause(LOOK_AGAIN_AFTER.min(left())).await;
@@ -334,8 +342,8 @@ fn election(
     builder.name_is_unique(args.own.unique_name).data(data)
 }
 
-/// Waits until elected. Breaks with the exit code at a signal: then what was written lapses within
-/// a validity. A service campaigns again after each error that may pass.
+/// Waits until elected. Breaks with the exit code at a signal: an epoch that was already written
+/// then lapses within a validity. A service campaigns again after each temporary error.
 async fn campaign(
     election: &Election,
     signals: &mut Signals,
@@ -382,7 +390,7 @@ async fn campaign_once(
             Some(event) = events.next() => match event {
                 CampaignEvent::Following(leader) => {
                     let (name, epoch) = (plain(leader.name()), leader.epoch);
-                    // Each seal that fails is followed by the same one.
+                    // After a failed seal the campaign reports the same leader again.
                     if followed.replace(epoch) != Some(epoch) {
                         info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
                     }

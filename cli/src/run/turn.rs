@@ -1,4 +1,4 @@
-//! Being elected, with `--try`, and taking the turn of a period, with `--once-per`.
+//! The attempt to be elected with `--try`, and the turn of a host in a period with `--once-per`.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub async fn try_once(
     })
 }
 
-/// Ends early if nothing is left to do in the period.
+/// Breaks with exit code 0 if the period needs no campaign.
 pub async fn look_first(
     once: Option<&OncePer>,
     signals: &mut Signals,
@@ -52,7 +52,7 @@ pub async fn look_first(
     }
 }
 
-/// Leads; with a period only if it is this leader's turn to run CMD.
+/// Runs CMD as the leader. With `--once-per`, CMD runs only if the record of the period allows it.
 pub async fn lead_in_turn(
     job: &Job,
     once: Option<&OncePer>,
@@ -80,7 +80,7 @@ pub async fn lead_in_turn(
     }
 }
 
-/// Leaves the next attempt to others for a while: they poll in the meantime. Breaks at a signal.
+/// Waits for two polls, so that another host can make the next attempt. Breaks at a signal.
 pub async fn let_others_try(poll: Duration, signals: &mut Signals) -> ControlFlow<u8> {
     tokio::select! {
         biased;

@@ -67,8 +67,8 @@ impl ApiTarget<'_> {
             return groups::GroupTarget::of(path).map(ApiTarget::OfGroups);
         }
         let rest = path.strip_prefix("/v1/elections/")?;
-        let (name, what) = rest.split_once('/').map_or((rest, None), |(a, b)| (a, Some(b)));
-        match what {
+        let (name, part) = rest.split_once('/').map_or((rest, None), |(a, b)| (a, Some(b)));
+        match part {
             None => Some(ApiTarget::Election(name)),
             Some("token") => Some(ApiTarget::Token(name)),
             Some("events") => Some(ApiTarget::Events(name)),
@@ -107,7 +107,7 @@ impl Api {
         let target = ApiTarget::of(&asked.path).ok_or(Refusal::NOT_FOUND)?;
         let allowed = target.methods();
         if !allowed.split(", ").any(|method| asked.method.as_str() == method) {
-            let why = format!("this path takes only {allowed}");
+            let why = format!("this path accepts only {allowed}");
             return Err(Refusal::new(405, "method_not_allowed", why).with_header("allow", allowed));
         }
         match target {

@@ -23,10 +23,11 @@ use crate::store::patience::on_a_thread;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct AppHealthArgs {
-    /// Sign that the application works: an http:// URL that answers 2xx, file:PATH that it touches,
-    /// or `heartbeat` for its POST /v1/heartbeat. This process campaigns and joins groups only
-    /// while the application works. Once the deadline has passed without a sign, it resigns and
-    /// gives up its sessions. This is no fence: an application that hangs may continue later
+    /// Check that the application works: an http:// URL that returns 2xx, file:PATH that the
+    /// application touches, or `heartbeat` for POST /v1/heartbeat. This process campaigns and joins
+    /// groups only while the application works. Once the deadline has passed without a sign of
+    /// health, this process resigns and gives up its sessions. The check is no fence: an
+    /// application that hangs may continue later
     #[arg(long, value_name = "CHECK", value_parser = str::parse::<Check>)]
     app_health: Option<Check>,
     /// Maximum time without a sign of health: at least 100ms, at most 24h
@@ -99,7 +100,7 @@ impl AppHealth {
         self.healthy.subscribe()
     }
 
-    /// Takes a heartbeat. Returns `false` if the check is not `heartbeat`.
+    /// Records a heartbeat. Returns `false` if the check is not `heartbeat`.
     pub fn heartbeat(&self) -> bool {
         let counts = self.check == Some(Check::Heartbeat);
         if counts {
@@ -222,7 +223,7 @@ async fn answers_well(url: &Url) -> bool {
     let reply = tokio::select! {
         biased;
         reply = &mut asking => reply,
-        // The channel may hold the reply although the connection has ended.
+        // The channel may contain the reply although the connection has ended.
         _ = connection => asking.await,
     };
     reply.is_ok_and(|reply| reply.status().is_success())

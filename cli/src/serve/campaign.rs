@@ -90,7 +90,7 @@ impl ServedTask<Candidacy> {
         }
     }
 
-    /// Leads until the leadership ends. Returns the time to stay out of the election after that.
+    /// Leads until the leadership ends. Returns the pause before the next campaign.
     async fn lead(&mut self, leadership: Leadership) -> Option<Duration> {
         let epoch = leadership.epoch();
         // Replies report the leadership until the lease or this task ends it.
@@ -217,7 +217,7 @@ async fn resign(leadership: Leadership, successor: Option<String>) -> bool {
             let why = plain(&error.to_string());
             warn!(
                 outcome = "not_resigned",
-                "epoch {epoch} is not resigned, others wait until its lease lapses: {why}"
+                "epoch {epoch} is not resigned ({why}): other candidates wait for its lapse"
             );
             false
         }

@@ -42,9 +42,9 @@ pub struct LostLeadership {
 #[derive(Debug)]
 pub struct CandidacyNow {
     pub role: ServedRole,
-    /// The epoch that this candidate leads, and the time for which the lease certainly lasts.
+    /// The epoch that this candidate leads, and a lower bound of the time left of its lease.
     pub leads: Option<(u64, Duration)>,
-    /// Whether less than a quarter of the validity is left.
+    /// True if less than a quarter of the validity is left.
     pub at_risk: bool,
     /// The data that this leader has proclaimed.
     pub data: Value,
@@ -68,7 +68,7 @@ pub enum ElectionOrder {
 pub struct ResignOrder {
     /// The candidate that may campaign first.
     pub successor: Option<String>,
-    /// The time for which this candidate stays out of the election. `None` means the default.
+    /// Time for which this candidate does not campaign. `None` means the default.
     pub pause: Option<Duration>,
 }
 
@@ -76,7 +76,7 @@ pub struct ResignOrder {
 #[derive(Debug, Clone, Copy)]
 pub struct Resigned {
     pub epoch: u64,
-    /// Whether the epoch is sealed. If not, other candidates wait until the lease lapses.
+    /// True if the epoch is sealed. Otherwise other candidates wait until the lease lapses.
     pub sealed: bool,
 }
 
@@ -143,8 +143,8 @@ impl Candidacy {
         }
     }
 
-    /// Returns the epoch that this candidate leads, and the time for which the lease certainly
-    /// lasts.
+    /// Returns the epoch that this candidate leads, and a lower bound of the time left of its
+    /// lease.
     pub fn leadership(&self) -> Option<(u64, Duration)> {
         let at = self.common.boot();
         self.leads(&mut lock(&self.state), at)
@@ -159,8 +159,8 @@ impl Candidacy {
         }
     }
 
-    /// Checks the lease. The first caller that finds its end makes the end final: a later answer to
-    /// a renewal cannot revive a leadership that a reply has reported as lost.
+    /// Checks the lease. The first caller that finds the lease ended makes the end final: a later
+    /// answer to a renewal cannot revive a leadership that a reply has reported as lost.
     fn leads(
         &self,
         state: &mut MutexGuard<'_, CandidacyState>,
@@ -197,7 +197,7 @@ mod tests {
 
     const MARGIN: Duration = Duration::from_secs(2);
 
-    /// Returns an elected candidacy whose connection to the store can fail on demand.
+    /// Returns an elected candidacy with a connection to the store that can fail on demand.
     async fn leading(world: &World, name: &str) -> (Arc<Candidacy>, tenure::Leadership) {
         let election = world.node(name).build().expect("settings that fit");
         let process = Process::system().with_clock(Arc::new(world.clock.clone()));

@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn a_stream_begins_with_the_state_and_continues_with_changes() {
         let (leading, at_risk) = (view("leading", Some(1)), view("at_risk", Some(1)));
-        let nobody = view("ending", None);
-        let all = [&leading, &leading, &at_risk, &at_risk, &leading, &at_risk, &nobody, &nobody];
+        let vacant = view("ending", None);
+        let all = [&leading, &leading, &at_risk, &at_risk, &leading, &at_risk, &vacant, &vacant];
         assert_eq!(
             sent(&all.map(ElectionView::clone)),
             [

@@ -23,8 +23,8 @@ impl ServeLeaseArgs {
         self.grace.unwrap_or(self.election.lease.validity / 6)
     }
 
-    /// Returns a time within which other candidates poll, unless their poll interval is longer than
-    /// this candidate's.
+    /// Returns twice the poll interval. Other candidates poll within this time unless their
+    /// interval is longer.
     pub fn defer_for(&self) -> Duration {
         self.election.lease.look_every().saturating_mul(2)
     }
@@ -42,8 +42,9 @@ impl ServeLeaseArgs {
             return Ok(margin);
         }
         Err(format!(
-            "a validity of {} leaves no room: {} until a renewal, 2 × {} for it and its retry, and \
-             {} between `lost` and the end of the lease make {}; use a longer --validity",
+            "a validity of {} is too short: {} until a renewal, 2 × {} for the renewal and its \
+             retry, and {} between `lost` and the end of the lease make {}; use a longer \
+             --validity",
             in_ms(validity),
             in_ms(renew_interval),
             in_ms(request_timeout),
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_validity_without_room_is_refused_with_its_numbers() {
+    fn a_short_validity_is_refused_with_its_parts() {
         assert_eq!(margin(30_000), Ok(Duration::from_millis(1_500)));
         assert_eq!(margin(750), Ok(Duration::from_millis(200)));
         let why = margin(700).expect_err("233 + 2 × 140 + 200 ms are more than 700 ms");

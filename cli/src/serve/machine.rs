@@ -44,7 +44,8 @@ pub enum ServedRole {
     Holding,
     /// This process takes no more partitions, and ends its session once it owns none.
     Leaving,
-    /// The leadership or the session has ended, while the lease may still run; or the process ends.
+    /// The leadership or the session has ended, although its lease may still run. Also the role
+    /// while this process ends.
     Ending,
 }
 
@@ -94,7 +95,7 @@ pub struct Common<O> {
     /// The name in the API.
     pub name: String,
     validity: Duration,
-    /// Time between the end of a leadership or session for replies, and the end of its lease.
+    /// Time from the reported end of a leadership or session to the end of its lease.
     pub margin: Duration,
     process: Process,
     /// The error of [`ServedRole::Failed`] as text for people.
@@ -167,7 +168,7 @@ pub trait Machine: Sized + Send + Sync + 'static {
     const SEEKING: &str;
     /// The subject of the log line of a standby.
     const NO_SEEKING: &str;
-    /// The reason for a standby after the application has given up.
+    /// The reason for a standby after the application has resigned or left.
     const GIVEN_UP: &str;
 
     fn common(&self) -> &Common<Self::Order>;
@@ -180,7 +181,7 @@ pub trait Machine: Sized + Send + Sync + 'static {
     /// Refuses an order that only a leader or a member carries out.
     fn refuse(order: Self::Order);
 
-    /// Campaigns and leads, or joins and is a member. Returns the time to stay out after that.
+    /// Campaigns and leads, or joins and takes part. Returns the pause before the next turn.
     fn seek_and_hold(task: &mut ServedTask<Self>) -> impl Future<Output = Option<Duration>> + Send;
 }
 
@@ -197,13 +198,13 @@ pub struct Shared<'a> {
 pub struct ServedTask<M: Machine> {
     pub machine: Arc<M>,
     pub orders: mpsc::Receiver<M::Order>,
-    /// Whether the application is healthy.
+    /// True while the application is healthy.
     pub healthy: watch::Receiver<bool>,
-    /// Whether this process must end.
+    /// True once this process must end.
     pub ending: watch::Receiver<bool>,
     /// Time that the application has to end its work when this process must end.
     pub grace: Duration,
-    /// Time to stay out of the election or group after the application has given up.
+    /// Pause before the next campaign or join after the application has resigned or left.
     pub defer_for: Duration,
     pub throttle: Throttle,
 }
@@ -245,8 +246,7 @@ impl<M: Machine> ServedTask<M> {
         }
     }
 
-    /// Leaves the leadership or the partitions to other processes for `time`, or until the
-    /// application is healthy.
+    /// Does not campaign or join for `time`, or until the application is healthy.
     async fn stand_by(&mut self, why: &'static str, time: Option<Duration>) {
         self.machine.enter(ServedRole::Standby(why));
         let no = M::NO_SEEKING;

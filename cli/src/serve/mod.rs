@@ -54,22 +54,22 @@ pub struct ServeArgs {
     elections: Vec<Named>,
     #[command(flatten)]
     groups: GroupsArgs,
-    /// How the elections are stored. All processes of an election must use the same layout
+    /// Layout of the elections in the store. All processes of an election must use the same layout
     #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
     layout: LayoutArg,
     #[command(flatten)]
     lease: ServeLeaseArgs,
     /// The address of the API: an address and a port of this machine, or unix:PATH for a socket
     /// that only this user may connect to. An address that other machines can reach needs
-    /// --access-key-file. For port 0 the log shows the port
+    /// --access-key-file. With port 0 the system chooses the port, and the log shows it
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4040")]
     listen: Listen,
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
     app: AppHealthArgs,
-    /// Answer /livez and /readyz at http://ADDR, for the probes of another machine. For port 0 the
-    /// log shows the port
+    /// Answer /livez and /readyz at http://ADDR, for the probes of another machine. With port 0 the
+    /// system chooses the port, and the log shows it
     #[arg(long, value_name = "ADDR", value_parser = http::address)]
     health_addr: Option<SocketAddr>,
     #[command(flatten)]
@@ -94,7 +94,7 @@ session.
 A reply is true when it is sent. Later writes of the application still need the token: pass it to
 the written resource, which must refuse lower tokens. A leadership is given up before its lease
 ends, by max(200ms, VALIDITY/20). An application that gets no replies must stop once the
-lease_remaining_ms of the last reply have passed since its request.
+`lease_remaining_ms` of the last reply have passed since its request.
 
 At SIGINT, SIGTERM and SIGHUP the application gets `lost`, and `revoked` for each partition. The
 leaderships and sessions are resigned after the grace, or once the application has resigned and
@@ -103,9 +103,9 @@ lapse.",
     "
    0  ended by SIGINT, SIGTERM or SIGHUP
   64  wrong usage or settings; nothing was sent
-  69  a directory cannot be reached; a store that cannot be reached later is waited for
-  71  the operating system refused something, such as an address
- 130  ended by a second SIGINT, 143 by SIGTERM, 129 by SIGHUP, before all was resigned"
+  69  a directory cannot be reached at the start; later `tenure` waits for the store
+  71  the operating system refused an operation, such as the use of an address
+ 130  ended by a second SIGINT, 143 by SIGTERM, 129 by SIGHUP, before everything was resigned"
 );
 
 /// Time for the last replies before the process exits.

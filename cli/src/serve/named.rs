@@ -25,17 +25,17 @@ pub fn named(text: &str) -> Result<Named, String> {
     Ok(Named { name: name.to_owned(), url: url.parse()? })
 }
 
-/// Refuses two entries with the same name or the same place in a store. `what` is `election` or
+/// Refuses two entries with the same name or the same place in a store. `kind` is `election` or
 /// `group`.
-pub fn refuse_twice(what: &str, all: &[Named]) -> Result<(), String> {
+pub fn refuse_twice(kind: &str, all: &[Named]) -> Result<(), String> {
     for (at, one) in all.iter().enumerate() {
         for other in &all[..at] {
             if one.name == other.name {
-                return Err(format!("two {what}s are called {}", one.name));
+                return Err(format!("two {kind}s have the name {}", one.name));
             }
             if is_same(one.url.place(), other.url.place()) {
                 let (other, one) = (&other.name, &one.name);
-                return Err(format!("{other} and {one} are the same {what}"));
+                return Err(format!("{other} and {one} are the same {kind}"));
             }
         }
     }
@@ -69,7 +69,8 @@ pub async fn open_all(all: &[&Named]) -> Result<Vec<Opened>, Failure> {
     for (at, named) in all.iter().enumerate() {
         let same = |other: &&Named| in_one_store(named.url.place(), other.url.place());
         let known = all[..at].iter().position(same);
-        // A store that is opened checks its prefix. A shared store needs this check.
+        // Opening a store checks its prefix. A shared store needs this check of each further
+        // prefix.
         let one = match known {
             Some(known) if !prefix(&named.url).trim_matches('/').is_empty() => Opened {
                 store: Arc::clone(&opened[known].store),

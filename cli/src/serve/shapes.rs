@@ -34,13 +34,13 @@ pub fn leader_of(candidacy: &Candidacy) -> Leader {
 
 /// Returns the leader as events: the current leader, then each change.
 pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
-    let mut told = None;
+    let mut sent = None;
     follow(candidacy, move |candidacy| {
         let leader = leader_of(candidacy);
-        if told.as_ref() == Some(&leader.name) {
+        if sent.as_ref() == Some(&leader.name) {
             return String::new();
         }
-        told = Some(leader.name.clone());
+        sent = Some(leader.name.clone());
         format!("data: {}\n\n", json_line(&leader))
     })
 }

@@ -1,4 +1,4 @@
-//! Opening the store that a URL names, and retries until it can be reached.
+//! Opens the store of a URL, and retries until the store can be reached.
 
 pub mod open;
 pub mod patience;

@@ -15,16 +15,16 @@ use crate::exit::{self, Failure};
 /// The treatment of a missing directory. A bucket or a table is never created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfMissing {
-    /// It is created: a candidate founds the election.
+    /// Create the directory: a candidate creates its election.
     Create,
-    /// It is refused: an election that does not exist is most likely a typing error.
+    /// Fail: the path of a missing election is most likely mistyped.
     Refuse,
-    /// The same of a group, which the command does not make.
+    /// Fail: only a member creates its group.
     RefuseGroup,
 }
 
 impl IfMissing {
-    /// Contents of the store.
+    /// Returns the expected contents of the store.
     fn what(self) -> &'static str {
         match self {
             IfMissing::Create | IfMissing::Refuse => "an election",
@@ -39,7 +39,7 @@ pub struct Opened {
     pub prefix: String,
 }
 
-/// Opens the store. A bucket or a table is not asked for anything yet.
+/// Opens the store. Sends no request to a bucket or a table.
 pub async fn open(url: &StoreUrl, if_missing: IfMissing) -> Result<Opened, Failure> {
     match url.place() {
         Place::Dir { path, .. } => {
@@ -52,16 +52,16 @@ pub async fn open(url: &StoreUrl, if_missing: IfMissing) -> Result<Opened, Failu
         {
             let table = url.to_string();
             let table = table.trim_end_matches('/');
-            let what = if_missing.what();
-            let why = format!("{what} in a {} needs a prefix: {table}/PREFIX", service.what);
+            let contents = if_missing.what();
+            let why = format!("{contents} in a {} needs a prefix: {table}/PREFIX", service.what);
             Err(Failure::new(exit::USAGE, why))
         }
         Place::In { prefix, .. } => Ok(Opened { store: url.open().await?, prefix: prefix.clone() }),
     }
 }
 
-/// Refuses to look for an election in one layout where there is one in the other: it would seem
-/// that no process leads. An error there is ignored: the caller asked for the first layout.
+/// Fails if the prefix has an election in the other layout: the caller would find no leader in its
+/// layout. Ignores errors of the reads in the other layout.
 pub async fn refuse_other_layout(
     store: &Arc<dyn Store>,
     prefix: &str,
@@ -75,15 +75,15 @@ pub async fn refuse_other_layout(
     match election.snapshot().await {
         Ok(snapshot) if snapshot.leader.is_some() => {
             let option = layout_option(other);
-            let why = format!("the election here lies in the other layout: {option}");
+            let why = format!("this election has the other layout: use {option}");
             Err(Failure::new(exit::USAGE, why))
         }
         _ => Ok(()),
     }
 }
 
-/// Refuses to look for an election where there is one in the other layout, or where there is a
-/// partition group alone: `command` is the one for a group. An error there is ignored.
+/// Fails if the prefix has an election in the other layout, or a partition group and no election.
+/// `command` is the command for a group. Ignores errors of these reads.
 pub async fn refuse_all_else(
     store: &Arc<dyn Store>,
     prefix: &str,
@@ -95,7 +95,7 @@ pub async fn refuse_all_else(
     if !group.snapshot().await.is_ok_and(|snapshot| snapshot.epoch.is_some()) {
         return Ok(());
     }
-    // Both may have one prefix.
+    // An election and a group may share a prefix.
     let election = Election::builder(Arc::clone(store), prefix).layout(layout.into()).build()?;
     match election.snapshot().await {
         Ok(snapshot) if snapshot.leader.is_none() => {
@@ -106,8 +106,8 @@ pub async fn refuse_all_else(
     }
 }
 
-/// Refuses to look for a partition group where there is an election alone: `command` is the one for
-/// an election. An error there is ignored.
+/// Fails if the prefix has an election. `command` is the command for an election. Ignores errors of
+/// the reads. The caller has found no group at the prefix.
 pub async fn refuse_election(url: &StoreUrl, command: &str) -> Result<(), Failure> {
     let Opened { store, prefix } = open(url, IfMissing::RefuseGroup).await?;
     for layout in [LayoutArg::EpochFiles, LayoutArg::SingleObject] {
@@ -132,13 +132,13 @@ fn layout_option(layout: LayoutArg) -> String {
     format!("--layout {}", name.get_name())
 }
 
-/// The prefix of the election in its store, to check it before the store is opened.
+/// Returns the prefix of the election in its store, for checks before the store is opened.
 pub fn prefix(url: &StoreUrl) -> &str {
     url.prefix()
 }
 
 fn refuse_missing(path: &Path, url: &StoreUrl, if_missing: IfMissing) -> Result<(), Failure> {
-    // An error other than "not found" is for the store to explain.
+    // The store reports all errors other than "not found".
     if if_missing == IfMissing::Create || !matches!(path.try_exists(), Ok(false)) {
         return Ok(());
     }
@@ -146,6 +146,6 @@ fn refuse_missing(path: &Path, url: &StoreUrl, if_missing: IfMissing) -> Result<
         IfMissing::RefuseGroup => "the first member of a group",
         _ => "`tenure run`",
     };
-    let why = format!("{url}: there is no such directory; {maker} makes it");
+    let why = format!("{url}: the directory does not exist; {maker} creates it");
     Err(Failure::new(exit::UNAVAILABLE, why))
 }

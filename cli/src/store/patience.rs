@@ -1,4 +1,4 @@
-//! Retries of passing failures: denied access and missing stores.
+//! Retries of temporary failures: denied access, and stores that are missing or unreachable.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -13,7 +13,8 @@ use crate::output::logs::Throttle;
 use crate::output::print::plain;
 use crate::process::timer::pause;
 
-/// Runs a part of a service. False if it panicked, which is logged and must not end the service.
+/// Runs a part of a service. Returns false if the part panicked. Logs the panic, which must not end
+/// the service.
 pub async fn caught(part: impl Future<Output = ()>) -> bool {
     let ended = AssertUnwindSafe(part).catch_unwind().await;
     if let Err(panic) = &ended {
@@ -25,8 +26,8 @@ pub async fn caught(part: impl Future<Output = ()>) -> bool {
     ended.is_ok()
 }
 
-/// Does this on a thread that may wait for a disk; an error if the system has no thread left, for
-/// which Tokio panics.
+/// Runs `work` on a thread that may wait for a disk. Fails if the system cannot start a thread,
+/// where Tokio would panic.
 pub async fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {
@@ -35,18 +36,18 @@ pub async fn on_a_thread<T: Send + 'static>(
     started.await.map_err(|error| error.to_string())
 }
 
-/// Duration of the retries at the start of a verb.
+/// Time limit of the retries at the start of a verb.
 pub const AT_START: Duration = Duration::from_secs(10);
-/// The least time of these for the machine's metadata service, as in the library.
+/// Minimum time limit of the retries for the machine's metadata service, as in the library.
 const OF_THE_MACHINE: Duration = Duration::from_secs(60);
-/// How often a service tries again after an error that somebody has to correct.
+/// Pause of a service before a retry after an error that an operator must correct.
 pub const AFTER_A_FAILURE: Duration = Duration::from_secs(10);
-/// The pause after the first failure. It doubles with each further one, up to
-/// [`AFTER_A_FAILURE`].
+/// Pause after the first failure. It doubles with each further failure, up to [`AFTER_A_FAILURE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Repeats what fails and may pass: for this time, `None` without an end. The first failure with
-/// each exit code is logged: the reasons of one kind may differ, as in the key that was tried.
+/// Retries after temporary failures for the time `during`; `None` means no limit. Logs a failure if
+/// its exit code differs from the last one. Texts with the same code may differ in details, such as
+/// a key.
 pub async fn patiently<T>(
     during: Option<Duration>,
     mut attempt: impl AsyncFnMut() -> Result<T, Failure>,
@@ -79,8 +80,8 @@ pub async fn patiently<T>(
     }
 }
 
-/// Pauses before an observer looks again after this error, which is logged; fails if the error ends
-/// a service. `has_worked`: it has seen something before.
+/// Logs an error of an observer, and pauses before the next poll. Fails if the error ends a
+/// service. `has_worked` is true after a successful poll.
 pub async fn outlast(
     error: Error,
     has_worked: bool,
@@ -108,8 +109,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn regression_the_metadata_service_has_a_minute() {
-        // The sixth try begins after 15.5 s.
+    async fn regression_the_metadata_service_is_retried_for_a_minute() {
+        // The sixth attempt begins after 15.5 s.
         for (during, passes) in [(Duration::ZERO, false), (AT_START, true)] {
             let mut tried = 0;
             let ended = patiently(Some(during), async || {
@@ -122,8 +123,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn passing_failures_are_retried_and_wrong_settings_are_final() {
-        // The tries of 5 s: at 0 s, 0.5 s, 1.5 s, 3.5 s, and at their end.
+    async fn temporary_failures_are_retried_and_wrong_settings_are_final() {
+        // The attempts within 5 s: at 0 s, 0.5 s, 1.5 s, 3.5 s, and 5 s.
         for (code, during, tries) in
             [(64, None, 1), (70, None, 1), (77, Some(5), 5), (69, None, 50)]
         {

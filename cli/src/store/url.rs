@@ -1,4 +1,5 @@
-//! `--store`: which store, and which election in it. The library parses it.
+//! The value of `--store`: a store, and the prefix of an election in it. The library parses the
+//! value.
 
 pub use tenure::store::{
     CloudKind as Kind, CloudService as Service, StorePlace as Place, StoreUrl,

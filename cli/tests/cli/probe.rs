@@ -123,7 +123,7 @@ fn a_signal_ends_endless_races_with_a_report() {
 fn a_missing_directory_is_not_created() {
     let bench = Bench::new();
     std::fs::remove_dir(bench.path("store")).expect("it is empty");
-    bench.run("probe", &[]).fails(69, &["no such directory"]);
+    bench.run("probe", &[]).fails(69, &["the directory does not exist"]);
     assert_eq!(bench.run("probe", &["--rounds", "10001"]).code, 64);
     assert!(!bench.path("store").exists());
 }

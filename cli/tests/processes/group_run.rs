@@ -142,7 +142,7 @@ fn regression_commands_of_a_killed_predecessor_end_before_new_ones_start() {
     assert_eq!(a.code(), 137);
     let a = members.start("a", &options, &stubborn);
     eventually("it owns its partitions again", || members.grants().len() == 12);
-    assert!(a.said().contains("a predecessor of this name"), "{}", a.said());
+    assert!(a.said().contains("a predecessor with this name"), "{}", a.said());
     members.check();
 }
 
@@ -195,7 +195,7 @@ fn nothing_is_released_after_a_guard_and_its_standby_are_killed() {
     let standby = a.standby();
     kill_at_once([guard_of(standby).expect("it has a guard"), standby]);
     assert_eq!(a.code(), 71, "{}", a.said());
-    assert!(a.said().contains("may run on"), "{}", a.said());
+    assert!(a.said().contains("may still run"), "{}", a.said());
     eventually("all others are dead", || members.owned_by("a").is_empty());
     let url = members.0.url();
     let session = fs::read_dir(members.0.path("store/members")).expect("a folder").flatten();

@@ -211,5 +211,5 @@ fn regression_a_leader_deposed_as_dead_does_not_report_that_others_wait() {
     a.code();
     let said = a.said();
     assert!(said.contains("epoch 1 is not resigned: ") && said.contains("ann sealed"), "{said}");
-    assert!(said.contains("deposed_dead") && !said.contains("others wait"), "{said}");
+    assert!(said.contains("deposed_dead") && !said.contains("other candidates wait"), "{said}");
 }

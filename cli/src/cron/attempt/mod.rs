@@ -26,7 +26,7 @@ pub async fn attempt(election: &Election, look_every: Duration) -> Result<Attemp
             CampaignOutcome::Elected(leadership) => return Ok(Attempt::Elected(leadership)),
             CampaignOutcome::Held(leader) => leader,
             // The enum is non-exhaustive and has no other outcome.
-            _ => return Err(Failure::new(exit::UNSAFE, "an unknown outcome")),
+            _ => return Err(Failure::new(exit::UNSAFE, "the attempt had an unknown outcome")),
         };
         let snapshot = election.snapshot().await?;
         let now = Process::system().now().boot;
@@ -69,7 +69,7 @@ impl Watched {
         let (epoch, lease) = (leader.epoch, in_ms(validity));
         info!(
             outcome = "following",
-            "{name} holds epoch {epoch}, and seems to have died: watching it for {lease}"
+            "{name} holds epoch {epoch} and seems to be dead: watching its lease for {lease}"
         );
         let until = now.saturating_add(validity.saturating_mul(LEASES));
         Some(Watched { epoch: leader.epoch, heartbeat: current.heartbeat, until })

@@ -107,13 +107,13 @@ async fn a_live_leader_keeps_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_process_succeeds_a_dead_leader() {
+async fn a_new_process_takes_over_from_a_dead_leader() {
     for dates in [Dates::Right, Dates::Old, Dates::None] {
         let scene = Scene::new(dates);
         drop(scene.election("a", 1).campaign().await.expect("no faults"));
         if dates == Dates::Right {
             let (elected, took) = scene.attempt(2).await;
-            assert!(elected.is_none() && took < secs(1), "it may live: {took:?}");
+            assert!(elected.is_none() && took < secs(1), "the leader may be alive: {took:?}");
         }
         wait(VALIDITY + secs(1)).await;
         let (elected, took) = scene.attempt(3).await;

@@ -23,7 +23,7 @@ const MAX_LEN: usize = 16 * 1_024;
 const CLOCK_WITHIN: Duration = Duration::from_secs(10);
 /// Delay before another attempt to write a completion, while the lease is valid.
 const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Maximum time for the completion after a signal.
+/// Maximum time for the write of the completion after a signal.
 const HURRIED: Duration = Duration::from_secs(1);
 
 /// One `tenure run --once-per`, for the period in which it was started.
@@ -53,11 +53,11 @@ impl OncePer {
         OncePer { rules, period, place, candidate: candidate.to_owned(), failed: None }
     }
 
-    /// Returns whether the period needs no campaign: most hosts find it completed. A read without a
-    /// token may be old, but a completed period stays completed. An attempt without an end may
-    /// still be running, and only a leader can decide on it. If the store cannot be reached,
-    /// returns `false`: the campaign waits for the store. Sends 1 GET, and 1 more for the clock if
-    /// the period needs a campaign.
+    /// Returns whether this host can skip the period without a campaign. This read needs no token,
+    /// because a completed period stays completed. Returns `false` for an attempt without a
+    /// recorded end: CMD may still run, and only a leader can decide. Also returns `false` if the
+    /// store cannot be reached, because the campaign waits for the store. Sends 1 GET, and another
+    /// one for the clock if the period needs a campaign.
     pub async fn is_over(&self) -> Result<bool, Failure> {
         let record = match self.place.read().await {
             Ok(record) => record,
@@ -146,11 +146,12 @@ impl OncePer {
     }
 
     /// Returns the message for a period that has not begun: the clock was ahead when it was chosen.
-    fn not_begun(&self, what: &str) -> String {
+    fn not_begun(&self, clock: &str) -> String {
         let own = shown(date(self.period.start));
         format!(
-            "the period of {own} has not begun, as {what}: this host's clock was ahead when `tenure` \
-             was started; CMD was not run; start it again, or leave the period to other hosts"
+            "the period of {own} has not begun, because {clock}: this host's clock was ahead when \
+             `tenure` was started. CMD was not run. Start `tenure` again, or leave the period to \
+             other hosts"
         )
     }
 
@@ -164,8 +165,8 @@ impl OncePer {
         let completed = before.last_completed.map_or("none".to_owned(), shown);
         warn!(
             outcome = "periods_missed",
-            "{missed} periods were missed: no host has begun one since that of {last}; the last \
-             completed is {completed}"
+            "{missed} periods were missed: the last period that a host began is {last}, and the \
+             last completed period is {completed}"
         );
     }
 
@@ -182,14 +183,15 @@ impl OncePer {
             }
             SkipReason::Past => {
                 let later = record.map_or_else(String::new, |record| shown(record.period_start));
-                let what = format!("the period of {own} is over: {by} has begun that of {later}");
-                info!(outcome = "period_past", "{what}");
+                let text =
+                    format!("the period of {own} has passed: {by} has begun the period of {later}");
+                info!(outcome = "period_past", "{text}");
             }
             SkipReason::Failed => {
                 let attempts = record.map_or(0, |record| record.attempts);
                 let end = match record.and_then(|record| record.exit_code) {
                     Some(code) => format!("with exit code {code}"),
-                    None => "without an end: its host died, or lost its lease".to_owned(),
+                    None => "without a recorded end: its host died or lost its lease".to_owned(),
                 };
                 warn!(
                     outcome = "period_failed",
@@ -201,22 +203,23 @@ impl OncePer {
             SkipReason::TooLate => {
                 let late = in_seconds(wall().saturating_sub(self.period.start));
                 let most = in_ms(self.rules.tolerance.unwrap_or_default());
-                let what = format!(
+                let text = format!(
                     "the period of {own} is skipped: it began {late} ago, and the tolerance is \
                      {most}"
                 );
-                warn!(outcome = "period_skipped", "{what}");
+                warn!(outcome = "period_skipped", "{text}");
             }
             SkipReason::NotBegun => {
-                let what = format!("this host's clock shows {}", shown(date(wall())));
-                return Err(Failure::new(exit::REFUSED, self.not_begun(&what)));
+                let clock = format!("this host's clock shows {}", shown(date(wall())));
+                return Err(Failure::new(exit::REFUSED, self.not_begun(&clock)));
             }
             SkipReason::InTheFuture => {
                 let later = record.map_or_else(String::new, |record| shown(record.period_start));
                 let why = format!(
-                    "{} says that {by} has begun the period of {later}, and this host's clock \
-                     shows {}: one of the two clocks is wrong; CMD does not run before that period \
-                     is over. If it was the other, set it, stop all hosts, and delete the object",
+                    "according to {}, {by} has begun the period of {later}, but this host's clock \
+                     shows {}: one of the two clocks is wrong. CMD does not run before that \
+                     period is over. If the other clock was wrong, set it, stop all hosts, and \
+                     delete the object",
                     self.place,
                     shown(date(wall()))
                 );
@@ -230,13 +233,15 @@ impl OncePer {
     fn failure(&self, error: FencingError) -> Failure {
         let why = match error {
             FencingError::Failed(error) => {
-                let counts = if error.may_have_happened() { ", but that may count" } else { "" };
+                let counts =
+                    if error.may_have_happened() { ", but the attempt may count" } else { "" };
                 let Failure { code, why, .. } = Failure::from(error);
                 return Failure::new(code, format!("{why}; CMD was not run{counts}"));
             }
             FencingError::Stale { stale, .. } => format!(
-                "epoch {} has claimed {}, and this candidate has epoch {}: CMD was not run; if no \
-                 such epoch was granted, the election was wiped: see tenure restore",
+                "epoch {} has claimed {}, and this candidate has epoch {}: CMD was not run. If \
+                 that epoch was never granted, the records of the election were deleted: see \
+                 `tenure restore`",
                 stale.newest, self.place, stale.offered
             ),
             other => format!("{} cannot be written, so CMD was not run: {other}", self.place),
@@ -294,7 +299,10 @@ impl Turn {
             match error {
                 FencingError::Failed(error) if passes(&error) => {
                     let text = plain(&text);
-                    warn!(outcome = "store_failed", "recording the end of CMD, again: {text}");
+                    warn!(
+                        outcome = "store_failed",
+                        "the end of CMD is not recorded, and the write is retried: {text}"
+                    );
                 }
                 _ => break text,
             }
@@ -306,8 +314,8 @@ impl Turn {
         };
         let again = if self.may_retry() { "CMD may run again" } else { "CMD does not run again" };
         let why = format!(
-            "CMD has ended with {code}, but that is not recorded in {}: {why}; in this period \
-             {again}",
+            "CMD has ended with exit code {code}, but its end is not recorded in {}: {why}; \
+             {again} in this period",
             self.place.key
         );
         Err(Failure::new(exit::LEASE_LOST, plain(&why)))
@@ -320,8 +328,8 @@ impl Turn {
             return;
         }
         let next = if self.may_retry() { "this period" } else { "the next period" };
-        let what = format!("CMD has failed with {code}; it may run again in {next}");
-        warn!(outcome = "period_failed", "the period of {start}: {what}");
+        let text = format!("CMD has failed with exit code {code} and may run again in {next}");
+        warn!(outcome = "period_failed", "the period of {start}: {text}");
     }
 }
 

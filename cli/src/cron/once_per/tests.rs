@@ -140,7 +140,7 @@ async fn only_the_newest_turn_records_an_end() {
 
 /// The record is unchanged without a valid lease, even if no other host has claimed it.
 #[tokio::test]
-async fn a_lost_lease_completes_nothing() {
+async fn a_lost_lease_completes_no_period() {
     let store = MemoryStore::new();
     let election = Election::builder(Arc::new(store.clone()), "p").build().expect("defaults");
     let leadership = election.campaign().await.expect("a store in memory");
@@ -174,7 +174,7 @@ async fn requests_of_a_period() {
     assert_eq!(store.take_calls(), [Get, Replace], "a claim");
 }
 
-/// Whether the attempt was recorded is unknown, so CMD does not start on any host.
+/// It is unknown whether the attempt was recorded, so no host starts CMD.
 #[tokio::test]
 async fn an_attempt_with_an_unknown_write_does_not_start() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
@@ -182,7 +182,7 @@ async fn an_attempt_with_an_unknown_write_does_not_start() {
     store.on(Call::Get).skip(2).always().fault(Fault::FailBefore);
     let failure = host(&store, 0, "a").take(epoch(1)).await.err().expect("the store fails");
     assert_eq!(failure.code, 69);
-    assert!(failure.why.ends_with("CMD was not run, but that may count"), "{}", failure.why);
+    assert!(failure.why.ends_with("CMD was not run, but the attempt may count"), "{}", failure.why);
     store.heal();
     assert!(matches!(host(&store, 0, "b").take(epoch(2)).await, Ok(ControlFlow::Break(0))));
 }

@@ -75,7 +75,7 @@ fn retries_are_further_attempts_in_the_same_period() {
 }
 
 #[test]
-fn a_host_whose_clock_is_behind_does_nothing() {
+fn a_host_with_a_clock_behind_skips_the_period() {
     let rules = PeriodRules { retries: 9, ..hourly() };
     let now = s(100 * HOUR + 10);
     let behind = now - s(30);
@@ -89,7 +89,7 @@ fn a_host_whose_clock_is_behind_does_nothing() {
     }
 }
 
-/// The period of the start has passed during the wait.
+/// The period in which the host started has passed while it waited.
 #[test]
 fn a_host_that_waited_runs_its_own_period_unless_a_later_one_was_begun() {
     let rules = hourly();
@@ -173,7 +173,7 @@ struct Host {
 /// its host. The election ensures one leader at a time, and the fenced object ensures writes in the
 /// order of epochs.
 #[test]
-fn three_hosts_with_skewed_clocks_keep_the_promise() {
+fn three_hosts_with_skewed_clocks_keep_the_guarantees() {
     for seed in 0..2_000 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let faults = rng.bool();

@@ -18,8 +18,8 @@ use crate::process::lock::lock;
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct GroupHealthArg {
-    /// Answer at http://ADDR: /livez, /readyz, and /partitions, which shows what this member owns.
-    /// For port 0 the log shows the port
+    /// Answer at http://ADDR: /livez, /readyz, and /partitions, which shows the partitions of this
+    /// member. With port 0 the system chooses the port, and the log shows it
     #[arg(long, value_name = "ADDR", value_parser = http::address)]
     health_addr: Option<SocketAddr>,
 }
@@ -36,7 +36,7 @@ impl GroupHealthArg {
 #[derive(Debug)]
 pub struct GroupHealth {
     member: String,
-    /// Maximum age of the store's last answer.
+    /// Maximum age of the store's last answer for a ready member.
     recent: Duration,
     pub pulse: Pulse,
     state: Mutex<GroupHealthState>,
@@ -65,13 +65,13 @@ struct OwnedView {
     partition: String,
     number: u32,
     token: u64,
-    /// Whether this member owns it now, and its CMD was not asked to end.
+    /// True if this member owns the partition now and has not asked its CMD to end.
     owned: bool,
     lease_remaining_ms: u128,
 }
 
 impl GroupHealth {
-    /// `recent` is the greatest age of the store's last answer.
+    /// `recent` is the maximum age of the store's last answer for a ready member.
     pub fn new(member: &str, recent: Duration) -> GroupHealth {
         let clock: Arc<dyn Clock> = Arc::new(Process::system());
         let pulse = Pulse::new(&clock);
@@ -87,12 +87,12 @@ impl GroupHealth {
         lock(&self.state).leaving = true;
     }
 
-    /// Notes that its CMD runs or is about to.
+    /// Notes that the CMD of the partition runs or will start.
     pub fn begin(&self, partition: &Arc<Partition>) {
         lock(&self.state).running.insert(partition.number().0, Arc::clone(partition));
     }
 
-    /// Notes that no process of its CMD runs.
+    /// Notes that no process of the partition's CMD runs.
     pub fn end(&self, partition: &Partition) {
         lock(&self.state).running.remove(&partition.number().0);
     }
@@ -117,7 +117,7 @@ impl GroupHealth {
         match (&state.group, state.leaving) {
             (Some(group), false) => {
                 let failure = group.last_failure();
-                // The answers to a join do not count as answers to the group.
+                // The group does not count the answers to requests of a join.
                 let because = |refused| match &failure {
                     Some(error) => Reply::text(503, &plain(&error.to_string())),
                     None => refused,

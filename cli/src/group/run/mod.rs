@@ -35,13 +35,13 @@ use work::Works;
 
 #[derive(Debug, clap::Args)]
 pub struct GroupRunArgs {
-    /// Where the group lives: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
-    /// dynamodb://TABLE/PREFIX, or file:///PATH, with the settings and options that `run` takes
+    /// Location of the group: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
+    /// dynamodb://TABLE/PREFIX, or file:///PATH, with the settings and options of `run --store`
     #[arg(long, value_name = "URL")]
     store: StoreUrl,
-    /// The partitions that the group is created with: ranges such as 0..64, which leaves out 64,
-    /// and names, separated by commas. All members give the same; a group that exists keeps its
-    /// own, and `group resize` changes them
+    /// Partitions of a new group: ranges such as 0..64 (without 64) and names, separated by commas.
+    /// All members must give the same partitions. An existing group keeps its partitions; `group
+    /// resize` changes them
     #[arg(long, value_name = "NAMES", value_parser = partitions)]
     partitions: Names,
     #[command(flatten)]
@@ -60,42 +60,44 @@ pub struct GroupRunArgs {
 }
 
 pub const AFTER_GROUP_RUN: &str = "\
-One CMD runs for each partition that this member owns, in a process group and under a guard of its
-own, with TENURE_PARTITION (the name of the partition), TENURE_EPOCH (its fencing token),
-TENURE_NAME and TENURE_STORE in its environment. Hand TENURE_EPOCH to the resource that CMD writes,
-and let it refuse lower ones of that partition.
+One CMD runs for each partition that this member owns, in a separate process group and under a
+separate guard. CMD has TENURE_PARTITION (the name of the partition), TENURE_EPOCH (its fencing
+token), TENURE_NAME and TENURE_STORE in its environment. CMD must send TENURE_EPOCH with each
+write, and the written resource must refuse lower tokens of that partition.
 
-When a partition is to move to another member, or the session is at risk of ending, its CMD gets
-SIGTERM, and after the grace all its descendants get SIGKILL. Once none of them is left, the
-partition is released. The guard does this even if `tenure` itself is killed or stopped; what it
-cannot reach: `tenure run --help`.
+When a partition must move to another member, or the session is at risk, the CMD of the partition
+gets SIGTERM, and all descendants of CMD get SIGKILL after the grace. Once all of them have ended,
+the partition is released. The guard sends these signals even if `tenure` itself is killed or
+stopped. `tenure run --help` lists the processes that a guard cannot end.
 
-A CMD that ends by itself releases its partition, too. The partition goes to members where this
-has not happened within ten minutes. If there are none, a CMD runs again after 1s. After exit
-codes other than 0 the time doubles with each failure, up to 60s.
+The end of a CMD without a signal releases its partition, too. The partition then goes to a member
+where its CMD has not ended within the last ten minutes. Without such a member, CMD starts again
+after 1s. After exit codes other than 0 this time doubles with each failure, up to 60s.
 
-With --unique-name, what a killed predecessor owned is taken over as soon as its guards must have
-ended its CMDs: a grace and max(200ms, VALIDITY/20) after the start.
+With --unique-name, this member takes over the partitions of a killed predecessor as soon as the
+guards must have ended its CMDs: a grace and max(200ms, VALIDITY/20) after the start.
 
-SIGINT, SIGTERM and SIGQUIT make it leave: no partition is taken any more, each CMD gets SIGTERM,
-and once all have ended the session is resigned, so that nobody waits for its end. A second one
-kills them all. SIGHUP is passed on to each CMD. When the session was lost, it joins anew.
+At SIGINT, SIGTERM or SIGQUIT this member leaves: it takes no more partitions, and each CMD gets
+SIGTERM. Once all CMDs have ended, the session is resigned, so that other members need not wait for
+its end. A second signal kills all CMDs. SIGHUP is forwarded to each CMD. After the loss of its
+session this process joins again.
 
-A store that denies access or does not exist is tried again without an end, with a line in the log.
+If the store denies access or does not exist, `tenure` retries without a time limit and logs it.
 
-With --health-addr, /livez is 200 while `tenure` itself works, whatever the store does; /readyz
-while the store has answered lately; and /partitions shows, in JSON, what this member owns.
+With --health-addr, /livez is 200 while `tenure` itself works, whatever the state of the store.
+/readyz is 200 while the store has answered recently. /partitions returns the partitions of this
+member in JSON.
 
 Durations are a number and a unit: 500ms, 30s, 10m, 1h.
 
 Exit codes:
-   0  a signal asked it to leave, and it has left
+   0  left the group after a signal
   64  wrong usage or settings
   70  store unsafe, or an object in it corrupt
-  71  the operating system refused something; or a guard and its standby have died
- 126  CMD cannot be executed, 127 it was not found: nothing was sent
- 129  ended by SIGHUP while the store was opened, or while a predecessor's CMDs were waited for, 130
-      by SIGINT, 131 by SIGQUIT, 143 by SIGTERM";
+  71  the operating system refused an operation, or a guard and its standby have died
+ 126  CMD cannot be executed, 127 CMD was not found; nothing was sent
+ 129  ended by SIGHUP, 130 by SIGINT, 131 by SIGQUIT or 143 by SIGTERM while opening the store or
+      waiting for the CMDs of a predecessor";
 
 pub async fn run(args: GroupRunArgs) -> Result<u8, Failure> {
     let name = args.lease.name();
@@ -155,7 +157,8 @@ async fn run_as(
                     info!(outcome = "leaving", "{signal}: leaving; each CMD gets SIGTERM");
                     leave(&group, args.member.leave_for());
                 }
-                // If the predecessor's CMD still runs, the partition would be owned before its end.
+                // Only if no CMD runs: another member must not own a partition before its CMD has
+                // ended.
                 signal if health.is_idle() => return Ok(signals::exit_code(signal)),
                 signal => {
                     info!("{signal} again: each CMD is killed");
@@ -164,8 +167,8 @@ async fn run_as(
             },
             () = works.unguarded() => {
                 let why = "a guard and its standby were killed, and processes that left the group of \
-                           their CMD may run on: the session is not resigned, and others wait until \
-                           it lapses";
+                           their CMD may still run: the session is not resigned, and other members \
+                           wait until it lapses";
                 return Err(Failure::new(exit::OS, why));
             }
             outcome = &mut running => {
@@ -193,7 +196,7 @@ async fn outlast_predecessor(group: &Group, name: &str, margins: Margins) {
     let delay = margins.grace + margins.kill_margin;
     info!(
         outcome = "waiting",
-        "a predecessor of this name may have been killed: its CMDs have {} to end",
+        "a predecessor with this name may have been killed: its CMDs have {} to end",
         format_duration(Duration::from_millis(millis(delay)))
     );
     pause(delay).await;

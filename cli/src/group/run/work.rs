@@ -21,7 +21,7 @@ use crate::process::timer::pause;
 
 /// Maximum number of queued signals for the task of a CMD. The oldest are dropped.
 const MOST_SIGNALS: usize = 16;
-/// Maximum interval between checks for a renewal or loss of the session.
+/// Maximum interval between checks for a renewal or a loss of the session.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
 /// The work on all partitions that this member owns.

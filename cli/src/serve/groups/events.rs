@@ -23,11 +23,11 @@ struct SentMember {
     state: Option<(&'static str, Option<&'static str>, Option<String>)>,
 }
 
-/// The length of the events of one poll in bytes, without the last event. The limit exists because
-/// a member may own 100,000 partitions, and each stream keeps its unread events.
+/// Maximum length of the events of one poll in bytes, without the last event. The limit exists
+/// because a member may own 100,000 partitions, and each stream keeps its unread events.
 const MOST_AT_ONCE: usize = 64 * 1024;
 
-/// Whether the next poll must send more events.
+/// The result of one poll: all events, or as many as the limit allows.
 #[derive(Debug, PartialEq, Eq)]
 enum Batch {
     Complete,

@@ -14,8 +14,8 @@ use crate::http::refusal::Refusal;
 use crate::process::lock::lock;
 use crate::serve::machine::{Common, OrderReply, ServedRole};
 
-/// The time for which other members are preferred for a partition that this member released without
-/// a revocation. `group run` uses the same time after CMD has ended.
+/// Time for which the coordinator prefers other members for a partition that this member released
+/// without a revocation. `group run` uses the same time after CMD has ended.
 const BACK_OFF: Duration = Duration::from_secs(1);
 
 /// This process in one group. The task that joins changes the role. A reply combines the role and
@@ -24,7 +24,7 @@ const BACK_OFF: Duration = Duration::from_secs(1);
 pub struct Member {
     pub common: Common<GroupOrder>,
     pub group: Group,
-    /// Time for which the partitions that it owns at the end are kept for its name.
+    /// Time for which the partitions stay reserved for the name of this member after it has left.
     pub leave_for: Option<Duration>,
     state: Mutex<MemberState>,
 }
@@ -68,9 +68,9 @@ pub struct LostSession {
 #[derive(Debug)]
 pub struct MemberNow {
     pub role: ServedRole,
-    /// The session, and the time for which it certainly lasts.
+    /// The session, and a lower bound of the time left of its lease.
     pub session: Option<(String, Duration)>,
-    /// Whether less than a quarter of the validity is left.
+    /// True if less than a quarter of the validity is left.
     pub at_risk: bool,
     pub lost: Option<LostSession>,
     /// Time on the boot clock.
@@ -84,7 +84,7 @@ pub struct OwnedNow {
     pub name: Arc<str>,
     pub number: u32,
     pub token: u64,
-    /// Whether the partition is revoked. It is still owned.
+    /// True if the partition is revoked. A revoked partition is still owned.
     pub revoked: bool,
 }
 
@@ -105,9 +105,9 @@ pub enum GroupOrder {
 /// The options of leaving.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Leave {
-    /// Time for which the owned partitions are kept for the name of this member.
+    /// Time for which the owned partitions stay reserved for the name of this member.
     pub keep: Option<Duration>,
-    /// Time for which this member stays out of the group. `None` means the default.
+    /// Time for which this member does not join again. `None` means the default.
     pub pause: Option<Duration>,
 }
 
@@ -183,14 +183,13 @@ impl Member {
         MemberNow { role: state.role, session: id.zip(left), at_risk, lost: state.lost.clone(), at }
     }
 
-    /// Returns the time for which the session certainly lasts.
+    /// Returns a lower bound of the time left of the session.
     pub fn remaining(&self) -> Option<Duration> {
         let at = self.common.boot();
         self.left(&mut lock(&self.state), at)
     }
 
-    /// Returns the token of an owned partition, and the time for which this member certainly owns
-    /// it.
+    /// Returns an owned partition, and a lower bound of the time for which this member owns it.
     pub fn token(&self, name: &str) -> Option<(OwnedNow, Duration)> {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -231,8 +230,8 @@ impl Member {
         Ok(token)
     }
 
-    /// Makes this member the owner of the partition. If the session has ended for replies, this
-    /// function returns the partition.
+    /// Makes this member the owner of the partition. If replies already report the end of the
+    /// session, this function returns the partition.
     pub fn granted(&self, partition: Partition) -> Option<Partition> {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -260,8 +259,8 @@ impl Member {
     }
 
     /// Ends the session for this reason. All later replies report the end. Returns the partitions
-    /// that were owned, which this function does not release. Returns `None` if the session had
-    /// ended for replies before: its partitions can then no longer be released.
+    /// that were owned, which this function does not release. Returns `None` if replies reported
+    /// the end of the session before: its partitions can then no longer be released.
     pub fn give_up(&self, reason: &'static str) -> Option<Vec<Partition>> {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -269,8 +268,8 @@ impl Member {
         Some(self.end(&mut state, reason, at))
     }
 
-    /// Checks the lease. The first caller that finds its end makes the end final: a later answer to
-    /// a renewal cannot revive a session that a reply has reported as lost.
+    /// Checks the lease. The first caller that finds the lease ended makes the end final: a later
+    /// answer to a renewal cannot revive a session that a reply has reported as lost.
     fn left(&self, state: &mut MutexGuard<'_, MemberState>, at: Duration) -> Option<Duration> {
         let session = state.session.as_ref()?;
         match (self.common.left(&session.lease), session.leaves) {

@@ -29,8 +29,8 @@ pub struct GroupsArgs {
     /// groups. The URL has the form of `group run --store`
     #[arg(long = "group", value_name = "NAME=URL", value_parser = named)]
     pub groups: Vec<Named>,
-    /// The partitions that a group is created with, as for `group run`: 0..64 for the only group,
-    /// or GROUP=0..64, once for each. The text before the first `=` is the name of the group
+    /// Partitions of a new group, as for `group run`: 0..64 for a single group, or GROUP=0..64 for
+    /// each of several groups. The text before the first `=` is the name of the group
     #[arg(long, value_name = "[GROUP=]NAMES", value_parser = partitions)]
     partitions: Vec<Partitions>,
     #[command(flatten)]
@@ -75,8 +75,8 @@ impl GroupsArgs {
         match self.groups.len() {
             several if several > 1 && self.partitions.iter().any(|it| it.group.is_none()) => {
                 Err(format!(
-                    "--partitions without GROUP= is for the only group, and there are {several}, \
-                     each with its own"
+                    "--partitions without GROUP= needs a single --group, got {several}: each \
+                     group has its own partitions"
                 ))
             }
             _ => Ok(()),
@@ -86,14 +86,14 @@ impl GroupsArgs {
     fn refuse_without_groups(&self) -> Result<(), String> {
         let partitions = (!self.partitions.is_empty()).then_some("--partitions");
         match partitions.or(self.member.first_given()).filter(|_| self.groups.is_empty()) {
-            Some(flag) => Err(format!("{flag} is for groups, and there is no --group")),
+            Some(flag) => Err(format!("{flag} needs a --group")),
             None => {
                 let names = self.partitions.iter().filter_map(|it| it.group.as_ref());
                 let known = |name: &&String| self.groups.iter().any(|it| it.name == **name);
                 match names.into_iter().find(|name| !known(name)) {
                     Some(name) => Err(format!(
-                        "--partitions {name}=…: no --group has the name {name}; for a partition \
-                         whose name has a `=`, write GROUP={name}=…"
+                        "--partitions {name}=…: no --group has the name {name}; if the name of a \
+                         partition contains `=`, write GROUP={name}=…"
                     )),
                     None => Ok(()),
                 }

@@ -22,9 +22,10 @@ use crate::serve::machine::{
 enum MembershipOver {
     /// The session has ended or is about to end. The application may still work.
     Lost,
-    /// This process has left, and stays out of the group for this time.
+    /// This process has left, and does not join for this time.
     Left(Duration),
-    /// The time of the application is up. The session is given up for this reason.
+    /// The application has used up its grace or is not healthy. The session is given up for this
+    /// reason.
     GivenUp(&'static str),
 }
 
@@ -32,9 +33,9 @@ enum MembershipOver {
 struct Following<'a> {
     task: &'a mut ServedTask<Member>,
     membership: Membership,
-    /// Time to stay out of the group after leaving, once the member leaves.
+    /// Pause before the next join. Present while the member leaves at the order of the application.
     defer_for: Option<Duration>,
-    /// Whether the member leaves because this process ends.
+    /// True if the member leaves because this process ends.
     draining: bool,
     throttle: Throttle,
 }
@@ -105,8 +106,7 @@ impl ServedTask<Member> {
         }
     }
 
-    /// Runs the membership until the session ends. Returns the time to stay out of the group after
-    /// that.
+    /// Runs the membership until the session ends. Returns the pause before the next join.
     async fn take_part(&mut self, membership: Membership) -> Option<Duration> {
         let (session, lease) = (membership.session(), membership.lease());
         info!(outcome = "joined", "joined: session {session}");
@@ -190,7 +190,8 @@ impl Following<'_> {
             MembershipEvent::Granted(partition) => {
                 let (name, token) = (plain(partition.name()), partition.token());
                 info!(outcome = "granted", "granted: partition {name}, epoch {token}");
-                // If the grant fails, the session has ended for replies and the loop ends.
+                // If the grant fails, replies already report the end of the session, and the loop
+                // ends.
                 drop(member.granted(partition));
             }
             MembershipEvent::Revoked { name, .. } => {
@@ -203,7 +204,7 @@ impl Following<'_> {
             }
             MembershipEvent::AtRisk { remaining } => {
                 let left = in_ms(remaining);
-                warn!(outcome = "at_risk", "renewals fail, and {left} are left of the lease");
+                warn!(outcome = "at_risk", "renewals fail, and {left} of the lease are left");
             }
             MembershipEvent::StoreFailed(error) if self.throttle.is_due(&error) => {
                 let why = plain(&error.to_string());
@@ -230,9 +231,8 @@ impl Following<'_> {
         }
     }
 
-    /// Lets the session lapse, because the application may still work. A session that is being
-    /// resigned has ended for replies too; this function waits for its resignation. Returns the
-    /// time to stay out of the group.
+    /// Lets the session lapse, because the application may still work. If the session is being
+    /// resigned, this function waits for the resignation. Returns the pause before the next join.
     async fn lapse(self) -> Option<Duration> {
         let Following { task, mut membership, defer_for, .. } = self;
         let orders = &mut task.orders;
@@ -265,10 +265,10 @@ impl Following<'_> {
 
     /// Gives up the session for this reason, and resigns it after the margin, in which the
     /// application can react. Only this function releases a partition without a release by the
-    /// application. Returns the time to stay out of the group.
+    /// application. Returns the pause before the next join.
     async fn resign(mut self, reason: &'static str) -> Option<Duration> {
-        // Without its partitions the member could not release them, and would renew the session for
-        // ever.
+        // Without the partitions this member could not release them, and would renew the session
+        // forever.
         let Some(mut owned) = self.task.machine.give_up(reason) else {
             return self.lapse().await;
         };

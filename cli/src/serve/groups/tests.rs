@@ -64,7 +64,7 @@ impl Sidecar {
         Sidecar { member, healthy, ending, task }
     }
 
-    /// Returns the partitions whose `/token` is 200, and their tokens.
+    /// Returns the partitions with a `/token` reply of 200, and their tokens.
     fn tokens(&self) -> BTreeMap<u32, u64> {
         let names = (0..4).map(|number| number.to_string());
         let owned = names.filter_map(|name| self.member.token(&name));
@@ -91,12 +91,12 @@ impl Sidecar {
     }
 }
 
-/// Waits until `holds` is true. Asserts all the time that no partition has two owners.
-async fn until(what: &str, all: &[&Sidecar], holds: impl Fn() -> bool) {
+/// Waits until `holds` is true. Asserts in each round that no partition has two owners.
+async fn until(condition: &str, all: &[&Sidecar], holds: impl Fn() -> bool) {
     let mut waited = Duration::ZERO;
     while !holds() {
         one_owner(all);
-        assert!(waited < LONG, "the condition never holds: {what}");
+        assert!(waited < LONG, "the condition never holds: {condition}");
         wait(millis(100)).await;
         waited += millis(100);
     }
@@ -304,7 +304,7 @@ async fn the_application_has_the_grace_at_the_end_of_the_process() {
     until("the task ends", &[&a, &b], || a.task.is_finished()).await;
     assert_eq!((a.lost(), a.tokens().len()), (Some("ending"), 0));
     until("b owns all", &[&a, &b], || b.tokens().len() == 4).await;
-    // The task does not wait for an application whose work has ended.
+    // The task does not wait for an application after the end of its work.
     b.ending.send_replace(true);
     wait(millis(10)).await;
     for number in 0..4 {

@@ -75,7 +75,7 @@ pub struct GroupViews {
 pub struct PartitionTokenView {
     pub token: u64,
     pub lease_remaining_ms: u64,
-    /// Whether the partition is revoked. The application must stop its work and then release the
+    /// True if the partition is revoked. The application must stop its work and then release the
     /// partition.
     pub revoked: bool,
 }

@@ -139,7 +139,7 @@ fn a_run_inside_cmd_does_not_take_the_name_of_its_leader() {
 #[test]
 fn serve_takes_lists_from_variables() {
     let twice = [("TENURE_ELECTION", "a=file:///a  a=file:///b")];
-    with(&twice, &["serve"]).fails(64, &["two elections are called a"]);
+    with(&twice, &["serve"]).fails(64, &["two elections have the name a"]);
     let wrong = [("TENURE_ELECTION", "a=ftp://b/p")];
     with(&wrong, &["serve"]).fails(64, &["TENURE_ELECTION: ", "ftp"]);
     let groups = [("TENURE_GROUP", "a=file:///a b=file:///b"), ("TENURE_PARTITIONS", "a=0..2")];

@@ -32,9 +32,9 @@ fn the_help_of_run_names_the_limits_of_the_guard() {
         "TENURE_NAME",
         "TENURE_STORE",
         "systemd-run",
-        "becomes another user",
-        "paused as a whole",
-        "only the token protects",
+        "changes its user",
+        "machine that is paused",
+        "Only the token protects",
         "SIGKILL",
         "--grace",
         "--forever",
@@ -146,7 +146,9 @@ fn only_run_creates_a_missing_directory() {
     let bench = Bench::new();
     std::fs::remove_dir(bench.path("store")).expect("it is empty");
     for verb in ["status", "compact"] {
-        bench.run(verb, &[]).fails(69, &[&bench.url(), "no such directory", "tenure run"]);
+        bench
+            .run(verb, &[])
+            .fails(69, &[&bench.url(), "the directory does not exist", "tenure run"]);
         assert!(!bench.path("store").exists(), "{verb} has made it");
     }
     assert_eq!(bench.run("run", &["--", "true"]).code, 0);

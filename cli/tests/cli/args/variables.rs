@@ -46,8 +46,8 @@ fn regression_a_misspelt_variable_is_named() {
     let url = bench.url();
     let wrong = [("TENURE_VALIDTY", "60s"), ("TENURE_STORE", &*url)];
     let run = with(&wrong, &["run", "--", "true"]);
-    let line = "tenure: the variable TENURE_VALIDTY is no setting and has no effect; did you mean \
-                TENURE_VALIDITY?\n";
+    let line = "tenure: the variable TENURE_VALIDTY is not a setting and has no effect; did you \
+                mean TENURE_VALIDITY?\n";
     assert!(run.code == 0 && run.err.starts_with(line), "{run:?}");
     // The refusal of another setting names it, too.
     let refused = with(&[("TENURE_STOER", &url)], &["status"]);

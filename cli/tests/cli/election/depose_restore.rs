@@ -68,7 +68,7 @@ fn depose_needs_a_leader_and_a_known_validity() {
     }
     let bench = Bench::new();
     bench.epoch(3, FOREIGN);
-    bench.run("depose", &[]).fails(73, &["epoch 3 does not say", "--epoch 3 --force"]);
+    bench.run("depose", &[]).fails(73, &["epoch 3 does not contain", "--epoch 3 --force"]);
     bench.run("depose", LAYOUTS[1]).fails(64, &["--layout epoch-files"]);
     bench.run("depose", &["--epoch", "0"]).fails_to_parse();
     assert_eq!(bench.run("depose", &["--epoch", "3", "--force"]).code, 0);
@@ -86,15 +86,15 @@ fn a_restored_election_continues_above_the_epoch() {
         let told = bench.json("restore", &with(layout, &["--epoch", "41", "--json"]));
         assert_eq!((&told["outcome"], &told["epoch"]), (&json!("restored"), &json!(41)));
         let again = bench.run("restore", &with(layout, &["--epoch", "41"]));
-        let line = "epoch 41 was restored already: the next leader has 42. 41 must be at least the \
-                    greatest token that any guarded resource has seen\n";
+        let line = "epoch 41 was already restored: the next leader gets epoch 42. 41 must be at \
+                    least the greatest token that any guarded resource has seen\n";
         assert_eq!((again.code, again.out.as_str()), (0, line));
         let status = bench.run("status", layout);
         assert!(status.out.starts_with("state      sealed: restored by "), "{status:?}");
         let next = bench.run("run", &with(layout, &["--", "sh", "-c", "echo $TENURE_EPOCH"]));
         assert_eq!((next.code, next.out.as_str()), (0, "42\n"), "{next:?}");
         for epoch in ["1", "41", "42"] {
-            let words = ["there is epoch 42", "nothing is left to do", "greatest token"];
+            let words = ["epoch 42 exists", "nothing was changed", "greatest token"];
             bench.run("restore", &with(layout, &["--epoch", epoch])).fails(73, &words);
         }
         let other = LAYOUTS[usize::from(layout.is_empty())];
@@ -112,12 +112,12 @@ fn regression_an_unfinished_restore_to_a_greater_epoch_is_named() {
     bench.epoch(10, held);
     bench.epoch(20, held);
     let said = bench.run("restore", &["--epoch", "10", "--wait", "90s"]);
-    said.fails(73, &["epoch 20 was not finished", "`tenure restore --epoch 20 --wait 1m30s`"]);
+    said.fails(73, &["epoch 20 is unfinished", "`tenure restore --epoch 20 --wait 1m30s`"]);
     let said = bench.run("depose", &["--epoch", "10", "--force"]);
     said.fails(73, &["`tenure restore --epoch 20`"]);
     assert_eq!(bench.run("restore", &["--epoch", "20", "--wait", "1m30s"]).code, 0);
     let said = bench.run("restore", &["--epoch", "10", "--wait", "2m"]);
-    said.fails(73, &["epoch 20 was restored already", "greater epoch than 20"]);
+    said.fails(73, &["epoch 20 was already restored", "an epoch above 20"]);
 }
 
 impl crate::bench::Said {

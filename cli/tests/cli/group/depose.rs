@@ -138,7 +138,7 @@ fn a_dead_member_is_deposed_without_a_wait() {
     );
     let said = scene.group("depose", &["w1", "--force"]);
     let line = format!(
-        "deposed w1 (session {}); its 3 partitions move once the coordinator sees that\n",
+        "deposed w1 (session {}); its 3 partitions move once the coordinator sees the seal\n",
         &w1_session[..8]
     );
     assert_eq!((said.code, said.out), (0, line), "{}", said.err);

@@ -106,7 +106,7 @@ impl Scene {
     }
 }
 
-const NOTHING: &str = "nothing changed: the group is like that already";
+const NOTHING: &str = "nothing was changed: the group has this state already";
 
 #[test]
 fn status_shows_members_and_partitions() {
@@ -262,7 +262,7 @@ fn verbs_on_a_missing_group_are_refused() {
     scene.run("resize", &["--partitions", "a,a"]).fails(64, &["two partitions", "\"a\""]);
     let store = format!("{url}/none");
     tenure(&["group", "status", "--store", &store])
-        .fails(69, &["no such directory; the first member"]);
+        .fails(69, &["the directory does not exist; the first member"]);
 }
 
 #[test]

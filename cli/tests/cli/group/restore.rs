@@ -25,7 +25,8 @@ fn a_group_without_assignments_continues_above_the_epoch() {
     let report: Value = serde_json::from_str(&said.out).expect("one JSON object");
     assert_eq!(report, json!({ "outcome": "restored", "epoch": 41, "partitions": 3 }));
     assert_eq!(said.code, 0, "{}", said.err);
-    restore(&bench, &["--epoch", "41"]).fails(73, &["there is assignment 43", "above 41 already"]);
+    restore(&bench, &["--epoch", "41"])
+        .fails(73, &["assignment 43 exists", "already continues above 41"]);
     let url = bench.url();
     let status = tenure(&["group", "status", "--store", &url, "--json"]);
     let status: Value = serde_json::from_str(&status.out).expect("one JSON object");

@@ -132,7 +132,7 @@ fn unusable_records_are_refused_before_the_command() {
         assert_eq!(runs(&bench).len(), 0);
     };
     write_record(&bench, 1, "{}");
-    refused(70, &["once-per.json", "not the record"]);
+    refused(70, &["once-per.json", "not a record"]);
     write_record(&bench, 1, r#"{"tenure_once_per":2}"#);
     refused(70, &["once-per.json", "format 2"]);
     bench.object("once-per.json", "by hand");
@@ -291,7 +291,7 @@ fn regression_the_period_is_named_before_the_wait_for_a_predecessor() {
     ];
     let run = bench.run("run", &options);
     assert_eq!(run.code, 0, "{run:?}");
-    let waits = run.err.lines().find(|line| line.contains("a predecessor of this name"));
+    let waits = run.err.lines().find(|line| line.contains("a predecessor with this name"));
     let waits = waits.and_then(|line| line.split(' ').next()).expect("it waits");
     assert!(run.out.trim() <= waits, "the period of {} was named after {waits}", run.out);
 }

@@ -30,7 +30,7 @@ fn names_of_elections_are_unique() {
     }
     refused(&["--election", "file:///tmp/x"], &["NAME=URL"]);
     refused(&["--election", "nothing"], &["NAME=URL"]);
-    refused(&["--election", "orders=file:///tmp/other"], &["two elections are called orders"]);
+    refused(&["--election", "orders=file:///tmp/other"], &["two elections have the name orders"]);
     let twice = ["--election", "a=s3://b/p", "--election", "b=s3://b/p/"];
     refused(&twice, &["a and b are the same election"]);
 }
@@ -51,7 +51,7 @@ fn each_group_needs_a_unique_name_and_partitions() {
     refused_group(&["--partitions", "0..100001"], &["100000"]);
     refused_group(&["--partitions", "others=0..4"], &["others", "no --group", "GROUP=others="]);
     refused_group(&with(&["--partitions", "orders=0..2"]), &["2 times", "orders"]);
-    refused_group(&with(&["--group", "orders=file:///x"]), &["two groups are called orders"]);
+    refused_group(&with(&["--group", "orders=file:///x"]), &["two groups have the name orders"]);
     // With two groups, `--partitions` names the group.
     let two = with(&["--group", "b=s3://b/p", "--partitions", "b=0..2"]);
     refused_group(&two, &["the group orders has no partitions", "2 groups", "orders=0..64"]);
@@ -64,14 +64,14 @@ fn each_group_needs_a_unique_name_and_partitions() {
 fn regression_partitions_without_a_group_are_refused() {
     let named = ["--group", "b=s3://b/p", "--partitions", "b=0..2", "--partitions", "orders=0..2"];
     let more = [&named[..], &["--partitions", "0..9"]].concat();
-    refused_group(&more, &["--partitions without GROUP=", "there are 2"]);
+    refused_group(&more, &["--partitions without GROUP=", "got 2"]);
 }
 
 #[test]
 fn options_of_groups_need_a_group_and_agree() {
     for option in ["--partitions=0..4", "--unique-name", "--leave-for=1s", "--data=1"] {
         let name = option.split('=').next().expect("a flag");
-        refused(&[option, "--name", "a"], &[name, "no --group"]);
+        refused(&[option, "--name", "a"], &[name, "needs a --group"]);
     }
     refused(&["--weight", "2"], &["--weight"]);
     refused(&["--rebalance-delay", "2s"], &["--rebalance-delay"]);

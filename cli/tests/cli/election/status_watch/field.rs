@@ -36,7 +36,7 @@ fn the_exit_code_shows_whether_the_election_is_held() {
     bench.epoch(6, "<html>");
     bench.run("status", &["--exit-code"]).fails(70, &["lock-0000000006.json"]);
     std::fs::remove_dir_all(bench.path("store")).expect("it is there");
-    bench.run("status", &["--exit-code"]).fails(69, &["no such directory"]);
+    bench.run("status", &["--exit-code"]).fails(69, &["the directory does not exist"]);
 }
 
 #[test]
