@@ -6,6 +6,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use clap::builder::RangedI64ValueParser;
 use serde_json::{Map, Value, json};
 
 use self::prices::Prices;
-use self::requests::{KINDS, Requests, Role, election, group};
+use self::requests::{KINDS, Requests, Role, roles};
 use super::exit::{self, Failure};
 use crate::args::common::{DAY, LayoutArg, positive_duration, positive_up_to};
 use crate::output::print::{millis, plain, print, print_json};
@@ -98,10 +99,7 @@ pub fn cost(args: &CostArgs) -> Result<u8, Failure> {
     }
     let prices =
         args.prices.as_deref().map_or_else(|| Ok(prices::built_in()), prices::from_file)?;
-    let roles = match args.partitions {
-        Some(partitions) => group(args, partitions, DAY * DAYS),
-        None => election(args, DAY * DAYS),
-    };
+    let roles = roles(args, DAY * DAYS);
     let _ = match args.json {
         true => print_json(&for_machines(args, &roles, &prices))?,
         false => print(&for_people(&roles, &prices))?,
@@ -110,30 +108,25 @@ pub fn cost(args: &CostArgs) -> Result<u8, Failure> {
 }
 
 fn for_machines(args: &CostArgs, roles: &[Role], prices: &[Prices]) -> Value {
-    let CostArgs { elections, candidates, partitions, members, .. } = args;
-    let changes = args.elections_per_day;
+    let CostArgs { elections, candidates, partitions, members, elections_per_day, .. } = args;
     let layout = args.layout.to_possible_value().map(|layout| layout.get_name().to_owned());
     let mut report = match partitions {
-        Some(_) => {
-            json!({ "partitions": partitions, "members": members, "changes_per_day": changes })
-        }
+        Some(_) => json!({ "partitions": partitions, "members": members,
+            "changes_per_day": elections_per_day }),
         None => json!({ "elections": elections, "candidates": candidates, "layout": layout,
-            "elections_per_day": changes }),
+            "elections_per_day": elections_per_day }),
     };
-    let by_role = |value: &dyn Fn(&Requests) -> Value| -> Map<String, Value> {
-        roles.iter().map(|(role, _, requests)| ((*role).to_owned(), value(requests))).collect()
+    let by_role = |value: &dyn Fn(Requests) -> Value| -> Map<String, Value> {
+        roles.iter().map(|(role, _, requests)| ((*role).to_owned(), value(*requests))).collect()
     };
-    let kinds = |requests: &Requests| -> Map<String, Value> {
-        let counts = KINDS.into_iter().zip(requests.0);
-        counts.map(|(kind, count)| (kind.to_owned(), count.into())).collect()
-    };
+    let kinds = |requests| KINDS.into_iter().zip(requests).collect::<BTreeMap<_, f64>>();
     let costs = prices.iter().map(|prices| {
-        let mut costs = by_role(&|requests| requests.cost(prices).into());
+        let mut costs = by_role(&|requests| prices.cost(requests).into());
         costs.insert("prices".to_owned(), json!(prices));
         Value::from(costs)
     });
     report["costs"] = costs.collect();
-    report["requests"] = by_role(&|requests| kinds(requests).into()).into();
+    report["requests"] = by_role(&|requests| json!(kinds(requests))).into();
     report["observers"] = args.observers.into();
     report["validity_ms"] = millis(args.validity).into();
     report["poll_ms"] = millis(args.poll()).into();
@@ -150,11 +143,11 @@ fn for_people(roles: &[Role], prices: &[Prices]) -> String {
     row("a month", &|(role, ..)| role.replace("elections", "takeovers"));
     row("processes", &|(_, processes, _)| processes.map_or(String::new(), grouped));
     for (kind, name) in KINDS[..4].iter().enumerate() {
-        row(name, &|(.., requests)| grouped(requests.0[kind]));
+        row(name, &|(.., requests)| grouped(requests[kind]));
     }
     for list in prices {
         let name = format!("{}, {}", plain(&list.name), plain(&list.currency));
-        row(&name, &|(.., requests)| format!("{:.2}", requests.cost(list)));
+        row(&name, &|(.., requests)| format!("{:.2}", list.cost(*requests)));
     }
     let width = |column: usize| rows.iter().map(|(_, cells)| cells[column].len() + 2).max();
     let mut text = String::new();

@@ -1,26 +1,27 @@
-//! Prices of requests: the built-in lists with their sources, or a file.
+//! The table of prices: the built-in lists with their sources, or a file.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::requests::Requests;
 use crate::exit::{self, Failure};
 use crate::store::url::Place;
 
-/// A price list.
+/// A price list. Prices are for a million requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
     pub name: String,
-    /// Price of a million creates and replaces. Refused ones count.
-    pub write: f64,
-    pub list: f64,
-    /// A poll without news is a read.
-    pub read: f64,
-    /// Price for requests of up to 1,000 keys each, or for keys with `delete_by_key`.
-    pub delete: f64,
+    /// Price of creates and replaces, refused ones included.
+    write: f64,
+    list: f64,
+    /// Price of reads. A poll without news is a read.
+    read: f64,
+    /// Price of deletions of up to 1,000 keys each, or of deleted keys with `delete_by_key`.
+    delete: f64,
     #[serde(default)]
-    pub delete_by_key: bool,
+    delete_by_key: bool,
     #[serde(default = "usd")]
     pub currency: String,
     /// The first day of the prices, or the day of their retrieval.
@@ -34,31 +35,39 @@ fn usd() -> String {
     "USD".to_owned()
 }
 
-/// As in docs/reference/stores.md, without free tiers.
+impl Prices {
+    /// Returns the price of the requests, in the currency of the list.
+    pub fn cost(&self, [writes, lists, reads, deletes, keys]: Requests) -> f64 {
+        let deletes = if self.delete_by_key { keys } else { deletes };
+        let of_each = [(writes, self.write), (lists, self.list), (reads, self.read)];
+        let sum: f64 = of_each.iter().map(|(count, price)| count * price).sum();
+        (sum + deletes * self.delete) / 1e6
+    }
+}
+
+/// Returns the built-in lists, without free tiers. docs/reference/stores.md has their sources.
 pub fn built_in() -> Vec<Prices> {
     parse(include_str!("prices.json")).expect("a test reads the built-in price lists")
 }
 
-/// The list prices of the service at this place.
+/// Returns the list prices of the service at this place.
 pub fn of(place: &Place) -> Option<Prices> {
     let Place::In { service, .. } = place else { return None };
     built_in().into_iter().find(|prices| prices.name == service.prices)
 }
 
-/// One price list or several, as JSON.
+/// Reads one price list or several, as JSON.
 pub fn from_file(path: &Path) -> Result<Vec<Prices>, Failure> {
-    let wrong =
-        |why: String| Failure::new(exit::USAGE, format!("--prices {}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    parse(&text).map_err(wrong)
+    let prices = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let failure = |why| Failure::new(exit::USAGE, format!("--prices {}: {why}", path.display()));
+    prices.and_then(|text| parse(&text)).map_err(failure)
 }
 
 pub fn parse(text: &str) -> Result<Vec<Prices>, String> {
     // An untagged enum would lose the error of the form in use.
-    let prices = if text.trim_start().starts_with('[') {
-        serde_json::from_str::<Vec<Prices>>(text)
-    } else {
-        serde_json::from_str::<Prices>(text).map(|prices| vec![prices])
+    let prices = match text.trim_start().starts_with('[') {
+        true => serde_json::from_str::<Vec<Prices>>(text),
+        false => serde_json::from_str::<Prices>(text).map(|prices| vec![prices]),
     };
     let prices = prices.map_err(|error| error.to_string())?;
     if prices.is_empty() {

@@ -1,58 +1,44 @@
 //! The table compared with the requests of the driver, in hours of paused time.
 
-use std::collections::HashMap;
+use std::future::ready;
 use std::sync::Arc;
 
+use clap::Parser as _;
 use futures::StreamExt as _;
-use tenure::store::{MemoryStore, Store};
-use tenure::{Clock as _, Compactor, Election};
-use tenure_groups::{Group, GroupCompactor, MembershipEvent};
+use tenure::{Compactor, Election};
+use tenure_groups::{Group, GroupCompactor, Partition};
 use tenure_testkit::fault_store::{Call, FaultStore};
-use tenure_testkit::time::{TestClock, process, secs, wait};
-use tokio::task::JoinSet;
+use tenure_testkit::time::{process, secs, wait};
+use tenure_testkit::world;
+use tokio::task::{AbortHandle, JoinSet};
 
-use super::requests::{change, takeover};
+use super::requests::plus;
 use super::*;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-fn args(options: &str) -> CostArgs {
-    use clap::Parser as _;
-    let line = ["tenure", "cost"].into_iter().chain(options.split_whitespace());
-    match crate::args::Args::try_parse_from(line).map(|args| args.verb) {
-        Ok(crate::args::Verb::Cost(args)) => args,
-        other => panic!("{options}: {other:?}"),
-    }
+#[derive(Debug, clap::Parser)]
+struct Line {
+    #[command(flatten)]
+    cost: CostArgs,
 }
 
-/// The requests of one role.
-fn of(roles: &[Role], name: &str) -> Requests {
-    roles.iter().find(|role| role.0 == name).expect(name).2
+/// One store, and the processes of one row of options.
+struct World {
+    args: CostArgs,
+    kit: world::World,
+    running: JoinSet<()>,
 }
 
-/// One store and the clock of its ages; each process counts its requests.
-struct World<'a> {
-    args: &'a CostArgs,
-    clock: TestClock,
-    memory: MemoryStore,
-}
-
-impl World<'_> {
-    fn new(args: &CostArgs) -> World<'_> {
-        let clock = TestClock::new();
-        World { args, memory: MemoryStore::with_clock(Arc::new(clock.clone())), clock }
+impl World {
+    fn new(options: &str) -> World {
+        let args = Line::try_parse_from(["cost"].into_iter().chain(options.split_whitespace()));
+        World { args: args.expect(options).cost, kit: world::World::new(), running: JoinSet::new() }
     }
 
-    fn process(&self) -> FaultStore {
-        FaultStore::new(Arc::new(self.memory.clone()))
-    }
-
-    fn election(&self, store: &FaultStore, seed: u64) -> Election {
-        let election = Election::builder(Arc::new(store.clone()), "app")
-            .layout(self.args.layout.into())
-            .validity(self.args.validity)
-            .check_store(false)
-            .process(process(&self.clock, seed));
+    fn election(&self, store: &FaultStore) -> Election {
+        let election = self.kit.node_behind(store, &self.kit.clock, "node");
+        let election = election.layout(self.args.layout.into()).validity(self.args.validity);
         let poll = self.args.poll.into_iter();
         poll.fold(election, |election, poll| election.poll_interval(poll)).build().expect("fits")
     }
@@ -63,313 +49,255 @@ impl World<'_> {
             .partitions(0..20)
             .validity(self.args.validity)
             .check_store(false)
-            .process(process(&self.clock, seed));
+            .process(process(&self.kit.clock, seed));
         let poll = self.args.poll.into_iter();
         poll.fold(group, |group, poll| group.poll_interval(poll)).build().expect("fits")
     }
 
-    /// A member that releases revoked partitions.
-    async fn member(&self, store: &FaultStore, seed: u64) -> tokio::task::JoinHandle<()> {
-        let mut membership = self.group(store, seed).join().await.expect("joined");
-        tokio::spawn(async move {
-            let mut owned = HashMap::new();
-            while let Some(event) = membership.next().await {
-                match event {
-                    MembershipEvent::Granted(partition) => {
-                        owned.insert(partition.number(), partition);
-                    }
-                    MembershipEvent::Revoked { number, .. } => {
-                        owned.remove(&number).expect("granted").release();
-                    }
-                    _ => {}
-                }
-            }
-        })
+    /// Starts a member, and waits until it has joined.
+    async fn member(&mut self, store: &FaultStore, seed: u64) -> AbortHandle {
+        let group = self.group(store, seed);
+        let work = async |partition: Partition| {
+            partition.revoked().cancelled().await;
+            Ok(())
+        };
+        let member = self.running.spawn(async move { group.run(work).await.expect("joined") });
+        wait(secs(1)).await;
+        member
     }
 
-    /// Creates an ended lease.
-    async fn ended(&self, key: String) {
-        let created = self.memory.create(&key, br#"{"expired":true}"#.to_vec().into()).await;
-        created.expect("there is room");
-    }
-
+    /// Creates sealed epochs.
     async fn epochs(&self, epochs: std::ops::Range<u64>) {
         for epoch in epochs {
-            self.ended(format!("app/lock-{epoch:010}.json")).await;
+            self.kit.create(&world::name(epoch), r#"{"expired":true}"#).await;
         }
+    }
+
+    /// Returns the requests of all processes of these roles in the table.
+    fn expected(&self, names: &[&str], time: Duration) -> Requests {
+        let of_roles =
+            roles(&self.args, time).into_iter().filter(|(name, ..)| names.contains(name));
+        of_roles.fold([0.0; 5], |sum, (_, processes, one)| plus(sum, processes.unwrap_or(1.0), one))
     }
 }
 
-/// The requests since the last call.
+/// Returns the requests since the last call.
 fn taken(store: &FaultStore) -> Requests {
-    let mut counts = [0.0; 5];
-    for (call, keys) in store.take_log() {
-        match call {
-            Call::Create | Call::Replace => counts[0] += 1.0,
-            Call::List => counts[1] += 1.0,
-            Call::Get => counts[2] += 1.0,
-            Call::Delete => {
-                counts[3] += 1.0;
-                counts[4] += keys.split(',').count() as f64;
-            }
+    store.take_log().into_iter().fold([0.0; 5], |counts, (call, keys)| {
+        let one = match call {
+            Call::Create | Call::Replace => [1.0, 0.0, 0.0, 0.0, 0.0],
+            Call::List => [0.0, 1.0, 0.0, 0.0, 0.0],
+            Call::Get => [0.0, 0.0, 1.0, 0.0, 0.0],
+            Call::Delete => [0.0, 0.0, 0.0, 1.0, keys.split(',').count() as f64],
+        };
+        plus(counts, 1.0, one)
+    })
+}
+
+/// Runs an operation with each row of options. It returns counted and expected requests. Fails
+/// unless each count is at least this share of its expectation, and at most the expectation. Both
+/// bounds allow this number of requests at an end of the counted time.
+async fn compare(
+    common: &str,
+    rows: &[&str],
+    (share, at_an_end): (f64, f64),
+    operation: impl AsyncFn(&mut World) -> Vec<(Requests, Requests)>,
+) {
+    for row in rows {
+        for (counted, expected) in operation(&mut World::new(&format!("{common} {row}"))).await {
+            let close = counted.iter().zip(expected).all(|(count, expected)| {
+                (expected * share - at_an_end..=expected + at_an_end).contains(count)
+            });
+            assert!(close, "{row}: counted {counted:?}, expected {expected:?}");
         }
     }
-    Requests(counts)
-}
-
-/// `part` of the requests, and `under_way` at either end, may differ.
-#[track_caller]
-fn near(role: &str, counted: Requests, expected: Requests, part: f64, under_way: f64) {
-    for (counts, expects) in counted.0.into_iter().zip(expected.0) {
-        let close = (counts - expects).abs() <= expects * part + under_way;
-        assert!(close, "{role}: counted {counted:?}, expected {expected:?}");
-    }
-}
-
-#[track_caller]
-fn at_most(counted: Requests, most: Requests) {
-    let exceeds = counted.0.into_iter().zip(most.0).any(|(counted, most)| counted > most);
-    assert!(!exceeds, "counted {counted:?} of {most:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn regression_the_default_poll_follows_the_validity_as_in_the_driver() {
-    for options in ["6s", "10s", "30s", "120s", "12s --poll 2s", "60s --poll 60s"] {
-        for layout in ["epoch-files", "single-object"] {
-            let args = args(&format!("--layout {layout} --validity {options}"));
-            let world = World::new(&args);
-            let [leader, follower, observer] = [(); 3].map(|()| world.process());
-            let _leading = world.election(&leader, 1).campaign().await.expect("elected");
-            let (follows, mut changes) =
-                (world.election(&follower, 2), world.election(&observer, 3).observe());
-            let mut running = JoinSet::new();
-            running.spawn(async move { follows.campaign().await.map(drop).expect("elected") });
-            running.spawn(async move { while changes.next().await.is_some() {} });
-            wait(secs(1)).await;
-            let roles = [("leader", leader), ("follower", follower), ("observer", observer)];
-            roles.iter().for_each(|(_, store)| drop(store.take_log()));
-            wait(HOUR).await;
-            let expected = election(&args, HOUR);
-            for (role, store) in &roles {
-                near(role, taken(store), of(&expected, role), 0.0, 1.0);
-            }
-        }
-    }
-}
-
-/// Each leader dies after its election.
-#[tokio::test(start_paused = true)]
-async fn takeovers_send_at_most_the_requests_of_the_table() {
-    const TAKEOVERS: f64 = 20.0;
+    let rows = [
+        "--validity 6s",
+        "--validity 10s",
+        "--validity 30s",
+        "--validity 120s",
+        "--validity 12s --poll 2s",
+        "--validity 60s --poll 60s",
+    ];
     for layout in ["epoch-files", "single-object"] {
-        let args = args(&format!("--layout {layout}"));
-        let world = World::new(&args);
-        let store = world.process();
-        let (won, mut wins) = tokio::sync::mpsc::unbounded_channel();
-        let mut running = JoinSet::new();
-        for seed in 0..3 {
-            let (election, won) = (world.election(&store, seed), won.clone());
-            running.spawn(
-                async move { while won.send(election.campaign().await.map(drop)).is_ok() {} },
-            );
-        }
-        let _ = wins.recv().await;
-        let _ = (wins.recv().await, store.take_log());
-        let before = world.clock.now().boot;
-        for _ in 0..TAKEOVERS as u32 {
-            wins.recv().await.expect("running").expect("elected");
-        }
-        // All three candidates follow until the lapse.
-        let polls = of(&election(&args, world.clock.now().boot - before), "follower");
-        let most = polls.plus(2.0, polls).plus(TAKEOVERS, takeover(&args));
-        let counted = taken(&store);
-        at_most(counted, most);
-        assert!(counted.0[0] >= TAKEOVERS, "{counted:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn regression_a_compactor_among_thousands_of_epochs_sends_the_requests_of_the_table() {
-    // Epochs before a run, a day's runs, and the runs for which these epochs suffice.
-    for (a_run, a_day, runs) in [
-        (0, 24, 1),
-        (1, 24, 3),
-        (4, 24, 1),
-        (999, 24, 1),
-        (1_001, 24, 1),
-        (2_500, 24, 1),
-        (7_400, 2, 1),
-    ] {
-        let elections = f64::from(a_run * a_day) / f64::from(runs);
-        let line = format!("--elections-per-day {elections} --compactions-per-day {a_day}");
-        let args = args(&line);
-        let world = World::new(&args);
-        let by = world.process();
-        let compactor = Compactor::builder(Arc::new(by.clone()), "app").build().expect("fits");
-        let (between, mut newest) = (DAY / a_day, 10);
-        world.epochs(1..11).await;
-        // The first runs delete other numbers of epochs.
-        for window in 0..4 {
-            let _ = by.take_log();
-            for run in 0..runs {
-                let all = if run == 0 { u64::from(a_run) } else { 0 };
-                let young = all / u64::from(24 / a_day);
-                world.epochs(newest + 1..newest + 1 + all - young).await;
-                wait(between.saturating_sub(secs(3_599))).await;
-                world.epochs(newest + 1 + all - young..newest + 1 + all).await;
-                newest += all;
-                wait(secs(3_599)).await;
-                compactor.run_once().await.expect("compacted");
-            }
-            if window > 1 {
-                let expected = of(&election(&args, between * runs), "compactor");
-                near(&line, taken(&by), expected, 0.0, 1.0);
-            }
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_search_among_thousands_of_epochs_sends_at_most_the_listings_of_the_table() {
-    for epochs in [900_u32, 1_100, 2_001, 2_999, 4_003, 9_500] {
-        // Half of them since the last compaction, and half too young for it.
-        let args = args(&format!("--candidates 1 --elections-per-day {}", epochs * 12));
-        let world = World::new(&args);
-        world.epochs(1..u64::from(epochs) + 1).await;
-        let store = world.process();
-        let newest = world.election(&store, 1).snapshot().await.expect("found").leader;
-        assert_eq!(newest.map(|leader| leader.epoch.get()), Some(epochs.into()));
-        at_most(Requests([0.0, taken(&store).0[1], 0.0, 0.0, 0.0]), takeover(&args));
+        compare(
+            &format!("--candidates 2 --observers 1 --layout {layout}"),
+            &rows,
+            (1.0, 1.0),
+            async |world| {
+                let roles =
+                    ["leader", "follower", "observer"].map(|role| (role, world.kit.another_way()));
+                let [leads, follows, observes] =
+                    roles.each_ref().map(|(_, store)| world.election(store));
+                let _leading = leads.campaign().await.expect("elected");
+                world
+                    .running
+                    .spawn(async move { follows.campaign().await.map(drop).expect("elected") });
+                world.running.spawn(observes.observe().for_each(|_| ready(())));
+                wait(secs(1)).await;
+                roles.iter().for_each(|(_, store)| drop(store.take_log()));
+                wait(HOUR).await;
+                roles.map(|(role, store)| (taken(&store), world.expected(&[role], HOUR))).to_vec()
+            },
+        )
+        .await;
     }
 }
 
 /// The group repeats its requests every ten minutes.
 #[tokio::test(start_paused = true)]
 async fn regression_the_default_poll_of_a_group_follows_the_validity_as_in_the_driver() {
-    for (members, options) in [
-        (10, "30s"),
-        (1, "30s"),
-        (3, "6s"),
-        (3, "12s --poll 2s"),
-        (6, "60s"),
-        (8, "20s --poll 20s"),
-    ] {
-        let line = format!(
-            "--partitions 20 --elections-per-day 0 --compactions-per-day 0 --members {members} --validity {options}"
-        );
-        let args = args(&line);
-        let world = World::new(&args);
-        let (store, observer) = (world.process(), world.process());
-        for seed in 1..=members {
+    let rows = [
+        "--members 10 --validity 30s",
+        "--members 1 --validity 30s",
+        "--members 3 --validity 6s",
+        "--members 3 --validity 12s --poll 2s",
+        "--members 6 --validity 60s",
+        "--members 8 --validity 20s --poll 20s",
+        // 1,200 ended sessions of a day and an hour are on two pages.
+        "--members 2 --elections-per-day 1152 --compactions-per-day 1",
+    ];
+    compare("--partitions 20 --observers 1", &rows, (1.0, 0.4), async |world| {
+        let (store, observer) = (world.kit.another_way(), world.kit.another_way());
+        for seed in 1..=world.args.members.into() {
             world.member(&store, seed).await;
         }
-        let mut changes = world.group(&observer, 99).observe();
-        tokio::spawn(async move { while changes.next().await.is_some() {} });
-        wait(args.validity * 10).await;
+        let observes = world.group(&observer, 99);
+        world.running.spawn(observes.observe().for_each(|_| ready(())));
+        for session in 0..(world.args.elections_per_day / 24.0 * 25.0) as u32 {
+            let name = format!("members/{session:032x}/lock.json");
+            world.kit.create(&name, r#"{"expired":true}"#).await;
+        }
+        wait(world.args.validity * 10).await;
         let _ = (store.take_log(), observer.take_log());
         wait(HOUR / 3).await;
-        let expected = group(&args, 20, HOUR / 3);
-        near(&line, taken(&store), of(&expected, "all"), 0.02, 0.4);
-        near(&line, taken(&observer), of(&expected, "observer"), 0.02, 0.4);
-    }
+        let members = world.expected(&["coordinator", "deputy", "member"], HOUR / 3);
+        vec![(taken(&store), members), (taken(&observer), world.expected(&["observer"], HOUR / 3))]
+    })
+    .await;
+}
+
+/// Each leader dies after its election.
+#[tokio::test(start_paused = true)]
+async fn takeovers_send_at_most_the_requests_of_the_table() {
+    let rows = ["--layout epoch-files", "--layout single-object"];
+    compare("--elections-per-day 20", &rows, (0.4, 0.0), async |world| {
+        let (won, mut wins) = tokio::sync::mpsc::unbounded_channel();
+        for _ in 0..3 {
+            let (election, won) = (world.election(&world.kit.store), won.clone());
+            world.running.spawn(async move {
+                while won.send(election.campaign().await.map(drop)).is_ok() {}
+            });
+        }
+        let _ = wins.recv().await;
+        let _ = (wins.recv().await, world.kit.store.take_log());
+        let before = tokio::time::Instant::now();
+        for _ in 0..20 {
+            wins.recv().await.expect("running").expect("elected");
+        }
+        // All three candidates follow until the lapse. The table has two followers.
+        let polls = world.expected(&["follower"], before.elapsed());
+        vec![(taken(&world.kit.store), plus(world.expected(&["elections"], DAY), 1.5, polls))]
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_a_compactor_among_thousands_of_epochs_sends_the_requests_of_the_table() {
+    let rows = ["0", "8", "96", "23976", "24024", "60000", "14800 --compactions-per-day 2"];
+    compare("--elections-per-day", &rows, (1.0, 0.4), async |world| {
+        let (a_day, runs_a_day) = (world.args.elections_per_day, world.args.compactions_per_day);
+        // All epochs of these runs appear before the first of them, some in the last hour.
+        let runs = (runs_a_day / a_day.max(1.0)).max(1.0);
+        let (between, epochs) = (DAY.div_f64(runs_a_day), (a_day / runs_a_day * runs) as u64);
+        let young = (a_day / 24.0) as u64;
+        let by = world.kit.another_way();
+        let compactor = Compactor::builder(Arc::new(by.clone()), "app").build().expect("fits");
+        world.epochs(1..11).await;
+        let mut next = 11;
+        // The first runs delete other numbers of epochs.
+        for window in 0..4 {
+            if window == 2 {
+                let _ = by.take_log();
+            }
+            for run in 0..runs as u32 {
+                let end = next + if run == 0 { epochs } else { 0 };
+                let old = end - young.min(end - next);
+                world.epochs(next..old).await;
+                wait(between.saturating_sub(secs(3_599))).await;
+                world.epochs(old..end).await;
+                next = end;
+                wait(secs(3_599)).await;
+                compactor.run_once().await.expect("compacted");
+            }
+        }
+        vec![(taken(&by), world.expected(&["compactor"], between * 2 * runs as u32))]
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_among_thousands_of_epochs_sends_at_most_the_listings_of_the_table() {
+    let rows = ["10800", "13200", "24012", "35988", "48036", "114000"];
+    compare("--candidates 1 --elections-per-day", &rows, (0.0, 0.0), async |world| {
+        // Half of them since the last compaction, and half too young for it.
+        let epochs = (world.args.elections_per_day / 12.0) as u64;
+        world.epochs(1..epochs + 1).await;
+        let store = world.kit.another_way();
+        let newest = world.election(&store).snapshot().await.expect("found").leader;
+        assert_eq!(newest.map(|leader| leader.epoch.get()), Some(epochs));
+        let one = world.expected(&["elections"], DAY.div_f64(world.args.elections_per_day));
+        vec![([0.0, taken(&store)[1], 0.0, 0.0, 0.0], one)]
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_change_sends_at_most_the_requests_of_the_table() {
-    let args = args("--partitions 20 --members 6 --elections-per-day 0 --compactions-per-day 0");
-    let world = World::new(&args);
-    let (store, mut nodes) = (world.process(), Vec::new());
-    for seed in 1..=6 {
-        nodes.push(world.member(&store, seed).await);
-    }
-    wait(args.validity * 10).await;
-    for (dies, seed) in [5, 3, 0, 4].into_iter().zip(10..) {
-        let (_, before) = (store.take_log(), world.clock.now().boot);
-        nodes.remove(dies).abort();
-        wait(args.validity * 4).await;
-        nodes.push(world.member(&store, seed).await);
-        wait(args.validity * 4).await;
-        let steady = of(&group(&args, 20, world.clock.now().boot - before), "all");
-        at_most(taken(&store), steady.plus(1.0, change(&args)));
-    }
+    compare("--partitions 20", &["--members 6"], (0.75, 0.0), async |world| {
+        let (store, mut nodes, mut compared) = (world.kit.another_way(), Vec::new(), Vec::new());
+        for seed in 1..=6 {
+            nodes.push(world.member(&store, seed).await);
+        }
+        wait(world.args.validity * 10).await;
+        for (dies, seed) in [5, 3, 0, 4].into_iter().zip(10..) {
+            let (_, before) = (store.take_log(), tokio::time::Instant::now());
+            nodes.remove(dies).abort();
+            wait(world.args.validity * 4).await;
+            nodes.push(world.member(&store, seed).await);
+            wait(world.args.validity * 4).await;
+            let steady = world.expected(&["coordinator", "deputy", "member"], before.elapsed());
+            compared.push((taken(&store), plus(steady, 1.0, world.expected(&["changes"], DAY))));
+        }
+        compared
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_compactor_of_a_group_sends_at_most_the_requests_of_the_table() {
+async fn the_compactor_of_a_group_sends_the_requests_of_the_table() {
     // One change in six hourly runs. The second run compacts the change.
-    let args = args("--partitions 20 --members 2 --elections-per-day 4");
-    let world = World::new(&args);
-    let (store, by) = (world.process(), world.process());
-    let settings = Compactor::builder(Arc::new(by.clone()), "app").keep_epochs(1);
-    let compactor = GroupCompactor::new(settings).expect("fits");
-    world.member(&store, 1).await;
-    let dies = world.member(&store, 2).await;
-    wait(args.validity * 4).await;
-    let _ = compactor.run_once().await.expect("compacted");
-    dies.abort();
-    wait(args.validity * 4).await;
-    world.member(&store, 3).await;
-    let _ = by.take_log();
-    for _ in 0..6 {
-        wait(HOUR).await;
-        compactor.run_once().await.expect("compacted");
-    }
-    let (counted, most) = (taken(&by), of(&group(&args, 20, HOUR * 6), "compactor"));
-    at_most(counted, most);
-    assert!(counted.0[1] >= most.0[1] * 0.9 && counted.0[3] > 0.0, "{counted:?}");
-}
-
-/// A second page lists ended sessions before their compaction.
-#[tokio::test(start_paused = true)]
-async fn regression_a_coordinator_among_many_sessions_sends_the_requests_of_the_table() {
-    const ENDED: u32 = 1_200;
-    // Ended sessions of a day and of an hour.
-    let a_day = f64::from(ENDED) / (1.0 + 1.0 / 24.0);
-    let args = args(&format!(
-        "--partitions 20 --members 2 --compactions-per-day 1 --elections-per-day {a_day}"
-    ));
-    let world = World::new(&args);
-    let store = world.process();
-    for seed in 1..=2 {
-        world.member(&store, seed).await;
-    }
-    for session in 0..ENDED {
-        world.ended(format!("app/members/{session:032x}/lock.json")).await;
-    }
-    wait(args.validity * 10).await;
-    let _ = store.take_log();
-    wait(secs(20 * 60)).await;
-    let roles = group(&args, 20, secs(20 * 60));
-    let expected = of(&roles, "coordinator").plus(1.0, of(&roles, "deputy"));
-    near("coordinator", taken(&store), expected, 0.02, 2.0);
-}
-
-/// The numbers of docs/design/measurements.md and docs/explanation/cost.md.
-#[test]
-fn ten_members_with_a_thousand_partitions_cost_the_sum_of_the_docs() {
-    let args = args("--partitions 1000 --members 10 --elections-per-day 0 --compactions-per-day 0");
-    let minute = of(&group(&args, 1_000, secs(60)), "all");
-    near("a minute", minute, Requests([60.0, 15.0, 209.0, 0.0, 0.0]), 0.01, 0.0);
-    let (month, s3) = (group(&args, 1_000, DAY * DAYS), &prices::built_in()[0]);
-    let costs = ["all", "leaders"].map(|role| of(&month, role).cost(s3).round());
-    assert_eq!(costs, [20.0, 1_331.0]);
-}
-
-#[test]
-fn price_lists_name_their_errors() {
-    let list =
-        |write: &str| format!(r#"{{"name":"x","write":{write},"list":2,"read":0,"delete":0}}"#);
-    assert_eq!(prices::built_in().len(), 5);
-    assert_eq!(prices::parse(&format!("[{0},{0}]", list("1"))).map(|prices| prices.len()), Ok(2));
-    for (text, error) in [
-        (list("1,\"put\":5"), "unknown field `put`"),
-        (list("-2"), "write of \"x\" is -2"),
-        (list("\"1\""), "invalid type: string"),
-        (r#"{"name":"x"}"#.to_owned(), "missing field `write`"),
-        ("[]".to_owned(), "no price list"),
-        (String::new(), "EOF"),
-    ] {
-        let refused = prices::parse(&text).expect_err(&text);
-        assert!(refused.contains(error), "{refused}");
-    }
+    compare("--partitions 20", &["--members 2 --elections-per-day 4"], (1.0, 0.0), async |world| {
+        let (store, by) = (world.kit.another_way(), world.kit.another_way());
+        let settings = Compactor::builder(Arc::new(by.clone()), "app").keep_epochs(1);
+        let compactor = GroupCompactor::new(settings).expect("fits");
+        world.member(&store, 1).await;
+        let dies = world.member(&store, 2).await;
+        wait(world.args.validity * 4).await;
+        let _ = compactor.run_once().await.expect("compacted");
+        dies.abort();
+        wait(world.args.validity * 4).await;
+        world.member(&store, 3).await;
+        let _ = by.take_log();
+        for _ in 0..6 {
+            wait(HOUR).await;
+            compactor.run_once().await.expect("compacted");
+        }
+        vec![(taken(&by), world.expected(&["compactor"], HOUR * 6))]
+    })
+    .await;
 }

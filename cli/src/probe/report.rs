@@ -296,12 +296,10 @@ fn requests(account: &Account) -> BTreeMap<&'static str, u64> {
 
 fn cost(prices: &Prices, requests: &BTreeMap<&'static str, u64>) -> f64 {
     let of = |name| requests.get(name).copied().unwrap_or(0) as f64;
-    let usd = of("writes") * prices.write
-        + of("lists") * prices.list
-        + (of("reads") + of("settings")) * prices.read
-        + of("deletes") * prices.delete;
+    let deletes = of("deletes");
+    let counts = [of("writes"), of("lists"), of("reads") + of("settings"), deletes, deletes];
     // To a hundred-millionth: a single read costs less than a millionth.
-    (usd / 1e6 * 1e8).round() / 1e8
+    (prices.cost(counts) * 1e8).round() / 1e8
 }
 
 /// Formats an amount with three decimals, or more to show two significant digits.

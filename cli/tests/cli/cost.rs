@@ -27,10 +27,6 @@ fn every_role_and_every_service_has_a_line() {
         "reads 86,400 518,400 518,400 210 30 2,160,240",
         "deletes 0 0 0 0 30 30",
         "S3 Standard, USD 1.33 0.21 0.21",
-        "S3 Express, USD",
-        "Cloud Storage, USD",
-        "Azure Blob, USD",
-        "DynamoDB, USD",
         "https://aws.amazon.com/s3/pricing/",
     ] {
         assert!(out.contains(line), "{line:?} is not in {out}");
@@ -91,6 +87,21 @@ fn a_thousand_elections_cost_a_thousand_times_as_much() {
     assert_eq!(tenure(&["cost", "--elections", "2", "--partitions", "3"]).code, 64);
 }
 
+/// Each price has a part of more than a dollar in its sum.
+#[test]
+fn built_in_prices_are_multiplied_by_the_requests() {
+    let out = squeezed(&tenure(&["cost", "--elections", "100000"]).out);
+    for line in [
+        "S3 Standard, USD 1.33 0.21 173.40 721.20 175422.60",
+        "S3 Express, USD 0.30 0.02 37.92 162.81 32859.93",
+        "Cloud Storage, USD 1.33 0.21 173.40 721.20 175422.60",
+        "Azure Blob, USD 1.46 0.23 190.74 793.32 192964.86",
+        "DynamoDB, USD 0.17 0.06 15.75 20.25 30276.00",
+    ] {
+        assert!(out.contains(line), "{line:?} is not in {out}");
+    }
+}
+
 #[test]
 fn a_group_is_compared_with_an_election_for_each_partition() {
     let said = tenure(&["cost", "--partitions", "1000", "--members", "10", "--observers", "2"]);
@@ -145,7 +156,20 @@ fn prices_come_from_a_file() {
     std::fs::write(&file, &help[start..end]).expect("a file");
     let costs = cost(&["--prices", name])["costs"].clone();
     assert_eq!((costs[0]["prices"]["name"].as_str(), costs[1].is_null()), (Some("ours"), true));
-    std::fs::write(&file, r#"{"name":"x","write":1,"lists":2}"#).expect("a file");
-    tenure(&["cost", "--prices", name]).fails(64, &[name, "unknown field `lists`", "`list`"]);
+    let list =
+        |write: &str| format!(r#"{{"name":"x","write":{write},"list":2,"read":0,"delete":0}}"#);
+    std::fs::write(&file, format!("[{0},{0}]", list("1"))).expect("a file");
+    assert_eq!(cost(&["--prices", name])["costs"].as_array().map(Vec::len), Some(2));
+    for (text, error) in [
+        (list("1,\"lists\":2"), "unknown field `lists`, expected one of `name`, `write`, `list`"),
+        (list("-2"), "write of \"x\" is -2"),
+        (list("\"1\""), "invalid type: string"),
+        (r#"{"name":"x"}"#.to_owned(), "missing field `write`"),
+        ("[]".to_owned(), "no price list"),
+        (String::new(), "EOF"),
+    ] {
+        std::fs::write(&file, text).expect("a file");
+        tenure(&["cost", "--prices", name]).fails(64, &[name, error]);
+    }
     tenure(&["cost", "--prices", "/no/such/file"]).fails(64, &["/no/such/file", "No such file"]);
 }
