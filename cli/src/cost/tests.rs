@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Parser as _;
 use futures::StreamExt as _;
-use tenure::{Compactor, Election};
+use tenure::{Clock as _, Compactor, Election};
 use tenure_groups::{Group, GroupCompactor, Partition};
 use tenure_testkit::fault_store::{Call, FaultStore};
 use tenure_testkit::time::{process, secs, wait};
@@ -195,12 +195,12 @@ async fn takeovers_send_at_most_the_requests_of_the_table() {
         }
         let _ = wins.recv().await;
         let _ = (wins.recv().await, world.kit.store.take_log());
-        let before = tokio::time::Instant::now();
+        let before = world.kit.clock.now().boot;
         for _ in 0..20 {
             wins.recv().await.expect("running").expect("elected");
         }
         // All three candidates follow until the lapse. The table has two followers.
-        let polls = world.expected(&["follower"], before.elapsed());
+        let polls = world.expected(&["follower"], world.kit.clock.now().boot - before);
         vec![(taken(&world.kit.store), plus(world.expected(&["elections"], DAY), 1.5, polls))]
     })
     .await;
@@ -265,12 +265,15 @@ async fn a_change_sends_at_most_the_requests_of_the_table() {
         }
         wait(world.args.validity * 10).await;
         for (dies, seed) in [5, 3, 0, 4].into_iter().zip(10..) {
-            let (_, before) = (store.take_log(), tokio::time::Instant::now());
+            let (_, before) = (store.take_log(), world.kit.clock.now().boot);
             nodes.remove(dies).abort();
             wait(world.args.validity * 4).await;
             nodes.push(world.member(&store, seed).await);
             wait(world.args.validity * 4).await;
-            let steady = world.expected(&["coordinator", "deputy", "member"], before.elapsed());
+            let steady = world.expected(
+                &["coordinator", "deputy", "member"],
+                world.kit.clock.now().boot - before,
+            );
             compared.push((taken(&store), plus(steady, 1.0, world.expected(&["changes"], DAY))));
         }
         compared
