@@ -179,8 +179,8 @@ impl Driver {
         Some(self.encode(epoch, &record))
     }
 
-    /// Returns the body of the record. The clock reading that starts the own lease is earlier than
-    /// the reading here. So `expires_at` is not before the end of the own lease (SO1).
+    /// Returns the body of the record. `expires_at` is not before the end of this process's own
+    /// lease, which started at an earlier reading of the clock (SO1).
     fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
         let expires_at = self.now().wall.saturating_add(self.cx.config.validity);
         record.encode(self.cx.config.layout, epoch, expires_at).into()

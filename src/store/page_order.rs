@@ -12,10 +12,7 @@ pub fn check_order<'a>(
     if page.truncated && page.entries.is_empty() {
         // A repeated request may get this page each time. The page has no wrong order, so the store
         // is not unsafe.
-        let why = format!(
-            "the listing after {start:?} shows no key, although it is not the last \
-                           page"
-        );
+        let why = format!("the listing after {start:?} shows no key, although more pages follow");
         return Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why));
     }
     check_ascending(prefix, start, page)

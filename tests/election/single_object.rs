@@ -149,7 +149,7 @@ async fn a_deleted_object_is_not_token_one_for_a_process_that_remembers() {
     let error = election.campaign().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NewestDeleted);
     let text = error.to_string();
-    assert!(text.contains("had the token 2 and is gone") && text.contains("above 2"), "{text}");
+    assert!(text.contains("had the token 2, and is missing") && text.contains("above 2"), "{text}");
     // The same after a process without this memory has started again.
     world.election(2).campaign().await.unwrap().resign().await.unwrap();
     assert_eq!(election.campaign().await.unwrap_err().kind(), ErrorKind::NewestDeleted);

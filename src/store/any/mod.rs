@@ -269,10 +269,9 @@ impl AnyObjectStore {
             }
         }
         if body.len() as u64 != len {
-            return Err(request.transient(
-                "the length of the response differs from its \
-                                          Content-Length",
-            ));
+            return Err(
+                request.transient("the length of the response differs from the announced length")
+            );
         }
         Ok(GetOutcome::Found(Object { body: body.freeze(), etag, last_modified, served_at }))
     }

@@ -109,7 +109,7 @@ mod tests {
     fn read_back(bytes: &[u8], max_len: usize) -> Result<Content, StoreError> {
         let mut file = tempfile::tempfile().expect("a temporary file");
         file.write_all(bytes).expect("written");
-        file.rewind().expect("at its start");
+        file.rewind().expect("the file is rewound");
         read(&file, Path::new("/d/a"), max_len)
     }
 

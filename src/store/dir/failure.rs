@@ -62,7 +62,7 @@ mod tests {
         for (errno, kind, words) in [
             (Errno::EACCES, StoreErrorKind::AccessDenied, "needs to read"),
             (Errno::EPERM, StoreErrorKind::AccessDenied, "needs to read"),
-            (Errno::EROFS, StoreErrorKind::AccessDenied, "write there"),
+            (Errno::EROFS, StoreErrorKind::AccessDenied, "write in this directory"),
             (Errno::ENOSPC, StoreErrorKind::Transient, "free some space"),
             (Errno::EDQUOT, StoreErrorKind::Transient, "free some space"),
             (Errno::ELOOP, StoreErrorKind::Invalid, "symbolic links"),

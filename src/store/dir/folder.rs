@@ -158,7 +158,7 @@ impl Folder {
                 }
             }
         }
-        let why = format!("{} was removed while it was created", self.path_of(name).display());
+        let why = format!("{} was removed during its creation", self.path_of(name).display());
         Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why))
     }
 

@@ -197,11 +197,11 @@ mod tests {
     fn walks(modified_before: usize, age: chrono::TimeDelta) -> usize {
         let (start, walks) = (clock::wall_clock(), Cell::new(0));
         let modified = || {
-            let times = i32::try_from(walks.get().min(modified_before)).expect("few");
+            let times = i32::try_from(walks.get().min(modified_before)).expect("a small number");
             Some(start - age + TICK * times)
         };
         // The date is read after each walk, so that it shows a modification during the walk.
-        let now = || start + TICK * i32::try_from(walks.get()).expect("few");
+        let now = || start + TICK * i32::try_from(walks.get()).expect("a small number");
         until_quiet(MOST_WALKS, now, modified, || {
             walks.set(walks.get() + 1);
             Ok(())

@@ -38,9 +38,9 @@ impl Locked {
         Locked::acquire(work, Mode::Alone, THREAD_WAIT)
     }
 
-    /// Acquires the shared lock, which excludes writers, with the waits of
-    /// [`alone`](Locked::alone). Returns `None` if this process may not open the lock file, or may
-    /// not create it in a new directory.
+    /// Acquires the shared lock, which excludes writers. Waits like [`alone`](Locked::alone).
+    /// Returns `None` if this process may not open the lock file, or may not create it in a new
+    /// directory.
     pub(super) fn shared(root: &Folder) -> Result<Option<Locked>, StoreError> {
         let locked =
             work_folder(root).and_then(|work| Locked::acquire(&work, Mode::Shared, THREAD_WAIT));
@@ -185,8 +185,8 @@ mod tests {
         let (dir, work) = work();
         // A second root simulates another process.
         let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
-        let other = other.expect("there");
-        let held = Locked::alone(&other).expect("free");
+        let other = other.expect("the path exists");
+        let held = Locked::alone(&other).expect("the lock is free");
         let error = Locked::alone(&work).expect_err("held");
         assert_eq!(
             (error.kind(), error.determinacy()),
@@ -203,8 +203,8 @@ mod tests {
 
         drop(held);
         let root = Folder::root(&root_of(&dir)).expect("opened");
-        let first = Locked::shared(&root).expect("free");
-        let second = Locked::shared(&root).expect("shared");
+        let first = Locked::shared(&root).expect("the lock is free");
+        let second = Locked::shared(&root).expect("the lock can be shared");
         drop((first, second));
         let _alone = Locked::alone(&work).expect("the lock is free again");
     }
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn regression_the_threads_of_a_process_queue_for_the_lock() {
         let (_dir, work) = work();
-        let held = Locked::alone(&work).expect("free");
+        let held = Locked::alone(&work).expect("the lock is free");
         // The thread fails before it waits 2 s for the file lock.
         let error = Locked::acquire(&work, Mode::Alone, Duration::ZERO).expect_err("held");
         assert!(error.to_string().contains("this process has held the lock"), "{error}");
@@ -222,7 +222,7 @@ mod tests {
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| Locked::alone(&work).map(drop));
             drop(held);
-            waiting.join().expect("no panic").expect("taken");
+            waiting.join().expect("no panic").expect("the thread gets the lock");
         });
     }
 
@@ -231,8 +231,11 @@ mod tests {
         let (dir, work) = work();
         // A second root simulates another process.
         let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
-        let _held = Locked::alone(&other.expect("there")).expect("free");
-        let thread_lock = work.thread_lock().wait(Mode::Alone, Duration::ZERO).expect("free");
+        let _held = Locked::alone(&other.expect("the path exists")).expect("the lock is free");
+        let thread_lock = work.thread_lock().wait(Mode::Alone, Duration::ZERO).expect(
+            "the lock \
+                                                                                       is free",
+        );
         std::thread::scope(|scope| {
             let wait = || work.thread_lock().wait(Mode::Alone, THREAD_WAIT).expect_err("refused");
             let queued: Vec<_> = (0..8).map(|_| scope.spawn(wait)).collect();
@@ -258,17 +261,18 @@ mod tests {
     }
 
     fn mode(work: &Folder) -> u32 {
-        fs::metadata(work.path_of(LOCK_FILE)).expect("there").mode() & 0o7777
+        fs::metadata(work.path_of(LOCK_FILE)).expect("the path exists").mode() & 0o7777
     }
 
     #[test]
     fn regression_only_participants_may_open_the_lock() {
         use std::os::unix::fs::PermissionsExt as _;
         let (dir, work) = work();
-        drop(Locked::alone(&work).expect("free"));
+        drop(Locked::alone(&work).expect("the lock is free"));
         assert_eq!(mode(&work), 0o600);
         let group = Root { access: Access::Group, ..root_of(&dir) };
-        let of_group = work_folder(&Folder::root(&group).expect("opened")).expect("there");
+        let of_group =
+            work_folder(&Folder::root(&group).expect("opened")).expect("the path exists");
         for (before, owner, group) in [
             // Modes of earlier versions, which depended on the umask.
             (0o644, 0o600, 0o660),
@@ -280,8 +284,8 @@ mod tests {
         ] {
             for (work, after) in [(&work, owner), (&of_group, group)] {
                 let set = fs::Permissions::from_mode(before);
-                fs::set_permissions(work.path_of(LOCK_FILE), set).expect("set");
-                drop(Locked::alone(work).expect("free"));
+                fs::set_permissions(work.path_of(LOCK_FILE), set).expect("the mode is set");
+                drop(Locked::alone(work).expect("the lock is free"));
                 assert_eq!(mode(work), after, "{before:o}");
             }
         }
@@ -290,12 +294,12 @@ mod tests {
     #[test]
     fn a_deleted_lock_file_is_created_and_locked_again() {
         let (dir, work) = work();
-        let old = Locked::alone(&work).expect("free");
+        let old = Locked::alone(&work).expect("the lock is free");
         fs::remove_file(work.path_of(LOCK_FILE)).expect("deleted by hand");
         assert!(!is_at(&old.file, &work.path_of(LOCK_FILE)));
         let again = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
-        let again = again.expect("there");
-        let new = Locked::alone(&again).expect("another file");
+        let again = again.expect("the path exists");
+        let new = Locked::alone(&again).expect("a new lock file");
         assert!(is_at(&new.file, &work.path_of(LOCK_FILE)));
     }
 }

@@ -102,14 +102,14 @@ mod tests {
     #[test]
     fn the_lock_is_shared_or_exclusive() {
         let thread_lock = ThreadLock::default();
-        let one = thread_lock.wait(Mode::Shared, Duration::ZERO).expect("free");
-        let two = thread_lock.wait(Mode::Shared, Duration::ZERO).expect("shared");
+        let one = thread_lock.wait(Mode::Shared, Duration::ZERO).expect("the lock is free");
+        let two = thread_lock.wait(Mode::Shared, Duration::ZERO).expect("the lock can be shared");
         drop(one);
         thread_lock.wait(Mode::Alone, Duration::ZERO).expect_err("one shared holder remains");
         drop(two);
-        let alone = thread_lock.wait(Mode::Alone, Duration::ZERO).expect("free");
-        thread_lock.wait(Mode::Shared, Duration::from_millis(1)).expect_err("taken");
+        let alone = thread_lock.wait(Mode::Alone, Duration::ZERO).expect("the lock is free");
+        thread_lock.wait(Mode::Shared, Duration::from_millis(1)).expect_err("the lock is held");
         drop(alone);
-        thread_lock.wait(Mode::Shared, Duration::ZERO).expect("free");
+        thread_lock.wait(Mode::Shared, Duration::ZERO).expect("the lock is free");
     }
 }

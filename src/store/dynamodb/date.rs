@@ -194,7 +194,7 @@ mod tests {
             let cut = DateTime::from_timestamp(true_date(served).timestamp(), 0);
             heard.heard_at(cut, at(sent), at(now));
             now += pass();
-            let written = heard.at(at(now)).expect("heard");
+            let written = heard.at(at(now)).expect("a date was received");
             assert!(written + Duration::from_secs(1) > true_date(now), "{written} at {now:?}");
         }
     }

@@ -135,7 +135,8 @@ impl DynamoStore {
         let place = ItemKey::of_key(key)?;
         let request = RequestContext::new(self, verb, key);
         if key.len() + body.len() + ATTRIBUTES > MAX_ITEM {
-            let why = format!("its {} bytes exceed the size limit of a DynamoDB item", body.len());
+            let why =
+                format!("the body of {} bytes exceeds the item size limit of DynamoDB", body.len());
             return Err(request.invalid(&why));
         }
         self.look_at_table().await?;

@@ -1,4 +1,4 @@
-//! The meaning of a failed call: the kind of failure, whether the request may have taken effect,
+//! Classifies a failed call: the kind of the failure, whether the request may have taken effect,
 //! and the remedy.
 
 use std::fmt::Write as _;

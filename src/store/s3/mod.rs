@@ -268,10 +268,9 @@ impl S3Store {
             }
         }
         if announced.is_some_and(|len| len != body.len() as u64) {
-            return Err(request.transient(
-                "the length of the response differs from its \
-                                          Content-Length",
-            ));
+            return Err(
+                request.transient("the length of the response differs from the announced length")
+            );
         }
         if seen.html() && body.trim_ascii_start().starts_with(b"<") {
             return Err(request.web_page());

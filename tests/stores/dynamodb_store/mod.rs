@@ -162,10 +162,15 @@ async fn a_body_beyond_the_limit_is_refused_before_any_request() {
         outcome,
         StoreErrorKind::Invalid,
         Determinacy::Determinate,
-        &["409600 bytes", "exceed the size limit"],
+        &["409600 bytes", "exceeds the item size limit"],
     );
     let outcome = store.replace(KEY, long.clone(), ETag::new("0")).await;
-    expect(outcome, StoreErrorKind::Invalid, Determinacy::Determinate, &["exceed the size limit"]);
+    expect(
+        outcome,
+        StoreErrorKind::Invalid,
+        Determinacy::Determinate,
+        &["exceeds the item size limit"],
+    );
     assert_eq!(server.count("PutItem"), 0);
     // The store accepts the longest body that is sent.
     done(store.create(KEY, long.slice(..400 * 1_024 - 256 - KEY.len())).await);

@@ -10,7 +10,7 @@ use super::{Scene, delete, unless_it_dies};
 fn regression_a_write_creates_a_concurrently_removed_folder_again() {
     for meanwhile_made_again in [false, true] {
         let scene = Scene::new();
-        scene.put("app/deep/a", "one", None).expect("alive").expect("written");
+        scene.put("app/deep/a", "one", None).expect("the process is alive").expect("written");
         let folder = scene.root.path.join("app/deep");
         scene.fates(move |path| {
             if !path.is_dir() && folder.join("a").exists() {
@@ -22,7 +22,7 @@ fn regression_a_write_creates_a_concurrently_removed_folder_again() {
             }
             Fate::Works
         });
-        scene.put("app/deep/b", "two", None).expect("alive").expect("written");
+        scene.put("app/deep/b", "two", None).expect("the process is alive").expect("written");
         assert_eq!(scene.survives("app/deep/a"), None);
         scene.is_on_the_disk("app/deep/b", "it was written");
     }
@@ -32,10 +32,10 @@ fn regression_a_write_creates_a_concurrently_removed_folder_again() {
 #[test]
 fn regression_a_repeated_deletion_survives_a_power_loss() {
     let scene = Scene::new();
-    scene.put("app/deep/a", "one", None).expect("alive").expect("written");
+    scene.put("app/deep/a", "one", None).expect("the process is alive").expect("written");
     scene.folders(&[Fate::Dies]);
     let keys = ["app/deep/a".to_owned()];
-    assert!(unless_it_dies(|| delete::delete(&scene.root, &keys)).is_none(), "it died");
+    assert!(unless_it_dies(|| delete::delete(&scene.root, &keys)).is_none(), "the process dies");
     assert!(scene.seen("app/deep/a").is_none() && scene.survives("app/deep/a").is_some());
     delete::delete(&scene.root, &keys).expect("nothing to delete");
     assert_eq!(scene.survives("app/deep/a"), None);
@@ -51,7 +51,7 @@ fn regression_a_deletion_removes_empty_folders_of_earlier_versions() {
     fs::create_dir(path.join("app/members/not a key")).expect("made");
     fs::create_dir(path.join("other")).expect("made");
     for key in ["app/members/a/lock.json", "app/members/b/lock.json"] {
-        scene.put(key, "one", None).expect("alive").expect("written");
+        scene.put(key, "one", None).expect("the process is alive").expect("written");
     }
     let delete = |key: &str| delete::delete(&scene.root, &[key.to_owned()]).expect("deleted");
     let left = || children(&path.join("app/members")).0.len();
@@ -63,7 +63,10 @@ fn regression_a_deletion_removes_empty_folders_of_earlier_versions() {
         if left() == 2 {
             break;
         }
-        scene.put("app/members/c/lock.json", "one", None).expect("alive").expect("written");
+        scene
+            .put("app/members/c/lock.json", "one", None)
+            .expect("the process is alive")
+            .expect("written");
         delete("app/members/c/lock.json");
     }
     assert_eq!(left(), 2, "b, and a name that is not allowed in a key");

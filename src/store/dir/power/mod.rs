@@ -32,7 +32,7 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let path = fs::canonicalize(dir.path()).expect("there").into();
+        let path = fs::canonicalize(dir.path()).expect("the file exists").into();
         let scene = Scene { dir, root: Root::new(path, Access::Owner) };
         scene.fates(|_| Fate::Works);
         scene
@@ -59,7 +59,7 @@ impl Scene {
 
     fn put(&self, key: &str, body: &str, over: Option<&ETag>) -> Option<PutResult> {
         let condition = over.map_or(Condition::Absent, |etag| Condition::Is(etag.clone()));
-        let folder = super::Folder::root(&self.root).expect("there");
+        let folder = super::Folder::root(&self.root).expect("the file exists");
         unless_it_dies(|| write::put(&folder, key, body.as_bytes(), &condition))
     }
 
@@ -104,7 +104,7 @@ fn unless_it_dies<T>(work: impl FnOnce() -> T) -> Option<T> {
 
 #[track_caller]
 fn maybe(put: Option<PutResult>) {
-    let error = put.expect("it lives").expect_err("the sync failed");
+    let error = put.expect("the process is alive").expect_err("the sync failed");
     assert_eq!(
         (error.kind(), error.determinacy()),
         (StoreErrorKind::Transient, Determinacy::Indeterminate)
@@ -128,7 +128,7 @@ fn regression_a_read_after_a_failed_sync_does_not_trust_a_later_sync() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
-    super::Folder::root(&scene.root).expect("there").sync().expect("it works again");
+    super::Folder::root(&scene.root).expect("the file exists").sync().expect("it works again");
     assert_eq!(scene.survives("a"), None, "the disk has lost the write");
     scene.get("a").expect("read");
     scene.is_on_the_disk("a", "it was read");
@@ -139,7 +139,7 @@ fn regression_a_refusal_implies_that_the_object_is_on_the_disk() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
-    let refused = scene.put("a", "again", None).expect("alive").expect("answered");
+    let refused = scene.put("a", "again", None).expect("the process is alive").expect("answered");
     assert_eq!(refused, PutOutcome::PreconditionFailed);
     scene.is_on_the_disk("a", "the store refused because of it");
 }
@@ -148,7 +148,7 @@ fn regression_a_refusal_implies_that_the_object_is_on_the_disk() {
 fn regression_a_listed_rename_of_a_killed_process_is_on_the_disk() {
     let scene = Scene::new();
     scene.folders(&[Fate::Dies]);
-    assert!(scene.put("a", "one", None).is_none(), "it died");
+    assert!(scene.put("a", "one", None).is_none(), "the process dies");
     assert!(scene.seen("a").is_some() && scene.survives("a").is_none());
     let page = listing::list(&scene.root, "", "", 10).expect("listed");
     assert_eq!(page.entries.len(), 1);
@@ -162,7 +162,7 @@ fn a_failing_disk_returns_no_object_that_may_be_lost() {
     maybe(scene.put("a", "one", None));
     for error in [
         scene.get("a").map(drop),
-        scene.put("a", "again", None).expect("alive").map(drop),
+        scene.put("a", "again", None).expect("the process is alive").map(drop),
         listing::list(&scene.root, "", "", 10).map(drop),
     ] {
         let error = error.expect_err("the disk fails");
@@ -185,11 +185,11 @@ fn a_settled_object_keeps_its_version_and_its_date() {
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
     let (bytes, path) = (scene.seen("a"), scene.root.path.join("a"));
-    let date = || fs::metadata(&path).expect("there").modified().expect("a date");
-    let before = (date(), fs::metadata(&path).expect("there").ino());
+    let date = || fs::metadata(&path).expect("the file exists").modified().expect("a date");
+    let before = (date(), fs::metadata(&path).expect("the file exists").ino());
     scene.get("a").expect("read");
     assert_eq!((scene.seen("a"), date()), (bytes, before.0));
-    assert_ne!(fs::metadata(&path).expect("there").ino(), before.1, "written again");
+    assert_ne!(fs::metadata(&path).expect("the file exists").ino(), before.1, "written again");
 }
 
 /// The mark contains only one key.
@@ -198,11 +198,14 @@ fn a_write_settles_the_marked_object_first() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails, Fate::Fails]);
     maybe(scene.put("a", "one", None));
-    let error = scene.put("b", "two", None).expect("alive").expect_err("a cannot be settled");
+    let error = scene.put("b", "two", None).expect("the process is alive").expect_err(
+        "a cannot \
+                                                                                       be settled",
+    );
     assert_eq!(error.determinacy(), Determinacy::Determinate, "{error}");
     assert!(error.to_string().contains("/a was written"), "{error}");
     assert_eq!((scene.seen("b"), marks(&scene)), (None, 1));
-    scene.put("b", "two", None).expect("alive").expect("written");
+    scene.put("b", "two", None).expect("the process is alive").expect("written");
     scene.is_on_the_disk("a", "another object was written");
     scene.is_on_the_disk("b", "it was written");
     assert_eq!(marks(&scene), 0);
@@ -212,7 +215,7 @@ fn a_write_settles_the_marked_object_first() {
 #[test]
 fn a_deletion_does_not_settle_another_object() {
     let scene = Scene::new();
-    scene.put("b", "two", None).expect("alive").expect("written");
+    scene.put("b", "two", None).expect("the process is alive").expect("written");
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
     scene.fates(|path| if path.is_dir() { Fate::Works } else { Fate::Says(Errno::ENOSPC) });
@@ -227,10 +230,13 @@ fn a_deletion_does_not_settle_another_object() {
 #[test]
 fn a_partial_mark_is_ignored() {
     let scene = Scene::new();
-    scene.put("a", "one", None).expect("alive").expect("written");
+    scene.put("a", "one", None).expect("the process is alive").expect("written");
     for part in ["", "..", "app/"] {
         fs::write(scene.root.path.join(".tenure/unsynced"), part).expect("written");
-        scene.put(&format!("b{}", part.len()), "two", None).expect("alive").expect("written");
+        scene
+            .put(&format!("b{}", part.len()), "two", None)
+            .expect("the process is alive")
+            .expect("written");
         assert_eq!(marks(&scene), 0, "{part:?}");
     }
 }
@@ -245,7 +251,8 @@ fn a_failed_write_leaves_no_mark() {
         }
         Fate::Works
     });
-    let error = scene.put("app/a", "one", None).expect("alive").expect_err("no draft");
+    let error =
+        scene.put("app/a", "one", None).expect("the process is alive").expect_err("no draft");
     assert!(error.to_string().contains("cannot rename a new file"), "{error}");
     assert_eq!((error.determinacy(), marks(&scene)), (Determinacy::Determinate, 0));
 }
@@ -256,11 +263,11 @@ fn a_failed_removal_leaves_the_mark() {
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
     let path = scene.root.path.join("a");
-    fs::remove_file(&path).expect("by hand");
-    fs::create_dir(&path).expect("in the way");
+    fs::remove_file(&path).expect("removed by another program");
+    fs::create_dir(&path).expect("a folder with the object's name");
     let outcome = delete::delete(&scene.root, &["a".to_owned()]).expect("answered");
     assert_eq!((outcome.len(), marks(&scene)), (1, 1));
-    fs::remove_dir(&path).expect("by hand");
+    fs::remove_dir(&path).expect("removed by another program");
     let outcome = delete::delete(&scene.root, &["a".to_owned()]).expect("answered");
     assert_eq!((outcome.len(), marks(&scene)), (0, 0));
 }
@@ -277,17 +284,17 @@ fn regression_an_object_is_hidden_until_its_sync_ends() {
         let scene = Scene { dir, root };
         scene.fates(move |path| {
             if path.is_dir() {
-                reached.send(()).expect("awaited");
-                told.recv().expect("told");
+                reached.send(()).expect("the other thread waits");
+                told.recv().expect("the reader continues the writer");
             }
             Fate::Works
         });
-        scene.put("a", "one", None).expect("alive").expect("written")
+        scene.put("a", "one", None).expect("the process is alive").expect("written")
     });
     at_sync.recv().expect("the writer is at its sync");
     let error = scene.get("a").expect_err("the sync has not ended");
     assert_eq!(error.kind(), StoreErrorKind::Transient, "{error}");
-    go_on.send(()).expect("awaited");
+    go_on.send(()).expect("the other thread waits");
     assert!(matches!(writer.join().expect("no panic"), PutOutcome::Done { .. }));
     assert!(matches!(scene.get("a"), Ok(GetOutcome::Found(_))));
 }
