@@ -12,7 +12,7 @@ use crate::protocol::message::{Answer, Step, Wait};
 use crate::protocol::message::{Event, Input};
 use crate::store::escape::plain;
 
-/// The duration of a campaign.
+/// The condition that ends a campaign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// The campaign waits until it is elected.

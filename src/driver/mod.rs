@@ -95,7 +95,7 @@ struct Knowledge {
     answered: Option<Duration>,
 }
 
-/// The knowledge of the store from the last requests.
+/// The state of the store, as known from the last requests.
 #[derive(Debug, Default)]
 struct StoreHealth {
     has_worked: bool,
@@ -162,7 +162,7 @@ impl Context {
         self.works();
     }
 
-    /// Notes that the store has answered, so that the settings are valid.
+    /// Notes that the store has answered, which proves that the settings are valid.
     pub(crate) fn works(&self) {
         let mut health = unpoisoned(self.health.lock());
         (health.has_worked, health.failure) = (true, None);

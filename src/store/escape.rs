@@ -60,8 +60,8 @@ mod tests {
         }
     }
 
-    /// `Debug` of a `str` prints the names inside values. It leaves the same characters unescaped,
-    /// and some that only change the look of a letter.
+    /// Derived `Debug` prints the names inside values with `Debug` of `str`. It escapes the active
+    /// characters too, except a few harmless characters.
     #[test]
     fn debug_output_escapes_harmful_characters() {
         for character in (0..=0x10_ffff).filter_map(char::from_u32) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::store::escape::plain;
 
-/// An entity tag, as the store sent it. Two bodies with the same tag are the same body.
+/// An entity tag, as the store sent it. Two bodies with the same tag are equal.
 ///
 /// A weak tag (`W/"…"`) is stored as the strong tag that it names. Proxies that compress responses
 /// weaken the tags of reads but not of writes, and no store accepts a weak tag as a condition.

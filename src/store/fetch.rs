@@ -14,7 +14,7 @@ use super::timed;
 
 /// Time after which a provider is logged as slow.
 pub(super) const SLOW: Duration = Duration::from_secs(1);
-/// Additional time that a slow provider has. A caller may stop waiting earlier, with its request.
+/// Additional time that a slow provider has. A caller stops waiting earlier if its request ends.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A fetch that outlives the request that began it. Clones share its result.

@@ -255,7 +255,7 @@ pub struct StoreError {
     determinacy: Determinacy,
     message: String,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// The machine's metadata service has refused the credentials.
+    /// True if the machine's metadata service has refused to issue credentials.
     of_the_machine: bool,
 }
 
@@ -292,7 +292,7 @@ impl StoreError {
     }
 
     /// Marks this error as a refusal by the machine's metadata service. Callers retry longer after
-    /// it.
+    /// such a refusal.
     #[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs", feature = "azure"))]
     pub(crate) fn of_the_machine(mut self) -> StoreError {
         self.of_the_machine = true;
@@ -303,7 +303,7 @@ impl StoreError {
         self.of_the_machine
     }
 
-    /// Returns this error for a request that has no effect, such as a read.
+    /// Returns this error with the determinacy of a read, which has no effect.
     pub(crate) fn of_a_read(mut self) -> StoreError {
         self.determinacy = Determinacy::Determinate;
         self

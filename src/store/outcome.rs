@@ -54,7 +54,7 @@ impl Entry {
         Entry { key: key.into(), size, last_modified: None, etag: None }
     }
 
-    /// The same, last written then.
+    /// Returns this entry with the time of its last write.
     #[must_use]
     pub fn with_last_modified(mut self, date: impl Into<Option<DateTime<Utc>>>) -> Entry {
         self.last_modified = date.into();
@@ -73,9 +73,9 @@ impl Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Object {
-    /// The body.
+    /// Body of the object.
     pub body: Bytes,
-    /// Its entity tag.
+    /// Entity tag of the object.
     pub etag: ETag,
     /// Time of the last write, by the store's clock.
     pub last_modified: Option<DateTime<Utc>>,
@@ -90,7 +90,7 @@ impl Object {
         Object { body, etag, last_modified: None, served_at: None }
     }
 
-    /// The same, last written then.
+    /// Returns this object with the time of its last write.
     #[must_use]
     pub fn with_last_modified(mut self, date: impl Into<Option<DateTime<Utc>>>) -> Object {
         self.last_modified = date.into();
@@ -117,7 +117,7 @@ pub enum GetOutcome {
     NotFound,
     /// The body is longer than the caller's limit.
     TooLarge {
-        /// Its entity tag.
+        /// Entity tag of the object.
         etag: ETag,
         /// Body length in bytes.
         len: u64,
@@ -131,7 +131,7 @@ pub enum PutOutcome {
     /// The store reported success. Without an ETag the caller cannot verify the write, and treats
     /// its outcome as unknown.
     Done {
-        /// The entity tag of the written object.
+        /// Entity tag of the written object.
         etag: Option<ETag>,
     },
     /// The condition did not hold: the key exists (`create`), or has another ETag (`replace`).

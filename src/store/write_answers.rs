@@ -68,7 +68,8 @@ mod tests {
 
     use super::*;
 
-    /// Groups once counted a write without an ETag as done, as five modules interpreted responses.
+    /// Groups once counted a write without an ETag as done, when five modules interpreted
+    /// responses.
     #[test]
     fn only_stores_and_their_counters_match_on_a_put_outcome() {
         fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::protocol::message::EpochEnd;
 use crate::store::escape::plain;
 
-/// The reason for the end of a leadership. A loss is final. Only another campaign can win, with
-/// another epoch.
+/// The reason for the end of a leadership. A loss is final. To lead again, campaign again; the next
+/// leadership has another epoch.
 ///
 /// The epoch may remain unsealed after the loss, until a peer or an operator seals it. [`EpochEnd`]
 /// describes the end of an epoch.

@@ -58,7 +58,7 @@ pub(crate) struct Lead {
     /// Values that all tasks under this leadership share.
     pub(crate) shared: SharedValues,
 
-    // The lease and its consequences.
+    // The lease, and the state that depends on it.
     lease: Mutex<LeaseFacts>,
     pub(crate) status: watch::Sender<Status>,
     pub(crate) events: Listeners<LeadershipEvent>,

@@ -28,7 +28,8 @@ pub enum Deposed {
         /// End of the epoch.
         ended: EpochEnd,
     },
-    /// The newest epoch is not the given one. Its holder is this leader. Nothing was changed.
+    /// The newest epoch is not the given epoch. This leader holds the newest epoch. Nothing was
+    /// changed.
     NotCurrent(Leader),
     /// The record does not limit the time for which its holder may believe that it leads (O4). A
     /// foreign peer wrote the record, it has no validity, or it cannot be read. After the holder's

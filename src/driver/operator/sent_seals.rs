@@ -1,4 +1,4 @@
-//! The seals that one action of an operator has sent, with unknown outcomes.
+//! The seals with unknown outcomes that one action of an operator has sent.
 //!
 //! An action reads back a write with an unknown outcome. It reports success only if it finds
 //! exactly the body that it sent. Each write is conditional on the ETag of the last reading, so a

@@ -17,7 +17,7 @@ impl AnyObjectStore {
     /// `AZURE_STORAGE_ENDPOINT` selects another server. With `AZURE_STORAGE_USE_EMULATOR=true` the
     /// server is Azurite, at `AZURITE_BLOB_STORAGE_URL` or port 10000.
     ///
-    /// In all other respects it equals [`azure`](AnyObjectStore::azure).
+    /// In all other respects this function equals [`azure`](AnyObjectStore::azure).
     ///
     /// # Errors
     ///

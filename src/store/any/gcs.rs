@@ -17,7 +17,7 @@ impl AnyObjectStore {
     /// `STORAGE_EMULATOR_HOST`, or `gcs_base_url` in the service account's key selects another
     /// server, in this order (docs/reference/stores.md has the settings for emulators).
     ///
-    /// In all other respects it equals [`gcs`](AnyObjectStore::gcs).
+    /// In all other respects this function equals [`gcs`](AnyObjectStore::gcs).
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl AnyObjectStore {
     }
 }
 
-/// Returns the custom server that the client would use. The client's messages omit it.
+/// Returns the custom server that the client would use. The client's messages omit this server.
 fn base_url(builder: &GoogleCloudStorageBuilder) -> Option<String> {
     let of = |key| setting(builder, key);
     let of_key = || {

@@ -1,7 +1,7 @@
-//! Encodes two names of an object's version in one [`ETag`]: object_store's ETag and its version
-//! (the generation on Cloud Storage).
+//! Encodes both names that object_store has for an object's version in one [`ETag`]: its `e_tag`,
+//! and its `version` (the generation on Cloud Storage).
 //!
-//! An ETag without a version is encoded unchanged. Otherwise a bar separates them:
+//! An ETag without a version is encoded unchanged. Otherwise a bar separates the two names:
 //! `"etag"|1700000000000001`. A backslash escapes bars and backslashes in both names, so that
 //! different pairs have different encodings.
 

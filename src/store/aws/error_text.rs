@@ -120,8 +120,8 @@ pub(in crate::store) fn not_sendable(error: &(dyn StdError + 'static)) -> Option
     find::<NotSendable>(error).map(|error| printable(&error.to_string()))
 }
 
-/// Returns true if no connection could be opened for the request. Clients of the caller have
-/// another connector, mostly the SDK's own.
+/// Returns true if no connection could be opened for the request. A client that the caller created
+/// has another connector, mostly the SDK's own.
 pub(in crate::store) fn never_connected(error: &(dyn StdError + 'static)) -> bool {
     find::<reqwest::Error>(error).is_some_and(reqwest::Error::is_connect)
         || find::<hyper_util::client::legacy::Error>(error).is_some_and(|error| error.is_connect())

@@ -1,4 +1,4 @@
-//! Checks the settings of the environment that make the SDK panic, or that it cannot send.
+//! Detects settings of the environment that would make the SDK panic, or that it cannot send.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;

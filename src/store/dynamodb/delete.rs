@@ -98,7 +98,7 @@ fn key_of(request: &WriteRequest) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// An unprocessed request without a key was ignored, and its key counted as deleted.
+    /// Unprocessed requests without a key were once ignored, so that their keys counted as deleted.
     #[test]
     fn regression_an_unprocessed_request_without_a_key_is_not_a_deletion() {
         let place = ItemKey::of_key("app/lock-0000000001.json").unwrap();

@@ -52,8 +52,8 @@ const MAX_KEY: usize = 1_024;
 ///   never sent again, under any configuration.
 ///
 /// A call has no timeout: the caller must bound it. Items have no dates, so each write stores the
-/// time by DynamoDB's clock, as estimated from its responses. Bodies of more than about 400 KiB are
-/// refused.
+/// time by DynamoDB's clock, as estimated from DynamoDB's responses. Bodies of more than about
+/// 400 KiB are refused.
 ///
 /// The credentials need `dynamodb:GetItem`, `dynamodb:PutItem`, `dynamodb:Query` and
 /// `dynamodb:DescribeTable`, and a compactor `dynamodb:BatchWriteItem`.

@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use super::{CallInterceptor, RequestContext, S3Store, Verb, answered, failure};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
-/// Greatest number of concurrent single deletions.
+/// Maximum number of concurrent single deletions.
 const AT_ONCE: usize = 10;
 
 impl S3Store {

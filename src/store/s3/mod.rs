@@ -120,7 +120,7 @@ impl S3Store {
     /// A custom endpoint may have a path. With a custom endpoint the URL's path contains the
     /// bucket's name, and the default region is `us-east-1`. Requests then omit the checksums that
     /// S3 does not require, unless `AWS_REQUEST_CHECKSUM_CALCULATION` or
-    /// `AWS_RESPONSE_CHECKSUM_VALIDATION` enables them.
+    /// `AWS_RESPONSE_CHECKSUM_VALIDATION` is set.
     ///
     /// No request to the bucket. The first call returns an error if the region or the credentials
     /// are missing. All stores that this method creates in a process share one connection pool. A
