@@ -60,7 +60,7 @@ const WRITES_WITHOUT_ETAG: u32 = 5;
 pub struct Context {
     // The store and the place in it.
     pub(crate) store: Arc<Counted>,
-    /// The caller's store, without the counter of requests. Several elections may share it.
+    /// The caller's store, without the counter of requests. Several elections may share this store.
     pub(crate) given: Arc<dyn Store>,
     pub(crate) keys: Keys,
 

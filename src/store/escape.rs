@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// Returns the text on one line, with its active characters escaped, such as `\n` and `\u{202e}`. A
 /// character is active if it controls a terminal or the direction of writing, ends a line, or is
-/// invisible. Escaped text does not change in a second call.
+/// invisible. A second call does not change the text.
 #[must_use]
 pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());

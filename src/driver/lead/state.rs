@@ -74,7 +74,7 @@ struct LeaseFacts {
     end: Moment,
     pulse: Pulse,
     last_error: Option<Error>,
-    /// Time on the boot clock when the last request was sent that failed after its whole timeout.
+    /// Send time of the last request that failed after its whole timeout, on the boot clock.
     failed: Option<Duration>,
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::lock::{LONGEST_PAUSE, sleep};
 use crate::env::clock::{Clock as _, SystemClock};
 
-/// Minimum rest. It exceeds the longest pause of a waiting process, so that each one tries once
-/// during a rest.
+/// Minimum rest. It exceeds the longest pause of a waiting process, so that each waiting process
+/// tries once during a rest.
 const SHORTEST_REST: Duration = LONGEST_PAUSE.saturating_add(Duration::from_millis(1));
 const LONGEST_REST: Duration = Duration::from_millis(50);
 

@@ -74,7 +74,7 @@ impl StoreDate {
     }
 
     /// Records the date of a response that was just read. Its request was sent at `sent` or later.
-    /// Returns the date, which is DynamoDB's time at this response.
+    /// Returns the date, by DynamoDB's clock.
     pub(super) fn heard(&self, date: Option<DateTime<Utc>>, sent: Moment) -> Option<DateTime<Utc>> {
         self.heard_at(date, sent, SystemClock.now())
     }
