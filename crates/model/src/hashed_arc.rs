@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// A value with its hash. Clones share it until one of them changes it.
 ///
-/// A step changes little of a state, and each state is cloned and hashed many times. An unchanged
-/// part is neither cloned nor hashed again.
+/// A step changes only a few parts of a state. An unchanged part is shared with the previous state,
+/// and keeps its hash.
 #[derive(Debug, Clone)]
 pub struct HashedArc<T> {
     value: Arc<T>,

@@ -1,4 +1,4 @@
-//! The false values that a broken variant reads and writes.
+//! The false records that a broken variant reads and writes.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Group {
         }
         let newest = world.store.newest();
         if let (Broken::ReleasesFirst, Some(data)) = (self.broken, &mut record.data) {
-            // A member that must stop reports immediately that it has stopped.
+            // The broken member releases a revoked partition before its work has stopped.
             let owned = newest.into_iter().flat_map(|it| {
                 let owned = it.owned_by(Session { id, nonce: object.nonce });
                 owned.filter(|(partition, _)| it.is_revoked(*partition))

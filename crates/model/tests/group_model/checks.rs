@@ -54,8 +54,8 @@ impl World {
         self.processes.iter().filter(believes).count()
     }
 
-    /// Returns whether every partition has an owner that believes in it, and the numbers of
-    /// partitions differ by at most one.
+    /// Returns whether every partition has an owner that believes in its ownership, and the numbers
+    /// of partitions per member differ by at most one.
     fn settled(&self, group: &Group) -> bool {
         let owns = |it: &Process| {
             let partitions = (0..u32::from(group.partitions)).map(PartitionNumber);

@@ -4,8 +4,8 @@
 use super::setting::{Broken, Budget, Group};
 use super::{CALM, broken, explore, group, missed, more};
 
-/// These invariants hold although other programs delete assignments. G3 forbids this, and members
-/// report it.
+/// The invariants that hold although other programs delete assignments. A deletion breaks G3, and
+/// members report the deletion.
 const DELETED: &[&str] = &["G1", "G2", "G5"];
 
 /// Member 1 owns all partitions by assignment 2. Then other programs delete objects.
@@ -14,7 +14,7 @@ fn deleted(members: u8, last: u64, budget: Budget) -> Group {
     Group { assigned: true, always: DELETED.into(), ..group }
 }
 
-/// A member that knows the deleted assignment bases the next one on it.
+/// A member that knows the deleted assignment bases the next assignment on the deleted one.
 fn repaired(members: u8, last: u64, budget: Budget) -> Group {
     Group { sometimes: vec!["GS1 after a deletion"], ..deleted(members, last, budget) }
 }
@@ -33,7 +33,7 @@ fn other_programs_delete_all_assignments() {
     explore("all deleted, a crash", repaired(2, 3, Budget { crashes: 1, ..budget }));
 }
 
-/// Meanwhile an operator changes the group, and a compactor deletes sessions.
+/// An operator changes the group, and a compactor deletes sessions, while assignments are deleted.
 #[test]
 fn operators_and_compactors_act_during_deletions() {
     let leaves = more(0, 1);
@@ -60,14 +60,14 @@ fn a_group_is_restored() {
     explore("restored after the newest", repaired(2, 5, Budget { deletions: 1, ..budget }));
 }
 
-/// Only the member that leaves had read assignment 2.
+/// Only the leaving member has read assignment 2.
 #[test]
 fn broken_seal_that_forgets() {
     let budget = Budget { wipes: 1, leaves: 1, ..CALM };
     broken(Broken::SealsForget, deleted(2, 2, budget), "G1");
 }
 
-/// The sessions are deleted, but the process has read assignment 2.
+/// The sessions are deleted, but the restarted process has read assignment 2.
 #[test]
 fn broken_process_that_forgets() {
     let budget = Budget { losses: 1, ends: 1, crashes: 1, ..CALM };
@@ -88,14 +88,15 @@ fn broken_first_assignment_despite_an_unreadable_session() {
     broken(Broken::UnreadIsMissing, deleted(2, 2, budget), "G1");
 }
 
-/// The member that has read assignment 2 could base the next one on it.
+/// The member that has read assignment 2 could base the next assignment on it.
 #[test]
 fn broken_group_that_stops_at_a_deletion() {
     let budget = Budget { deletions: 1, leaves: 1, ..CALM };
     missed(Broken::StopsAtDeleted, repaired(2, 3, budget));
 }
 
-/// Assignment 2 was deleted. The operator bases the next one on assignment 1, which has no owner.
+/// Assignment 2 was deleted. The operator bases the next assignment on assignment 1, which has no
+/// owner.
 #[test]
 fn broken_operator_that_reads_no_session() {
     let budget = Budget { deletions: 1, operations: 1, ahead: 1, leaves: 1, ..CALM };
@@ -109,7 +110,7 @@ fn broken_compactor_that_deletes_evidence() {
     broken(Broken::CompactsEvidence, deleted(2, 2, budget), "G1");
 }
 
-/// The hold and the lost assignment have the same number.
+/// The hold of the restoring and the lost assignment have the same number.
 #[test]
 fn broken_restoring_below_the_greatest_assignment() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
@@ -123,7 +124,7 @@ fn broken_restoring_without_a_sweep() {
     broken(Broken::NoSweep, deleted(2, 5, budget), "G5");
 }
 
-/// No partition is assigned any more.
+/// Members assign no partition after the restoring.
 #[test]
 fn broken_restoring_that_never_releases() {
     let budget = Budget { wipes: 1, restores: 1, crashes: 1, ahead: 1, ..CALM };
@@ -137,7 +138,7 @@ fn broken_restoring_with_a_hold_that_members_plan_from() {
     broken(Broken::HoldsNothing, deleted(2, 4, budget), "G5");
 }
 
-/// Deposed members believe until the end of their leases.
+/// Deposed members believe in their ownership until their leases end.
 #[test]
 fn broken_restoring_without_a_wait() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };

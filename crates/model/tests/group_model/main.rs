@@ -43,7 +43,7 @@ fn explore(name: &'static str, group: Group) {
     checker.assert_properties();
 }
 
-/// Prints the shortest path that breaks the invariant.
+/// Asserts that the broken rule breaks the invariant, and prints the shortest path.
 fn caught(group: Group, invariant: &'static str) {
     let broken = group.broken;
     let checker = Group { always: vec![invariant], ..group }.checker().spawn_bfs().join();
@@ -58,7 +58,7 @@ fn caught(group: Group, invariant: &'static str) {
     }
 }
 
-/// Asserts that the property occurs with the rule, and never without it.
+/// Asserts that the event occurs with the rule, and never without the rule.
 fn missed(broken: Broken, group: Group) {
     let property = group.sometimes[0];
     let search = |broken| {
@@ -66,18 +66,22 @@ fn missed(broken: Broken, group: Group) {
             Group { broken, always: Vec::new(), sometimes: vec![property], ..group.clone() };
         group.checker().spawn_bfs().join()
     };
-    let shipped =
-        search(Broken::Nothing).discovery(property).expect("the event occurs with the rule");
+    let shipped = search(Broken::Nothing)
+        .discovery(property)
+        .expect("the event does not occur with the rule");
     let steps = shipped.into_actions().len();
     let checker = search(broken);
     let states = checker.unique_state_count();
-    assert!(checker.discovery(property).is_none(), "{broken:?}: {property} happens");
+    assert!(
+        checker.discovery(property).is_none(),
+        "{broken:?}: {property} occurs without the rule"
+    );
     println!(
         "{broken:?}: {property} takes {steps} steps with the rule, and never occurs in {states} states without it"
     );
 }
 
-/// Returns the greater bound with `TENURE_MODEL=large`.
+/// Returns `large` if `TENURE_MODEL=large` is set, otherwise `usual`.
 fn more(usual: u8, large: u8) -> u8 {
     if std::env::var("TENURE_MODEL").is_ok_and(|bound| bound == "large") { large } else { usual }
 }
@@ -164,7 +168,7 @@ fn operators() {
     explore("operators", group(2, 1, 5, budget));
 }
 
-/// Late creates do not restore a compacted session.
+/// A late create does not restore a compacted session.
 #[test]
 fn sessions_that_are_compacted() {
     let budget = Budget { leaves: 1, swept: 1, twice: 1, ahead: more(0, 1), ..CALM };
@@ -183,28 +187,28 @@ fn broken(broken: Broken, group: Group, invariant: &'static str) {
     caught(Group { broken, ..group }, invariant);
 }
 
-/// A release of a former ownership takes a partition from its current owner.
+/// The release of a former ownership takes the partition from its current owner.
 #[test]
 fn broken_release_of_any_token() {
     let budget = Budget { gives: 1, ..CALM };
     broken(Broken::AnyToken, group(1, 1, 6, budget), "G4");
 }
 
-/// The holder may renew the session after the lapse.
+/// The member may renew its session after the lapse.
 #[test]
 fn broken_lapse_without_a_seal() {
     let budget = Budget { ahead: 1, ..CALM };
     broken(Broken::NoSeal, group(2, 1, 4, Budget { ends: 1, ..budget }), "G4");
 }
 
-/// A deposed member may not know of its deposition.
+/// A deposed member may work on until it learns of its deposition.
 #[test]
 fn broken_deposition_without_a_wait() {
     let budget = Budget { depositions: 1, ..CALM };
     broken(Broken::NoWaitForDeposed, group(2, 1, 4, budget), "G5");
 }
 
-/// A member may not know that its session was deleted.
+/// A member may work on until it learns that its session was deleted.
 #[test]
 fn broken_vanished_session_without_a_wait() {
     let budget = Budget { vanish: 1, ahead: 1, ..CALM };
@@ -225,28 +229,28 @@ fn broken_assignment_from_an_older_one() {
     broken(Broken::SkipsNumber, group(2, 1, 5, budget), "G4");
 }
 
-/// The numbers would start again.
+/// The numbers of assignments would start again at 1.
 #[test]
 fn broken_compactor_that_deletes_the_newest() {
     let budget = Budget { compactions: 1, ..CALM };
     broken(Broken::CompactsNewest, group(2, 1, 4, budget), "G3");
 }
 
-/// A paused writer creates a number that was compacted.
+/// A paused writer creates an assignment with a compacted number.
 #[test]
 fn broken_assignment_that_counts_without_a_list() {
     let budget = Budget { compactions: 1, ends: 1, ahead: 1, ..CALM };
     broken(Broken::NoConfirm, group(2, 1, 5, budget), "G1");
 }
 
-/// The next owner begins before the previous one has stopped.
+/// The next owner begins its work before the previous owner has stopped.
 #[test]
 fn broken_release_before_the_work_has_stopped() {
     let budget = Budget { ahead: 1, ..CALM };
     broken(Broken::ReleasesFirst, group(2, 2, 5, budget), "G5");
 }
 
-/// The write without an answer may have taken effect.
+/// The release may have taken effect, although its PUT got no answer.
 #[test]
 fn broken_release_that_is_taken_back() {
     let budget = Budget { lost: 1, leaves: 1, ..CALM };
@@ -267,8 +271,8 @@ fn broken_session_that_joins_by_its_create() {
     broken(Broken::JoinsByCreate, group(2, 1, 5, budget), "R3");
 }
 
-/// The member may read an assignment during the seal. It would get partitions that the next
-/// assignment gives to another member.
+/// The member reads an assignment while it seals its session. The member then believes in
+/// partitions that the next assignment gives to another member.
 #[test]
 fn broken_member_that_follows_during_its_seal() {
     let budget = Budget { lost: 1, leaves: 1, ..CALM };

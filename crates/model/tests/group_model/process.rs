@@ -1,5 +1,5 @@
-//! One member: the real machines of its session and of its part in the group, and the small part of
-//! the driver that matters here.
+//! One member: the real machines of its session and of its membership, and the part of the driver
+//! that affects the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -62,28 +62,28 @@ pub struct Process {
     pub id: SessionId,
     /// Its session, which is the leadership of a separate election.
     pub lease: SingleCandidate,
-    /// Number of nonces that it has drawn.
+    /// Number of nonces that the process has drawn.
     drawn: u8,
-    /// Nonces of its attempts to create the session.
+    /// Nonces of the attempts to create the session.
     sent: Vec<Nonce>,
-    /// Heartbeat of the write that extended its lease. `None` after the end of the lease.
+    /// Heartbeat of the write that extended the lease. `None` after the end of the lease.
     pub runs: Option<u64>,
-    /// Nonce of its session, after the grant.
+    /// Nonce of the session, after the grant.
     pub nonce: Option<Nonce>,
-    /// Broken: sessions with the same id are the same session.
+    /// Broken: the process treats sessions with the same id as the same session.
     pub ids_alone: bool,
-    /// Its part in the group, after the grant of the session.
+    /// The machines of the membership, after the grant of the session.
     pub participant: Option<Machines>,
-    /// Contents of its session, as far as it knows.
+    /// Contents of the session, as far as the process knows.
     pub written: Option<Data>,
-    /// Contents that it has sent, with the heartbeats.
+    /// Contents that the process has sent, with their heartbeats.
     wrote: Vec<(u64, Data)>,
-    /// Broken: its holdings before the last release, which it can take back.
+    /// Broken: the state before the last release, which the process can restore.
     before: Option<Box<Machines>>,
     pub leaving: bool,
     /// The greatest assignment that this process has seen in former sessions.
     pub remembers: Option<Epoch>,
-    /// True if it has sent the seal of its session.
+    /// True if the process has sent the seal of its session.
     pub resigning: bool,
     pub crashed: bool,
 }
@@ -112,7 +112,7 @@ impl Process {
         process
     }
 
-    /// Returns the next process, with the same id or with another one.
+    /// Returns the next process, with the same id or another id.
     pub fn again(&self, id: SessionId) -> Process {
         let mut next = Process::new(0, self.drawn);
         (next.id, next.ids_alone) = (id, self.ids_alone);
@@ -125,7 +125,7 @@ impl Process {
         self.participant.as_ref().and_then(|it| it.greatest()).max(self.remembers)
     }
 
-    /// Returns whether its session shows the greatest assignment that it has seen.
+    /// Returns whether the session shows the greatest assignment that the process has seen.
     pub fn has_said(&self) -> bool {
         self.written.as_ref().and_then(|it| it.seen) == self.data().seen
     }
@@ -137,7 +137,7 @@ impl Process {
         Nonce::from_bits(id * 100 + u128::from(self.drawn))
     }
 
-    /// Skips waits of the lease's machine that have no effect here.
+    /// Skips waits of the lease's machine that have no effect in this model.
     fn settle(&mut self) {
         loop {
             match self.lease.step() {
@@ -191,7 +191,7 @@ impl Process {
         self.lease.step() == Step::Wait(Wait::Lead)
     }
 
-    /// Returns the contents that its session should have.
+    /// Returns the contents that the session should have.
     pub fn data(&self) -> Data {
         let Some(participant) = &self.participant else { return Data::default() };
         let releases = participant.holdings().releasing().iter().map(|(it, _)| *it).collect();
@@ -216,12 +216,12 @@ impl Process {
         }
     }
 
-    /// Takes the last release back.
+    /// Restores the state before the last release.
     pub fn take_back(&mut self) {
         self.participant = self.before.take().map(|it| *it).or_else(|| self.participant.take());
     }
 
-    /// Returns whether its session omits a release or the end of the membership. A newly seen
+    /// Returns whether the session lacks a release or the end of the membership. A newly seen
     /// assignment alone does not cause a write.
     pub fn has_news(&self) -> bool {
         let said = |it: &Data| (it.releases.clone(), it.leaving);
@@ -233,8 +233,8 @@ impl Process {
         self.runs.is_some() && self.participant.as_ref().and_then(owns) == Some(release.token)
     }
 
-    /// Plans after a round. `any_token`: treats the release of any token as the release of the
-    /// newest.
+    /// Plans an assignment after a round. `any_token`: treats the release of any token as the
+    /// release of the newest token.
     pub fn plan(&mut self, partitions: u8, any_token: bool) {
         let nonce = self.draw();
         let Some(participant) = &mut self.participant else { return };
@@ -254,7 +254,7 @@ impl Process {
         }
     }
 
-    /// Returns whether a round would give it new information, or lead to a plan.
+    /// Returns whether a round would give the process new information, or lead to a plan.
     pub fn has_to_look(&self, sessions: &BTreeMap<SessionId, HashedArc<Object>>) -> bool {
         let Some(participant) = &self.participant else { return false };
         let news = |(id, object): (&SessionId, &HashedArc<Object>)| {
@@ -273,7 +273,7 @@ impl Process {
         participant.known().is_none_or(|known| next(known).is_some())
     }
 
-    /// Returns the sessions whose tag has changed. It will read each of them.
+    /// Returns the sessions with a changed tag. The process reads each of them in the round.
     pub fn due(&self, sessions: &BTreeMap<SessionId, HashedArc<Object>>) -> BTreeSet<SessionId> {
         let Some(participant) = &self.participant else { return BTreeSet::new() };
         let changed = |(id, object): &(&SessionId, &HashedArc<Object>)| {

@@ -22,7 +22,8 @@ pub struct Restoring {
 }
 
 impl Group {
-    /// Lets all members join. The first one assigns the partitions and publishes this.
+    /// Lets all members join. The first member assigns the partitions, and its session shows this
+    /// assignment.
     pub fn assign(&self, world: &mut World) {
         for who in 0..world.processes.len() {
             while world.processes[who].written.is_none() {
@@ -89,7 +90,7 @@ impl Group {
     }
 
     pub fn hold(&self, world: &mut World, serving: Serving) {
-        let above = world.ghost.greatest.expect("an assignment was lost");
+        let above = world.ghost.greatest.expect("no assignment was lost");
         let at = match self.broken {
             Broken::RestoresBelow => above,
             _ => above.next().expect("a greater number exists"),
@@ -106,7 +107,7 @@ impl Group {
         }
         let held = HashedArc::new(held);
         self.serve_write(world, Wire::Assignment(held.clone()), serving);
-        // The hold is read back and confirmed after any answer.
+        // The operator reads the hold back and confirms it after any answer.
         if world.store.newest().is_some_and(|it| **it == *held) {
             world.left.restores -= 1;
             let sessions = world.store.sessions.iter();
@@ -128,8 +129,9 @@ impl Group {
 }
 
 impl World {
-    /// Returns whether all actions in progress began with knowledge of the newest assignment.
-    /// Otherwise members would not find a deletion (docs/design/groups.md, section 3).
+    /// Returns whether all processes knew the newest assignment when they began their actions.
+    /// Otherwise members would not find a deletion of it (rules D1 to D12 of
+    /// docs/design/groups.md).
     fn is_settled(&self) -> bool {
         let knows = |it: &Participant| it.known().map(|it| it.epoch) == self.ghost.greatest;
         let has_read = |it: &Participant| {

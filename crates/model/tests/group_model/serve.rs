@@ -1,4 +1,4 @@
-//! The answers of the store to requests, and the changes that a broken process makes to them.
+//! The store's answers to requests, and the changes that a broken process makes to these answers.
 
 use tenure::protocol::message::Answer;
 use tenure_groups::protocol::Assignment;

@@ -1,6 +1,6 @@
 //! The settings of a run of the checker.
 
-/// The model: a setting that the checker explores completely.
+/// The setting of a run, which the checker explores completely.
 #[derive(Debug, Clone)]
 pub struct Group {
     pub members: u8,
@@ -12,8 +12,8 @@ pub struct Group {
     pub reuses_ids: bool,
     /// True if a restarted member is the same process and remembers the assignments that it read.
     pub remembers: bool,
-    /// True if member 1 owns all partitions by assignment 2 at the start, and the other members
-    /// have joined and read nothing.
+    /// True if member 1 owns all partitions by assignment 2 at the start. The other members have
+    /// then joined, and have read no assignment.
     pub assigned: bool,
     pub broken: Broken,
     pub always: Vec<&'static str>,
@@ -27,11 +27,11 @@ pub struct Budget {
     pub lost: u8,
     /// Writes with a copy that arrives later.
     pub twice: u8,
-    /// Leases that end although their member lives.
+    /// Leases that end although their members run.
     pub ends: u8,
     pub crashes: u8,
     pub leaves: u8,
-    /// Partitions that their owner gives up without a revocation.
+    /// Partitions that their owners release without a revocation.
     pub gives: u8,
     pub depositions: u8,
     /// Sessions that other programs delete.
@@ -69,7 +69,7 @@ pub enum Broken {
     Nothing,
     /// Sessions are identified only by their ids.
     IdsAlone,
-    /// The release of another token counts as the release of this one.
+    /// The release of another token counts as the release of the current token.
     AnyToken,
     /// A lapsed session counts as ended without a seal.
     NoSeal,
@@ -77,24 +77,24 @@ pub enum Broken {
     NoWaitForDeposed,
     /// Members do not wait for the lease of a deleted session.
     NoWaitForGone,
-    /// A grant keeps the token.
+    /// A grant keeps the token of the previous owner.
     KeepsToken,
     /// An assignment based on v is created as v+2.
     SkipsNumber,
     /// The compactor deletes the newest assignment.
     CompactsNewest,
-    /// An assignment counts without the LIST.
+    /// An assignment counts as confirmed without the LIST.
     NoConfirm,
     /// A release is written before the work has stopped.
     ReleasesFirst,
-    /// A release without an answer is taken back.
+    /// A member withdraws a release whose PUT got no answer.
     TakesBack,
     /// A session counts as joined after its create.
     JoinsByCreate,
-    /// A member follows the assignment while it seals its session.
+    /// A member follows assignments while it seals its session.
     FollowsItsSeal,
     // The following variants break rules about deletions, D1 to D12.
-    /// A seal drops the assignment that its member has seen.
+    /// A seal drops the greatest assignment that the member has seen.
     SealsForget,
     /// A process that joins again forgets the assignment that it has seen.
     Forgets,
@@ -102,11 +102,11 @@ pub enum Broken {
     IgnoresGreater,
     /// An unreadable session counts as missing.
     UnreadIsMissing,
-    /// Members create no assignment after a deleted one.
+    /// Members create no assignment after a deletion.
     StopsAtDeleted,
     /// An operator reads no session before a change.
     OperatesBlindly,
-    /// The compactor deletes sessions that have seen a greater assignment than the newest.
+    /// The compactor deletes sessions that show a greater assignment than the newest existing one.
     CompactsEvidence,
     /// The numbers of a restoring continue below the greatest seen assignment.
     RestoresBelow,
@@ -116,7 +116,7 @@ pub enum Broken {
     NoSweep,
     /// A restoring waits for no lease.
     NoWaitForOwners,
-    /// A restoring ends with its hold.
+    /// A restoring ends with its hold, and never releases the partitions.
     NeverReleases,
 }
 

@@ -148,7 +148,7 @@ impl Group {
         }
     }
 
-    /// Writes, and checks the changes.
+    /// Applies a write, and checks the changes that it causes.
     pub fn write(&self, world: &mut World, wire: Wire) -> bool {
         let newest = world.store.newest().cloned();
         let created = match &wire {
@@ -272,7 +272,7 @@ impl Group {
                     Some(ParticipantStep::Pause) => participant(world, who, Participant::resume),
                     Some(ParticipantStep::Failed(_)) => {
                         // Another program deleted the newest assignment. The member tries again
-                        // when a greater one exists.
+                        // when a greater assignment exists.
                         let greatest = world.processes[who].greatest();
                         if world.store.newest().map(|it| it.epoch) <= greatest {
                             world.ghost.broken.insert("failed");
@@ -285,7 +285,7 @@ impl Group {
             }
         }
         let store = &world.store;
-        // An assignment is created again only after its compaction.
+        // Only after the compaction of an assignment can a late create write its number again.
         let compacts = world.left.compactions > 0;
         world.wires.retain(|wire| match wire {
             Wire::Assignment(_) => compacts || store.accepts(wire),

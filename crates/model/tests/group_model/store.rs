@@ -23,7 +23,7 @@ pub struct Object {
     pub heartbeat: u64,
     pub ended: Option<End>,
     pub data: Option<Data>,
-    /// ETag of all fields except the data.
+    /// ETag of the object, computed from all fields except the data.
     etag: ETag,
 }
 
@@ -35,7 +35,7 @@ pub enum End {
     Deposed,
 }
 
-/// The part of [`SessionData`] that matters here.
+/// The fields of [`SessionData`] that the model uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Data {
     pub releases: Vec<tenure_groups::protocol::Release>,
@@ -43,11 +43,11 @@ pub struct Data {
     pub seen: Option<Epoch>,
 }
 
-/// A pending write whose sender has given up. It may arrive later.
+/// A pending write that its sender has abandoned. The write may arrive later.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Wire {
     Assignment(HashedArc<Assignment>),
-    /// Condition: this tag, or no object.
+    /// Write of a session. Its condition is this tag, or the absence of the object.
     Session(SessionId, Option<ETag>, Object),
 }
 
@@ -76,7 +76,7 @@ impl Object {
         }
     }
 
-    /// Returns the greatest assignment that its member has seen.
+    /// Returns the greatest assignment that the member of the session has seen.
     pub fn seen(&self) -> Option<Epoch> {
         self.data.as_ref().and_then(|data| data.seen)
     }
@@ -87,8 +87,8 @@ impl Object {
         Sighting { epoch: Epoch::FIRST, etag: self.etag(), seen }
     }
 
-    /// Returns the sealed object. It keeps the assignment that its member has seen, unless
-    /// `forgets` is set.
+    /// Returns the sealed object, with the greatest assignment that its member has seen. `forgets`
+    /// drops this assignment.
     pub fn sealed(&self, ended: End, forgets: bool) -> Object {
         let seen = self.seen().filter(|_| !forgets);
         let data = seen.map(|seen| Data { seen: Some(seen), ..Data::default() });
@@ -129,7 +129,7 @@ impl Store {
         }
     }
 
-    /// Applies a write if its condition is true. Returns whether it took effect.
+    /// Applies a write if its condition is true. Returns whether the write took effect.
     pub fn write(&mut self, wire: Wire) -> bool {
         let accepts = self.accepts(&wire);
         match wire {

@@ -20,7 +20,7 @@ use super::store::{End, Object, Store, Wire};
 pub struct World {
     pub store: Store,
     pub processes: Vec<HashedArc<Process>>,
-    /// Pending writes whose senders have given up.
+    /// Pending writes that their senders have abandoned.
     pub wires: Vec<Wire>,
     pub left: Budget,
     /// The newest assignment that an operator has read.
@@ -32,14 +32,15 @@ pub struct World {
 /// Facts that no process knows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Ghost {
-    /// Owner of each token, after the first LIST that confirmed the grant.
+    /// Owner of each token, recorded at the first LIST that confirmed the grant.
     pub granted: BTreeMap<(PartitionNumber, Epoch), Session>,
-    /// The first session that believed in each token. Kept only if sessions are confused.
+    /// The first session that believed in each token. Recorded only if the broken rule confuses
+    /// sessions.
     pub believed: BTreeMap<Release, Nonce>,
     /// Released partitions, after the end of the work.
     pub stopped: BTreeSet<(Session, Release)>,
-    /// Ended sessions, with the newest assignment at that time. Kept only if sessions are
-    /// compacted.
+    /// Ended sessions, with the newest assignment at the time of their end. Recorded only if
+    /// sessions are compacted.
     pub ended: BTreeMap<Session, Option<Epoch>>,
     /// The greatest assignment ever created.
     pub greatest: Option<Epoch>,
@@ -47,13 +48,13 @@ pub struct Ghost {
     pub seen: BTreeSet<&'static str>,
 }
 
-/// A possible action. Numbers are positions in the lists of the state.
+/// A possible action. A number is an index into a list of the state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// The request of the lease is applied. An idle lease is renewed first.
+    /// Applies the request of the lease's machine. An idle lease is renewed first.
     Lease(usize, Serving),
     Resign(usize, Serving),
-    /// The request of the member's part in the group is applied.
+    /// Applies the request of the membership's machine.
     Ask(usize, Serving),
     Poll(usize),
     List(usize),
@@ -154,8 +155,8 @@ impl Group {
     pub fn group_actions(&self, world: &World, who: usize, actions: &mut Vec<Action>) {
         let process = &world.processes[who];
         let Some(participant) = &process.participant else { return };
-        // A member does nothing before its session shows that it has joined. It also does nothing
-        // after it has sent the seal of its session, because the session may have ended.
+        // A member acts only after its session shows the join. After the member has sent the seal
+        // of its session, it does not act, because the session may have ended.
         let over = process.resigning && self.broken != Broken::FollowsItsSeal;
         if process.written.is_none() || over {
             return;
@@ -205,7 +206,7 @@ impl Group {
             }
             return;
         }
-        // A broken process may get new information from contents that it knows.
+        // A broken process may get new information from contents that it has already read.
         if self.broken.looks_anew() || process.has_to_look(&world.store.sessions) {
             actions.push(Action::Round(who));
         }
@@ -214,7 +215,8 @@ impl Group {
         }
     }
 
-    /// Returns the action that time alone causes, if the clocks keep their drift.
+    /// Returns the action that only the passage of time causes, with clocks within their drift
+    /// bound.
     fn time_actions(&self, world: &World, who: usize, session: Session) -> Option<Action> {
         let participant = world.processes[who].participant.as_ref()?;
         if participant.sessions().has_ended(session) {
@@ -296,13 +298,14 @@ impl World {
         epoch > Epoch::FIRST && self.store.newest().and_then(|it| it.epoch.next()) < Some(epoch)
     }
 
-    /// Returns whether the session of this process has ended in the store, or is deleted.
+    /// Returns whether the session of this process is sealed or missing in the store.
     fn is_over(&self, process: &Process) -> bool {
         let object = self.store.sessions.get(&process.id);
         object.is_none_or(|it| Some(it.nonce) != process.nonce || it.ended.is_some())
     }
 
-    /// Returns the heartbeat of the write that extended the lease of this session, if it runs.
+    /// Returns the heartbeat of the write that extended the lease of this session, if the lease
+    /// runs.
     pub fn runs(&self, session: Session) -> Option<u64> {
         let own = |it: &&HashedArc<Process>| {
             it.participant.as_ref().is_some_and(|it| it.own_session() == session)
@@ -310,7 +313,7 @@ impl World {
         self.processes.iter().find(own)?.runs
     }
 
-    /// Checks G1 with confused sessions: each token belongs to one session.
+    /// Checks G1 if the broken rule confuses sessions: each token belongs to one session.
     pub fn note_beliefs(&mut self) {
         for process in &self.processes {
             let (Some(participant), Some(nonce)) = (&process.participant, process.nonce) else {

@@ -1,4 +1,4 @@
-//! The bucket. It is correct at all times, unless it is broken on purpose.
+//! The bucket. It behaves correctly, unless the plan breaks it on purpose.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -20,12 +20,13 @@ use super::world::{State, Who, World};
 
 pub const PREFIX: &str = "app/";
 
-/// The facts of the run so far.
+/// The facts that the checks have recorded in this run.
 #[derive(Debug, Default)]
 pub struct Book {
     /// Sealed sessions.
     ended: BTreeSet<Session>,
-    /// Live sessions that other programs deleted, with the time of the deletion and their validity.
+    /// Live sessions that other programs deleted. The values are the time of the deletion and the
+    /// session's validity.
     gone: BTreeMap<Session, (Duration, Duration)>,
     released: BTreeSet<(Session, Release)>,
     /// Process of each session.
@@ -49,7 +50,7 @@ impl Book {
         }
     }
 
-    /// R1: returns whether a partition may leave this owner.
+    /// R1: returns whether another session may receive the partition of this owner.
     fn may_leave(&self, session: Session, release: Release) -> bool {
         let waited = |(at, validity): &(Duration, Duration)| now() - *at >= *validity;
         self.ended.contains(&session)
@@ -79,8 +80,8 @@ impl State {
         })
     }
 
-    /// Returns whether a read of this session must succeed. A deletion is not found if the sessions
-    /// that show it are unreadable, unless all assignments are deleted.
+    /// Returns whether a read of this session must succeed. While some assignments remain, members
+    /// find a deletion only in the sessions that show it.
     pub fn must_be_read(&self, key: &str) -> bool {
         session_of(key).is_some() && !self.is_repaired() && self.bucket.newest().is_some()
     }
@@ -183,7 +184,7 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
         drop(state);
         return world.fail("D2", format!("{key} was deleted and created again"));
     }
-    // A restoring takes each partition from its owner, and waits for the owner later.
+    // A restoring takes each partition from its owner, and waits for the owner's lease afterwards.
     let before = before.filter(|_| after.restoring.is_none());
     let Some(before) = before.and_then(|(body, before)| decode(&before, &body)) else { return };
     let book = &state.book;
@@ -214,8 +215,8 @@ pub fn believes(world: &World, process: Who, partition: &Partition) {
         if its.check().is_ok() {
             let tokens = (token, its.token());
             let what = format!("{process} and {} own partition {number}: {tokens:?}", other.who);
-            // One token means that the partition was granted twice. Two tokens mean that both only
-            // believe.
+            // With equal tokens, the partition was granted twice. With different tokens, two
+            // processes believe in their ownership at a time.
             return world.fail(if tokens.0 == tokens.1 { "G1" } else { "G5" }, what);
         }
     }
@@ -230,14 +231,16 @@ pub fn believes(world: &World, process: Who, partition: &Partition) {
     match before {
         Some((greatest, other)) if greatest > token => {
             let what = format!(
-                "{process} owns partition {number} by {token} after {other} did by {greatest}"
+                "{process} owns partition {number} by token {token} after {other} owned it by token {greatest}"
             );
             world.fail("G5", what);
         }
         Some((same, other)) if same == token && other != process => {
             world.fail(
                 "G1",
-                format!("{process} and {other} were granted partition {number} by {token}"),
+                format!(
+                    "{process} and {other} were both granted partition {number} with token {token}"
+                ),
             );
         }
         _ => {}

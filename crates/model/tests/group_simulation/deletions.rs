@@ -22,8 +22,8 @@ enum Deletion {
     Prefix,
 }
 
-/// Deletes assignments if a remaining object shows the deletion (docs/design/groups.md, section 3).
-/// No process starts meanwhile.
+/// Deletes assignments if a remaining object shows the deletion (rules D1 to D12 of
+/// docs/design/groups.md). No process starts during the deletion.
 pub async fn delete_assignments(world: &Arc<World>, slots: &mut [Slot]) {
     let deletion = match world.state().rng.u32(0..5) {
         0 | 1 => Deletion::Newest,
@@ -42,7 +42,8 @@ pub async fn delete_assignments(world: &Arc<World>, slots: &mut [Slot]) {
         Deletion::Prefix => "deletions of the prefix",
     });
     if deletion == Deletion::Prefix && !careless {
-        // A process that remembers must publish this before a process without knowledge starts.
+        // A process that remembers the deleted assignment must publish it before a process without
+        // this knowledge starts.
         let rejoined = |world: &World| {
             let state = world.state();
             state.sessions_show(newest) || state.is_repaired()
@@ -81,7 +82,7 @@ fn delete(world: &World, deletion: Deletion) -> Option<Epoch> {
     Some(newest)
 }
 
-/// Deletes one session. Keeps the only session that shows a deletion of assignments.
+/// Deletes one session, but not the only session that shows a deletion of assignments.
 pub fn delete_session(world: &World) {
     let state = &mut *world.state();
     if !state.is_repaired() {
@@ -99,7 +100,7 @@ pub fn delete_session(world: &World) {
     }
 }
 
-/// Waits for the condition for up to four validities. Returns whether it came true.
+/// Waits up to four validities for the condition. Returns whether the condition became true.
 async fn wait_until(world: &World, what: impl Fn(&World) -> bool) -> bool {
     let until = now() + world.plan.validity * 4;
     while !what(world) {
@@ -111,8 +112,8 @@ async fn wait_until(world: &World, what: impl Fn(&World) -> bool) -> bool {
     true
 }
 
-/// The operator restores the group above its greatest epoch, or higher. Sometimes the operator is
-/// killed during the restoring.
+/// The operator restores the group up to two epochs above its greatest epoch. Sometimes the
+/// operator is killed during the restoring.
 pub fn restore_for_a_while(world: &Arc<World>, (who, group): &(Who, Group)) {
     let beyond = world.state().rng.u64(0..3);
     let patience = match world.chance(0.5) {
@@ -134,14 +135,14 @@ pub fn restore_for_a_while(world: &Arc<World>, (who, group): &(Who, Group)) {
 
 async fn restore(world: &World, group: &Group, beyond: u64) {
     let Some(above) = world.to_restore(beyond) else { return };
-    // Members with a deleted session need this validity.
+    // Members with a deleted session wait for this validity.
     if let Ok(GroupRestored::Restored(_)) = group.restore(above, world.plan.validity).await {
         world.count("restorings");
     }
 }
 
 /// Lets the operator restore the group until no deletion and no restoring remains. Returns whether
-/// this succeeded.
+/// the restore succeeded.
 pub async fn repair(world: &Arc<World>, restorer: Option<&(Who, Group)>) -> bool {
     let Some(restorer) = restorer else { return true };
     let until = now() + world.plan.validity * 30;
@@ -160,8 +161,8 @@ pub async fn repair(world: &Arc<World>, restorer: Option<&(Who, Group)>) -> bool
 
 impl World {
     /// Returns whether all processes would find a deletion of the newest assignment. Each member
-    /// has read it, and a session shows it. No pending request could create the number again, or
-    /// delete that session.
+    /// has read this assignment, and a session shows it. No pending request could create its number
+    /// again, or delete that session.
     fn shows_the_newest(&self) -> bool {
         let state = self.state();
         let Some(newest) = state.bucket.newest() else { return false };

@@ -56,7 +56,7 @@ pub async fn inject(world: &Arc<World>, slots: &mut [Slot], restorer: Option<&(W
                     slot.group.leave_for(world.part(world.plan.validity * 2));
                 }
                 sleep(world.part(world.plan.validity)).await;
-                // A process that is still leaving is replaced on another machine.
+                // A process that has not finished leaving is replaced on another machine.
                 let alive = world.state().machines[slot.who.0].alive;
                 *slot = match alive {
                     true => start_another(world),
@@ -186,7 +186,7 @@ pub async fn compact_wrongly(world: Arc<World>) {
     }
 }
 
-/// Gives all partitions to the first member without a plan.
+/// Writes an assignment that gives all partitions to the first member, without a plan.
 fn take(world: &Arc<World>) {
     use tenure_groups::assignment_record::AssignmentRecord;
     let (key, body) = {
@@ -210,16 +210,17 @@ fn take(world: &Arc<World>) {
     checks::written(world, Who(0), &key, &body);
 }
 
-/// Ends all faults. Then all partitions must be owned and balanced in time, and single changes of
-/// the membership must move only the necessary partitions.
+/// Ends all faults. Then all partitions must be owned and balanced in time. A single change of the
+/// membership must move only the necessary partitions.
 pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(Who, Group)>) {
     {
         let mut state = world.state();
         state.faults = false;
         state.troubles.clear();
     }
-    // Stops and cuts end on their own, and delayed requests arrive. A delayed request may renew a
-    // session that its process had abandoned. Until that session lapses it is a member.
+    // Stops and cuts end after their duration, and delayed requests arrive. A delayed request may
+    // renew a session that its process had abandoned. That session remains a member until it
+    // lapses.
     let held_up = world.state().held_up_until.saturating_sub(now());
     sleep(held_up + world.plan.validity * 3).await;
     if world.plan.fails {
@@ -242,7 +243,7 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
     let most = world.plan.partitions.div_ceil(members + 1) as usize;
     let moved = moved(&before, world);
     if moved.len() > most {
-        return world.fail("moves", format!("a join moved {moved:?}, more than {most}"));
+        return world.fail("moves", format!("a join moved partitions {moved:?}, more than {most}"));
     }
     world.count("joins in the calm");
     if !restarted(world, &mut slots).await {
@@ -265,11 +266,14 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
         let others = self::moved(&before, world).into_iter().filter(|(_, who)| *who != gone.who);
         let others: Vec<_> = others.collect();
         if !others.is_empty() {
-            return world.fail("moves", format!("{} went, and {others:?} moved", gone.who));
+            return world.fail(
+                "moves",
+                format!("{} stopped, and partitions {others:?} of other members moved", gone.who),
+            );
         }
         let plan = &world.plan;
-        // Members check a silent session only after half a validity. The other terms are polls, the
-        // end of the work and listings.
+        // Members check a silent session only after half a validity. The other terms allow for
+        // polls, the end of the work and listings.
         let soon = plan.validity / 2 + plan.poll * 10 + plan.stopping + listing(world) * 6;
         let had = before.values().any(|who| *who == gone.who);
         if !dies && had && now() - began > soon + plan.validity / 2 {
@@ -296,7 +300,8 @@ async fn unmarked(world: &Arc<World>) -> bool {
     true
 }
 
-/// A member leaves and returns in time. Partitions may move only to this member.
+/// Restarts a member within the time that keeps its partitions. Partitions may move only to this
+/// member.
 async fn restarted(world: &Arc<World>, slots: &mut [Slot]) -> bool {
     let chosen = world.state().rng.usize(..slots.len());
     let before = world.owners();
@@ -322,8 +327,9 @@ async fn restarted(world: &Arc<World>, slots: &mut [Slot]) -> bool {
     let owners = world.owners();
     let lost: Vec<_> = back.filter(|number| owners.get(number) != Some(&new)).collect();
     if !others.is_empty() || !lost.is_empty() {
-        let what =
-            format!("{old} was restarted as {new}, {others:?} moved and {lost:?} did not return");
+        let what = format!(
+            "{old} was restarted as {new}: partitions {others:?} of other members moved, and {lost:?} did not return"
+        );
         world.fail("moves", what);
         return false;
     }
@@ -337,7 +343,7 @@ fn moved(before: &BTreeMap<u32, Who>, world: &World) -> Vec<(u32, Who)> {
     moved.map(|(number, who)| (*number, *who)).collect()
 }
 
-/// Makes the session of this member unreadable. Other members must not wait for it.
+/// Makes the session of this member unreadable. Other members must not wait for this session.
 fn unread(world: &World, stays: &Slot) -> Option<u64> {
     let mut state = world.state();
     if world.plan.faults.trouble == 0 {
@@ -359,7 +365,7 @@ fn listing(world: &World) -> Duration {
     world.plan.rtt * (pages + 4)
 }
 
-/// Returns whether the newest assignment has this number of members, all of them are alive, and no
+/// Returns whether the newest assignment has this number of members, all members are alive, and no
 /// partition is about to move.
 fn settled(world: &World, members: usize) -> bool {
     let state = world.state();
@@ -378,7 +384,8 @@ async fn balanced(world: &Arc<World>, slots: &[Slot], when: &str) -> bool {
     let bound = plan.validity * 4 + plan.poll * 20 + plan.stopping + Duration::from_secs(65);
     let bound = bound + listing(world) * 20;
     let until = now() + bound;
-    // The condition must hold twice in a row, so that partitions in motion do not count.
+    // The condition must hold in two consecutive checks, so that partitions in transit do not
+    // count.
     let mut seen = 0;
     loop {
         let owners = world.owners();

@@ -22,7 +22,7 @@ use tenure_model::seeds;
 use world::{Outcome, run};
 
 const DEFAULT_SEEDS: u64 = 100;
-/// Number of seeds that must show every event.
+/// Number of seeds that together must show every event.
 const ENOUGH_SEEDS: u64 = 100;
 
 #[test]
@@ -38,7 +38,7 @@ fn the_invariants_hold_under_faults() {
     }
     println!("seeds {} to {}:", seeds.start, seeds.end - 1);
     counts.iter().for_each(|(what, many)| println!("    {many} {what}"));
-    // Only the fixed seeds are checked for rare events, because drawn seeds may miss one.
+    // Only the fixed seeds are checked for rare events, because drawn seeds may miss a rare event.
     if seeds.start == 0 && seeds.end >= ENOUGH_SEEDS {
         for what in world::ALL_HAPPEN {
             assert!(counts.contains_key(what), "no {what}");
@@ -114,7 +114,7 @@ fn broken_writer_that_needs_no_etag_is_caught() {
     caught(Broken::EtagNotNeeded, 100, &["G1", "G5", "G6", "GS1", "R1", "R2"]);
 }
 
-/// The outcome of a deletion that no object shows (docs/design/groups.md, section 3).
+/// Members cannot find a deletion that no remaining object shows.
 #[test]
 fn broken_expiry_without_evidence_is_caught() {
     caught(Broken::DeletedUnseen, 100, &["D2", "G1", "G5"]);
@@ -140,25 +140,25 @@ fn broken_round_that_waits_for_each_session_is_caught() {
     caught(Broken::UnreadStopsRound, 200, &["GS1"]);
 }
 
-/// Asserts that one of the first `within` seeds fails in one of these checkers.
+/// Asserts that one of the first `within` seeds fails in one of the checkers `by`.
 fn caught(broken: Broken, within: u64, by: &[&str]) {
     let outcomes = run_all(0..within, |seed| Plan::draw(seed, broken));
     let Some(caught) = outcomes.iter().find(|outcome| outcome.violation.is_some()) else {
         panic!("{broken:?}: not in {within} seeds");
     };
-    let violation = caught.violation.as_ref().expect("the search returned a failure");
+    let violation = caught.violation.as_ref().expect("only a failing seed is examined");
     println!("{broken:?}: seed {}: {}: {}", caught.seed, violation.checker, violation.what);
     let cured = run(Plan { broken: Broken::Nothing, ..caught.plan.clone() });
     assert!(
         cured.violation.is_none(),
-        "seed {} fails without the fault, too: {cured:#?}",
+        "seed {} also fails without the fault: {cured:#?}",
         caught.seed
     );
     assert!(by.contains(&violation.checker), "{violation:?}");
 }
 
 fn seeds() -> Range<u64> {
-    let number = |text: &str| text.trim().parse::<u64>().expect("a seed is a whole number");
+    let number = |text: &str| text.trim().parse::<u64>().expect("a seed must be a whole number");
     if let Ok(seed) = std::env::var("SEED") {
         return number(&seed)..number(&seed) + 1;
     }

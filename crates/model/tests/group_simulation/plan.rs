@@ -11,24 +11,24 @@ pub enum Broken {
     /// `If-Match` is ignored.
     ReplacesBlindly,
     ClockStopsInSuspend,
-    /// The application works with a token without a check.
+    /// The application works with a token that it does not check.
     TokenKept,
-    /// The application releases a partition and continues its work.
+    /// The application releases a partition and continues its work on the partition.
     ReleasesEarly,
     NewestCompacted,
     /// The clocks of one machine run at four times their rate.
     ClockRuns,
-    /// No process can end the session of another one.
+    /// No process can end the session of another process.
     SealsRefused,
-    /// A writer gives partitions to members without a plan.
+    /// A writer assigns all partitions to one member, without a plan.
     Takes,
     /// Work ignores the request to stop.
     NeverReturns,
     /// A write that is answered without an ETag counts as done.
     EtagNotNeeded,
-    /// Other programs delete assignments although no remaining object shows it.
+    /// Other programs delete assignments although no remaining object shows the deletion.
     DeletedUnseen,
-    /// A seal drops the assignment that its member has seen.
+    /// A seal drops the greatest assignment that the member has seen.
     SealsForget,
     /// A failed read counts as "not found".
     FailedReadFindsNothing,
@@ -48,7 +48,7 @@ pub struct Plan {
     pub validity: Duration,
     pub poll: Duration,
     pub rebalance_delay: Duration,
-    /// Duration until work stops.
+    /// Duration from the request to stop until the work has stopped.
     pub stopping: Duration,
     pub rtt: Duration,
     /// Probabilities of the outcomes of a request.
@@ -56,7 +56,7 @@ pub struct Plan {
     pub late: f64,
     pub twice: f64,
     pub failing: f64,
-    /// Probability that a write meets one of the testkit's faults of writes.
+    /// Probability of one of the testkit's write faults per write.
     pub spoiled: f64,
     /// Relative frequency of each kind of fault.
     pub faults: Faults,
@@ -71,7 +71,7 @@ pub struct Plan {
     pub fails: bool,
     /// True if the names of living processes are unique, and the processes know this.
     pub unique: bool,
-    /// True if the settings of the members differ. The values here are then the maxima.
+    /// True if the settings of the members differ. The settings in this plan are then the maxima.
     pub mixed: bool,
 }
 
@@ -155,8 +155,8 @@ impl Plan {
             faults.crash = 10;
         }
         if faults.machine_pause > 0 {
-            // While the boot clock of a paused machine does not run, only its wall clock can end a
-            // lease.
+            // Only the wall clock of a paused machine can end a lease, because the boot clock does
+            // not run during the pause.
             (faults.wall, faults.slew) = (0, 0);
         }
         let mut part = |most: f64| if rng.u32(0..3) == 0 { 0.0 } else { rng.f64() * most };

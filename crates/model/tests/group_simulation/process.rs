@@ -14,7 +14,7 @@ use super::plan::Broken;
 use super::store::SimStore;
 use super::world::{Handle, Machine, Who, World};
 
-/// A machine that runs members of one name, one after another.
+/// A machine that runs members with one name, one after another.
 #[derive(Debug, Clone)]
 pub struct Slot {
     pub name: String,
@@ -70,8 +70,8 @@ fn group(world: &Arc<World>, who: Who, name: &str, clock: &Arc<SimClock>) -> Gro
     let process = process.with_spawner(move |task| spawn(&its_world, who, 1, task));
     let plan = &world.plan;
     let store = Arc::new(SimStore { world: Arc::clone(world), who });
-    // Work takes up to an eighth of the longest validity to stop. A quarter of each validity is
-    // reserved for this.
+    // Work needs up to an eighth of the longest validity to stop. A quarter of each validity is
+    // reserved for the stop.
     let of_the_longest =
         |least: f64| if plan.mixed { least + (1.0 - least) * world.state().rng.f64() } else { 1.0 };
     let validity = plan.validity.mul_f64(of_the_longest(0.6));
@@ -87,7 +87,7 @@ fn group(world: &Arc<World>, who: Who, name: &str, clock: &Arc<SimClock>) -> Gro
         .check_store(false)
         .process(process)
         .build()
-        .expect("the settings fit together")
+        .expect("the settings are valid")
 }
 
 /// Creates an operator.
@@ -128,7 +128,7 @@ pub fn start_on(world: &Arc<World>, name: &str, clock: Arc<SimClock>) -> Slot {
 
 type Worked = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Works on one partition until the request to stop, and a little longer.
+/// Works on one partition until the request to stop, and then needs a random time to stop.
 async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
     let partition = Arc::new(partition);
     world.count("grants");
@@ -139,7 +139,7 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
     let kept = world.plan.broken == Broken::TokenKept;
     let mut stop_at = None;
     loop {
-        // The check and the write have no wait between them.
+        // There is no wait between the check and the write.
         match partition.check() {
             Ok(_) => checks::believes(&world, who, &partition),
             Err(_) if kept => checks::believes(&world, who, &partition),
@@ -177,15 +177,15 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
     Ok(())
 }
 
-/// Starts a compactor that repeatedly deletes everything that it may, without a minimum age. A
-/// `min_age` of 0 can hide the next assignment from a member that polls for it. So no compactor
-/// runs in the calm phase, where durations are checked.
+/// Starts a compactor that repeatedly deletes all deletable objects, with a `min_age` of 0. Such a
+/// compactor can delete the next assignment before a member reads it. So no compactor runs in the
+/// calm phase, where durations are checked.
 pub fn start_compactor(world: &Arc<World>) {
     let who = join(world, false);
     let store = Arc::new(SimStore { world: Arc::clone(world), who });
     let settings = Compactor::builder(store, "app").keep_epochs(1);
     let settings = settings.min_age(Duration::ZERO).request_timeout(world.plan.validity);
-    let compactor = GroupCompactor::new(settings).expect("the settings fit together");
+    let compactor = GroupCompactor::new(settings).expect("the settings are valid");
     let its_world = Arc::clone(world);
     spawn(world, who, 0, async move {
         loop {
@@ -228,7 +228,7 @@ pub fn start_operator(world: &Arc<World>) {
             let all: Vec<&str> = all.iter().map(String::as_str).collect();
             its_world.call_begins(who);
             let changed = if calm {
-                // Removing the marks takes three calls, which may have to be repeated.
+                // The operator removes the marks by three calls, and repeats a failed call.
                 match (group.pause(&all, false).await, group.pin(&all, None).await) {
                     (Ok(_), Ok(_)) => group.bar(&all, None).await,
                     (failed, Ok(_)) | (_, failed) => failed,

@@ -1,4 +1,5 @@
-//! The store of one process: latency, loss, repetition and errors on the way to the bucket.
+//! The store of one process. It adds latency, loss, repetition and errors to requests to the
+//! bucket.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub struct SimStore {
     pub who: Who,
 }
 
-/// The course of one request.
+/// Delays and faults of one request.
 #[derive(Debug, Clone)]
 pub struct Course {
     pub there: Duration,
@@ -32,7 +33,7 @@ pub struct Course {
     pub again: Option<Duration>,
     pub applied: bool,
     pub answered: Result<bool, Determinacy>,
-    /// A fault of writes that replaces the other fields.
+    /// A write fault that replaces the other fields.
     pub spoiled: Option<WriteCourse>,
 }
 
@@ -145,7 +146,7 @@ impl SimStore {
         machine.seen = machine.seen.max(seen);
     }
 
-    /// Returns the answer as a broken process understands it.
+    /// Returns the answer as a broken process interprets it.
     fn taken(&self, request: &Request, answer: Answer) -> Answer {
         match (self.world.plan.broken, request, answer) {
             (Broken::EtagNotNeeded, _, Ok(Reply::Put(PutOutcome::Done { etag: None }))) => {
@@ -215,7 +216,7 @@ async fn carry(
     let _ = answer.send(reply);
 }
 
-/// Applies and answers a write with one of the faults of writes.
+/// Applies and answers a write with one of the write faults.
 async fn spoil(
     world: Arc<World>,
     who: Who,
@@ -246,7 +247,7 @@ async fn spoil(
     let _ = answer.send(Ok(reply));
 }
 
-/// Applies a request. This is the only moment at which it takes effect.
+/// Applies a request. The request takes effect only during this call.
 fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
     let forgets = world.plan.broken == Broken::SealsForget;
     let request = &if forgets { without_what_was_seen(request) } else { request.clone() };
@@ -272,7 +273,7 @@ fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
     reply
 }
 
-/// Returns the request. If it seals a session, the assignment that its member has seen is removed.
+/// Returns the request. If the request seals a session, its greatest seen assignment is removed.
 fn without_what_was_seen(request: &Request) -> Request {
     let mut request = request.clone();
     if let Request::Replace { body, .. } = &mut request
@@ -304,7 +305,7 @@ impl Store for SimStore {
         let limit = limit.min(self.world.plan.page);
         match self.call(Request::List { prefix, after, limit }).await? {
             Reply::Listed(page) => Ok(page),
-            reply => unreachable!("a LIST is answered by a page, not by {reply:?}"),
+            reply => unreachable!("the answer to a LIST must be a page, got {reply:?}"),
         }
     }
 
@@ -316,21 +317,21 @@ impl Store for SimStore {
     ) -> Result<GetOutcome, StoreError> {
         match self.call(Request::Get { key: key.to_owned(), unless }).await? {
             Reply::Got(outcome) => Ok(outcome),
-            reply => unreachable!("a GET is not answered by {reply:?}"),
+            reply => unreachable!("unexpected answer to a GET: {reply:?}"),
         }
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         match self.call(Request::Create { key: key.to_owned(), body }).await? {
             Reply::Put(outcome) => Ok(outcome),
-            reply => unreachable!("a PUT is not answered by {reply:?}"),
+            reply => unreachable!("unexpected answer to a PUT: {reply:?}"),
         }
     }
 
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
         match self.call(Request::Replace { key: key.to_owned(), body, etag }).await? {
             Reply::Put(outcome) => Ok(outcome),
-            reply => unreachable!("a PUT is not answered by {reply:?}"),
+            reply => unreachable!("unexpected answer to a PUT: {reply:?}"),
         }
     }
 

@@ -1,4 +1,5 @@
-//! Faults that one object or one process meets for minutes, while all others are served well.
+//! Faults that affect one object or one process for minutes, while the store serves all others
+//! correctly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,7 @@ pub enum Whose {
 }
 
 impl Trouble {
-    /// Changes the course of this request if it meets the trouble.
+    /// Adds the fault to this request if the trouble affects the request.
     pub fn change(&self, who: Who, request: &Request, course: &mut Course) {
         let met = match &self.whose {
             Whose::Process(process) => *process == who,
@@ -60,12 +61,12 @@ impl Trouble {
             Fault::Hang => course.answered = Ok(false),
             Fault::Slow(delay) => course.there += delay,
             Fault::AnswerLate(delay) => course.back += delay,
-            other => unreachable!("{other:?} is not a fault of reads"),
+            other => unreachable!("{other:?} is not a read fault"),
         }
     }
 }
 
-/// Begins a trouble of this process or of one object.
+/// Begins a trouble that affects this process or one object.
 pub fn begin(world: &Arc<World>, who: Who) {
     let duration = world.part(world.plan.validity * 12);
     let (number, trouble) = {
@@ -92,8 +93,8 @@ pub fn begin(world: &Arc<World>, who: Who) {
     });
 }
 
-/// Returns the faults that may last. A store that omits ETags for minutes would be refused as
-/// unsafe.
+/// Returns the write faults that may last for minutes. The library would refuse a store that omits
+/// ETags for minutes as unsafe.
 fn lasting_write_faults() -> Vec<Fault> {
     let untagged = [Fault::NoEtag, Fault::Swallow];
     WRITE_FAULTS.into_iter().filter(|it| !untagged.contains(it)).collect()

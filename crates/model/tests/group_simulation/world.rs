@@ -17,7 +17,7 @@ use super::plan::{Broken, Plan};
 use super::trouble::Trouble;
 use super::{faults, process};
 
-/// Events that each hundred runs show at least once.
+/// Events that the first hundred seeds must show at least once.
 pub const ALL_HAPPEN: [&str; 26] = [
     "assignments",
     "calms that balanced",
@@ -61,7 +61,7 @@ impl fmt::Display for Who {
 pub struct World {
     pub plan: Plan,
     state: Mutex<State>,
-    /// Notified when the run is decided early.
+    /// Notified when a violation ends the run early.
     over: Notify,
 }
 
@@ -104,19 +104,19 @@ pub struct State {
     pub uniques: u64,
 }
 
-/// A process, as the world sees it.
+/// The state of a process that the simulation keeps.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// Gates of its application and of the tasks of the library.
+    /// Gates of the process's application and of the library's tasks.
     pub gates: [Arc<Gate>; 2],
     pub outage: bool,
     pub alive: bool,
     pub stopped: bool,
-    /// True if it is a member, and not a compactor or an operator.
+    /// True for a member, false for a compactor or an operator.
     pub is_member: bool,
-    /// Number of calls of a compactor or an operator in progress.
+    /// Number of calls in progress, if the process is a compactor or an operator.
     pub calls: u32,
-    /// The greatest assignment that it has read or created.
+    /// The greatest assignment that the process has read or created.
     pub seen: Option<Epoch>,
 }
 
@@ -170,7 +170,7 @@ pub fn run(plan: Plan) -> Outcome {
     }
 }
 
-/// Runs the faults and then the calm phase.
+/// Runs the phase with faults and then the calm phase.
 async fn live(world: &Arc<World>) {
     let mut slots: Vec<_> =
         (0..world.plan.members).map(|number| process::start(world, number)).collect();
@@ -190,7 +190,7 @@ async fn live(world: &Arc<World>) {
 impl World {
     fn new(plan: Plan) -> Arc<World> {
         let state = State {
-            // The generator differs from the generator of the plan.
+            // The XOR makes this generator differ from the generator of the plan.
             rng: fastrand::Rng::with_seed(plan.seed ^ 0x5eed_0000_0000_0000),
             trace: String::new(),
             counts: BTreeMap::new(),
@@ -232,7 +232,7 @@ impl World {
         *self.state().counts.entry(what).or_default() += 1;
     }
 
-    /// Records the begin of a call of a compactor or an operator.
+    /// Records that a compactor or an operator begins a call.
     pub fn call_begins(&self, who: Who) {
         self.state().machines[who.0].calls += 1;
     }
@@ -254,7 +254,7 @@ impl World {
         self.state().rng.f64() < probability
     }
 
-    /// Returns the handles of running processes that match.
+    /// Returns the handles of running processes for which `of` returns true.
     pub fn running(&self, of: impl Fn(&Handle) -> bool) -> Vec<(Handle, Arc<Partition>)> {
         let state = self.state();
         let runs = |handle: &&Handle| {
@@ -265,7 +265,8 @@ impl World {
         handles.filter_map(|it| Some((it.clone(), it.partition.upgrade()?))).collect()
     }
 
-    /// Returns the owner of each partition, according to the checks of the running processes.
+    /// Returns the owner of each partition. The check of the partition passes in the owner's
+    /// process.
     pub fn owners(&self) -> BTreeMap<u32, Who> {
         let owned =
             self.running(|_| true).into_iter().filter(|(_, partition)| partition.check().is_ok());

@@ -17,7 +17,7 @@ fn explore(name: &'static str, log: Log) {
     checker.assert_properties();
 }
 
-/// Prints the shortest path that breaks the invariant.
+/// Asserts that the broken rule breaks the invariant, and prints the shortest path.
 fn caught(log: Log, invariant: &'static str) {
     let broken = log.broken;
     let checker = Log { always: vec![invariant], ..log }.checker().spawn_bfs().join();
@@ -53,7 +53,8 @@ fn two_writers_and_lost_answers() {
     explore("two writers", Log { sometimes, ..log(&[1, 2], budget) });
 }
 
-/// A writer appends while another one opens the log. The new writer fences the old one ahead.
+/// A writer appends while another writer opens the log. The new writer fences ahead of the old
+/// writer.
 #[test]
 fn a_writer_opens_during_appends() {
     let budget = Budget { unknown: 1, twice: 1, appends: 3, ..Budget::default() };
@@ -69,8 +70,8 @@ fn a_writer_opens_during_appends_and_a_trim() {
     explore("a busy writer and a trim", Log { sometimes, longest: 9, ..log(&[1, 2], budget) });
 }
 
-/// The fence of a writer arrives after a newer writer has opened the log. The newer writer passes
-/// the fence.
+/// The fence of an older writer arrives after a newer writer has opened the log. The newer writer
+/// passes the fence.
 #[test]
 fn two_writers_open_during_appends() {
     let unknown = u8::from(large());
@@ -126,7 +127,7 @@ fn broken(broken: Broken, epochs: &[u64], budget: Budget) -> Log {
 
 const TRIM: Budget = Budget { unknown: 0, twice: 0, trims: 1, reads: 0, appends: 2 };
 
-/// Claims are kept because of this hazard: a paused writer fills the number of a deleted claim.
+/// A paused writer fills the number of a deleted claim. So a trim keeps claims.
 #[test]
 fn broken_trim_that_deletes_claims() {
     caught(broken(Broken::TrimsClaims, &[1, 2], TRIM), "kept");
@@ -139,7 +140,7 @@ fn broken_trim_that_deletes_the_newest() {
     caught(broken(Broken::TrimsNewest, &[1, 2], TRIM), "serial");
 }
 
-/// Fences are kept for the same reason as claims.
+/// A paused writer fills the number of a deleted fence. So a trim keeps fences.
 #[test]
 fn broken_trim_that_deletes_fences() {
     for invariant in ["kept", "believed"] {
@@ -154,13 +155,13 @@ fn broken_claim_after_a_fence_with_free_numbers_below() {
     caught(Log { longest: 9, ..broken(Broken::FillsNothing, &[1, 2], TRIM) }, "serial");
 }
 
-/// A claim is invalid if another object had its number and was trimmed.
+/// A claim is invalid if a trimmed object had its number.
 #[test]
 fn broken_claim_without_confirming() {
     caught(broken(Broken::NoConfirm, &[1, 2], TRIM), "opened");
 }
 
-/// While the outcome of an append is unknown, the writer must not send another append to its
+/// While the outcome of an append is unknown, the writer must not append another object at the same
 /// number.
 #[test]
 fn broken_append_during_an_unknown_append() {
@@ -168,28 +169,28 @@ fn broken_append_during_an_unknown_append() {
     caught(broken(Broken::ForgetsUnknown, &[1, 2], budget), "believed");
 }
 
-/// A reader that ignores the floor returns a ghost as an entry.
+/// A reader that ignores the floor returns an entry that filled a trimmed number.
 #[test]
 fn broken_reading_without_the_floor() {
     let budget = Budget { reads: 1, unknown: 1, twice: 1, ..TRIM };
     caught(broken(Broken::ReadsWithoutFloor, &[1, 2], budget), "read");
 }
 
-/// A reader that reads the floor before the entry makes the same mistake.
+/// A reader that reads the floor before the entry returns an entry that filled a trimmed number.
 #[test]
 fn broken_reading_the_floor_first() {
     let budget = Budget { reads: 1, ..TRIM };
     caught(broken(Broken::ReadsFloorFirst, &[1, 2], budget), "read");
 }
 
-/// The floor must be raised before the first deletion.
+/// A trim must raise the floor before its first deletion.
 #[test]
 fn broken_raising_the_floor_after_deleting() {
     let budget = Budget { reads: 1, ..TRIM };
     caught(broken(Broken::RaisesFloorLast, &[1, 2], budget), "read");
 }
 
-/// The answer to a refused append depends on the floor, too.
+/// A writer must read the floor before it reports an append as refused.
 #[test]
 fn broken_refusal_without_a_read_of_the_floor() {
     let budget = Budget { unknown: 1, appends: 1, ..TRIM };
@@ -197,5 +198,5 @@ fn broken_refusal_without_a_read_of_the_floor() {
     let log = Log { always: vec!["refused"], ..log };
     // The search is depth first, because the shortest path is long.
     let checker = log.checker().spawn_dfs().join();
-    assert!(checker.discovery("refused").is_some(), "the refused entry is in the log");
+    assert!(checker.discovery("refused").is_some(), "no refused entry is in the log");
 }

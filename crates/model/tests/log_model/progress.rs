@@ -1,5 +1,5 @@
-//! Progress: a writer opens the log within a bounded number of its own requests, while an older
-//! writer appends. The rates at which the store answers both writers differ by a bounded factor.
+//! Progress: a writer opens the log within a bounded number of requests, while an older writer
+//! appends. The rates at which the store answers the two writers differ by a bounded factor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::world::{epoch, numbers};
 struct Race {
     /// Number of requests of the older writer before each request of the newer one.
     faster: u8,
-    /// The bound.
+    /// Maximum number of requests of the newer writer until it has opened the log.
     within: u16,
-    /// Broken: the writer forgets the number of lost races at each search for the end. So it never
-    /// fences ahead.
+    /// Broken: the writer forgets the number of lost races at each search for the end. So the
+    /// writer never fences ahead.
     broken: bool,
-    /// The greatest number of requests so far.
+    /// Greatest number of requests of the newer writer on any path.
     most: Arc<AtomicU16>,
 }
 
@@ -32,7 +32,7 @@ struct RaceWorld {
     newer: Writer,
     /// Number of requests of the newer writer.
     sent: u16,
-    /// Number of requests of the older writer since the last one of the newer.
+    /// Number of requests of the older writer since the last request of the newer writer.
     since: u8,
 }
 
@@ -43,7 +43,7 @@ enum RaceAction {
 }
 
 impl RaceWorld {
-    /// Returns an unused nonce. No create is lost here, so a refused create leaves no object.
+    /// Returns an unused nonce. This model loses no create, so a refused create leaves no object.
     fn nonce(&self, writer: u64) -> Nonce {
         let own = self.objects.values().filter(|it| it.epoch == epoch(writer)).count();
         Nonce::from_bits(u128::from(writer) * 1_000 + own as u128)
@@ -73,7 +73,7 @@ impl RaceWorld {
         }
     }
 
-    /// Appends as fast as possible.
+    /// Performs the next request of the older writer, which appends without pauses.
     fn older(&mut self) {
         self.older.append(self.nonce(1));
         let Some(request) = self.older.request() else { return };
@@ -156,15 +156,14 @@ impl Model for Race {
     }
 }
 
-/// Returns the bound of docs/design/protocol.md section 8: four requests for each refused attempt,
-/// and the walk.
+/// Returns the bound on requests: four requests for each refused attempt, and the walk to the end.
 fn bound(faster: u8) -> u16 {
     let ahead = (2 * u16::from(faster) + 1).next_power_of_two();
     ahead + 4 * u16::try_from(ahead.ilog2()).expect("the logarithm is below 16") + 6
 }
 
 #[test]
-fn a_writer_opens_within_a_bounded_number_of_its_own_requests() {
+fn a_writer_opens_within_a_bounded_number_of_requests() {
     for faster in [1, 2, 3, 4] {
         let within = bound(faster);
         let race = Race { faster, within, broken: false, most: Arc::default() };
@@ -176,10 +175,10 @@ fn a_writer_opens_within_a_bounded_number_of_its_own_requests() {
     }
 }
 
-/// The opening of an earlier version: each claim comes too late.
+/// Without fences ahead, each claim of the newer writer arrives too late.
 #[test]
-fn broken_opening_that_never_fences_off_ahead() {
+fn broken_opening_that_never_fences_ahead() {
     let race = Race { faster: 1, within: 40, broken: true, most: Arc::default() };
     let checker = race.checker().spawn_dfs().join();
-    assert!(checker.discovery("opens in time").is_some(), "the writer opened the log in time");
+    assert!(checker.discovery("opens in time").is_some(), "no writer exceeds the bound");
 }

@@ -166,7 +166,8 @@ impl Log {
         self.answer(world, writer, answer);
     }
 
-    /// A writer that sent another object recognises that object as its own.
+    /// Returns the header as the writer reads it. A writer that sent another object recognises that
+    /// object as its own.
     fn as_read(&self, writer: &OneWriter, mut header: Header) -> Header {
         if let Some(nonce) = writer.append.filter(|nonce| header.nonce == another(*nonce)) {
             header.nonce = nonce;
@@ -253,7 +254,7 @@ impl Log {
     }
 }
 
-/// The reader returns the entry, if it is not below the floor.
+/// The reader returns the entry, unless its number is below the floor.
 fn yields(world: &mut World, number: u64, header: Header, floor: u64) {
     if floor <= number {
         let holds = world.first.get(&number) == Some(&header);

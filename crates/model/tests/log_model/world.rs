@@ -1,5 +1,5 @@
-//! The explored state: writers, trims and a reader of one sequence of objects. Also its faults and
-//! its invariants.
+//! The state that the checker explores: writers, trims and a reader of one log, with the faults and
+//! the invariants.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -13,7 +13,7 @@ use tenure_model::hashed_arc::HashedArc;
 /// Number of events of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
-    /// Creates with a lost answer. They take effect before or after the loss, or much later.
+    /// Creates with a lost answer. Such a create takes effect immediately, later, or never.
     pub unknown: u8,
     /// Creates that take effect a second time, later.
     pub twice: u8,
@@ -41,7 +41,7 @@ pub enum Broken {
 
 #[derive(Debug, Clone)]
 pub struct Log {
-    /// Epochs of the writers, in any order.
+    /// Epoch of each writer. The order is arbitrary.
     pub epochs: Vec<u64>,
     pub budget: Budget,
     /// Maximum length of the log.
@@ -54,7 +54,7 @@ pub struct Log {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
     pub objects: HashedArc<BTreeMap<u64, Header>>,
-    /// The first object at each number. This is the true log.
+    /// The first object at each number. These objects are the true log.
     pub first: HashedArc<BTreeMap<u64, Header>>,
     pub marker: Floor,
     pub writers: Vec<HashedArc<OneWriter>>,
@@ -67,7 +67,7 @@ pub struct World {
     pub violated: Vec<&'static str>,
     /// Nonces of appends that were reported as refused.
     pub refused: Vec<Nonce>,
-    /// True if a number was filled a second time.
+    /// True if a create filled a number for the second time.
     pub ghost: bool,
 }
 
@@ -78,9 +78,9 @@ pub struct OneWriter {
     pub append: Option<Nonce>,
     pub opened: bool,
     pub appends_left: u8,
-    /// Number of nonces that it has drawn.
+    /// Number of nonces that the writer has drawn.
     pub drawn: u8,
-    /// Broken by [`Broken::ForgetsUnknown`]: the writer sends another object instead.
+    /// True if the writer sends another object, because of [`Broken::ForgetsUnknown`].
     pub other: bool,
 }
 
@@ -103,9 +103,9 @@ pub enum Reader {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// The writer's request is applied and answered.
+    /// The store applies and answers the writer's request.
     Step(usize),
-    /// The create is applied now, later or never. The answer is lost.
+    /// The store applies the create, and the answer is lost.
     AnswerLost(usize),
     RequestLost(usize),
     Late(usize),
@@ -195,7 +195,7 @@ impl World {
         self.objects.remove(&number);
     }
 
-    /// Checks the beliefs of a writer after it has handled an answer.
+    /// Checks the state of a writer after the writer has handled an answer.
     pub fn judge(&mut self, writer: usize) {
         let it = &self.writers[writer];
         let OneWriter { append, opened, other, .. } = **it;
@@ -235,7 +235,7 @@ impl World {
     }
 }
 
-/// Returns the nonce that [`Broken::ForgetsUnknown`] sends instead.
+/// Returns the nonce of the other object that [`Broken::ForgetsUnknown`] sends.
 pub fn another(nonce: Nonce) -> Nonce {
     let bits =
         u128::from_str_radix(&nonce.to_string(), 16).expect("a nonce is displayed in hexadecimal");
@@ -247,7 +247,7 @@ pub fn epoch(number: u64) -> Epoch {
 }
 
 pub fn numbers(number: u64) -> NonZeroU64 {
-    NonZeroU64::new(number).expect("objects are numbered from 1 on")
+    NonZeroU64::new(number).expect("numbers of objects start at 1")
 }
 
 impl Model for Log {
@@ -291,8 +291,8 @@ impl Model for Log {
     }
 
     fn within_boundary(&self, world: &HashedArc<World>) -> bool {
-        // Two writers of one epoch that open the log concurrently may outbid each other without a
-        // bound.
+        // Two writers of one epoch that open the log concurrently may fence ahead of each other
+        // without a bound.
         world.first.len() <= self.longest
     }
 

@@ -1,5 +1,5 @@
-//! Breaks each rule of the protocol from outside. The checker must find the invariant that the rule
-//! protects.
+//! Breaks each rule of the protocol outside the machine. The checker must then break the invariant
+//! that the rule protects.
 
 use stateright::{Checker, Model};
 
@@ -7,7 +7,8 @@ use super::explore;
 use super::setting::{AMONG_ALL, Broken, Budget, Morling, Setting};
 use super::world::Game;
 
-/// Prints the shortest path that breaks each invariant. The search is breadth first.
+/// Asserts that the setting breaks each invariant, and prints the shortest path. The search is
+/// breadth first.
 fn caught(setting: Setting, invariants: &[&'static str]) {
     for invariant in invariants {
         let setting = Setting { always: vec![invariant], named: true, ..setting.clone() };
@@ -65,10 +66,10 @@ fn broken_resigning_by_deleting() {
     caught(broken("resigning by deleting", Broken::ResignsByDeleting, Budget::NONE), &["I3", "I1"]);
 }
 
-/// A 409 means a concurrent write, and not a false condition. The write may have taken effect, or
-/// may do so later. A candidate that treats it as a refusal forgets the request. Later it
-/// treats its own epoch object as another candidate's object, and waits for a leader that does not
-/// exist.
+/// A 409 reports a concurrent write, and not a false condition. The request may have taken effect,
+/// or may take effect later. A candidate that treats a 409 as a refusal forgets the request. Later
+/// the candidate treats its own epoch object as another candidate's object, and waits for a leader
+/// that does not exist.
 #[test]
 fn broken_409_taken_as_refused() {
     let faults = Budget { gives_up: 1, ..Budget::NONE };
@@ -76,9 +77,10 @@ fn broken_409_taken_as_refused() {
     caught(Setting { remembers: true, ..setting }, &["own"]);
 }
 
-/// An SDK that resends a conditional write gets a 412 for its own success. The real machine reads
-/// its own write back. A machine that does not recognise its nonce loses the epoch: a candidate
-/// treats its epoch as another candidate's epoch, and a leader reports a tampered lease.
+/// An SDK that resends a conditional write gets a 412 although the first attempt succeeded. The
+/// real machine then reads its own write back. A broken machine does not recognise its nonce, and
+/// loses the epoch: a candidate treats its epoch as another candidate's epoch, and a leader reports
+/// a tampered lease.
 #[test]
 fn broken_sdk_retry_that_turns_a_success_into_412() {
     let faults = Budget { untrue_refusals: 1, renewals: 1, ..Budget::NONE };
@@ -94,8 +96,8 @@ fn broken_trusting_the_name() {
     caught(broken("trusting the name", Broken::TrustsName, Budget::NONE), &["I1"]);
 }
 
-/// Morling's peer does not confirm. With a compactor, it believes in grants that are older than the
-/// confirmed ones. So its belief is not a grant in the sense of I1.
+/// Morling's peer does not confirm. With a compactor, the peer believes in grants that are older
+/// than the confirmed grants. So its belief is not a grant in the sense of I1.
 #[test]
 fn broken_peer_that_never_confirms() {
     let faults = Budget { compactions: 1, foreign_creates: 1, ..Budget::NONE };
@@ -110,7 +112,8 @@ fn broken_page_taken_for_the_whole_listing() {
     caught(Setting { foreign_keys: &[2], ..setting }, &["I1", "I2"]);
 }
 
-/// Without the assumption of section 1, I4 to I6 do not hold. The checker detects this.
+/// I4 to I6 do not hold if a create takes effect after its epoch was compacted. The checker detects
+/// the violation.
 #[test]
 fn broken_assumption_that_no_create_outlives_compaction() {
     let faults = Budget { twice: 1, compactions: 1, renewals: 1, ..Budget::NONE };

@@ -1,5 +1,5 @@
-//! The invariants of docs/design/protocol.md section 5 that need no clock, according to the actions
-//! of the store.
+//! The invariants I1 to I6 of docs/design/protocol.md, checked by the actions of the store. They
+//! need no clock.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use super::setting::Setting;
 use super::store::{Body, NonceNumber, Number, Store, Wire, small};
 use super::world::{Game, World};
 
-/// The past, as far as the invariants depend on it.
+/// The past events on which the invariants depend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct History {
-    /// Grants in the order of their dates. The date of a grant is the first page of its confirming
+    /// Grants in the order of their dates. A grant has the date of the first page of its confirming
     /// LIST.
     pub grants: Vec<Grant>,
     /// Names of the properties that this path has broken.
     broken: Vec<&'static str>,
-    /// The last epoch whose leader crashed, or 0.
+    /// The last epoch with a crashed leader, or 0.
     pub crashed: Number,
-    /// Kept only in a random walk.
+    /// Recorded only in a random walk.
     pub past: Past,
 }
 
@@ -29,11 +29,11 @@ pub struct History {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grant {
     pub epoch: Number,
-    /// Nonce of the epoch. It is 0 for a belief of Morling's peer.
+    /// Nonce of the epoch. 0 means a belief of Morling's peer.
     pub nonce: NonceNumber,
     /// True while the store has answered the first page but not the last one.
     pub pending: bool,
-    /// True if no greater epoch existed at that date.
+    /// True if no greater epoch existed at the date of the grant.
     pub alone: bool,
 }
 
@@ -98,7 +98,7 @@ impl History {
         }
     }
 
-    /// Checks a loss. Its reason must be the state of the store at the time of the answer.
+    /// Checks that the reason of a loss matches the state of the store at the time of the answer.
     pub fn lost(&mut self, store: &Store, epoch: Number, nonce: NonceNumber, lost: Lost) {
         let body = store.get(epoch);
         let is_own = body.is_some_and(|body| body.nonce == nonce);
@@ -114,8 +114,8 @@ impl History {
         self.require("honest", honest);
     }
 
-    /// Checks a loss in a random walk. Answers can be late, so the reason must be an earlier state
-    /// of the store.
+    /// Checks a loss in a random walk. Answers can be late, so the reason must match an earlier
+    /// state of the store.
     pub fn lost_once(&mut self, epoch: Number, nonce: NonceNumber, lost: Lost) {
         self.past.reach("a loss");
         let Some(past) = &self.past.0 else { return };
@@ -127,13 +127,13 @@ impl History {
             Lost::Superseded(by) => {
                 small(by.get()) > epoch && past.created.contains(&small(by.get()))
             }
-            // A different write of the same number requires an earlier deletion.
+            // Another object with the same epoch requires an earlier deletion.
             Lost::Vanished | Lost::Tampered => past.deleted.contains(&epoch),
         };
         self.require("honest", honest);
     }
 
-    /// Checks in a random walk that the write that extends a lease took effect.
+    /// Checks in a random walk that the renewal that extends a lease took effect.
     pub fn extended(&mut self, epoch: Number, nonce: NonceNumber, heartbeat: u64) {
         let Some(past) = &self.past.0 else { return };
         let honest = past.written.contains(&(epoch, nonce, small(heartbeat)));
@@ -197,7 +197,7 @@ fn i6(world: &World) -> bool {
     })
 }
 
-/// A deposed epoch was succeeded.
+/// Returns whether a candidate was elected after a deposed epoch.
 fn deposition_succeeded(world: &World) -> bool {
     let deposed = |body: Body| body.ended() == Some(EpochEnd::Deposed);
     world.history.granted().any(|grant| world.store.get(grant.epoch - 1).is_some_and(deposed))
@@ -227,8 +227,8 @@ fn s1(world: &World) -> bool {
     crashed > 0 && world.processes.iter().any(|process| !process.reborn && elected(process.leads))
 }
 
-/// S2: a resigned epoch is succeeded. The successor did not wait, because the resignation was the
-/// seal.
+/// S2: a candidate is elected after a resigned epoch. The candidate did not wait for a lapse,
+/// because the resignation was the seal.
 fn s2(world: &World) -> bool {
     let resigned = |body: Body| body.ended() == Some(EpochEnd::Resigned);
     world.history.granted().any(|grant| world.store.get(grant.epoch - 1).is_some_and(resigned))
@@ -248,16 +248,16 @@ pub fn properties(setting: &Setting) -> Vec<Property<Game>> {
         Property::<Game>::always("I4", |_, world| holds(world, "I4")),
         Property::<Game>::always("I5", |_, world| holds(world, "I5")),
         Property::<Game>::always("I6", |_, world| i6(world)),
-        // The reason of a loss is true.
+        // The reason of a loss matches the store.
         Property::<Game>::always("honest", |_, world| holds(world, "honest")),
         // A campaign recognises the epoch object that it created.
         Property::<Game>::always("own", |_, world| holds(world, "own")),
         Property::<Game>::always("no failure", |_, world| holds(world, "no failure")),
         // An observer writes nothing.
         Property::<Game>::always("observer", |_, world| holds(world, "observer")),
-        // In a random walk: a candidate is elected after this state if no further fault happens.
+        // In a random walk, a candidate is elected after this state if no further fault occurs.
         Property::<Game>::always("no dead end", |game, world| game.goes_on(world)),
-        // A renewal counts only while no greater epoch exists.
+        // A renewal extends the lease only while no greater epoch exists.
         Property::<Game>::always("verified", |_, world| holds(world, "verified")),
         Property::<Game>::sometimes("S1", |_, world| s1(world)),
         Property::<Game>::sometimes("S2", |_, world| s2(world)),

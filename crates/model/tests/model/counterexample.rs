@@ -22,7 +22,7 @@ impl Game {
                     Serving::Late => ", and the answer stays in transit",
                     Serving::ShortPage => ", and gets one key although more follow",
                     Serving::Touched => ", which was written again",
-                    Serving::UntrueRefusal => ", which succeeds and is answered with 412",
+                    Serving::UntrueRefusal => ", which takes effect and is answered with 412",
                 };
                 format!("{} {asks}{how}", name(who))
             }

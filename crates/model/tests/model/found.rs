@@ -8,8 +8,8 @@ use tenure::Process;
 
 const PAGE: &str = include_str!("states.md");
 
-/// Explores all states and checks the properties. Requires the number of states in `states.md`, so
-/// that each change of the explored states appears in the page.
+/// Explores all states and checks the properties. The number of states must equal the number in
+/// `states.md`, so that each change of the explored states appears in the page.
 pub fn explore<M>(name: &str, model: M)
 where
     M: Model + Send + Sync + 'static,
@@ -30,7 +30,7 @@ where
     assert_eq!(on_page(name)[super::bound(0, 1)], states, "{name}, in states.md");
 }
 
-/// Returns the numbers of the page for this name.
+/// Returns the numbers that `states.md` lists for this name.
 pub fn on_page(name: &str) -> Vec<usize> {
     let row = PAGE.lines().find_map(|line| line.strip_prefix(&format!("| {name} | ")));
     let row = row.unwrap_or_else(|| panic!("states.md has no row for {name}"));

@@ -25,7 +25,7 @@ fn explore(setting: Setting) {
     found::explore(setting.name, Game { setting });
 }
 
-/// Returns the greater bound with `TENURE_MODEL=large`.
+/// Returns `large` if `TENURE_MODEL=large` is set, otherwise `usual`.
 fn bound<T>(usual: T, large: T) -> T {
     if std::env::var("TENURE_MODEL").is_ok_and(|bound| bound == "large") { large } else { usual }
 }
@@ -113,7 +113,8 @@ fn all_faults_together() {
     explore(Setting { last_epoch, ..setting });
 }
 
-/// An SDK resends a request and returns 412 for a success. The machine detects this.
+/// An SDK resends a request and returns 412 although the first attempt succeeded. The machine then
+/// recognises its own write.
 #[test]
 fn an_sdk_that_resends_is_tolerated() {
     let faults = Budget { untrue_refusals: 2, gives_up: bound(0, 1), ..Budget::CALM };
@@ -131,13 +132,13 @@ fn abandoned_creates_are_recognised() {
 }
 
 #[test]
-fn a_resigned_epoch_is_succeeded_without_a_lapse() {
+fn a_resigned_epoch_has_a_successor_without_a_lapse() {
     let setting = Setting::new("no lease lapses", Budget::CALM);
     let sometimes = vec!["S2", "three grants in a row"];
     explore(Setting { never_lapses: true, sometimes, ..setting });
 }
 
-/// I1 to I3 hold even without the assumption of section 1.
+/// I1 to I3 hold even if a create takes effect after its epoch was compacted.
 #[test]
 fn creates_that_outlive_compaction() {
     let faults =
@@ -147,7 +148,7 @@ fn creates_that_outlive_compaction() {
     explore(Setting { creates_outlive_compaction: true, always, ..setting });
 }
 
-/// No renewal counts under a greater epoch if `verify_renewals` is set.
+/// If `verify_renewals` is set, no renewal extends the lease while a greater epoch exists.
 #[test]
 fn verified_renewals_among_creates_that_outlive_compaction() {
     let faults = Budget { gives_up: bound(0, 1), twice: 1, compactions: 1, ..Budget::CALM };
@@ -174,7 +175,8 @@ fn a_peer_that_never_seals() {
     explore(Setting { morling: Morling::Counts, always, ..setting });
 }
 
-/// The peer does not confirm, so it believes in a compacted epoch again. No candidate does.
+/// The peer does not confirm, so the peer believes in a compacted epoch again. No candidate
+/// believes in it.
 #[test]
 fn a_peer_that_never_confirms() {
     let faults = Budget {

@@ -30,7 +30,7 @@ impl Game {
         world.processes[who] = HashedArc::new(born_again);
     }
 
-    /// A broken process lists before it creates instead of afterwards.
+    /// Performs the step of a broken process, which lists before its create instead of afterwards.
     pub fn confirms_first(&self, world: &mut World, who: usize) {
         let process = &mut world.processes[who];
         if world.store.newest() > process.greatest() + 1 {
@@ -63,15 +63,15 @@ impl Game {
         }
         let mut delete = |epoch| world.wires.push(Message::new(Wire::Delete { epoch }));
         for epoch in &listing {
-            let epoch = Epoch::new(u64::from(*epoch)).expect("0 is no slot of an object");
+            let epoch = Epoch::new(u64::from(*epoch)).expect("0 is not a slot of an object");
             let listed = plan.handle_listed(Listed { epoch, size: 0, age: None });
             if let Some(listed) = listed.expect("this store lists in order") {
                 delete(small(listed.epoch.get()));
             }
         }
         if !more && let Some(newest) = plan.newest() {
-            // No process restores in this model. The state of the newest epoch is from the same
-            // moment.
+            // No process restores in this model. The newest epoch is read at the same moment as the
+            // listing.
             let there = world.store.epochs().any(|(epoch, _)| u64::from(epoch) == newest.get());
             plan.handle_read(
                 newest,

@@ -1,4 +1,4 @@
-//! One candidate: the real state machine, and the small part of the driver that matters here.
+//! One candidate: the real state machine, and the part of the driver that affects the model.
 
 use tenure::Epoch;
 use tenure::protocol::candidate::Candidate;
@@ -22,17 +22,17 @@ pub struct Process {
     pub sent: Vec<NonceNumber>,
     /// An answer in transit.
     pub mail: Option<Answer>,
-    /// Broken process: the listing before the create showed no greater epoch.
+    /// True if the listing that a broken process sends before its create showed no greater epoch.
     pub confirmed: bool,
     /// True if the process crashed before.
     pub reborn: bool,
-    /// With a unique name: the nonces of this life and of earlier lives, and whether this is the
-    /// first campaign of a later life.
+    /// State of a process with a unique name. The fields are the nonces since the last start, the
+    /// nonces from before it, and whether the first campaign after a restart runs.
     pub drawn: Vec<NonceNumber>,
     pub inherited: Vec<NonceNumber>,
     pub reclaims: bool,
-    /// In a random walk: the first page of the LIST that verifies a renewal showed no greater
-    /// epoch.
+    /// In a random walk, true if the first page of the LIST that verifies a renewal showed no
+    /// greater epoch.
     pub verified: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct Process {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     Elsewhere,
-    /// Creates, or reads the object that refused its create.
+    /// The candidate creates, or reads the object that made the store refuse its create.
     Creating,
     Confirming {
         nonce: NonceNumber,
@@ -91,8 +91,8 @@ impl Process {
         self.machine.handle(Input::Nonce(nonce_of(nonce)));
     }
 
-    /// Passes an input to the machine. Skips waits that have no effect here: a pause before a
-    /// retry, and the start of the next campaign, are equivalent to a late request.
+    /// Passes an input to the machine. Skips the pause before a retry and the start of the next
+    /// campaign, because both waits are equivalent to a late request.
     pub fn handle(&mut self, input: Input) -> Option<Event> {
         let told = match &input {
             Input::Answer(answer) => Some(answer.clone()),
@@ -127,7 +127,7 @@ impl Process {
         }
     }
 
-    /// Returns the nonce of an abandoned create, if the process follows the created epoch object as
+    /// Returns the nonce of an abandoned create if the process treats the created epoch object as
     /// another candidate's object.
     pub fn followed_nonce(&self) -> Option<NonceNumber> {
         let nonce = self.machine.followed()?.seen.nonce?;
@@ -173,7 +173,7 @@ impl Process {
         }
     }
 
-    /// Returns the number of the process's attempt that an answer shows.
+    /// Returns the nonce of the process's attempt that an answer shows.
     pub fn own_nonce(&self, answer: &Answer) -> Option<NonceNumber> {
         let Answer::Found { sighting, .. } = answer else { return None };
         self.creating.iter().copied().find(|nonce| Some(nonce_of(*nonce)) == sighting.seen.nonce)

@@ -38,7 +38,7 @@ impl World {
         }
         let keeps = |message: &Message| match message.wire {
             Wire::Replace { epoch, tag, .. } => possible.contains(&(epoch, tag)),
-            // By the assumption of section 1, a copy never arrives after the compaction.
+            // The protocol assumes that a copy never arrives after the compaction of its epoch.
             Wire::Create { .. } if message.done && !game.setting.creates_outlive_compaction => {
                 false
             }
@@ -59,8 +59,8 @@ impl World {
             || game.setting.broken == Broken::ResignsByDeleting
     }
 
-    /// Returns whether the epoch can exist. If all participants have seen it or a greater one, only
-    /// a pending write can create it.
+    /// Returns whether the epoch can exist. After all participants have seen this or a greater
+    /// epoch, only a pending write can create it.
     fn may_exist(&self, epoch: Number) -> bool {
         let creation = |message: &Message| {
             matches!(message.wire, Wire::Create { .. }) && message.wire.epoch() == epoch
@@ -74,8 +74,8 @@ impl World {
     }
 }
 
-/// The observable part of a state: the store and the grants. Nonces are numbered by their place
-/// here, because their numbers have no meaning.
+/// The observable part of a state: the store and the grants. Nonces are numbered in the order of
+/// their first use, because their values have no meaning.
 type Seen = (Vec<(Number, Body)>, Vec<(Number, NonceNumber)>);
 
 fn seen(world: &World) -> Seen {
@@ -144,7 +144,7 @@ fn reductions_lose_nothing_among_crashes() {
     nothing_is_lost(Setting { last_epoch: 2, ..setting });
 }
 
-/// A late answer is equivalent to an immediate answer to a process that does nothing.
+/// A late answer is equivalent to an immediate answer after which the process pauses.
 #[test]
 fn late_answers_add_no_observable_state() {
     let late = Budget { late: 1, ..Budget::CALM };

@@ -1,4 +1,4 @@
-//! The answers of the store to requests, and the changes that a broken process makes to them.
+//! The store's answers to requests, and the changes that a broken process makes to these answers.
 
 use tenure::protocol::find::{After, Listing};
 use tenure::protocol::message::Input;
@@ -95,7 +95,7 @@ impl Game {
         }
     }
 
-    /// The first page of a confirming LIST dates the grant.
+    /// Records the date of the grant, at the first page of the confirming LIST.
     fn date(&self, world: &mut World, who: usize, after: &After) {
         let epoch = world.processes[who].greatest();
         if let Some(nonce) = world.confirming(who)

@@ -15,16 +15,16 @@ pub struct Setting {
     /// The greatest epoch of the model. A process that would create a greater one stops.
     pub last_epoch: Number,
     pub faults: Budget,
-    /// Foreign keys. Each sorts right after the epoch object of its number.
+    /// Numbers of foreign keys. Each key sorts right after the epoch object with its number.
     pub foreign_keys: &'static [Number],
     pub morling: Morling,
     pub verify_renewals: bool,
     /// True if a create may be applied again after its epoch was compacted.
     pub creates_outlive_compaction: bool,
-    /// True to remember the abandoned creates of a candidate, to check that it recognises its
-    /// own epoch object.
+    /// True to remember a candidate's abandoned creates. The checker then requires that the
+    /// candidate recognises its own epoch object.
     pub remembers: bool,
-    /// True if no lease lapses by a follower's clock.
+    /// True if no follower observes a lapse.
     pub never_lapses: bool,
     /// True to keep the order of the candidates, so that a trace can name them.
     pub named: bool,
@@ -42,18 +42,18 @@ pub struct Setting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     Candidate,
-    /// The process has a takeover delay and a unique name. After a restart it may seal its
-    /// predecessor's epoch.
+    /// A candidate with a takeover delay and a unique name. After a restart, the candidate may seal
+    /// its predecessor's epoch.
     Unique,
     Observer,
 }
 
-/// Number of remaining events of each kind. Events without a number here are unlimited: the lapse
-/// and the end of a lease, a look at the next epoch, a poll, a resignation.
+/// Number of remaining events of each kind. Other events are unlimited: the lapse and the end of a
+/// lease, a GET of the next epoch, a poll, a resignation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
-    /// The sender gives up on a request after a timeout, a 409 or a 5xx. The write may be applied
-    /// later or never. This includes lost requests and lost answers.
+    /// The sender abandons a request after a timeout, a 409 or a 5xx. The write may be applied
+    /// later or never. Lost requests and lost answers are such events.
     pub gives_up: u8,
     /// A write is applied, and a copy of it stays in transit.
     pub twice: u8,
@@ -75,12 +75,12 @@ pub struct Budget {
     pub compactions: u8,
     /// A peer that follows Morling's post decides to create an epoch.
     pub foreign_creates: u8,
-    /// An SDK resends a write, and so returns 412 for its success.
+    /// An SDK resends a write that took effect, and so returns 412.
     pub untrue_refusals: u8,
 }
 
-/// A peer that follows Morling's post. It creates, believes and touches, and never seals, confirms
-/// or looks.
+/// A peer that follows Morling's post. The peer creates and touches lock files, and believes in its
+/// creates. It never seals, confirms or reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Morling {
     Absent,
@@ -100,12 +100,12 @@ pub enum Broken {
     ReusesBody,
     CompactsNewest,
     ResignsByDeleting,
-    /// Treats an unknown outcome of a write as a refusal.
+    /// The machine treats an unknown outcome of a write as a refusal.
     ConflictIsRefusal,
-    /// Does not recognise its own nonce.
+    /// The machine does not recognise its own nonce.
     ForgetsItself,
     TrustsName,
-    /// Treats a page as the whole listing.
+    /// The machine treats a page as the whole listing.
     OnePage,
 }
 
@@ -114,8 +114,8 @@ pub const AMONG_ALL: &[&str] = &["I1", "I2", "I3"];
 pub const SOMETIMES: &[&str] = &["S1", "S2", "three grants in a row"];
 
 impl Setting {
-    /// Two candidates that follow the protocol up to epoch 3, with these faults. The number of
-    /// compactors is the number of compactions.
+    /// Returns a setting with two candidates that follow the protocol up to epoch 3, with these
+    /// faults. Each compaction has its own compactor.
     pub fn new(name: &'static str, faults: Budget) -> Setting {
         Setting {
             name,

@@ -31,7 +31,7 @@ impl Game {
             Action::Tell(who, input) => {
                 world.left.abandons -= u8::from(input == Input::Abandon);
                 world.left.renewals -= u8::from(input == Input::RenewDue);
-                // An answer that arrives now is too late.
+                // The input ends the wait for a pending answer, so the answer is dropped.
                 world.processes[who].mail = None;
                 self.tell(&mut world, who, input, true);
             }
@@ -52,7 +52,7 @@ impl Game {
                 world.left.depositions -= 1;
                 let tag = world.store.get(epoch)?;
                 let order = DeposeOrder { only: None, force };
-                let number = Epoch::new(u64::from(epoch)).expect("0 is no slot of an object");
+                let number = Epoch::new(u64::from(epoch)).expect("0 is not a slot of an object");
                 let verdict = order.decide(number, Some(&tag.seen()), Some(Duration::MAX));
                 let Verdict::Seal { heartbeat, ended } = verdict else { return None };
                 let body = tag.sealed(heartbeat, ended);
@@ -122,8 +122,8 @@ impl Game {
         Some(())
     }
 
-    /// Passes an input to a process and records its effects. `fresh`: the store has just given this
-    /// answer.
+    /// Passes an input to a process and records the effects. `fresh`: the answer shows the current
+    /// state of the store.
     pub fn tell(&self, world: &mut World, who: usize, input: Input, fresh: bool) {
         let World { processes, history, store, .. } = world;
         let process = &mut processes[who];
@@ -142,7 +142,7 @@ impl Game {
             }
             _ => None,
         };
-        // A process that forgets itself does not recognise its nonce, but the store knows it.
+        // A broken process does not recognise its nonce, so the nonce is read from the store.
         let shown = asked.and_then(|epoch| store.get(epoch));
         let shown = shown.filter(|body| body.ended().is_none()).map(|body| body.nonce);
         let own = own.or(shown.filter(|nonce| fresh && process.creating.contains(nonce)));
@@ -233,7 +233,7 @@ impl Game {
                     message.sealed_since |= creates && this;
                 }
             }
-            // The assumption of section 1.
+            // The protocol assumes that no create takes effect after its epoch was compacted.
             Wire::Delete { epoch } if !self.setting.creates_outlive_compaction => {
                 world.wires.retain(|message| {
                     let creates = matches!(message.wire, Wire::Create { .. });
@@ -252,15 +252,15 @@ impl Game {
 }
 
 impl World {
-    /// Returns an unused nonce. It is not in the store or any pending request, and no process can
-    /// recognise it as its own.
+    /// Returns an unused nonce. An unused nonce is not in the store or in a pending request, and no
+    /// process would recognise it.
     fn fresh_nonce(&self, epoch: Number) -> NonceNumber {
         let first = NonceNumber::from(epoch) * NONCES;
         let creating = self.processes.iter().flat_map(|it| it.creating.iter().chain(&it.sent));
         let number = |nonce: &NonceNumber| nonce.checked_sub(first).filter(|it| *it < NONCES);
         let greatest = creating.filter_map(number).max().unwrap_or(0);
         let fresh = greatest.max(self.used[usize::from(epoch)].into()) + 1;
-        assert!(fresh < NONCES, "more attempts than numbers");
+        assert!(fresh < NONCES, "more attempts than nonces of this epoch");
         first + fresh
     }
 

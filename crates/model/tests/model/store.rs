@@ -1,4 +1,4 @@
-//! The object store, and the pending requests whose senders have given up.
+//! The object store, and the pending requests that their senders have abandoned.
 //!
 //! The store is pure and small. An ETag encodes the content in three characters, so equal bodies
 //! have equal tags, as on S3.
@@ -19,7 +19,7 @@ pub type Number = u8;
 /// The number of a nonce, by epoch. 0 means no nonce.
 pub type NonceNumber = u16;
 
-/// A record without its name, which all candidates share.
+/// A record without its name. All candidates have the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Body {
     /// 0 in Morling's records.
@@ -29,7 +29,7 @@ pub struct Body {
     word: u8,
 }
 
-/// The first character of the letters of an ETag. All letters are visible.
+/// The first of the characters that encode an ETag. These characters are visible.
 const FIRST_LETTER: u32 = '!' as u32;
 
 const WORDS: [Option<EpochEnd>; 4] =
@@ -44,7 +44,7 @@ impl Body {
 
     pub fn sealed(self, heartbeat: u64, ended: EpochEnd) -> Body {
         let word = WORDS.iter().position(|word| *word == Some(ended));
-        let word = small(word.expect("a word that this model knows") as u64);
+        let word = small(word.expect("the word is one of this model's words") as u64);
         Body { heartbeat: small(heartbeat), word, ..self }
     }
 
@@ -59,7 +59,7 @@ impl Body {
     pub fn etag(self) -> ETag {
         let parts = [self.nonce, u16::from(self.heartbeat), u16::from(self.word)];
         let letter = |part| char::from_u32(u32::from(part) + FIRST_LETTER);
-        let letters = parts.map(|part| letter(part).expect("small numbers are no surrogates"));
+        let letters = parts.map(|part| letter(part).expect("small numbers are valid characters"));
         ETag::new(String::from_iter(letters))
     }
 
@@ -78,7 +78,7 @@ impl Body {
 }
 
 pub fn small(number: u64) -> u8 {
-    u8::try_from(number).expect("everything is small in this model")
+    u8::try_from(number).expect("all numbers of this model are small")
 }
 
 /// A write in transit.
@@ -153,7 +153,8 @@ pub struct Store {
     objects: [Option<Body>; SLOTS],
 }
 
-/// Hashes only the used slots, because most slots are free. No epoch is 0, so 0 marks the end.
+/// Hashes only the used slots, because most slots are free. No epoch is 0, so a 0 ends the hashed
+/// slots.
 impl Hash for Store {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.epochs().for_each(|object| object.hash(state));
@@ -208,7 +209,7 @@ impl Store {
     }
 
     pub fn read(&self, epoch: Epoch, unless: Option<&ETag>) -> Answer {
-        // A leader of the last epoch of this model looks for one that does not exist.
+        // A leader of the model's last epoch reads the next epoch, which is outside the model.
         let Some(body) = u8::try_from(epoch.get()).ok().and_then(|epoch| self.get(epoch)) else {
             return Answer::Missing;
         };

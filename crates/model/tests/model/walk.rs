@@ -18,7 +18,7 @@ const STEPS: u16 = 800;
 /// Number of steps between two checks that a candidate can be elected.
 const OFTEN: u16 = 100;
 
-/// Faults that do not run out within a walk.
+/// Faults with a budget that a walk does not exhaust.
 const FAULTS: Budget = Budget {
     gives_up: u8::MAX,
     twice: u8::MAX,
@@ -39,7 +39,7 @@ fn walk(name: &'static str) -> Setting {
         others: &[Role::Unique, Role::Observer],
         steps: STEPS,
         compactors: 2,
-        // Room for a successor of the last epoch of a walk.
+        // The last slot remains free for a successor of the walk's last epoch.
         last_epoch: SLOTS as Number - 2,
         unreduced: true,
         always: [LAWFUL, &["observer", "no dead end"]].concat(),
@@ -55,15 +55,15 @@ fn drawn(seed: u64, setting: &Setting) -> Setting {
     Setting { candidates, foreign_keys: foreign_keys[rng.usize(..4)], ..setting.clone() }
 }
 
-/// Chooses useful actions more often than others, as a network and a clock do.
-/// Sometimes a process pauses at an arbitrary point, and its pending requests continue.
+/// Chooses actions with weights that resemble a real network and clock. Sometimes a process pauses
+/// at an arbitrary point, and its pending requests continue.
 #[derive(Debug, Clone)]
 struct Weighted;
 
 struct Choices {
     rng: fastrand::Rng,
     made: usize,
-    /// Number of the choice until which each process sleeps.
+    /// Number of choices after which each process wakes.
     asleep_until: [usize; 8],
 }
 
@@ -138,7 +138,7 @@ fn weight(action: &Action) -> u32 {
 }
 
 impl Game {
-    /// Returns whether a candidate is elected soon from this state if no further fault happens and
+    /// Returns whether a candidate is elected soon after this state if no further fault occurs and
     /// every leader stops. No state of the machine may be a dead end.
     pub fn goes_on(&self, world: &World) -> bool {
         if world.steps == 0 || !world.steps.is_multiple_of(OFTEN) {
@@ -183,11 +183,11 @@ impl Game {
     }
 }
 
-/// Walks the path of a seed. Returns the discovered names with the number of steps, and the path to
-/// the first property that does not hold.
+/// Walks the path of a seed. Returns the discovered properties with the number of steps, and the
+/// path to the first property that does not hold.
 fn go(seed: u64, setting: &Setting) -> (Vec<&'static str>, Option<String>) {
     let game = Game { setting: drawn(seed, setting) };
-    // Exactly one walk.
+    // The checker makes exactly one walk.
     let checker = game.clone().checker().target_state_count(1);
     let checker = checker.spawn_simulation(seed, Weighted);
     let joined = panic::catch_unwind(AssertUnwindSafe(|| checker.join()));
@@ -209,15 +209,15 @@ fn go(seed: u64, setting: &Setting) -> (Vec<&'static str>, Option<String>) {
 fn seeds(many: u64) -> std::ops::Range<u64> {
     match std::env::var("SEED") {
         Ok(seed) => {
-            let seed = seed.parse().expect("SEED is a number");
+            let seed = seed.parse().expect("SEED must be a number");
             seed..seed + 1
         }
         Err(_) => 0..many,
     }
 }
 
-/// Asserts that all properties hold on all walks, and that each of `sometimes` happens within
-/// `many` walks.
+/// Asserts that all properties hold on all walks, and that each property of `sometimes` occurs
+/// within `many` walks.
 fn holds(mut setting: Setting, many: u64) {
     let name = setting.name;
     let seeds = seeds(many);
@@ -282,8 +282,8 @@ fn walk_with_a_peer_that_never_seals_or_confirms() {
     holds(Setting { sometimes: vec!["three grants in a row"], ..setting }, bound(500, 20_000));
 }
 
-/// Without the assumption of section 1, I1 to I3 hold. With `verify_renewals`, no renewal counts
-/// under a greater epoch.
+/// I1 to I3 hold even if a create takes effect after its epoch was compacted. With
+/// `verify_renewals`, no renewal extends a lease while a greater epoch exists.
 #[test]
 fn walk_where_creates_outlive_compaction() {
     let always = [AMONG_ALL, &["observer", "verified"]].concat();
@@ -309,7 +309,8 @@ fn broken_walks_are_caught() {
     caught(&broken("walks, a page", Broken::OnePage), &["I1", "I2"], 500);
 }
 
-/// The check detects that no candidate can succeed a dead leader.
+/// If no lease lapses, no candidate can take over from a dead leader. The check detects this dead
+/// end.
 #[test]
 fn broken_lapse_is_a_dead_end() {
     let setting = Setting { never_lapses: true, ..walk("walks, no lease lapses") };

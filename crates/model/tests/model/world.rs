@@ -13,7 +13,7 @@ use super::process::{Phase, Process};
 use super::setting::{Broken, Budget, Morling, Role, Setting};
 use super::store::{Body, NonceNumber, Number, SLOTS, Store, Wire};
 
-/// The model: a setting that the checker explores completely.
+/// The model, with the setting that the checker explores completely.
 #[derive(Debug, Clone)]
 pub struct Game {
     pub setting: Setting,
@@ -22,28 +22,29 @@ pub struct Game {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
     pub store: Store,
-    /// The processes in canonical order. The order has no meaning, because candidates that exchange
-    /// their places have the same future.
+    /// The processes in canonical order. The order has no meaning, because exchanged candidates
+    /// have the same future.
     pub processes: Vec<HashedArc<Process>>,
     pub compactors: Vec<HashedArc<Compactor>>,
-    /// Pending writes whose senders have given up, in order.
+    /// Pending writes that their senders have abandoned, in sorted order.
     pub wires: Vec<Message>,
     pub left: Budget,
     pub morling: Peer,
     pub history: History,
-    /// The greatest number of a nonce of each epoch in the store or in a pending request.
+    /// For each epoch, the greatest nonce in the store or in a pending request.
     pub used: [u8; SLOTS],
-    /// Number of steps. It is counted only in a random walk, where all states are different.
+    /// Number of steps. The model counts steps only in a random walk, where all states are
+    /// different.
     pub steps: u16,
 }
 
-/// A pending write whose sender has given up.
+/// A pending write that its sender has abandoned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Message {
     pub wire: Wire,
-    /// True for a copy: the write was applied before.
+    /// True for a copy of a write that was applied before.
     pub done: bool,
-    /// True if the epoch object that it creates was sealed after the first application.
+    /// True if the created epoch object was sealed after the create was first applied.
     pub sealed_since: bool,
 }
 
@@ -56,16 +57,17 @@ pub struct Compactor {
 /// Morling's peer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Peer {
-    /// Epochs that it created. It may touch them at any time, because a touch can be late.
+    /// Epochs that the peer created. The peer may touch them at any time, because a touch can be
+    /// late.
     pub owned: Vec<Number>,
-    /// The epoch that it is about to create.
+    /// The epoch that the peer is about to create.
     pub about: Option<Number>,
 }
 
-/// A possible action. Numbers are positions in the lists of the state.
+/// A possible action. A number is an index into a list of the state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// The process receives the due input. Its request is applied and answered.
+    /// The process receives the due input. The store applies and answers its request.
     Serve(usize, Due, Serving),
     /// The process learns that the outcome is unknown. Its write stays in transit.
     GivesUp(usize, Due),
@@ -85,8 +87,8 @@ pub enum Action {
     PeerTouches(Number),
 }
 
-/// The input that makes a process send its request, if any. The process waits before the input, and
-/// not after it, because an unsent request is equivalent to a late one.
+/// The input, if any, after which a process sends its request. The process waits only before the
+/// input, because an unsent request is equivalent to a late request.
 pub type Due = Option<Input>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,7 +176,7 @@ impl Game {
     ) {
         let Budget { gives_up, twice, late, untrue_refusals, .. } = world.left;
         actions.push(Action::Serve(who, due.clone(), Serving::Once));
-        // A failed read is repeated without an effect, except by a leader.
+        // Only a leader reacts to a failed read. Other processes repeat the read.
         if gives_up > 0 && (writes || world.processes[who].leads.is_some()) {
             actions.push(Action::GivesUp(who, due.clone()));
         }
@@ -230,7 +232,7 @@ impl Game {
 
     fn other_actions(&self, world: &World, actions: &mut Vec<Action>) {
         for (which, message) in world.wires.iter().enumerate() {
-            // No sender waits for the answer, so a write that changes nothing can be ignored.
+            // No sender waits for the answer, so a write without an effect can be ignored.
             if world.store.accepts(message.wire) {
                 actions.push(Action::Arrives(which));
                 if world.left.twice > 0 && !message.done {
@@ -276,7 +278,7 @@ impl Game {
         if !self.setting.unreduced {
             next.forget_what_cannot_matter(self);
             let copies = |world: &World| world.wires.iter().filter(|it| it.done).count();
-            // The copy cannot change anything, so the action is equivalent to one without a copy.
+            // The copy has no effect, so the action is equivalent to the action without a copy.
             if next.left.twice < twice && copies(&next) <= copies(world) {
                 return None;
             }

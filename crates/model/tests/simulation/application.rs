@@ -71,14 +71,14 @@ impl Candidate {
                 Ok(token) => {
                     let token = match self.world.plan.broken {
                         Broken::TokenGuessed => {
-                            token.next().expect("the epoch is far below the last one")
+                            token.next().expect("the epoch is far below the maximum")
                         }
                         _ => token,
                     };
                     self.world.token(id, token.get(), leadership.remaining());
                     token
                 }
-                // This application keeps its token without another check.
+                // The broken application continues with its token, and does not check it again.
                 Err(loss) if self.world.plan.broken == Broken::TokenKept => {
                     drop(loss);
                     self.world.token(id, leadership.epoch().get(), Duration::ZERO);
@@ -86,7 +86,7 @@ impl Candidate {
                 }
                 Err(loss) => return self.lost(id, &loss),
             };
-            // Fencing protects this write: any delay may occur after the check.
+            // Only fencing protects this write, because any delay may occur after the check.
             self.write(token).await;
             if self.world.state().faults && now() >= until {
                 break;
@@ -94,7 +94,7 @@ impl Candidate {
             if proclaimed < 2 && self.world.chance(0.05) {
                 proclaimed += 1;
                 self.world.count("proclamations");
-                // A loss shows at the next check.
+                // The next check reports a loss, so the result is ignored.
                 self.world.proclaims(self.who);
                 let _ = leadership.proclaim(proclaimed).await;
             }
@@ -162,7 +162,7 @@ impl Candidate {
     }
 
     fn lost(&self, id: usize, loss: &Loss) {
-        self.world.note(self.who, || format!("receives the loss: {loss}"));
+        self.world.note(self.who, || format!("learns of the loss: {loss}"));
         self.world.over(id, loss.outcome());
     }
 
@@ -182,7 +182,7 @@ impl Candidate {
         let gives_up = async {
             sleep(patience).await;
             let is_calm = !self.world.state().faults;
-            // In the calm phase a leader stays.
+            // In the calm phase a leader keeps its leadership.
             if is_calm {
                 std::future::pending().await
             }

@@ -16,7 +16,7 @@ pub const PREFIX: &str = "app/lock-";
 /// Key of the single object.
 pub const LOCK: &str = "app/lock.json";
 
-/// The part of a record that the simulation interprets, independently of the library.
+/// The fields of a record that the simulation interprets, independently of the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Body {
     /// Token of the single object.
@@ -28,7 +28,7 @@ pub struct Body {
     pub validity: Duration,
 }
 
-/// The fields as in the JSON.
+/// The fields of the JSON.
 #[derive(Deserialize)]
 struct Fields {
     nonce: Option<String>,
@@ -182,7 +182,7 @@ impl Bucket {
 /// Returns the date in whole seconds, as in HTTP headers.
 fn date(at: Duration) -> DateTime<Utc> {
     let seconds = 1_800_000_000 + i64::try_from(at.as_secs()).expect("a short simulation");
-    DateTime::from_timestamp(seconds, 0).expect("a date in this century")
+    DateTime::from_timestamp(seconds, 0).expect("the date is within the range of dates")
 }
 
 pub fn key_of(epoch: u64) -> String {
@@ -194,7 +194,7 @@ pub fn epoch_of(key: &str) -> Option<u64> {
     if digits.len() != 10 { None } else { digits.parse().ok() }
 }
 
-/// Returns the epoch of an object with this key and body.
+/// Returns the epoch of an object, from its body or from its key.
 pub fn epoch_in(key: &str, body: Option<&Body>) -> Option<u64> {
     if key == LOCK { body?.token } else { epoch_of(key) }
 }
@@ -205,7 +205,7 @@ fn is_seal(bytes: &[u8]) -> bool {
 
 pub fn parse(bytes: &[u8]) -> Option<Body> {
     let fields: Fields = serde_json::from_slice(bytes).ok()?;
-    // Peers of the If-Match post write no validity. An epoch that a restoring holds has none
+    // Peers of the If-Match post write no validity. An epoch that a restoring holds has no validity
     // either.
     let nameless = fields.token.is_some() || fields.ended.as_deref() == Some("restored");
     Some(Body {

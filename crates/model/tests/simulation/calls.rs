@@ -1,6 +1,6 @@
 //! Makes random public calls of an [`Election`] and a [`Leadership`] during a campaign, and drops
-//! some of them. Only the operator calls `Election::restore`, because some invariants do not hold
-//! then (docs/design/protocol.md, section 14).
+//! some of them. Only the operator calls `Election::restore`, because a restore suspends some
+//! invariants (docs/design/protocol.md).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::plan::Broken;
 use super::process::spawn;
 use super::world::{Who, World};
 
-/// A call of the election by its application, apart from the campaign.
+/// A call of the election by its application, other than the campaign.
 #[derive(Debug, Clone, Copy)]
 enum Call {
     Leader,
@@ -32,7 +32,7 @@ enum Call {
     Depose,
 }
 
-/// These calls only read, so they continue after the end of the faults.
+/// Calls that only read. They continue after the end of the faults.
 const LOOKS: [Call; 6] = [
     Call::Leader,
     Call::Snapshot,
@@ -108,7 +108,7 @@ impl Candidate {
             }
             Call::SinceLastAnswer => {
                 assert!(!election.name().is_empty());
-                // The clock never goes back, so the duration starts at the start of the process.
+                // The simulation knows no expected duration, so it only makes the call.
                 let _ = election.since_last_answer();
             }
             Call::Campaign => self.elected_beside(election.campaign().await?),
@@ -123,7 +123,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Checks a leader that a call of this task returned. It must not be earlier than before.
+    /// Checks a leader that a call of this task returned. Its epoch must not be lower than before.
     fn saw(&self, leader: Option<&Leader>) {
         if let Some(leader) = leader {
             self.world.observed(self.who, "calls", leader.epoch.get());
@@ -146,7 +146,7 @@ impl Candidate {
 
     async fn depose(&self) -> Result<(), Error> {
         let Some(leader) = self.election.leader().await? else { return Ok(()) };
-        // The record of a foreign peer does not state how long its holder may believe.
+        // The record of a foreign peer does not state the validity of its lease.
         let deposed = self.election.depose(Some(leader.epoch)).await;
         if let Ok(Deposed::Sealed { .. }) = deposed {
             self.world.count("deposed by a call");
@@ -154,7 +154,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Drops a leadership. From then on its lease must return an error.
+    /// Drops a leadership. Its lease must return an error afterwards.
     pub fn let_go(&self, leadership: Leadership, id: LeadId) {
         let lease = leadership.lease();
         self.world.over(id, "dropped");
@@ -186,7 +186,7 @@ impl Candidate {
         });
     }
 
-    /// Makes one of the calls of a leadership, and sometimes drops it.
+    /// Makes a call of a leadership, and sometimes drops the call.
     pub async fn call_leadership(&self, leadership: &Leadership, id: LeadId) {
         let (call, patience) = {
             let mut state = self.world.state();
@@ -212,7 +212,7 @@ impl Candidate {
         }
     }
 
-    /// Makes the calls that send no request, all at one moment.
+    /// Makes all calls that send no request at one moment.
     fn look(&self, leadership: &Leadership) {
         let (token, left) = (leadership.token(), leadership.remaining());
         let consistent = token.is_none_or(|token| token == leadership.epoch())
@@ -238,7 +238,7 @@ impl Candidate {
     /// Resigns, and sometimes drops the call.
     pub async fn resign(&self, leadership: Leadership, id: LeadId) {
         let lease = leadership.lease();
-        // From this call on `check()` fails, so the belief ends here.
+        // `check()` fails from this call on, so the belief ends at this call.
         let lost = leadership.check().err();
         self.world.over(id, lost.as_ref().map_or("resigned", Loss::outcome));
         let successor = self.successor();
@@ -286,7 +286,7 @@ impl World {
     /// Checks the lease after the application has received the loss.
     fn lease_lost(&self, id: LeadId, lease: &Lease) {
         if let Ok(token) = lease.check() {
-            self.fail("dropped", format!("the lease of {token} is Ok after `lost` of lead {id}"));
+            self.fail("dropped", format!("the lease of token {token} is Ok after the application of lead {id} has received the loss"));
         }
     }
 }

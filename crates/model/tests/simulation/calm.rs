@@ -11,7 +11,7 @@ use super::member::Member;
 use super::plan::{Knobs, Plan};
 use super::world::World;
 
-/// Time from the last fault to a leader, and its bound.
+/// Time from the last fault until a process leads, and the bound on this time.
 #[derive(Debug, Clone, Copy)]
 pub struct Recovery {
     pub took: Duration,
@@ -24,7 +24,8 @@ pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     let began = now();
     world.state().trace.line(began, "-", "CALM");
     if world.plan.foreign && world.plan.layout == Layout::SingleObject {
-        // The lock of a dead peer of the If-Match post lasts as long as its wall clock was ahead.
+        // The lock of a dead peer of the If-Match post may last longer, because the peer's wall
+        // clock may be ahead by any time.
         return None;
     }
     let bound = bound(&world.plan);
@@ -56,7 +57,7 @@ pub async fn end_faults(world: &World) {
     }
 }
 
-/// Returns whether all pending requests and stops have ended. They are faults, too.
+/// Returns whether all delayed requests and stops, which are faults, have ended.
 fn is_quiet(world: &World) -> bool {
     let state = world.state();
     let stopped = |member: &Member| {
@@ -65,7 +66,7 @@ fn is_quiet(world: &World) -> bool {
     state.in_flight == 0 && !state.members.iter().any(stopped)
 }
 
-/// Asserts that the leader stays after all processes have recovered.
+/// Asserts that the leader keeps its leadership after all processes have recovered.
 async fn stays(world: &World, recovered: Duration) {
     if world.plan.beyond_drift {
         return;
@@ -96,18 +97,18 @@ fn all_watch(world: &World) {
     }
 }
 
-/// Number of round trips in the bound: one to see the last renewal, one each for the seal, the
-/// create and the confirm, five for the check of the store, and three in reserve.
+/// Number of round trips in the bound: one for the poll that reads the last renewal, one each for
+/// the seal, the create and the confirm, five for the check of the store, and three in reserve.
 const ROUND_TRIPS: u32 = 12;
 
 /// A failed check of the store pauses this long before each of its five writes.
 const CHECK: Duration = Duration::from_millis(5 * 1_100);
 
-/// Rate of a clock with the maximum negative slew of a time daemon.
+/// Rate of a clock that a time daemon slows by the maximum slew.
 const SLOWED: f64 = 1.0 - MOST_SLEWED as f64 / 1e6;
 
-/// Returns the bound on the time without a leader, by the slowest clock. It is validity × (1 +
-/// drift), and these waits of the protocol:
+/// Returns the bound on the time without a leader, by the slowest clock. The bound is the sum of
+/// validity × (1 + drift) and these waits of the protocol:
 ///
 /// - one poll, until the candidate sees the last renewal. A candidate that backs off polls once per
 ///   validity, and a candidate that polls only at the lapse sees the renewal one lapse later;
@@ -141,7 +142,7 @@ fn bound(plan: &Plan) -> Duration {
         if plan.candidates.iter().any(|it| it.check_store) { CHECK } else { Duration::ZERO };
     let waits = delay + polls + checks;
     let local = validity.mul_f64(1.0 + plan.drift) + validity / 10 + validity / 5 + waits;
-    // A dead peer of Morling's post can leave its unsealed epoch above another unsealed epoch. Then
+    // A dead peer of Morling's post can leave an unsealed epoch above another unsealed epoch. Then
     // two leases must lapse.
     let lapses = if plan.foreign { 2 } else { 1 };
     (local.mul_f64(1e6 / slowest) + plan.rtt * ROUND_TRIPS) * lapses

@@ -1,4 +1,4 @@
-//! The drawing of a failure shows the failure.
+//! Tests that the drawing of a failed run shows the violation.
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ fn leading(outcome: &Outcome, at: Duration) -> Vec<Interval> {
 
 #[test]
 fn an_overlap_is_drawn_with_both_leaders() {
-    // One leader ignores the loss of its lease. The clock of another does not run in suspends.
+    // Two broken variants ignore a lost lease. The clocks of the third variant do not run in
+    // suspends.
     for broken in [Broken::TokenKept, Broken::RefusalIgnored, Broken::ClockStopsInSuspend] {
         let outcome = failure(broken);
         let violation = outcome.violation.as_ref().expect("the run failed");

@@ -103,7 +103,7 @@ fn draw(world: &World) -> Option<Fault> {
     None
 }
 
-/// Returns a duration of up to several validities, mostly about one.
+/// Returns a duration of up to several validities. Most durations are about one validity.
 fn length(world: &World) -> Duration {
     let mut state = world.state();
     let most = if state.chance(0.3) { 4 } else { 2 };
@@ -149,8 +149,8 @@ fn stop(world: &Arc<World>, who: Who, fault: Fault) {
         }
         gates[0].open();
         if let Fault::Suspend = fault {
-            // Timers did not run. So the timers of the library fire later than the application
-            // continues, by the rest of a slice.
+            // Timers did not run during the stop. So the timers of the library fire up to one
+            // second after the application continues.
             let slice = world.state().part(Duration::from_secs(1));
             sleep(slice).await;
         }
@@ -213,7 +213,7 @@ fn step_wall(world: &World, who: Who, forward: bool) {
     state.members[who.0].clock.step_wall(forward, by);
 }
 
-/// A time daemon slews the clocks of a machine from now on.
+/// Slews the clocks of a machine from now on, like a time daemon.
 pub fn slew(world: &World, who: Who) {
     let mut state = world.state();
     let by = match state.rng.u32(0..6) {

@@ -20,7 +20,7 @@ use sim::{Outcome, run, run_all};
 use tenure::Layout;
 
 const DEFAULT_SEEDS: u64 = 200;
-/// Number of seeds that must show every event.
+/// Number of seeds that together must show every event.
 const ENOUGH_SEEDS: u64 = 200;
 const SEEDS_AT_ONCE: usize = 1_000;
 const SHOWN_LINES: usize = 150;
@@ -46,7 +46,7 @@ fn the_invariants_hold(layout: Layout, plan: impl Fn(u64) -> Plan + Sync) {
         outcomes.iter().for_each(|outcome| summary.add(outcome));
     }
     println!("{layout:?}, seeds {} to {}:\n{summary}", seeds.start, seeds.end - 1);
-    // Only the fixed seeds are checked for rare events, because drawn seeds may miss one.
+    // Only the fixed seeds are checked for rare events, because drawn seeds may miss a rare event.
     if seeds.start == 0 && seeds.end >= ENOUGH_SEEDS && only.is_empty() {
         summary.assert_that_all_happened(layout);
     }
@@ -78,12 +78,12 @@ fn tracing_changes_nothing() {
     }
 }
 
-// Errors in leases and waits: two processes lead, or one leads too long.
+// Variants with errors in leases and waits. Two processes lead, or a process leads too long.
 
 #[test]
 fn broken_lease_from_the_answer_is_caught() {
     caught(Broken::LeaseFromAnswer, 20, &["I7"]);
-    // A longer round trip makes the error of the lease greater.
+    // A longer round trip increases the error of the lease.
     let slow = |plan: Plan| Plan { rtt: plan.rtt * 5, ..plan };
     caught_in(Broken::LeaseFromAnswer, 100, &["I8"], slow);
 }
@@ -112,7 +112,7 @@ fn broken_application_that_keeps_its_token_is_caught() {
 }
 
 #[test]
-fn broken_succession_of_a_deposed_epoch_is_caught() {
+fn broken_takeover_of_a_deposed_epoch_is_caught() {
     caught(Broken::DepositionNotWaited, 20, &["I8"]);
 }
 
@@ -215,7 +215,7 @@ fn broken_resource_that_forgets_is_caught() {
     caught(Broken::ResourceForgets, 100, &["fencing"]);
 }
 
-/// Asserts that one of the first `within` seeds fails in one of these checkers.
+/// Asserts that one of the first `within` seeds fails in one of the checkers `by`.
 fn caught(broken: Broken, within: u64, by: &'static [&'static str]) {
     caught_in(broken, within, by, |plan| plan);
 }
@@ -231,7 +231,7 @@ fn caught_in(
     let Some(caught) = outcomes.iter().find(|outcome| outcome.violation.is_some()) else {
         panic!("{broken:?}: not in {within} seeds");
     };
-    let violation = caught.violation.as_ref().expect("the search returned a failure");
+    let violation = caught.violation.as_ref().expect("only a failing seed is examined");
     println!(
         "{broken:?}: within {within}: seed {}: {}: {}",
         caught.seed, violation.checker, violation.what
@@ -239,13 +239,13 @@ fn caught_in(
     let cured = run(Plan { broken: Broken::Nothing, only: &[], ..caught.plan.clone() });
     assert!(
         cured.violation.is_none(),
-        "seed {} fails without the fault, too: {cured:#?}",
+        "seed {} also fails without the fault: {cured:#?}",
         caught.seed
     );
 }
 
 fn seeds() -> Range<u64> {
-    let number = |text: &str| text.trim().parse::<u64>().expect("a seed is a whole number");
+    let number = |text: &str| text.trim().parse::<u64>().expect("a seed must be a whole number");
     if let Ok(seed) = std::env::var("SEED") {
         let seed = number(&seed);
         return seed..seed + 1;

@@ -1,4 +1,4 @@
-//! A process, as the world sees it.
+//! The state of a process that the simulation keeps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,17 @@ use tenure_model::gate::Gate;
 #[derive(Debug, Clone)]
 pub struct Member {
     pub label: String,
-    /// Gates of its application and of the tasks of the library.
+    /// Gates of the process's application and of the library's tasks.
     pub gates: [Arc<Gate>; 2],
     pub clock: Arc<SimClock>,
     pub outage: Option<Outage>,
     pub alive: bool,
     /// True while a fault stops the process, so that faults do not accumulate.
     pub stopped: bool,
-    /// True if its way to the store is short.
+    /// True if the process has short round trips to the store.
     pub near: bool,
-    /// Epoch of the last leader that its observer saw. `None` if it has no lasting observer.
+    /// Epoch of the last leader that the process's observer saw. `None` if the process has no
+    /// lasting observer.
     pub watched: Option<Option<u64>>,
     /// Time of the last lost answer, in a steady run.
     pub lost_at: Option<Duration>,

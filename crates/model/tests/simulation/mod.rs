@@ -39,11 +39,11 @@ pub struct Outcome {
     pub seed: u64,
     pub counts: Counts,
     pub violation: Option<Violation>,
-    /// Drawing of the believed leaderships. Only failures have one.
+    /// Drawing of the believed leaderships. Present only after a failure.
     pub drawing: Option<Drawing>,
     pub trace: String,
     pub plan: Plan,
-    /// Time from the last fault to a leader.
+    /// Time from the last fault until a process leads.
     pub recovered: Option<Recovery>,
 }
 
@@ -78,7 +78,7 @@ pub fn run(plan: Plan) -> Outcome {
     }
 }
 
-/// Runs the faults and then the calm phase.
+/// Runs the phase with faults and then the calm phase.
 async fn live(world: &Arc<World>) -> Option<Recovery> {
     let plan = &world.plan;
     count_settings(world);
@@ -120,7 +120,7 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
     }
     let operator = plan.operator.then(|| peers::join_operator(world));
     inject(world, &mut slots, &others, operator).await;
-    // A foreign peer that lives may hold the newest epoch for any time.
+    // A live foreign peer may hold the newest epoch for any time, so all foreign peers are killed.
     foreign.into_iter().for_each(|who| kill(world, who));
     for (number, slot) in slots.iter().enumerate() {
         if plan.survivor.is_some_and(|survivor| survivor != number) {
@@ -128,8 +128,8 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
         }
     }
     if let Some(operator) = operator.filter(|_| plan.restores) {
-        // The late create of a killed restoring holds an epoch, too. So the restoring is finished
-        // only now.
+        // A late create of a killed restoring may also hold an epoch. So the restoring is finished
+        // after all creates have arrived.
         end_faults(world).await;
         peers::finish_restoring(world, operator).await;
     }

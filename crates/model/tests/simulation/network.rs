@@ -1,4 +1,4 @@
-//! The course of a request and its answer.
+//! Delays and faults of a request and its answer.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::bucket::Request;
 use super::member::Outage;
 use super::world::{State, Who, World};
 
-/// The course of one request.
+/// Delays and faults of one request.
 #[derive(Debug, Clone)]
 pub struct Course {
     pub there: Duration,
@@ -19,12 +19,12 @@ pub struct Course {
     pub again: Option<Duration>,
     pub applied: bool,
     pub answer: Answered,
-    /// A fault of writes that replaces the other fields.
+    /// A write fault that replaces the other fields.
     pub spoiled: Option<WriteCourse>,
     pub page_limit: usize,
     pub undeleted: bool,
-    /// True if it was sent during the faults. The calm phase begins after the last of these
-    /// requests.
+    /// True if the request was sent during the faults. The calm phase begins after the last of
+    /// these requests.
     pub counted: bool,
 }
 
@@ -117,7 +117,8 @@ impl Course {
             Request::Create { key, .. } | Request::Replace { key, .. } => Some(key),
             _ => None,
         };
-        // The check of the store rejects a store that refuses a write without a reason.
+        // Writes of the store check are spared, because the check rejects a store that refuses a
+        // write without a reason.
         let spoils = reached && written.is_some_and(|key| !key.contains(".tenure-check-"));
         if spoils && network.spoiled > 0.0 && state.chance(network.spoiled) {
             let fault = WRITE_FAULTS[state.rng.usize(..WRITE_FAULTS.len())];
@@ -127,8 +128,8 @@ impl Course {
         course
     }
 
-    /// Loses an answer, and sometimes the request, if the process has lost none for the duration
-    /// `apart`.
+    /// Loses the answer, and sometimes the request, if the process has lost no other answer for the
+    /// duration `apart`.
     fn lose_one(&mut self, state: &mut State, who: Who, apart: Duration) {
         let last = state.members[who.0].lost_at;
         if last.is_some_and(|at| now() - at < apart) || !state.chance(0.15) {

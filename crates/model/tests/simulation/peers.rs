@@ -16,16 +16,16 @@ use super::process::{join, machine, operators, spawn};
 use super::store::SimStore;
 use super::world::{Who, World};
 
-/// Adds an operator. It acts only when a fault requires it. Its round trips are short, so that it
-/// can depose an epoch before the confirmation.
+/// Adds an operator, which acts only when a fault requires it. The operator's round trips are
+/// short, so that a deposition can precede the confirmation of an epoch.
 pub fn join_operator(world: &Arc<World>) -> Who {
     let who = join(world, "operator", machine(world, 1_000_000));
     world.state().members[who.0].near = true;
     who
 }
 
-/// Lets the operator depose the holder of the newest epoch, with the real code. It deposes a dead
-/// holder with `lapsed`.
+/// Lets the operator depose the holder of the newest epoch, with the real code. The seal of a dead
+/// holder has the reason `lapsed`.
 pub fn depose(world: &Arc<World>, operator: Who) {
     let store = SimStore::new(world, operator);
     let its_world = Arc::clone(world);
@@ -41,7 +41,7 @@ pub fn depose(world: &Arc<World>, operator: Who) {
         if sealed || record["nonce"].is_null() || !its_world.state().faults {
             return;
         }
-        // The object may hold a greater epoch by now.
+        // The single object may hold a greater epoch by now.
         let epoch = record["token"].as_u64().unwrap_or(epoch);
         let dead = its_world.is_dead(epoch, record["nonce"].as_str());
         let Some(only) = Epoch::new(epoch) else { return };
@@ -58,8 +58,8 @@ pub fn depose(world: &Arc<World>, operator: Who) {
 }
 
 /// Lets the operator restore the election above a higher epoch, or finish an unfinished restoring.
-/// The operator is sometimes killed during it, and sometimes a second one restores to another
-/// epoch.
+/// Sometimes the operator is killed during the restoring. Sometimes a second operator restores to
+/// another epoch at the same time.
 pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
     let operators = if world.chance(0.5) { 2 } else { 1 };
     for _ in 0..operators {
@@ -85,7 +85,7 @@ pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
     }
 }
 
-/// Restores until no epoch is held. No process can lead before this.
+/// Restores until no restoring holds an epoch. No process can lead before this.
 pub async fn finish_restoring(world: &Arc<World>, operator: Who) {
     while world.held().is_some() {
         restore(world, operator, false).await;
@@ -93,7 +93,7 @@ pub async fn finish_restoring(world: &Arc<World>, operator: Who) {
     }
 }
 
-/// Restores the election. `above`: also above a held epoch, sometimes.
+/// Restores the election. `above`: sometimes restores above an epoch that a restoring holds.
 async fn restore(world: &Arc<World>, operator: Who, above: bool) {
     let (epoch, wait) = {
         let held = world.held();
@@ -159,8 +159,8 @@ pub fn start_if_match(world: &Arc<World>, expires_in: Duration) -> Who {
     who
 }
 
-/// Starts a node of Morling's post. It creates the next epoch when the newest is expired or old. It
-/// never seals or confirms, and touches its lock file unconditionally.
+/// Starts a node of Morling's post. The node creates the next epoch when the newest epoch is
+/// expired or old. It never seals or confirms, and touches its lock file unconditionally.
 pub fn start_foreign(world: &Arc<World>, validity: Duration) -> Who {
     let who = join(world, "morling", machine(world, 1_000_000));
     let store = SimStore::new(world, who);
@@ -211,8 +211,8 @@ impl World {
 
     fn touch(&self, who: Who, epoch: u64, body: Bytes) {
         let mut state = self.state();
-        // A touch never creates an object again that a compactor has deleted. The simulation excludes
-        // this case, as it excludes a wiped prefix.
+        // In the simulation, a touch never creates a compacted object again. The simulation
+        // excludes such a touch, and also a wiped prefix.
         if state.bucket.epoch(epoch).is_some() {
             state.bucket.put(&key_of(epoch), body, now());
             state.note(who, &format!("touches epoch {epoch}"));

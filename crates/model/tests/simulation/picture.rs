@@ -12,7 +12,7 @@ use super::world::State;
 /// Time before the violation that the drawing shows.
 const SHOWN: Duration = Duration::from_secs(120);
 
-/// Draws a lane for each process, from its grant to the end of its belief.
+/// Draws a lane for each process. A lane shows the time from each grant to the end of the belief.
 pub fn of_failure(seed: u64, state: &State) -> Option<Drawing> {
     let violation = state.violation.as_ref()?;
     let at = violation.at;

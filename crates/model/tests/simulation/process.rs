@@ -66,7 +66,7 @@ fn process(world: &Arc<World>, who: Who) -> Process {
     let clock = Arc::clone(&world.state().members[who.0].clock);
     let process = Process::system().with_clock(clock).with_entropy(Arc::clone(world) as Arc<_>);
     let world = Arc::clone(world);
-    // The library spawns only the tasks of leaders.
+    // The library spawns only tasks of leaders.
     process.with_spawner(move |task| spawn(&world, who, 1, LEADS.scope((), task)))
 }
 
@@ -76,7 +76,7 @@ pub fn operators(store: Arc<SimStore>) -> Election {
     let (world, who) = (Arc::clone(&store.world), store.who);
     let builder = Election::builder(store, "app").layout(world.plan.layout).name("operator");
     let builder = builder.validity(world.plan.longest_validity() / 4);
-    builder.process(process(&world, who)).build().expect("the settings fit together")
+    builder.process(process(&world, who)).build().expect("the settings are valid")
 }
 
 fn election(world: &Arc<World>, who: Who, knobs: &Knobs) -> Election {
@@ -152,7 +152,7 @@ async fn hear(world: Arc<World>, election: Election, knobs: Knobs) {
     }
 }
 
-/// Starts an observer. The leaders that it sees never go back.
+/// Starts an observer. The epochs of the leaders that it sees must not decrease.
 pub fn start_observer(world: &Arc<World>, knobs: &Knobs) -> Who {
     let who = join(world, "observer", machine(world, knobs.rate));
     let store = SimStore::new(world, who);
@@ -164,7 +164,7 @@ pub fn start_observer(world: &Arc<World>, knobs: &Knobs) -> Who {
     who
 }
 
-/// Observes with a new `Election` for every observation, so that it remembers no epoch.
+/// Observes with a new `Election` for every observation, so that no observation remembers an epoch.
 async fn watch_anew(store: Arc<SimStore>, knobs: Knobs) {
     loop {
         if let Some(Ok(Observation::Leader(leader))) =

@@ -60,7 +60,7 @@ fn broken_resignation_that_ignores_a_refusal_is_caught_on_a_single_object() {
 }
 
 #[test]
-fn broken_succession_of_a_deposed_epoch_is_caught_on_a_single_object() {
+fn broken_takeover_of_a_deposed_epoch_is_caught_on_a_single_object() {
     caught(Broken::DepositionNotWaited, 20, &["I8"]);
 }
 

@@ -15,7 +15,7 @@ use super::store::SimStore;
 type SpoiledAnswer = Result<Reply, StoreError>;
 
 impl SimStore {
-    /// Returns the answer to a request of the duration `took`, as this process understands it.
+    /// Returns the answer as this process interprets it. The request lasted for `took`.
     pub fn spoil(&self, request: &Request, answer: SpoiledAnswer, took: Duration) -> SpoiledAnswer {
         let clock = || Arc::clone(&self.world.state().members[self.who.0].clock);
         match (self.world.plan.broken, request) {
@@ -63,8 +63,8 @@ impl SimStore {
         }
     }
 
-    /// An observer always gets the first version that it read of an object. Half of its listings
-    /// omit the newest epoch.
+    /// Returns the reply that an observer gets from its cache. An object always has the version of
+    /// its first read. Half of the listings omit the newest epoch.
     fn cached(&self, request: &Request, reply: Reply) -> Reply {
         let is_observer = self.world.state().members[self.who.0].label.ends_with("/observer");
         match (request, reply) {
@@ -106,7 +106,8 @@ fn ignore_refusal(bytes: &[u8], which: fn(&Body) -> bool, answer: SpoiledAnswer)
     }
 }
 
-/// Returns the single object as if its holder were known to be dead.
+/// Returns the single object with a seal as `lapsed`, as if an operator knew that the holder is
+/// dead.
 fn lapsed(reply: Reply) -> Reply {
     let Reply::Got(GetOutcome::Found(mut object)) = reply else { return reply };
     let mut record: Value = serde_json::from_slice(&object.body).expect("candidates write JSON");

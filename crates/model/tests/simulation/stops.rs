@@ -1,4 +1,5 @@
-//! Stops a process at a point of its code that a fault by the clock would rarely hit.
+//! Stops a process at certain points of its code. Faults at random times would rarely hit these
+//! points.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -36,8 +37,8 @@ impl World {
                 let mut state = world.state();
                 if world.draws_stop(&mut state, who, probability) {
                     state.count("stops anywhere");
-                    // The executor polls this task again after its gate has opened.
-                    world.stop(&mut state, who, "on its way");
+                    // The executor polls this task again after the gate has opened.
+                    world.stop(&mut state, who, "between two waits");
                     return Poll::Pending;
                 }
             }

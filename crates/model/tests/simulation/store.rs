@@ -1,5 +1,5 @@
-//! The simulated store of one process: latency, loss, repetition and errors on the way to a correct
-//! bucket.
+//! The simulated store of one process. It adds latency, loss, repetition and errors to requests to
+//! a correct bucket.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ use super::words::{brief, describe, describe_answer};
 use super::world::{Who, World};
 
 tokio::task_local! {
-    /// Set within the task of a leader.
+    /// Set while the task of a leader runs.
     pub static LEADS: ();
 }
 
@@ -37,7 +37,7 @@ pub struct SimStore {
     pub(super) cache: Mutex<BTreeMap<String, Object>>,
 }
 
-/// A reply, and the state of the store at its time.
+/// A reply, and the state of the store at the time of the reply.
 struct Carried {
     reply: Reply,
     step: u64,
@@ -49,7 +49,7 @@ impl SimStore {
         Arc::new(SimStore { world: Arc::clone(world), who, cache: Mutex::default() })
     }
 
-    /// Returns when a broken leader abandons the wait for this answer.
+    /// Waits until a broken leader abandons this request.
     async fn gives_up(&self, request: &Request, leads: bool) {
         match (self.world.plan.broken, request) {
             (Broken::ReadsGivenUp, Request::Get { .. }) if leads => {
@@ -102,7 +102,7 @@ impl SimStore {
         self.spoil(&request, answer, now() - started)
     }
 
-    /// Records a write and the sender's clocks, before any other event.
+    /// Records a write and the readings of the sender's clocks, before any other event.
     fn sending(&self, request: &Request) -> Option<WriteId> {
         let (key, bytes, create) = match request {
             Request::Create { key, bytes } => (key, bytes, true),
@@ -183,7 +183,7 @@ impl Carrier {
         let _ = answer.send(reply);
     }
 
-    /// Applies and answers a write with one of the faults of writes.
+    /// Applies and answers a write with one of the write faults.
     async fn spoil(self, spoiled: WriteCourse, answer: oneshot::Sender<CarriedAnswer>) {
         let mut answer = Some(answer);
         if let WriteAnswer::AtOnce(reply) = &spoiled.answer {
@@ -233,7 +233,7 @@ impl Carrier {
         }
     }
 
-    /// Applies the request. This is the only moment at which it takes effect.
+    /// Applies the request. The request takes effect only during this call.
     fn apply(&self, again: bool) -> Carried {
         let world = &self.world;
         let mut state = world.state();
@@ -296,7 +296,7 @@ fn given_up_early() -> StoreError {
 }
 
 fn wrong(reply: &Reply) -> ! {
-    unreachable!("the reply does not belong to the request: {reply:?}")
+    unreachable!("the reply does not match the request: {reply:?}")
 }
 
 #[async_trait]

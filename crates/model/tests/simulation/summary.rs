@@ -1,4 +1,4 @@
-//! The events of many runs, which show that the checks were effective.
+//! Counts the events of many runs. The counts show that the checks were effective.
 
 use std::fmt;
 use std::time::Duration;
@@ -60,7 +60,7 @@ const HAPPENED: [&str; 47] = [
     "writes spoiled",
 ];
 
-/// Events that require a confirm or a compactor.
+/// Events that occur only with epoch files, because they require a confirm or a compactor.
 const OF_EPOCH_FILES: [&str; 7] = [
     "epochs compacted",
     "granted though sealed",
@@ -75,9 +75,9 @@ const OF_EPOCH_FILES: [&str; 7] = [
 pub struct Summary {
     runs: usize,
     total: Counts,
-    /// The longest time from the faults to a leader, and its seed.
+    /// The longest time from the last fault until a process led, and its seed.
     slowest: Option<(Duration, u64)>,
-    /// The greatest share of its bound that a recovery took, and its seed.
+    /// The greatest ratio of a recovery time to its bound, and its seed.
     closest: Option<(f64, u64)>,
 }
 
@@ -120,7 +120,7 @@ impl fmt::Display for Summary {
         }
         match self.closest {
             None => Ok(()),
-            Some((part, seed)) => write!(f, "closest to its bound {part:.3} of it, seed {seed}"),
+            Some((part, seed)) => write!(f, "greatest part of the bound {part:.3}, seed {seed}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// A timeline. It is off by default, because writing it takes longer than the simulation.
+/// A timeline. It is off by default, because writing the lines takes longer than the simulation.
 #[derive(Debug, Default)]
 pub struct Trace {
     on: bool,

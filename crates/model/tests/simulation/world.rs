@@ -29,7 +29,7 @@ impl fmt::Display for Who {
 pub struct World {
     pub plan: Plan,
     state: Mutex<State>,
-    /// Notified when the run is decided early.
+    /// Notified when a violation ends the run early.
     pub over: Notify,
     /// Notified when the faults stop.
     calm: Notify,
@@ -80,7 +80,7 @@ impl World {
     pub fn new(plan: Plan) -> Arc<World> {
         time::start();
         let state = State {
-            // The generator differs from the generator of the plan.
+            // The XOR makes this generator differ from the generator of the plan.
             rng: fastrand::Rng::with_seed(plan.seed ^ 0x5eed_0000_0000_0000),
             trace: Trace::new(plan.traced),
             counts: Counts::new(),
@@ -106,7 +106,7 @@ impl World {
         self.calm.notify_waiters();
     }
 
-    /// Sleeps for this duration, or until the calm phase.
+    /// Sleeps for this duration, but at most until the calm phase.
     pub async fn idle(&self, duration: Duration) {
         let mut calm = std::pin::pin!(self.calm.notified());
         calm.as_mut().enable();
@@ -121,7 +121,8 @@ impl World {
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
-        // The mutex is poisoned only by a failed assertion of the simulation, which is reported.
+        // Only a failed assertion of the simulation poisons the mutex, and the run reports that
+        // assertion.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -129,7 +130,7 @@ impl World {
         self.state().count(what);
     }
 
-    /// Writes a line into the timeline, if it is on.
+    /// Writes a line into the timeline if the timeline is on.
     pub fn note(&self, who: Who, what: impl FnOnce() -> String) {
         if self.plan.traced {
             self.state().note(who, &what());
@@ -218,7 +219,8 @@ impl World {
         }
     }
 
-    /// Records that `check()` returned this token, and the remaining lease.
+    /// Records that `check()` returned this token, and the remaining lease that the library
+    /// reported.
     pub fn token(&self, id: LeadId, token: u64, told: Duration) {
         let mut state = self.state();
         let lead = state.book.leads[id].clone();
@@ -251,7 +253,8 @@ impl World {
         self.state().members[who.0].watched = Some(leader);
     }
 
-    /// Records that a view of the lease returned Ok, and the remaining lease.
+    /// Records that a view of the lease returned Ok, and the remaining lease that the library
+    /// reported.
     pub fn lease_ok(&self, id: LeadId, token: u64, told: Duration) {
         let mut state = self.state();
         let lead = state.book.leads[id].clone();
@@ -317,7 +320,7 @@ impl State {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// Counts the end of the previous epoch, because S1 and S2 must occur.
+    /// Counts the kind of end of the previous epoch. The summary requires events of S1 and S2.
     fn count_succession(&mut self, epoch: u64) {
         let before = self.book.leads.iter().rev().find(|lead| lead.epoch < epoch);
         let Some(before) = before.cloned() else { return };
@@ -343,7 +346,7 @@ impl State {
         most.mul_f64(self.rng.f64())
     }
 
-    /// Returns a duration up to `most`. Most are short, and some are long.
+    /// Returns a random duration up to `most`. Most durations are short, and some are long.
     pub fn tail(&mut self, most: Duration) -> Duration {
         most.mul_f64(self.rng.f64().powi(3))
     }

@@ -1,5 +1,5 @@
-//! Breaks each rule of the single object from outside. The checker must find the property that the
-//! rule protects.
+//! Breaks each rule of the single object outside the machine. The checker must then break the
+//! property that the rule protects.
 
 use stateright::{Checker, Model};
 
@@ -7,7 +7,8 @@ use super::world::SingleGame;
 use super::{SingleBroken, SingleSetting, explore};
 use crate::setting::Budget;
 
-/// Prints the shortest path that breaks each property. The search is breadth first.
+/// Asserts that the setting breaks each property, and prints the shortest path. The search is
+/// breadth first.
 fn caught(name: &'static str, broken: SingleBroken, faults: Budget, properties: &[&'static str]) {
     for property in properties {
         let setting = SingleSetting { broken, named: true, ..SingleSetting::new(name, faults) };
@@ -32,8 +33,8 @@ fn single_broken_takeover_without_if_match_over_a_renewal() {
     caught("no If-Match, late", SingleBroken::NoIfMatch, faults, &["I3"]);
 }
 
-/// An equal body has an equal ETag. Followers cannot detect such a renewal, and an older condition
-/// becomes true again.
+/// Equal bodies have equal ETags. If a renewal repeats the body, followers cannot detect the
+/// renewal, and an older condition becomes true again.
 #[test]
 fn single_broken_body_reused() {
     caught("body reused", SingleBroken::BodyReused, Budget::CALM, &["no ABA"]);
@@ -52,7 +53,7 @@ fn single_broken_409_taken_as_refused() {
         broken: SingleBroken::ConflictIsRefusal,
         ..SingleSetting::new(name, faults)
     };
-    // The mistake costs leaderships, but not safety.
+    // The broken rule costs leaderships, but not safety.
     let safe = vec!["I1", "I2", "I3", "I4", "I5", "token", "no failure"];
     explore(SingleSetting { always: safe, ..setting });
     caught(name, SingleBroken::ConflictIsRefusal, faults, &["own"]);

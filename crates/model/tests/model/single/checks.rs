@@ -1,5 +1,5 @@
-//! The invariants of docs/design/protocol.md section 13 that need no clock, according to the
-//! actions of the store.
+//! The invariants of a single object (docs/design/protocol.md), checked by the actions of the
+//! store. They need no clock.
 
 use stateright::Property;
 use tenure::protocol::message::{EpochEnd, Lost};
@@ -7,19 +7,19 @@ use tenure::protocol::message::{EpochEnd, Lost};
 use super::store::{SingleBody, SingleStore, SingleWire, small};
 use super::world::{SingleGame, SingleWorld};
 
-/// A token and the nonce that won it. Nonce 0 is a peer of the post.
+/// A token and the nonce that won the token. Nonce 0 belongs to a peer of the If-Match post.
 pub type Won = (u8, u8);
 
-/// The past, as far as the invariants depend on it.
+/// The past events on which the invariants depend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SingleHistory {
-    /// Acquisitions that the store accepted, in its order.
+    /// Acquisitions in the order in which the store accepted them.
     pub acquired: Vec<Won>,
     pub granted: Vec<Won>,
     broken: Vec<&'static str>,
-    /// The last token whose leader crashed, or 0.
+    /// The last token with a crashed leader, or 0.
     pub crashed: u8,
-    /// True if a released token was succeeded.
+    /// True if a candidate was elected after a release.
     pub succeeded: bool,
 }
 
@@ -71,7 +71,7 @@ impl SingleHistory {
         self.granted.sort_unstable();
     }
 
-    /// Checks a loss. Its reason must be the state of the store at the time of the answer.
+    /// Checks that the reason of a loss matches the state of the store at the time of the answer.
     pub fn lost(&mut self, store: &SingleStore, (token, nonce): Won, lost: Lost) {
         let body = store.object;
         let is_own = body.is_some_and(|body| (body.token, body.nonce) == (token, nonce));
@@ -113,13 +113,13 @@ pub fn properties(
     let all: Vec<Property<SingleGame>> = vec![
         Property::<SingleGame>::always("I1", |_, world| holds(world, "I1")),
         Property::<SingleGame>::always("I2", |_, world| holds(world, "I2")),
-        // The object is never deleted, and its token never falls.
+        // The object is never deleted, and its token never decreases.
         Property::<SingleGame>::always("I3", |_, world| holds(world, "I3")),
         Property::<SingleGame>::always("I4", |_, world| holds(world, "I4")),
         Property::<SingleGame>::always("I5", |_, world| holds(world, "I5")),
-        // Only an acquisition raises the token, by one. A release keeps it.
+        // Only an acquisition raises the token, by one. A release keeps the token.
         Property::<SingleGame>::always("token", |_, world| holds(world, "token")),
-        // An overwritten object was not written after its writer first saw it.
+        // Between a writer's first read of the object and its overwrite, no other write occurred.
         Property::<SingleGame>::always("no ABA", |_, world| holds(world, "no ABA")),
         Property::<SingleGame>::always("honest", |_, world| holds(world, "honest")),
         Property::<SingleGame>::always("own", |_, world| holds(world, "own")),

@@ -13,8 +13,8 @@ use world::SingleGame;
 use crate::setting::Budget;
 use crate::{bound, found};
 
-/// The participants and the possible events. The budget's events of compactors and listings are not
-/// used. A foreign create is an attempt of a peer of the If-Match post.
+/// The participants and the possible events. This model does not use the budget for compactors and
+/// listings. A foreign create is an attempt by a peer of the If-Match post.
 #[derive(Debug, Clone)]
 pub struct SingleSetting {
     name: &'static str,
@@ -38,7 +38,7 @@ pub enum SingleBroken {
     /// A renewal writes the existing body.
     BodyReused,
     TrustsName,
-    /// Treats an unknown outcome of a takeover as a refusal, and so as another candidate's success.
+    /// Treats a takeover with an unknown outcome as refused, because another candidate succeeded.
     ConflictIsRefusal,
     /// Does not recognise its own nonce.
     ForgetsItself,
@@ -72,7 +72,8 @@ fn single_requests_lost_and_late() {
     explore(SingleSetting::new("requests lost and late", faults));
 }
 
-/// An ETag never becomes valid again: an overwritten object was not written in between.
+/// An ETag never becomes valid again: no write occurs between the read of an ETag and the overwrite
+/// with this ETag.
 #[test]
 fn single_no_etag_becomes_valid_again() {
     let faults = Budget { gives_up: 1, twice: 1, depositions: bound(0, 1), ..Budget::CALM };
@@ -106,7 +107,8 @@ fn single_an_sdk_that_resends_is_tolerated() {
     explore(SingleSetting::new("an SDK that resends", faults));
 }
 
-/// All properties hold even if the beliefs of a peer count, because it writes by compare-and-swap.
+/// All properties hold even if the beliefs of a peer count, because the peer writes by
+/// compare-and-swap.
 #[test]
 fn single_a_peer_of_the_post() {
     let faults = Budget { foreign_creates: 2, gives_up: bound(0, 1), ..Budget::CALM };

@@ -1,4 +1,4 @@
-//! One candidate: the real state machine, and the small part of the driver that matters here.
+//! One candidate: the real state machine, and the part of the driver that affects the model.
 
 use tenure::protocol::message::{Answer, Request, Step, Wait};
 use tenure::protocol::message::{Event, Input, Rules};
@@ -16,10 +16,10 @@ pub struct SingleProcess {
     pub leads: Option<Won>,
     /// Nonces of the attempts to overwrite one state of the object, in the order of their sending.
     pub sent: Vec<u8>,
-    /// An answer in transit, and the number of writes of the object at its time.
+    /// An answer in transit, and the number of writes of the object at the time of the answer.
     pub mail: Option<(Answer, u8)>,
-    /// The content that it expects in the store, and the number of writes when it first saw this
-    /// content.
+    /// The content that the process expects in the store, and the number of writes when the process
+    /// first read this content.
     pub seen: Option<(SingleBody, u8)>,
     /// True if the process crashed before.
     pub reborn: bool,
@@ -38,7 +38,7 @@ impl SingleProcess {
         }
     }
 
-    /// Restarts its campaign with the same knowledge.
+    /// Restarts the campaign. The process keeps its knowledge.
     pub fn forget_attempts(&mut self) {
         self.machine = SingleCandidate::new(RULES, self.machine.greatest());
     }
@@ -58,7 +58,7 @@ impl SingleProcess {
         self.sent.push(nonce);
     }
 
-    /// Passes an input to the machine. Skips waits that have no effect here.
+    /// Passes an input to the machine. Skips waits that have no effect in this model.
     pub fn handle(&mut self, input: Input, writes: u8) -> Option<Event> {
         match &input {
             Input::Answer(Answer::Found { sighting, .. }) => {

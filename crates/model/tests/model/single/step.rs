@@ -33,7 +33,7 @@ impl SingleGame {
             }
             SingleAction::Tell(who, input) => {
                 world.left.abandons -= u8::from(input == Input::Abandon);
-                // An answer that arrives now is too late.
+                // The input ends the wait for a pending answer, so the answer is dropped.
                 world.processes[who].mail = None;
                 let writes = world.writes;
                 self.tell(&mut world, who, input, writes, true);
@@ -121,7 +121,7 @@ impl SingleGame {
         self.setting.always.contains(&"no ABA")
     }
 
-    /// Returns the write as the process sends it. A broken process sends another one.
+    /// Returns the write that the process sends. A broken process sends another write.
     fn wire(&self, world: &SingleWorld, who: usize, request: &Request) -> Option<SingleMessage> {
         let wire = SingleWire::of(request)?;
         let seen = world.processes[who].seen.filter(|_| self.counts_writes());
@@ -203,7 +203,8 @@ impl SingleGame {
         world.wires.extend(message);
         let takes = matches!(request, Request::Take { .. } | Request::Create { .. });
         if takes && self.setting.broken == SingleBroken::ConflictIsRefusal {
-            // Another candidate must have won, so the process starts again.
+            // The broken process concludes that another candidate has won, so it starts its
+            // campaign again.
             world.processes[who].forget_attempts();
             return Some(());
         }
@@ -212,8 +213,8 @@ impl SingleGame {
         Some(())
     }
 
-    /// Passes an input to a process and records its effects. `fresh`: the store has just given this
-    /// answer.
+    /// Passes an input to a process and records the effects. `fresh`: the answer shows the current
+    /// state of the store.
     fn tell(&self, world: &mut SingleWorld, who: usize, input: Input, writes: u8, fresh: bool) {
         let SingleWorld { processes, history, store, .. } = world;
         let process = &mut processes[who];
@@ -256,7 +257,7 @@ impl SingleWorld {
             known.extend(process.seen.map(|(body, _)| body.nonce));
         }
         let mut fresh = token * NONCES + 1..(token + 1) * NONCES;
-        fresh.find(|nonce| !known.contains(nonce)).expect("fewer attempts than numbers")
+        fresh.find(|nonce| !known.contains(nonce)).expect("more attempts than nonces of this token")
     }
 
     fn carry_out(&mut self, message: SingleMessage) -> Answer {

@@ -1,4 +1,4 @@
-//! The only object, and the pending writes whose senders have given up.
+//! The single object, and the pending writes that their senders have abandoned.
 //!
 //! An ETag encodes the content in four characters, so equal bodies have equal tags, as on S3.
 
@@ -6,13 +6,14 @@ use tenure::protocol::message::{Answer, Nonce, Request, Seen, Sighting};
 use tenure::store::ETag;
 use tenure::{Epoch, EpochEnd};
 
-/// The body of the object without its name, which all candidates share.
+/// The body of the object, without the name. All candidates have the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SingleBody {
     pub token: u8,
     /// 0 in bodies that have only the two fields of the post.
     pub nonce: u8,
-    /// In a body that has only the two fields of the post, the number of its `expires_at` value.
+    /// Number of the heartbeat. In a body that has only the two fields of the post, it numbers the
+    /// `expires_at` values.
     pub heartbeat: u8,
     /// Position in [`WORDS`], or 0 while not released.
     pub word: u8,
@@ -25,7 +26,7 @@ const WORDS: [Option<EpochEnd>; 4] =
 pub const NONCES: u8 = 12;
 
 pub fn small(number: u64) -> u8 {
-    u8::try_from(number).expect("everything is small in this model")
+    u8::try_from(number).expect("all numbers of this model are small")
 }
 
 pub fn nonce_of(number: u8) -> Nonce {
@@ -48,7 +49,7 @@ impl SingleBody {
 
     pub fn released(self, heartbeat: u64, ended: EpochEnd) -> SingleBody {
         let word = WORDS.iter().position(|word| *word == Some(ended));
-        let word = small(word.expect("a word that this model knows") as u64);
+        let word = small(word.expect("the word is one of this model's words") as u64);
         SingleBody { heartbeat: small(heartbeat), word, ..self }
     }
 
@@ -71,7 +72,7 @@ impl SingleBody {
         let nonce = (self.nonce > 0).then(|| nonce_of(self.nonce));
         let heartbeat = u64::from(self.heartbeat);
         let seen = Seen { nonce, heartbeat, ended: self.ended(), reclaimable: false };
-        let epoch = Epoch::new(u64::from(self.token)).expect("tokens start at 1 here");
+        let epoch = Epoch::new(u64::from(self.token)).expect("tokens of this model start at 1");
         Sighting { epoch, etag: self.etag(), seen }
     }
 }
@@ -147,7 +148,7 @@ impl SingleStore {
         }
         let before = self.object;
         self.object = wire.body();
-        let etag = self.object.or(before).expect("a delete found something").etag();
+        let etag = self.object.or(before).expect("a delete finds an object").etag();
         Answer::Done { etag }
     }
 

@@ -11,7 +11,7 @@ use super::store::{SingleBody, SingleStore, SingleWire};
 use super::{SingleBroken, SingleSetting};
 use crate::setting::Budget;
 
-/// The model: a setting that the checker explores completely.
+/// The model, with the setting that the checker explores completely.
 #[derive(Debug, Clone)]
 pub struct SingleGame {
     pub setting: SingleSetting,
@@ -21,17 +21,17 @@ pub struct SingleGame {
 pub struct SingleWorld {
     pub store: SingleStore,
     pub processes: Vec<HashedArc<SingleProcess>>,
-    /// Pending writes whose senders have given up, in order.
+    /// Pending writes that their senders have abandoned, in sorted order.
     pub wires: Vec<SingleMessage>,
     pub left: Budget,
     pub peer: SinglePeer,
     pub history: SingleHistory,
-    /// Number of writes of the object. It is counted only for `no ABA`.
+    /// Number of writes of the object. The model counts the writes only for `no ABA`.
     pub writes: u8,
 }
 
-/// A pending write, and the number of writes of the object when its writer first saw the content
-/// that it overwrites.
+/// A pending write, and the number of earlier writes of the object. The number is taken when the
+/// writer first reads the content that the pending write overwrites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SingleMessage {
     pub wire: SingleWire,
@@ -41,16 +41,16 @@ pub struct SingleMessage {
 /// A peer that follows the If-Match post literally. Its clock is arbitrary.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SinglePeer {
-    /// The object that it has read and considers expired.
+    /// The object that the peer has read and considers expired.
     pub about: Option<Option<SingleBody>>,
-    /// The object that it has written. It believes that it leads.
+    /// The object that the peer has written, while the peer believes that it leads.
     pub holds: Option<SingleBody>,
 }
 
-/// A possible action. Numbers are positions in the lists of the state.
+/// A possible action. A number is an index into a list of the state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SingleAction {
-    /// The process receives the due input. Its request is applied and answered.
+    /// The process receives the due input. The store applies and answers its request.
     Serve(usize, SingleDue, SingleServing),
     /// The process learns that the outcome is unknown. Its write stays in transit.
     GivesUp(usize, SingleDue),
@@ -67,8 +67,8 @@ pub enum SingleAction {
     PeerReleases,
 }
 
-/// The input that makes a process send its request, if any. An unsent request is equivalent to a
-/// late one.
+/// The input, if any, after which a process sends its request. An unsent request is equivalent to a
+/// late request.
 pub type SingleDue = Option<Input>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +131,7 @@ impl SingleGame {
     ) -> Vec<SingleAction> {
         let Budget { gives_up, twice, late, untrue_refusals, .. } = world.left;
         let serve = |serving| SingleAction::Serve(who, due.clone(), serving);
-        // A failed read is repeated without an effect, except by a leader.
+        // Only a leader reacts to a failed read. Other processes repeat the read.
         let matters = writes || world.processes[who].leads.is_some();
         let possible = [
             (true, serve(SingleServing::Once)),

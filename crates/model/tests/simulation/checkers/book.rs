@@ -12,18 +12,18 @@ use crate::sim::world::Who;
 pub type WriteId = usize;
 pub type LeadId = usize;
 
-/// A create or an overwrite of an epoch object, as its sender sent it.
+/// A create or an overwrite of an epoch object that a process sent.
 #[derive(Debug, Clone)]
 pub struct Write {
     pub who: Who,
     pub epoch: u64,
     pub body: Body,
     pub create: bool,
-    /// True clocks of the sender just before the request.
+    /// True readings of the sender's clocks just before the request.
     pub sent: Moment,
     /// True if the sender's wall clock may end its lease.
     pub by_wall: bool,
-    /// Step of the store that first applied it, if any.
+    /// Step of the store that first applied the write, if any.
     pub applied: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ pub struct Grant {
     pub who: Who,
     pub epoch: u64,
     pub nonce: String,
-    /// First page of the confirming LIST. `None` if the winner never received one.
+    /// First page of the confirming LIST. `None` if the winner never received such a page.
     pub confirm: Option<Seen>,
 }
 
@@ -48,11 +48,11 @@ pub struct Lead {
     pub born_sealed: bool,
     pub began: Duration,
     pub over: Option<Duration>,
-    /// Reason that its application received at the end, in one word.
+    /// Reason for the end that the application received, in one word.
     pub outcome: &'static str,
 }
 
-/// The process that ended an epoch, and the step of the store.
+/// The process that sealed an epoch, and the step of the store.
 #[derive(Debug, Clone, Copy)]
 pub struct Seal {
     pub by: Who,
@@ -63,8 +63,8 @@ pub struct Seal {
 pub struct Book {
     pub writes: Vec<Write>,
     by_sender: BTreeMap<(Who, u64), Vec<WriteId>>,
-    /// For each process and epoch, the last first page of a LIST after this epoch that arrived
-    /// before the first renewal.
+    /// First pages of the LISTs after each epoch, by process. The value is the last such page that
+    /// arrived before the first renewal.
     confirms: BTreeMap<(Who, u64), Seen>,
     pub grants: BTreeMap<u64, Grant>,
     /// The first seal of each epoch and nonce.
@@ -74,9 +74,9 @@ pub struct Book {
 }
 
 impl Write {
-    /// Returns the time since it was sent, by the clock that shows the most. The boot and the wall
-    /// clock have the same slew. So the gain of the wall clock on the boot clock is added to the
-    /// time that the raw clock shows.
+    /// Returns the time since the write was sent, by the clock that shows the longest time. The
+    /// boot and the wall clock have the same slew. So the gain of the wall clock on the boot clock
+    /// is added to the time that the raw clock shows.
     fn passed(&self, now: Moment) -> Duration {
         let nanos =
             |now: Duration, then: Duration| now.as_nanos() as i128 - then.as_nanos() as i128;
@@ -112,19 +112,20 @@ impl Book {
 
     pub fn received(&mut self, page: Seen) {
         let Some((who, epoch)) = self.last_create(&page) else { return };
-        // The process leads already. A seal comes from an operator's call of the same process.
+        // After a renewal, the process already leads. A seal is not a renewal, because another call
+        // of the process may send it.
         if self.sent_by(who, epoch).any(|write| !write.create && !write.body.sealed) {
             return;
         }
-        // An observer of the same process may also list after this epoch, and later.
+        // An observer of the same process may later list after this epoch, too.
         let greater = page.newest > Some(epoch);
         if !greater || !self.confirms.contains_key(&(who, epoch)) {
             self.confirms.insert((who, epoch), page);
         }
     }
 
-    /// Returns the process and the epoch of the create that a page may confirm. The page lists the
-    /// keys after this epoch.
+    /// Returns the process and the epoch of the create that a page may confirm. Such a page lists
+    /// the keys after the created epoch.
     fn last_create(&self, page: &Seen) -> Option<(Who, u64)> {
         let mut creates = self.by_sender.range((page.who, 0)..=(page.who, u64::MAX)).rev();
         let (&(who, epoch), _) = creates.find(|((_, epoch), _)| key_of(*epoch) == page.after)?;
@@ -135,15 +136,15 @@ impl Book {
         self.confirms.get(&(who, epoch))
     }
 
-    /// Returns the write that won an epoch, in the form of a page. In a single object this write is
-    /// the grant.
+    /// Returns the write that won an epoch, in the form of a page. On a single object, this write
+    /// is the grant.
     pub fn won(&self, who: Who, epoch: u64) -> Option<Seen> {
         let mut writes = self.sent_by(who, epoch).filter(|write| write.create);
         let step = writes.find_map(|write| write.applied)?;
         Some(Seen { who, after: String::new(), step, newest: Some(epoch) })
     }
 
-    /// Returns the writes of a process for an epoch, the last first.
+    /// Returns the writes of a process for an epoch, in reverse order.
     pub fn sent_by(&self, who: Who, epoch: u64) -> impl Iterator<Item = &Write> {
         let ids = self.by_sender.get(&(who, epoch)).map(Vec::as_slice).unwrap_or_default();
         ids.iter().rev().map(|id| &self.writes[*id])
@@ -155,13 +156,13 @@ impl Book {
         creates.next()?.body.nonce.clone()
     }
 
-    /// Returns the remaining lease at a moment of its holder's clocks. The lease counts from the
+    /// Returns the remaining lease at a moment of the holder's clocks. The lease starts at the
     /// sending of the last write that took effect, even if the holder does not know the outcome.
     pub fn left(&self, lead: &Lead, clock: Moment) -> Duration {
         self.left_of(lead, clock, |_| true)
     }
 
-    /// Returns the remaining lease if only its creation counts.
+    /// Returns the remaining lease of the create, without renewals.
     pub fn left_of_creation(&self, lead: &Lead, clock: Moment) -> Duration {
         self.left_of(lead, clock, |write| write.create)
     }
@@ -192,7 +193,7 @@ impl Book {
         self.grants.get(&epoch).is_some_and(|grant| Some(&grant.nonce) == nonce)
     }
 
-    /// Returns the leaderships that may still be believed.
+    /// Returns the leaderships in which the leaders may still believe.
     pub fn leading(&self) -> impl Iterator<Item = &Lead> {
         self.leads.iter().filter(|lead| lead.over.is_none())
     }

@@ -16,7 +16,7 @@ impl Checker for NeverAfterward {
         match lead.over {
             None => Ok(()),
             Some(at) => Err(format!(
-                "the lease of epoch {} is Ok, although {} gave it up at {at:?} ({})",
+                "the lease of epoch {} is Ok, although {} dropped the leadership at {at:?} ({})",
                 lead.epoch, lead.who, lead.outcome
             )),
         }

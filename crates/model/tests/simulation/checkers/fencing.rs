@@ -16,14 +16,14 @@ impl Checker for NeverLower {
         let Event::Fenced { epoch } = event else { return Ok(()) };
         if *epoch < self.greatest {
             return Err(format!(
-                "a write of epoch {epoch} accepted after one of {}",
+                "the resource accepted a write of epoch {epoch} after a write of epoch {}",
                 self.greatest
             ));
         }
         self.greatest = *epoch;
-        // A token is a grant: no process writes with an epoch that was never won.
+        // Every token belongs to a grant. No process writes with an epoch that was never won.
         if !view.book.grants.contains_key(epoch) {
-            return Err(format!("a write with epoch {epoch}, which was never granted"));
+            return Err(format!("a process wrote with epoch {epoch}, which was never granted"));
         }
         Ok(())
     }

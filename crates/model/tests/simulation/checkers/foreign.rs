@@ -1,9 +1,8 @@
-//! A candidate never seals a living peer of Morling's post. A process that seals such an epoch as
-//! lapsed has seen one state of it for the whole lapse by its own clock. The state is the ETag and
-//! `Last-Modified`.
-//!
-//! The checker uses the reads of all calls of the process, with the times of their answers. Stores
-//! date objects in whole seconds, so two touches within a second are one state here, too.
+//! A candidate never seals the epoch of a live peer of Morling's post. A process that seals such an
+//! epoch as lapsed has read the same state of the object for the whole lapse, by the process's
+//! clock. The state is the ETag and `Last-Modified`. The checker uses the reads of all calls of the
+//! process, with the times of their answers. Stores date objects in whole seconds. So two touches
+//! within a second are one state for the checker, too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +20,7 @@ type Read = (EntryState, Moment, Moment);
 
 #[derive(Debug, Default)]
 pub struct SealedOnlyWhenDead {
-    /// States of each foreign epoch.
+    /// States of each foreign epoch that each process has read.
     read: BTreeMap<(Who, u64), Vec<Read>>,
 }
 
@@ -50,7 +49,7 @@ impl Checker for SealedOnlyWhenDead {
                 let longest =
                     states.into_iter().flatten().map(|(_, first, last)| last.since(*first));
                 let longest = longest.max().unwrap_or_default();
-                // The library rounds, and floats are not exact.
+                // The tolerance covers the rounding of the library and of floats.
                 if longest + Duration::from_micros(1) >= lapse {
                     return Ok(());
                 }

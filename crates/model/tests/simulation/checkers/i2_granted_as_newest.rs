@@ -1,5 +1,5 @@
-//! I2: a grant of epoch E happens only if no greater epoch object exists then; so grants increase
-//! in real time. A process never goes back.
+//! I2: epoch E is granted only while no greater epoch object exists. So grants increase in real
+//! time, and the epochs of a process never decrease.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ impl Checker for GrantedAsNewest {
             return Err(format!("epoch {epoch} granted to {} without a LIST", grant.who));
         };
         if confirm.newest > Some(epoch) {
-            let newest = confirm.newest.expect("a page with a greater epoch");
+            let newest = confirm.newest.expect("no greater epoch is on the page of a grant");
             return Err(format!("epoch {epoch} granted while {newest} existed"));
         }
         let before = self.by_step.range(..confirm.step).next_back();
@@ -36,7 +36,7 @@ impl Checker for GrantedAsNewest {
         self.by_step.insert(confirm.step, epoch);
         match self.greatest.insert(grant.who, epoch) {
             Some(last) if last >= epoch => {
-                Err(format!("{} went back from epoch {last} to {epoch}", grant.who))
+                Err(format!("{} was granted epoch {epoch} after epoch {last}", grant.who))
             }
             _ => Ok(()),
         }

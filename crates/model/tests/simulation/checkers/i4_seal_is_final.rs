@@ -1,9 +1,8 @@
-//! I4: a sealed epoch object (with the granted nonce) is never unsealed or renewed. It is granted
-//! only if sealed between its create and its confirm, and then the loss is reported with it.
-//!
-//! The checker tests the report as follows. No write may extend that lease, so that the lease and
-//! the tokens end. If another process has ended the epoch, the library must not report a resignation
-//! of the holder.
+//! I4: a sealed epoch object (with the granted nonce) is never unsealed or renewed. If it is sealed
+//! between its create and its confirm, the epoch may be granted, and the library reports the loss
+//! with the grant. The checker tests the report as follows. No write may extend the lease of such a
+//! grant, so that the lease and the tokens end. If another process has sealed the epoch, the
+//! library must not report a resignation of the holder.
 
 use super::{Checker, Event, View, Write};
 use crate::sim::bucket::Body;
@@ -18,10 +17,11 @@ impl Checker for SealIsFinal {
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
         match event {
-            // The same create is applied again, after its epoch was sealed and compacted.
+            // A create with this nonce must not take effect again after its epoch was sealed and
+            // compacted.
             Event::Created { write: Write { epoch, body, who: process, .. } } => {
                 match view.book.seal(*epoch, body.nonce.clone()) {
-                    Some(_) => Err(format!("sealed epoch {epoch} created again by {process}")),
+                    Some(_) => Err(format!("{process} created the sealed epoch {epoch} again")),
                     None => Ok(()),
                 }
             }
@@ -30,8 +30,7 @@ impl Checker for SealIsFinal {
                 let left = view.book.left_of_creation(lead, *clock);
                 if *told > left || left.is_zero() {
                     return Err(format!(
-                        "{} got the token {}, which was sealed before the grant, and its creation gives \
-                         {left:?}",
+                        "{} got the token {}, which was sealed before the grant; the lease of its create lasts {left:?}",
                         lead.who, lead.epoch
                     ));
                 }
@@ -41,7 +40,7 @@ impl Checker for SealIsFinal {
                 match view.book.seal(lead.epoch, Some(lead.nonce.clone())) {
                     Some(seal) if seal.by == lead.who => Ok(()),
                     seal => Err(format!(
-                        "{} learned that it resigned epoch {}, but the seal was {seal:?}",
+                        "the library reported that {} resigned epoch {}, but the seal was {seal:?}",
                         lead.who, lead.epoch
                     )),
                 }
@@ -66,7 +65,7 @@ fn replaced(write: &Write, before: &Body) -> Result<(), String> {
         return acquired(write, before);
     }
     if before.sealed && !body.sealed {
-        return Err(format!("sealed epoch {epoch} unsealed by {process}"));
+        return Err(format!("{process} unsealed epoch {epoch}"));
     }
     if before.nonce != body.nonce {
         return Err(format!("epoch {epoch} got another nonce from {process}"));

@@ -1,4 +1,4 @@
-//! I7: no token is handed out at or after the end of the lease. The remaining time is the minimum
+//! I7: `check` returns no token at or after the end of the lease. The remaining time is the minimum
 //! over the clocks.
 
 use super::{Checker, Event, View};
@@ -18,10 +18,16 @@ impl Checker for NoTokenAfterTheEnd {
         }
         let left = view.book.left(lead, *clock);
         if left.is_zero() {
-            return Err(format!("{} got the token {} after its lease", lead.who, lead.epoch));
+            return Err(format!(
+                "{} got the token {} after the end of its lease",
+                lead.who, lead.epoch
+            ));
         }
         if *told > left {
-            return Err(format!("{} learned of {told:?}, but {left:?} remained", lead.who));
+            return Err(format!(
+                "the library reported a remaining lease of {told:?} to {}, but {left:?} remained",
+                lead.who
+            ));
         }
         Ok(())
     }

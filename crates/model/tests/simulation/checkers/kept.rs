@@ -27,7 +27,7 @@ impl Checker for Leadership {
                 if !matches!(*outcome, "resigned" | "dropped" | "ran" | "crashed") =>
             {
                 Err(format!(
-                    "{} lost epoch {} ({outcome}) although the store answered",
+                    "{} lost epoch {} ({outcome}) although the store answered in time",
                     lead.who, lead.epoch
                 ))
             }

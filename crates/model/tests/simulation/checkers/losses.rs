@@ -1,5 +1,6 @@
-//! The reason of a loss is plausible. Peers that follow section 4 do not tamper with an epoch
-//! object, delete a held one, or supersede a leader without a seal of its epoch.
+//! The reason of a loss is plausible. Peers that follow the rules of writers do not tamper with an
+//! epoch object, do not delete a held epoch object, and supersede a leader only after a seal of its
+//! epoch.
 
 use super::{Checker, Event, View};
 

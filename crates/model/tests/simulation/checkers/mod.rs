@@ -1,7 +1,6 @@
-//! The invariants of docs/design/protocol.md, section 5, each in a file with its number.
-//!
-//! The checkers see the effects on the store, the requests and answers of processes, and the
-//! beliefs of applications. They never see the state of the library.
+//! The invariants I1 to I8 of docs/design/protocol.md, each in a file with its number. The checkers
+//! see the effects on the store, the requests and answers of processes, and the beliefs of
+//! applications. The state of the library is hidden from them.
 
 mod book;
 mod dropped;
@@ -32,7 +31,7 @@ use super::bucket::{Body, Bucket};
 use super::plan::{Knobs, Plan};
 use super::world::Who;
 
-/// A page of a listing, as its receiver got it.
+/// A page of a listing that a process received.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub who: Who,
@@ -42,7 +41,7 @@ pub struct Seen {
     pub newest: Option<u64>,
 }
 
-/// An event that matters for an invariant.
+/// An event on which an invariant depends.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A create took effect.
@@ -59,9 +58,9 @@ pub enum Event<'a> {
     Resigned { lead: &'a Lead },
     /// A view of the lease returned Ok.
     LeaseOk { lead: &'a Lead },
-    /// A task of a process learned that the holder of this epoch leads.
+    /// A call of a process returned the holder of this epoch as the leader.
     Observed { who: Who, by: &'static str, epoch: u64 },
-    /// A write is about to leave its sender.
+    /// A process is about to send a write.
     Sending { write: &'a Write },
     /// The task of a leader sends a request.
     LeaderSends { who: Who },
@@ -80,7 +79,7 @@ pub struct View<'a> {
     pub plan: &'a Plan,
     pub book: &'a Book,
     pub bucket: &'a Bucket,
-    /// True clocks of each process.
+    /// True readings of each process's clocks.
     pub clock: &'a dyn Fn(Who) -> Moment,
     /// Settings of a candidate.
     pub knobs: &'a dyn Fn(Who) -> Option<&'a Knobs>,
@@ -105,7 +104,8 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         Box::<fencing::NeverLower>::default(),
         Box::<observer::NeverBack>::default(),
     ];
-    // The store's dates may suggest that the peer is dead.
+    // With `store_clock_margin`, candidates may conclude from the store's dates that a live peer is
+    // dead.
     let by_dates = plan.candidates.iter().any(|knobs| knobs.store_clock_margin.is_some());
     if plan.foreign && !by_dates {
         checkers.push(Box::<foreign::SealedOnlyWhenDead>::default());
@@ -125,7 +125,7 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         checkers.push(Box::<i5_renewed_as_newest::RenewedAsNewest>::default());
         checkers.push(Box::<i6_unsealed_is_newest::UnsealedIsNewest>::default());
     }
-    // Beyond the drift leases do overlap, and the same checker counts the overlaps.
+    // With clocks beyond the drift, leases do overlap, and this checker counts the overlaps.
     if plan.timed() || plan.beyond_drift {
         checkers.push(Box::<i8_one_lease_at_a_time::OneLeaseAtATime>::default());
     }

@@ -17,14 +17,15 @@ impl Checker for NeverBack {
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
         let Event::Observed { who: process, by, epoch } = event else { return Ok(()) };
-        // The newest epoch is never deleted, so every created epoch is at or below the newest.
+        // The newest epoch is never deleted, so no created epoch is greater than the newest
+        // existing epoch.
         if view.bucket.newest() < Some(*epoch) {
             return Err(format!("{process} saw a leader of epoch {epoch}, which does not exist"));
         }
         match self.greatest.insert((*process, by), *epoch) {
-            Some(last) if last > *epoch => {
-                Err(format!("{process} saw a leader of epoch {last}, then one of {epoch}"))
-            }
+            Some(last) if last > *epoch => Err(format!(
+                "{process} saw a leader of epoch {last}, then a leader of epoch {epoch}"
+            )),
             _ => Ok(()),
         }
     }

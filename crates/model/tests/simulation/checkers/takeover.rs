@@ -1,9 +1,8 @@
 //! A successor with a takeover delay sends its create no earlier than this delay after the seal of
-//! the epoch before. If the holder may not know of the seal, or there is no seal, the delay counts
-//! from the end of the holder's lease.
-//!
-//! A successor sees a seal after it took effect, and its timer ends after the holder's lease. So
-//! both are the earliest possible starts of the wait.
+//! the previous epoch. If the holder may not know of the seal, or the epoch is not sealed, the
+//! delay counts from the end of the holder's lease. A successor sees a seal after the seal took
+//! effect, and the successor's timer ends after the holder's lease. So the checker uses the
+//! earliest possible start of the delay.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,10 +14,10 @@ use super::{Checker, Event, View, Write};
 
 #[derive(Debug, Default)]
 pub struct Waited {
-    /// Time of the first seal of each epoch, and all words for its end.
+    /// Time of the first seal of each epoch, and the values of `ended` in all its seals.
     seals: BTreeMap<u64, (Duration, Vec<String>)>,
-    /// Violations of pending creates, by their nonces. A candidate that has missed the last renewal
-    /// may send such a create, and the store refuses it.
+    /// Violations by pending creates, by nonce. A candidate that has missed the last renewal may
+    /// send a create early. Only a create that takes effect is a violation.
     early: BTreeMap<Option<String>, String>,
 }
 
@@ -65,8 +64,7 @@ impl Waited {
             let waited = scale(now() - *at, fastest);
             if waited < delay {
                 return Err(format!(
-                    "{} creates epoch {} {waited:?} after {before} was sealed ({words:?}), and the \
-                     takeover delay is {delay:?}",
+                    "{} creates epoch {} {waited:?} after the seal of {before} ({words:?}), but the delay is {delay:?}",
                     write.who, write.epoch
                 ));
             }
@@ -82,8 +80,7 @@ impl Waited {
             let waited = scale(over_for.mul_f64(1.0 + plan.drift), fastest);
             if waited < delay {
                 return Err(format!(
-                    "{} creates epoch {} {over_for:?} after the end of the lease of {before}, and \
-                     the takeover delay is {delay:?}",
+                    "{} creates epoch {} {over_for:?} after the lease of {before}, but the delay is {delay:?}",
                     write.who, write.epoch
                 ));
             }

@@ -6,21 +6,21 @@ pub enum Broken {
     Nothing,
     /// The lease counts from the answer to a write instead of its sending.
     LeaseFromAnswer,
-    /// The observer's timer starts before the request that shows the ETag.
+    /// A follower's timer starts before the request that shows the ETag.
     TimerFromRequest,
-    /// The boot and the wall clock do not run in suspend, too.
+    /// The boot and the wall clock do not run in suspend either.
     ClockStopsInSuspend,
     /// A refused renewal counts as done.
     RefusalIgnored,
-    /// The application keeps its token without another check.
+    /// The application continues with its token, and does not check it again.
     TokenKept,
-    /// A candidate succeeds a deposed epoch as if its holder knew.
+    /// A candidate takes over a deposed epoch as if the holder knew of the deposition.
     DepositionNotWaited,
-    /// The store creates an object that exists.
+    /// The store accepts a create of an existing object.
     StoreCreatesAgain,
     /// The store overwrites objects with any ETag.
     StoreReplacesBlindly,
-    /// The compactor deletes the newest epoch object, too.
+    /// The compactor also deletes the newest epoch object.
     NewestCompacted,
     /// The store refuses every seal by a process other than the holder.
     SealsRefused,
@@ -34,23 +34,23 @@ pub enum Broken {
     ObserverBehindACache,
     /// The clock of one candidate runs at four times the rate.
     ClockRuns,
-    /// In the middle of the run the store begins to deny creates and deletes.
+    /// The store denies creates and deletes in the second half of the run.
     WritesDenied,
     /// The application panics.
     Panics,
-    /// All clocks are slewed.
+    /// The machine has no raw clock, so all clocks are slewed.
     RawRepeatsBoot,
     /// The application drops a leadership that another part still holds.
     DroppedButKept,
-    /// The date of an object stays the one of the first read by a process.
+    /// The date of an object never changes after a process has first read it.
     DatesStand,
     /// A leader abandons each GET after one usual round trip.
     ReadsGivenUp,
     /// Candidates ignore the takeover delay on which they agreed.
     TakeoverDelayIgnored,
-    /// A compactor treats a held epoch of a restoring as ended. The next restoring finds no data
-    /// in it.
+    /// A compactor treats an epoch that a restoring holds as ended. The next restoring reads no
+    /// data in this epoch.
     HeldSaysNothing,
-    /// A candidate succeeds a holder before its lease has lapsed.
+    /// A candidate takes over before the holder's lease has lapsed.
     LapseNotWaited,
 }

@@ -1,5 +1,5 @@
-//! Additions to a plan. Each has a separate generator, so that the rest of a seed does not change.
-//! Some of them favour one kind of fault.
+//! Additions to a plan. Each addition has a separate generator, so that the rest of a seed's plan
+//! does not change. Some additions favour one kind of fault.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ impl Plan {
 
     pub(super) fn slew(&mut self, rng: &mut Rng) {
         self.stops.slew = rng.u32(4..=8);
-        // A leader that cannot renew believes until the end of its lease. A part of the lease may
-        // pass in a suspend or a pause.
+        // A leader that cannot renew believes until the end of its lease. The faults below let a
+        // part of this lease pass in a suspend or a pause.
         self.stops.outage += 3;
         self.stops.blackout += 1;
         self.stops.suspend += 2;
@@ -46,7 +46,7 @@ impl Plan {
         }
     }
 
-    /// Removes the drift and rare polls, because both hide a clock that is one twelfth too fast.
+    /// Removes the drift and rare polls, because they hide a clock that is one twelfth too fast.
     fn show_slewing(&mut self) {
         self.drift = 0.0;
         for candidate in &mut self.candidates {
@@ -74,8 +74,8 @@ impl Plan {
         }
     }
 
-    /// Leaves one candidate with a foreign peer. A lone candidate shows the effects of its
-    /// calls best: no other process, restart or deletion helps its campaign.
+    /// Leaves one candidate with a foreign peer. A lone candidate shows the effects of its calls
+    /// best, because no other process, restart or deletion helps its campaign.
     fn leave_one_beside_a_foreign_peer(&mut self, watches: bool) {
         self.candidates.truncate(1);
         self.candidates[0].calls = Some(self.candidates[0].validity / 2);
@@ -87,7 +87,7 @@ impl Plan {
         self.survivor = None;
     }
 
-    /// Adds an operator that restores the election, and is sometimes killed during it.
+    /// Adds an operator that restores the election, and is sometimes killed during the restoring.
     pub(super) fn add_restores(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x4e57_04ed);
         if self.follows_section_4() && !self.steady && rng.f64() < 0.15 {
@@ -95,8 +95,8 @@ impl Plan {
         }
     }
 
-    /// Adds a compactor with a `min_age` shorter than the renew interval, and outages of leaders,
-    /// which believe until the end of their leases.
+    /// Adds a compactor with a `min_age` shorter than the renew interval. Also adds outages, in
+    /// which leaders believe until the end of their leases.
     pub(super) fn favour_restores(&mut self, rng: &mut Rng) {
         (self.operator, self.restores) = (true, true);
         self.stops.restore = 3;
@@ -115,7 +115,7 @@ impl Plan {
         self.length = every * 120;
     }
 
-    /// Adds each fault of a write in the list of the testkit, including a write without an ETag.
+    /// Adds all write faults of the testkit, including a write without an ETag.
     pub(super) fn add_spoiled_writes(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x5b01_1ed0);
         if !self.steady && rng.f64() < 0.3 {
@@ -123,8 +123,8 @@ impl Plan {
         }
     }
 
-    /// Adds phases in which the store is slow for some kinds of requests, up to slightly more than
-    /// the timeout.
+    /// Adds phases in which some kinds of requests are slow. They take up to slightly more than the
+    /// timeout.
     pub(super) fn add_phases(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x1a7e_9c1e);
         if rng.bool() {
@@ -134,7 +134,7 @@ impl Plan {
         }
     }
 
-    /// Favours a foreign leader that touches its lock, and candidates that see each touch in time.
+    /// Favours a foreign leader that touches its lock, and candidates that read each touch in time.
     pub(super) fn favour_foreign_leaders(&mut self) {
         self.network = Network::default();
         self.stops = Stops { every: self.stops.every, ..Stops::default() };
@@ -143,17 +143,17 @@ impl Plan {
         }
     }
 
-    /// Favours compaction, because a create meets its own repetition only if its epoch is compacted
-    /// soon.
+    /// Favours compaction, because a repeated create takes effect only if its epoch was compacted
+    /// before.
     pub(super) fn favour_repetition(&mut self) {
         self.network.twice = self.network.twice.max(0.3);
         let (min_age, interval) = (Duration::ZERO, self.longest_validity() / 4);
         self.compactors.push(CompactorKnobs { keep: 1, min_age, interval });
     }
 
-    /// Favours slow polls. A timer that starts too early by one round trip is hidden by the drift,
-    /// by the jitter before a seal and by every renewal. The error shows when a slow poll meets the
-    /// last renewal of a leader.
+    /// Favours slow polls. The drift, the jitter before a seal and every renewal hide a timer that
+    /// starts too early by one round trip. The error shows when a slow poll reads the last renewal
+    /// of a leader.
     pub(super) fn favour_slow_polls(&mut self) {
         self.drift = 0.0;
         self.rtt /= 10;

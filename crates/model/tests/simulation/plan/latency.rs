@@ -1,4 +1,4 @@
-//! Latencies of each kind of request. They change by phases.
+//! Latencies of each kind of request. Each phase has its own latencies.
 
 use std::time::Duration;
 

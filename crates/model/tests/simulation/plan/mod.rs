@@ -27,19 +27,19 @@ pub struct Plan {
     pub drift: f64,
     /// True if the clocks exceed the drift.
     pub beyond_drift: bool,
-    /// True if the candidates assume that no host pauses their machine, so that the wall clock is
-    /// ignored.
+    /// True if the candidates assume that no host pauses their machines. They then ignore the wall
+    /// clock.
     pub never_paused: bool,
     pub compactors: Vec<CompactorKnobs>,
     pub observers: usize,
-    /// True if a peer of Morling's post takes part. It creates without a seal and touches
-    /// unconditionally.
+    /// True if a peer of Morling's post takes part. The peer creates epochs without a seal, and
+    /// touches its lock unconditionally.
     pub foreign: bool,
     /// The only candidate that survives the end of the faults. `None` if all survive.
     pub survivor: Option<usize>,
     pub operator: bool,
-    /// True if the operator also restores the election. Then I4 to I6 are not guaranteed
-    /// (docs/design/protocol.md, section 14).
+    /// True if the operator also restores the election. A restore suspends the guarantees I4 to I6
+    /// (docs/design/protocol.md).
     pub restores: bool,
     /// True if a create may be applied again when its epoch has been compacted.
     pub twice_after_compaction: bool,
@@ -47,9 +47,9 @@ pub struct Plan {
     pub page_max: usize,
     /// A usual round trip.
     pub rtt: Duration,
-    /// Phases with longer round trips of some kinds of requests.
+    /// Phases in which some kinds of requests have longer round trips.
     pub phases: Vec<Phase>,
-    /// True if the run has only faults that a leader must survive: see `plan/steady.rs`.
+    /// True if the run has only faults that a leader must survive. `plan/steady.rs` lists them.
     pub steady: bool,
     pub network: Network,
     pub stops: Stops,
@@ -69,12 +69,12 @@ pub struct Knobs {
     pub poll: Duration,
     /// Polls only once per validity while one leader leads.
     pub backs_off: bool,
-    /// Polls only at the lapse.
+    /// Polls only when the lease may have lapsed.
     pub at_lapse: bool,
     pub priority_delay: Duration,
     /// Names a successor when it resigns. The successor may not exist.
     pub names: bool,
-    /// Receives a request to poll from time to time.
+    /// Receives requests to poll from time to time.
     pub hears: bool,
     pub takeover_delay: Duration,
     pub store_clock_margin: Option<Duration>,
@@ -85,7 +85,7 @@ pub struct Knobs {
     pub rate: u64,
     /// Calls `try_campaign` in a loop instead of `campaign`.
     pub tries: bool,
-    /// Runs two campaigns of one `Election` concurrently, which share their knowledge.
+    /// Runs two concurrent campaigns of one `Election`. They share their knowledge.
     pub doubled: bool,
     /// Observes during its campaign, with the same `Election`.
     pub watches: bool,
@@ -112,11 +112,11 @@ pub struct Network {
     pub conflict: f64,
     pub unavailable_before: f64,
     pub unavailable_after: f64,
-    /// A write meets one of the testkit's faults of writes.
+    /// One of the testkit's write faults affects a write.
     pub spoiled: f64,
     /// A process stops right before it sends a request, or when its answer has arrived.
     pub stop_here: f64,
-    /// A process stops before any code between two waits.
+    /// A process stops between two waits, before any code.
     pub stop_anywhere: f64,
 }
 
@@ -201,7 +201,7 @@ impl Plan {
             Broken::DatesStand => plan.favour_foreign_leaders(),
             Broken::ReadsGivenUp => plan.make_steady(),
             Broken::TimerFromRequest => plan.favour_slow_polls(),
-            // The check of the store would find both variants.
+            // The store check would detect both variants, so it is switched off.
             Broken::StoreCreatesAgain | Broken::StoreReplacesBlindly => {
                 plan.candidates.iter_mut().for_each(|candidate| candidate.check_store = false);
             }
@@ -228,8 +228,8 @@ impl Plan {
         verify_renewals: bool,
         takeover_delay: Duration,
     ) -> Knobs {
-        // Some candidates have another validity. An observer uses the validity of the record and
-        // not its own.
+        // Some candidates have another validity. An observer must use the validity of the record,
+        // and not its own validity.
         let validity = if rng.f64() < 0.2 { validity.mul_f64(2.0) } else { validity };
         // Two processes may share a name. A unique name belongs to one process.
         let name_is_unique = rng.f64() < 0.3;
@@ -274,7 +274,7 @@ impl Plan {
         self.layout == Layout::SingleObject || self.follows_section_4()
     }
 
-    /// Returns whether all writers respect the leases of others, and no create is repeated after
+    /// Returns whether all writers wait for the leases of others, and no create is repeated after
     /// the deletion of its epoch.
     pub fn follows_section_4(&self) -> bool {
         !self.foreign && !self.twice_after_compaction
@@ -306,7 +306,7 @@ fn compactors(rng: &mut Rng, validity: Duration) -> Vec<CompactorKnobs> {
     (0..number).map(|_| draw()).collect()
 }
 
-/// Returns whether the fault shows only with a deposition at the right moment.
+/// Returns whether only a deposition at a certain moment reveals the fault.
 fn favours_depositions(broken: Broken) -> bool {
     matches!(
         broken,
@@ -318,7 +318,7 @@ fn network(rng: &mut Rng) -> Network {
     if rng.f64() < 0.1 {
         return Network::default();
     }
-    // Most runs have few kinds of faults, but these occur often enough to meet each other.
+    // Most runs have few kinds of faults. Each kind occurs often enough to coincide with others.
     let mut chance = |most: f64| if rng.bool() { most * rng.f64() } else { 0.0 };
     Network {
         tail: chance(0.2),
@@ -359,8 +359,8 @@ fn stops(rng: &mut Rng, validity: Duration, broken: Broken) -> Stops {
         _ => {}
     }
     if stops.machine_pause > 0 {
-        // While the boot clock of a paused machine does not run, only its wall clock can end a
-        // lease.
+        // Only the wall clock of a paused machine can end a lease, because the boot clock does not
+        // run during the pause.
         stops.wall_back = 0;
     }
     stops
