@@ -43,7 +43,10 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(code: u8, why: impl Into<String>) -> Failure {
-        debug_assert!(CODES.contains(&code) || (126..=127).contains(&code), "no row for {code}");
+        debug_assert!(
+            CODES.contains(&code) || (126..=127).contains(&code),
+            "exit code {code} has no row"
+        );
         Failure { code, why: why.into(), of_the_machine: false }
     }
 

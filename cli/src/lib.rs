@@ -52,7 +52,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The exit code.
+/// Runs the command and returns the exit code.
 fn run_line() -> u8 {
     let line: Vec<_> = std::env::args_os().collect();
     let args = match variables::parse(&line) {

@@ -93,7 +93,7 @@ mod tests {
 
     /// A pipe without a writer blocked the read forever, and later changes were not proclaimed.
     #[test]
-    fn regression_a_pipe_is_no_data_file() {
+    fn regression_a_pipe_is_refused_as_a_data_file() {
         let dir = tempfile::tempdir().expect("a directory");
         let pipe = dir.path().join("data");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");

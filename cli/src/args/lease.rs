@@ -173,7 +173,7 @@ impl LeaseArgs {
         self.request_timeout.unwrap_or(self.validity / 5)
     }
 
-    /// Returns the interval of the polls while this process waits for something.
+    /// Returns the poll interval of a waiting candidate or of a member.
     pub fn look_every(&self) -> Duration {
         match self.poll {
             Some(Poll::Every(interval)) => interval,

@@ -52,7 +52,7 @@ impl MemberArgs {
         self.leave_for
     }
 
-    /// Returns the first of these flags that was given.
+    /// Returns the first of these flags on the command line.
     pub fn first_given(&self) -> Option<&'static str> {
         let flags = [
             ("--unique-name", self.unique_name),

@@ -1,4 +1,4 @@
-//! The metric of the periods.
+//! The metric for the last completed period.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::record_place::RecordPlace;
 use crate::process::timer::pause;
 
 const LAST_COMPLETED: &str = "tenure_period_last_completed_timestamp_seconds";
-/// The interval of the reads of an observer: 1 GET each.
+/// Interval between two reads by an observer, 1 GET each.
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Sets the metric of this election. Has no effect without a recorder.

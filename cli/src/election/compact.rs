@@ -280,7 +280,7 @@ fn not_deleted(report: &RunReport) -> Option<Failure> {
         Some(ErrorKind::AccessDenied) => exit::ACCESS_DENIED,
         _ => exit::UNAVAILABLE,
     };
-    let why = format!("{failed} could not be deleted; first {first}");
+    let why = format!("{failed} could not be deleted; the first failure: {first}");
     Some(Failure::new(code, why))
 }
 

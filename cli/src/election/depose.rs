@@ -101,7 +101,7 @@ fn why_not(refused: &Deposed, layout: LayoutArg) -> String {
     match refused {
         Deposed::NotCurrent(leader) => {
             format!(
-                "the newest epoch is {}, of {}: nothing was changed",
+                "the newest epoch is {}, granted to {}: nothing was changed",
                 leader.epoch,
                 holder(leader)
             )

@@ -89,8 +89,8 @@ fn why_not(refused: &Restored, epoch: Epoch, asked: Duration, caution: &str) -> 
                 _ => format!(" and may not have waited {compact}"),
             };
             format!(
-                "epoch {} exists, of {}{waited}, so epochs already continue above {epoch}: \
-                 nothing was changed. {caution}",
+                "epoch {} exists, granted to {}{waited}, so epochs already continue above \
+                 {epoch}: nothing was changed. {caution}",
                 leader.epoch,
                 holder(leader)
             )

@@ -181,7 +181,7 @@ pub fn sentence(done: &str, names: &[&str]) -> String {
     format!("{} {partitions} {done}: {}", names.len(), named(names))
 }
 
-/// Returns the first names, and the number of further ones.
+/// Returns the first names, and the number of further names.
 pub fn named(names: &[&str]) -> String {
     let shown: Vec<_> = names.iter().take(SHOWN_NAMES).map(|name| plain(name)).collect();
     let more = match names.len().saturating_sub(SHOWN_NAMES) {

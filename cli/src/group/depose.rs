@@ -20,7 +20,7 @@ use crate::store::open::{IfMissing, Opened, open, refuse_election};
 
 /// Number of digits of a session id in `group status`, and the minimum number that names a session.
 const LEAST_DIGITS: usize = super::status::SHOWN_DIGITS;
-/// Maximum number of listed candidates. Further ones are only counted.
+/// Maximum number of listed members. Further members are only counted.
 const SHOWN_MEMBERS: usize = 10;
 
 /// The object that `--json` prints.
@@ -78,7 +78,7 @@ pub async fn depose(args: GroupDeposeArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Returns the election on a single object that holds the session.
+/// Returns the prefix of the election that is the session.
 fn session_prefix(prefix: &str, session: &str) -> String {
     match prefix.strip_suffix('/').unwrap_or(prefix) {
         "" => format!("members/{session}"),
@@ -106,7 +106,7 @@ async fn named<'a, 'g>(
     if found.len() > 1 {
         let states = reader.session_states(group).await?;
         let states = group.members.iter().map(|it| &*it.session).zip(states);
-        // A lapsed session is not sealed, so the operator may mean it.
+        // A lapsed session is not sealed, so the operator may mean that session.
         let is_over =
             |it: &SessionState| matches!(it, SessionState::Ended(_) | SessionState::Missing);
         let over: BTreeSet<_> = states.filter(|it| is_over(&it.1)).map(|it| it.0).collect();

@@ -46,7 +46,7 @@ enum GroupVerb {
     /// owner
     #[command(after_help = AFTER_GROUP_WATCH)]
     Watch(GroupWatchArgs),
-    /// Set the partitions of the group: add missing ones, and retire all others
+    /// Set the partitions of the group: add missing partitions, and retire all others
     #[command(after_help = EXIT_CODES)]
     Resize(ResizeArgs),
     /// Remove partitions permanently, after their owners have released them
@@ -150,7 +150,7 @@ struct PinArgs {
     /// The name of the member
     #[arg(long, value_name = "MEMBER", value_parser = name, required_unless_present = "any")]
     to: Option<String>,
-    /// Let any member own them again
+    /// Let any member own the partitions again
     #[arg(long, conflicts_with = "to")]
     any: bool,
 }
@@ -162,7 +162,7 @@ struct BarArgs {
     /// The name of the member
     #[arg(long, value_name = "MEMBER", value_parser = name, required_unless_present = "any")]
     from: Option<String>,
-    /// Let any member own them again
+    /// Let any member own the partitions again
     #[arg(long, conflicts_with = "from")]
     any: bool,
 }

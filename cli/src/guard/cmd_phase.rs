@@ -24,7 +24,7 @@ pub enum Stop {
     Unguarded,
 }
 
-/// The knowledge about processes of CMD that are left.
+/// The remaining processes of CMD, as far as known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     Nothing,

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn term_is_due_once_and_kill_at_every_check() {
+    fn sigterm_is_due_once_and_sigkill_at_every_check() {
         let mut timer = timer(1_000, 2_000);
         assert_eq!(timer.due(at(999)), None);
         assert_eq!(timer.due(at(1_000)), Some(Due::Term));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn term_comes_again_after_a_renewal() {
+    fn sigterm_is_due_again_after_a_renewal() {
         let mut timer = timer(1_000, 2_000);
         assert_eq!(timer.due(at(1_500)), Some(Due::Term));
         timer.set(Deadlines { term_at: at(3_000), kill_at: at(4_000) });
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_during_the_risk_does_not_repeat_term() {
+    fn a_renewal_at_risk_does_not_repeat_sigterm() {
         let mut timer = timer(1_000, 2_000);
         assert_eq!(timer.due(at(1_500)), Some(Due::Term));
         timer.set(Deadlines { term_at: at(1_200), kill_at: at(2_200) });
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn kill_comes_without_term_after_a_long_pause() {
+    fn sigkill_is_due_without_sigterm_after_a_long_pause() {
         assert_eq!(timer(1_000, 2_000).due(at(60_000)), Some(Due::Kill));
     }
 
@@ -169,7 +169,8 @@ mod tests {
         assert_eq!(timer(1_000, 2_000).due(slewed), Some(Due::Kill));
     }
 
-    /// A wall clock that does not limit the lease has its latest moment as both deadlines.
+    /// If the wall clock does not limit the lease, both deadlines are the latest moment of that
+    /// clock.
     #[test]
     fn an_early_end_keeps_the_grace_without_a_wall_clock_deadline() {
         let never = |at: Moment| Moment::new(at.boot, at.raw, Duration::MAX);

@@ -227,7 +227,7 @@ mod proc {
         }
 
         #[test]
-        fn this_process_is_among_all() {
+        fn all_processes_include_this_process() {
             let own = Pid::this();
             let all = all().expect("Linux has a /proc");
             assert!(all.iter().any(|one| one.pid == own));

@@ -25,7 +25,7 @@ pub struct EpochFile {
 }
 
 impl EpochFile {
-    /// Returns the arguments that pass it to a child.
+    /// Returns the arguments that pass the file to a child.
     pub fn arguments(&self) -> [OsString; 2] {
         // One argument, because the path may begin with a dash.
         let mut file = OsString::from("--epoch-file=");
@@ -47,9 +47,8 @@ impl EpochFile {
         written
     }
 
-    /// Removes the file if it contains this epoch. A new thread does that, so that a disk that
-    /// hangs does not delay the end of CMD. If no thread can be started, this call removes the
-    /// file.
+    /// Removes the file if it contains this epoch. A new thread removes the file, because a hanging
+    /// disk must not delay the end of CMD. If no thread can be started, this call removes the file.
     pub fn remove(&self) -> Removal {
         self.remove_by(|work| {
             let thread = thread::Builder::new().name("epoch file".to_owned()).spawn(work);

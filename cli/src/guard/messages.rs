@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_survive_the_pipe() {
+    fn orders_round_trip_through_the_pipe() {
         for order in [
             GuardOrder::Watch(deadlines()),
             GuardOrder::Resign(Box::new(resignation())),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_survive_the_pipe() {
+    fn reports_round_trip_through_the_pipe() {
         let group = GroupId::new(4711).expect("a process number above 1");
         for report in [
             GuardReport::Watching,

@@ -76,7 +76,7 @@ pub struct Extras {
 
 /// A running CMD and its descendants, watched by a guard.
 ///
-/// Dropping it kills them all.
+/// Dropping the group kills all of them.
 #[derive(Debug)]
 #[must_use = "dropping it kills the group"]
 pub struct Group {
@@ -86,8 +86,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// Starts the command with these additional environment variables, under a guard that also does
-    /// the extras.
+    /// Starts the command with these additional environment variables, under a guard that also
+    /// carries out `extras`.
     ///
     /// Returns a group even if CMD cannot be executed: CMD then ends with 126 or 127, as in a
     /// shell. Dropping the future ends all processes that it has started.

@@ -20,7 +20,7 @@ pub struct Pipes {
 }
 
 impl Pipes {
-    /// Returns the arguments that pass them to a child.
+    /// Returns the arguments that pass the descriptors to a child.
     pub fn arguments(self) -> [String; 2] {
         [format!("--orders={}", self.orders), format!("--reports={}", self.reports)]
     }

@@ -49,9 +49,9 @@ pub struct Supervisor {
     killed: bool,
     guard_lost: bool,
     standby_lost: bool,
-    /// The guard has not answered the last deadlines. At most one such order and few signals are
-    /// unanswered, so that the pipe to a stopped guard never fills. A full pipe would block this
-    /// task, which kills CMD in place of a stopped guard.
+    /// True while the guard has not answered the last deadlines. At most one such order and few
+    /// signals are unanswered, so that the pipe to a stopped guard never fills. A full pipe would
+    /// block this task, which kills CMD in place of a stopped guard.
     unanswered: bool,
     /// Number of signal orders that the guard has not answered.
     signals: u32,

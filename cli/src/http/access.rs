@@ -77,7 +77,7 @@ pub struct Access {
 const KEY_LENGTHS: std::ops::RangeInclusive<usize> = 16..=1024;
 
 impl Access {
-    /// Reads the key. An address that other machines can reach needs one.
+    /// Reads the key. An address that other machines can reach needs a key.
     pub fn new(listen: &Listen, args: &AccessArgs) -> Result<Access, Failure> {
         let usage = |why| Failure::new(exit::USAGE, why);
         let key = match &args.access_key_file {

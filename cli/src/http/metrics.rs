@@ -10,10 +10,10 @@ use crate::exit::{self, Failure};
 use crate::http::{self, Reply, Sites};
 use crate::process::timer::pause;
 
-/// Bounds in seconds, from a directory on this machine to a store close to a timeout.
+/// Bounds of the buckets in seconds, from the latency of a local directory to a request timeout.
 const SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
-/// Bounds as parts of the validity. A lease is at risk below 0.25; healthy renewals stay slightly
-/// below 0.67.
+/// Bounds of the buckets as fractions of the validity. A lease is at risk below 0.25; healthy
+/// renewals stay slightly below 0.67.
 const RATIOS: [f64; 12] = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 1.0];
 const IN_SECONDS: [&str; 3] =
     ["tenure_request_seconds", "tenure_renewal_seconds", "tenure_group_renewal_seconds"];
@@ -35,7 +35,8 @@ impl MetricsArg {
     /// requests are counted.
     pub fn add_to(self, sites: &mut Sites) -> Result<(), Failure> {
         let Some(address) = self.metrics_addr else { return Ok(()) };
-        let failed = |error| Failure::new(exit::OS, format!("cannot count: {error}"));
+        let failed =
+            |error| Failure::new(exit::OS, format!("cannot install the metrics recorder: {error}"));
         let handle = buckets().map_err(failed)?.install_recorder().map_err(failed)?;
         let upkeep = handle.clone();
         tokio::spawn(async move {

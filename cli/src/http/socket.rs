@@ -37,8 +37,8 @@ impl Drop for SocketFile {
 }
 
 /// Listens at `path`, with the mode 0600. Must be called within the runtime. The socket of a dead
-/// process is replaced. A socket that answers and a file of another kind are errors, and stay
-/// unchanged.
+/// process is replaced. A socket of a live process and a file of another kind are errors, and do
+/// not change.
 ///
 /// This function holds the lock of the directory from the check of the old socket until the new
 /// socket answers. Without the lock, another process would take the new socket for a dead one.

@@ -13,8 +13,8 @@ use tracing::warn;
 use super::MOST_STREAMS;
 use crate::process::lock::lock;
 
-/// A client that opens streams and does not close them blocks other clients only until it opens the
-/// next stream.
+/// The open streams. A client that never closes its streams cannot block others, because a new
+/// stream over the limit closes the oldest.
 #[derive(Debug, Default)]
 pub(super) struct Streams(Mutex<Open>);
 
@@ -27,7 +27,7 @@ struct Open {
     warned: Option<Duration>,
 }
 
-/// The least time between two warnings.
+/// Minimum time between two warnings.
 const WARN_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// The place of a stream. Dropping it frees the place.

@@ -175,7 +175,8 @@ impl Write for Stderr {
     }
 }
 
-/// Writes a line in the format of `tracing_subscriber`, before it is started or past its filter.
+/// Writes a line in the format of `tracing_subscriber`, before its start or regardless of its
+/// filter.
 fn say_json(fields: &Value) {
     write(json_line("ERROR", fields));
 }

@@ -94,7 +94,7 @@ pub fn print_json(value: &impl Serialize) -> Result<Reader, Failure> {
 /// U+0085 and U+2028, are escaped. JSON gives `\u202e` the same meaning as the character.
 pub fn json_line(value: &impl Serialize) -> String {
     let json =
-        serde_json::to_string(value).expect("plain structs with string keys always make JSON");
+        serde_json::to_string(value).expect("plain structs with string keys serialize to JSON");
     let mut line = String::with_capacity(json.len());
     for character in json.chars() {
         let (mut utf8, mut utf16) = ([0; 4], [0; 2]);

@@ -1,5 +1,5 @@
-//! The treatment of CMD that `run` and `group run` share: the lookup before the start, and the end
-//! of descendants that CMD leaves behind.
+//! Functions that `run` and `group run` share: the lookup of CMD before its start, and the end of
+//! descendants that CMD leaves behind.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,4 +1,4 @@
-//! Locking.
+//! Locks without poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

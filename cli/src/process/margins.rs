@@ -25,7 +25,8 @@ impl Margins {
         Margins::with(validity, validity / 3, validity / 5, grace)
     }
 
-    /// Returns the margins for leases of this validity. The default of `grace` is a sixth of it.
+    /// Returns the margins for leases of this validity. The default of `grace` is a sixth of the
+    /// validity.
     ///
     /// Refuses margins that leave no time for a renewal and its retry before SIGTERM.
     pub fn with(
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_are_exact() {
+    fn the_bounds_of_the_margins_are_exact() {
         assert!(Margins::new(ms(2_000), None).is_ok());
         assert!(Margins::new(ms(1_900), None).is_err());
         // The renew interval of 20 s, two requests of 12 s and the kill margin of 3 s leave 13 of

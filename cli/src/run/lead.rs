@@ -1,4 +1,4 @@
-//! One leadership: from the start of CMD until the last of its descendants is gone.
+//! One leadership: from the start of CMD to the end of its last descendant.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -293,7 +293,7 @@ impl<E> LeadWatch<'_, E> {
                 let error = plain(&error);
                 warn!(
                     outcome = "at_risk",
-                    "the lease is at risk, CMD gets SIGTERM in {left} ms{error}"
+                    "the lease is at risk: CMD gets SIGTERM in {left} ms{error}"
                 );
             }
             _ => {}

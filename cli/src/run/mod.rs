@@ -75,19 +75,16 @@ SIGKILL after the grace. Once all descendants of CMD have ended, `tenure` resign
 With --try, or --no-wait, `tenure` exits immediately if another candidate leads. With --once-per,
 CMD also has TENURE_PERIOD_START, TENURE_ATTEMPT and TENURE_LAST_COMPLETED (the start of the last
 completed period, empty before the first). In one period CMD starts at most once, or at most N+1
-times with --retries N, and two starts never run at the same time.
+times with --retries N, and its runs never overlap.
 
-When the lease is at risk, the process group of CMD gets SIGTERM, and so do descendants outside
-the group whose parents have ended. After the grace all descendants get SIGKILL, at the latest
-max(200ms, VALIDITY/20) before the lease ends. A guard process sends these signals even if `tenure`
-itself is stopped or killed.
-
-If `tenure` is killed, CMD gets SIGTERM immediately. SIGKILL follows after the grace or shortly
-before the lease ends, whichever is earlier. Once all descendants of CMD have ended, the guard
-resigns the leadership. On systems other than Linux, or if the guard is killed too, other
-candidates wait for the lapse. After a deposition CMD also gets SIGTERM immediately, and SIGKILL
-shortly before the lease ends.
-
+When the lease is at risk, a guard process sends SIGTERM to the process group of CMD, and to
+descendants outside the group whose parents have ended. After the grace all descendants get
+SIGKILL, at the latest max(200ms, VALIDITY/20) before the lease ends. The guard does this even if
+`tenure` is stopped or killed. If `tenure` is killed, CMD gets SIGTERM immediately, and SIGKILL
+after the grace or shortly before the lease ends, whichever is earlier. Once all descendants have
+ended, the guard resigns the leadership. On systems other than Linux, or if the guard is killed
+too, other candidates wait for the lapse. After a deposition CMD also gets SIGTERM immediately, and
+SIGKILL shortly before the lease ends.
 If the guard is killed, CMD and its descendants are killed. If `tenure` and the guard are stopped,
 the kernel kills the guard before the lease ends. If the parent of the guard is stopped, too, the
 kernel kills CMD, and the descendants of CMD are killed when that parent continues.
@@ -99,27 +96,24 @@ resigned, not_resigned or the reason of the loss: lease_ended, suspended, sealed
 The output of hooks goes to stderr. A failure of a hook is logged and has no other effect.
 
 The file of --epoch-file is renamed into place without a sync. Choose a directory that a restart
-of the machine empties, such as /run. `tenure` or the guard removes the file before the lease ends:
-when CMD gets SIGTERM for its lease, when `tenure` or its guard dies, and when CMD ends. The file
-remains if `tenure`, the guard and its standby are all killed; the next `tenure run` with the same
-path removes it at its start. CMD does not start if the file cannot be written. The file shows who
-leads, but it is no fence.
+of the machine empties, such as /run. The file is removed before the lease ends: when CMD gets
+SIGTERM for its lease, when `tenure` or its guard dies, and when CMD ends. It remains if `tenure`,
+the guard and its standby are killed, until the next `tenure run` with this path. CMD does not
+start if the file cannot be written. The file shows who leads, but it is no fence.
 
 `tenure` forwards SIGINT, SIGTERM, SIGHUP and SIGQUIT to the process group of CMD. While `tenure`
-waits for its election, these signals end it immediately.
+waits for its election, these signals end it immediately. CMD does not run in the foreground of a
+terminal: the system stops it when it reads from one.
 
-The guard cannot end these processes: a process that another program starts for CMD (systemd-run,
-docker run, cron), a process that changes its user, the descendants of a guard that is killed
-together with its standby, and all processes of a machine that is paused. On systems other than
-Linux, the guard cannot end a process that leaves the process group of CMD. Only the token protects
-against these processes: CMD must send TENURE_EPOCH with each write, and the written resource must
-refuse lower tokens.
+The guard cannot end a process that another program starts for CMD (systemd-run, docker run, cron),
+a process that changes its user, the descendants of a guard that is killed together with its
+standby, the processes of a machine that is paused, and, on systems other than Linux, a process
+that leaves the process group of CMD. Only the token protects against these: CMD must send
+TENURE_EPOCH with each write, and the written resource must refuse lower tokens.
 
 With --health-addr, /livez is 200 while `tenure` itself works, whatever the state of the store.
 /readyz is 200 while the store has answered recently. /leader, with a JSON body, is 200 while this
-candidate leads and CMD runs. A reply describes only its moment: later writes still need the token.
-
-CMD does not run in the foreground of a terminal: the system stops it when it reads from one.",
+candidate leads and CMD runs. A reply describes only its moment: later writes still need the token.",
     "
    N  exit code of CMD, if the lease was valid at the end of CMD; 128+N if signal N ended CMD,
       126 if CMD cannot be executed, 127 if CMD was not found, both before the campaign
@@ -316,8 +310,7 @@ async fn outlast_predecessor(election: &Election, name: &str, margins: Margins) 
     let started = process.now().boot;
     let left = || delay.saturating_sub(process.now().boot.saturating_sub(started));
     let mut said = false;
-    // An unreadable record may name the predecessor. The campaign then waits for the store or
-    // reports the error.
+    // An unreadable record may name the predecessor. The campaign reports a lasting error.
     while !election.snapshot().await.is_ok_and(|snapshot| !holds(&snapshot)) && !left().is_zero() {
         if !std::mem::replace(&mut said, true) {
             let delay = in_ms(delay);
@@ -361,7 +354,7 @@ async fn campaign(
         };
         if throttle.is_due(&error) {
             let why = plain(&error.to_string());
-            warn!(outcome = "failed", "the campaign failed, and is repeated: {why}");
+            warn!(outcome = "failed", "the campaign failed, and is retried: {why}");
         }
         health.failed(&error);
         tokio::select! {

@@ -1,4 +1,5 @@
-//! `--app-health`: the health of the application, which this process needs to lead.
+//! `--app-health`: checks the application. This process leads and joins groups only while the
+//! application is healthy.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -86,7 +87,7 @@ impl AppHealth {
         let deadline = args.app_health_deadline.unwrap_or(DEFAULT_DEADLINE);
         if deadline < SHORTEST_DEADLINE {
             return Err(format!(
-                "--app-health-deadline {} is too short: it is at least {}",
+                "--app-health-deadline {} is too short: it must be at least {}",
                 in_ms(deadline),
                 in_ms(SHORTEST_DEADLINE)
             ));
@@ -207,7 +208,7 @@ async fn answers_well(url: &Url) -> bool {
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
         return false;
     };
-    // The host of a URL has an IPv6 address in brackets.
+    // A URL contains an IPv6 address in brackets.
     let address = (host.trim_matches(['[', ']']), port);
     let Ok(stream) = TcpStream::connect(address).await else { return false };
     let Ok((mut sender, connection)) = http1::handshake(TokioIo::new(stream)).await else {

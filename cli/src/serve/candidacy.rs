@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 use super::machine::{Common, OrderReply, ServedRole};
 use crate::process::lock::lock;
 
-/// This candidate in one election. The task that campaigns and leads changes the role. A reply
-/// combines the role, the current lease, and the last observation of the election.
+/// A candidate of a sidecar in one election. The task that campaigns and leads changes the role. A
+/// reply combines the role, the current lease, and the last observation of the election.
 #[derive(Debug)]
 pub struct Candidacy {
     pub common: Common<ElectionOrder>,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_reason_of_a_loss_stays() {
+    async fn the_first_reason_of_a_loss_is_kept() {
         let world = World::new();
         let (candidacy, leadership) = leading(&world, "a").await;
         candidacy.give_up("resigned");

@@ -12,7 +12,7 @@ use crate::output::print::json_line;
 
 /// The last state that a stream has sent. Each event describes the election at the moment of its
 /// sending. Unread events wait in the buffers of the connection: an event may be old when the
-/// client reads it, and its successors follow directly.
+/// client reads it, and newer events follow directly.
 #[derive(Debug, Default)]
 struct SentElection {
     leads: Option<u64>,

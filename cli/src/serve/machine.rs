@@ -143,7 +143,7 @@ impl<O> Common<O> {
         if left.is_zero() { Err(NOT_RENEWED) } else { Ok(left) }
     }
 
-    /// Returns whether less than a quarter of the validity is left of the lease.
+    /// Returns whether less than a quarter of the validity is left.
     pub fn is_at_risk(&self, left: Duration) -> bool {
         left + self.margin <= self.validity / 4
     }
@@ -164,9 +164,9 @@ pub trait Machine: Sized + Send + Sync + 'static {
     /// The requests of clients to the task.
     type Order: Send;
 
-    /// The subject of the log line of a failure.
+    /// The subject of the log line about a failed campaign or join.
     const SEEKING: &str;
-    /// The subject of the log line of a standby.
+    /// The subject of the log line about a standby.
     const NO_SEEKING: &str;
     /// The reason for a standby after the application has resigned or left.
     const GIVEN_UP: &str;
@@ -282,7 +282,7 @@ impl<M: Machine> ServedTask<M> {
         let why = plain(&error.to_string());
         if self.throttle.is_due(error) {
             let (seeking, again) = (M::SEEKING, in_ms(AFTER_A_FAILURE));
-            warn!(outcome = "failed", "{seeking} failed, and is repeated in {again}: {why}");
+            warn!(outcome = "failed", "{seeking} failed, and is retried in {again}: {why}");
         }
         self.wait_after(code_of(error.kind()), why).await;
     }

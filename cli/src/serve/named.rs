@@ -69,8 +69,7 @@ pub async fn open_all(all: &[&Named]) -> Result<Vec<Opened>, Failure> {
     for (at, named) in all.iter().enumerate() {
         let same = |other: &&Named| in_one_store(named.url.place(), other.url.place());
         let known = all[..at].iter().position(same);
-        // Opening a store checks its prefix. A shared store needs this check of each further
-        // prefix.
+        // `open` checks the prefix of a URL. A store that is already open needs the same check.
         let one = match known {
             Some(known) if !prefix(&named.url).trim_matches('/').is_empty() => Opened {
                 store: Arc::clone(&opened[known].store),

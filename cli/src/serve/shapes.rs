@@ -2,7 +2,7 @@
 //! Kubernetes contrib repository (`GET /` returns `name`), and `nais/elector` of NAV (`name` and
 //! `last_update`, also as events at `/sse`). The first format is a part of the second.
 //!
-//! Their clients compare `name` with the name of their host. They do not know leases.
+//! Clients of these sidecars compare `name` with the name of their host, and do not know leases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::output::print::json_line;
 #[derive(Debug, Clone, Serialize)]
 pub struct Leader {
     name: String,
-    /// The time for which `name` is known. For a leadership of this candidate it is the current
+    /// The time at which `name` was known. For a leadership of this candidate it is the current
     /// time. For another leader it is the time of the last answer of the store. Before the first
     /// answer it is the start of the Unix epoch: all clients can parse it, and it marks the empty
     /// name as old.
@@ -48,7 +48,7 @@ pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
 fn of(view: &ElectionView) -> Leader {
     let name = match &view.leader {
         // Another process has this name, such as this candidate before a restart. The application
-        // would take its leadership for its own.
+        // must not confuse that leadership with its own.
         Some(name) if !view.this_candidate_leads && *name == view.candidate => "",
         Some(name) => name,
         None => "",

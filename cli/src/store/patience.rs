@@ -92,7 +92,7 @@ pub async fn outlast(
     }
     if throttle.is_due(&error) {
         let why = plain(&error.to_string());
-        warn!(outcome = "failed", "the watch failed, and is repeated: {why}");
+        warn!(outcome = "failed", "the watch failed, and is retried: {why}");
     }
     pause(AFTER_A_FAILURE).await;
     Ok(())

@@ -1,4 +1,4 @@
-//! `--once-per`: the turn of a host in a period, and its record.
+//! `--once-per`: the run of CMD on one host in a period, and the record of the run.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -17,9 +17,10 @@ use crate::output::print::{in_ms, in_seconds, plain};
 use crate::process::signals::Signals;
 use crate::process::timer::pause;
 
-/// The record has some 400 bytes, and a name of up to 256 bytes that JSON may escape.
+/// Maximum length of the record in bytes. A record has about 400 bytes, and a name of up to 256
+/// bytes that JSON may escape.
 const MAX_LEN: usize = 16 * 1_024;
-/// Maximum time for the check of the store's clock, so that it does not delay CMD.
+/// Maximum time for the check of the store's clock, because CMD starts after the check.
 const CLOCK_WITHIN: Duration = Duration::from_secs(10);
 /// Delay before another attempt to write a completion, while the lease is valid.
 const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -145,7 +146,8 @@ impl OncePer {
         Err(Failure::new(exit::REFUSED, why))
     }
 
-    /// Returns the message for a period that has not begun: the clock was ahead when it was chosen.
+    /// Returns the message for a period that has not begun: the clock was ahead when the period was
+    /// chosen.
     fn not_begun(&self, clock: &str) -> String {
         let own = shown(date(self.period.start));
         format!(

@@ -88,7 +88,7 @@ async fn regression_a_period_that_has_not_begun_is_not_run() {
     }
 }
 
-/// If the clocks of two hosts are ahead, only the store's date shows it.
+/// If the clocks of two hosts are ahead, only the store's date shows the error.
 #[tokio::test]
 async fn regression_the_clock_is_checked_before_the_campaign() {
     const DAY: Duration = Duration::from_secs(86_400);
@@ -176,7 +176,7 @@ async fn requests_of_a_period() {
 
 /// It is unknown whether the attempt was recorded, so no host starts CMD.
 #[tokio::test]
-async fn an_attempt_with_an_unknown_write_does_not_start() {
+async fn cmd_does_not_start_after_an_unknown_write() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     store.on(Call::Replace).always().fault(Fault::FailAfter);
     store.on(Call::Get).skip(2).always().fault(Fault::FailBefore);
@@ -218,7 +218,7 @@ async fn a_failure_is_forgotten_only_if_another_host_completes_the_period() {
     }
 }
 
-/// A host that started while CMD ran on another host reported a dead host.
+/// A host that started while CMD ran on another host reported that the other host had died.
 #[tokio::test]
 async fn regression_an_attempt_that_may_be_running_is_not_over() {
     let store = MemoryStore::new();
@@ -232,7 +232,7 @@ async fn regression_an_attempt_that_may_be_running_is_not_over() {
 
 /// The campaign waits for an unreachable store. Other errors end the command.
 #[tokio::test]
-async fn the_first_read_does_not_wait() {
+async fn the_first_read_does_not_wait_for_the_store() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     store.on(Call::Get).fault(Fault::FailBefore);
     assert!(!host(&store, 0, "a").is_over().await.expect("nothing is known"));

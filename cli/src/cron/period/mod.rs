@@ -52,7 +52,7 @@ pub struct PeriodRecord {
     /// Exit code of the last attempt; 0 if the period is completed. Null while CMD runs. It
     /// remains null if the host died or lost its lease: then the attempt has failed.
     pub exit_code: Option<u8>,
-    /// The start of the last completed period, this one included.
+    /// Start of the last completed period, which may be this period.
     pub last_completed: Option<DateTime<Utc>>,
 }
 

@@ -163,9 +163,9 @@ fn a_record_round_trips_and_other_text_is_corrupt() {
 
 /// One host of a simulated run.
 struct Host {
-    /// Error of its clock in seconds, at most the bound.
+    /// Error of the host's clock in seconds, at most `clock_ahead_max`.
     skew: i64,
-    /// The period for which it waits to be elected.
+    /// The period for which the host waits to be elected.
     waits: Option<Period>,
 }
 

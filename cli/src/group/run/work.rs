@@ -78,7 +78,7 @@ impl Works {
         let deadlines = margins.deadlines(ends_at);
         let extras = Extras { kill_margin: Some(margins.kill_margin), ..Extras::default() };
         let started = Group::start(tenure, command, &environment, deadlines, extras);
-        // A dropped start leaves no process.
+        // Dropping the future of the start ends all processes that it has started.
         let group = tokio::select! {
             biased;
             () = cancelled(partition) => return Ok(()),
@@ -95,12 +95,12 @@ impl Works {
         };
         let end = watch.until(group.wait()).await;
         if watch.end_descendants().await == Left::Unknown {
-            // Not released, because a process may still run.
+            // The partition is not released, because a process may still run.
             self.unguarded.notify_one();
             pending::<()>().await;
         }
         outcome_of(end, watch.stopping)?;
-        info!(outcome = "released", "released: nothing of CMD is left");
+        info!(outcome = "released", "released: no process of CMD is left");
         Ok(())
     }
 }
@@ -128,9 +128,9 @@ struct WorkWatch<'a> {
     signals: broadcast::Receiver<Signal>,
     /// End of the lease that the guard knows.
     ends_at: Moment,
-    /// CMD has received SIGTERM. Renewals no longer change its deadlines.
+    /// True after CMD got SIGTERM: renewals no longer change its deadlines.
     stopping: bool,
-    /// CMD is killed.
+    /// True after CMD was killed.
     lost: bool,
 }
 
@@ -163,7 +163,7 @@ impl<'a> GroupWatch<'a> for WorkWatch<'a> {
 }
 
 impl WorkWatch<'_> {
-    /// The partition must move, or the session is at risk or has ended.
+    /// Ends CMD: the partition must move, or the session is at risk or has ended.
     fn stop(&mut self) {
         self.stopping = true;
         self.look();

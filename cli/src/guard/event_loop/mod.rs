@@ -91,7 +91,7 @@ struct Guard<S> {
     alarm: Alarm,
     /// Deadline for SIGKILL of the last known lease.
     kill_at: Moment,
-    /// `tenure` has died.
+    /// True after the death of `tenure`.
     died: bool,
     timer: DeadlineTimer,
     reports: File,
@@ -99,10 +99,10 @@ struct Guard<S> {
     group: Option<GroupId>,
     /// Orphans outside the group of CMD that got SIGTERM.
     terminated: HashSet<Pid>,
-    /// The group got a signal that asks it to end. SIGHUP does not count: many daemons reload their
-    /// settings at SIGHUP.
+    /// True after the group got a signal that asks it to end. SIGHUP does not count: many daemons
+    /// reload their settings at SIGHUP.
     asked: bool,
-    /// CMD has ended, and its descendants get SIGTERM.
+    /// True after the end of CMD, while its descendants get SIGTERM.
     ending: bool,
     hung_up: bool,
     /// Signals to forward, each once.
@@ -297,8 +297,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// Forwards the ordered signals. Called after the check of the deadlines, because it reads all
-    /// processes.
+    /// Forwards the ordered signals. Called after the check of the deadlines, because reading all
+    /// processes takes time.
     fn pass_signals_on(&mut self) {
         if self.signal_orders == 0 {
             return;

@@ -43,7 +43,7 @@ pub struct ElectionHealth {
     /// Maximum age of the store's last answer for a ready candidate.
     recent: Duration,
     clock: Arc<dyn Clock>,
-    /// Runs of the task that campaigns and watches CMD.
+    /// Record of the runs of the task that campaigns and watches CMD.
     pulse: Pulse,
     state: Mutex<ElectionHealthState>,
 }
@@ -200,8 +200,8 @@ impl ElectionHealth {
     }
 }
 
-/// The greatest age of the last answer of the store for a ready process: the longest regular pause
-/// between two requests, plus the timeouts of two requests.
+/// Returns the maximum age of the store's last answer for a ready process: the longest regular
+/// pause between two requests, plus the timeouts of two requests.
 pub fn recent(longest_pause: Duration, request_timeout: Duration) -> Duration {
     longest_pause.saturating_add(request_timeout.saturating_mul(2))
 }

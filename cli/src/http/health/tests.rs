@@ -120,7 +120,7 @@ async fn each_phase_has_its_replies() {
     assert!((bench.routes)("/").is_none() && (bench.routes)("/leader/").is_none());
 }
 
-/// The reply reads the lease, even if the main task has not seen its end.
+/// Each reply reads the lease, even if the main task has not handled the end of the lease.
 #[tokio::test(start_paused = true)]
 async fn each_reply_reads_the_lease() {
     let almost = Duration::from_millis(23_499);

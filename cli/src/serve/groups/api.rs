@@ -25,7 +25,7 @@ pub enum GroupTarget<'a> {
     Events(&'a str),
     Assignment(&'a str),
     Leave(&'a str),
-    /// A partition of a group.
+    /// The token of a partition.
     Token(&'a str, Cow<'a, str>),
     Release(&'a str, Cow<'a, str>),
 }
@@ -145,7 +145,7 @@ async fn leave(member: &Member, asked: &HttpRequest) -> Result<Reply, Refusal> {
 fn release(member: &Member, partition: &str, asked: &HttpRequest) -> Result<Reply, Refusal> {
     let token = only("token", &asked.query)?;
     let body: ReleaseBody = optional(asked)?;
-    // The limit is the longest time for which the library keeps a partition away.
+    // The library keeps a partition away from this member for at most this time.
     let back_off = millis_of("back_off_ms", body.back_off_ms, LONGEST_PAUSE)?;
     let token = member.release(partition, token, back_off)?;
     Ok(Reply::json(200, &json!({ "partition": partition, "token": token })))

@@ -10,13 +10,13 @@ use super::view::{EventView, MemberView, PartitionView};
 use crate::output::print::json_line;
 use crate::serve::stream;
 
-/// The last state that a stream has sent. As for elections, each event describes the moment of its
-/// sending. An event names one partition.
+/// The last state that a stream has sent. Each event describes the member at the moment of its
+/// sending. An event names at most one partition.
 #[derive(Debug, Default)]
 struct SentMember {
     /// The number of changes at the last poll.
     change: Option<(u64, bool)>,
-    /// The partitions by number.
+    /// The owned partitions by number.
     owned: BTreeMap<u32, OwnedNow>,
     at_risk: bool,
     /// The state without `at_risk`, its reason, and the session.

@@ -18,8 +18,8 @@ use crate::serve::machine::{Common, OrderReply, ServedRole};
 /// without a revocation. `group run` uses the same time after CMD has ended.
 const BACK_OFF: Duration = Duration::from_secs(1);
 
-/// This process in one group. The task that joins changes the role. A reply combines the role and
-/// the current lease.
+/// A member of a sidecar in one group. The task that joins changes the role. A reply combines the
+/// role and the current lease.
 #[derive(Debug)]
 pub struct Member {
     pub common: Common<GroupOrder>,
@@ -34,7 +34,7 @@ struct MemberState {
     role: ServedRole,
     /// The session, until replies report its end.
     session: Option<Session>,
-    /// The numbers of the partitions by name.
+    /// The owned partitions by name.
     owned: HashMap<Arc<str>, ServedPartition>,
     /// The last loss of each formerly owned partition.
     ends: HashMap<Arc<str>, (u64, &'static str)>,
@@ -102,7 +102,7 @@ pub enum GroupOrder {
     },
 }
 
-/// The options of leaving.
+/// The options of an order to leave.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Leave {
     /// Time for which the owned partitions stay reserved for the name of this member.

@@ -19,6 +19,6 @@ pub const NOTHING_SEEN: Refusal =
     Refusal::fixed(503, "not_member", "this process is not a member, so it knows no assignment");
 
 pub fn other_token(token: u64) -> Refusal {
-    let why = format!("this member owns it with the token {token}; nothing was changed");
+    let why = format!("this member owns the partition with the token {token}; nothing was changed");
     Refusal::new(409, "other_token", why)
 }

@@ -136,7 +136,7 @@ impl Following<'_> {
                     grace = Box::pin(pause(self.task.grace));
                     self.drain();
                 }
-                // At the end of the process the application has only the grace.
+                // While this process ends, only the grace limits the application.
                 () = until(&mut task.healthy, false), if !self.draining => {
                     return MembershipOver::GivenUp("app_unhealthy");
                 }
@@ -157,7 +157,11 @@ impl Following<'_> {
     fn drain(&mut self) {
         let ServedTask { machine: member, grace, .. } = &*self.task;
         let leave_for = member.leave_for;
-        info!(outcome = "ending", "all partitions are revoked; leaving after {}", in_ms(*grace));
+        info!(
+            outcome = "ending",
+            "all partitions are revoked; leaving after a grace of {}",
+            in_ms(*grace)
+        );
         member.leaves("ending", ServedRole::Ending);
         // An order of the application to leave takes precedence.
         if self.defer_for.is_none() || leave_for.is_some() {
@@ -204,7 +208,7 @@ impl Following<'_> {
             }
             MembershipEvent::AtRisk { remaining } => {
                 let left = in_ms(remaining);
-                warn!(outcome = "at_risk", "renewals fail, and {left} of the lease are left");
+                warn!(outcome = "at_risk", "renewals fail, and the lease ends in {left}");
             }
             MembershipEvent::StoreFailed(error) if self.throttle.is_due(&error) => {
                 let why = plain(&error.to_string());

@@ -214,7 +214,7 @@ async fn regression_a_lost_session_is_not_sealed_within_the_margin() {
 
 /// An order to leave takes precedence over each reason for the end of the session.
 #[tokio::test(start_paused = true)]
-async fn regression_a_member_that_leaves_stays_out_for_each_end() {
+async fn regression_a_leaving_member_does_not_join_after_any_end() {
     let world = World::new();
     let (a, b, way) = revoked_of_four(&world).await;
     let pause = Some(Duration::from_secs(3_600));
@@ -247,7 +247,7 @@ async fn each_reply_reads_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_leaves_waits_for_its_application_and_stays_out() {
+async fn a_leaving_member_waits_for_its_application_and_does_not_join() {
     let world = World::new();
     let (a, b, _) = revoked_of_four(&world).await;
     let pause = Some(Duration::from_secs(3_600));

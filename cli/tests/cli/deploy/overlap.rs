@@ -90,5 +90,7 @@ fn failed_deletions_give_69_and_the_report() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!((report["deleted"].as_u64(), report["failed"].as_u64()), (Some(1), Some(1)));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("1 epochs could not be deleted; first app/lock-0000000001.json"));
+    assert!(
+        said.contains("1 epochs could not be deleted; the first failure: app/lock-0000000001.json")
+    );
 }

@@ -37,7 +37,7 @@ fn a_deposed_leader_loses_its_lease() {
         let child = leader(&bench, layout);
         bench
             .run("depose", &with(layout, &["--epoch", "2"]))
-            .fails(73, &["newest epoch is 1, of a"]);
+            .fails(73, &["newest epoch is 1, granted to a"]);
         let told =
             bench.json("depose", &with(layout, &["--epoch", "1", "--name", "ann", "--json"]));
         let expected = json!({

@@ -163,7 +163,7 @@ fn regression_observers_survive_an_unreadable_object() {
     ] {
         server.put_raw(key, "{");
         let mut watch = start(&scene, &server, name, line);
-        watch.says("the watch failed, and is repeated");
+        watch.says("the watch failed, and is retried");
         watch.says(key);
         assert!(watch.lives(), "{}", watch.said());
         watch.signal(Signal::SIGTERM);

@@ -246,9 +246,9 @@ fn a_denied_deletion_gives_77() {
         said.out.starts_with(r#"{"listed":3,"deleted":1,"kept":1,"too_young":0,"failed":1,"#),
         "{said:?}"
     );
-    assert!(
-        said.err.starts_with("tenure: 1 epochs could not be deleted; first app/lock-0000000001")
-    );
+    assert!(said.err.starts_with(
+        "tenure: 1 epochs could not be deleted; the first failure: app/lock-0000000001"
+    ));
     assert_eq!(
         without_checks(server.keys()),
         ["app/lock-0000000001.json", "app/lock-0000000003.json"]
