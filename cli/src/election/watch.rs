@@ -1,29 +1,24 @@
 //! `tenure watch`: one line for every change of the leader.
 
-use std::pin::pin;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use humantime::format_duration;
 use serde::Serialize;
 use serde_json::Value;
 use tenure::{Election, EpochEnd, LastSeen, Leader, Observation, Process};
 
 use crate::args::common::{StoreArg, after_help, positive_duration};
 use crate::cron::{RecordPlace, follow_metric};
-use crate::exit::{self, Failure};
-use crate::http::Sites;
+use crate::exit::Failure;
 use crate::http::metrics::MetricsArg;
-use crate::output::logs::Throttle;
-use crate::output::print::{
-    ATTENTION, FAINT, GOOD, NAME, Reader, is_for_the_eye, json_line, plain, print_json,
-};
-use crate::output::print::{millis, print_styled, reader_left, styled};
-use crate::process::exec::{Exec, ExecArg, ExecChange};
-use crate::process::signals::{ENDING, Signals};
+use crate::output::print::{ATTENTION, FAINT, GOOD, NAME};
+use crate::output::print::{is_for_the_eye, json_line, millis, plain, styled};
+use crate::output::watcher::{Change, REQUEST_TIMEOUT, WatchEnd, Watcher, validity};
+use crate::process::exec::{ExecArg, ExecChange};
 use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
-use crate::store::patience::{outlast, patiently};
+use crate::store::patience::patiently;
 
 #[derive(Debug, clap::Args)]
 pub struct WatchArgs {
@@ -62,97 +57,36 @@ CMD runs on each host that watches, some time after the change, whether or not t
   71  the operating system refused something"
 );
 
-/// Maximum silence of the store before the observer reports `unknown`. An observer has no lease.
-const PATIENCE: Duration = Duration::from_secs(30);
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 const LONGEST_POLL: Duration = Duration::from_secs(24 * 3600);
 
 pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
-    if args.poll > LONGEST_POLL {
-        let why = format!("--poll is at most {}", format_duration(LONGEST_POLL));
-        return Err(Failure::new(exit::USAGE, why));
-    }
-    let mut sites = Sites::default();
-    args.metrics.add_to(&mut sites)?;
-    let _serving = sites.start()?;
-    let mut signals = Signals::listen(&ENDING)?;
-    let Opened { store, prefix } = tokio::select! {
-        biased;
-        _ = signals.next() => return Ok(0),
-        opened = patiently(None, || open(&args.store.store, IfMissing::Refuse)) => opened?,
-    };
-    tokio::select! {
-        biased;
-        _ = signals.next() => return Ok(0),
-        looked = refuse_all_else(&store, &prefix, args.store.layout, "tenure group watch") => looked?,
-    }
+    let output = (args.json, args.exec.exec.clone());
+    let poll = (args.poll, LONGEST_POLL);
+    Watcher::run(args.metrics, poll, output, async |watcher| follow(&args, watcher).await).await
+}
+
+async fn follow(args: &WatchArgs, watcher: &mut Watcher) -> Result<Infallible, WatchEnd> {
+    let opened = patiently(None, || open(&args.store.store, IfMissing::Refuse));
+    let Opened { store, prefix } = watcher.unless_ended(opened).await??;
+    let refused = refuse_all_else(&store, &prefix, args.store.layout, "tenure group watch");
+    watcher.unless_ended(refused).await??;
     if args.metrics.metrics_addr.is_some() {
         tokio::spawn(follow_metric(RecordPlace::new(Arc::clone(&store), &prefix)));
     }
     let election = Election::builder(store, prefix)
         .layout(args.store.layout.into())
-        // Whole seconds, as a validity has no fractions of a millisecond.
-        .validity(PATIENCE.max(Duration::from_secs(args.poll.as_secs() + 1).min(LONGEST_POLL)))
+        .validity(validity(args.poll, LONGEST_POLL))
         .request_timeout(REQUEST_TIMEOUT)
         .poll_interval(args.poll)
         .retry_denied(None)
-        .build()?;
-    let exec = Exec::start(args.exec.exec);
-    let output = WatchOutput { json: args.json, exec: exec.as_ref() };
-    let outcome = follow(&election, &mut signals, output).await;
-    if let Some(exec) = exec {
-        exec.end().await;
-    }
-    outcome
-}
-
-/// The destinations of each change.
-struct WatchOutput<'a> {
-    json: bool,
-    exec: Option<&'a Exec>,
-}
-
-async fn follow(
-    election: &Election,
-    signals: &mut Signals,
-    output: WatchOutput<'_>,
-) -> Result<u8, Failure> {
+        .build()
+        .map_err(Failure::from)?;
     let mut changes = election.observe();
-    let mut left = pin!(reader_left());
-    let (mut has_worked, mut throttle) = (false, Throttle::default());
     loop {
-        let change = tokio::select! {
-            biased;
-            _ = signals.next() => return Ok(0),
-            () = &mut left => return Ok(0),
-            change = changes.next() => change,
-        };
-        let change = match change {
-            None => return Ok(0),
-            Some(Ok(change)) => change,
-            Some(Err(error)) => {
-                tokio::select! {
-                    biased;
-                    _ = signals.next() => return Ok(0),
-                    () = &mut left => return Ok(0),
-                    passed = outlast(error, has_worked, &mut throttle) => passed?,
-                }
-                changes = election.observe();
-                continue;
-            }
-        };
-        has_worked = true;
-        let change = LeaderChange::of(&change, election.last_seen());
-        if let Some(exec) = output.exec {
-            exec.handle(change.for_exec());
-        }
-        let reader = if output.json {
-            print_json(&change)?
-        } else {
-            print_styled(&change.for_people(is_for_the_eye()))?
-        };
-        if reader == Reader::HasLeft {
-            return Ok(0);
+        let observed = watcher.unless_ended(changes.next()).await?;
+        match watcher.settle(observed).await? {
+            Some(change) => watcher.emit(&LeaderChange::of(&change, election.last_seen()))?,
+            None => changes = election.observe(),
         }
     }
 }
@@ -226,8 +160,9 @@ impl LeaderChange {
             last: seen.filter(|_| state == "nobody").and_then(LastEpoch::of),
         }
     }
+}
 
-    /// Returns the change for CMD, with variables escaped for a terminal.
+impl Change for LeaderChange {
     fn for_exec(&self) -> ExecChange {
         let epoch = self.epoch.map(|epoch| epoch.to_string()).unwrap_or_default();
         let data = if self.data.is_null() { String::new() } else { json_line(&self.data) };
@@ -246,7 +181,8 @@ impl LeaderChange {
     }
 
     /// Formats the change in columns for a terminal, otherwise as a sentence.
-    fn for_people(&self, eye: bool) -> String {
+    fn for_people(&self) -> String {
+        let eye = is_for_the_eye();
         let at = styled(FAINT, &self.at);
         let name = self.candidate.as_deref().map_or("-".to_owned(), plain);
         match (self.state, self.epoch) {

@@ -6,10 +6,10 @@ use tenure_groups::{GroupSnapshot, SessionState};
 use super::view::{MemberStatus, PartitionStatus, members, name_or_dash, owner, table};
 use super::{GroupStatusArgs, builder};
 use crate::args::common::after_help;
-use crate::election::status::{data, field, line};
+use crate::election::status::{data, line, show};
 use crate::exit::{self, Failure};
 use crate::output::logs::complain;
-use crate::output::print::{ATTENTION, GOOD, NAME, plain, print, print_json, print_styled, styled};
+use crate::output::print::{ATTENTION, GOOD, NAME, plain, styled};
 use crate::store::open::refuse_election;
 
 /// Digits of a session id shown to people.
@@ -72,11 +72,7 @@ pub async fn status(args: GroupStatusArgs) -> Result<u8, Failure> {
             "the sessions of {unknown} of {all} members cannot be read: whether they live is unknown"
         ));
     }
-    let _ = match &args.field {
-        Some(name) => print(&field(&status, name))?,
-        None if args.at.json => print_json(&status)?,
-        None => print_styled(&status.for_people(args.partitions))?,
-    };
+    show(&status, args.field.as_deref(), args.at.json, || status.for_people(args.partitions))?;
     Ok(if args.exit_code && !status.is_worked_on() { exit::NOBODY } else { 0 })
 }
 

@@ -1,11 +1,10 @@
 //! `tenure group watch`: one line for every partition that changes its owner.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use humantime::format_duration;
 use serde::Serialize;
 use tenure::Process;
 use tenure_groups::{Group, GroupSnapshot, PartitionNumber, SessionState};
@@ -14,18 +13,14 @@ use super::status::{restored_above, unfinished};
 use super::view::{name_or_dash, owner, state_word};
 use super::{GroupWatchArgs, builder};
 use crate::args::common::after_help;
-use crate::exit::{self, Failure};
-use crate::http::Sites;
-use crate::output::logs::{Throttle, complain};
-use crate::output::print::styled;
-use crate::output::print::{
-    FAINT, Reader, json_line, plain, print_json, print_styled, reader_left,
-};
-use crate::process::exec::{Exec, ExecChange};
-use crate::process::signals::{ENDING, Signals};
+use crate::exit::Failure;
+use crate::output::logs::complain;
+use crate::output::print::{FAINT, json_line, plain, styled};
+use crate::output::watcher::{Change, PATIENCE, REQUEST_TIMEOUT, WatchEnd, Watcher, validity};
+use crate::process::exec::ExecChange;
 use crate::process::timer::pause;
 use crate::store::open::refuse_election;
-use crate::store::patience::{outlast, patiently};
+use crate::store::patience::patiently;
 
 pub const AFTER_GROUP_WATCH: &str = after_help!(
     "\
@@ -47,62 +42,33 @@ partition. Use `tenure group run` for work of the owner.",
   71  the operating system refused something"
 );
 
-/// Minimum validity, which bounds the poll interval. An observer has no session.
-const SHORTEST_VALIDITY: Duration = Duration::from_secs(30);
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 /// Maximum validity in a group.
 const LONGEST_POLL: Duration = Duration::from_secs(3600);
 
 pub async fn watch(args: GroupWatchArgs) -> Result<u8, Failure> {
-    if args.poll > LONGEST_POLL {
-        let why = format!("--poll is at most {}", format_duration(LONGEST_POLL));
-        return Err(Failure::new(exit::USAGE, why));
-    }
-    let mut sites = Sites::default();
-    args.metrics.add_to(&mut sites)?;
-    let _serving = sites.start()?;
-    let mut signals = Signals::listen(&ENDING)?;
-    // Whole seconds, as a validity has no fractions of a millisecond.
-    let validity = Duration::from_secs(args.poll.as_secs() + 1).min(LONGEST_POLL);
-    let builder = tokio::select! {
-        biased;
-        _ = signals.next() => return Ok(0),
-        builder = patiently(None, || builder(&args.at)) => builder?,
-    };
-    let group = builder
-        .validity(SHORTEST_VALIDITY.max(validity))
+    let output = (args.at.json, args.exec.clone());
+    let poll = (args.poll, LONGEST_POLL);
+    Watcher::run(args.metrics, poll, output, async |watcher| start(&args, watcher).await).await
+}
+
+async fn start(args: &GroupWatchArgs, watcher: &mut Watcher) -> Result<Infallible, WatchEnd> {
+    let group = watcher.unless_ended(patiently(None, || builder(&args.at))).await??;
+    let group = group
+        .validity(validity(args.poll, LONGEST_POLL))
         .request_timeout(REQUEST_TIMEOUT)
         .poll_interval(args.poll)
         .retry_denied(None)
-        .build()?;
-    let refuse_election = async {
-        // Waits for a store that does not answer.
-        match group.snapshot().await {
-            Ok(GroupSnapshot { epoch: None, .. }) => {
-                let refused = refuse_election(&args.at.store, "tenure watch").await;
-                refused.or_else(|failure| if failure.may_pass() { Ok(()) } else { Err(failure) })
-            }
-            _ => Ok(()),
+        .build()
+        .map_err(Failure::from)?;
+    // Waits for a store that does not answer.
+    if watcher.unless_ended(group.snapshot()).await?.is_ok_and(|group| group.epoch.is_none()) {
+        let refused = refuse_election(&args.at.store, "tenure watch");
+        match watcher.unless_ended(refused).await? {
+            Err(failure) if !failure.may_pass() => return Err(failure.into()),
+            _ => {}
         }
-    };
-    tokio::select! {
-        biased;
-        _ = signals.next() => return Ok(0),
-        looked = refuse_election => looked?,
     }
-    let exec = Exec::start(args.exec);
-    let output = GroupWatchOutput { json: args.at.json, exec: exec.as_ref() };
-    let outcome = follow(&group, args.poll, &mut signals, output).await;
-    if let Some(exec) = exec {
-        exec.end().await;
-    }
-    outcome
-}
-
-/// The destinations of each change.
-struct GroupWatchOutput<'a> {
-    json: bool,
-    exec: Option<&'a Exec>,
+    follow(&group, args.poll, watcher).await
 }
 
 /// An assignment names dead owners until the coordinator writes the next one. So the observer also
@@ -110,45 +76,38 @@ struct GroupWatchOutput<'a> {
 async fn follow(
     group: &Group,
     poll: Duration,
-    signals: &mut Signals,
-    output: GroupWatchOutput<'_>,
-) -> Result<u8, Failure> {
+    watcher: &mut Watcher,
+) -> Result<Infallible, WatchEnd> {
     let mut snapshots = group.observe();
     let mut seen: Option<GroupSnapshot> = None;
     let (mut sessions, mut owned, mut restored) = (Sessions::new(), BTreeMap::new(), None);
-    let (mut left, mut throttle) = (pin!(reader_left()), Throttle::default());
     loop {
         let look_at_sessions = async {
             let Some(group) = &seen else { return std::future::pending().await };
             let shortest = group.members.iter().map(|it| it.validity).min();
-            pause(shortest.unwrap_or(SHORTEST_VALIDITY).max(poll)).await;
+            pause(shortest.unwrap_or(PATIENCE).max(poll)).await;
         };
-        let read_all = tokio::select! {
-            biased;
-            _ = signals.next() => return Ok(0),
-            () = &mut left => return Ok(0),
-            snapshot = snapshots.next() => match snapshot {
-                Some(Ok(snapshot)) => {
-                    let before = std::mem::replace(&mut restored, restored_above(&snapshot));
-                    if let Some(epoch) = restored.filter(|_| restored != before) {
-                        complain(&format!("a restore is {}", unfinished(epoch)));
-                    }
-                    seen = Some(snapshot);
-                    owned.is_empty()
-                }
-                Some(Err(error)) => {
-                    tokio::select! {
-                        biased;
-                        _ = signals.next() => return Ok(0),
-                        () = &mut left => return Ok(0),
-                        passed = outlast(error, seen.is_some(), &mut throttle) => passed?,
-                    }
+        let observed = watcher.unless_ended(async {
+            tokio::select! {
+                biased;
+                observed = snapshots.next() => Some(observed),
+                () = look_at_sessions => None,
+            }
+        });
+        let read_all = match observed.await? {
+            None => true,
+            Some(observed) => {
+                let Some(snapshot) = watcher.settle(observed).await? else {
                     snapshots = group.observe();
                     continue;
+                };
+                let before = std::mem::replace(&mut restored, restored_above(&snapshot));
+                if let Some(epoch) = restored.filter(|_| restored != before) {
+                    complain(&format!("a restore is {}", unfinished(epoch)));
                 }
-                None => return Ok(0),
-            },
-            () = look_at_sessions => true,
+                seen = Some(snapshot);
+                owned.is_empty()
+            }
         };
         let Some(snapshot) = &seen else { continue };
         if read_all {
@@ -162,16 +121,7 @@ async fn follow(
         }
         let next = owned_in(snapshot, &sessions);
         for change in changes(&owned, &next, snapshot, &sessions) {
-            if let Some(exec) = output.exec {
-                exec.handle(change.for_exec());
-            }
-            let reader = match output.json {
-                true => print_json(&change)?,
-                false => print_styled(&change.for_people())?,
-            };
-            if reader == Reader::HasLeft {
-                return Ok(0);
-            }
+            watcher.emit(&change)?;
         }
         owned = next;
     }
@@ -261,8 +211,7 @@ fn changes<'a>(
     numbers.into_iter().filter_map(change).collect()
 }
 
-impl OwnerChange<'_> {
-    /// Returns the change for CMD, with variables escaped for a terminal.
+impl Change for OwnerChange<'_> {
     fn for_exec(&self) -> ExecChange {
         let state = if self.to.is_some() { "held" } else { "nobody" };
         let partition = plain(self.partition);

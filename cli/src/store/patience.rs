@@ -4,12 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use tenure::{Error, Process};
+use tenure::Process;
 use tokio::task::spawn_blocking;
 use tracing::{error, warn};
 
 use crate::exit::Failure;
-use crate::output::logs::Throttle;
 use crate::output::print::plain;
 use crate::process::timer::pause;
 
@@ -78,24 +77,6 @@ pub async fn patiently<T>(
         paused += length;
         next = (next * 2).min(AFTER_A_FAILURE);
     }
-}
-
-/// Logs an error of an observer, and pauses before the next poll. Fails if the error ends a
-/// service. `has_worked` is true after a successful poll.
-pub async fn outlast(
-    error: Error,
-    has_worked: bool,
-    throttle: &mut Throttle,
-) -> Result<(), Failure> {
-    if error.kind().ends_a_service(has_worked) {
-        return Err(error.into());
-    }
-    if throttle.is_due(&error) {
-        let why = plain(&error.to_string());
-        warn!(outcome = "failed", "the watch failed, and is retried: {why}");
-    }
-    pause(AFTER_A_FAILURE).await;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -123,12 +123,11 @@ impl<'a> EpochLine<'a> {
 impl EpochsSummary {
     pub fn of(history: &History) -> EpochsSummary {
         let totals = history.totals();
-        let pair = |hole: &RangeInclusive<Epoch>| [hole.start().get(), hole.end().get()];
         EpochsSummary {
             kind: "summary",
             epochs: history.spans.len(),
             left_out: history.left_out,
-            missing: history.holes.iter().map(pair).collect(),
+            missing: pairs(&history.holes),
             now: time(history.now),
             time_ms: millis(totals.time),
             led: Lengths::of(totals.led),
@@ -181,7 +180,12 @@ fn up(latest: DateTime<Utc>) -> DateTime<Utc> {
     latest.checked_add_signed(TimeDelta::nanoseconds(999_999)).unwrap_or(latest)
 }
 
-/// Formats a value for JSON.
+/// Returns the first and the last epoch of each range, for JSON.
+pub fn pairs(holes: &[RangeInclusive<Epoch>]) -> Vec<[u64; 2]> {
+    holes.iter().map(|hole| [hole.start().get(), hole.end().get()]).collect()
+}
+
+/// Formats a time for JSON.
 pub fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }

@@ -6,19 +6,21 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use self::json::time;
+pub use self::json::{pairs, time};
 pub use self::table::holes;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::EpochEnd;
-use tenure_history::{History, LeadershipSpan, Reader};
+use serde::Serialize;
+use tenure::{Epoch, EpochEnd};
+use tenure_history::drawing::Drawing;
+use tenure_history::{LeadershipSpan, Reader};
 
 use crate::args::common::{CENTURY, StoreArg, positive_up_to};
 use crate::exit::{self, Failure};
-use crate::output::print::{Reader as Audience, print, print_json};
+use crate::output::print::{Reader as Audience, print, print_json, print_styled};
 use crate::output::progress::Progress;
 use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
 
@@ -43,10 +45,7 @@ pub struct HistoryArgs {
 }
 
 pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
-    if args.json && args.svg.as_deref() == Some(Path::new("-")) {
-        let why = "--json and --svg - would both go to stdout: draw into a file";
-        return Err(Failure::new(exit::USAGE, why));
-    }
+    refuse_both_on_stdout(args.json, args.svg.as_deref())?;
     let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
     let layout = args.store.layout;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
@@ -61,45 +60,68 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     if history.spans.is_empty() {
         refuse_all_else(&store, &prefix, layout, "tenure group history").await?;
     }
-    all_unreadable(&history).map_or(Ok(()), Err)?;
-    if let Some(file) = &args.svg {
-        let title = format!("Who led {}", args.store.store);
-        let svg = picture::of(&history, &title).svg();
+    let objects = history.spans.iter().map(|span| (span.epoch, span.unreadable.as_deref()));
+    refuse_unreadable(objects, ("epoch object", "lock"))?;
+    show(
+        (args.json, args.svg.as_deref()),
+        || picture::of(&history, &format!("Who led {}", args.store.store)),
+        || table::of(&history),
+        history.spans.iter().map(|span| json::EpochLine::of(span, &history)),
+        &json::EpochsSummary::of(&history),
+    )
+}
+
+/// Refuses JSON and a drawing on one stdout.
+pub fn refuse_both_on_stdout(json: bool, svg: Option<&Path>) -> Result<(), Failure> {
+    let both = json && svg == Some(Path::new("-"));
+    let why = "--json and --svg - would both go to stdout: draw into a file";
+    if both { Err(Failure::new(exit::USAGE, why)) } else { Ok(()) }
+}
+
+/// Writes the drawing. Then prints the table, or the lines and the summary, unless the drawing goes
+/// to stdout.
+pub fn show(
+    (json, svg): (bool, Option<&Path>),
+    drawing: impl FnOnce() -> Drawing,
+    table: impl FnOnce() -> String,
+    lines: impl Iterator<Item: Serialize>,
+    summary: &impl Serialize,
+) -> Result<u8, Failure> {
+    if let Some(file) = svg {
+        let svg = drawing().svg();
         if file.as_os_str() == "-" {
             let _ = print(svg.trim_end())?;
             return Ok(0);
         }
-        draw(file, &svg)?;
+        std::fs::write(file, svg).map_err(|error| {
+            Failure::new(exit::OS, format!("cannot write {}: {error}", file.display()))
+        })?;
     }
-    if !args.json {
-        let _ = print(&table::of(&history))?;
+    if !json {
+        let _ = print_styled(&table())?;
         return Ok(0);
     }
-    for span in &history.spans {
-        if print_json(&json::EpochLine::of(span, &history))? == Audience::HasLeft {
+    for line in lines {
+        if print_json(&line)? == Audience::HasLeft {
             return Ok(0);
         }
     }
-    let _ = print_json(&json::EpochsSummary::of(&history))?;
+    let _ = print_json(summary)?;
     Ok(0)
 }
 
-/// Returns a failure if no object can be read: a table would suggest that some are known.
-fn all_unreadable(history: &History) -> Option<Failure> {
-    if !history.spans.iter().all(|span| span.unreadable.is_some()) {
-        return None;
+/// Fails if no object can be read: a table would suggest that some are known. Each object has its
+/// epoch, and the reason if it cannot be read.
+pub fn refuse_unreadable<'a>(
+    objects: impl Iterator<Item = (Epoch, Option<&'a str>)>,
+    (kind, file): (&str, &str),
+) -> Result<(), Failure> {
+    let mut newest = None;
+    for (epoch, unreadable) in objects {
+        let Some(why) = unreadable else { return Ok(()) };
+        newest = Some(format!("no {kind} can be read; {file}-{:010}.json: {why}", epoch.get()));
     }
-    let last = history.spans.last()?;
-    let why = last.unreadable.as_deref().unwrap_or_default();
-    let why = format!("no epoch object can be read; lock-{:010}.json: {why}", last.epoch.get());
-    Some(Failure::new(exit::UNSAFE, why))
-}
-
-/// Writes a drawing into this file.
-pub fn draw(file: &Path, svg: &str) -> Result<(), Failure> {
-    std::fs::write(file, svg).map_err(|error| {
-        Failure::new(exit::OS, format!("cannot write {}: {error}", file.display()))
-    })
+    newest.map_or(Ok(()), |why| Err(Failure::new(exit::UNSAFE, why)))
 }
 
 /// Returns the state or end of an epoch in one word.

@@ -144,10 +144,10 @@ fn summary(history: &History, lines: &mut Vec<String>) {
 }
 
 /// Lists the ranges of epochs without an object, with the possible reason.
-pub fn holes(holes: &[RangeInclusive<Epoch>], what: &str, why: &str) -> String {
+pub fn holes(holes: &[RangeInclusive<Epoch>], kind: &str, why: &str) -> String {
     let each = holes.iter().take(SHOWN_HOLES).map(|hole| match hole.start() == hole.end() {
-        true => format!("{what} {}", hole.start()),
-        false => format!("{what}s {} to {}", hole.start(), hole.end()),
+        true => format!("{kind} {}", hole.start()),
+        false => format!("{kind}s {} to {}", hole.start(), hole.end()),
     });
     let each = each.collect::<Vec<_>>().join(", ");
     let are = if holes.len() == 1 && holes[0].start() == holes[0].end() { "is" } else { "are" };

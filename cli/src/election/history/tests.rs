@@ -4,6 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 use tenure::Clock as _;
 use tenure::store::{MemoryStore, Store as _};
+use tenure_history::History;
 use tenure_history::drawing::{BandKind, Mark};
 use tenure_testkit::time::{TestClock, wait};
 

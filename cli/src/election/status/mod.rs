@@ -71,14 +71,10 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     let record = args.period.read(&store, &prefix).await?;
     let period = record.as_ref().map(|record| PeriodStatus::of(record, &snapshot));
     let status = Status { period, ..Status::of(&snapshot) };
-    let _ = match &args.field {
-        Some(name) => print(&field(&status, name))?,
-        None if args.json => print_json(&status)?,
-        None => {
-            let period = status.period.as_ref().map(PeriodStatus::for_people).unwrap_or_default();
-            print_styled(&(status.for_people(&snapshot) + &period))?
-        }
-    };
+    show(&status, args.field.as_deref(), args.json, || {
+        let period = status.period.as_ref().map(PeriodStatus::for_people).unwrap_or_default();
+        status.for_people(&snapshot) + &period
+    })?;
     let is_well = args.period.is_met(record.as_ref()).unwrap_or(status.is_held());
     Ok(if args.exit_code && !is_well { exit::NOBODY } else { 0 })
 }
@@ -171,9 +167,24 @@ impl Status {
     }
 }
 
+/// Prints the field of this name, the object, or the lines for people.
+pub fn show(
+    status: &impl Serialize,
+    field_name: Option<&str>,
+    json: bool,
+    for_people: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    let _ = match field_name {
+        Some(name) => print(&field(status, name))?,
+        None if json => print_json(status)?,
+        None => print_styled(&for_people())?,
+    };
+    Ok(())
+}
+
 /// Returns a field of a `--json` object on one line, escaped for a terminal.
-pub fn field(of: &impl Serialize, name: &str) -> String {
-    let all = serde_json::to_value(of).expect("a plain struct with string keys makes JSON");
+fn field(status: &impl Serialize, name: &str) -> String {
+    let all = serde_json::to_value(status).expect("a plain struct with string keys makes JSON");
     match &all[name] {
         Value::Null => String::new(),
         Value::String(text) => plain(text),
@@ -218,6 +229,7 @@ fn validity(leader: &Leader) -> String {
     }
 }
 
+/// Returns data of a leader or of a member, shortened and escaped for a terminal.
 pub fn data(data: &Value) -> String {
     let text = plain(&data.to_string());
     match text.char_indices().nth(SHOWN_DATA_CHARS) {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::change::{AssignmentChange, Author, PartitionChange, PartitionEvent, Person};
 use super::read::GroupHistory;
-use crate::election::history::time;
+use crate::election::history::{pairs, time};
 
 #[derive(Debug, Serialize)]
 pub struct AssignmentLine<'a> {
@@ -19,17 +19,11 @@ pub struct AssignmentLine<'a> {
     coordinator: Option<&'a str>,
     /// Whether its changes are unknown. Then its partitions show its state.
     first_known: bool,
-    joined: Vec<MemberLine<'a>>,
-    left: Vec<MemberLine<'a>>,
+    joined: &'a [Person],
+    left: &'a [Person],
     /// Changed partitions.
     partitions: Vec<PartitionLine<'a>>,
     unreadable: Option<&'a str>,
-}
-
-#[derive(Debug, Serialize)]
-struct MemberLine<'a> {
-    name: &'a str,
-    session: &'a str,
 }
 
 #[derive(Debug, Serialize)]
@@ -37,7 +31,7 @@ struct PartitionLine<'a> {
     partition: &'a str,
     number: u32,
     /// Of `stood`, `added`, `granted`, `moved`, `released`, `revoked`, `kept`, `marked`, `removed`.
-    events: Vec<&'static str>,
+    events: &'a [PartitionEvent],
     from: Option<&'a str>,
     from_session: Option<&'a str>,
     to: Option<&'a str>,
@@ -67,7 +61,6 @@ pub struct AssignmentsSummary {
 
 impl<'a> AssignmentLine<'a> {
     pub fn of(change: &'a AssignmentChange) -> AssignmentLine<'a> {
-        let members = |all: &'a [Person]| all.iter().map(MemberLine::of).collect();
         AssignmentLine {
             kind: "assignment",
             epoch: change.epoch.get(),
@@ -79,17 +72,11 @@ impl<'a> AssignmentLine<'a> {
             by_operator: change.author == Author::Operator,
             coordinator: change.coordinator.as_deref(),
             first_known: change.is_first_known,
-            joined: members(&change.joined),
-            left: members(&change.left),
+            joined: &change.joined,
+            left: &change.left,
             partitions: change.partitions.iter().map(PartitionLine::of).collect(),
             unreadable: change.unreadable.as_deref(),
         }
-    }
-}
-
-impl<'a> MemberLine<'a> {
-    fn of(person: &'a Person) -> MemberLine<'a> {
-        MemberLine { name: &person.name, session: &person.session }
     }
 }
 
@@ -100,7 +87,7 @@ impl<'a> PartitionLine<'a> {
         PartitionLine {
             partition: &it.name,
             number: it.number.0,
-            events: it.events.iter().map(|event| word(*event)).collect(),
+            events: &it.events,
             from: name(&it.from),
             from_session: session(&it.from),
             to: name(&it.to),
@@ -116,31 +103,15 @@ impl<'a> PartitionLine<'a> {
     }
 }
 
-fn word(event: PartitionEvent) -> &'static str {
-    match event {
-        PartitionEvent::Stood => "stood",
-        PartitionEvent::Added => "added",
-        PartitionEvent::Granted => "granted",
-        PartitionEvent::Moved => "moved",
-        PartitionEvent::Released => "released",
-        PartitionEvent::Revoked => "revoked",
-        PartitionEvent::Kept => "kept",
-        PartitionEvent::Marked => "marked",
-        PartitionEvent::Removed => "removed",
-    }
-}
-
 impl AssignmentsSummary {
     pub fn of(history: &GroupHistory) -> AssignmentsSummary {
-        let pair =
-            |hole: &std::ops::RangeInclusive<tenure::Epoch>| [hole.start().get(), hole.end().get()];
         let newest = history.newest.as_ref();
         let partitions = newest.map_or(&[][..], |it| &it.partitions);
         AssignmentsSummary {
             kind: "summary",
             assignments: history.changes.len(),
             left_out: history.left_out,
-            missing: history.missing.iter().map(pair).collect(),
+            missing: pairs(&history.missing),
             now: time(history.now),
             members: newest.map_or(0, |it| it.members.len()),
             partitions: partitions.len(),

@@ -1,0 +1,131 @@
+//! The loop of `watch` and `group watch`: signals, errors, output, and CMD of `--exec`.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::time::Duration;
+
+use humantime::format_duration;
+use serde::Serialize;
+use tenure::Error;
+use tracing::warn;
+
+use crate::exit::{self, Failure};
+use crate::http::Sites;
+use crate::http::metrics::MetricsArg;
+use crate::output::logs::Throttle;
+use crate::output::print::{Reader, plain, print_json, print_styled, reader_left};
+use crate::process::exec::{Exec, ExecChange};
+use crate::process::signals::{ENDING, Signals};
+use crate::process::timer::pause;
+use crate::store::patience::AFTER_A_FAILURE;
+
+/// Maximum silence of the store before the observer reports `unknown`. An observer has no lease.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// Returns the validity of an observer that polls at this interval. It has whole seconds, as a
+/// validity has no fractions of a millisecond.
+pub fn validity(poll: Duration, longest: Duration) -> Duration {
+    PATIENCE.max(Duration::from_secs(poll.as_secs() + 1).min(longest))
+}
+
+/// The failure that ends a watch. `None` if a signal came, or the reader of stdout has left.
+pub type WatchEnd = Option<Failure>;
+
+/// An observed change. `--json` prints its serialized form.
+pub trait Change: Serialize {
+    /// Returns the change for CMD, with variables escaped for a terminal.
+    fn for_exec(&self) -> ExecChange;
+
+    /// Returns a line for people.
+    fn for_people(&self) -> String;
+}
+
+/// A running watch.
+pub struct Watcher {
+    json: bool,
+    exec: Option<Exec>,
+    signals: Signals,
+    reader_left: Pin<Box<dyn Future<Output = ()>>>,
+    has_worked: bool,
+    throttle: Throttle,
+}
+
+impl Watcher {
+    /// Runs a watch until it is asked to end or fails. Then ends CMD.
+    pub async fn run(
+        metrics: MetricsArg,
+        (poll, longest_poll): (Duration, Duration),
+        (json, exec): (bool, Option<String>),
+        watch: impl AsyncFnOnce(&mut Watcher) -> Result<Infallible, WatchEnd>,
+    ) -> Result<u8, Failure> {
+        if poll > longest_poll {
+            let why = format!("--poll is at most {}", format_duration(longest_poll));
+            return Err(Failure::new(exit::USAGE, why));
+        }
+        let mut sites = Sites::default();
+        metrics.add_to(&mut sites)?;
+        let _serving = sites.start()?;
+        let mut watcher = Watcher {
+            json,
+            exec: Exec::start(exec),
+            signals: Signals::listen(&ENDING)?,
+            reader_left: Box::pin(reader_left()),
+            has_worked: false,
+            throttle: Throttle::default(),
+        };
+        let Err(end) = watch(&mut watcher).await;
+        if let Some(exec) = watcher.exec {
+            exec.end().await;
+        }
+        end.map_or(Ok(0), Err)
+    }
+
+    /// Returns the result of the work, unless the watch is asked to end before.
+    pub async fn unless_ended<T>(&mut self, work: impl Future<Output = T>) -> Result<T, WatchEnd> {
+        tokio::select! {
+            biased;
+            _ = self.signals.next() => Err(None),
+            () = &mut self.reader_left => Err(None),
+            done = work => Ok(done),
+        }
+    }
+
+    /// Returns the observation. After an error that may pass, logs it, pauses, and returns `None`:
+    /// the caller observes again.
+    pub async fn settle<T>(
+        &mut self,
+        observed: Option<Result<T, Error>>,
+    ) -> Result<Option<T>, WatchEnd> {
+        match observed {
+            None => Err(None),
+            Some(Ok(observation)) => {
+                self.has_worked = true;
+                Ok(Some(observation))
+            }
+            Some(Err(error)) if error.kind().ends_a_service(self.has_worked) => {
+                Err(Some(error.into()))
+            }
+            Some(Err(error)) => {
+                if self.throttle.is_due(&error) {
+                    let why = plain(&error.to_string());
+                    warn!(outcome = "failed", "the watch failed, and is retried: {why}");
+                }
+                self.unless_ended(pause(AFTER_A_FAILURE)).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Passes a change to CMD, and prints it.
+    pub fn emit(&self, change: &impl Change) -> Result<(), WatchEnd> {
+        if let Some(exec) = &self.exec {
+            exec.handle(change.for_exec());
+        }
+        let reader = match self.json {
+            true => print_json(change)?,
+            false => print_styled(&change.for_people())?,
+        };
+        if reader == Reader::HasLeft { Err(None) } else { Ok(()) }
+    }
+}
