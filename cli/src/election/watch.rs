@@ -24,7 +24,7 @@ use crate::store::patience::patiently;
 pub struct WatchArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// How often to look: at most 24h
+    /// Interval between polls, with one GET each: at most 24h
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
     pub poll: Duration,
     /// One JSON object per change instead of a line for people
