@@ -171,7 +171,8 @@ struct BarArgs {
 struct GroupHistoryArgs {
     #[command(flatten)]
     at: GroupStoreArg,
-    /// Maximum number of assignments to read, newest first, with one request each: at most 100000
+    /// Maximum number of assignments to read, newest first: at most 100000. Costs one GET for each,
+    /// and one for each member that left
     #[arg(long, value_name = "COUNT", default_value = "1000")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use tenure::Epoch;
+use tenure::{Epoch, EpochEnd};
 use tenure_groups::{GroupSnapshot, Marks, MemberSnapshot, PartitionNumber, PartitionSnapshot};
 
 /// An assignment with its changes.
@@ -21,7 +21,7 @@ pub struct AssignmentChange {
     /// unknown, and only its state is shown.
     pub is_first_known: bool,
     pub joined: Vec<Person>,
-    pub left: Vec<Person>,
+    pub left: Vec<DepartedMember>,
     /// Changed partitions in the order of their numbers.
     pub partitions: Vec<PartitionChange>,
     /// Reason that it cannot be read. Then all other fields are empty.
@@ -43,6 +43,14 @@ pub enum Author {
 pub struct Person {
     pub name: String,
     pub session: String,
+}
+
+/// A member that the assignment before had.
+#[derive(Debug)]
+pub struct DepartedMember {
+    pub member: MemberSnapshot,
+    /// The end in the record of its session; `None` if the record has none, or was compacted.
+    pub ended: Option<EpochEnd>,
 }
 
 #[derive(Debug)]
@@ -128,8 +136,12 @@ impl AssignmentChange {
                 && before.and_then(self::coordinator) != coordinator,
             coordinator: coordinator.map(|it| it.name),
             is_first_known,
-            joined: missing_in(Some(now), if is_first_known { Some(now) } else { before }),
-            left: missing_in(before, Some(now)),
+            joined: missing_in(Some(now), if is_first_known { Some(now) } else { before })
+                .map(person)
+                .collect(),
+            left: missing_in(before, Some(now))
+                .map(|member| DepartedMember { member: member.clone(), ended: None })
+                .collect(),
             partitions,
             ..AssignmentChange::blank(epoch, created)
         }
@@ -164,11 +176,14 @@ fn coordinator(group: &GroupSnapshot) -> Option<Person> {
 }
 
 /// Returns the members of the first list that the second does not have.
-fn missing_in(one: Option<&GroupSnapshot>, other: Option<&GroupSnapshot>) -> Vec<Person> {
+fn missing_in<'a>(
+    one: Option<&'a GroupSnapshot>,
+    other: Option<&'a GroupSnapshot>,
+) -> impl Iterator<Item = &'a MemberSnapshot> {
     let there = other.into_iter().flat_map(|it| &it.members);
     let there: std::collections::BTreeSet<&str> = there.map(|it| &*it.session).collect();
     let members = one.into_iter().flat_map(|it| &it.members);
-    members.filter(|it| !there.contains(&*it.session)).map(person).collect()
+    members.filter(move |it| !there.contains(&*it.session))
 }
 
 fn partitions(

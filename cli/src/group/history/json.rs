@@ -2,8 +2,10 @@
 //! apply or are unknown are null.
 
 use serde::Serialize;
+use tenure::EpochEnd;
 
-use super::change::{AssignmentChange, Author, PartitionChange, PartitionEvent, Person};
+use super::change::{AssignmentChange, Author, DepartedMember};
+use super::change::{PartitionChange, PartitionEvent, Person};
 use super::read::GroupHistory;
 use crate::election::history::{pairs, time};
 
@@ -20,10 +22,18 @@ pub struct AssignmentLine<'a> {
     /// Whether its changes are unknown. Then its partitions show its state.
     first_known: bool,
     joined: &'a [Person],
-    left: &'a [Person],
+    left: Vec<DepartedLine<'a>>,
     /// Changed partitions.
     partitions: Vec<PartitionLine<'a>>,
     unreadable: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct DepartedLine<'a> {
+    name: &'a str,
+    session: &'a str,
+    /// End of the session; null if unknown.
+    ended: Option<EpochEnd>,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,10 +83,16 @@ impl<'a> AssignmentLine<'a> {
             coordinator: change.coordinator.as_deref(),
             first_known: change.is_first_known,
             joined: &change.joined,
-            left: &change.left,
+            left: change.left.iter().map(DepartedLine::of).collect(),
             partitions: change.partitions.iter().map(PartitionLine::of).collect(),
             unreadable: change.unreadable.as_deref(),
         }
+    }
+}
+
+impl<'a> DepartedLine<'a> {
+    fn of(DepartedMember { member, ended }: &'a DepartedMember) -> DepartedLine<'a> {
+        DepartedLine { name: &member.name, session: &member.session, ended: *ended }
     }
 }
 

@@ -6,9 +6,14 @@ mod picture;
 mod read;
 mod table;
 
+use std::sync::Arc;
+
+use tenure_groups::Group;
+
 use super::GroupHistoryArgs;
 use crate::election::history::{refuse_both_on_stdout, refuse_unreadable, show};
 use crate::exit::{self, Failure};
+use crate::output::logs::complain;
 use crate::output::print::plain;
 use crate::output::progress::Progress;
 use crate::store::open::{IfMissing, Opened, open, refuse_election};
@@ -19,7 +24,7 @@ pub async fn history(args: GroupHistoryArgs) -> Result<u8, Failure> {
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let mut history = {
         let progress = Progress::of("reading assignments");
-        read::read(store, &prefix, limit, |done, of| progress.at(done, of)).await?
+        read::read(Arc::clone(&store), &prefix, limit, |done, of| progress.at(done, of)).await?
     };
     if history.changes.is_empty() {
         refuse_election(&args.at.store, "tenure history").await?;
@@ -31,6 +36,9 @@ pub async fn history(args: GroupHistoryArgs) -> Result<u8, Failure> {
     {
         let why = format!("no assignment that was read has a partition {}", plain(name));
         return Err(Failure::new(exit::REFUSED, why));
+    }
+    if let Err(error) = history.read_ends(&Group::builder(store, prefix).build()?).await {
+        complain(&format!("{error}; the reasons of departures are unknown"));
     }
     let title = match &args.partition {
         Some(name) => format!("Who owned the partition {name} of {}", args.at.store),

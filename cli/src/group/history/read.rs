@@ -9,8 +9,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{self, StreamExt as _};
 use tenure::internals::wall_clock;
 use tenure::{Epoch, Error, Store};
-use tenure_groups::GroupSnapshot;
 use tenure_groups::history::Assignments;
+use tenure_groups::{Group, GroupSnapshot, SessionState};
 
 use super::change::AssignmentChange;
 
@@ -47,6 +47,22 @@ impl GroupHistory {
             newest.partitions.retain(|it| it.name == name);
         }
         known
+    }
+
+    /// Reads how the members left, from their sessions. Sends one GET for each.
+    pub async fn read_ends(&mut self, group: &Group) -> Result<(), Error> {
+        let Some(mut departed) = self.newest.clone() else { return Ok(()) };
+        let left = || self.changes.iter().flat_map(|change| &change.left);
+        departed.members = left().map(|it| it.member.clone()).collect();
+        self.requests += departed.members.len() as u64;
+        let states = group.session_states(&departed).await?;
+        let left = self.changes.iter_mut().flat_map(|change| &mut change.left);
+        for (member, state) in left.zip(states) {
+            if let SessionState::Ended(end) = state {
+                member.ended = Some(end);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tenure::EpochEnd;
 use tenure_groups::Marks;
 
-use super::change::{AssignmentChange, Author, PartitionChange, PartitionEvent, Person};
+use super::change::{AssignmentChange, Author, DepartedMember};
+use super::change::{PartitionChange, PartitionEvent, Person};
 use super::read::GroupHistory;
 use crate::election::history::holes;
 use crate::election::status::line;
@@ -51,8 +53,18 @@ fn what(change: &AssignmentChange) -> Vec<String> {
     if change.is_first_known {
         what.push("(what it changed is not known; this is how it stood)".to_owned());
     }
-    what.extend(members(&change.joined, "joined"));
-    what.extend(members(&change.left, "left"));
+    let joined: Vec<&str> = change.joined.iter().map(|it| &*it.name).collect();
+    what.extend(members(&joined, "joined"));
+    let mut left: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for DepartedMember { member, ended } in &change.left {
+        let end = match ended {
+            None | Some(EpochEnd::Unknown) => "left".to_owned(),
+            Some(EpochEnd::DeposedDead) => "deposed as dead".to_owned(),
+            Some(end) => end.to_string(),
+        };
+        left.entry(end).or_default().push(&member.name);
+    }
+    what.extend(left.iter().filter_map(|(end, names)| members(names, end)));
     if change.coordinator_changed {
         what.push(match &change.coordinator {
             Some(name) => format!("{} coordinates", plain(name)),
@@ -72,12 +84,11 @@ fn what(change: &AssignmentChange) -> Vec<String> {
     what
 }
 
-fn members(all: &[Person], done: &str) -> Option<String> {
-    let names: Vec<&str> = all.iter().map(|it| &*it.name).collect();
-    match names[..] {
+fn members(names: &[&str], done: &str) -> Option<String> {
+    match names {
         [] => None,
         [name] => Some(format!("{} {done}", plain(name))),
-        _ => Some(format!("{} members {done}: {}", names.len(), named(&names))),
+        _ => Some(format!("{} members {done}: {}", names.len(), named(names))),
     }
 }
 

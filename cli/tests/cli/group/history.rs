@@ -113,9 +113,31 @@ epoch  created               by          what changed
 members    1
 partitions 3; all are owned
 missing    assignment 7 is not there: compacted, deleted, or skipped by a restore
-requests   10
+requests   11
 ";
     assert_eq!(said.out, expected);
+}
+
+/// A member that was killed was shown as one that left.
+#[test]
+fn regression_the_record_of_the_session_shows_how_a_member_left() {
+    let bench = story("w1");
+    for (seal, end, word) in [
+        (json!({ "ended": "lapsed", "sealed_by": "w2" }), "lapsed", "lapsed"),
+        (json!({ "ended": "resigned", "sealed_by": "w1" }), "resigned", "resigned"),
+        (json!({ "ended": "lapsed", "forced_by": "admin" }), "deposed_dead", "deposed as dead"),
+    ] {
+        let mut session = json!({
+            "expires_at": 0.0, "token": 1, "epoch": 1, "validity_ms": 30_000, "format": 1,
+            "candidate": "w1", "nonce": ONE, "heartbeat": 4,
+        });
+        session.as_object_mut().unwrap().extend(seal.as_object().unwrap().clone());
+        bench.object(&format!("members/{ONE}/lock.json"), &session.to_string());
+        let out = run(&bench, &[]).out;
+        assert!(out.contains(&format!("  w1 {word}\n")), "{end}: {out}");
+        let told = lines(&run(&bench, &["--json"]));
+        assert_eq!(told[6]["left"][0]["ended"], end);
+    }
 }
 
 #[test]
@@ -168,7 +190,7 @@ fn json_has_a_line_for_each_assignment_and_a_summary() {
     let by = |line: &Value| (line["by"].clone(), line["by_operator"].clone());
     assert_eq!(by(&told[4]), (Value::Null, json!(true)));
     assert_eq!(told[2]["joined"], json!([{ "name": "w2", "session": TWO }]));
-    assert_eq!(told[6]["left"], json!([{ "name": "w1", "session": ONE }]));
+    assert_eq!(told[6]["left"], json!([{ "name": "w1", "session": ONE, "ended": null }]));
     assert_eq!(told[6]["partitions"][1]["events"], json!(["marked", "moved"]));
     let mut all = told[9].clone();
     all["now"].take();
@@ -176,7 +198,7 @@ fn json_has_a_line_for_each_assignment_and_a_summary() {
         all,
         json!({
             "kind": "summary", "assignments": 9, "left_out": 0, "missing": [[7, 7]], "now": null,
-            "members": 1, "partitions": 3, "without_owner": 0, "requests": 10,
+            "members": 1, "partitions": 3, "without_owner": 0, "requests": 11,
         })
     );
 }
