@@ -74,6 +74,8 @@ pub struct Account {
     /// Duration of each answered request, by kind.
     pub took: BTreeMap<RequestKind, Vec<Duration>>,
     pub sightings: Vec<Sighting>,
+    /// Number of keys in all deletions.
+    pub deleted_keys: u64,
     /// Number of requests with an unknown outcome.
     pub in_doubt: u64,
     /// Keys to delete.
@@ -190,6 +192,7 @@ impl Meter {
             }
             let sought: Vec<String> = keys.iter().cloned().collect();
             for some in sought.chunks(PAGE) {
+                self.account().deleted_keys += some.len() as u64;
                 let call = self.store.delete(some.to_vec());
                 let _ = self.send(RequestKind::Delete, Determinacy::Indeterminate, call).await;
             }
@@ -267,6 +270,7 @@ impl Store for Meter {
     }
 
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
+        self.account().deleted_keys += keys.len() as u64;
         let call = self.store.delete(keys.clone());
         let failed = self.ask(RequestKind::Delete, Determinacy::Indeterminate, call).await?;
         if failed.is_empty() {

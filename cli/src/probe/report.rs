@@ -120,7 +120,7 @@ impl ProbeReport {
             None => verdict(&promises, decided),
         };
         let requests = requests(account);
-        let cost_usd = prices.map(|prices| cost(&prices, &requests));
+        let cost_usd = prices.map(|prices| cost(&prices, &requests, account.deleted_keys));
         let ms = |seconds: f64| (seconds * 1e4).round() / 10.0;
         let clock = skew.map(|skew| Clock {
             ahead_ms: ms(skew.ahead),
@@ -294,10 +294,10 @@ fn requests(account: &Account) -> BTreeMap<&'static str, u64> {
     requests
 }
 
-fn cost(prices: &Prices, requests: &BTreeMap<&'static str, u64>) -> f64 {
-    let of = |name| requests.get(name).copied().unwrap_or(0) as f64;
-    let deletes = of("deletes");
-    let counts = [of("writes"), of("lists"), of("reads") + of("settings"), deletes, deletes];
+fn cost(prices: &Prices, requests: &BTreeMap<&'static str, u64>, deleted_keys: u64) -> f64 {
+    let count = |name| requests.get(name).copied().unwrap_or(0) as f64;
+    let reads = count("reads") + count("settings");
+    let counts = [count("writes"), count("lists"), reads, count("deletes"), deleted_keys as f64];
     // To a hundred-millionth: a single read costs less than a millionth.
     (prices.cost(counts) * 1e8).round() / 1e8
 }
@@ -331,6 +331,14 @@ fn latencies(account: &Account) -> Vec<Latency> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::prices;
+
+    #[test]
+    fn regression_each_deleted_key_has_a_price_on_dynamodb() {
+        let dynamodb = prices::built_in().pop().expect("a list");
+        let deletes = BTreeMap::from([("deletes", 2)]);
+        assert_eq!(cost(&dynamodb, &deletes, 160), 160.0 * 0.625 / 1e6);
+    }
 
     #[test]
     fn regression_a_cost_shows_its_digits() {

@@ -46,16 +46,6 @@ async fn faulty(order: impl FnOnce(&FaultStore)) -> Probed {
     probed(Arc::new(store), LayoutArg::EpochFiles).await
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_store_in_memory_is_safe_and_clean_afterwards() {
-    let memory = MemoryStore::new();
-    let probed = probed(Arc::new(memory.clone()), LayoutArg::EpochFiles).await;
-    assert_eq!(probed.report.verdict, Verdict::NoFaultSeen, "{}", probed.report.for_people());
-    assert_eq!((probed.report.exit_code(), probed.left.len()), (0, 0));
-    assert_eq!(probed.report.promises.len(), 11);
-    assert_eq!(memory.list("", "", 10).await.expect("a listing").entries, []);
-}
-
 /// Five attempts of each check at full speed gave no verdict. The races still have none, because
 /// the rate limit admits one writer of each.
 #[tokio::test(start_paused = true)]
