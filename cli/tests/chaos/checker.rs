@@ -1,4 +1,4 @@
-//! The rules for the end of a run. For each rule there is a story that breaks it.
+//! The rules that a finished run must satisfy. For each rule, a test breaks the rule with a story.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,9 +10,10 @@ use crate::history::{self, Call, Op, Ret};
 use crate::stalls::{self, Stall, Stalls};
 use crate::watch::{Seen, Watch};
 
-/// The least number of renewals in a run.
+/// Minimum number of renewals in a run.
 pub const ENOUGH_RENEWALS: usize = 5;
-/// Time limit for a guard to end its child, after both were stopped and continued.
+/// Time limit for a guard to kill its child, after the test stopped and continued the two
+/// processes.
 const GUARD_WAKES_NS: u64 = 500_000_000;
 /// Time before the end of the lease at which a guard begins to kill.
 const KILL_MARGIN_NS: u64 = 200_000_000;
@@ -21,7 +22,7 @@ const KILL_MARGIN_NS: u64 = 200_000_000;
 pub struct Story {
     lives: Vec<Life>,
     manifest: Vec<(u64, Entry)>,
-    /// The manifest after a power loss, if it is known.
+    /// The manifest that would remain after a power loss, if the backend can tell.
     kept: Option<Vec<(u64, Entry)>>,
     stalls: Vec<Stall>,
     renewals: Vec<(u64, Seen)>,
@@ -36,13 +37,14 @@ pub struct Story {
 struct Life {
     epoch: u64,
     lines: Vec<Line>,
-    /// Each moment at which the child was alive, with the end of the lease at that moment.
+    /// Moments at which the child was alive, each with the end of the lease at that moment.
     signs: Vec<(u64, u64)>,
-    /// The time in which its guard was stopped together with it.
+    /// The interval in which the guard was stopped together with the child.
     guard_stopped: Option<Seen>,
-    /// A time after the creation of its epoch, and before the start of the child or a renewal.
+    /// The interval that contains the grant: after the creation of the epoch, and before the start
+    /// of the child or a renewal.
     granted: Option<Seen>,
-    /// The first time at which its epoch was seen resigned.
+    /// The first time at which the test saw the epoch resigned.
     resigned_ns: Option<u64>,
 }
 
@@ -61,7 +63,7 @@ impl Story {
         for child in fleet.children() {
             let (epoch, lines) = (child.epoch, child.lines());
             let Some(seen) = watch.epochs.get(&epoch) else {
-                wrong.push(format!("{child:?} ran in an unseen epoch"));
+                wrong.push(format!("{child:?} ran in an epoch that the test never saw"));
                 continue;
             };
             let alive = watch.alive.get(&epoch).into_iter().flatten().copied();
@@ -75,7 +77,8 @@ impl Story {
             let resigned_ns = seen.resigned_ns;
             lives.push(Life { epoch, lines, signs, guard_stopped, granted, resigned_ns });
         }
-        // A leader that was killed or lost its lease before its child started was granted as well.
+        // A renewal also proves a grant if the leader was killed or lost its lease before its child
+        // started.
         for (epoch, seen) in &watch.epochs {
             if let Some(first) = seen.renewed.first()
                 && lives.iter().all(|life| life.epoch != *epoch || life.granted.is_none())
@@ -127,7 +130,7 @@ impl Story {
             ("renewals seen", self.renewals.len(), ENOUGH_RENEWALS),
         ] {
             if count < least {
-                return Err(format!("too little has happened to show anything: {count} {what}"));
+                return Err(format!("the run is too short for a check: {count} {what}"));
             }
         }
         Ok(format!(
@@ -147,7 +150,7 @@ impl Story {
         ))
     }
 
-    /// Returns all calls. An unanswered call counts if the manifest has its entry.
+    /// Returns all calls. An unanswered call is included if the manifest has its entry.
     fn history(&self) -> Vec<Call> {
         let call =
             |op, ret, seen: Seen| Call { op, ret, from_ns: seen.from_ns, until_ns: seen.until_ns };
@@ -173,7 +176,7 @@ impl Story {
                     Line::Fenced(at, ..) => (Ret::Refused, at),
                     Line::Starts(_) | Line::Beats(_) => continue,
                 };
-                let (from_ns, _) = open.take().expect("a child calls before its answer");
+                let (from_ns, _) = open.take().expect("the log has a call before each answer");
                 history.push(call(append, ret, Seen { from_ns, until_ns }));
             }
             if let Some((from_ns, asked)) = open
@@ -187,8 +190,8 @@ impl Story {
     }
 }
 
-/// Adds an end to appends that took effect and were never answered: the earliest answer to an
-/// append of a greater number, which cannot be written before.
+/// Adds an end to appends that took effect and were never answered. The end is the earliest answer
+/// to an append with a greater number, because a greater number is written later.
 fn close(history: &mut [Call], end_ns: u64) {
     let answered = |call: &Call| match call.ret {
         Ret::Appended(number) if call.until_ns < end_ns => Some((number, call.until_ns)),
@@ -202,7 +205,7 @@ fn close(history: &mut [Call], end_ns: u64) {
     }
 }
 
-/// Checks that numbers are dense, epochs never decrease, and no entry occurs twice.
+/// Checks that the numbers have no gap, epochs never decrease, and no entry occurs twice.
 fn check_manifest(manifest: &[(u64, Entry)]) -> Result<(), String> {
     for (index, (number, _)) in manifest.iter().enumerate() {
         if *number != index as u64 + 1 {
@@ -210,7 +213,9 @@ fn check_manifest(manifest: &[(u64, Entry)]) -> Result<(), String> {
         }
     }
     for pair in manifest.windows(2) {
-        let [(_, before), (number, after)] = pair else { unreachable!("windows of two") };
+        let [(_, before), (number, after)] = pair else {
+            unreachable!("each window has two entries")
+        };
         if (before.epoch, before.sequence) >= (after.epoch, after.sequence) {
             return Err(format!("{before:?} is followed by {after:?} as {number}"));
         }
@@ -218,7 +223,8 @@ fn check_manifest(manifest: &[(u64, Entry)]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that each acknowledged entry is at its number. Returns the number of these entries.
+/// Checks that the manifest has each acknowledged entry under its number. Returns how many entries
+/// were acknowledged.
 fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize, String> {
     let manifest: BTreeMap<_, _> = manifest.iter().copied().collect();
     let mut count = 0;
@@ -226,7 +232,9 @@ fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize
         if let Line::Appended(_, entry, number) = line {
             let there = manifest.get(number);
             if there != Some(entry) {
-                return Err(format!("{entry:?} was acknowledged as {number}, which is {there:?}"));
+                return Err(format!(
+                    "{entry:?} was acknowledged as {number}, but the entry with this number is {there:?}"
+                ));
             }
             count += 1;
         }
@@ -235,12 +243,12 @@ fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize
 }
 
 /// Checks that no child is alive at the end of its lease. Returns the least time between the last
-/// sign of a child and the end of its lease, in nanoseconds.
-///
-/// The store shows the lease: it ends at most `validity` after the sight of its last renewal, which
-/// is some milliseconds late. The guard begins to kill 200 ms before, and needs CPU time from the
-/// kernel within this margin. If the machine ran no process for a while, as the naps of [`Stalls`]
-/// show, the child may live longer by that time. The same holds if its guard was stopped with it.
+/// sign of a child and the end of its lease, in nanoseconds. The epoch object shows the lease. The
+/// lease ends at most `validity` after the test has seen the last renewal, which is some
+/// milliseconds late. The guard begins to kill 200 ms before the end of the lease, and needs CPU
+/// time within this margin. If the machine ran no process for a while, as [`Stalls`] records, the
+/// child may live longer by that time. The child may also live longer if its guard was stopped
+/// together with the child.
 fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
     let mut nearest = u64::MAX;
     for life in lives {
@@ -262,10 +270,9 @@ fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
     Ok(nearest)
 }
 
-/// Checks that no process acts for a resigned epoch. Returns the number of resigned epochs.
-///
-/// A stall does not excuse a sign of life after the seal: the writer of the seal has seen the end
-/// of the last process.
+/// Checks that no child is alive in a resigned epoch. Returns the number of resigned epochs. A
+/// stall does not excuse a sign of life after the seal, because the guard writes the seal only
+/// after the end of the last process.
 fn check_resignations(lives: &[Life]) -> Result<usize, String> {
     let mut count = 0;
     for life in lives {
@@ -295,7 +302,7 @@ fn check_order(lives: &[Life]) -> Result<(), String> {
         for (at_ns, _) in &life.signs {
             if *at_ns >= first_ns && !life.is_excused(*at_ns) {
                 return Err(format!(
-                    "the child of epoch {} overlapped with a later one",
+                    "the child of epoch {} overlapped with a later child",
                     life.epoch
                 ));
             }

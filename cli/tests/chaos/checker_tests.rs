@@ -41,14 +41,14 @@ fn why(story: &Story) -> String {
 }
 
 #[test]
-fn too_short_a_story_shows_nothing() {
-    assert!(why(&story()).starts_with("too little has happened"), "{}", why(&story()));
+fn a_story_that_is_too_short_is_refused() {
+    assert!(why(&story()).starts_with("the run is too short"), "{}", why(&story()));
 }
 
 #[test]
 fn broken_store_that_loses_an_append() {
     let mut story = story();
-    // The entry of another epoch has its number, so the manifest is dense.
+    // An entry of another epoch has the lost entry's number, so the manifest has no gap.
     story.manifest[2].1 = entry(3, 2);
     assert!(why(&story).contains("was acknowledged as 3"), "{}", why(&story));
     story.manifest.pop();
@@ -63,7 +63,7 @@ fn broken_store_that_leaves_a_gap() {
 }
 
 #[test]
-fn broken_fence_that_lets_a_lower_epoch_in() {
+fn broken_fence_that_accepts_a_lower_epoch() {
     let mut story = story();
     story.manifest.push((4, entry(2, 2)));
     assert!(why(&story).contains("is followed by"), "{}", why(&story));
@@ -82,7 +82,7 @@ fn broken_guard_that_lets_a_child_live_too_long() {
     let late_ns = 23 * SECOND + 100_000_000;
     story.lives[1].signs.push((late_ns, 23 * SECOND));
     assert!(why(&story).contains("of epoch 2 lived 100ms too long"), "{}", why(&story));
-    // A stall that is too short, or ended before the guard had to act, is not an excuse.
+    // A stall is not an excuse if it is too short, or if it ended before the guard had to act.
     story.stalls = vec![(22 * SECOND, 22 * SECOND + 700_000_000)];
     assert!(why(&story).contains("too long"), "{}", why(&story));
     story.stalls = vec![(23 * SECOND, 23 * SECOND + 99_000_000)];
@@ -92,7 +92,7 @@ fn broken_guard_that_lets_a_child_live_too_long() {
 }
 
 #[test]
-fn a_stopped_guard_is_an_excuse_until_it_continues() {
+fn a_stopped_guard_excuses_its_child_until_it_continues() {
     let mut story = story();
     story.lives[1].signs.push((25 * SECOND, 23 * SECOND));
     story.lives[1].guard_stopped = Some(Seen { from_ns: 24 * SECOND, until_ns: 25 * SECOND });
@@ -117,7 +117,7 @@ fn broken_election_that_runs_two_children() {
 fn broken_guard_that_resigns_while_a_child_lives() {
     let mut story = story();
     story.lives[1].resigned_ns = Some(22 * SECOND);
-    assert!(why(&story).starts_with("too little has happened"), "{}", why(&story));
+    assert!(why(&story).starts_with("the run is too short"), "{}", why(&story));
     story.lives[1].resigned_ns = Some(22 * SECOND - 1);
     assert!(why(&story).contains("after it was resigned"), "{}", why(&story));
 }
@@ -125,7 +125,7 @@ fn broken_guard_that_resigns_while_a_child_lives() {
 #[test]
 fn broken_order_of_grants() {
     let mut story = story();
-    // Both epochs were granted earlier, and the greater one was first.
+    // The two epochs were granted earlier, the greater epoch first.
     story.lives[0].granted = Some(Seen { from_ns: 3, until_ns: 4 });
     story.lives[1].granted = Some(Seen { from_ns: 1, until_ns: 2 });
     assert!(why(&story).contains("no order explains"), "{}", why(&story));
@@ -147,11 +147,11 @@ fn an_unanswered_append_counts_if_the_manifest_has_it() {
     assert!(why(&story).contains("too little"), "{}", why(&story));
     let unanswered = story.history();
     assert!(unanswered.iter().any(|call| call.until_ns == story.end_ns));
-    // It had taken effect before the answer to the next number.
+    // The append took effect before the answer to the append with the next number.
     let mut closed = unanswered;
     close(&mut closed, story.end_ns);
     assert!(closed.iter().all(|call| call.until_ns < story.end_ns));
-    // It does not count if the manifest does not have it.
+    // An append whose entry is not in the manifest is left out.
     story.manifest.remove(1);
     story.manifest[1].0 = 2;
     story.lives[2].lines[2] = Line::Appended(30 * SECOND + 2, entry(3, 1), 2);

@@ -1,5 +1,5 @@
-//! The program under `tenure run`. It appends `(epoch, sequence)` to a manifest of numbered
-//! objects, and stops when it meets a greater epoch.
+//! The program that `tenure run` starts. The program appends `(epoch, sequence)` to a manifest of
+//! numbered objects, and stops when it reads a greater epoch.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use tenure::store::{DirStore, GetOutcome, PutOutcome, S3Store, Store};
 use crate::lines::Log;
 
 pub const FOLDER: &str = "CHAOS_FOLDER";
-/// A directory, or `s3` for the bucket of the environment.
+/// The variable that names the store: a directory, or `s3` for the bucket of the environment.
 pub const STORE: &str = "CHAOS_STORE";
 pub const PREFIX: &str = "CHAOS_PREFIX";
 
-/// A file that asks all children to end, including children that ignore SIGTERM.
+/// Name of the file that makes all children exit, including children that ignore SIGTERM.
 pub const END: &str = "end";
 
-/// The exit code of a child that met a greater epoch.
+/// The exit code of a child that read a greater epoch.
 pub const FENCED: i32 = 9;
 
 const MAX_BODY: usize = 4096;
@@ -38,9 +38,9 @@ pub enum Line {
     Starts(u64),
     Beats(u64),
     Calls(u64, Entry),
-    /// Acknowledged: the entry is in the manifest under this number.
+    /// The append was acknowledged: the entry is in the manifest under this number.
     Appended(u64, Entry, u64),
-    /// Refused: a greater epoch is in the manifest.
+    /// The append was refused: a greater epoch is in the manifest.
     Fenced(u64, Entry, u64),
 }
 
@@ -52,8 +52,8 @@ pub fn key(prefix: &str, number: u64) -> String {
     format!("{prefix}manifest/{number:020}.json")
 }
 
-/// Runs until fenced, killed, or asked to end by the file [`END`]. It ends after ten minutes in any
-/// case, so that no child outlives its test for long.
+/// Runs until the child is fenced or killed, or until the file [`END`] exists. The child exits
+/// after at most ten minutes, so that it does not outlive its test for long.
 pub fn run() {
     let epoch: u64 = var("TENURE_EPOCH").parse().expect("a number");
     let (name, pid) = (var("TENURE_NAME"), std::process::id());
@@ -106,12 +106,12 @@ pub async fn store() -> Arc<dyn Store> {
 struct Writer {
     store: Arc<dyn Store>,
     prefix: String,
-    /// The last known number, and the epoch in it.
+    /// The last known number, and the epoch of its entry.
     tail: Option<(u64, u64)>,
 }
 
 impl Writer {
-    /// Returns the number of the appended entry, or the greater epoch that it met.
+    /// Returns the number of the appended entry, or the greater epoch that refused the append.
     async fn append(&mut self, entry: Entry) -> Result<u64, u64> {
         let mut from = 0;
         loop {
@@ -131,13 +131,14 @@ impl Writer {
                 self.tail = Some((number, entry.epoch));
                 return Ok(number);
             }
-            // Another entry or an earlier attempt has this number, or the effect is unknown.
+            // Another entry or an earlier attempt has this number, or the outcome is unknown.
             if let Some(found) = self.read(&key).await {
                 if found == entry {
                     self.tail = Some((number, found.epoch));
                     return Ok(number);
                 }
-                // Another child writes. After a long pause this child must find the end again.
+                // Another child writes. This child may have paused for long, so it searches for the
+                // end again.
                 (self.tail, from) = (None, last);
             }
         }
@@ -152,8 +153,8 @@ impl Writer {
         }
     }
 
-    /// Finds the greatest number above this one, and its epoch; 0 if no number is above. Returns
-    /// `None` if the store does not answer.
+    /// Finds the greatest number above `from`, and its epoch, or 0 if no number is above `from`.
+    /// Returns `None` if the store does not answer.
     async fn find_tail(&self, from: u64) -> Option<(u64, u64)> {
         let prefix = format!("{}manifest/", self.prefix);
         let mut last = if from == 0 { String::new() } else { key(&self.prefix, from) };
@@ -174,7 +175,7 @@ impl Writer {
     }
 }
 
-/// Returns the answer. If the call fails or takes long, pauses and returns `None`.
+/// Returns the answer. If the call fails or times out, pauses and returns `None`.
 #[allow(clippy::disallowed_methods, reason = "real servers take real time")]
 pub async fn answer<T>(
     call: impl Future<Output = Result<T, tenure::store::StoreError>>,

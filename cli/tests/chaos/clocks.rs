@@ -14,7 +14,7 @@ impl Clocks {
         Clocks { library: library.expect("set by scripts/servers/faketime.sh").into() }
     }
 
-    /// Makes the command and its children read the clock of this candidate.
+    /// Makes the command and its children read the stepped clock of this candidate.
     pub fn give(&self, command: &mut Command, folder: &Path, candidate: &str) {
         let file = file(folder, candidate);
         if !file.exists() {
@@ -24,7 +24,7 @@ impl Clocks {
         command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
     }
 
-    /// Steps the clock of this candidate, and returns its new error as text.
+    /// Steps the clock of this candidate, and returns the clock's new offset as text.
     pub fn step(
         &self,
         folder: &Path,
@@ -42,7 +42,7 @@ impl Clocks {
 fn set(folder: &Path, candidate: &str, seconds: i64) {
     let aside = folder.join(format!("aside-{candidate}"));
     std::fs::write(&aside, format!("{seconds:+}\n")).expect("a file");
-    std::fs::rename(aside, file(folder, candidate)).expect("both are on one file system");
+    std::fs::rename(aside, file(folder, candidate)).expect("the two files are on one file system");
 }
 
 fn file(folder: &Path, candidate: &str) -> PathBuf {

@@ -1,4 +1,4 @@
-//! Candidates and a compactor as processes, and the harm done to them.
+//! Candidates and a compactor as processes, and the faults of these processes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,23 +17,24 @@ use crate::lines;
 use crate::process::{Process, TENURE, code, compacted, compactor};
 use crate::watch::Seen;
 
-/// The exit codes of signals, a lost lease, and a store that does not answer. Any other code is a
-/// finding, in particular the code of an unsafe store.
+/// The exit codes of signals, a lost lease, and a store that does not answer. Any other code fails
+/// the test, in particular the code of an unsafe store.
 const EXPECTED: [i32; 5] = [0, 128 + 9, 128 + 15, 69, 75];
-/// A service exits with 1 for any code of its child.
+/// The exit code of a service, whatever the code of its child.
 const OF_SERVICES: i32 = 1;
-/// Other candidates exit with the child's code, or with 71 after a guard that was stopped past the
-/// lease killed itself.
+/// The exit codes of other candidates: the child's code, or 71 after a guard was stopped past the
+/// lease and then killed itself.
 const OF_OTHERS: [i32; 2] = [child::FENCED, 71];
 
-/// Other candidates end with their leases, and are started again.
+/// Returns whether this candidate is a service. Other candidates exit when their leases end, and
+/// the test starts them again.
 fn is_service(number: usize) -> bool {
     number.is_multiple_of(2)
 }
 
-/// Three of four children ignore SIGTERM, so that their guards must kill them. The epoch selects
-/// the kind of child: CMD, a process in another process group or session, or an orphan in a
-/// session.
+/// The command of the candidates. Three of four children ignore SIGTERM, so that their guards must
+/// kill them. The epoch selects the kind of child: CMD, a process in another process group or
+/// session, or an orphan in a session.
 const COMMAND: &str = r#"[ $((TENURE_EPOCH % 4)) = 0 ] || trap '' TERM
 case $((TENURE_EPOCH % 5)) in
 0 | 1) exec "$@" ;;
@@ -45,7 +46,7 @@ case $((TENURE_EPOCH % 5)) in
     ;;
 esac"#;
 
-/// Delay between the continuation of a paused child and of its guard.
+/// Time between the continuation of a paused child and the continuation of its guard.
 const ZOMBIE_NS: u64 = 400_000_000;
 
 pub struct Fleet {
@@ -54,13 +55,13 @@ pub struct Fleet {
     clocks: Option<Clocks>,
     folder: PathBuf,
     validity_ns: u64,
-    /// Times, by epoch, in which the guard of the child was stopped together with its processes,
-    /// like on a machine that is paused as a whole. Only the epoch protects in this time.
+    /// Intervals, by epoch, in which a guard was stopped together with its child, as on a machine
+    /// that is paused as a whole. Only fencing by the epoch protects during these intervals.
     pub guards_stopped: BTreeMap<u64, Seen>,
     pub unexpected: Vec<String>,
 }
 
-/// Harm to the processes.
+/// Faults of the processes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Deed {
     KillLeader,
@@ -68,7 +69,8 @@ pub enum Deed {
     StopLeader,
     KillChild,
     StopChild,
-    /// Pauses the leader, its guard and its child; the child continues a moment before its guard.
+    /// Pauses the leader, its guard and its child. The child continues [`ZOMBIE_NS`] before its
+    /// guard.
     PauseLeaderGuardAndChild,
     KillFollower,
     StopFollower,
@@ -92,13 +94,13 @@ impl Deed {
         Deed::StepClockOfFollower,
     ];
 
-    /// The harm that is possible without steps of the clocks.
+    /// Returns the faults other than clock steps.
     pub fn without_clocks() -> &'static [Deed] {
         &Deed::ALL[..9]
     }
 }
 
-/// A child process. The name of its log identifies it.
+/// A child process. The name of its log identifies the process.
 #[derive(Clone, Debug)]
 pub struct ChildOf {
     pub epoch: u64,
@@ -128,7 +130,7 @@ impl Fleet {
         fleet
     }
 
-    /// Starts processes that have ended, and continues stopped ones, when their time has come.
+    /// Starts exited processes and continues stopped processes when they are due.
     pub fn tend(&mut self, backend: &Backend) {
         self.let_go_on();
         self.reap();
@@ -167,7 +169,7 @@ impl Fleet {
     }
 
     fn candidate(&self, number: usize, backend: &Backend) -> Command {
-        let binary = std::env::current_exe().expect("this test has a file");
+        let binary = std::env::current_exe().expect("the log of this candidate opens");
         let mut command = Command::new(TENURE);
         command.args(["run", "--store", &backend.url(), "--poll", "300ms"]);
         command.args(["--name", &self.candidates[number].name, "--validity"]);
@@ -184,7 +186,7 @@ impl Fleet {
         command
     }
 
-    /// Does this harm and returns its victim; `None` if it has no victim now.
+    /// Injects the fault and returns the affected process, or `None` if no process is eligible now.
     pub fn harm(&mut self, deed: Deed, rng: &mut fastrand::Rng) -> Option<String> {
         let again_at_ns = now_ns() + rng.u64(0..2_000_000_000);
         if deed == Deed::KillCompactor {
@@ -228,7 +230,7 @@ impl Fleet {
             Deed::TermLeader if leader.epoch.is_multiple_of(4) => {
                 candidate.signal(Signal::SIGTERM)?;
             }
-            // SIGTERM, and SIGKILL for a child that ignores it.
+            // The child gets SIGTERM, and then SIGKILL if it ignores SIGTERM.
             Deed::TermLeader => {
                 candidate.signal(Signal::SIGTERM)?;
                 kill(leader.pid, Signal::SIGKILL).ok()?;
@@ -253,7 +255,7 @@ impl Fleet {
         Some(format!("{}, epoch {}", leader.name, leader.epoch))
     }
 
-    /// Steps the clock by up to three leases.
+    /// Steps the clock by up to three lease durations.
     fn step_clock(&self, candidate: &str, rng: &mut fastrand::Rng) -> Option<String> {
         let most = Duration::from_nanos(3 * self.validity_ns);
         Some(self.clocks.as_ref()?.step(&self.folder, candidate, most, rng))
@@ -275,14 +277,14 @@ impl Fleet {
         }
     }
 
-    /// Returns whether all processes have ended.
+    /// Returns whether all processes have exited.
     pub fn ended(&mut self) -> bool {
         self.reap();
         let mut processes = self.candidates.iter().chain([&self.compactor]);
         !processes.any(Process::lives)
     }
 
-    /// Returns the number of deleted epoch objects in the reports of the compactor.
+    /// Returns the number of epoch objects that the compactor has reported as deleted.
     pub fn compacted(&self) -> u64 {
         compacted(&self.folder, "/deleted")
     }
@@ -314,14 +316,14 @@ impl ChildOf {
     }
 }
 
-/// Returns whether this child process can still act, now or after it is continued.
+/// Returns whether this child process can still act, now or after a SIGCONT.
 pub fn runs(pid: Pid) -> bool {
     let file = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
-    // Another process may have this number by now.
+    // The kernel may have given this process ID to another process.
     let ours = file("cmdline").is_ok_and(|line| line.contains("\0child\0"));
     let Ok(status) = file("status") else { return false };
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-    // The kernel gives no more time to a process with a pending SIGKILL.
+    // A process with a pending SIGKILL gets no more CPU time.
     let pending = field("SigPnd:").and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     let dying = pending.is_none_or(|mask| mask & (1 << 8) != 0);
     let state = field("State:").and_then(|state| state.trim_start().chars().next());

@@ -1,16 +1,16 @@
-//! Checks that a history of grants, renewals and writes belongs to a register that is guarded by
-//! epochs, with stateright's checker.
+//! Checks a history of grants, renewals and writes with stateright's checker. The history must be
+//! linearizable for a register that epochs guard.
 
 use stateright::semantics::{ConsistencyTester as _, LinearizabilityTester, SequentialSpec};
 
-/// The history is cut at moments without pending calls, because the checker's work grows with the
-/// square of the length.
+/// Target length of a piece. The history is cut at moments without pending calls, because the
+/// checker's work grows with the square of the length.
 const PIECE: usize = 60;
-/// The checker recurses once per call.
+/// Stack size of the checker's thread, because the checker recurses once per call.
 const STACK: usize = 1 << 30;
 
-/// The leader, and the manifest that the leaders write: the register that all processes together
-/// must behave like.
+/// The register: the leader, and the manifest that the leaders write. All processes together must
+/// behave like this register.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Guarded {
     granted: u64,
@@ -23,7 +23,7 @@ pub struct Guarded {
 pub enum Op {
     Grant(u64),
     Renew(u64),
-    /// Bars lower epochs from appending from here on.
+    /// Bars lower epochs from later appends.
     Claim(u64),
     Append(u64),
 }
@@ -71,7 +71,7 @@ pub struct Call {
     pub until_ns: u64,
 }
 
-/// Checks the history. Returns the numbers of calls and pieces, or an error with a piece that has
+/// Checks the history. Returns the numbers of calls and pieces, or an error with the piece that has
 /// no valid order.
 pub fn check(calls: Vec<Call>) -> Result<String, String> {
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || check_all(calls));
@@ -96,10 +96,11 @@ fn check_all(mut calls: Vec<Call>) -> Result<String, String> {
     Ok(format!("{count} calls in {pieces} pieces of up to {longest} are linearizable"))
 }
 
-/// Returns the state after the piece. It is unique, because every call has returned.
+/// Returns the state after the piece. Only one state is possible, because every call has returned.
 fn check_piece(before: Guarded, calls: &[Call]) -> Result<Guarded, String> {
-    // Each call goes to the first thread without a pending call. The checker tries fewer orders
-    // with fewer threads, and the calls of one thread are consecutive anyway.
+    // Each call is assigned to the first thread without a pending call. With fewer threads the
+    // checker tries fewer orders. The assignment forbids no valid order, because the calls of one
+    // thread do not overlap.
     let mut free_from: Vec<u64> = Vec::new();
     let mut events = Vec::new();
     for call in calls {
@@ -109,7 +110,7 @@ fn check_piece(before: Guarded, calls: &[Call]) -> Result<Guarded, String> {
             free_from.push(0);
         }
         free_from[thread] = call.until_ns;
-        // At the same moment, calls come before returns: that only allows more orders.
+        // Calls precede returns at the same moment. This only allows more orders.
         events.extend([(call.from_ns, 0, thread, call), (call.until_ns, 1, thread, call)]);
     }
     events.sort_by_key(|(at_ns, kind, ..)| (*at_ns, *kind));
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_in_pieces_is_still_one_history() {
+    fn a_grant_is_unique_across_pieces() {
         let mut history = grants(1);
         for entry in 1..=200 {
             let from_ns = 100 + entry * 10;
@@ -169,7 +170,7 @@ mod tests {
         let said = check(history.clone()).expect("a valid order exists");
         assert!(said.contains("in 4 pieces"), "{said}");
         history.push(call(Op::Grant(1), Ret::Granted, 9_000, 9_001));
-        check(history).expect_err("a second grant of an epoch, some pieces later");
+        check(history).expect_err("a second grant of an epoch in a later piece");
     }
 
     #[test]
@@ -203,10 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn broken_grant_after_a_greater_one() {
+    fn broken_grant_after_a_greater_epoch() {
         let mut history = grants(2);
         history.push(call(Op::Grant(1), Ret::Granted, 40, 41));
-        check(history).expect_err("a grant after a greater one");
+        check(history).expect_err("a grant after a greater epoch");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The log of a process of a test: one JSON value per line.
+//! The log of a test's process, with one JSON value per line.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -19,14 +19,14 @@ impl Log {
 
     pub fn say(&self, line: &impl Serialize) {
         let text = serde_json::to_string(line).expect("a line is JSON") + "\n";
-        // One write, so that the line is whole even if the process is killed just after.
+        // A single write keeps the line whole even if the process is killed during the call.
         (&*self.0).write_all(text.as_bytes()).expect("the log is writable");
     }
 }
 
 /// Returns the lines, except for a last line that a kill cut off.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Vec<T> {
-    let text = std::fs::read_to_string(path).expect("the log of a process");
+    let text = std::fs::read_to_string(path).expect("the log is readable");
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    whole.lines().map(|line| serde_json::from_str(line).expect("a line of this test")).collect()
+    whole.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
 }

@@ -1,4 +1,4 @@
-//! Processes that are killed: an election here, a group in [`groups`].
+//! Kills the processes of an election, and the processes of a group in [`groups`].
 //!
 //! Five `tenure run` share one election, and their children write one manifest. A `tenure compact`
 //! runs as well. Processes are killed and stopped, and requests, connections and the server fail.
@@ -43,7 +43,7 @@ const VALIDITY: Duration = Duration::from_secs(3);
 
 /// Not a test: the command of the candidates.
 #[test]
-#[ignore = "no test: the tests start this program with --exact child --ignored"]
+#[ignore = "not a test: other tests start this program with --exact child --ignored"]
 fn child() {
     if std::env::var_os(child::FOLDER).is_some() {
         child::run();
@@ -61,14 +61,14 @@ fn on_a_directory() {
     chaos(Backend::dir(dir.path()), 25);
 }
 
-/// Each acknowledged entry also survives a power loss.
+/// Each acknowledged entry must also survive a power loss.
 #[test]
 #[ignore = "needs a disk: scripts/servers/failing-disk.sh -- cargo test --test chaos on_a_disk_that_fails -- --ignored"]
 fn on_a_disk_that_fails() {
     chaos(Backend::disk(), 40);
 }
 
-/// On Ceph, OSDs and gateways are killed as well.
+/// On Ceph, the test also kills OSDs and gateways.
 #[test]
 #[ignore = "needs a server: scripts/servers/ceph.sh -- cargo test --test chaos that_is_not_ours -- --ignored"]
 fn on_a_server_that_is_not_ours() {
@@ -91,7 +91,7 @@ fn chaos_with(mut backend: Backend, seconds: u64, clocks: Option<Clocks>) {
     let run = Run::begin(&backend, seconds);
     let stalls = Stalls::watch();
     let mut watch = Watch::default();
-    // The watch begins before the candidates start, so that the first epoch is known to be new.
+    // The watch begins before the candidates start, so that the first epoch has a known time.
     watch.look(&backend, &[]);
     let deeds = if clocks.is_some() { &Deed::ALL[..] } else { Deed::without_clocks() };
     let fleet = Fleet::start(5, &run.folder, &backend, VALIDITY, clocks);
@@ -128,7 +128,7 @@ impl Victims for Election {
     }
 }
 
-/// Waits after the end of all faults until a candidate leads and writes; then asks all to end.
+/// Ends all faults, and waits until a candidate leads and writes. Then ends all processes.
 fn settle(backend: &mut Backend, fleet: &mut Fleet, watch: &mut Watch) {
     backend.calm();
     fleet.calm();

@@ -1,4 +1,4 @@
-//! A process that is killed, stopped, and started again after its end.
+//! A process that the test kills, stops, and starts again after its exit.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
@@ -17,16 +17,16 @@ pub const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 pub struct Process {
     pub name: String,
     process: Option<Child>,
-    /// Time of its next start.
+    /// Time of the next start.
     pub again_at_ns: u64,
-    /// Its stopped processes, in the order in which they continue.
+    /// The stopped processes of this candidate, in the order in which they continue.
     pub stopped: Vec<Stopped>,
 }
 
 pub struct Stopped {
     pub pid: Pid,
     pub until_ns: u64,
-    /// The epoch of the child that it guards.
+    /// The epoch of the child, if the process is a guard.
     pub guards: Option<u64>,
 }
 
@@ -43,7 +43,8 @@ impl Process {
         self.process.is_some()
     }
 
-    /// Returns whether it can be harmed: it lives, and none of its processes is stopped.
+    /// Returns whether the process can get a fault: it runs, and no fault stops one of its
+    /// processes.
     pub fn is_free(&self) -> bool {
         self.lives() && self.stopped.is_empty()
     }
@@ -56,7 +57,7 @@ impl Process {
         self.process = Some(command.spawn().expect("the command starts"));
     }
 
-    /// Returns its exit status if it has ended since the last call.
+    /// Returns the exit status if the process has exited since the last call.
     pub fn reap(&mut self) -> Option<ExitStatus> {
         let status = self.process.as_mut()?.try_wait().expect("a child can be polled")?;
         self.process = None;
@@ -76,7 +77,7 @@ impl Process {
         self.stopped.push(Stopped { pid, until_ns, guards });
     }
 
-    /// Continues the processes that were stopped for their time, and returns them.
+    /// Continues the stopped processes that are due, and returns them.
     pub fn let_go_on(&mut self) -> Vec<Stopped> {
         let now_ns = now_ns();
         let due = self.stopped.extract_if(.., |stopped| stopped.until_ns <= now_ns);
@@ -89,17 +90,16 @@ impl Drop for Process {
         self.stopped.iter_mut().for_each(|stopped| stopped.until_ns = 0);
         self.let_go_on();
         if let Some(mut process) = self.process.take() {
-            // Its guard, if any, kills the child.
+            // The guard, if any, kills the child.
             let _ = process.kill();
             let _ = process.wait();
         }
     }
 }
 
-/// Returns `tenure compact` as a repeated job.
-///
-/// It keeps epochs for longer than the delay of any request. A create that takes effect again after
-/// the compaction of its epoch breaks a requirement of the protocol for stores.
+/// Returns `tenure compact` as a repeated job. The job keeps epochs for longer than the delay of
+/// any request. The protocol requires that no create takes effect after the compaction of its
+/// epoch.
 pub fn compactor(backend: &Backend) -> Command {
     let min_age = if backend.is_of_the_environment() { "30s" } else { "6s" };
     let mut command = Command::new(TENURE);
@@ -108,7 +108,7 @@ pub fn compactor(backend: &Backend) -> Command {
     command
 }
 
-/// Returns the sum of a number in the reports that the compactor has printed.
+/// Returns the sum of one field over the reports that the compactor has printed.
 pub fn compacted(folder: &Path, pointer: &str) -> u64 {
     let said = std::fs::read_to_string(folder.join("said-compactor")).unwrap_or_default();
     let reports = said.lines().filter_map(|line| serde_json::from_str(line).ok());

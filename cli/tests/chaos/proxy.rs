@@ -1,5 +1,5 @@
-//! A TCP proxy. Before a third-party server it can cut connections; before any server it can serve
-//! the connections of one process.
+//! A TCP proxy. It can cut the connections to a third-party server. It can also be the only
+//! connection of one process to any server.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,17 +18,17 @@ pub struct Proxy {
 
 struct Shared {
     upstream: String,
-    /// True while connections are cut and new ones closed.
+    /// True while the proxy cuts connections and closes new connections.
     away: watch::Sender<bool>,
-    /// True while the proxy passes nothing on, and cuts no connection.
+    /// True while the proxy holds all bytes back, and keeps the connections open.
     silent: watch::Sender<bool>,
-    /// Number of the next answers that are held back with a cut connection.
+    /// Number of the next answers that the proxy replaces by a cut of the connection.
     cuts: AtomicUsize,
     cut: AtomicUsize,
 }
 
 impl Proxy {
-    /// Starts the proxy on this runtime, before the server at this URL.
+    /// Starts a proxy for the server at this URL on this runtime.
     pub fn start(runtime: &Runtime, endpoint: &str) -> Proxy {
         let upstream = endpoint.strip_prefix("http://").expect("scripts start servers without TLS");
         let upstream = upstream.trim_end_matches('/').to_owned();
@@ -73,7 +73,7 @@ impl Proxy {
         self.shared.silent.send_replace(silent);
     }
 
-    /// Cuts this number of connections, each after the server has begun to answer: the request has
+    /// Cuts this number of connections, each after the server has begun to answer. The request has
     /// then taken effect.
     pub fn cut_after(&self, answers: usize) {
         self.shared.cuts.fetch_add(answers, Ordering::Relaxed);
@@ -85,13 +85,13 @@ impl Proxy {
         self.shared.cuts.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the number of connections that were cut after the request.
+    /// Returns the number of connections that the proxy has cut after a request.
     pub fn cut(&self) -> usize {
         self.shared.cut.load(Ordering::Relaxed)
     }
 }
 
-/// Copies bytes until either side closes, or the connection is to be cut.
+/// Copies bytes until either side closes the connection, or a fault cuts it.
 async fn pass_on(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut server = TcpStream::connect(&shared.upstream).await?;
     let (mut from_client, mut to_client) = client.split();

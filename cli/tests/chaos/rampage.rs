@@ -1,4 +1,5 @@
-//! One run: faults of the processes and of the backend. Each kind comes once before any repeats.
+//! One run with faults of the processes and of the backend. Each kind of fault occurs once before
+//! any kind repeats.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -10,15 +11,15 @@ use crate::child::{nap, now_ns};
 use crate::schedule::Schedule;
 
 pub const LOOK_EVERY: Duration = Duration::from_millis(15);
-/// A time limit that no step reaches, even on a busy machine.
+/// Time limit of each step. A step does not reach the limit, even on a busy machine.
 pub const PATIENCE_NS: u64 = 180_000_000_000;
 pub const SECOND_NS: u64 = 1_000_000_000;
 
-/// The settings of a run in the environment, and the folder of its processes.
+/// The settings of a run from the environment, and the folder of its processes.
 pub struct Run {
     seconds: u64,
     seed: u64,
-    /// The folder is kept if the test fails, because the logs show the reason.
+    /// Folder of the logs. A failed test keeps the folder, because the logs show the reason.
     pub folder: PathBuf,
 }
 
@@ -35,15 +36,15 @@ impl Run {
     }
 }
 
-/// The processes that are harmed.
+/// The processes that the faults affect.
 pub trait Victims {
     type Deed: Copy + Debug;
 
-    /// Starts processes that have ended and continues stopped ones, when their time has come, and
-    /// observes them.
+    /// Starts exited processes and continues stopped processes when they are due. Also observes the
+    /// processes.
     fn tend(&mut self, backend: &mut Backend);
 
-    /// Does this harm and returns its victim; `None` if it has no victim now.
+    /// Injects the fault and returns the affected process, or `None` if no process is eligible now.
     fn harm(
         &mut self,
         deed: Self::Deed,
@@ -55,7 +56,7 @@ pub trait Victims {
     fn showed_enough(&self) -> bool;
 }
 
-/// The faults of the processes, of the backend, and of the parts of a cluster.
+/// A run that injects faults of the processes, of the backend, and of the parts of a cluster.
 pub struct Rampage<D> {
     rng: fastrand::Rng,
     start_ns: u64,
@@ -63,7 +64,7 @@ pub struct Rampage<D> {
     deeds: Schedule<D>,
     harms: Schedule<Harm>,
     parts: Option<tenure_testkit::harm::Harm>,
-    /// Number of times that each fault happened.
+    /// Number of occurrences of each fault.
     done: BTreeMap<String, usize>,
 }
 
@@ -82,7 +83,8 @@ impl<D: Copy + Debug> Rampage<D> {
         }
     }
 
-    /// Runs until the time has passed, every fault has happened, and the observations are enough.
+    /// Runs until the time has passed, every fault has occurred, and the observations are
+    /// sufficient.
     pub fn go_on(&mut self, backend: &mut Backend, victims: &mut impl Victims<Deed = D>) {
         let start_ns = self.start_ns;
         let mut deed_ns = start_ns + 2 * SECOND_NS;
@@ -90,7 +92,7 @@ impl<D: Copy + Debug> Rampage<D> {
         let mut part_ns = start_ns + 8 * SECOND_NS;
         let give_up_ns = self.end_ns + PATIENCE_NS;
         while now_ns() < self.end_ns || !self.all_done() || !victims.showed_enough() {
-            assert!(now_ns() < give_up_ns, "some faults did not happen, only {:?}", self.done);
+            assert!(now_ns() < give_up_ns, "some faults did not occur, only {:?}", self.done);
             backend.tend();
             victims.tend(backend);
             if now_ns() > deed_ns {
@@ -128,8 +130,8 @@ impl<D: Copy + Debug> Rampage<D> {
         *self.done.entry(what).or_default() += 1;
     }
 
-    /// Prints the faults and the findings. Fails if a rule is broken, or if a kind of fault met no
-    /// request.
+    /// Prints the faults and the result of the check. Fails if a rule is broken, or if a kind of
+    /// fault met no request.
     pub fn end(
         self,
         run: Run,

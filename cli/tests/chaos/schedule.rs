@@ -1,6 +1,6 @@
-//! A schedule of faults: each comes once before any repeats.
+//! A schedule of faults. Each fault occurs once before any fault repeats.
 
-/// The remaining faults, in random order. A fault that is not possible now stays for later.
+/// Chooses faults in random order. A fault that is not possible now remains in the schedule.
 pub struct Schedule<T> {
     all: Vec<T>,
     left: Vec<T>,
@@ -12,7 +12,7 @@ impl<T: Copy> Schedule<T> {
         Schedule { left: all.clone(), all, rounds: 0 }
     }
 
-    /// Returns whether each fault has happened.
+    /// Returns whether each fault has occurred.
     pub fn is_through(&self) -> bool {
         self.rounds > 0 || self.left.is_empty()
     }

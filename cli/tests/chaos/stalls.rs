@@ -1,4 +1,4 @@
-//! Times in which this machine ran no process.
+//! Records intervals in which this machine ran no process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,11 +8,11 @@ use std::time::Duration;
 use crate::child::{nap, now_ns};
 
 const NAP: Duration = Duration::from_millis(5);
-/// Longer naps than this are stalls.
+/// Sleeps longer than this duration are stalls.
 const LONG_NS: u64 = 50_000_000;
 
-/// A thread that sleeps repeatedly for 5 ms, and records late wake-ups. During such a stall the
-/// guard of a child cannot run in time, either.
+/// A thread that sleeps repeatedly for 5 ms, and records late wake-ups as stalls. During a stall,
+/// the guard of a child cannot run in time either.
 pub struct Stalls {
     seen: Arc<Mutex<Vec<Stall>>>,
     stop: Arc<AtomicBool>,
@@ -55,7 +55,7 @@ impl Drop for Stalls {
     }
 }
 
-/// Returns the duration of the stalls between these moments.
+/// Returns the total duration of the stalls between these times.
 pub fn within(stalls: &[Stall], from_ns: u64, until_ns: u64) -> u64 {
     let part = |(from, until): &Stall| (*until).min(until_ns).saturating_sub((*from).max(from_ns));
     stalls.iter().map(part).sum()

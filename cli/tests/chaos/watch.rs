@@ -1,5 +1,5 @@
-//! Watches the epoch objects during the run: their creation, their renewals, and the presence of
-//! the newest. It also watches the children.
+//! Watches the epoch objects and the children during the run. Records creations and renewals of
+//! epoch objects, and checks that the newest epoch object exists.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use crate::backend::Backend;
 use crate::child::now_ns;
 use crate::fleet::{ChildOf, runs};
 
-/// Number of the newest epochs that are watched.
+/// Number of newest epochs that the test polls.
 const WATCHED: u64 = 4;
 
-/// The observed epoch objects. Every effect lies in its interval: from before the last poll without
-/// it until after the first poll with it.
+/// The observed epoch objects. Each effect has an interval, from before the last poll that did not
+/// show the effect until after the first poll that showed it.
 #[derive(Default)]
 pub struct Watch {
     pub epochs: BTreeMap<u64, Epoch>,
     newest: u64,
-    /// A time before the last poll that found nothing above the newest.
+    /// A time before the last poll that found no epoch above the newest.
     nothing_above_ns: u64,
     /// The times at which the child of an epoch was alive.
     pub alive: BTreeMap<u64, Vec<u64>>,
@@ -31,14 +31,14 @@ pub struct Watch {
 pub struct Epoch {
     pub made: Seen,
     pub renewed: Vec<Seen>,
-    /// The first time at which it was seen resigned.
+    /// The first time at which a poll showed the epoch resigned.
     pub resigned_ns: Option<u64>,
-    /// A time before the last poll, which found it equal to `record`.
+    /// A time before the last poll, which read `record`.
     looked_ns: u64,
     record: Value,
 }
 
-/// The interval of an effect.
+/// The interval in which an effect occurred.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     pub from_ns: u64,
@@ -46,8 +46,8 @@ pub struct Seen {
 }
 
 impl Watch {
-    /// Polls once, and returns whether the store answered. After a failure the next poll makes up
-    /// for this one.
+    /// Polls once, and returns whether the store answered. After a failure, the next poll observes
+    /// the missed changes.
     pub fn look(&mut self, backend: &Backend, children: &[ChildOf]) -> bool {
         for child in children.iter().filter(|child| child.epoch + WATCHED > self.newest) {
             let at_ns = now_ns();
@@ -70,7 +70,7 @@ impl Watch {
             match backend.epoch_object(epoch)? {
                 Some(body) => self.note(epoch, &body, looked_ns, now_ns()),
                 None if epoch == before => {
-                    // It was superseded and compacted before a poll, or lost.
+                    // The epoch was superseded and compacted before a poll, or it was lost.
                     match backend.epochs_after(epoch)?.first() {
                         Some(next) => self.newest = next - 1,
                         None => self.wrong.push(format!("epoch {epoch}, the newest, is missing")),
@@ -101,9 +101,9 @@ impl Watch {
         };
         let expired = |record: &Value| record["expired"] == true;
         if epoch.record["nonce"] != record["nonce"] {
-            // A candidate slept while the epoch was led and compacted, and created it again. It is
-            // not granted: otherwise a second child, or a renewal under a greater epoch, would
-            // show.
+            // A candidate slept while the epoch was held and compacted, and then created the epoch
+            // again. The candidate is not granted the epoch. A grant would show as a second child,
+            // or as a renewal under a greater epoch.
             self.made_again += 1;
             (epoch.record, epoch.looked_ns) = (record, looked_ns);
             return;
@@ -113,7 +113,7 @@ impl Watch {
         }
         let beats = |record: &Value| record["heartbeat"].as_u64().unwrap_or_default();
         let writes = beats(&record).saturating_sub(beats(&epoch.record));
-        // A seal raises the heartbeat by one as well.
+        // A seal also raises the heartbeat by one.
         if writes > u64::from(expired(&record) && !expired(&epoch.record)) {
             epoch.renewed.push(Seen { from_ns: epoch.looked_ns, until_ns: seen_ns });
         }
@@ -130,9 +130,9 @@ fn is_resigned(record: &Value) -> bool {
 }
 
 impl Epoch {
-    /// Returns an upper bound for the end of the lease in which its leader believes at `at_ns`. The
-    /// lease counts from the sending of a write that had taken effect by then. The bound counts
-    /// from the end of the interval of the last such write.
+    /// Returns an upper bound on the end of the lease in which the leader believes at `at_ns`. The
+    /// lease starts at the sending of a write that took effect before `at_ns`. The bound starts at
+    /// the end of the interval of the last such write.
     pub fn lease_end(&self, at_ns: u64, validity_ns: u64) -> u64 {
         let mut effective = self.renewed.iter().filter(|seen| seen.from_ns <= at_ns);
         let last = effective.next_back().unwrap_or(&self.made);
@@ -156,7 +156,7 @@ mod tests {
     const RENEWED: &str = r#"{"expired":false,"nonce":"a","heartbeat":2}"#;
 
     #[test]
-    fn a_renewal_between_two_polls_lengthens_the_lease() {
+    fn a_renewal_between_two_polls_extends_the_lease() {
         let watch = noted(&[MADE, MADE, RENEWED, RENEWED]);
         assert!(watch.wrong.is_empty(), "{:?}", watch.wrong);
         // The second poll, at 100, did not see the renewal.
@@ -191,7 +191,7 @@ mod tests {
         let watch = noted(&[MADE, RENEWED, &by_b(RENEWED)]);
         assert_eq!((watch.made_again, watch.epochs[&1].renewed.len()), (1, 1));
         assert!(watch.wrong.is_empty(), "{:?}", watch.wrong);
-        // The history takes this for a renewal of the epoch under a greater epoch.
+        // The history treats this write as a renewal under a greater epoch.
         let third = r#"{"expired":false,"nonce":"b","heartbeat":3}"#;
         let watch = noted(&[MADE, RENEWED, &by_b(RENEWED), third]);
         assert_eq!(watch.epochs[&1].renewed.len(), 2);

@@ -1,4 +1,4 @@
-//! Stores that are unreachable, at first or during the whole run.
+//! Stores that are unreachable at the start or during the whole run.
 //!
 //! Tests start in the order of their names. A watch takes half a minute to report an unknown state,
 //! so this module comes first and runs during the other tests.
@@ -43,7 +43,7 @@ fn run_waits_for_an_unreachable_store() {
     let server = S3Server::start_blocking();
     server.fault(ServerFault::CutBefore);
     let mut child = spawn(&server.env(), &[&["run"][..], &STORE, &["--", "echo", "yes"]].concat());
-    let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    let mut lines = BufReader::new(child.stderr.take().expect("the output is a pipe")).lines();
     let id = child.id();
     let mut said = || with_deadline(id, || lines.next()).expect("a line").expect("text");
     assert!(said().ends_with("in s3://tenure-test/app"));

@@ -49,7 +49,7 @@ impl Bench {
         fs::create_dir_all(path.parent().expect("a file has a folder")).expect("a folder");
         // A rename is atomic, so no reader sees a part of the object.
         fs::write(self.path("aside"), body).expect("a file");
-        fs::rename(self.path("aside"), path).expect("one file system");
+        fs::rename(self.path("aside"), path).expect("the folder is on one file system");
     }
 
     /// Returns the sorted names of the objects in the store.
@@ -64,7 +64,7 @@ impl Bench {
     /// Runs a verb on this store with these options.
     pub fn run(&self, verb: &str, options: &[&str]) -> Said {
         let url = self.url();
-        // Verbs of groups have two words.
+        // The verbs of groups have two words.
         let mut line: Vec<_> = verb.split(' ').collect();
         line.extend(["--store", &url]);
         line.extend(options);
@@ -76,7 +76,7 @@ impl Bench {
         let said = self.run(verb, options);
         assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
         assert_eq!(said.out.matches('\n').count(), 1, "{said:?}");
-        serde_json::from_str(&said.out).expect("one JSON object")
+        serde_json::from_str(&said.out).expect("the output is one JSON object")
     }
 }
 
@@ -100,7 +100,7 @@ fn own_settings() -> impl Iterator<Item = String> {
     })
 }
 
-/// Removes the objects of store checks from the keys.
+/// Removes the keys of store checks.
 pub fn without_checks(mut keys: Vec<String>) -> Vec<String> {
     keys.retain(|key| !key.contains(".tenure-check-"));
     keys
@@ -111,8 +111,8 @@ pub fn tenure(line: &[&str]) -> Said {
 }
 
 pub fn said(output: Output) -> Said {
-    let text = |bytes| String::from_utf8(bytes).expect("it writes UTF-8");
-    let code = output.status.code().expect("no signal has ended it");
+    let text = |bytes| String::from_utf8(bytes).expect("the output is UTF-8");
+    let code = output.status.code().expect("the command was not killed by a signal");
     Said { code, out: text(output.stdout), err: text(output.stderr) }
 }
 
@@ -130,7 +130,8 @@ pub fn spawn(env: &[(&'static str, String)], line: &[&str]) -> std::process::Chi
 }
 
 impl Said {
-    /// Checks that the run failed with this code, and that its last line on stderr has these words.
+    /// Asserts that the run failed with this code, and that its last line on stderr contains these
+    /// words.
     pub fn fails(&self, code: i32, words: &[&str]) {
         assert_eq!((self.code, self.out.as_str()), (code, ""), "{self:?}");
         let last = self.err.lines().last().unwrap_or_default();

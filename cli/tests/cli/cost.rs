@@ -5,7 +5,7 @@ use crate::bench::{Bench, tenure};
 fn cost(options: &[&str]) -> serde_json::Value {
     let said = tenure(&[&["cost", "--json"][..], options].concat());
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
-    serde_json::from_str(&said.out).expect("one JSON object")
+    serde_json::from_str(&said.out).expect("the output is one JSON object")
 }
 
 /// Returns the lines with one space between columns.
@@ -149,7 +149,7 @@ fn prices_come_from_a_file() {
     let bench = Bench::new();
     let file = bench.path("prices.json");
     let name = file.to_str().expect("UTF-8");
-    // The example of the help.
+    // The example in the help is a valid price list.
     let help = tenure(&["cost", "--help"]).out;
     let start = help.find("{\"name\"").expect("an example");
     let end = start + help[start..].find('}').expect("its end") + 1;

@@ -12,12 +12,12 @@ use crate::proxy::Proxy;
 /// A fault of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Harm {
-    /// The server, or a proxy before it, cuts all connections and accepts no new ones for a while,
-    /// like a restarting server.
+    /// The server, or a proxy before the server, cuts all connections and refuses new connections
+    /// for a while, like a restarting server.
     Restart,
     /// Another process holds the lock of the directory, so no process can write.
     Lock,
-    /// The disk fails each fsync for a while, and loses the data of the failed writes.
+    /// Each fsync fails for a while, and the disk loses the data of the failed writes.
     Disk,
     /// The connection breaks before or after the request has taken effect.
     CutBefore,
@@ -64,8 +64,8 @@ impl Backend {
         }
     }
 
-    /// Starts the fault, or sets it for the next requests. Returns a description, or `None` if the
-    /// fault is not possible now.
+    /// Starts the fault, or schedules the fault for the next requests. Returns a description, or
+    /// `None` if the fault is not possible now.
     pub fn harm(&mut self, harm: Harm, rng: &mut fastrand::Rng) -> Option<String> {
         let away = Duration::from_millis(rng.u64(50..1_500));
         let late = Duration::from_millis(rng.u64(100..3_000));
@@ -78,7 +78,8 @@ impl Backend {
             }
             (Kind::Dir(path), Harm::Lock) if self.away_until_ns.is_none() => {
                 let lock = File::options().write(true).open(path.join(".tenure/lock")).ok()?;
-                // A stopped process may hold it, and can continue only if this call does not wait.
+                // A stopped process may hold the lock. This call must not wait, because the same
+                // thread continues that process.
                 lock.try_lock().ok()?;
                 let held = away.min(Duration::from_millis(self.longest_lock_ms));
                 let until_ns = until_ns - nanos(away - held);
@@ -125,10 +126,10 @@ impl Backend {
         Some(said)
     }
 
-    /// Ends the faults that were to last until now.
+    /// Ends the faults with an expired duration.
     pub fn tend(&mut self) {
         if let Kind::Server(server) = &self.kind {
-            // In a long run they would exhaust the memory.
+            // In a long run the recorded requests would exhaust the memory.
             server.forget_requests();
         }
         if self.away_until_ns.is_some_and(|until_ns| until_ns <= now_ns()) {

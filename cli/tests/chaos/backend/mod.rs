@@ -1,5 +1,5 @@
-//! The common store of the processes: the S3 server of the tests, with its faults; a directory; or
-//! a server of the environment.
+//! The common store of the processes: the S3 server of the tests with its faults, a directory, or a
+//! server that the environment names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -23,29 +23,30 @@ const ENDPOINT: &str = "AWS_ENDPOINT_URL";
 
 pub struct Backend {
     kind: Kind,
-    /// The store for the reads of the test.
+    /// The store from which the test reads.
     store: Arc<dyn Store>,
     runtime: Runtime,
     prefix: String,
-    /// Name of its numbered objects.
+    /// Prefix of the names of the numbered objects.
     numbered: &'static str,
-    /// Keys of requests that meet faults, and the greatest number of concurrent faults.
+    /// Key parts of the requests that meet faults. The number is the maximum number of concurrent
+    /// faults.
     faulted: &'static [(&'static str, usize)],
     /// Longest time that another process holds the lock of a directory.
     longest_lock_ms: u64,
-    /// The proxy of each process, before the server.
+    /// The proxy between each process and the server.
     lines: Vec<Proxy>,
-    /// End of the server's absence, or of the hold of the directory's lock.
+    /// Time at which the server returns, or at which the test releases the directory's lock.
     away_until_ns: Option<u64>,
     lock: Option<File>,
-    /// The disk of the directory fails while this file exists.
+    /// The directory's disk fails while this file exists.
     trigger: Option<PathBuf>,
 }
 
 enum Kind {
     Server(S3Server),
     Dir(PathBuf),
-    /// Has proxies before all its gateways.
+    /// A server with a proxy before each of its gateways.
     Environment(Vec<Proxy>),
 }
 
@@ -61,7 +62,8 @@ impl Backend {
             runtime,
             prefix,
             numbered: "lock-",
-            // There are many more appends than requests of the election.
+            // Appends may have more concurrent faults, because there are many more appends than
+            // requests of the election.
             faulted: &[("/lock-", 3), ("", 8)],
             longest_lock_ms: 1_500,
             lines: Vec::new(),
@@ -101,7 +103,8 @@ impl Backend {
     pub fn of_group(mut self, members: usize) -> Backend {
         self.numbered = "assignment-";
         self.faulted = &[("/assignment-", 3), ("/members/", 5), ("", 12)];
-        // More processes write than in an election, and a stopped process may hold the lock, too.
+        // The hold is shorter than in an election, because more processes write. A stopped process
+        // may hold the lock, too.
         self.longest_lock_ms = 500;
         let endpoint = |member| {
             let env = self.env(member);
@@ -147,7 +150,7 @@ impl Backend {
             }
         }
         if let Some(line) = self.line(candidate) {
-            // The last value of a variable counts.
+            // The last value of a repeated variable is used.
             env.push((ENDPOINT, line.endpoint()));
         }
         env
@@ -165,7 +168,7 @@ impl Backend {
         format!("{}{}{epoch:010}.json", self.home(), self.numbered)
     }
 
-    /// Returns the body of an epoch object; an error if the store does not answer.
+    /// Returns the body of an epoch object, or an error if the store does not answer.
     pub fn epoch_object(&self, epoch: u64) -> Result<Option<Bytes>, ()> {
         let key = self.epoch_key(epoch);
         if let Kind::Server(server) = &self.kind {
@@ -191,12 +194,12 @@ impl Backend {
         Ok(page.entries.iter().map(|entry| number(&entry.key, start)).collect())
     }
 
-    /// Returns the manifest that a power loss would leave, if it is known.
+    /// Returns the manifest that would remain after a power loss, if the backend can tell.
     pub fn manifest_on_the_disk(&self) -> Option<Vec<(u64, child::Entry)>> {
         self.trigger.as_ref().map(|_| Backend::dir(&disk("DISK_IMAGE")).manifest())
     }
 
-    /// Returns the whole manifest, by number.
+    /// Returns the whole manifest in the order of the numbers.
     pub fn manifest(&self) -> Vec<(u64, child::Entry)> {
         let prefix = child::key(&self.prefix, 0).replace("00000000000000000000.json", "");
         let entry = |(name, body): (String, Bytes)| {
@@ -206,7 +209,8 @@ impl Backend {
         self.objects(&prefix).into_iter().map(entry).collect()
     }
 
-    /// Returns the objects in a folder of the processes, by the rest of their names.
+    /// Returns the objects in a folder under the test's prefix. The keys omit the name of the
+    /// folder.
     pub fn folder(&self, folder: &str) -> Vec<(String, Bytes)> {
         self.objects(&format!("{}{folder}/", self.prefix))
     }
@@ -228,7 +232,7 @@ impl Backend {
         }
     }
 
-    /// Repeats the call until it is answered: a fault may last for a while.
+    /// Repeats the call until the store answers, because a fault may last for a while.
     fn at_last<T, F>(&self, call: impl Fn() -> F) -> T
     where
         F: Future<Output = Result<T, tenure::store::StoreError>>,
@@ -281,7 +285,7 @@ fn runtime() -> Runtime {
     runtime.expect("the runtime starts")
 }
 
-/// Returns the number in a key, from this position on.
+/// Parses the number in a key. The digits start at the position `start`.
 fn number(key: &str, start: usize) -> u64 {
     key[start..].trim_end_matches(".json").parse().expect("the folder has only numbers")
 }

@@ -1,5 +1,5 @@
-//! Watches the assignments during the run: their times, their grants, and the presence of the
-//! newest.
+//! Watches the assignments during the run. Records their times and grants, and checks that the
+//! newest assignment exists.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,14 @@ use crate::watch::Seen;
 
 #[derive(Default)]
 pub struct Assignments {
-    /// Time of the effect of each assignment, including unseen ones that were compacted.
+    /// Interval in which each assignment was created. Assignments that were compacted before a poll
+    /// are included.
     pub made: BTreeMap<u64, Seen>,
     /// The session of each grant.
     pub grants: BTreeMap<Grant, String>,
     pub newest: Option<Assignment>,
     body: Bytes,
-    /// A time before the last poll that found nothing above the newest.
+    /// A time before the last poll that found no assignment above the newest.
     nothing_above_ns: u64,
     /// Observations that break a rule.
     pub wrong: Vec<String>,
@@ -28,7 +29,7 @@ pub struct Assignments {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Assignment {
     epoch: u64,
-    /// Index into `members`, here and below.
+    /// Index into `members`, as in the other types of this file.
     coordinator: Option<usize>,
     members: Vec<Member>,
     partitions: Vec<Partition>,
@@ -58,7 +59,7 @@ impl Assignment {
         owners.into_iter().any(|owner| self.members[owner].name == member)
     }
 
-    /// Returns whether this number of members shares all partitions as evenly as possible, without
+    /// Returns whether this number of members own all partitions as evenly as possible, without
     /// pending moves.
     pub fn is_balanced(&self, members: usize) -> bool {
         let moves =
@@ -72,8 +73,8 @@ impl Assignment {
 }
 
 impl Assignments {
-    /// Polls once, and returns whether the store answered. After a failure the next poll makes up
-    /// for this one.
+    /// Polls once, and returns whether the store answered. After a failure, the next poll observes
+    /// the missed changes.
     pub fn look(&mut self, backend: &Backend) -> bool {
         self.read(backend).is_ok()
     }
@@ -90,7 +91,7 @@ impl Assignments {
                     self.wrong.push(format!("assignment {} was overwritten", next - 1));
                 }
                 Some(_) => {}
-                // It was superseded and compacted before a poll, or lost.
+                // The assignment was superseded and compacted before a poll, or it was lost.
                 None => match backend.epochs_after(next - 1)?.first() {
                     Some(first) => next = *first,
                     None => {
@@ -135,7 +136,8 @@ impl Assignments {
             let before = tokens(before);
             for (name, token) in tokens(&assignment) {
                 if before.get(&name).is_some_and(|before| *before > token) {
-                    self.wrong.push(format!("{number} sets back the token of {name}: {token:?}"));
+                    self.wrong
+                        .push(format!("assignment {number} lowers the token of {name}: {token:?}"));
                 }
             }
         }
@@ -180,9 +182,9 @@ mod tests {
     }
 
     #[test]
-    fn broken_token_that_goes_back() {
+    fn broken_token_that_decreases() {
         let watch = noted(&[assignment(1, 0, 1), assignment(2, 1, 2), assignment(3, 0, 1)]);
-        assert!(watch.wrong[0].contains("sets back the token"), "{:?}", watch.wrong);
+        assert!(watch.wrong[0].contains("lowers the token"), "{:?}", watch.wrong);
     }
 
     #[test]
@@ -200,7 +202,7 @@ mod tests {
         backend.make_epoch_object(1, r#"{"epoch":1, "members":[],"partitions":[]}"#);
         watch.look(&backend);
         assert_eq!(watch.wrong[1..], ["assignment 1 was overwritten"]);
-        // An assignment that was compacted unseen was made since the last poll.
+        // An assignment that was compacted before a poll was created since the last poll.
         backend.delete_epoch_object(1);
         backend.make_epoch_object(3, r#"{"epoch":3,"members":[],"partitions":[]}"#);
         watch.look(&backend);

@@ -1,4 +1,4 @@
-//! The members of a group and a compactor as processes, and the harm done to them.
+//! The members of a group and a compactor as processes, and the faults of these processes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,17 +15,17 @@ use crate::lines;
 use crate::process::{Process, code, compacted, compactor};
 use crate::rampage::Victims;
 
-/// The allowed exit codes: after leaving, after a signal, and for a compactor also if the store
-/// does not answer. A panic, or a member that cannot join, is a finding.
+/// The allowed exit codes: after leaving, after a signal, and of a compactor if the store does not
+/// answer. A panic, or a member that cannot join, fails the test.
 const EXPECTED: [i32; 4] = [0, 128 + 9, 128 + 15, 69];
 
-/// Number of members that are never harmed.
+/// Number of members without faults.
 const LEFT_ALONE: usize = 2;
 
 pub struct Members {
     members: Vec<Process>,
     compactor: Process,
-    /// Members with a cut or silent connection, and its end.
+    /// Members with a cut or silent connection, and the time at which this fault ends.
     cut: Vec<(usize, u64)>,
     folder: PathBuf,
     broken: bool,
@@ -33,22 +33,23 @@ pub struct Members {
     pub unexpected: Vec<String>,
 }
 
-/// Harm to the processes.
+/// Faults of the processes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Deed {
     Kill,
     KillCoordinator,
-    /// Stops it for longer than the validity.
+    /// Stops a member for longer than the validity.
     Stop,
     StopCoordinator,
-    /// Stops it for less than the validity.
+    /// Stops a member for less than the validity.
     StopBriefly,
-    /// SIGTERM, after which it leaves. Some members ask the group to keep their partitions.
+    /// Sends SIGTERM to a member, which then leaves. Some members ask the group to keep their
+    /// partitions.
     Leave,
     KillCompactor,
-    /// Cuts all its connections, and refuses new ones.
+    /// Cuts all connections of a member, and refuses new connections.
     Cut,
-    /// Delays its requests and the answers until the end of this harm.
+    /// Delays the requests and answers of a member until the end of this fault.
     Silence,
 }
 
@@ -65,7 +66,7 @@ impl Deed {
         Deed::Silence,
     ];
 
-    /// The harm that is possible on this backend, with or without connections.
+    /// Returns the faults that are possible on this backend. A directory has no connections to cut.
     pub fn of(backend: &Backend) -> &'static [Deed] {
         if backend.line(0).is_some() { &Deed::ALL } else { &Deed::ALL[..7] }
     }
@@ -82,8 +83,7 @@ impl Members {
             assignments: Assignments::default(),
             unexpected: Vec::new(),
         };
-        // The watch begins before the members start, so that the first assignment is known to be
-        // new.
+        // The watch begins before the members start, so that the first assignment has a known time.
         members.assignments.look(backend);
         members.start_due(backend);
         members
@@ -123,7 +123,8 @@ impl Members {
     }
 
     fn member(&self, number: usize, backend: &Backend) -> Command {
-        let mut command = Command::new(std::env::current_exe().expect("this test has a file"));
+        let mut command =
+            Command::new(std::env::current_exe().expect("the log of this member opens"));
         command.args(["--exact", "groups::member", "--ignored", "--nocapture"]);
         command.envs(backend.env(number)).env(child::FOLDER, &self.folder);
         command.env(worker::GROUP, backend.home());
@@ -134,7 +135,7 @@ impl Members {
         command
     }
 
-    /// Returns the living members that are not harmed now and own a partition.
+    /// Returns the running members that own a partition and have no fault now.
     fn at_work(&self) -> Vec<usize> {
         let Some(newest) = &self.assignments.newest else { return Vec::new() };
         let free = |number: &usize| {
@@ -146,7 +147,7 @@ impl Members {
         (0..self.members.len()).filter(free).collect()
     }
 
-    /// Returns whether this number of members shares all partitions.
+    /// Returns whether this number of members own all partitions.
     pub fn share_all(&self, members: usize) -> bool {
         self.assignments.newest.as_ref().is_some_and(|it| it.is_balanced(members))
     }
@@ -179,7 +180,7 @@ impl Members {
         }
     }
 
-    /// Returns whether all processes have ended.
+    /// Returns whether all processes have exited.
     pub fn ended(&mut self) -> bool {
         self.reap();
         !self.members.iter().chain([&self.compactor]).any(Process::lives)
@@ -245,7 +246,7 @@ impl Victims for Members {
             }
             Deed::Silence => {
                 backend.line(number)?.fall_silent(true);
-                // The delay of a request is shorter than the minimum age of the compactor.
+                // The delay of a request must be shorter than the minimum age of the compactor.
                 self.cut.push((number, now_ns() + rng.u64(validity_ns / 4..validity_ns * 3 / 2)));
             }
             Deed::KillCompactor => {}

@@ -1,5 +1,5 @@
-//! Five members of a group of 12 partitions, as processes, and a `tenure compact --group`, while
-//! processes are killed and stopped, and requests, connections and the server go wrong.
+//! Runs five members of a group of 12 partitions, and a `tenure compact --group`, as processes.
+//! Processes are killed and stopped, and requests, connections and the server fail.
 //!
 //! ```sh
 //! cargo test --test chaos groups -- --nocapture
@@ -28,13 +28,13 @@ const MEMBERS: usize = 5;
 const PARTITIONS: u64 = 12;
 const VALIDITY: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(300);
-/// After the last fault, each partition is owned and written to within four validities and twenty
-/// polls, and the members have equal shares (GS1).
+/// Maximum time from the last fault until each partition is owned and written to, and the members
+/// have equal shares (GS1). It is four validities and twenty polls.
 const RECOVERY: Duration = Duration::from_secs(18);
 
 /// Not a test: a member of the group.
 #[test]
-#[ignore = "no test: the tests start this program with --exact groups::member --ignored"]
+#[ignore = "not a test: other tests start this program with --exact groups::member --ignored"]
 fn member() {
     if std::env::var_os(worker::MEMBER).is_some() {
         worker::run();
@@ -58,14 +58,14 @@ fn server_of_the_environment() {
     chaos(Backend::environment(), 120);
 }
 
-/// Workers that continue under a token after its refusal.
+/// These workers continue under a token after a log has refused the token.
 #[test]
 fn broken_workers_that_do_not_fence() {
     let mut backend = Backend::server().of_group(MEMBERS);
     let run = Run::begin(&backend, 0);
     let stalls = Stalls::watch();
     let mut members = Members::start(&run.folder, &backend, true);
-    // An owner that has not begun its work cannot continue it.
+    // Only an owner that has begun its work can continue it as a zombie.
     wait_for(&mut members, &mut backend, "no partition is written to", |members| {
         members.share_all(MEMBERS) && all_written_to(members, 0)
     });
@@ -102,14 +102,14 @@ fn chaos(backend: Backend, seconds: u64) {
     rampage.end(run, &backend, met, story.check());
 }
 
-/// Waits after the end of all faults until all partitions are owned and written to; then makes all
-/// members leave. Returns the interval of the first step.
+/// Ends all faults, and waits until all partitions are owned and written to. Then makes all members
+/// leave. Returns the interval of the wait.
 fn settle(backend: &mut Backend, members: &mut Members) -> Seen {
     backend.calm();
     members.calm(backend);
     let from_ns = now_ns();
     wait_for(members, backend, "not balanced", |members| members.share_all(MEMBERS));
-    wait_for(members, backend, "not all are written to", |members| {
+    wait_for(members, backend, "some partitions are not written to", |members| {
         all_written_to(members, from_ns)
     });
     let recovery = Seen { from_ns, until_ns: now_ns() };
@@ -150,7 +150,7 @@ fn wait_for(
     let give_up_ns = now_ns() + PATIENCE_NS;
     let mut next_ns = now_ns();
     loop {
-        assert!(now_ns() < give_up_ns, "not within the deadline: {what}");
+        assert!(now_ns() < give_up_ns, "after the deadline: {what}");
         members.tend(backend);
         if now_ns() > next_ns {
             next_ns = now_ns() + SECOND_NS / 5;

@@ -1,5 +1,5 @@
-//! A member of the group. Until SIGTERM it appends `(partition, token, sequence)` to the fenced log
-//! of each partition that it owns.
+//! A member of the group. Until SIGTERM, the member appends `(partition, token, sequence)` to the
+//! fenced log of each partition that it owns.
 
 use std::convert::Infallible;
 use std::os::unix::process::parent_id;
@@ -21,17 +21,18 @@ use crate::lines::Log;
 
 pub const MEMBER: &str = "CHAOS_MEMBER";
 pub const GROUP: &str = "CHAOS_GROUP";
-/// A variable for a worker that does not fence: it continues after the refusal of its token.
+/// The variable that breaks a worker: the worker continues after a log has refused its token.
 pub const BROKEN: &str = "CHAOS_BROKEN";
 /// The exit code of a worker that could not join.
 pub const NOT_JOINED: i32 = 9;
 
-/// Time between a check and its append. A worker that is stopped here continues as a zombie.
+/// Time between a check and its append. A worker that is stopped in this time continues as a
+/// zombie.
 const GAP: Duration = Duration::from_millis(40);
 const BETWEEN: Duration = Duration::from_millis(30);
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(50);
-/// Time for which some members ask the group to keep their partitions when they leave.
+/// Time for which the group keeps the partitions of a leaving member, if the member asks.
 const PARK: Duration = Duration::from_secs(10);
 
 /// A grant of a partition.
@@ -51,26 +52,26 @@ pub struct Entry {
 /// A line of a worker's log. The time is nanoseconds of the machine's clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Line {
-    /// The group has called the work, under this session.
+    /// The group has called the work function of the member with this session.
     Granted(u64, Grant, String),
-    /// The worker owned the partition at some moment after this one.
+    /// The worker owned the partition at some moment after this time.
     Owns(u64, Grant),
     /// The worker claims the log.
     Opens(u64, Grant),
     Opened(u64, Grant),
-    /// The worker appends. It owned the partition at some moment after this one.
+    /// The worker sends an append. The worker owned the partition at some moment after this time.
     Calls(u64, Entry),
-    /// Acknowledged: the entry is in the log under this number.
+    /// The append was acknowledged: the entry is in the log under this number.
     Appended(u64, Entry, u64),
-    /// Refused: this greater token has claimed the log.
+    /// The append was refused: this greater token has claimed the log.
     Fenced(u64, Grant, u64),
-    /// The work ended. Has the reason of the loss if the partition was lost before.
+    /// The work ended, with the reason of the loss if the partition was lost before.
     Ends(u64, Grant, Option<String>),
     /// An unexpected failure.
     Failed(u64, Grant, String),
 }
 
-/// Runs until it has left after SIGTERM, or until its test has ended.
+/// Runs until the member has left after SIGTERM, or until its test has ended.
 pub fn run() {
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr);
     subscriber.init();
@@ -126,7 +127,7 @@ struct Worker {
 enum Done {
     /// The writer was revoked or fenced off, or it failed.
     Stops,
-    /// Its claim was replaced: the worker opens the log again.
+    /// The claim was replaced, so the worker opens the log again.
     Replaced,
 }
 
@@ -134,7 +135,7 @@ type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 impl Worker {
     async fn work(&self, partition: Partition) -> Outcome {
-        let number = partition.name().parse().expect("the partitions have numbers");
+        let number = partition.name().parse().expect("the names of the partitions are numbers");
         let grant = Grant { partition: number, token: partition.token().get() };
         self.log.say(&Line::Granted(now_ns(), grant, partition.session()));
         tokio::select! {
@@ -143,7 +144,7 @@ impl Worker {
         }
         let loss = partition.check().err().map(|loss| loss.outcome().to_owned());
         self.log.say(&Line::Ends(now_ns(), grant, loss));
-        // The group takes work that returns before its revocation for failed work.
+        // The group treats work that returns before its revocation as failed.
         partition.revoked().cancelled().await;
         Ok(())
     }
@@ -159,8 +160,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether the work must stop. A worker that does not fence gives up partitions that
-    /// are to move, but not lost ones.
+    /// Returns whether the work must stop. A broken worker stops for a revocation, but not for a
+    /// loss.
     fn stops(&self, partition: &Partition) -> bool {
         let lost = partition.check().is_err();
         partition.revoked().is_cancelled() && !(self.broken && lost)
@@ -237,8 +238,8 @@ impl Worker {
         }
     }
 
-    /// Records an error that is not a failure of the store. Returns the token that refused this
-    /// one, if any.
+    /// Records an error, unless the store failed. Returns the greater token that refused this
+    /// token, if any.
     fn judge(&self, error: &FencingError, grant: Grant) -> Option<Epoch> {
         if let Some(stale) = error.stale() {
             self.log.say(&Line::Fenced(now_ns(), grant, stale.newest.get()));

@@ -8,7 +8,7 @@ use crate::bench::tenure;
 const VERBS: [&str; 10] =
     ["run", "status", "watch", "compact", "group", "table", "probe", "cost", "completions", "man"];
 
-/// Writes the manual pages to a new folder.
+/// Writes the manual pages to a new folder and returns the folder.
 fn pages() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let said = tenure(&["man", folder.path().to_str().expect("UTF-8")]);
@@ -49,7 +49,7 @@ fn the_manual_pages_are_formatted_without_a_warning() {
         let page = std::fs::read_to_string(folder.path().join(name)).expect("a page");
         let Some((text, warnings)) = through("groff", &["-k", "-man", "-Tutf8", "-ww"], &page)
         else {
-            eprintln!("left out: there is no groff");
+            eprintln!("skipped: groff is not installed");
             return;
         };
         assert_eq!(warnings, "", "{name}");
@@ -58,7 +58,7 @@ fn the_manual_pages_are_formatted_without_a_warning() {
 }
 
 #[test]
-fn manual_pages_need_a_directory_that_exists() {
+fn manual_pages_need_an_existing_directory() {
     let said = tenure(&["man", "/nonexistent/man1"]);
     assert_eq!((said.code, said.out.as_str()), (71, ""));
     assert!(said.err.contains("cannot write manual pages to /nonexistent/man1"), "{}", said.err);
@@ -78,7 +78,7 @@ fn bash_completes_verbs_and_options() {
         Some(replies.lines().map(str::to_owned).collect::<Vec<_>>())
     };
     let Some(verbs) = complete("tenure ''") else {
-        eprintln!("left out: there is no bash");
+        eprintln!("skipped: bash is not installed");
         return;
     };
     for verb in VERBS {
@@ -87,12 +87,12 @@ fn bash_completes_verbs_and_options() {
     assert!(!verbs.iter().any(|reply| reply.contains("__")), "{verbs:?}");
     assert_eq!(complete("tenure stat").as_deref(), Some(&["status".to_owned()][..]));
     assert_eq!(complete("tenure compact --min").as_deref(), Some(&["--min-age".to_owned()][..]));
-    let layouts = complete("tenure status --layout ''").expect("there is a bash");
+    let layouts = complete("tenure status --layout ''").expect("bash is installed");
     assert_eq!(layouts, ["epoch-files", "single-object"]);
 }
 
 #[test]
-fn an_unknown_shell_is_refused_with_the_known_ones() {
+fn an_unknown_shell_is_refused_with_the_known_shells() {
     let said = tenure(&["completions", "cmd"]);
     assert_eq!((said.code, said.out.as_str()), (64, ""));
     assert!(said.err.contains("bash") && said.err.contains("zsh"), "{}", said.err);

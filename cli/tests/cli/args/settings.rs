@@ -11,7 +11,7 @@ use crate::bench::{Bench, Said, command, said, tenure};
 use tenure_testkit::command::eventually;
 use tenure_testkit::command::scene::Scene;
 
-/// Returns `tenure` with these variables.
+/// Runs `tenure` with these variables.
 fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
     said(command(line).envs(variables.iter().copied()).output().expect("it runs"))
 }
@@ -37,7 +37,7 @@ fn a_flag_overrides_a_variable() {
         [&record["candidate"], &record["validity_ms"], &record["data"]],
         [&json!("of-the-variable"), &json!(21_000), &json!({"at": 7})]
     );
-    // The verbs of operators read the store from the variable, too.
+    // The verbs for operators also read the store from the variable.
     let status = with(&[("TENURE_STORE", &url)], &["status", "--json"]);
     assert!(status.out.contains("\"resigned\""), "{status:?}");
 }
@@ -53,7 +53,7 @@ fn the_help_of_each_verb_names_its_variables() {
         let help = tenure(&[verb, &["--help"]].concat()).out;
         names.iter().for_each(|name| assert!(help.contains(&format!("[env: {name}]")), "{help}"));
     }
-    // `--group` of `compact` selects the operation. It has no variable.
+    // `--group` of `compact` selects the operation, so it has no variable.
     assert!(!tenure(&["compact", "--help"]).out.contains("TENURE_GROUP"));
 }
 
@@ -99,7 +99,7 @@ fn contradictory_settings_are_refused_with_their_values() {
     assert_eq!(bench.objects(), [""; 0], "nothing was written");
 }
 
-/// `--unique-name` needs `--name`. The check ignored the variable of `--name`.
+/// `--unique-name` requires `--name`. The check ignored the variable of `--name`.
 #[test]
 fn regression_a_variable_satisfies_a_required_flag() {
     let bench = Bench::new();
@@ -107,7 +107,7 @@ fn regression_a_variable_satisfies_a_required_flag() {
     let variables = [("TENURE_STORE", &*url), ("TENURE_NAME", "a")];
     let run = with(&variables, &["run", "--unique-name", "--", "true"]);
     assert_eq!(run.code, 0, "{run:?}");
-    // Other missing and wrong settings are still refused.
+    // Missing and invalid settings are refused.
     let refused = |variables: &[(&str, &str)], line: &[&str], words: &str| {
         let said = with(variables, line);
         assert!(said.code == 64 && said.err.contains(words), "{words:?} is not in {said:?}");
@@ -117,10 +117,10 @@ fn regression_a_variable_satisfies_a_required_flag() {
     refused(&variables, &["run", "--unique-name", "--validity", "3", "--", "true"], "time unit");
 }
 
-/// A unique name promises that no other process has it. A run inside CMD with the name of its
-/// leader would end the lease of that leader.
+/// A unique name asserts that no other process has the same name. A nested run inside CMD with the
+/// leader's name would end the lease of the leader.
 #[test]
-fn a_run_inside_cmd_does_not_take_the_name_of_its_leader() {
+fn a_nested_run_does_not_inherit_the_name_of_its_leader() {
     let scene = Scene::new(TENURE);
     let tenure = TENURE;
     let inner = format!(
@@ -130,14 +130,14 @@ fn a_run_inside_cmd_does_not_take_the_name_of_its_leader() {
     );
     let mut outer = scene.script("a", &["--unique-name", "--validity", "20s"], &inner);
     outer.says("waiting: a leads epoch 1");
-    assert!(!scene.exists("inner"), "it leads beside its own leader");
+    assert!(!scene.exists("inner"), "the nested run leads");
     assert_eq!(scene.status()["candidate"], "a");
     outer.signal(Signal::SIGTERM);
     assert_eq!(outer.code(), 143, "{}", outer.said());
 }
 
 #[test]
-fn serve_takes_lists_from_variables() {
+fn serve_reads_lists_from_variables() {
     let twice = [("TENURE_ELECTION", "a=file:///a  a=file:///b")];
     with(&twice, &["serve"]).fails(64, &["two elections have the name a"]);
     let wrong = [("TENURE_ELECTION", "a=ftp://b/p")];
@@ -147,7 +147,7 @@ fn serve_takes_lists_from_variables() {
 }
 
 #[test]
-fn a_restart_under_a_unique_name_waits_for_the_old_cmd_alone() {
+fn a_restart_under_a_unique_name_waits_only_for_the_old_cmd() {
     let scene = Scene::new(TENURE);
     // A wait for the lapse would exceed the deadline of the test.
     let options = ["--validity", "4m", "--grace", "1s", "--unique-name"];
@@ -163,15 +163,15 @@ fn a_restart_under_a_unique_name_waits_for_the_old_cmd_alone() {
     assert_eq!(scene.status()["epoch"], 2);
 }
 
-/// The dates of the store show that the leader is long dead, so a candidate need not observe it for
-/// its validity.
+/// The dates of the store show that the leader is long dead, so a candidate takes over without
+/// observing the leader for a validity.
 #[test]
-fn a_long_dead_leader_is_succeeded_without_a_wait() {
+fn a_candidate_takes_over_from_a_long_dead_leader_without_a_wait() {
     let bench = Bench::new();
     bench.epoch(1, r#"{"expired":false,"validity_ms":7200000,"candidate":"a","nonce":"a530ea12f742f371bcbcb23b4f9a616c"}"#);
     let file = fs::File::options().append(true).open(bench.path("store/lock-0000000001.json"));
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    file.and_then(|file| file.set_modified(long_ago)).expect("an older date");
+    file.and_then(|file| file.set_modified(long_ago)).expect("the date of the object can be set");
     let options = ["--store-clock-margin", "2s", "--", "sh", "-c", "echo $TENURE_EPOCH"];
     let said = bench.run("run", &options);
     assert_eq!((said.code, said.out.as_str()), (0, "2\n"), "{said:?}");

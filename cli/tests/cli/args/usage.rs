@@ -17,7 +17,7 @@ fn help_lists_the_verbs() {
     {
         assert!(all.contains(&format!("\n  {verb} ")), "{verb} is not in {all}");
     }
-    assert!(!all.contains("__g"), "the guard is nobody's business: {all}");
+    assert!(!all.contains("__g"), "the help shows the hidden guard: {all}");
     for code in ["64", "69", "70", "71", "75", "77"] {
         assert!(all.contains(code), "{code} is not in {all}");
     }
@@ -58,7 +58,7 @@ fn each_verb_has_help() {
 }
 
 #[test]
-fn wrong_arguments_give_64() {
+fn invalid_arguments_exit_with_64() {
     let store = ["--store", "file:///tmp/tenure-test-none"];
     for line in [
         &[][..],
@@ -85,7 +85,7 @@ fn wrong_arguments_give_64() {
 #[test]
 fn invalid_settings_are_refused_with_their_values() {
     let bench = Bench::new();
-    std::fs::remove_dir(bench.path("store")).expect("it is empty");
+    std::fs::remove_dir(bench.path("store")).expect("the directory is empty");
     let run = |options: &[&str]| bench.run("run", &[options, &["--", "true"]].concat());
     run(&["--validity", "1s"]).fails(64, &["validity of 1s", "333ms", "2 × 200ms", "--validity"]);
     run(&["--grace", "10s"]).fails(64, &["validity of 30s", "grace of 10s", "33s 500ms"]);
@@ -93,7 +93,7 @@ fn invalid_settings_are_refused_with_their_values() {
     run(&["--validity", "25h"]).fails(64, &["validity", "90000s", "86400s"]);
     run(&["--name", "a\nb"]).fails(64, &["name", "control"]);
     run(&["--name", &"x".repeat(257)]).fails(64, &["256 bytes"]);
-    assert!(!bench.path("store").exists(), "a refused command leaves nothing behind");
+    assert!(!bench.path("store").exists(), "a refused command creates no file");
     std::fs::create_dir(bench.path("store")).expect("a new directory");
     bench.run("compact", &["--keep", "100001"]).fails(64, &["100001", "100000"]);
     bench.run("watch", &["--poll", "25h"]).fails(64, &["--poll", "1day"]);
@@ -144,19 +144,19 @@ fn regression_absurd_durations_are_refused_with_their_values() {
 #[test]
 fn only_run_creates_a_missing_directory() {
     let bench = Bench::new();
-    std::fs::remove_dir(bench.path("store")).expect("it is empty");
+    std::fs::remove_dir(bench.path("store")).expect("the directory is empty");
     for verb in ["status", "compact"] {
         bench
             .run(verb, &[])
             .fails(69, &[&bench.url(), "the directory does not exist", "tenure run"]);
-        assert!(!bench.path("store").exists(), "{verb} has made it");
+        assert!(!bench.path("store").exists(), "{verb} has created the directory");
     }
     assert_eq!(bench.run("run", &["--", "true"]).code, 0);
     assert_eq!(bench.json("status", &["--json"])["epoch"], 1);
 }
 
 #[test]
-fn a_file_in_the_place_of_the_directory_gives_69() {
+fn a_file_in_place_of_the_directory_exits_with_69() {
     let bench = Bench::new();
     std::fs::write(bench.path("file"), "").expect("a new file");
     let url = format!("file://{}/store", bench.path("file").display());

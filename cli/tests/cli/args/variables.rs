@@ -8,14 +8,14 @@ use crate::TENURE;
 use crate::bench::{Bench, Said, command, said};
 use tenure_testkit::command::scene::Scene;
 
-/// Returns `tenure` with these variables.
+/// Runs `tenure` with these variables.
 fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
     said(command(line).envs(variables.iter().copied()).output().expect("it runs"))
 }
 
-/// Each of these URLs named another election.
+/// Each of these invalid URLs was accepted, and named another election.
 #[test]
-fn regression_a_store_that_looks_like_another_is_refused() {
+fn regression_an_ambiguous_store_url_is_refused() {
     let bench = Bench::new();
     let url = bench.url();
     for (look_alike, words) in [
@@ -49,7 +49,7 @@ fn regression_a_misspelt_variable_is_named() {
     let line = "tenure: the variable TENURE_VALIDTY is not a setting and has no effect; did you \
                 mean TENURE_VALIDITY?\n";
     assert!(run.code == 0 && run.err.starts_with(line), "{run:?}");
-    // The refusal of another setting names it, too.
+    // The refusal of another setting also names the misspelt variable.
     let refused = with(&[("TENURE_STOER", &url)], &["status"]);
     assert_eq!(refused.code, 64, "{refused:?}");
     assert!(refused.err.contains("TENURE_STOER") && refused.err.contains("--store"), "{refused:?}");
@@ -79,7 +79,7 @@ fn regression_a_tenure_inside_cmd_knows_the_variables_and_shares_no_address() {
 }
 
 #[test]
-fn settings_of_the_outer_process_alone_are_ignored() {
+fn only_settings_of_the_outer_process_are_ignored() {
     let bench = Bench::new();
     let url = bench.url();
     let candidate = || bench.json("status", &["--json"])["candidate"].clone();
@@ -108,7 +108,7 @@ fn settings_of_the_outer_process_alone_are_ignored() {
     assert_eq!(candidate(), "ops");
 }
 
-/// `watch --exec` sets TENURE_EPOCH as `run` does, but no name.
+/// `watch --exec` sets TENURE_EPOCH as `run` does, but does not set a name.
 #[test]
 fn regression_cmd_of_watch_keeps_the_name_of_the_user() {
     let scene = Scene::new(TENURE);

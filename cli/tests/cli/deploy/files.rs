@@ -1,5 +1,5 @@
-//! The files of `deploy`: their JSON parses, and their commands run. `scripts/ci/deploy.sh` parses
-//! YAML, HCL and units.
+//! Checks the files of `deploy`: their JSON is valid, and their commands run.
+//! `scripts/ci/deploy.sh` checks YAML, HCL and units.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -26,7 +26,7 @@ fn files() -> Vec<PathBuf> {
 }
 
 #[test]
-fn all_json_parses() {
+fn all_json_is_valid() {
     let files = files();
     let json = files.iter().filter(|path| path.extension().is_some_and(|it| it == "json"));
     let mut count = 0;
@@ -83,7 +83,8 @@ fn the_unit_of_a_program_leads_and_runs_it() {
     let bench = Bench::new();
     let program = bench.path("name.run");
     std::fs::write(&program, "#!/bin/sh\necho $TENURE_NAME $TENURE_EPOCH\n").expect("a file");
-    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("it is ours");
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755))
+        .expect("the script belongs to this user");
     let exec = of_unit(SYSTEMD_RUN, "ExecStart").replace("%H", "host-7");
     let exec = exec.replace("/etc/tenure/%i.run", program.to_str().expect("text"));
     let line: Vec<_> = exec.split_whitespace().skip(1).collect();
@@ -91,13 +92,13 @@ fn the_unit_of_a_program_leads_and_runs_it() {
     run.env("TENURE_STORE", bench.url()).env("TENURE_VALIDITY", "60s");
     let said = said(run.output().expect("it runs"));
     assert_eq!(said.out, "host-7 1\n", "{said:?}");
-    // The grace is a sixth of the validity, up to a validity of 6 minutes.
+    // The grace is a sixth of the validity, so this timeout allows validities up to 6 minutes.
     assert_eq!(of_unit(SYSTEMD_RUN, "TimeoutStopSec"), "90");
     assert_eq!(of_unit(SYSTEMD_RUN, "KillMode"), "process");
 }
 
-/// Runs a job on the directory of the bench instead of the bucket. Returns its JSON object, and
-/// checks the exit code 0.
+/// Runs a job on the directory of the bench instead of the bucket. Returns its JSON object, after a
+/// check that the job exited with 0.
 fn report_of(job: &[String], bench: &Bench) -> Value {
     let url = bench.url();
     let word = |word: &'_ String| match word.starts_with("s3://") {
@@ -125,7 +126,7 @@ fn jobs(options: &str) -> [Vec<String>; 3] {
     ]
 }
 
-/// The comments of the files promise that `--group` compacts a group, and keeps elections.
+/// The comments in the files state that `--group` compacts a group, and keeps elections.
 #[test]
 fn with_group_the_scheduled_commands_compact_a_group() {
     assert!(KUBERNETES.contains(r#"add "--group" to the args"#));
@@ -147,8 +148,8 @@ fn block(start: &str) -> &'static str {
     rest.split_once("\n}").expect("it ends").0
 }
 
-/// Fixed names allowed one election per account. The log had to be in the region of the bucket.
-/// Policies named the partition `aws`.
+/// Fixed names allowed only one election per account. The log had to be in the region of the
+/// bucket. The policies were limited to the partition `aws`.
 #[test]
 fn regression_terraform_serves_many_elections_in_any_region_and_partition() {
     let value_of = |block: &'static str, name: &str| {
@@ -175,12 +176,12 @@ fn regression_terraform_serves_many_elections_in_any_region_and_partition() {
     assert!(fixed[0].contains(r#""arn:aws:", "arn:${local.partition}:""#), "{fixed:?}");
 }
 
-/// Only wrong settings are final. Other failures may be transient.
+/// The runners retry all failures except invalid settings.
 #[test]
 fn the_same_failures_are_final_to_each_runner() {
     assert!(KUBERNETES.contains("values: [64]"));
     assert_eq!(unit("RestartPreventExitStatus"), "64");
-    // The command defines the meaning of these codes.
+    // The command exits with 64 after an invalid setting.
     let wrong = tenure(&["compact", "--store", "ftp://x"]);
     assert_eq!(wrong.code, 64, "{wrong:?}");
     for code in ["64", "69", "70", "77"] {

@@ -1,6 +1,6 @@
-//! A lifecycle rule cannot replace the compactor. It deletes by age, and the newest epoch of an
-//! idle election is old. The model finds the violation of I3 in 4 steps: "compactor that deletes
-//! the newest".
+//! A lifecycle rule cannot replace the compactor. The rule deletes by age, and the newest epoch of
+//! an idle election is old. The model finds the violation of I3 in 4 steps ("compactor that deletes
+//! the newest").
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,9 +42,9 @@ async fn idle() -> (Arc<dyn Store>, Election) {
 #[tokio::test]
 async fn a_lifecycle_rule_resets_tokens() {
     let (store, witness) = idle().await;
-    store.delete(epochs(&store).await).await.expect("the rule deletes what is old");
-    // A candidate that saw the epochs refuses to continue. Another one reuses a token.
-    let error = witness.campaign().await.expect_err("the newest is gone");
+    store.delete(epochs(&store).await).await.expect("the rule deletes old epochs");
+    // A candidate that saw the epochs refuses to continue. A new candidate reuses a token.
+    let error = witness.campaign().await.expect_err("the newest epoch is deleted");
     assert_eq!(error.kind(), ErrorKind::NewestDeleted);
     assert_eq!(term(&election(&store)).await, 1);
 }
@@ -69,13 +69,13 @@ fn touches_current_versions(rule: &Value) -> bool {
 }
 
 #[test]
-fn the_given_rule_keeps_current_versions() {
+fn the_recommended_rule_keeps_current_versions() {
     let allowed: Value = serde_json::from_str(ALLOWED).expect("JSON");
     for rule in allowed["Rules"].as_array().expect("rules") {
         assert!(!touches_current_versions(rule), "{rule}");
     }
-    // The rule of the warning deletes them.
-    let (_, rest) = README.split_once("```json\n").expect("the rule that people would try");
+    // The rule that the README warns of deletes current versions.
+    let (_, rest) = README.split_once("```json\n").expect("the README shows a rule");
     let tried: Value =
         serde_json::from_str(rest.split("```").next().expect("its end")).expect("JSON");
     assert!(touches_current_versions(&tried["Rules"][0]), "{tried}");

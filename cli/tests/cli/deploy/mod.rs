@@ -1,4 +1,4 @@
-//! The files of `deploy`: they parse, and their jobs work, also as concurrent processes.
+//! Checks the files of `deploy`: they are valid, and their jobs work, also as concurrent processes.
 #![cfg(unix)]
 
 mod files;

@@ -1,5 +1,4 @@
-//! Several compactors run as concurrent processes, on a directory and on S3. The simulation and the
-//! model have two concurrent compactors, too.
+//! Runs several compactors as concurrent processes, on a directory and on S3.
 
 use std::process::{Child, Command, Stdio};
 
@@ -21,12 +20,12 @@ fn start(env: &[(&'static str, String)], url: &str) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
 }
 
-/// Checks that each run succeeds with one object, and that their numbers add up.
+/// Asserts that each run prints one JSON object, and that the reported deletions add up.
 fn overlapping(env: &[(&'static str, String)], url: &str) {
     let runs: Vec<_> = (0..RUNS).map(|_| start(env, url)).collect();
     let mut deleted = 0;
     for run in runs {
-        let output = run.wait_with_output().expect("it is a child");
+        let output = run.wait_with_output().expect("the child can be waited for");
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         let report: Value = serde_json::from_slice(&output.stdout).expect("one object");
         let count = |name: &str| report[name].as_u64().expect("a number");
@@ -35,7 +34,7 @@ fn overlapping(env: &[(&'static str, String)], url: &str) {
         assert_eq!(count("deleted") + count("kept"), count("listed"), "{report}");
         deleted += count("deleted");
     }
-    // Two runs may count the same deletion, as S3 does not report missing keys.
+    // Two runs may count the same deletion, because S3 does not report missing keys.
     let gone = EPOCHS - KEEP;
     assert!((gone..=gone * RUNS).contains(&deleted), "{deleted}");
 }
@@ -72,10 +71,11 @@ fn concurrent_runs_on_s3_are_harmless() {
     }
 }
 
-/// A failure other than a denial is worth a retry. The command also prints its report.
+/// A failure other than a denial may be transient, so the exit code is 69. The command also prints
+/// its report.
 #[cfg(feature = "s3")]
 #[test]
-fn failed_deletions_give_69_and_the_report() {
+fn failed_deletions_exit_with_69_and_the_report() {
     use tenure_testkit::s3_server::S3Server;
     let server = S3Server::start_blocking();
     for epoch in 1..=5 {

@@ -1,4 +1,5 @@
-//! The Deployment with a sidecar: its command on a directory, and the requests of its application.
+//! Checks the Deployment with a sidecar: runs its command on a directory, and the requests of its
+//! application.
 
 use std::process::Command;
 
@@ -29,7 +30,8 @@ fn options(args: &[String]) -> Vec<String> {
     let mut options: Vec<_> = args.iter().map(word).collect();
     // The test sets the name, and reads the log as text.
     for option in ["--name", "--log-format"] {
-        let at = options.iter().position(|word| word == option).expect("it has one");
+        let at =
+            options.iter().position(|word| word == option).expect("the manifest has this option");
         options.drain(at..at + 2);
     }
     options
@@ -56,7 +58,7 @@ fn the_sidecar_answers_the_requests_of_the_application() {
     }
     assert_eq!(a.json("POST", "/v1/heartbeat", "").0, 200);
     eventually("it leads", || a.get("/v1/elections/orders/token").0 == 200);
-    // The script extracts this part of the reply.
+    // The application's script extracts this part of the reply.
     let (_, reply) = a.ask("GET", "/v1/elections/orders/token", "");
     assert!(reply.contains(r#""token":1,"#), "{reply}");
 }
@@ -71,7 +73,7 @@ fn the_application_of_a_member_works_and_releases_partitions() {
     let options = options(&args[3..]);
     let fewer = |word: &String| match &**word {
         "0..64" => "0..6".to_owned(),
-        // The first member does not wait for others.
+        // The first member need not wait for others.
         "10s" => "0s".to_owned(),
         _ => word.clone(),
     };
@@ -88,13 +90,13 @@ fn the_application_of_a_member_works_and_releases_partitions() {
         String::from_utf8(output.stdout).expect("text").lines().count()
     };
     if Command::new("curl").arg("--version").output().is_err() {
-        eprintln!("not tried: there is no curl");
+        eprintln!("skipped: curl is not installed");
         return;
     }
     let a = member(&scene, "a", &options);
-    eventually("a works on all", || application(&a, "a") == 6);
+    eventually("member a works on all partitions", || application(&a, "a") == 6);
     let b = member(&scene, "b", &options);
-    eventually("each works on its half", || {
+    eventually("each member works on half of the partitions", || {
         let (of_a, of_b) = (application(&a, "a"), application(&b, "b"));
         assert!(of_a + of_b <= 6, "{of_a} {of_b}");
         (of_a, of_b) == (3, 3)

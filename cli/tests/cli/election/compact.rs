@@ -1,4 +1,4 @@
-//! `compact`.
+//! Tests of `tenure compact`.
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::{Child, ChildStdout};
@@ -61,7 +61,7 @@ fn a_group_is_compacted() {
 fn compact_keeps_young_epochs() {
     let bench = with_epochs(20);
     let said = bench.run("compact", &[]);
-    // An earlier line had no reason: "deleted 0 of 20, kept 20".
+    // The line must give the reason why no epoch was deleted.
     let line =
         "deleted 0 of 20 epochs (0 bytes), kept 20 (10 superseded, but too young to delete), ";
     assert!(said.out.starts_with(line), "{said:?}");
@@ -98,7 +98,7 @@ fn compact_repeats_until_a_signal() {
     }
 }
 
-/// The command waited for a signal after the first run.
+/// The command ran only once, and then waited for a signal.
 #[test]
 fn regression_the_compaction_of_a_group_repeats() {
     let bench = Bench::new();
@@ -126,7 +126,7 @@ impl Runs {
     fn next(&mut self) -> Value {
         let line = with_deadline(self.child.id(), || self.lines.next());
         let line = line.expect("a line").expect("text");
-        serde_json::from_str(&line).expect("one JSON object")
+        serde_json::from_str(&line).expect("the output is one JSON object")
     }
 }
 

@@ -1,4 +1,4 @@
-//! `depose` and `restore`.
+//! Tests of `tenure depose` and `tenure restore`.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Child;
@@ -103,7 +103,7 @@ fn a_restored_election_continues_above_the_epoch() {
     }
 }
 
-/// The command reported that counting had continued, and no leader was elected.
+/// The command reported that epochs continued, but no leader could be elected.
 #[test]
 fn regression_an_unfinished_restore_to_a_greater_epoch_is_named() {
     let held = r#"{"expired":false,"nonce":"00000000000000000000000000000001","heartbeat":1,
@@ -144,16 +144,17 @@ fn regression_a_lock_without_a_token_names_the_remedy() {
     assert_eq!((next.code, next.out.as_str()), (0, "42\n"), "{next:?}");
 }
 
-/// The record of a lapse replaced the earlier deposition, its operator and its time.
+/// A forced deposition of a deposed epoch recorded a lapse. The record lost the deposition, its
+/// operator and its time.
 #[test]
-fn regression_a_forced_deposition_is_recorded_as_one() {
+fn regression_a_forced_deposition_is_recorded_as_a_deposition() {
     let held = r#"{"expired":false,"validity_ms":600000,"format":1,"candidate":"a","nonce":
         "0123456789abcdef0123456789abcdef","heartbeat":4}"#;
     let record = |bench: &Bench| {
         let text = std::fs::read_to_string(bench.path("store/lock-0000000003.json"));
         let text = text.expect("the epoch");
-        // The first line belongs to the directory store.
-        let (_, record) = text.split_once('\n').expect("two lines or more");
+        // The directory store writes the first line.
+        let (_, record) = text.split_once('\n').expect("the file has at least two lines");
         serde_json::from_str::<serde_json::Value>(record).expect("a record")
     };
     let bench = Bench::new();
@@ -166,7 +167,7 @@ fn regression_a_forced_deposition_is_recorded_as_one() {
     let line = "state      sealed: deposed by ann (disk\\u{202e} drill); no process leads\n";
     assert!(status.starts_with(line), "{status}");
     assert_eq!(bench.run("depose", &["--force", "--name", "bob"]).code, 0);
-    // Earlier versions read a lapse and do not wait.
+    // Earlier versions of tenure read this record as a lapse, and do not wait.
     let second = record(&bench);
     for (field, value) in [
         ("ended", json!("lapsed")),

@@ -1,4 +1,4 @@
-//! `history`.
+//! Tests of `tenure history`.
 
 use std::fs::{self, File};
 
@@ -15,7 +15,7 @@ fn noon() -> DateTime<Utc> {
     NOON.parse().expect("a time")
 }
 
-/// Seconds after noon.
+/// Formats the time at this number of seconds after noon.
 fn time(seconds: i64) -> String {
     written(noon(), seconds).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
@@ -28,7 +28,7 @@ fn written(start: DateTime<Utc>, seconds: i64) -> DateTime<Utc> {
 fn write(bench: &Bench, epoch: u64, written: DateTime<Utc>, body: &str) {
     bench.epoch(epoch, body);
     let path = bench.path("store").join(format!("lock-{epoch:010}.json"));
-    let file = File::options().write(true).open(path).expect("it was written");
+    let file = File::options().write(true).open(path).expect("the drawing was written");
     file.set_modified(written.into()).expect("a file system with dates");
 }
 
@@ -65,7 +65,10 @@ fn story(start: DateTime<Utc>) -> Bench {
 #[track_caller]
 fn lines(said: &Said) -> Vec<Value> {
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
-    said.out.lines().map(|line| serde_json::from_str(line).expect("one JSON object")).collect()
+    said.out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("each line is one JSON object"))
+        .collect()
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn the_table_shows_leaders_and_gaps() {
             "    93  cleo    ~2026-11-20 12:02:35Z  2026-11-20 12:05:00Z   2m 25s     deposed by operator",
             "    94  -       -                      -                      -          unreadable: its body is not a record: a field is missing or has the wrong type or value, at line 1 column 2",
             "    95  dora    ~2026-11-20 12:05:20Z  2026-11-20 12:06:40Z   1m 20s     resigned",
-            // The length of the last gap depends on the date of the test run.
+            // The last gap is not compared, because its length depends on the date of the test run.
             lines[8],
         ]
     );
@@ -128,7 +131,7 @@ fn json_separates_records_from_conclusions() {
         (&summary["unknown"]["about_ms"], &summary["requests"]),
         (&20_000.into(), &6.into())
     );
-    // The dates have whole seconds, so anna and dora each led for up to a second longer.
+    // The dates have whole seconds, so anna and dora may each have led up to a second longer.
     assert_eq!(summary["led"]["about_ms"], 60_000 + 85_000 + 145_000 + 80_000);
     let (least, most) = (&summary["led"]["at_least_ms"], &summary["led"]["at_most_ms"]);
     assert!(least.as_u64() < Some(370_000) && most.as_u64() > Some(372_000), "{summary}");
@@ -152,14 +155,14 @@ fn the_history_may_be_limited_to_the_newest_epochs() {
 
 #[test]
 fn the_picture_is_xml_and_shows_the_leaders() {
-    // The picture ends now, so old epochs would be too narrow to see.
+    // The drawing ends at the present time, so old epochs would be too narrow.
     let start = Process::system().now().time_of_day() - TimeDelta::seconds(510);
     let bench = story(start);
     seal((&bench, start), 96, "<script>&\u{202e}", [410, 490, 500], ("resigned", "x"));
     let file = bench.path("history.svg");
     let options = ["--svg", file.to_str().expect("UTF-8")];
     assert_eq!(bench.run("history", &options).code, 0);
-    let svg = fs::read_to_string(&file).expect("it is drawn");
+    let svg = fs::read_to_string(&file).expect("the drawing has this element");
     let document = Document::parse(&svg).expect("XML");
     let titles: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
     for told in [
@@ -181,13 +184,13 @@ fn a_dash_draws_to_stdout_without_other_output() {
     let bench = story(noon());
     let said = bench.run("history", &["--svg", "-"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
-    let document = Document::parse(&said.out).expect("XML, and nothing else");
+    let document = Document::parse(&said.out).expect("the output is only XML");
     assert!(document.root_element().has_tag_name(("http://www.w3.org/2000/svg", "svg")));
     bench.run("history", &["--svg", "-", "--json"]).fails(64, &["--svg -", "--json"]);
     assert!(!std::path::Path::new("-").exists());
 }
 
-/// The width was the number of characters, and some scripts have characters of two columns.
+/// The width of a name was its number of characters, but some characters fill two columns.
 #[test]
 fn regression_wide_names_keep_columns_aligned() {
     let bench = Bench::new();
@@ -205,7 +208,7 @@ fn regression_wide_names_keep_columns_aligned() {
     let rows: Vec<_> = said.out.lines().filter(|line| line.contains("resigned")).collect();
     let places: Vec<usize> = rows.iter().map(|line| columns(line)).collect();
     assert_eq!(places, [places[0]; 3], "{}", said.out);
-    assert!(places[0] < 60, "40 columns of a name at most: {}", said.out);
+    assert!(places[0] < 60, "a name has at most 40 columns: {}", said.out);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Interruptions of `compact` on a long backlog.
+//! Interrupts `tenure compact` during a long backlog.
 
 use std::process::Child;
 use std::time::Duration;
@@ -46,10 +46,10 @@ fn an_interrupted_compaction_continues_in_the_next_run() {
         interrupt(&child, signal);
         let said = end(child);
         assert_eq!((said.code, said.err.as_str()), (code, ""), "{said:?}");
-        let report: Value = serde_json::from_str(&said.out).expect("one JSON object");
+        let report: Value = serde_json::from_str(&said.out).expect("the output is one JSON object");
         assert_eq!(report["interrupted"], true, "{report}");
         gone += report["deleted"].as_u64().expect("a number");
-        // The report counts exactly the deleted epochs, which are the oldest.
+        // The report counts exactly the deleted epochs, and the oldest epochs are deleted first.
         let left = server.keys();
         assert_eq!(left.len() as u64, BACKLOG - gone, "{report}");
         assert_eq!(left.first(), Some(&key(gone + 1)));
@@ -61,9 +61,10 @@ fn an_interrupted_compaction_continues_in_the_next_run() {
     assert_eq!(server.keys(), [key(BACKLOG)]);
 }
 
-/// A hanging request does not delay the end. A hanging deletion does until the second signal.
+/// A hanging LIST does not delay the exit. A hanging deletion delays the exit until the second
+/// signal.
 #[test]
-fn a_hanging_store_does_not_prevent_the_end() {
+fn a_hanging_store_does_not_prevent_the_exit() {
     let server = S3Server::start_blocking();
     for epoch in 1..=3 {
         server.put_raw(&key(epoch), r#"{"expired":true,"validity_ms":30000}"#);
@@ -81,8 +82,8 @@ fn a_hanging_store_does_not_prevent_the_end() {
     let child = start(&server, &[]);
     eventually("it deletes", || server.count(Op::Delete) == 1);
     interrupt(&child, Signal::SIGINT);
-    eventually("it has heard the first", || {
-        // A second signal ends the command without the wait.
+    eventually("the command has handled the first signal", || {
+        // A second signal ends the command immediately.
         interrupt(&child, Signal::SIGINT);
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id()));
         stat.map_or(true, |stat| stat.contains(") Z "))

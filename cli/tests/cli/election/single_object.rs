@@ -1,4 +1,4 @@
-//! Every verb on a single object.
+//! Tests each verb on a single object.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use tenure_testkit::command::{ended, with_deadline};
 
 const SINGLE: [&str; 2] = ["--layout", "single-object"];
-/// A lock with only the fields of the original post, which expires long after the test.
+/// A lock with only the fields of the original post. The lock expires long after the test.
 const FOREIGN: &str = r#"{"expires_at": 7258118400.0, "token": 4}"#;
 
 impl Bench {
@@ -20,7 +20,7 @@ impl Bench {
 }
 
 #[test]
-fn run_gives_a_token_that_grows_and_leaves_one_object() {
+fn run_increases_the_token_and_leaves_one_object() {
     let bench = Bench::new();
     for token in 1..=3 {
         let said =
@@ -82,12 +82,12 @@ fn compact_refuses_with_the_reason() {
     assert_eq!(without_checks(bench.objects()), ["lock.json"]);
 }
 
-/// Otherwise the verbs would report a vacant election, or elect a second leader.
+/// With the wrong layout, the verbs would report a vacant election, or elect a second leader.
 #[test]
 fn an_election_in_the_other_layout_is_refused() {
     let bench = Bench::new();
     bench.lock(FOREIGN);
-    // `compact` reported "no epochs" in each run.
+    // The verbs name the option of the right layout.
     for verb in ["status", "watch", "compact"] {
         bench.run(verb, &[]).fails(64, &["--layout single-object"]);
     }

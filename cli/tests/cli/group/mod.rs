@@ -266,7 +266,7 @@ fn verbs_on_a_missing_group_are_refused() {
 }
 
 #[test]
-fn regression_watch_ends_once_its_reader_has_left() {
+fn regression_watch_ends_when_its_reader_closes_the_pipe() {
     let scene = Scene::new("w1", 1);
     let mut child = spawn(&[], &["group", "watch", "--store", &scene.bench.url()]);
     let mut out = BufReader::new(child.stdout.take().expect("it is piped"));

@@ -50,7 +50,7 @@ fn the_exit_code_shows_whether_each_partition_has_an_owner() {
 }
 
 #[test]
-fn each_field_is_alone_on_its_line() {
+fn field_prints_only_the_value() {
     let none = Bench::new();
     assert_eq!(none.run("group status", &["--field", "epoch"]).out, "\n");
     let scene = Scene::new("w\u{202e}1", 2);

@@ -1,4 +1,4 @@
-//! The rules for the end of a run. For each rule there is a story that breaks it.
+//! The rules that a finished run must satisfy. For each rule, a test breaks the rule with a story.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,15 +18,15 @@ use crate::watch::Seen;
 mod order;
 mod tests;
 
-/// The least number of assignments in a run.
+/// Minimum number of assignments in a run.
 pub const ENOUGH_ASSIGNMENTS: usize = 8;
-/// The least number of tokens and of writes of each partition.
+/// Minimum numbers of tokens and of appends in each partition.
 pub const ENOUGH_TOKENS: usize = 2;
 pub const ENOUGH_APPENDS: usize = 5;
 
 /// All observations and logs of a run.
 pub struct Story {
-    /// The lines of each process.
+    /// Log lines of each process.
     workers: Vec<Vec<Line>>,
     /// The log of each partition.
     logs: BTreeMap<u64, Vec<Object>>,
@@ -34,7 +34,7 @@ pub struct Story {
     grants: BTreeMap<Grant, String>,
     wrong: Vec<String>,
     stalls: Vec<Stall>,
-    /// The time from the last fault until all partitions were written to and balanced.
+    /// The interval from the last fault until all partitions were written to and balanced.
     recovery: Seen,
     /// Numbers of compacted assignments and sessions.
     compacted: (u64, u64),
@@ -53,7 +53,7 @@ struct Object {
 enum Kind {
     Entry(Entry),
     Claim,
-    /// Precedes a claim, and has no other use.
+    /// A fence. It precedes a claim, and has no other effect.
     Fence,
 }
 
@@ -103,7 +103,7 @@ impl Story {
         Ok(self.said(nearest, calls, recovered))
     }
 
-    /// Checks that each acknowledged entry is at its number.
+    /// Checks that the log has each acknowledged entry under its number.
     fn check_acknowledged(&self) -> Result<(), String> {
         for line in self.lines() {
             let Line::Appended(_, entry, number) = line else { continue };
@@ -111,15 +111,17 @@ impl Story {
             let found = log.binary_search_by_key(number, |object| object.number);
             let there = found.ok().map(|index| log[index].kind);
             if there != Some(Kind::Entry(*entry)) {
-                return Err(format!("{entry:?} was acknowledged as {number}, which is {there:?}"));
+                return Err(format!(
+                    "{entry:?} was acknowledged as {number}, but the entry with this number is {there:?}"
+                ));
             }
         }
         Ok(())
     }
 
-    /// Checks the grants: each token belongs to one session, as an assignment shows, and was worked
-    /// under once. Every entry and every claim has such a token. No partition was taken from its
-    /// owner.
+    /// Checks the grants. According to the assignments, each token belongs to one session. Work ran
+    /// once under each token. Every entry and every claim has a granted token. No partition was
+    /// taken from its owner.
     fn check_grants(&self) -> Result<(), String> {
         let mut granted = BTreeSet::new();
         for line in self.lines() {
@@ -146,7 +148,7 @@ impl Story {
             for Object { number, token, .. } in log {
                 if !granted.contains(&Grant { partition: *partition, token: *token }) {
                     return Err(format!(
-                        "{number} of {partition} has {token}, which was never granted"
+                        "object {number} of partition {partition} has token {token}, which was never granted"
                     ));
                 }
             }
@@ -182,7 +184,7 @@ impl Story {
             ("appends, in one partition", fewest_appends, ENOUGH_APPENDS),
         ] {
             if count < least {
-                return Err(format!("too little has happened to show anything: {count} {what}"));
+                return Err(format!("the run is too short for a check: {count} {what}"));
             }
         }
         Ok(())
@@ -216,7 +218,7 @@ impl Story {
     }
 }
 
-/// Returns the least number of tokens, and of writes, of a partition.
+/// Returns the minimum numbers of tokens and of appends over all partitions.
 pub fn fewest<'a>(lines: impl Iterator<Item = &'a Line>) -> (usize, usize) {
     let mut tokens = BTreeSet::new();
     let mut of_partition = vec![(0, 0); PARTITIONS as usize];
@@ -231,7 +233,7 @@ pub fn fewest<'a>(lines: impl Iterator<Item = &'a Line>) -> (usize, usize) {
     (writers.into_iter().min().unwrap_or(0), appends.into_iter().min().unwrap_or(0))
 }
 
-/// Parses an object of a log without the library.
+/// Parses an object of a log, independently of the library.
 fn object(name: &str, body: &Bytes) -> Object {
     #[derive(Deserialize)]
     struct Header {
@@ -239,7 +241,7 @@ fn object(name: &str, body: &Bytes) -> Object {
         claims_after: Option<u64>,
         fence_after: Option<u64>,
     }
-    let end = body.iter().position(|byte| *byte == b'\n').expect("a line, then the body");
+    let end = body.iter().position(|byte| *byte == b'\n').expect("an object is a line and a body");
     let header: Header = serde_json::from_slice(&body[..end]).expect("the line of an object");
     let kind = match (header.claims_after, header.fence_after) {
         (None, None) => {
@@ -251,10 +253,10 @@ fn object(name: &str, body: &Bytes) -> Object {
     Object { number: name.parse().expect("a number"), token: header.epoch, kind }
 }
 
-/// Checks that numbers are dense, tokens never decrease, no entry occurs twice, and each entry has
-/// the partition and the token of its writer.
+/// Checks that the numbers have no gap, tokens never decrease, and no entry occurs twice. Each
+/// entry must have the partition and the token of its writer.
 fn check_log(partition: u64, log: &[Object]) -> Result<(), String> {
-    // Fences may lie above the end.
+    // Fences may have numbers above the end of the log.
     let end = log.iter().rposition(|it| it.kind != Kind::Fence).map_or(0, |index| index + 1);
     for (object, number) in log[..end].iter().zip(1..) {
         if object.number != number {

@@ -1,4 +1,4 @@
-//! The order of events: the owners of a partition, and its history.
+//! Checks of the order of events: the owners of a partition, and the calls on its log.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::groups::worker::{Entry, Grant, Line};
 use crate::history::{Call, Op, Ret};
 use crate::watch::Seen;
 
-/// A call of a worker that has not returned.
+/// A worker's call that has not returned.
 #[derive(Clone, Copy)]
 struct Open {
     from_ns: u64,
@@ -20,22 +20,22 @@ enum What {
     Append(Entry),
 }
 
-/// The traces of unanswered calls in the log of a partition.
+/// The objects by which a partition's log shows unanswered calls.
 struct Found<'a> {
-    /// Index of each entry among the entries, and its number in the log.
+    /// For each entry, its index among the entries, and its number in the log.
     entries: BTreeMap<Entry, (u64, u64)>,
-    /// The greatest number of a claim, and the number of claims without an answer.
+    /// For each token, the greatest number of its claims, and how many claims got no answer.
     claims: BTreeMap<u64, (u64, usize)>,
-    /// The earliest answer to an append of this number or a greater one.
+    /// For each number, the earliest answer to an append with this or a greater number.
     answered: BTreeMap<u64, u64>,
     story: &'a Story,
 }
 
 impl Story {
-    /// Checks that no check of a member succeeds after another member was granted the partition
-    /// with a greater token (G5). Returns the least time in between.
+    /// Checks G5: no check by a member succeeds after another member was granted the partition with
+    /// a greater token. Returns the minimum time between the last check and the next grant.
     pub(super) fn check_order(&self) -> Result<u64, String> {
-        // The start of the work, and the last moment before a successful check.
+        // The interval from the start of the work to the last time before a successful check.
         let mut owned: BTreeMap<Grant, Seen> = BTreeMap::new();
         for line in self.lines() {
             let at_ns = line.at_ns();
@@ -58,7 +58,9 @@ impl Story {
             let began_ns = next.filter(|(partition, _)| *partition == grant.partition);
             let began_ns = began_ns.map_or(u64::MAX, |(_, began_ns)| began_ns);
             match began_ns.checked_sub(seen.until_ns) {
-                None => return Err(format!("{grant:?} was owned together with a greater token")),
+                None => {
+                    return Err(format!("{grant:?} was owned while a greater token was granted"));
+                }
                 Some(left) => nearest = nearest.min(left),
             }
             next = Some((grant.partition, began_ns.min(seen.from_ns)));
@@ -66,7 +68,7 @@ impl Story {
         Ok(nearest)
     }
 
-    /// Returns all calls on a partition. An unanswered call counts if the log has its object.
+    /// Returns all calls on a partition. An unanswered call is included if the log has its object.
     pub(super) fn history(&self, partition: u64) -> Vec<Call> {
         let mut found = Found::of(self, partition);
         let mut history = Vec::new();
@@ -86,7 +88,7 @@ impl Story {
                 };
                 if let Some((op, ret, until_ns)) = returns {
                     let Open { from_ns, .. } =
-                        open.take().expect("a worker calls before its answer");
+                        open.take().expect("the log has a call before each answer");
                     history.push(Call { op, ret, from_ns, until_ns });
                     continue;
                 }
@@ -155,7 +157,8 @@ impl Found<'_> {
         Found { entries, claims, answered, story }
     }
 
-    /// Handles a refusal. A refused append that is in the log was refused after its effect.
+    /// Handles a refusal. A refused append whose entry is in the log took effect before the
+    /// refusal.
     fn refused(&self, open: Open, at_ns: u64) -> (Op, Ret, u64) {
         match open.what {
             What::Claim(grant) => (Op::Claim(grant.token), Ret::Refused, at_ns),
@@ -167,8 +170,8 @@ impl Found<'_> {
         }
     }
 
-    /// Returns the call if it took effect. Its end is the earliest answer to an append of a greater
-    /// number, which cannot be written before.
+    /// Returns the call if it took effect. Its end is the earliest answer to an append with a
+    /// greater number, because a greater number is written later.
     fn unanswered(&mut self, open: Open) -> Option<Call> {
         let (op, ret, number) = match open.what {
             What::Append(entry) => {

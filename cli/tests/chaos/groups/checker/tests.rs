@@ -13,8 +13,8 @@ fn entry(token: u64, sequence: u64) -> Entry {
     Entry { grant: grant(0, token), sequence }
 }
 
-/// A worker that owns partition 0 from this time on, claims its log at this number, and appends one
-/// entry after it.
+/// Returns the lines of a worker that owns partition 0 from this time on. The worker claims the log
+/// at this number, and appends one entry after the claim.
 fn worker(token: u64, from_s: u64, claim: u64) -> Vec<Line> {
     let at_ns = from_s * SECOND;
     vec![
@@ -65,17 +65,17 @@ fn refuses(story: &Story, part: &str) {
     assert!(why(story).contains(part), "{}", why(story));
 }
 
-const WELL: &str = "too little has happened";
+const WELL: &str = "the run is too short";
 
 #[test]
-fn too_short_a_story_shows_nothing() {
+fn a_story_that_is_too_short_is_refused() {
     refuses(&story(), WELL);
 }
 
 #[test]
 fn broken_store_that_loses_an_append() {
     let mut story = story();
-    // The entry of another token has its number, so the log is dense.
+    // An entry with another token has the lost entry's number, so the log has no gap.
     log(&mut story)[5] = appended(6, 3, 2);
     refuses(&story, "was acknowledged as 6");
     log(&mut story).pop();
@@ -90,7 +90,7 @@ fn broken_store_that_leaves_a_gap() {
 }
 
 #[test]
-fn broken_fence_that_lets_a_lower_token_in() {
+fn broken_fence_that_accepts_a_lower_token() {
     let mut story = story();
     log(&mut story).push(appended(7, 2, 2));
     refuses(&story, "is followed by");
@@ -157,17 +157,17 @@ fn broken_group_that_takes_a_partition_away() {
 #[test]
 fn broken_member_that_owns_together_with_the_next_owner() {
     let mut story = story();
-    // The member checks, and never writes, so the log is correct.
+    // The member only checks its ownership, and does not write, so the log is correct.
     story.workers[1].push(Line::Calls(30 * SECOND - 1, entry(2, 2)));
     refuses(&story, WELL);
     story.workers[1].push(Line::Owns(30 * SECOND + 1, grant(0, 2)));
-    refuses(&story, "was owned together with a greater token");
+    refuses(&story, "was owned while a greater token was granted");
 }
 
 #[test]
 fn broken_append_after_a_greater_claim() {
     let mut story = story();
-    // Its number is lower, and the claim existed before the call.
+    // The number of the append is below the claim, but the claim existed before the call.
     story.workers[1][3] = Line::Calls(20 * SECOND + 3, entry(2, 1));
     story.workers[1][4] = Line::Appended(29 * SECOND, entry(2, 1), 4);
     refuses(&story, WELL);
@@ -187,7 +187,7 @@ fn broken_refusal_without_a_greater_claim() {
 }
 
 #[test]
-fn a_zombie_is_fenced_off() {
+fn an_append_of_a_zombie_is_refused() {
     let mut story = story();
     story.workers[1].pop();
     story.workers[1].push(Line::Calls(25 * SECOND, entry(2, 2)));
@@ -203,12 +203,12 @@ fn an_unanswered_call_counts_if_the_log_has_it() {
     story.workers[1].remove(2);
     let history = story.history(0);
     let of_second = |op: &Op| matches!(op, Op::Claim(2) | Op::Append(2));
-    // They had taken effect before the answer to the third owner's append.
+    // The two calls took effect before the answer to the third owner's append.
     let ends: Vec<_> =
         history.iter().filter(|it| of_second(&it.op)).map(|it| it.until_ns).collect();
     assert_eq!(ends, [30 * SECOND + 4; 2]);
     refuses(&story, WELL);
-    // They do not count if the log does not have them.
+    // Calls whose objects are not in the log are left out.
     log(&mut story).drain(2..4);
     log(&mut story)[2].number = 3;
     log(&mut story)[3].number = 4;
@@ -222,13 +222,13 @@ fn broken_group_that_leaves_partitions_without_an_owner() {
     let mut story = story();
     story.recovery.until_ns = 59 * SECOND;
     refuses(&story, "were owned again only after 19s");
-    // The machine stalled for long enough.
+    // A stall of one second excuses the delay.
     story.stalls = vec![(45 * SECOND, 46 * SECOND)];
     refuses(&story, WELL);
 }
 
 #[test]
-fn an_object_of_a_log_is_read_without_the_library() {
+fn log_objects_are_parsed() {
     let body = |line: &str, entry: &str| Bytes::from(format!("{line}\n{entry}"));
     let line = r#"{"tenure_log":1,"epoch":7,"nonce":"x","claim":1}"#;
     let text = r#"{"grant":{"partition":0,"token":7},"sequence":2}"#;

@@ -1,4 +1,4 @@
-//! `watch --exec`.
+//! Tests of `tenure watch --exec`.
 
 use std::fs;
 
@@ -30,23 +30,23 @@ fn cmd_gets_each_change_in_its_environment_and_as_json() {
     let mut watching = watch(&bench, TELL);
     watching.tells("no process leads");
     eventually("CMD has run", || lines(&bench, "log").len() == 1);
-    // An environment cannot have a NUL, and a terminal would obey an escape.
+    // A variable cannot contain a NUL, and a terminal would execute an escape sequence.
     bench.epoch(3, &HELD.replace(r#""a""#, r#""a\u001b[2J\u0000$(x)""#));
     assert!(watching.line().ends_with("a\\u{1b}[2J\\u{0}$(x) leads epoch 3"));
     eventually("CMD has run", || lines(&bench, "log").len() == 2);
     let [nobody, held] = &lines(&bench, "log")[..] else { panic!("two lines") };
     let json = nobody.strip_prefix("nobody||||").unwrap_or_else(|| panic!("{nobody}"));
-    let json: Value = serde_json::from_str(json).expect("one JSON object");
+    let json: Value = serde_json::from_str(json).expect("CMD reads one JSON object");
     assert_eq!((&json["state"], &json["epoch"]), (&json!("nobody"), &Value::Null));
     let start = r#"held|3|a\u{1b}[2J\u{0}$(x)|{"address":"10.0.0.7"}|"#;
     let json = held.strip_prefix(start).unwrap_or_else(|| panic!("{held}"));
-    let json: Value = serde_json::from_str(json).expect("one JSON object");
+    let json: Value = serde_json::from_str(json).expect("CMD reads one JSON object");
     assert_eq!(json["candidate"], "a\u{1b}[2J\0$(x)");
     assert_eq!(json["data"], json!({"address": "10.0.0.7"}));
     watching.ends(Signal::SIGTERM);
 }
 
-/// Linux cannot start CMD with a longer variable.
+/// Linux limits the length of a variable, and refuses to start CMD with a longer variable.
 #[test]
 fn data_too_long_for_the_environment_is_only_in_the_json() {
     let bench = Bench::new();
@@ -79,7 +79,7 @@ fn cmd_runs_once_at_a_time_and_for_the_newest_change() {
     assert_eq!(lines(&bench, "log"), ["begins nobody "]);
     fs::write(bench.path("go"), "").expect("a file");
     let both = ["begins nobody ", "ends", "begins held 4", "ends"];
-    eventually("CMD has run for the newest", || lines(&bench, "log") == both);
+    eventually("CMD has run for the newest change", || lines(&bench, "log") == both);
     // Later changes run CMD again.
     bench.epoch(4, SEALED);
     watching.tells("no process leads");
@@ -91,7 +91,7 @@ fn cmd_runs_once_at_a_time_and_for_the_newest_change() {
 #[test]
 fn a_failure_of_cmd_is_logged_and_does_not_end_the_watch() {
     let bench = Bench::new();
-    // A long object that CMD does not read does not end the watch.
+    // The watch continues although CMD does not read the long object.
     bench.epoch(3, &HELD.replace("10.0.0.7", &"\u{202e}".repeat(15_000)));
     let command = "echo \"$TENURE_STATE\" >>\"$DIR/log\"; \
         test \"$TENURE_STATE\" = held && exit 3; kill -KILL $$";
@@ -114,9 +114,9 @@ fn a_failure_of_cmd_is_logged_and_does_not_end_the_watch() {
     watching.ends(Signal::SIGINT);
 }
 
-/// CMD and its children get SIGTERM. They get SIGKILL if they ignore it.
+/// CMD and its children get SIGTERM, and SIGKILL if they ignore SIGTERM.
 #[test]
-fn the_end_of_the_watch_ends_the_group_of_cmd() {
+fn the_end_of_the_watch_ends_the_process_group_of_cmd() {
     for (trap, tells) in
         [("trap 'echo >\"$DIR/term\"; exit' TERM;", true), ("trap '' TERM;", false)]
     {
@@ -126,18 +126,18 @@ fn the_end_of_the_watch_ends_the_group_of_cmd() {
         let mut watching = watch(&bench, &command);
         watching.tells("a leads epoch 3");
         let sleep = number_in(&bench.path("pid"));
-        // The end of the watch does not start CMD again.
+        // The ending watch does not start CMD for this change.
         bench.epoch(3, SEALED);
         watching.tells("no process leads");
-        fs::remove_file(bench.path("pid")).expect("it is there");
+        fs::remove_file(bench.path("pid")).expect("the file exists");
         watching.ends(Signal::SIGTERM);
-        eventually("it has ended", || !runs(sleep));
+        eventually("the process has exited", || !runs(sleep));
         assert!(!bench.path("pid").exists(), "CMD has run again");
         assert_eq!(bench.path("term").exists(), tells);
     }
 }
 
-/// CMD obeyed SIGTERM. This ended the wait, and its children survived.
+/// When CMD exited after SIGTERM, the watch stopped waiting, and the children of CMD survived.
 #[test]
 fn regression_children_of_cmd_do_not_outlive_the_watch() {
     let bench = Bench::new();
@@ -148,8 +148,8 @@ fn regression_children_of_cmd_do_not_outlive_the_watch() {
     watching.tells("a leads epoch 3");
     let sleep = Killed(number_in(&bench.path("pid")));
     watching.ends(Signal::SIGTERM);
-    // The kernel ends the process after some time.
-    eventually("it has ended", || !runs(sleep.0));
+    // The process exits some time after the signal.
+    eventually("the process has exited", || !runs(sleep.0));
 }
 
 /// A process that is killed on drop, also if the test fails.
@@ -173,7 +173,7 @@ fn a_record_of_a_later_version_ends_cmd_and_the_watch() {
     let cmd = number_in(&bench.path("pid"));
     bench.epoch(3, r#"{"expired":false,"format":2}"#);
     assert_eq!(ended(&mut watching.0).code(), Some(70));
-    eventually("it has ended", || !runs(cmd));
+    eventually("the process has exited", || !runs(cmd));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `status --exit-code` and `status --field`.
+//! Tests of `tenure status --exit-code` and `tenure status --field`.
 
 use super::*;
 use crate::bench::Said;
@@ -31,16 +31,18 @@ fn the_exit_code_shows_whether_the_election_is_held() {
     bench.epoch(4, FOREIGN);
     assert_eq!(code(), 0, "held by a foreign peer");
     bench.epoch(5, &HELD.replace("30000", "1"));
-    tenure_testkit::command::eventually("it has lapsed", || field(&bench, "lapsed") == "true");
+    tenure_testkit::command::eventually("the lease has lapsed", || {
+        field(&bench, "lapsed") == "true"
+    });
     assert_eq!(code(), 1, "lapsed");
     bench.epoch(6, "<html>");
     bench.run("status", &["--exit-code"]).fails(70, &["lock-0000000006.json"]);
-    std::fs::remove_dir_all(bench.path("store")).expect("it is there");
+    std::fs::remove_dir_all(bench.path("store")).expect("the field exists");
     bench.run("status", &["--exit-code"]).fails(69, &["the directory does not exist"]);
 }
 
 #[test]
-fn each_field_is_alone_on_its_line() {
+fn field_prints_only_the_value() {
     let bench = Bench::new();
     assert_eq!((field(&bench, "state"), field(&bench, "epoch")), ("vacant".into(), "".into()));
     bench.epoch(3, HELD);
@@ -77,7 +79,7 @@ fn control_characters_of_a_field_are_escaped() {
 }
 
 #[test]
-fn an_unknown_field_is_refused_with_the_known_ones() {
+fn an_unknown_field_is_refused_with_the_known_fields() {
     let bench = Bench::new();
     for options in [&["--field", "leader"][..], &["--field", ""], &["--field", "epoch", "--json"]] {
         let said = bench.run("status", options);

@@ -1,4 +1,4 @@
-//! `status` and `watch`.
+//! Tests of `tenure status` and `tenure watch`.
 
 mod exec;
 mod field;
@@ -95,11 +95,12 @@ fn status_of_an_epoch_of_a_foreign_peer() {
 }
 
 #[test]
-fn status_says_when_the_lease_has_lapsed_by_the_clock_of_the_store() {
+fn status_reports_a_lapse_by_the_clock_of_the_store() {
     let bench = Bench::new();
     bench.epoch(1, &HELD.replace("30000", "1"));
     let (value, age) = status(&bench);
-    // The file and the answer may have the same date in milliseconds.
+    // The file and the answer may have the same date in milliseconds. The lease has then not
+    // lapsed.
     assert!(value["lapsed"] == true || age.is_some_and(|age| age <= 1), "{value}");
 }
 
@@ -112,7 +113,7 @@ fn a_name_cannot_rewrite_the_terminal() {
 }
 
 #[test]
-fn long_data_is_cut_for_people_and_whole_in_json() {
+fn long_data_is_truncated_in_text_and_whole_in_json() {
     let bench = Bench::new();
     let long = "x".repeat(5_000);
     bench.epoch(1, &HELD.replace("10.0.0.7", &long));
@@ -122,7 +123,7 @@ fn long_data_is_cut_for_people_and_whole_in_json() {
 }
 
 #[test]
-fn an_unreadable_object_gives_70_and_its_key() {
+fn an_unreadable_object_exits_with_70_and_names_the_key() {
     for (body, word) in [
         ("", "empty"),
         ("<html>", "not a record"),
@@ -152,7 +153,7 @@ fn the_last_epoch_ends_the_election_with_70() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let bench = Bench::new();
     bench.epoch(1, HELD);
     for line in [
@@ -207,7 +208,7 @@ impl Watching {
         line.trim_end().to_owned()
     }
 
-    /// Asserts the next line. A reason may follow "no process leads".
+    /// Asserts that the next line is `what`. A reason may follow "no process leads".
     pub fn tells(&mut self, what: &str) {
         let line = self.line();
         let with_reason = what == "no process leads" && line.contains("Z  no process leads: ");
@@ -215,7 +216,7 @@ impl Watching {
         assert!(told || with_reason, "{line:?} does not tell {what:?}");
     }
 
-    /// Sends a signal, and checks that the watch succeeds without more output.
+    /// Sends a signal, and asserts that the watch exits with 0 and without more output.
     pub fn ends(mut self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.0.id()).expect("a small number"));
         kill(pid, signal).expect("it lives");
@@ -233,9 +234,9 @@ impl Drop for Watching {
     }
 }
 
-/// Ends the reader as `tenure watch | head -1` does.
+/// Closes the pipe after one line, as `tenure watch | head -1` does.
 #[test]
-fn regression_watch_ends_once_its_reader_has_left() {
+fn regression_watch_ends_when_its_reader_closes_the_pipe() {
     let bench = Bench::new();
     bench.epoch(1, HELD);
     let mut child = spawn(&[], &["watch", "--store", &bench.url()]);
