@@ -1,4 +1,4 @@
-//! Every verb of the command, its output and its exit codes.
+//! Tests the output and the exit codes of each verb.
 #![cfg(unix)]
 
 #[cfg(feature = "s3")]

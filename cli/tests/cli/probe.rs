@@ -1,4 +1,4 @@
-//! `tenure probe`: its requests and its report.
+//! Tests the requests and the report of `tenure probe`.
 
 use serde_json::Value;
 
@@ -93,10 +93,14 @@ fn races_end_at_the_given_bounds() {
         let report = bench.json("probe", &[&["--json"], options].concat());
         report["rounds"].as_u64().expect("a number")
     };
-    assert_eq!(bounded(&["--rounds", "0", "--for", "1us"]), 2, "one of each shape");
+    assert_eq!(
+        bounded(&["--rounds", "0", "--for", "1us"]),
+        2,
+        "there is one example of each shape"
+    );
     assert_eq!(bounded(&["--for", "1us"]), 2);
     assert_eq!(bounded(&["--rounds", "3", "--for", "1h"]), 3);
-    // One batch, and a part of the next.
+    // 21 rounds are one full batch and a part of the next batch.
     assert_eq!(bounded(&["--rounds", "21"]), 21);
     assert_eq!(bench.objects(), [""; 0]);
 }
@@ -110,11 +114,11 @@ fn a_signal_ends_endless_races_with_a_report() {
     eventually("it races", || bench.objects().iter().any(|key| key.contains("-race-")));
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a small number"));
     kill(pid, Signal::SIGTERM).expect("it lives");
-    let said = crate::bench::said(child.wait_with_output().expect("it is a child"));
+    let said = crate::bench::said(child.wait_with_output().expect("the child can be waited for"));
     assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.err.contains("the report follows"), "{said:?}");
+    assert!(said.err.contains("a report follows"), "{said:?}");
     let report: Value = serde_json::from_str(&said.out).expect("JSON");
-    assert!(report["rounds"].as_u64() < Some(20), "the batch is not brought to its end: {report}");
+    assert!(report["rounds"].as_u64() < Some(20), "the signal did not stop the batch: {report}");
     assert_eq!(report["verdict"], "no_fault_seen");
     assert_eq!(bench.objects(), [""; 0]);
 }
@@ -122,7 +126,7 @@ fn a_signal_ends_endless_races_with_a_report() {
 #[test]
 fn a_missing_directory_is_not_created() {
     let bench = Bench::new();
-    std::fs::remove_dir(bench.path("store")).expect("it is empty");
+    std::fs::remove_dir(bench.path("store")).expect("the directory is empty");
     bench.run("probe", &[]).fails(69, &["the directory does not exist"]);
     assert_eq!(bench.run("probe", &["--rounds", "10001"]).code, 64);
     assert!(!bench.path("store").exists());
@@ -170,7 +174,7 @@ mod on_s3 {
         for line in ["versioning   off", "lifecycle    no rule is for app/lock…", "$0.00"] {
             assert!(said.out.contains(line), "{line:?} is not in {}", said.out);
         }
-        // The first request deletes a missing key. The last requests read the settings.
+        // The first request deletes a missing key. The last requests read the bucket's settings.
         let requests = server.requests();
         assert_eq!(requests.first().map(|seen| seen.op), Some(Op::Delete));
         let sent = requests.len().to_string();
@@ -189,7 +193,7 @@ mod on_s3 {
         is_unsafe(&said, &["ignores If-Match"]);
     }
 
-    /// The check at the start and all checks with one writer accept such a store.
+    /// The store check, and all checks with only one writer, accept such a store.
     #[test]
     fn conditions_checked_in_two_steps_are_unsafe() {
         let (_, said) = with(|quirks| quirks.two_steps = Some(Duration::from_millis(20)));
@@ -240,7 +244,7 @@ mod on_s3 {
     }
 
     #[test]
-    fn denied_access_to_settings_is_no_failure() {
+    fn denied_access_to_settings_is_not_a_failure() {
         let server = S3Server::start_blocking();
         server.add_user(ACCESS_KEY, SECRET_KEY, &[Op::Bucket]);
         let said = probe(&server, &[]);
@@ -248,9 +252,9 @@ mod on_s3 {
         assert_eq!(said.out.matches("not allowed to look").count(), 2, "{}", said.out);
     }
 
-    /// moto sends this answer. It was reported as an error.
+    /// moto sends this answer, and the probe reported an error.
     #[test]
-    fn regression_another_root_element_of_the_versioning_is_no_error() {
+    fn regression_another_root_element_of_the_versioning_is_accepted() {
         let (_, said) = with(|quirks| {
             let answer = "<GetBucketVersioningResponse \
                           xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"/>";
@@ -273,7 +277,7 @@ mod on_s3 {
             let off = (ahead - 1e3 * skew as f64).abs();
             assert!(off <= within + 0.2 && within <= 1_000.0, "{}", said.out);
             assert_eq!(report["warnings"][0]["about"], "clock", "{}", said.out);
-            // The clock has whole seconds, so a report of -89.8 s is correct, too.
+            // The store's clock has whole seconds, so a report of -89.8 s is also correct.
             let text = report["warnings"][0]["what"].as_str().expect("a text");
             let told = text.split("differ by ").nth(1).and_then(|rest| rest.split_once(" s, ± "));
             let told: f64 = told.and_then(|(told, _)| told.parse().ok()).expect("a number");
@@ -281,7 +285,7 @@ mod on_s3 {
         }
     }
 
-    /// The command exited with 70 and printed no verdict.
+    /// The command exited with 70, and printed no result.
     #[test]
     fn regression_a_server_without_delete_is_inconclusive() {
         let server = S3Server::start_blocking();
@@ -297,7 +301,7 @@ mod on_s3 {
     }
 
     #[test]
-    fn unknown_outcomes_are_neither_won_nor_lost() {
+    fn unknown_outcomes_are_counted_separately() {
         let server = S3Server::start_blocking();
         server.fault(ServerFault::Conflict).on(Op::Put).key_contains("race").after(10).times(20);
         server.fault(ServerFault::ErrorAfter).on(Op::Put).key_contains("race").times(10);
@@ -313,7 +317,7 @@ mod on_s3 {
     }
 
     #[test]
-    fn denied_access_gives_77_and_leaves_nothing() {
+    fn denied_access_exits_with_77_and_leaves_no_object() {
         let server = S3Server::start_blocking();
         server.fault(ServerFault::AccessDenied).on(Op::Delete);
         probe(&server, &[]).fails(77, &["s3:DeleteObject"]);
@@ -325,7 +329,7 @@ mod on_s3 {
     }
 
     #[test]
-    fn a_missing_store_gives_69() {
+    fn a_missing_store_exits_with_69() {
         let server = S3Server::start_blocking();
         let mut command = command(&["probe", "--store", "s3://no-such-bucket/app"]);
         command.envs(server.env());
@@ -338,7 +342,7 @@ mod on_s3 {
     fn a_signal_ends_the_probe_without_leftovers() {
         for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
             let server = S3Server::start_blocking();
-            // Sends the signal during a race.
+            // The held writes keep a race open until the signal arrives.
             server.fault(ServerFault::Hold).on(Op::Put).key_contains("race").times(32);
             let line = ["probe", "--store", "s3://tenure-test/app", "--rounds", "1000"];
             let child = spawn(&server.env(), &line);

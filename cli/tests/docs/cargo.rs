@@ -1,5 +1,5 @@
-//! The `cargo` commands of the pages name packages, targets and tests that exist. The check reads
-//! sources and builds nothing.
+//! Checks that the packages, targets and tests in the pages' `cargo` commands exist. The check only
+//! reads the sources.
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn read(folder: &Path, text: &mut [String; 2]) {
     }
 }
 
-/// Checks the commands in the text and in the blocks.
+/// Returns the problems of the commands in the text and in the blocks.
 pub fn problems(page: &Page) -> Vec<String> {
     let spans = page.spans.iter().map(|span| (span.line, span.it.as_str()));
     let shells = page.blocks.iter().filter(|block| ["sh", "console"].contains(&block.word()));
@@ -67,7 +67,7 @@ fn check(words: &[&str]) -> Result<(), String> {
             _ => true,
         };
         if !there {
-            return Err(format!("no {name:?} for {}", pair[0]));
+            return Err(format!("{} has no {name:?}", pair[0]));
         }
     }
     if words[0] != "test" {
@@ -77,11 +77,11 @@ fn check(words: &[&str]) -> Result<(), String> {
     let filters = (1..words.len()).filter(|at| !words[*at].starts_with('-') && !value(at - 1));
     for filter in filters.map(|at| words[at]) {
         let last = filter.rsplit("::").find(|part| !part.is_empty()).unwrap_or_default();
-        // The name of a test, the beginning of one, or a module.
+        // A filter is the name of a test or a module, or the beginning of such a name.
         let named =
             ["fn ", "mod "].iter().any(|kind| SOURCES[0].contains(&format!("{kind}{last}")));
         if !named && !SOURCES[0].contains(&format!("_{last}")) {
-            return Err(format!("no test has {filter:?} in its name"));
+            return Err(format!("no test name contains {filter:?}"));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Lists in the pages that must be complete: every kind of error, every exit code.
+//! Checks that lists in the pages are complete: all kinds of errors, and all exit codes.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ fn every_exit_code_has_its_row() {
     }
 }
 
-/// Each test vector on the page must be a fixture that a program reads.
+/// Each test vector on the page must equal a fixture that a test reads.
 #[test]
 fn the_test_vectors_of_fenced_objects_are_fixtures() {
     let page = read("docs/reference/formats.md");

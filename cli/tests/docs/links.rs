@@ -1,4 +1,4 @@
-//! Checks links within the repository and paths in backticks: the file and the heading exist.
+//! Checks that the targets of links within the repository, and the paths in backticks, exist.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -17,8 +17,8 @@ pub fn problems(page: &Page, pages: &[Page]) -> Vec<String> {
 const FOLDERS: [&str; 10] =
     ["benches", "cli", "crates", "deploy", "docs", "examples", "fuzz", "scripts", "src", "tests"];
 
-/// Returns the paths in the text that do not exist in the repository. A path may omit the extension
-/// of its file. A path with a placeholder is not checked.
+/// Returns the paths in the text that do not exist in the repository. A path may omit the file's
+/// extension. Paths with placeholders are not checked.
 fn paths(page: &Page) -> impl Iterator<Item = String> {
     page.spans.iter().filter_map(|span| {
         let path = span.it.as_str();

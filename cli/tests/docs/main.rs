@@ -1,4 +1,4 @@
-//! Checks the guide: its blocks run, its links lead to pages, its commands exist.
+//! Checks the pages: their blocks run, and the targets of their links and commands exist.
 //!
 //! The tag of a fenced block selects its rule. A missing or unknown tag is an error:
 //!
@@ -39,7 +39,7 @@ fn none(problems: Vec<String>) {
 }
 
 #[test]
-fn every_block_has_a_rule_and_obeys_it() {
+fn every_block_satisfies_the_rule_of_its_tag() {
     let pages = pages();
     none(pages.iter().flat_map(rules::problems).collect());
 }
@@ -80,8 +80,8 @@ fn every_cargo_command_names_existing_targets() {
 
 #[cfg(feature = "s3")]
 #[test]
-fn every_command_has_the_output_on_the_page() {
-    // Pages wait more than they compute, so they run concurrently.
+fn every_command_prints_the_output_on_the_page() {
+    // The pages run concurrently, because they wait more than they compute.
     let pages = pages();
     let problems = std::thread::scope(|scope| {
         let run = |page| scope.spawn(move || session::problems(page));

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 pub struct Page {
-    /// Path from the root of the repository.
+    /// Path relative to the root of the repository.
     pub path: PathBuf,
     pub blocks: Vec<Block>,
     pub spans: Vec<At<String>>,
     pub links: Vec<At<String>>,
     pub headings: Vec<String>,
-    /// Code in the first cells of the rows of tables.
+    /// Code in the first cells of table rows.
     pub first_cells: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ impl Block {
     }
 }
 
-/// An element that a block can refer to if it is directly before the block.
+/// An element before a block. A block can refer to the element directly before it.
 enum Before {
     Block,
     Reason(String),
@@ -71,7 +71,7 @@ fn find(folder: &Path, paths: &mut Vec<PathBuf>) {
                 find(&path, paths);
             }
         } else if name.ends_with(".md") {
-            paths.push(path.strip_prefix(root()).expect("it is below the root").to_owned());
+            paths.push(path.strip_prefix(root()).expect("the page is below the root").to_owned());
         }
     }
 }
@@ -155,8 +155,8 @@ impl Page {
         page
     }
 
-    /// Returns whether GitHub gives a heading this anchor. The second heading of a name gets `-1`,
-    /// and so on.
+    /// Returns whether a heading has this anchor on GitHub. The second heading with the same text
+    /// gets the suffix `-1`, the third `-2`.
     pub fn has(&self, anchor: &str) -> bool {
         let mut seen = BTreeMap::<String, usize>::new();
         self.headings.iter().any(|heading| {
@@ -170,7 +170,7 @@ impl Page {
         })
     }
 
-    /// Returns a position on this page, for messages.
+    /// Formats a position on this page for messages.
     pub fn at(&self, line: usize) -> String {
         format!("{}:{line}", self.path.display())
     }

@@ -1,4 +1,4 @@
-//! The rules for each kind of block, apart from running it.
+//! The rules for each kind of block, except for the execution of shell blocks.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,7 +35,7 @@ pub fn problems(page: &Page) -> Vec<String> {
 fn check(page: &Page, block: &Block) -> Result<(), String> {
     if let Some(reason) = &block.not_run {
         return match (reason.is_empty(), block.word()) {
-            (true, _) => Err("it is excluded without a reason".to_owned()),
+            (true, _) => Err("the block is excluded without a reason".to_owned()),
             (_, "sh" | "console" | "rust" | "sql") => Ok(()),
             (_, other) => Err(format!("a block of {other} is never run, so it needs no exclusion")),
         };
@@ -54,7 +54,7 @@ fn check(page: &Page, block: &Block) -> Result<(), String> {
         }
         "promql" => metrics(&block.text),
         "sh" | "toml" | "console" | "sql" | "text" => Ok(()),
-        other => Err(format!("no rule for blocks of {other:?}")),
+        other => Err(format!("the tag {other:?} has no rule")),
     }
 }
 
@@ -81,7 +81,7 @@ fn rust(page: &Page, block: &Block) -> Result<(), String> {
     Err(format!("no lib.rs includes {}, so its blocks are never compiled", page.path.display()))
 }
 
-/// Checks each list of words that is a command line of `tenure`.
+/// Checks each list of words in the YAML that is a command line of `tenure`.
 fn command_lines(yaml: &Yaml) -> Result<(), String> {
     if let Some(mapping) = yaml.as_mapping() {
         return mapping.values().try_for_each(command_lines);
@@ -97,15 +97,15 @@ fn command_lines(yaml: &Yaml) -> Result<(), String> {
     flags::check_line(&words[verb..])
 }
 
-/// Checks that the library has each `tenure_` metric in a query.
+/// Checks that each `tenure_` metric in a query exists in the library.
 fn metrics(query: &str) -> Result<(), String> {
     let words = query.split(|c: char| !c.is_alphanumeric() && c != '_');
     for name in words.filter(|word| word.starts_with("tenure_")) {
-        // The names that Prometheus derives from a histogram.
+        // Prometheus derives these names from a histogram.
         let stem = ["_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end));
         let made = |name: &str| METRICS.contains(name);
         if !made(name) && !stem.is_some_and(made) {
-            return Err(format!("no metric {name}"));
+            return Err(format!("the library has no metric {name}"));
         }
     }
     Ok(())

@@ -54,7 +54,7 @@ struct Session {
 impl Session {
     fn shell(&mut self, at: &str, script: &str) -> Result<String, String> {
         let (ended_well, said) = self.run(at, &format!("set -euo pipefail\n{script}"));
-        if ended_well { Ok(said) } else { Err(format!("it fails with the output\n{said}")) }
+        if ended_well { Ok(said) } else { Err(format!("the block fails with the output\n{said}")) }
     }
 
     fn console(&mut self, at: &str, block: &Block) -> Result<(), String> {
@@ -70,7 +70,7 @@ impl Session {
                     said.push_str(line);
                     said.push('\n');
                 }
-                (None, None) => return Err("it does not begin with a command".to_owned()),
+                (None, None) => return Err("the block does not begin with a command".to_owned()),
             }
         }
         let script = commands.iter().map(|(command, _)| {
@@ -88,7 +88,8 @@ impl Session {
         for bucket in buckets(script) {
             self.server.create_bucket(&bucket);
         }
-        // The pages write below /tmp; a test must leave no files there.
+        // The pages write below /tmp. The test redirects these writes, because it must leave no
+        // files.
         let tmp = format!("{}/", self.shims.path("work/tmp").display());
         let script = script.replace("/tmp/", &tmp);
         let path = self.shims.path("said");
@@ -114,7 +115,7 @@ impl Session {
             nap();
         }
         if status.is_none() {
-            // Its descendants are killed as well, so that the output ends.
+            // The script's descendants are also killed, so that the output ends.
             let _ = killpg(group, Signal::SIGKILL);
         }
         let ended_well = child.wait().expect("the child can be awaited").success();
@@ -127,7 +128,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         for group in &self.groups {
             let gone = || killpg(*group, None).is_err();
-            // Leaders in this group resign.
+            // Leaders in this process group resign at SIGTERM.
             let _ = killpg(*group, Signal::SIGTERM);
             let mut looks = 200;
             while !gone() && looks > 0 {
@@ -144,7 +145,7 @@ fn nap() {
     std::thread::sleep(std::time::Duration::from_millis(50));
 }
 
-/// Returns the buckets that a script names, so that they can be created.
+/// Returns the buckets that a script names. The session creates them.
 fn buckets(script: &str) -> Vec<String> {
     let urls = script.split("s3://").skip(1);
     let names = urls.map(|url| url.split(|c: char| !c.is_alphanumeric() && c != '-'));
@@ -174,8 +175,8 @@ fn agree(expected: &[String], said: &[String]) -> bool {
     }
 }
 
-/// Returns whether the parts between `…` occur in this order, the first at the start and the last
-/// at the end.
+/// Returns whether the output matches. The parts between `…` must occur in this order, the first
+/// part at the start and the last part at the end.
 fn alike(expected: &str, said: &str) -> bool {
     let Some((start, rest)) = expected.split_once('…') else { return expected == said };
     let Some(mut said) = said.strip_prefix(start) else { return false };

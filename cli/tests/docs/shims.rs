@@ -1,4 +1,5 @@
-//! A folder with replacements for `cargo` and for the scripts of the repository, and with `tenure`.
+//! A folder that contains `tenure`, and replacements for `cargo` and for the scripts of the
+//! repository.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -13,7 +14,8 @@ pub struct Shims {
     dir: TempDir,
 }
 
-/// `cargo run -- …` of the command runs the built command; other calls of cargo do nothing.
+/// The replacement for `cargo`. `cargo run -- …` runs the built command. Other calls have no
+/// effect.
 const CARGO: &str = r#"#!/bin/bash
 [ "$1" = run ] && [[ " $* " != *" --example "* ]] &&
     [[ " $* " != *" -p tenure-slatedb "* ]] || exit 0
@@ -22,7 +24,7 @@ shift
 exec tenure "$@"
 "#;
 
-/// A script that starts a server runs the command after `--`.
+/// The replacement for scripts that start a server. It runs the command after `--`.
 const SCRIPT: &str = r#"#!/bin/bash
 until [ $# = 0 ] || [ "$1" = -- ]; do shift; done
 shift || exit 0
@@ -44,7 +46,7 @@ impl Shims {
         }
         executable(&shims.path("bin/cargo"), CARGO);
         symlink(env!("CARGO_BIN_EXE_tenure"), shims.path("bin/tenure")).expect("a new link");
-        // The pages write NAME.sh for any of the scripts.
+        // `NAME.sh` in the pages means any of the scripts.
         executable(&shims.path("work/scripts/servers/NAME.sh"), SCRIPT);
         shims
     }
@@ -53,7 +55,7 @@ impl Shims {
         self.dir.path().join(below)
     }
 
-    /// Returns bash in the work folder. Of the user's environment it has only the path.
+    /// Returns bash in the work folder. Its environment has only the user's `PATH`.
     pub fn bash(&self) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut bash = Command::new("timeout");
@@ -70,5 +72,6 @@ impl Shims {
 
 fn executable(path: &Path, script: &str) {
     fs::write(path, script).expect("a new file");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+        .expect("the script belongs to this user");
 }

@@ -1,4 +1,5 @@
-//! `tenure run --try` and `--once-per` as processes of several hosts. Some processes are killed.
+//! Tests of `tenure run --try` and `--once-per` as processes of several hosts. The tests kill some
+//! of the processes.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -17,8 +18,8 @@ const LONG: &[&str] = &["--once-per", "36500d"];
 /// Options of tests that wait until a lease has lapsed.
 const SHORT: &[&str] = &["--validity", "3s", "--poll", "200ms"];
 
-/// Writes a line at its start, one in each turn of its loop, and one at its end. It ends with exit
-/// code 0 when the file `go` exists.
+/// A job that writes a line at its start, in each turn of its loop, and at its end. The job exits
+/// with 0 when the file `go` exists.
 const JOB: &str =
     "say() { echo \"$TENURE_PERIOD_START $TENURE_EPOCH ${TENURE_ATTEMPT:-0} $1\" >>jobs; }
     say start; while [ ! -e go ]; do sleep 0.02; say beat; done; say end";
@@ -49,13 +50,13 @@ fn lines(scene: &Scene) -> Vec<Line> {
     whole.lines().map(parse).collect()
 }
 
-/// Returns the starts in order. Asserts that the lines of two epochs are never mixed: no two
-/// attempts run at the same time.
+/// Returns the starts in order. Asserts that the lines of different epochs do not alternate,
+/// because no two attempts run at the same time.
 fn starts(scene: &Scene) -> Vec<Line> {
     let lines = lines(scene);
     for pair in lines.windows(2) {
-        let [before, after] = pair else { unreachable!("windows of two") };
-        assert!(before.epoch <= after.epoch, "{before:?} comes before {after:?}");
+        let [before, after] = pair else { unreachable!("each window has two entries") };
+        assert!(before.epoch <= after.epoch, "{before:?} precedes {after:?}");
         assert_eq!(before.epoch < after.epoch, after.what == "start", "{before:?} {after:?}");
     }
     lines.into_iter().filter(|line| line.what == "start").collect()
@@ -80,7 +81,7 @@ fn running(scene: &Scene, hosts: &[Candidate], attempt: u32) -> usize {
 }
 
 #[test]
-fn try_does_not_wait_for_a_living_leader() {
+fn try_does_not_wait_for_a_live_leader() {
     let scene = Scene::new(TENURE);
     let mut leader = host(&scene, "a", &[&["--validity", "60s"]]);
     eventually("it runs", || !lines(&scene).is_empty());
@@ -97,7 +98,7 @@ fn try_does_not_wait_for_a_living_leader() {
     assert!(!scene.exists("other"), "a command ran together with the leader's command");
     fs::write(scene.path("go"), "").expect("a file");
     assert_eq!(leader.code(), 0);
-    // The leader has resigned, so there is no wait.
+    // The leader has resigned, so the next candidate leads without a wait.
     let mut next = scene.script("e", &["--try"], "echo >other");
     assert_eq!((next.code(), scene.exists("other")), (0, true), "{}", next.said());
 }
@@ -108,7 +109,7 @@ fn try_takes_over_from_a_killed_leader() {
     let scene = Scene::new(TENURE);
     let leader = host(&scene, "a", &[SHORT]);
     eventually("it runs", || !lines(&scene).is_empty());
-    // The guard is killed too, because it would resign.
+    // The guard is also killed, because the guard would resign.
     let guards = [leader.guard(), leader.standby()];
     leader.signal(Signal::SIGSTOP);
     kill_at_once(guards);
@@ -153,7 +154,7 @@ fn retries_run_on_other_hosts_and_never_overlap() {
     let mut hosts = ["a", "b", "c"].map(|name| host(&scene, name, &[LONG, SHORT, retries]));
     let first = running(&scene, &hosts, 1);
     hosts[first].signal(Signal::SIGKILL);
-    // The host is stopped until its lease is lost, and then continues.
+    // The host is stopped until it has lost its lease, and then continues.
     let second = running(&scene, &hosts, 2);
     hosts[second].stop();
     let third = running(&scene, &hosts, 3);
@@ -170,7 +171,8 @@ fn retries_run_on_other_hosts_and_never_overlap() {
     assert_eq!(starts(&scene).len(), 3);
 }
 
-/// After a failure the other hosts have two poll intervals to take over: here two minutes.
+/// After a failure, the other hosts have two poll intervals to take over, which are two minutes in
+/// this test.
 #[test]
 fn another_host_retries_a_failed_attempt_first() {
     let scene = Scene::new(TENURE);
@@ -185,8 +187,9 @@ fn another_host_retries_a_failed_attempt_first() {
     assert_eq!(failed.code(), 143);
 }
 
-/// While another host makes the next attempt, the first one reports its own failure and not 76. If
-/// this machine is too slow for the other host, the first makes both attempts: with the same code.
+/// While another host makes the next attempt, the failed host exits with its own code and not with
+/// 76. If the machine is too slow for the other host, the first host makes both attempts, with the
+/// same exit code.
 #[test]
 fn a_failed_host_reports_its_failure() {
     let scene = Scene::new(TENURE);
@@ -202,12 +205,12 @@ fn a_failed_host_reports_its_failure() {
     assert_eq!(other.code(), 0, "{}", other.said());
 }
 
-/// Errors of the clocks of the three hosts, in seconds.
+/// Clock errors of the three hosts, in seconds.
 const SKEWS: [i64; 3] = [-4, 0, 3];
 const PERIOD: u64 = 12;
 const PERIODS: u64 = 6;
 
-/// Acts like cron: starts a host repeatedly, by its own clock.
+/// Starts a host repeatedly by the host's clock, like cron.
 fn crontab(scene: &Scene, host: usize, library: &str, options: &[&str], until: u64) {
     let name = format!("{host}");
     while wall() < until {
@@ -226,7 +229,7 @@ fn crontab(scene: &Scene, host: usize, library: &str, options: &[&str], until: u
         let mut candidate = scene.start(&name, command);
         let code = candidate.code();
         assert!([0, 75, 76, 137].contains(&code), "{code}: {}", candidate.said());
-        // The next run of the crontab. No check depends on this pause.
+        // Time until the next run of the crontab. No check depends on this pause.
         pause(300);
     }
 }
@@ -236,7 +239,7 @@ fn wall() -> u64 {
     now().wall.as_secs()
 }
 
-/// Returns the periods that begin during the run for each host, without the first one.
+/// Returns the periods that begin during the run for each host, without the first period.
 fn whole_periods(from: u64, until: u64) -> Vec<String> {
     let starts = (from / PERIOD + 2..until / PERIOD).map(|number| number * PERIOD);
     let date = |start| Moment::new(Duration::ZERO, Duration::ZERO, Duration::from_secs(start));
@@ -270,7 +273,7 @@ fn hosts_with_skewed_clocks_run_each_period_once() {
 
 #[test]
 #[ignore = "needs libfaketime: scripts/servers/faketime.sh -- cargo test --test processes skewed -- --ignored"]
-fn hosts_with_skewed_clocks_that_are_killed_never_run_at_the_same_time() {
+fn killed_hosts_with_skewed_clocks_never_run_at_the_same_time() {
     let library =
         std::env::var("TENURE_TEST_FAKETIME").expect("set by scripts/servers/faketime.sh");
     let scene = Scene::new(TENURE);
@@ -282,7 +285,7 @@ fn hosts_with_skewed_clocks_that_are_killed_never_run_at_the_same_time() {
             let retries = &["--retries", "2"];
             threads.spawn(move || crontab(scene, host, library, retries, until));
         }
-        // The host of every second start is killed.
+        // Kills the host of every second start.
         let mut seen = 0;
         while wall() < until {
             pause(20);

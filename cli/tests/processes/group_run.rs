@@ -1,4 +1,4 @@
-//! `tenure group run` as processes that are killed, stopped and terminated.
+//! Tests of `tenure group run` as processes, which the tests kill, stop and terminate.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,8 @@ use tenure_testkit::command::{eventually, runs};
 
 const PARTITIONS: &str = "0..6";
 
-/// Reports a previous command of this partition that still runs; then runs until SIGTERM.
+/// The command of a partition. It reports a previous command of this partition that still runs.
+/// Then it runs until SIGTERM.
 const WORK: &str = r#"
     before=$(cat "pid.$TENURE_PARTITION" 2> /dev/null)
     [ -n "$before" ] && kill -0 "$before" 2> /dev/null && echo "$TENURE_PARTITION" >> beside
@@ -22,7 +23,7 @@ const WORK: &str = r#"
 
 struct Members(Scene);
 
-/// A grant, as written by the command of the partition.
+/// A grant that the command of a partition has written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Grant {
     partition: String,
@@ -54,7 +55,7 @@ impl Members {
         whole.lines().map(grant).collect()
     }
 
-    /// Returns the partitions of this member: its command was started last, and runs.
+    /// Returns the partitions whose last command belongs to this member and runs.
     fn owned_by(&self, member: &str) -> Vec<String> {
         let mut last = BTreeMap::new();
         for grant in self.grants() {
@@ -67,12 +68,13 @@ impl Members {
 
     #[track_caller]
     fn own(&self, shares: &[(&str, usize)]) {
-        eventually(&format!("they own {shares:?}"), || {
+        eventually(&format!("the members own {shares:?}"), || {
             shares.iter().all(|(member, many)| self.owned_by(member).len() == *many)
         });
     }
 
-    /// Asserts that no two commands ran together for one partition, and that tokens only grew.
+    /// Asserts that no two commands ran at the same time for one partition, and that tokens only
+    /// increased.
     fn check(&self) {
         assert!(!self.0.exists("beside"), "two commands ran for one partition");
         let mut last = BTreeMap::new();
@@ -93,7 +95,7 @@ fn one_of_three_members_runs_each_partition_through_kills_and_stops() {
     members.own(&[("a", 0), ("b", 3), ("c", 3)]);
     b.stop();
     members.own(&[("b", 0), ("c", 6)]);
-    // After its session has ended, it finds that it owns no partition, and joins again.
+    // After the session of b has ended, b learns that it owns no partition, and joins again.
     b.signal(Signal::SIGCONT);
     members.own(&[("b", 3), ("c", 3)]);
     assert!(b.said().contains("CMD is killed"), "{}", b.said());
@@ -104,7 +106,8 @@ fn one_of_three_members_runs_each_partition_through_kills_and_stops() {
     members.check();
 }
 
-/// Its session is long, but the restart does not wait: its partitions were kept for it.
+/// The validity is long, but the restarted member does not wait, because the group reserved its
+/// partitions.
 #[test]
 fn a_restart_under_one_name_moves_no_partition() {
     let members = Members(Scene::new(TENURE));
@@ -120,7 +123,7 @@ fn a_restart_under_one_name_moves_no_partition() {
     members.own(&[("a", 3), ("b", 3)]);
     assert_eq!((members.owned_by("a"), members.owned_by("b")), before);
     assert_eq!(members.grants().len(), grants + 3);
-    // A killed member leaves a valid session. Its successor ends that session.
+    // A killed member leaves a valid session. The restarted member seals that session.
     a.signal(Signal::SIGKILL);
     assert_eq!(a.code(), 137);
     members.own(&[("a", 0), ("b", 3)]);
@@ -130,7 +133,8 @@ fn a_restart_under_one_name_moves_no_partition() {
     members.check();
 }
 
-/// The killed member leaves commands within their grace, and its successor waits for no session.
+/// The killed member leaves commands that are in their grace. The restarted member does not wait
+/// for the session.
 #[test]
 fn regression_commands_of_a_killed_predecessor_end_before_new_ones_start() {
     let members = Members(Scene::new(TENURE));
@@ -141,29 +145,29 @@ fn regression_commands_of_a_killed_predecessor_end_before_new_ones_start() {
     a.signal(Signal::SIGKILL);
     assert_eq!(a.code(), 137);
     let a = members.start("a", &options, &stubborn);
-    eventually("it owns its partitions again", || members.grants().len() == 12);
+    eventually("the member owns its partitions again", || members.grants().len() == 12);
     assert!(a.said().contains("a predecessor with this name"), "{}", a.said());
     members.check();
 }
 
 #[test]
-fn a_failing_command_is_restarted_and_disturbs_no_other() {
+fn a_failing_command_is_restarted_without_effect_on_others() {
     let members = Members(Scene::new(TENURE));
     let script = format!(r#"[ "$TENURE_PARTITION" = 1 ] && echo x >> tries && exit 3; {WORK}"#);
     let mut a = members.start("a", &["--validity", "3s"], &script);
     members.own(&[("a", 5)]);
-    eventually("it is started again", || {
+    eventually("the command is started again", || {
         fs::read_to_string(members.0.path("tries")).is_ok_and(|tries| tries.lines().count() >= 3)
     });
     a.says("CMD ended with exit code 3");
-    assert_eq!(members.grants().len(), 5, "the others were granted once");
+    assert_eq!(members.grants().len(), 5, "the other partitions were granted once");
     a.signal(Signal::SIGTERM);
     assert_eq!(a.code(), 0);
     members.check();
 }
 
 #[test]
-fn sighup_is_passed_on_and_a_second_sigterm_kills() {
+fn sighup_is_forwarded_and_a_second_sigterm_kills() {
     let members = Members(Scene::new(TENURE));
     let script = r#"
         trap 'echo "$TENURE_PARTITION" >> hup' HUP
@@ -173,30 +177,31 @@ fn sighup_is_passed_on_and_a_second_sigterm_kills() {
     let lines = |file: &str| {
         fs::read_to_string(members.0.path(file)).map_or(0, |text| text.lines().count())
     };
-    // The grace of these sessions alone would take 10 s.
+    // Without the second SIGTERM, the grace of these sessions would last 10 s.
     let mut a = members.start("a", &["--validity", "60s", "--poll", "100ms"], script);
     eventually("all are ready", || lines("ready") == 6);
     a.signal(Signal::SIGHUP);
-    eventually("all have received it", || lines("hup") == 6);
+    eventually("all commands have received the signal", || lines("hup") == 6);
     a.signal(Signal::SIGTERM);
-    eventually("all have received it", || lines("term") == 6);
+    eventually("all commands have received the signal", || lines("term") == 6);
     a.signal(Signal::SIGTERM);
     assert_eq!(a.code(), 0, "{}", a.said());
     assert!(a.said().contains("SIGTERM again"), "{}", a.said());
     assert_eq!((lines("hup"), lines("term")), (6, 6));
 }
 
-/// Processes of a killed guard and standby may still run, so the partition is not released.
+/// The processes of a killed guard and standby may still run, so the member does not release the
+/// partition.
 #[test]
-fn nothing_is_released_after_a_guard_and_its_standby_are_killed() {
+fn no_partition_is_released_after_its_guard_and_standby_are_killed() {
     let members = Members(Scene::new(TENURE));
     let mut a = members.start("a", &[], WORK);
     members.own(&[("a", 6)]);
     let standby = a.standby();
-    kill_at_once([guard_of(standby).expect("it has a guard"), standby]);
+    kill_at_once([guard_of(standby).expect("the command has a guard"), standby]);
     assert_eq!(a.code(), 71, "{}", a.said());
     assert!(a.said().contains("may still run"), "{}", a.said());
-    eventually("all others are dead", || members.owned_by("a").is_empty());
+    eventually("all other commands are dead", || members.owned_by("a").is_empty());
     let url = members.0.url();
     let session = fs::read_dir(members.0.path("store/members")).expect("a folder").flatten();
     let bodies = session.map(|entry| fs::read_to_string(entry.path().join("lock.json")));

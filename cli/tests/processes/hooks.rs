@@ -1,4 +1,4 @@
-//! `--on-elected`, `--on-lost` and `--epoch-file`, with processes that are killed.
+//! Tests of `--on-elected`, `--on-lost` and `--epoch-file`, with processes that the tests kill.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -9,7 +9,7 @@ use crate::TENURE;
 use tenure_testkit::command::scene::{self, Scene, pid};
 use tenure_testkit::command::{eventually, runs};
 
-/// Ends some time after SIGTERM.
+/// A script that ends some time after SIGTERM.
 const SLOW: &str = "trap 'echo > term; sleep 1; exit 0' TERM; echo $$ > cmd; \
                     while :; do sleep 0.02; done";
 const STUBBORN: &str = "trap '' TERM; echo $$ > cmd; while :; do sleep 0.02; done";
@@ -60,7 +60,7 @@ fn hooks_that_do_not_end_are_killed() {
     assert!(a.said().contains("--on-lost did not end within 1s"), "{}", a.said());
 }
 
-/// The hook acts for the epoch like CMD.
+/// A hook acts for the epoch like CMD, so the epoch is not resigned while the hook runs.
 #[test]
 fn no_resignation_while_a_hook_runs() {
     let scene = Scene::new(TENURE);
@@ -95,7 +95,7 @@ fn a_hook_dies_with_a_killed_tenure_and_before_the_resignation() {
     assert_eq!(fs::read_to_string(scene.path("stat")).expect("b wrote it"), "");
 }
 
-/// The signal asks `tenure` to end, so it does not campaign again.
+/// The signal asks `tenure` to end, so `tenure` does not campaign again.
 #[test]
 fn a_signal_ends_a_hook_and_tenure() {
     let scene = Scene::new(TENURE);
@@ -116,13 +116,13 @@ fn a_signal_ends_a_hook_and_tenure() {
 #[test]
 fn the_epoch_file_exists_while_cmd_runs() {
     let scene = Scene::new(TENURE);
-    fs::write(scene.path("epoch"), "99\n").expect("an old file");
+    fs::write(scene.path("epoch"), "99\n").expect("an old file exists");
     let script = "cat epoch > seen; exit 0";
     let mut a = scene.script("a", &["--epoch-file", "epoch"], script);
     assert_eq!(a.code(), 0, "{}", a.said());
     assert_eq!(scene.wait_for_file("seen"), "1\n");
     assert!(!scene.exists("epoch"));
-    // A waiting candidate has no file.
+    // A waiting candidate does not write the file.
     let _b = scene.script("b", &["--epoch-file", "epoch"], "echo > ready; exec sleep 1000");
     scene.wait_for_file("ready");
     let mut c = scene.script("c", &["--epoch-file", "epoch-of-c"], "exit 0");
@@ -213,7 +213,7 @@ fn cmd_does_not_start_without_its_epoch_file() {
     let options = ["--epoch-file", "run/epoch", "--poll", "100ms"];
     let mut a = scene.script("a", &options, "echo > ran");
     a.says("waiting: b leads epoch 1");
-    fs::remove_dir(scene.path("run")).expect("it is empty");
+    fs::remove_dir(scene.path("run")).expect("the directory is empty");
     fs::write(scene.path("go"), "\n").expect("a file");
     assert_eq!(a.code(), 71, "{}", a.said());
     assert!(a.said().contains("--epoch-file: No such file"), "{}", a.said());

@@ -1,5 +1,4 @@
-//! `tenure run` is killed: its guard resigns when all processes of CMD have ended, and never
-//! before.
+//! Kills `tenure run`, and tests that the guard resigns only after all processes of CMD have ended.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};
@@ -11,7 +10,7 @@ use crate::TENURE;
 use tenure_testkit::command::scene::{self, Candidate, Scene, children, pid};
 use tenure_testkit::command::{eventually, runs};
 
-/// A validity that does not lapse during a test.
+/// A validity longer than any test.
 const LONG: [&str; 2] = ["--validity", "10m"];
 
 /// Returns the record of the first epoch, in either layout.
@@ -19,17 +18,17 @@ fn record(scene: &Scene) -> Value {
     let texts = ["store/lock-0000000001.json", "store/lock.json"].map(|name| scene.path(name));
     let text = texts.iter().find_map(|path| fs::read_to_string(path).ok());
     let text = text.expect("the epoch exists");
-    // The directory store adds the first line.
-    let (_, record) = text.split_once('\n').expect("two lines or more");
-    serde_json::from_str(record).expect("a record, whole")
+    // The directory store writes the first line.
+    let (_, record) = text.split_once('\n').expect("the file has at least two lines");
+    serde_json::from_str(record).expect("the record is whole")
 }
 
 fn is_sealed(scene: &Scene) -> bool {
     record(scene)["ended"] != Value::Null
 }
 
-/// Has a child in another process group, one in another session, and an orphan in a third. Each
-/// ignores SIGTERM, and writes its number to a file of its name.
+/// A script that has a child in another process group, a child in another session, and an orphan in
+/// a third session. Each of the three ignores SIGTERM, and writes its process ID to a file.
 const ESCAPING: &str = r#"
     one='trap "" TERM; echo $$ > $0; while :; do sleep 0.02; done'
     timeout 1000 sh -c "$one" group &
@@ -55,7 +54,7 @@ fn the_epoch_is_resigned_after_the_last_descendant() {
         a.signal(Signal::SIGKILL);
         assert_eq!(a.code(), 137);
         eventually("the epoch is sealed", || {
-            // In this order, a seal before the end of a process is detected.
+            // The order of the two reads detects a seal before the end of a process.
             let sealed = layout == "single-object" || is_sealed(&scene);
             let left: Vec<&u32> = processes.iter().filter(|one| runs(**one)).collect();
             assert!(!sealed || layout == "single-object" || left.is_empty(), "{left:?} still run");
@@ -79,7 +78,7 @@ fn the_epoch_is_resigned_after_the_last_descendant() {
     }
 }
 
-/// The process that ends late does not end by its grace.
+/// One process ignores SIGTERM, so it ends after the grace.
 #[test]
 fn the_epoch_is_not_resigned_while_one_process_lives() {
     let scene = Scene::new(TENURE);
@@ -92,25 +91,25 @@ fn the_epoch_is_not_resigned_while_one_process_lives() {
     eventually("CMD has ended", || !runs(cmd));
     a.says("SIGTERM now");
     assert!(runs(orphan) && runs(guard) && !is_sealed(&scene));
-    kill(pid(orphan), Signal::SIGKILL).expect("it lives");
+    kill(pid(orphan), Signal::SIGKILL).expect("the guard is alive");
     a.says("resigned epoch 1");
     assert!(is_sealed(&scene));
 }
 
-/// CMD ends at SIGTERM, and its orphan does not.
+/// A script that ends at SIGTERM, with an orphan that ignores SIGTERM.
 const STUBBORN_ORPHAN: &str = r#"
     (setsid sh -c 'trap "" TERM; echo $$ > orphan; while :; do sleep 0.02; done' &)
     echo $$ > cmd; while :; do sleep 0.02; done"#;
 
 /// No remaining process has seen the end of all processes.
 #[test]
-fn nothing_is_resigned_if_the_guard_is_killed_too() {
+fn no_epoch_is_resigned_if_the_guard_is_killed_too() {
     let scene = Scene::new(TENURE);
     let (mut a, processes) = escaping(&scene, &[]);
     let standby = a.standby();
     scene::kill_at_once([a.id(), a.guard()]);
     assert_eq!(a.code(), 137);
-    eventually("the standby has ended all, and then ends", || !runs(standby));
+    eventually("the standby has ended all processes, and has exited", || !runs(standby));
     assert!(!processes.iter().any(|one| runs(*one)));
     assert!(!is_sealed(&scene), "{}", a.said());
 }
@@ -127,26 +126,26 @@ fn a_guard_without_its_standby_resigns() {
     assert_eq!(record(&scene)["ended"], "resigned");
 }
 
-/// When memory is exhausted, the kernel kills both. The end of CMD is seen before the end of
-/// `tenure`.
+/// When memory is exhausted, the kernel may kill CMD and `tenure`. The guard may notice the end of
+/// CMD before the end of `tenure`.
 #[test]
 fn an_epoch_is_resigned_if_cmd_and_tenure_are_killed_together() {
     let scene = Scene::new(TENURE);
     let script = "echo $$ > cmd; exec sleep 1000";
     let mut a = scene.script("a", &LONG, script);
     let cmd = scene.number("cmd");
-    // A stopped guard learns of both when it continues, in any order.
+    // A stopped guard learns of the two ends after it continues, in any order.
     let guard = pid(a.guard());
-    kill(guard, Signal::SIGSTOP).expect("it lives");
-    kill(pid(cmd), Signal::SIGKILL).expect("it lives");
+    kill(guard, Signal::SIGSTOP).expect("the guard is alive");
+    kill(pid(cmd), Signal::SIGKILL).expect("the guard is alive");
     a.signal(Signal::SIGKILL);
-    kill(guard, Signal::SIGCONT).expect("it is stopped");
+    kill(guard, Signal::SIGCONT).expect("the guard is stopped");
     assert_eq!(a.code(), 137);
     a.says("resigned epoch 1");
 }
 
 #[test]
-fn the_successor_of_a_killed_leader_goes_first() {
+fn the_named_successor_of_a_killed_leader_leads_first() {
     let scene = Scene::new(TENURE);
     let options = ["--successor", "c", "--log-format", "json"];
     let a = scene.script("a", &[&LONG[..], &options].concat(), "echo > ready; exec sleep 1000");
@@ -156,7 +155,7 @@ fn the_successor_of_a_killed_leader_goes_first() {
     assert_eq!(record(&scene)["successor"], "c");
 }
 
-/// The store does not answer: the guard waits at most until the end of the lease.
+/// If the store does not answer, the guard waits at most until the end of the lease.
 #[test]
 fn a_resignation_does_not_outlive_the_lease() {
     let scene = Scene::new(TENURE);
@@ -171,7 +170,7 @@ fn a_resignation_does_not_outlive_the_lease() {
     drop(lock);
 }
 
-/// The guard has blocked all signals, and its child processes inherit that.
+/// The guard blocks all signals. The process that resigns must not inherit the blocked signals.
 #[test]
 fn signals_end_the_process_that_resigns() {
     let scene = Scene::new(TENURE);
@@ -193,12 +192,12 @@ fn signals_end_the_process_that_resigns() {
 /// Locks the store, so that no other process can write.
 fn lock_of_the_store(scene: &Scene) -> File {
     let lock = File::open(scene.path("store/.tenure/lock")).expect("the store has a lock");
-    lock.lock().expect("it can be locked");
+    lock.lock().expect("the file can be locked");
     lock
 }
 
-/// The message said that others wait until the lease lapses. The operator's command had ended that
-/// wait.
+/// The message reported that others wait for the lapse, although the operator's command had ended
+/// that wait.
 #[test]
 fn regression_a_leader_deposed_as_dead_does_not_report_that_others_wait() {
     let scene = Scene::new(TENURE);

@@ -1,5 +1,5 @@
-//! `tenure run`, `tenure group run` and their guards as processes that are killed, stopped and
-//! terminated.
+//! Tests of `tenure run`, `tenure group run` and their guards as processes, which the tests kill,
+//! stop and terminate.
 #![cfg(target_os = "linux")]
 
 mod cron;

@@ -1,4 +1,4 @@
-//! `tenure run` and the guards of its CMD are stopped together, as by `pkill -STOP tenure`.
+//! Stops `tenure run` and the guards of its CMD together, as `pkill -STOP tenure` does.
 #![cfg(target_os = "linux")]
 
 use nix::sys::signal::{Signal, kill};
@@ -7,23 +7,25 @@ use crate::TENURE;
 use tenure_testkit::command::scene::{Candidate, Scene, pid};
 use tenure_testkit::command::{eventually, runs, state};
 
-/// Longer than a busy machine needs to end CMD between its deadline and the end of the lease.
+/// A validity that gives a busy machine enough time between CMD's deadline and the end of the
+/// lease.
 const VALIDITY: [&str; 4] = ["--validity", "12s", "--poll", "500ms"];
 
-/// Starts a leader. After its CMD runs, stops the leader and these processes.
+/// Starts a leader, waits until CMD runs, and stops the leader and these processes.
 fn stopped(scene: &Scene, script: &str, of: impl FnOnce(&Candidate) -> Vec<u32>) -> Candidate {
     let a = scene.script("a", &VALIDITY, script);
     scene.wait_for_file("cmd");
     let processes = of(&a);
     a.stop();
     for process in processes {
-        kill(pid(process), Signal::SIGSTOP).expect("it lives");
-        eventually("it is stopped", || state(process) == Some('T'));
+        kill(pid(process), Signal::SIGSTOP).expect("the guard is alive");
+        eventually("the process is stopped", || state(process) == Some('T'));
     }
     a
 }
 
-/// Two commands ran together until the guard was continued: its standby waited for its end.
+/// Two commands ran together until the guard continued, because the standby waited for the end of
+/// the guard.
 #[test]
 fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
     let scene = Scene::new(TENURE);
@@ -35,13 +37,13 @@ fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
     let _b = scene.script("b", &VALIDITY, &format!("{look}; echo > b; sleep 1000"));
     scene.wait_for_file("b");
     let stats = std::fs::read_to_string(scene.path("stats")).expect("b wrote it");
-    assert!(!stats.contains(") S ") && !stats.contains(") R "), "both ran: {stats}");
+    assert!(!stats.contains(") S ") && !stats.contains(") R "), "both commands ran: {stats}");
     assert!(!runs(cmd) && !runs(child));
     a.signal(Signal::SIGCONT);
     a.code();
 }
 
-/// The kernel kills CMD. The descendants of CMD end with the standby.
+/// The kernel kills CMD. The standby ends the descendants of CMD.
 #[test]
 fn regression_a_command_ends_with_its_lease_although_all_tenure_processes_are_stopped() {
     let scene = Scene::new(TENURE);
@@ -55,8 +57,8 @@ fn regression_a_command_ends_with_its_lease_although_all_tenure_processes_are_st
     let _b = scene.script("b", &VALIDITY, &format!("cat /proc/{cmd}/stat > stats; echo > b"));
     scene.wait_for_file("b");
     let stats = std::fs::read_to_string(scene.path("stats")).unwrap_or_default();
-    assert!(!stats.contains(") S ") && !stats.contains(") R "), "both ran: {stats}");
-    kill(pid(standby), Signal::SIGCONT).expect("it is stopped");
+    assert!(!stats.contains(") S ") && !stats.contains(") R "), "both commands ran: {stats}");
+    kill(pid(standby), Signal::SIGCONT).expect("the process is stopped");
     a.signal(Signal::SIGCONT);
     a.code();
 }

@@ -1,4 +1,4 @@
-//! `tenure group depose`, on a directory that members of the library share.
+//! Tests of `tenure group depose` on a directory, which the test's members also use.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::runtime::{self, Runtime};
 use crate::bench::{Bench, Said, tenure};
 use tenure_testkit::command::{eventually, pause};
 
-/// Much longer than any pause of a busy machine.
+/// A validity much longer than any pause of a busy machine.
 const VALIDITY: Duration = Duration::from_secs(20);
 
 struct Scene {
@@ -36,7 +36,7 @@ impl Scene {
             .poll_interval(Duration::from_millis(50))
             .rebalance_delay(Duration::ZERO)
             .build();
-        let group = group.expect("settings that fit together");
+        let group = group.expect("the settings are valid");
         self.runtime.block_on(group.join()).expect("it joins")
     }
 
@@ -81,7 +81,7 @@ fn the_partitions_of_a_deposed_member_move_once_its_lease_has_ended() {
             match w2.next().await {
                 Some(MembershipEvent::Lost(loss)) => return format!("{loss:?}"),
                 Some(_) => {}
-                None => panic!("it says that it lost"),
+                None => panic!("the member reports its loss"),
             }
         }
     });
@@ -91,8 +91,9 @@ fn the_partitions_of_a_deposed_member_move_once_its_lease_has_ended() {
     for field in [r#""ended": "deposed""#, r#""sealed_by": "operator""#] {
         assert!(body.contains(field), "{field} is not in {body}");
     }
-    eventually("it is waited for, and removed", || {
-        // Each poll is a process, and the wait takes the whole validity.
+    eventually("the coordinator waits for the session, and removes it", || {
+        // Each poll starts a process, and the wait lasts for the whole validity, so the polls are
+        // rare.
         pause(200);
         scene.members("w2").is_empty()
     });
@@ -108,7 +109,7 @@ fn regression_a_seal_by_depose_of_elections_keeps_the_greatest_assignment() {
         let path = scene.bench.path("store").join(&session).join("lock.json");
         std::fs::read_to_string(path).expect("a file")
     };
-    eventually("the session notes an assignment", || body().contains(r#""seen": "#));
+    eventually("the session shows an assignment", || body().contains(r#""seen": "#));
     let url = format!("{}/{session}", scene.bench.url());
     let said = tenure(&["depose", "--layout", "single-object", "--store", &url]);
     assert_eq!(said.code, 0, "{}", said.err);
@@ -148,7 +149,7 @@ fn a_dead_member_is_deposed_without_a_wait() {
     assert!(took < VALIDITY, "{took:?}");
 }
 
-/// The operator may mean the dead member. The command deposed the live one.
+/// The operator may want to depose the dead member, but the command deposed the live member.
 #[test]
 fn regression_the_name_of_a_dead_and_a_live_member_is_ambiguous() {
     let scene = Scene::new();
@@ -159,8 +160,8 @@ fn regression_the_name_of_a_dead_and_a_live_member_is_ambiguous() {
     drop(dead);
     drop(inside);
     eventually("its session has lapsed", || {
-        let file = File::options().write(true).open(&file).expect("it is there");
-        file.set_modified(SystemTime::UNIX_EPOCH).expect("its own file");
+        let file = File::options().write(true).open(&file).expect("the session object exists");
+        file.set_modified(SystemTime::UNIX_EPOCH).expect("the file belongs to this user");
         scene.members("w1").iter().any(|it| it["session_state"] == "lapsed")
     });
     scene.group("depose", &["w1"]).fails(73, &["w1 is ambiguous", "nothing was changed"]);
@@ -189,14 +190,14 @@ fn an_unclear_member_is_not_deposed() {
     scene.group("depose", &[&sessions[0][..7]]).fails(73, &["no member"]);
     let said = scene.group("depose", &[&sessions[0]]);
     assert_eq!(said.code, 0, "{said:?}");
-    // The session has ended, so only the other member has this name.
+    // The first session has ended, so only one live member has this name.
     let said = scene.group("depose", &["w1", "--json"]);
     let report: Value = serde_json::from_str(&said.out).expect("one JSON object");
     assert_eq!(report["session"], *sessions[1], "{}", said.err);
     assert_eq!(scene.group("depose", &[]).code, 64);
     assert_eq!(scene.group("depose", &[""]).code, 64);
     let key = format!("members/{}/lock.json", sessions[0]);
-    std::fs::remove_file(scene.bench.path("store").join(key)).expect("it was there");
+    std::fs::remove_file(scene.bench.path("store").join(key)).expect("the session object existed");
     let said = scene.group("depose", &[&sessions[0]]);
     if scene.members("w1").iter().any(|it| it["session"] == *sessions[0]) {
         said.fails(73, &[&both[0], "is gone"]);

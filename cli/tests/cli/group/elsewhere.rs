@@ -1,4 +1,4 @@
-//! Verbs of elections on a group, and verbs of groups on an election.
+//! Tests verbs for elections on a group, and verbs for groups on an election.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! `group status` and `group watch` after members have left or died.
+//! Tests of `tenure group status` and `tenure group watch` after members have left or died.
 
 use std::fs::File;
 
@@ -6,9 +6,9 @@ use tenure_groups::MembershipEvent;
 
 use super::*;
 
-/// Ends the member and its session. No other member exists that could write an assignment.
+/// Ends the member and its session. No other member exists, so no assignment follows.
 fn leave(scene: &mut Scene) {
-    let mut membership = scene.membership.take().expect("it has joined");
+    let mut membership = scene.membership.take().expect("the scene has a member");
     scene.runtime.block_on(async move {
         membership.leave();
         let mut owned = Vec::new();
@@ -28,8 +28,8 @@ fn age_session(scene: &Scene, age: Duration) {
     let session = status["members"][0]["session"].as_str().expect("text");
     let object = scene.bench.path("store").join("members").join(session).join("lock.json");
     let file = File::options().write(true).open(object).expect("the session");
-    let written = file.metadata().and_then(|it| it.modified()).expect("it has a date");
-    file.set_modified(written - age).expect("a file of this user");
+    let written = file.metadata().and_then(|it| it.modified()).expect("the file has a date");
+    file.set_modified(written - age).expect("the file belongs to this user");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn regression_a_group_of_dead_members_is_not_healthy() {
 fn regression_watch_reports_the_end_of_the_session_of_an_owner() {
     let scene = Scene::with_validity("w1", 1, Duration::from_secs(5));
     let mut child = spawn(&[], &["group", "watch", "--store", &scene.bench.url()]);
-    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut out = BufReader::new(child.stdout.take().expect("the output is a pipe"));
     let id = child.id();
     let mut next = || {
         let mut line = String::new();

@@ -1,4 +1,4 @@
-//! `tenure group history` of given assignments.
+//! Tests of `tenure group history` on prepared assignments.
 
 use std::fs::File;
 
@@ -16,13 +16,13 @@ fn noon() -> DateTime<Utc> {
     "2026-11-20T12:00:00Z".parse().expect("a time")
 }
 
-/// Writes an object with a date of this number of seconds after noon.
+/// Writes an object whose date is this number of seconds after noon.
 fn write(bench: &Bench, epoch: u64, second: i64, body: &str) {
     let name = format!("assignment-{epoch:010}.json");
     bench.object(&name, body);
     let file = File::options().write(true).open(bench.path("store").join(name));
     let modified = noon() + TimeDelta::seconds(second);
-    file.expect("it was written").set_modified(modified.into()).expect("dates");
+    file.expect("the object was written").set_modified(modified.into()).expect("dates");
 }
 
 fn assign(
@@ -81,7 +81,10 @@ fn run(bench: &Bench, options: &[&str]) -> Said {
 #[track_caller]
 fn lines(said: &Said) -> Vec<Value> {
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
-    said.out.lines().map(|line| serde_json::from_str(line).expect("one JSON object")).collect()
+    said.out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("each line is one JSON object"))
+        .collect()
 }
 
 #[test]
@@ -211,7 +214,7 @@ fn the_picture_has_a_row_for_each_partition_and_a_colour_for_each_owner() {
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
     assert_eq!(svg::without_styles(&said.out), [""; 0]);
     assert!(!said.out.contains('\u{202e}'), "{}", said.out);
-    let document = Document::parse(&said.out).expect("XML, and nothing else");
+    let document = Document::parse(&said.out).expect("the output is only XML");
     let titles: Vec<_> = document
         .descendants()
         .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "title")))
@@ -227,19 +230,19 @@ fn the_picture_has_a_row_for_each_partition_and_a_colour_for_each_owner() {
     assert_eq!(of("c")[0], format!("partition c: {by} 1m 5s"));
     assert!(of("c")[1].starts_with("partition c: w2 by token 4, from 2026-11-20 12:01:10Z, for"));
     assert!(of("c")[1].ends_with(", still") && of("d").len() == 1, "{titles:?}");
-    assert!(said.out.contains(".tenure .c0{fill:"), "dark pages have colours of their own");
+    assert!(said.out.contains(".tenure .c0{fill:"), "dark pages have separate colours");
     let file = bench.path("h.svg");
     let table = run(&bench, &["--svg", file.to_str().expect("UTF-8"), "--partition", "c"]);
     assert_eq!((table.code, table.out.contains("what changed")), (0, true), "{table:?}");
-    let drawn = std::fs::read_to_string(file).expect("it was drawn");
+    let drawn = std::fs::read_to_string(file).expect("the drawing was written");
     assert!(drawn.contains("partition c: ") && !drawn.contains("partition b: "));
     run(&bench, &["--svg", "-", "--json"]).fails(64, &["--svg -", "--json"]);
     run(&bench, &["--svg", "/none/x.svg"]).fails(71, &["/none/x.svg"]);
 }
 
-/// The assignments between these two were compacted.
+/// The assignments between the two existing assignments were compacted.
 #[test]
-fn missing_assignments_show_only_their_outcome() {
+fn compacted_assignments_show_only_their_outcome() {
     let bench = Bench::new();
     let (one, again) = ("33333333000000000000000000000000", &[("w1", ONE)][..]);
     let owned = |token: u64| json!([{ "name": "a", "owner": 0, "token": token }]);

@@ -1,4 +1,4 @@
-//! `tenure group`, on a directory shared with a member in this process.
+//! Tests of `tenure group` on a directory, which a member in this process also uses.
 
 mod depose;
 mod elsewhere;
@@ -40,7 +40,7 @@ impl Scene {
         let runtime = runtime.expect("a runtime");
         let mut scene = Scene { bench, runtime, membership: None };
         scene.join(name, partitions, validity);
-        eventually("the member owns all", || {
+        eventually("the member owns all partitions", || {
             let all = scene.status();
             let all = all["partitions"].as_array().expect("a list");
             !all.is_empty() && all.iter().all(|it| it["owner"] == name)
@@ -59,11 +59,11 @@ impl Scene {
             .poll_interval(Duration::from_millis(50))
             .rebalance_delay(Duration::ZERO)
             .build()
-            .expect("settings that fit together");
+            .expect("the settings are valid");
         self.membership = Some(self.runtime.block_on(group.join()).expect("it joins"));
     }
 
-    /// The member leaves with a reservation, and another member plans.
+    /// Makes the member leave with a reservation, and another member plan.
     fn leave_for_an_hour(&mut self) {
         let mut left = self.membership.take().expect("a member");
         left.leave_for(Duration::from_secs(3_600));
@@ -85,14 +85,14 @@ impl Scene {
     fn json(&self, verb: &str, options: &[&str]) -> Value {
         let said = self.run(verb, &[options, &["--json"]].concat());
         assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
-        serde_json::from_str(&said.out).expect("one JSON object")
+        serde_json::from_str(&said.out).expect("the output is one JSON object")
     }
 
     fn status(&self) -> Value {
         self.json("status", &[])
     }
 
-    /// Runs a verb that must print this line.
+    /// Runs a verb, and asserts that it prints this line.
     #[track_caller]
     fn prints(&self, verb: &str, options: &[&str], line: &str) {
         let said = self.run(verb, options);
@@ -190,7 +190,8 @@ fn operators_mark_partitions_and_see_the_changes() {
     scene.prints("retire", &["0,4"], NOTHING);
 }
 
-/// Reserved partitions had no owner until the reservation ended. No command ended it earlier.
+/// Reserved partitions had no owner until the reservation ended, and no command could end a
+/// reservation.
 #[test]
 fn regression_an_operator_ends_reservations() {
     let mut scene = Scene::new("w1", 3);
@@ -204,12 +205,15 @@ fn regression_an_operator_ends_reservations() {
     let line = "2 partitions no longer reserved: 0, 2";
     scene.prints("unreserve", &["0,2"], line);
     assert_eq!(scene.status()["partitions"][0]["reserved_for"], Value::Null);
-    eventually("another member owns them", || scene.status()["partitions"][2]["owner"] == "w2");
+    eventually("another member owns the partitions", || {
+        scene.status()["partitions"][2]["owner"] == "w2"
+    });
     scene.prints("unreserve", &["0,2"], NOTHING);
     scene.run("unreserve", &["7"]).fails(73, &["no partition 7", "nothing was changed"]);
 }
 
-/// The line counted two paused partitions, and `--json` listed the partition twice.
+/// For one repeated partition, the line counted two paused partitions, and `--json` listed the
+/// partition twice.
 #[test]
 fn regression_a_partition_in_the_arguments_twice_counts_once() {
     let scene = Scene::new("worker-7", 2);
@@ -222,7 +226,7 @@ fn regression_a_partition_in_the_arguments_twice_counts_once() {
 fn a_live_group_follows_its_operators() {
     let scene = Scene::new("w1", 2);
     assert_eq!(scene.run("resize", &["--partitions", "0..12"]).code, 0);
-    eventually("the member owns what was added", || {
+    eventually("the member owns the added partitions", || {
         let status = scene.status();
         status["members"][0]["partitions"] == 12
     });

@@ -1,4 +1,4 @@
-//! `tenure group restore`, on a directory.
+//! Tests of `tenure group restore` on a directory.
 
 use std::process::Command;
 
@@ -33,7 +33,8 @@ fn a_group_without_assignments_continues_above_the_epoch() {
     assert_eq!(status["epoch"], 43);
 }
 
-/// An interrupted restore left a group without assignments. Neither verb reported the reason.
+/// After an interrupted restore, the group had no owners, but the two verbs did not report the
+/// reason.
 #[test]
 fn regression_group_status_and_watch_show_an_unfinished_restore() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! `group status --field` and `--exit-code`, and `group watch --exec`.
+//! Tests of `tenure group status --field` and `--exit-code`, and of `tenure group watch --exec`.
 
 use tenure_groups::{MembershipEvent, Partition};
 
@@ -6,7 +6,7 @@ use super::*;
 
 /// The member releases each revoked partition.
 fn work(scene: &mut Scene) {
-    let mut membership = scene.membership.take().expect("it has joined");
+    let mut membership = scene.membership.take().expect("the scene has a member");
     scene.runtime.spawn(async move {
         let mut owned = Vec::new();
         while let Some(event) = membership.next().await {
@@ -14,7 +14,7 @@ fn work(scene: &mut Scene) {
                 MembershipEvent::Granted(partition) => owned.push(partition),
                 MembershipEvent::Revoked { number, .. } => {
                     let at = owned.iter().position(|it: &Partition| it.number() == number);
-                    owned.remove(at.expect("it was granted")).release();
+                    owned.remove(at.expect("the partition was granted")).release();
                 }
                 _ => {}
             }
@@ -40,13 +40,13 @@ fn the_exit_code_shows_whether_each_partition_has_an_owner() {
     let mut scene = Scene::new("w1", 2);
     work(&mut scene);
     let url = scene.bench.url();
-    assert_eq!(code(&url), 0, "the member owns both");
+    assert_eq!(code(&url), 0, "the member owns both partitions");
     let now = || scene.run("status", &["--exit-code"]).code;
     assert_eq!(scene.run("pause", &["1"]).code, 0);
-    eventually("it gives the partition up", || now() == 1);
-    assert_eq!(code(&url), 1, "one has no owner");
+    eventually("the member releases the partition", || now() == 1);
+    assert_eq!(code(&url), 1, "one partition has no owner");
     assert_eq!(scene.run("resume", &["1"]).code, 0);
-    eventually("it owns both again", || now() == 0);
+    eventually("the member owns both partitions again", || now() == 0);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn cmd_runs_for_the_newest_change_of_each_partition() {
     let url = scene.bench.url();
     let line = ["group", "watch", "--store", &url, "--poll", "50ms", "--exec", command];
     let mut child = spawn(&env, &line);
-    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut out = BufReader::new(child.stdout.take().expect("the output is a pipe"));
     let mut next = || {
         let mut text = String::new();
         with_deadline(child.id(), || out.read_line(&mut text)).expect("text");
@@ -104,8 +104,8 @@ fn cmd_runs_for_the_newest_change_of_each_partition() {
         let line = next();
         assert!(line.contains(&format!("Z  {partition}  - -> w\\u{{202e}}1  token ")), "{line:?}");
     }
-    // CMD runs for the partition 0. During that, 1 loses its owner, and 2 loses it and has it
-    // again.
+    // While CMD runs for partition 0, partition 1 loses its owner. Partition 2 loses its owner, and
+    // gets it back.
     assert_eq!(scene.run("pause", &["1,2"]).code, 0);
     let gone = [next(), next()];
     assert!(gone.iter().all(|line| line.contains(" -> -  token ")), "{gone:?}");
@@ -113,18 +113,20 @@ fn cmd_runs_for_the_newest_change_of_each_partition() {
     let back = next();
     assert!(back.contains("Z  2  - -> w"), "{back:?}");
     std::fs::write(scene.bench.path("go"), "").expect("a file");
-    eventually("CMD has run for each", || lines(&scene).len() == 3);
+    eventually("CMD has run for each partition", || lines(&scene).len() == 3);
     let all = lines(&scene);
     let token = |at: usize| scene.status()["partitions"][at]["token"].to_string();
     for (line, (at, state, owner)) in
         all.iter().zip([(0, "held", "w\\u{202e}1"), (1, "nobody", ""), (2, "held", "w\\u{202e}1")])
     {
         let start = format!("{state}|{at}|{}|{owner}|", token(at));
-        let json = line.strip_prefix(&start).unwrap_or_else(|| panic!("{line:?}, not {start:?}"));
-        let json: Value = serde_json::from_str(json).expect("one JSON object");
+        let json = line
+            .strip_prefix(&start)
+            .unwrap_or_else(|| panic!("{line:?} does not start with {start:?}"));
+        let json: Value = serde_json::from_str(json).expect("each line is one JSON object");
         assert_eq!((&json["number"], json["to"].is_null()), (&json!(at), owner.is_empty()));
     }
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).expect("it runs");
     assert_eq!(ended(&mut child).code(), Some(0));
-    assert_eq!(lines(&scene).len(), 3, "CMD has not run for what was left out");
+    assert_eq!(lines(&scene).len(), 3, "CMD has not run for skipped changes");
 }

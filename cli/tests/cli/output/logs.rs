@@ -1,4 +1,4 @@
-//! `--log-format json`: each line on stderr is JSON.
+//! Tests of `--log-format json`, with which each line on stderr is JSON.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use crate::bench::{Bench, Said, command, said, tenure};
 
-/// Parses the lines on stderr, and checks the fields that log collectors need.
+/// Parses the lines on stderr. Asserts that each line has the fields that log collectors need.
 #[track_caller]
 fn lines(said: &Said) -> Vec<Value> {
     let parse = |line: &str| {
         let line: Value = serde_json::from_str(line).unwrap_or_else(|why| {
-            panic!("{why}: a line that is no JSON: {line:?}\nin {said:?}");
+            panic!("a line is not JSON ({why}): {line:?}\nin {said:?}");
         });
         for (name, part) in [("timestamp", "T"), ("level", ""), ("target", "tenure")] {
             let text = line[name].as_str().unwrap_or_else(|| panic!("no {name} in {line}"));
@@ -21,7 +21,7 @@ fn lines(said: &Said) -> Vec<Value> {
         assert!(line["fields"]["message"].is_string(), "{line}");
         line
     };
-    // Lines of the command had another order of keys than events of the library.
+    // All lines have their keys in the same order.
     for line in said.err.lines() {
         let places =
             ["timestamp", "level", "fields", "target"].map(|key| line.find(&format!("\"{key}\":")));
@@ -70,7 +70,7 @@ fn a_lost_lease_is_logged() {
         assert!(outcomes.iter().any(|word| word == expected), "{said:?}");
         let all = lines(&said);
         assert_eq!(all.last().expect("a line")["fields"]["exit_code"], 75);
-        // Events of the library have the epoch as a field of the event.
+        // An event of the library has the epoch as a field.
         let epoch = |line: &Value| match line["target"] == "tenure::lease" {
             true => line["fields"]["epoch"].clone(),
             false => of_span(line, "epoch"),
@@ -79,14 +79,15 @@ fn a_lost_lease_is_logged() {
     }
 }
 
-/// Checks the lines of other processes of `run`, the events of the library, and all spans.
+/// The lines of the guard, the events of the library and all spans are JSON, too.
 #[test]
-fn a_run_with_a_missing_interpreter_logs_json_alone() {
+fn a_run_with_a_missing_interpreter_logs_only_json() {
     let bench = Bench::new();
     let url = bench.url();
     let script = bench.path("script");
     fs::write(&script, "#!/tenure-test-none\n").expect("a file");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))
+        .expect("the script belongs to this user");
     let script = script.to_str().expect("UTF-8");
     let line = ["run", "--log-format", "json", "--store", &url, "--", script];
     let mut command = command(&line);
@@ -101,7 +102,7 @@ fn a_run_with_a_missing_interpreter_logs_json_alone() {
     let elected = lines(&said).into_iter().find(|line| {
         line["target"].as_str().is_some_and(|target| target.starts_with("tenure::api"))
     });
-    assert_eq!(elected.expect("the library has said so")["fields"]["epoch"], 1);
+    assert_eq!(elected.expect("the library has logged the event")["fields"]["epoch"], 1);
 }
 
 #[test]
@@ -132,7 +133,7 @@ fn a_refusal_is_one_line_of_json() {
     assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
 }
 
-/// Only the flag selected the format of refusals.
+/// Refusals ignored the variable, and used only the flag.
 #[test]
 fn regression_the_variable_selects_the_format_of_refusals() {
     let lines_64 = [

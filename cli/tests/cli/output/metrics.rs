@@ -1,4 +1,4 @@
-//! `--metrics-addr`, scraped over TCP as Prometheus does.
+//! Tests of `--metrics-addr`. The tests scrape over TCP as Prometheus does.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,7 +19,7 @@ struct Served {
     child: Child,
     address: SocketAddr,
     place: String,
-    /// Label with the location of the election.
+    /// Name of the label that has the location of the election or the group.
     of: &'static str,
 }
 
@@ -31,27 +31,28 @@ impl Served {
         line.extend(["--store", &url, "--metrics-addr", ANY_PORT]);
         line.extend(options);
         let mut child = spawn(&[], &line);
-        let mut log = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut log = BufReader::new(child.stderr.take().expect("the output is a pipe"));
         let address = loop {
             let mut line = String::new();
             let read = with_deadline(child.id(), || log.read_line(&mut line));
-            assert_ne!(read.expect("text"), 0, "it never said where");
+            assert_ne!(read.expect("text"), 0, "the log has no address");
             if let Some((_, address)) = line.split_once("serving metrics at http://") {
                 break address.trim().parse().expect("an address");
             }
         };
-        // The command must not block on a full pipe.
+        // The thread drains stderr, so that the command does not block on a full pipe.
         thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Served { child, address, place: url, of }
     }
 
     /// Returns the head and the body of the answer.
     fn get(&self, path: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(self.address).expect("it listens");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("it takes a request");
+        let mut stream = TcpStream::connect(self.address).expect("the server listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")
+            .expect("the server accepts a request");
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers in UTF-8");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        stream.read_to_string(&mut answer).expect("the answer is UTF-8");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("the answer has a head and a body");
         (head.to_owned(), body.to_owned())
     }
 
@@ -73,7 +74,7 @@ impl Served {
             last = Some(scrape);
             there
         });
-        last.expect("it was scraped")
+        last.expect("the metrics were scraped")
     }
 
     fn end(mut self) -> Option<i32> {
@@ -105,9 +106,12 @@ fn run_serves_while_it_leads_and_while_it_follows() {
     let follower = Served::start(&bench, "run", &options);
     let now = follower.until("tenure_epoch", &[], 1.0);
     assert_eq!(now.value("tenure_leader", &[]), 0.0);
-    assert_eq!(leader.end(), Some(128 + 15), "CMD was told to end");
+    assert_eq!(leader.end(), Some(128 + 15), "CMD got SIGTERM");
     let now = follower.until("tenure_leader", &[], 1.0);
-    assert!(now.value("tenure_polls_total", &[]) >= 1.0, "it counts on from when it followed");
+    assert!(
+        now.value("tenure_polls_total", &[]) >= 1.0,
+        "the counter keeps its value after the election"
+    );
     assert_eq!(now.value("tenure_epoch", &[]), 2.0);
     follower.end();
 }
@@ -138,7 +142,7 @@ fn a_group_has_separate_metrics() {
     let watch = Served::start(&bench, "group watch", &["--poll", "50ms"]);
     let now = watch.until("tenure_group_partitions", &[], 3.0);
     assert_eq!(now.value("tenure_group_ownerless", &[]), 0.0);
-    assert_eq!(now.get("tenure_group_coordinator", &[]), None, "it is no member");
+    assert_eq!(now.get("tenure_group_coordinator", &[]), None, "the process is not a member");
     assert_eq!(bench.run("group pause", &["0..2"]).code, 0);
     member.until("tenure_group_owned", &[], 1.0);
     let now = member.until("tenure_group_losses_total", &[("reason", "released")], 2.0);
@@ -170,7 +174,7 @@ fn a_single_compaction_refuses_a_metrics_address() {
 #[test]
 fn an_address_in_use_ends_the_command() {
     let taken = TcpListener::bind(ANY_PORT).expect("a free port");
-    let address = taken.local_addr().expect("it has one").to_string();
+    let address = taken.local_addr().expect("the listener has an address").to_string();
     let bench = Bench::new();
     for (verb, options) in [
         ("run", &["--", "true"] as &[&str]),
@@ -182,7 +186,7 @@ fn an_address_in_use_ends_the_command() {
         line.extend(options);
         bench.run(verb, &line).fails(71, &["cannot serve metrics at", &address]);
     }
-    assert_eq!(bench.objects(), [""; 0], "nobody was elected");
+    assert_eq!(bench.objects(), [""; 0], "no candidate was elected");
     let said = bench.run("watch", &["--metrics-addr", "here"]);
     assert_eq!(said.code, 64);
 }

@@ -1,4 +1,4 @@
-//! Colours, columns and progress: a terminal shows them, a pipe does not.
+//! Tests of colours, columns and progress, which appear on a terminal, but not in a pipe.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -19,7 +19,7 @@ const SEALED: &str = r#"{"expired":true,"validity_ms":30000}"#;
 fn on_terminal(bench: &Bench, verb: &str, options: &[&str], env: &[(&str, &str)]) -> (Child, File) {
     let pty = openpty(None, None).expect("a terminal");
     let mut command = Command::new(crate::TENURE);
-    // `CI` makes the command use colours on every terminal.
+    // These variables change the colours. `CI` forces colours on every terminal.
     for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "RUST_LOG"] {
         command.env_remove(name);
     }
@@ -37,7 +37,7 @@ fn shown(bench: &Bench, verb: &str, options: &[&str], env: &[(&str, &str)]) -> S
     // On Linux, reading returns an error after the other side has closed.
     let _ = with_deadline(child.id(), || master.read_to_end(&mut all));
     assert!(ended(&mut child).success());
-    String::from_utf8(all).expect("it writes UTF-8").replace("\r\n", "\n")
+    String::from_utf8(all).expect("the output is UTF-8").replace("\r\n", "\n")
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn watch_has_columns_on_a_terminal() {
         let pid = Pid::from_raw(i32::try_from(child.id()).expect("a small number"));
         kill(pid, Signal::SIGTERM).expect("it runs");
         assert_eq!(ended(&mut child).code(), Some(0));
-        let all = String::from_utf8(all).expect("it writes UTF-8");
+        let all = String::from_utf8(all).expect("the output is UTF-8");
         assert!(all.trim_end().ends_with(line), "{all:?}");
     }
 }
@@ -94,7 +94,7 @@ fn compact_on_a_terminal_ends_with_its_report() {
     let all = shown(&bench, "compact", &["--keep", "1", "--min-age", "0s"], &[]);
     let last = all.lines().last().unwrap_or_default();
     assert!(last.contains("deleted 4 of 5 epochs"), "{all:?}");
-    // A slow machine shows progress before the report. No line replaces another.
+    // A slow machine shows progress before the report. No line overwrites another line.
     assert!(!all.contains(['\r', '\u{1b}']), "{all:?}");
 }
 
@@ -106,7 +106,7 @@ fn progress_is_a_line_per_second_only_on_a_terminal() {
     let lines = all.lines().filter(|line| line.starts_with("tenure: probing: "));
     let seconds: Vec<u64> = lines
         .map(|line| {
-            let (state, seconds) = line.rsplit_once(", ").expect("a state and a time");
+            let (state, seconds) = line.rsplit_once(", ").expect("the line has a state and a time");
             assert!(state.ends_with(" requests"), "{line:?}");
             seconds.trim_end_matches(" s").parse().expect("whole seconds")
         })

@@ -1,17 +1,17 @@
-//! `run --successor` and `--priority-delay`.
+//! Tests of `tenure run --successor` and `--priority-delay`.
 
 use std::fs;
 
 use crate::bench::Bench;
 
-/// Returns true if the object of the epoch has these words.
+/// Returns whether the object of the epoch contains these words.
 fn says(bench: &Bench, epoch: u64, words: &str) -> bool {
     let path = bench.path("store").join(format!("lock-{epoch:010}.json"));
-    fs::read_to_string(path).expect("an epoch object").contains(words)
+    fs::read_to_string(path).expect("the epoch object exists").contains(words)
 }
 
 #[test]
-fn the_seal_names_the_successor_which_leads_next() {
+fn the_successor_in_the_seal_leads_next() {
     let bench = Bench::new();
     let run = |options: &[&str]| {
         let mut line = vec!["--validity", "3s"];
@@ -24,7 +24,7 @@ fn the_seal_names_the_successor_which_leads_next() {
     assert!(says(&bench, 1, r#""successor": "b""#));
     run(&["--name", "b", "--priority-delay", "1s"]);
     assert!(says(&bench, 2, r#""candidate": "b""#) && !says(&bench, 2, "successor"));
-    // Other candidates wait only for a limited time.
+    // Other candidates wait for the named successor only for a limited time.
     run(&["--name", "c", "--priority-delay", "1s"]);
     assert!(says(&bench, 3, r#""candidate": "c""#));
 }

@@ -1,4 +1,4 @@
-//! `run --health-addr`, as probes and load balancers use it.
+//! Tests of `tenure run --health-addr`, with the requests of probes and load balancers.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,15 +13,15 @@ use tenure_testkit::command::scene::{Candidate, Scene};
 
 const OPTIONS: [&str; 4] = ["--health-addr", "127.0.0.1:0", "--validity", "3s"];
 
-/// Returns the address from the log.
+/// Returns the health address that the candidate has logged.
 fn address(candidate: &Candidate) -> SocketAddr {
     candidate.says("serving health at http://");
     let said = candidate.said();
-    let (_, rest) = said.split_once("serving health at http://").expect("it says so");
+    let (_, rest) = said.split_once("serving health at http://").expect("the log has the address");
     rest.split_whitespace().next().expect("an address").parse().expect("an address")
 }
 
-/// Returns the status and the body, and the status 0 without an answer.
+/// Returns the status and the body, or the status 0 if the server does not answer.
 fn ask(method: &str, address: SocketAddr, path: &str) -> (u16, String) {
     let Ok(mut stream) = TcpStream::connect(address) else { return (0, String::new()) };
     let mut text = String::new();
@@ -79,10 +79,10 @@ fn a_stopping_run_is_drained_while_its_command_runs() {
                   touch ready; while :; do sleep 0.05; done";
     let mut a = scene.script("a", &OPTIONS, script);
     let address = address(&a);
-    // Without its trap, the signal would kill CMD.
+    // CMD has set its trap, so the signal does not kill CMD.
     eventually("a leads", || scene.exists("ready") && status(address, "/leader") == 200);
     a.signal(Signal::SIGTERM);
-    eventually("the command is told", || scene.exists("told"));
+    eventually("the command gets SIGTERM", || scene.exists("told"));
     assert_eq!((status(address, "/leader"), status(address, "/readyz")), (503, 503));
     assert_eq!(
         (&view(address)["state"], &view(address)["leader"]),
@@ -95,21 +95,21 @@ fn a_stopping_run_is_drained_while_its_command_runs() {
     assert_eq!(a.code(), 0);
 }
 
-/// A restart would lose the lease and not repair the store.
+/// The run stays live, because a restart would lose the lease, but not repair the store.
 #[test]
 fn a_failing_store_makes_the_run_unready_and_keeps_it_live() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &[&OPTIONS[..], &["--forever"]].concat(), "exec sleep 600");
     let address = address(&a);
     eventually("a leads", || status(address, "/leader") == 200);
-    std::fs::rename(scene.path("store"), scene.path("aside")).expect("it is there");
-    std::fs::write(scene.path("store"), "").expect("a file in its place");
-    eventually("it is not ready, or has ended", || {
+    std::fs::rename(scene.path("store"), scene.path("aside")).expect("the directory exists");
+    std::fs::write(scene.path("store"), "").expect("a file replaces the directory");
+    eventually("the run is not ready, or has ended", || {
         let (ready, live) = (status(address, "/readyz"), status(address, "/livez"));
         assert!(live != 503, "it lives");
         ready != 200
     });
-    eventually("its lease is over", || status(address, "/leader") != 200);
+    eventually("its lease has ended", || status(address, "/leader") != 200);
     a.signal(Signal::SIGTERM);
     a.code();
 }
@@ -118,7 +118,7 @@ fn a_failing_store_makes_the_run_unready_and_keeps_it_live() {
 fn an_address_in_use_is_refused_before_the_first_request() {
     let bench = Bench::new();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("it has one").to_string();
+    let address = taken.local_addr().expect("the listener has an address").to_string();
     let said = bench.run("run", &["--health-addr", &address, "--", "true"]);
     said.fails(71, &["cannot serve health at", &address, "in use"]);
     assert!(bench.objects().is_empty(), "{:?}", bench.objects());
@@ -130,13 +130,13 @@ fn an_address_in_use_is_refused_before_the_first_request() {
 fn a_member_of_a_group_shows_its_partitions() {
     let scene = Scene::new(TENURE);
     let mut member = scene.group_run("a", &[&OPTIONS[..], &["--partitions", "0..2"]].concat());
-    // CMD ignores SIGTERM, so only SIGKILL ends it.
+    // CMD ignores SIGTERM, so the member leaves slowly.
     member.args(["--", "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done"]);
     let mut a = scene.start("a", member);
     let at = address(&a);
     let view =
         || -> Value { serde_json::from_str(&ask("GET", at, "/partitions").1).expect("JSON") };
-    eventually("it owns both", || {
+    eventually("the member owns both partitions", || {
         view()["partitions"].as_array().is_some_and(|all| all.len() == 2)
     });
     let seen = view();
@@ -153,6 +153,6 @@ fn a_member_of_a_group_shows_its_partitions() {
     assert_eq!(ask("GET", at, "/readyz"), (200, "member".to_owned()));
     assert_eq!((status(at, "/leader"), status(at, "/metrics")), (404, 404));
     a.signal(Signal::SIGTERM);
-    eventually("it leaves, or has left", || ![200, 404].contains(&status(at, "/readyz")));
+    eventually("the member leaves, or has left", || ![200, 404].contains(&status(at, "/readyz")));
     assert_eq!(a.code(), 0, "{}", a.said());
 }

@@ -1,4 +1,4 @@
-//! `run`, and services that survive transient failures.
+//! Tests of `tenure run`, and of services that survive transient failures.
 
 mod hand_over;
 mod health;

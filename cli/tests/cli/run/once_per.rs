@@ -1,4 +1,5 @@
-//! `run --once-per`, and the settings that conflict with it and with `--try`.
+//! Tests of `tenure run --once-per`, and of the settings that conflict with `--once-per` and
+//! `--try`.
 
 use std::fs;
 
@@ -106,7 +107,7 @@ fn a_failed_period_is_retried_up_to_the_limit() {
         once(&bench, &["--retries", "1"], "exit 7");
         assert_eq!(runs(&bench), ["1", "2"]);
     }
-    // Another host may have a higher limit.
+    // Another host with a higher limit makes another attempt.
     assert_eq!(once(&bench, &["--retries", "2", "--try"], "exit 7").code, 7);
     assert_eq!(runs(&bench), ["1", "2", "3"]);
 }
@@ -137,10 +138,10 @@ fn unusable_records_are_refused_before_the_command() {
     refused(70, &["once-per.json", "format 2"]);
     bench.object("once-per.json", "by hand");
     refused(70, &["once-per.json"]);
-    // The clock of an earlier run was far ahead.
+    // A period in the future means that the clock of the earlier host was far ahead.
     write_record(&bench, 1, &earlier("2999-01-01T00:00:00Z", None));
     refused(73, &["once-per.json", "b\\u{1b} in epoch 1", "2999-01-01", "clock"]);
-    // An operator deleted the election, and kept the record.
+    // An operator deleted the election, but the record remains of its periods.
     write_record(&bench, 41, &earlier("1969-12-31T23:00:00Z", None));
     let mut line = vec!["--once-per", "1d"];
     line.extend(["--", "true"]);
@@ -150,7 +151,7 @@ fn unusable_records_are_refused_before_the_command() {
 #[test]
 fn invalid_settings_of_periods_are_refused_with_their_values() {
     let bench = Bench::new();
-    fs::remove_dir(bench.path("store")).expect("it is empty");
+    fs::remove_dir(bench.path("store")).expect("the directory is empty");
     let run = |options: &[&str]| bench.run("run", &[options, &["--", "true"]].concat());
     run(&["--once-per", "999ms"]).fails(64, &["got 999ms", "at least 1s"]);
     run(&["--once-per", "1s 1us"]).fails(64, &["--once-per", "whole milliseconds"]);
@@ -176,11 +177,11 @@ fn invalid_settings_of_periods_are_refused_with_their_values() {
         let said = run(clash);
         assert_eq!((said.code, said.out.as_str()), (64, ""), "{clash:?}: {said:?}");
     }
-    assert!(!bench.path("store").exists(), "a refused command leaves nothing behind");
+    assert!(!bench.path("store").exists(), "a refused command creates no file");
 }
 
 #[test]
-fn the_log_names_the_outcomes_of_periods() {
+fn the_log_reports_the_outcomes_of_periods() {
     let bench = Bench::new();
     let outcomes = |script: &str, options: &[&str]| -> Vec<String> {
         let options = [options, &["--log-format", "json"]].concat();
@@ -196,7 +197,7 @@ fn the_log_names_the_outcomes_of_periods() {
     assert_eq!(outcomes("true", &[]), ["period_completed"]);
 }
 
-/// Only the log of the host reported a failed job.
+/// A failed job was only in the log of its host, and not in the status.
 #[test]
 fn regression_status_shows_the_period_its_host_and_its_exit_code() {
     let bench = Bench::new();
@@ -219,11 +220,11 @@ fn regression_status_shows_the_period_its_host_and_its_exit_code() {
     let completed = period();
     assert_eq!((&completed["state"], &completed["attempts"]), (&json!("completed"), &json!(3)));
     assert_eq!(completed["last_completed"], "1970-01-01T00:00:00Z");
-    // The record has text of other hosts. It is escaped for the terminal.
+    // The record has text from other hosts, which is escaped for the terminal.
     write_record(&bench, 9, &earlier("2026-01-01T00:00:00Z", None));
     assert_eq!(period()["state"], "unfinished");
     assert!(bench.run("status", &[]).out.contains("by b\\u{1b} in epoch 1"));
-    // The state of the epochs is shown in spite of an unreadable record.
+    // The status shows the state of the election although the record is unreadable.
     bench.object("once-per.json", "by hand");
     let status = bench.run("status", &["--json"]);
     assert!(status.code == 0 && status.err.contains("once-per.json"), "{status:?}");
@@ -249,7 +250,7 @@ fn the_exit_code_shows_whether_a_recent_period_was_completed() {
 }
 
 #[test]
-fn regression_missed_periods_are_named_by_the_next_run() {
+fn regression_the_next_run_reports_missed_periods() {
     let bench = Bench::new();
     write_record(&bench, 1, &earlier("2026-01-01T00:00:00Z", Some(0)));
     let run = bench.run("run", &["--once-per", "1d", "--log-format", "json", "--", "true"]);
@@ -267,7 +268,7 @@ fn regression_missed_periods_are_named_by_the_next_run() {
 }
 
 #[test]
-fn regression_the_period_is_named_before_the_wait_for_a_predecessor() {
+fn regression_the_period_is_reported_before_the_wait_for_a_predecessor() {
     let bench = Bench::new();
     let nonce = "a530ea12f742f371bcbcb23b4f9a616c";
     bench.epoch(

@@ -1,4 +1,4 @@
-//! Transient failures do not end a service. Only wrong settings are final.
+//! Transient failures do not end a service. Only invalid settings are final.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -45,7 +45,7 @@ fn get(address: SocketAddr, path: &str) -> String {
 fn health(candidate: &Candidate) -> SocketAddr {
     candidate.says("serving health at http://");
     let said = candidate.said();
-    let (_, rest) = said.split_once("serving health at http://").expect("it says so");
+    let (_, rest) = said.split_once("serving health at http://").expect("the log has the address");
     rest.split_whitespace().next().expect("an address").parse().expect("an address")
 }
 
@@ -57,26 +57,28 @@ fn regression_a_service_survives_transient_failures() {
         let mut early = service(&scene, &server, "a", &["--health-addr", "127.0.0.1:0"]);
         let address = health(&early);
         early.says("trying again");
-        eventually("it is not ready, and says why", || {
+        eventually("the service is not ready, and gives the reason", || {
             let ready = get(address, "/readyz");
             assert!(get(address, "/livez").starts_with("HTTP/1.1 200"));
             ready.starts_with("HTTP/1.1 503") && ready.contains("tenure-test")
         });
-        eventually("it has tried several times", || server.requests().len() >= 4);
+        eventually("the service has tried several times", || server.requests().len() >= 4);
         let lines = early.said().lines().filter(|line| line.contains("trying again")).count();
         assert_eq!(lines, 1, "not a line for each attempt: {}", early.said());
         server.clear_faults();
         early.says("CMD 42");
-        eventually("it is ready", || get(address, "/readyz").starts_with("HTTP/1.1 200"));
+        eventually("the service is ready", || get(address, "/readyz").starts_with("HTTP/1.1 200"));
         let mut standby = service(&scene, &server, "b", &[]);
         standby.says("waiting: a leads");
-        // The fault outlasts the lease, so the leader loses it and stops CMD.
+        // The fault outlasts the lease, so the leader loses the lease and stops CMD.
         server.fault(fault);
         standby.says("trying again");
-        eventually("it campaigns again", || early.said().matches("campaigning as a").count() == 2);
+        eventually("the service campaigns again", || {
+            early.said().matches("campaigning as a").count() == 2
+        });
         assert!(early.lives() && standby.lives(), "{number}: {} {}", early.said(), standby.said());
         server.clear_faults();
-        eventually("one of them leads again", || {
+        eventually("one candidate leads again", || {
             [&early, &standby].iter().any(|it| it.said().contains("elected: epoch 2"))
         });
         let lines = standby.said().lines().filter(|line| line.contains("trying again")).count();
@@ -88,7 +90,8 @@ fn regression_a_service_survives_transient_failures() {
     }
 }
 
-/// The unit restarts the service except after 64, so codes of CMD and of `tenure` must differ.
+/// The unit restarts the service except after 64, so CMD's exit code must not become the exit code
+/// of the service.
 #[test]
 fn regression_exit_codes_of_cmd_and_of_a_service_differ() {
     let server = S3Server::start_blocking();
@@ -152,7 +155,7 @@ fn regression_a_member_of_a_group_survives_transient_failures() {
     member.code();
 }
 
-/// The operator who repairs or removes the object needs the observer.
+/// The operator needs the observers while repairing or removing the object.
 #[test]
 fn regression_observers_survive_an_unreadable_object() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
@@ -171,7 +174,7 @@ fn regression_observers_survive_an_unreadable_object() {
     }
 }
 
-/// The operator can correct the permission before the lease ends.
+/// With an early report, the operator can correct the permission before the lease ends.
 #[test]
 fn regression_a_leader_reports_the_first_denial_before_the_risk() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
@@ -186,7 +189,7 @@ fn regression_a_leader_reports_the_first_denial_before_the_risk() {
 }
 
 #[test]
-fn regression_a_failing_server_is_reported_without_words_of_the_sdk() {
+fn regression_a_failing_server_is_reported_without_text_of_the_sdk() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
     server.fault(ServerFault::ErrorBefore);
     let service = service(&scene, &server, "a", &[]);
@@ -196,9 +199,9 @@ fn regression_a_failing_server_is_reported_without_words_of_the_sdk() {
     assert!(!service.said().contains("aws_smithy"), "{}", service.said());
 }
 
-/// A proxy may answer instead of a store that worked before.
+/// A proxy may answer instead of a store that has worked before.
 #[test]
-fn regression_one_answer_does_not_make_a_working_store_unsafe() {
+fn regression_one_wrong_answer_does_not_make_a_working_store_unsafe() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
     let leader = service(&scene, &server, "a", &[]);
     leader.says("CMD 42");
@@ -215,17 +218,17 @@ fn regression_one_answer_does_not_make_a_working_store_unsafe() {
         leader.said().matches("campaigning as a").count() == 2
     });
     server.clear_faults();
-    eventually("one of them leads again", || {
+    eventually("one candidate leads again", || {
         [&leader, &standby].iter().any(|it| it.said().contains("elected: epoch 2"))
     });
     assert!(standby.lives() && watch.lives(), "{} {}", standby.said(), watch.said());
 }
 
-/// Tokio panics if the system refuses a thread. The process then waited for its other threads
-/// without end.
+/// Tokio panics if the system refuses a thread. After the panic, the process waited forever for its
+/// other threads.
 #[test]
-fn regression_a_system_without_threads_gives_71_and_one_line() {
-    // Every system refuses a stack of this size.
+fn regression_a_system_without_threads_exits_with_71_and_one_line() {
+    // No system can create a thread with a stack of this size.
     let env = [("RUST_MIN_STACK", (1_u64 << 47).to_string())];
     for verb in ["run", "status"] {
         let line = [&[verb][..], &STORE, &["--", "true"][..if verb == "run" { 2 } else { 0 }]];
@@ -236,7 +239,7 @@ fn regression_a_system_without_threads_gives_71_and_one_line() {
 }
 
 #[test]
-fn regression_wrong_settings_give_64_and_the_name_of_the_variable() {
+fn regression_invalid_settings_exit_with_64_and_name_the_variable() {
     let server = S3Server::start_blocking();
     for (name, value) in [
         ("AWS_RETRY_MODE", "bogus"),
@@ -259,7 +262,7 @@ fn regression_wrong_settings_give_64_and_the_name_of_the_variable() {
 }
 
 #[test]
-fn regression_wrong_settings_of_a_profile_give_64_and_no_panic() {
+fn regression_invalid_settings_of_a_profile_exit_with_64() {
     let (dir, server) = (tempfile::tempdir().expect("a directory"), S3Server::start_blocking());
     let file = dir.path().join("config");
     let mut env = server.env();

@@ -21,7 +21,7 @@ fn an_address_beyond_loopback_requires_a_key() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(64), "{said}");
     assert!(said.contains("0.0.0.0:0") && said.contains("--access-key-file"), "{said}");
-    assert!(!scene.exists("store"), "nothing was made");
+    assert!(!scene.exists("store"), "no object was created");
     std::fs::write(scene.path("key"), format!("{KEY}\n")).expect("a file");
     let key = scene.path("key").display().to_string();
     let mut a = sidecar_with_key(&scene, &key);
@@ -30,10 +30,10 @@ fn an_address_beyond_loopback_requires_a_key() {
     let ask = |header: &str| {
         let text = request("GET", "/v1/elections/orders", header, "");
         let mut stream = std::net::TcpStream::connect(&a.address).expect("it listens");
-        stream.write_all(text.as_bytes()).expect("it is taken");
+        stream.write_all(text.as_bytes()).expect("the address is in use");
         rest(stream)
     };
-    eventually("it answers with the key", || {
+    eventually("the server accepts the key", || {
         parse(&ask(&format!("Authorization: Bearer {KEY}\r\n"))).0 == 200
     });
     for wrong in
@@ -75,7 +75,7 @@ fn refused(bench: &Bench, options: &[&str], words: &[&str]) {
     crate::bench::tenure(&line).fails(64, words);
 }
 
-/// A web page can send requests to loopback addresses if it needs no answer.
+/// A web page can send requests to loopback addresses, although it cannot read the replies.
 #[test]
 fn requests_of_web_pages_are_refused() {
     let scene = Scene::new(TENURE);
@@ -83,7 +83,7 @@ fn requests_of_web_pages_are_refused() {
     a.leads();
     let text = request("POST", "/v1/elections/orders/resign", "Origin: https://x\r\n", "");
     let mut stream = std::net::TcpStream::connect(&a.address).expect("it listens");
-    stream.write_all(text.as_bytes()).expect("it is taken");
+    stream.write_all(text.as_bytes()).expect("the address is in use");
     let (status, said) = parse(&rest(stream));
     assert!(status == 403 && said.contains("origin_refused"), "{said}");
     assert_eq!(a.get("/v1/elections/orders/token").0, 200);
@@ -102,14 +102,14 @@ fn ask_socket(path: &Path) -> u16 {
 }
 
 #[test]
-fn only_its_user_may_use_a_socket() {
+fn only_the_user_of_the_sidecar_may_use_the_socket() {
     let scene = Scene::new(TENURE);
     let path = scene.path("api");
     // The socket of a dead process is replaced.
     drop(UnixListener::bind(&path).expect("a new socket"));
     let mut a = on_socket(&scene, "a", &path);
     eventually("it leads", || ask_socket(&path) == 200);
-    let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+    let mode = std::fs::metadata(&path).expect("the socket exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "{mode:o}");
     // A socket in use is refused.
     let mut b = on_socket(&scene, "b", &path);
@@ -118,9 +118,9 @@ fn only_its_user_may_use_a_socket() {
     assert_eq!(ask_socket(&path), 200);
     a.signal(nix::sys::signal::Signal::SIGTERM);
     assert_eq!(a.code(), 0);
-    assert!(!path.exists(), "it takes its socket along");
+    assert!(!path.exists(), "the sidecar removes its socket");
     std::fs::write(&path, "precious").expect("a file");
     let mut c = on_socket(&scene, "c", &path);
     assert_eq!(c.code(), 71, "{}", c.said());
-    assert_eq!(std::fs::read_to_string(&path).expect("it is there"), "precious");
+    assert_eq!(std::fs::read_to_string(&path).expect("the socket exists"), "precious");
 }

@@ -1,4 +1,4 @@
-//! `--app-health`.
+//! Tests of `tenure serve --app-health`.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -12,26 +12,26 @@ use crate::TENURE;
 use tenure_testkit::command::scene::Scene;
 use tenure_testkit::command::{eventually, pause};
 
-/// Checks that the leadership begins with signs of health and ends without them.
+/// Asserts that the sidecar leads only while the application gives signs of health.
 fn follows(check: &str, sign: impl Fn(&Sidecar)) {
     let scene = Scene::new(TENURE);
     let options = ["--app-health", check, "--app-health-deadline", "2s"];
     let a = sidecar(&scene, "a", &options);
     eventually("it waits for the application", || a.view()["reason"] == "app_unhealthy");
-    assert_eq!(scene_epochs(&scene), 0, "it has not campaigned");
+    assert_eq!(scene_epochs(&scene), 0, "the sidecar has not campaigned");
     let mut before = Value::Null;
-    eventually("it leads once the application works", || {
+    eventually("the sidecar leads while the application works", || {
         sign(&a);
         before = a.get("/v1/elections/orders/token").1["token"].clone();
         before.is_u64()
     });
-    eventually("it resigns once the application hangs", || a.view()["state"] == "standby");
+    eventually("the sidecar resigns when the application hangs", || a.view()["state"] == "standby");
     let seen = a.view();
     assert_eq!(seen["lost"]["reason"], "app_unhealthy", "{seen}");
     assert_eq!((&seen["lost"]["epoch"], &seen["reason"]), (&before, &"app_unhealthy".into()));
     // The sidecar resigned, so another candidate need not wait for the lapse.
     eventually("its epoch is sealed", || scene.status()["ended"] == "resigned");
-    eventually("it leads again", || {
+    eventually("the sidecar leads again", || {
         sign(&a);
         a.get("/v1/elections/orders/token").0 == 200
     });
@@ -54,7 +54,7 @@ fn heartbeats_keep_the_leadership() {
 fn a_touched_file_keeps_the_leadership() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("alive");
-    // A file of an earlier application does not count.
+    // The file of an earlier application is not a sign of health.
     std::fs::write(&path, "").expect("a file");
     let touched = path.clone();
     follows(&format!("file:{}", path.display()), move |_| {
@@ -63,10 +63,10 @@ fn a_touched_file_keeps_the_leadership() {
     });
 }
 
-/// Starts a server that answers with this status. It does not answer if the status is 0.
+/// Starts a server that answers with this status, or does not answer while the status is 0.
 fn answers(status: &Arc<AtomicU16>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it has one");
+    let address = listener.local_addr().expect("the listener has an address");
     let status = Arc::clone(status);
     std::thread::spawn(move || {
         let mut hung = Vec::new();

@@ -14,7 +14,7 @@ use tenure_testkit::command::scene::{Candidate, Scene};
 
 pub struct Sidecar {
     pub process: Candidate,
-    /// Address of the API.
+    /// Address of the sidecar's API.
     pub address: String,
 }
 
@@ -32,7 +32,7 @@ pub fn member(scene: &Scene, name: &str, options: &[&str]) -> Sidecar {
 }
 
 fn start(scene: &Scene, name: &str, command: Command) -> Sidecar {
-    // A restarted sidecar has a new log.
+    // The number gives a restarted sidecar a new log.
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
     let process = scene.start(&format!("{name}-{number}"), command);
     let mut sidecar = Sidecar { process, address: String::new() };
@@ -84,7 +84,7 @@ impl Sidecar {
     pub fn address_after(&self, words: &str) -> String {
         self.process.says(words);
         let said = self.process.said();
-        let (_, rest) = said.rsplit_once(words).expect("it says so");
+        let (_, rest) = said.rsplit_once(words).expect("the log has the address");
         rest.split_whitespace().next().expect("an address").to_owned()
     }
 
@@ -94,7 +94,11 @@ impl Sidecar {
 
     pub fn json(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let (status, body) = self.ask(method, path, body);
-        (status, serde_json::from_str(&body).unwrap_or_else(|_| panic!("no JSON: {body:?}")))
+        (
+            status,
+            serde_json::from_str(&body)
+                .unwrap_or_else(|_| panic!("the body is not JSON: {body:?}")),
+        )
     }
 
     pub fn get(&self, path: &str) -> (u16, Value) {
@@ -111,7 +115,7 @@ impl Sidecar {
         eventually("it leads", || self.get("/v1/elections/orders/token").0 == 200);
     }
 
-    /// Sends a request. Returns the connection before the reply.
+    /// Sends a request, and returns the connection without waiting for the reply.
     pub fn begin(&self, method: &str, path: &str, body: &str) -> TcpStream {
         self.send(&request(method, path, "", body))
     }
@@ -135,7 +139,7 @@ pub fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
 
 fn begin_at(address: &str, request: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("it listens");
-    // The server may refuse a long body without reading all of it.
+    // The write may fail, because the server may refuse a long body before its end.
     let _ = stream.write_all(request.as_bytes());
     stream
 }
@@ -147,7 +151,7 @@ pub fn ask_at(address: &str, method: &str, path: &str, body: &str) -> (u16, Stri
 /// Reads until the server closes the connection.
 pub fn rest(mut stream: impl Read) -> String {
     let mut text = Vec::new();
-    // A reset also ends the reply.
+    // The reply may also end with a reset.
     let _ = stream.read_to_end(&mut text);
     String::from_utf8(text).expect("text")
 }
@@ -159,7 +163,7 @@ pub fn parse(reply: &str) -> (u16, String) {
     (status, body.trim_end().to_owned())
 }
 
-/// A stream of events with name and data.
+/// A stream of events. Each event has a name and data.
 pub struct Events {
     seen: Arc<Mutex<Vec<u8>>>,
     stream: TcpStream,
@@ -209,7 +213,7 @@ impl Events {
         self.all().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Waits for the first event of this name after this number of others.
+    /// Waits for the first event of this name at or after the index `after`.
     pub fn wait_for(&self, name: &str, after: usize) -> (usize, Value) {
         let mut found = None;
         eventually(&format!("there is an event {name:?}"), || {
@@ -218,13 +222,13 @@ impl Events {
                 (after..all.len()).find(|at| all[*at].0 == name).map(|at| (at, all[at].1.clone()));
             found.is_some()
         });
-        found.expect("the poll ends once there is one")
+        found.expect("the poll ends when an event is found")
     }
 }
 
 impl Drop for Events {
     fn drop(&mut self) {
-        // The reader thread then reads the end of the stream.
+        // The shutdown ends the reader thread.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }

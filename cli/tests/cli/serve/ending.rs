@@ -1,4 +1,4 @@
-//! The end of a sidecar by a signal.
+//! Tests how a sidecar ends after a signal.
 
 use nix::sys::signal::Signal;
 
@@ -12,7 +12,7 @@ const DATA: &str = "/v1/elections/orders/data";
 
 /// The sidecar keeps the lease while the application ends its work, so no other process leads.
 #[test]
-fn the_application_sees_the_end_and_has_its_grace() {
+fn the_application_learns_of_the_end_and_has_a_grace() {
     let scene = Scene::new(TENURE);
     let mut a = sidecar(&scene, "a", &["--grace", "600s"]);
     a.leads();
@@ -43,9 +43,9 @@ fn the_sidecar_resigns_after_the_grace() {
     assert_eq!(scene.status()["ended"], "resigned");
 }
 
-/// A closed terminal ended the sidecar, and the lease lapsed without a resignation.
+/// SIGHUP killed the sidecar, and the lease lapsed without a resignation.
 #[test]
-fn regression_a_hang_up_ends_the_sidecar_as_sigterm_does() {
+fn regression_sighup_ends_the_sidecar_as_sigterm_does() {
     let scene = Scene::new(TENURE);
     let mut a = sidecar(&scene, "a", &["--grace", "0s"]);
     a.leads();
@@ -63,23 +63,23 @@ fn a_second_signal_ends_the_sidecar_immediately() {
     eventually("it ends", || a.view()["state"] == "ending");
     a.process.signal(Signal::SIGTERM);
     assert_eq!(a.process.code(), 143);
-    assert_eq!(scene.status()["state"], "held", "it is left to lapse");
+    assert_eq!(scene.status()["state"], "held", "the epoch is not sealed");
 }
 
-/// During the grace of another election, an ended election answered `busy` and asked for a retry.
+/// During the grace of another election, an ended election answered `busy`, so the client retried.
 #[test]
-fn regression_an_election_that_has_ended_is_not_busy() {
+fn regression_an_ended_election_is_not_busy() {
     let scene = Scene::new(TENURE);
     let other = format!("other=file://{}", scene.path("other").display());
     let mut a = sidecar(&scene, "a", &["--grace", "600s", "--election", &other]);
     a.leads();
-    eventually("the other, too", || a.get("/v1/elections/other/token").0 == 200);
+    eventually("the other election, too", || a.get("/v1/elections/other/token").0 == 200);
     a.process.signal(Signal::SIGTERM);
     eventually("it ends", || a.view()["state"] == "ending");
     assert_eq!(a.json("POST", RESIGN, "").0, 200);
     for (method, path, body) in [("POST", RESIGN, "{}"), ("PUT", DATA, "1")] {
         let (status, said) = a.json(method, path, body);
-        // The end of the task may interrupt a request right after the reply.
+        // The task may end just before it answers a request.
         let (status, said) = match status {
             504 => a.json(method, path, body),
             _ => (status, said),

@@ -1,4 +1,4 @@
-//! `GET …/events`
+//! Tests of `GET …/events`.
 
 use super::client::{Events, sidecar};
 use super::leader_and_follower;
@@ -9,7 +9,7 @@ use tenure_testkit::command::scene::Scene;
 const EVENTS: &str = "/v1/elections/orders/events";
 
 #[test]
-fn a_stream_begins_with_the_state_and_has_each_change() {
+fn a_stream_begins_with_the_state_and_reports_each_change() {
     let scene = Scene::new(TENURE);
     let (a, b) = leader_and_follower(&scene, &["--poll", "100ms"]);
     let (at_a, at_b) = (a.events(EVENTS), b.events(EVENTS));
@@ -44,10 +44,10 @@ fn a_lease_without_renewals_is_lost() {
     a.leads();
     let events = a.events(EVENTS);
     let (elected, _) = events.wait_for("elected", 0);
-    std::fs::rename(scene.path("store"), scene.path("aside")).expect("it is there");
-    std::fs::write(scene.path("store"), "").expect("a file in its place");
+    std::fs::rename(scene.path("store"), scene.path("aside")).expect("the directory exists");
+    std::fs::write(scene.path("store"), "").expect("a file replaces the directory");
     let (at, lost) = events.wait_for("lost", elected);
-    // On a stalled machine the lease itself has ended.
+    // On a stalled machine, the lease may end before the failed renewal is noticed.
     let reason = &lost["lost"]["reason"];
     let known = ["not_renewed", "lease_ended", "suspended"];
     assert!(known.iter().any(|known| reason == known), "{lost}");
@@ -68,9 +68,9 @@ fn a_head_request_for_a_stream_has_no_body() {
     assert_eq!(a.ask("HEAD", EVENTS, ""), (200, String::new()));
 }
 
-/// With 64 open streams, the sidecar refused the application.
+/// While 64 streams were open, the sidecar refused all requests of the application.
 #[test]
-fn regression_unread_streams_do_not_lock_the_application_out() {
+fn regression_unread_streams_do_not_block_other_requests() {
     let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &[]);
     a.leads();
@@ -80,13 +80,13 @@ fn regression_unread_streams_do_not_lock_the_application_out() {
         stream
     };
     let mut streams: Vec<Events> = (0..64).map(open).collect();
-    // The sidecar also answers other requests, and closes no stream.
+    // The sidecar answers other requests, and keeps all streams open.
     for _ in 0..40 {
         assert_eq!(a.get("/v1/elections/orders/token").0, 200);
     }
     assert!(!streams.iter().any(Events::has_ended));
     streams.push(open(64));
-    eventually("the oldest ends", || streams[0].has_ended());
+    eventually("the oldest stream ends", || streams[0].has_ended());
     assert!(!streams[1..].iter().any(Events::has_ended));
-    assert!(a.process.said().contains("64 streams are open already"), "{}", a.process.said());
+    assert!(a.process.said().contains("64 streams are open"), "{}", a.process.said());
 }

@@ -1,4 +1,4 @@
-//! Members of groups: applications that own partitions over HTTP.
+//! Tests of sidecars as members of groups. Their applications own partitions over HTTP.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ impl Sidecar {
         view
     }
 
-    /// Returns the partitions with a valid token, and their tokens.
+    /// Returns the valid token of each owned partition.
     fn tokens(&self) -> BTreeMap<String, u64> {
         let names = (0..6).map(|number| number.to_string());
         let token = |name: String| {
@@ -29,7 +29,7 @@ impl Sidecar {
         names.filter_map(token).collect()
     }
 
-    /// Returns the partitions of this state.
+    /// Returns the names of the partitions in this state.
     fn names(&self, state: &str) -> Vec<String> {
         let view = self.group();
         let all = view["partitions"].as_array().expect("a list").iter();
@@ -41,7 +41,7 @@ impl Sidecar {
         self.json("POST", &format!("{GROUP}/partitions/{partition}/release{query}"), body)
     }
 
-    /// Releases revoked partitions, as an application that stops its work immediately.
+    /// Releases revoked partitions, like an application that stops its work immediately.
     fn release_revoked(&self) {
         for name in self.names("revoked") {
             assert_eq!(self.release(&name, "", "").0, 200);
@@ -49,8 +49,8 @@ impl Sidecar {
     }
 }
 
-/// Checks that no partition has a valid token at two members at a time. The members answer in turn,
-/// so a partition with two tokens is requested again.
+/// Asserts that no partition has valid tokens at two members at a time. The members answer one
+/// after another, so a partition with two tokens is requested again.
 fn one_owner(all: &[&Sidecar]) {
     let owned: Vec<_> = all.iter().map(|sidecar| sidecar.tokens()).collect();
     for (at, one) in owned.iter().enumerate() {
@@ -63,7 +63,7 @@ fn one_owner(all: &[&Sidecar]) {
     }
 }
 
-/// Waits for this number of tokens at each member. The applications release revoked partitions.
+/// Waits until each member has this number of tokens. The applications release revoked partitions.
 fn settles(all: &[&Sidecar], counts: &[usize]) {
     eventually(&format!("they own {counts:?}"), || {
         one_owner(all);
@@ -102,7 +102,8 @@ fn partitions_are_shared_by_applications_that_release_them() {
     }
     let c = member(&scene, "c", &[]);
     settles(&[&a, &b, &c], &[2, 2, 2]);
-    // The member reports all owners from its cache, without a request to the store.
+    // An observing client reads all owners from the cache of a member, without a request to the
+    // store.
     let (status, seen) = c.get(&format!("{GROUP}/assignment"));
     assert_eq!(status, 200, "{seen}");
     let of_a = seen["members"].as_array().expect("a list").iter().find(|it| it["name"] == "a");
@@ -113,10 +114,10 @@ fn partitions_are_shared_by_applications_that_release_them() {
 }
 
 #[test]
-fn the_state_of_a_member_has_its_partitions() {
+fn the_state_of_a_member_lists_its_partitions() {
     let scene = Scene::new(TENURE);
     let a = member(&scene, "a", &["--partitions", "orders=a/b,17"]);
-    eventually("it owns both", || a.names("owned").len() == 2);
+    eventually("the member owns both partitions", || a.names("owned").len() == 2);
     let view = a.group();
     let session = view["session"].as_str().expect("a session");
     assert_eq!(
@@ -152,7 +153,7 @@ fn the_state_of_a_member_has_its_partitions() {
 }
 
 #[test]
-fn a_release_is_of_one_token_and_may_ask_to_stay_away() {
+fn a_release_names_a_token_and_may_have_a_back_off() {
     let scene = Scene::new(TENURE);
     let a = member(&scene, "a", &[]);
     settles(&[&a], &[6]);
@@ -172,19 +173,19 @@ fn a_release_is_of_one_token_and_may_ask_to_stay_away() {
         assert_eq!(status, 400, "{query} {body}: {said}");
     }
     assert_eq!(a.release("7", "", "").1["code"], "not_owned");
-    assert_eq!(a.tokens()["3"], token, "nothing has changed");
+    assert_eq!(a.tokens()["3"], token, "the partitions have not changed");
     let b = member(&scene, "b", &[]);
     settles(&[&a, &b], &[3, 3]);
     // The same member may own the partition again.
     let moves = a.names("owned")[0].clone();
     let before = a.tokens()[&moves];
     assert_eq!(a.release(&moves, "", r#"{"back_off_ms":0}"#).0, 200);
-    eventually("it comes back", || {
+    eventually("the partition returns", || {
         one_owner(&[&a, &b]);
-        assert!(!b.tokens().contains_key(&moves), "it stays away from its owner");
+        assert!(!b.tokens().contains_key(&moves), "the partition stays away from its former owner");
         a.tokens().get(&moves).is_some_and(|token| *token > before)
     });
-    // The partition moves, as its work failed on this member.
+    // The partition moves, because its work failed on this member.
     let token = a.tokens()[&moves];
     let (status, said) = a.release(&moves, &format!("?token={token}"), r#"{"back_off_ms":600000}"#);
     assert_eq!((status, said), (200, json!({ "partition": moves, "token": token })));
@@ -197,7 +198,7 @@ fn a_release_is_of_one_token_and_may_ask_to_stay_away() {
     });
 }
 
-/// The lease of the killed sidecar has to end first.
+/// Partitions move only after the lease of the killed sidecar has ended.
 #[test]
 fn partitions_of_a_killed_sidecar_move() {
     let scene = Scene::new(TENURE);
@@ -212,8 +213,8 @@ fn partitions_of_a_killed_sidecar_move() {
     assert!(before.iter().all(|(name, token)| after[name] > *token), "{before:?} {after:?}");
 }
 
-/// The request arrives while the sidecar is stopped and others own its partitions. The clock shows
-/// the end of the lease at the first reply.
+/// The request arrives while the sidecar is stopped and others own its partitions. Before its first
+/// reply, the sidecar detects by the clock that its lease has ended.
 #[test]
 fn a_stopped_sidecar_has_no_tokens_of_moved_partitions() {
     let scene = Scene::new(TENURE);
@@ -230,17 +231,17 @@ fn a_stopped_sidecar_has_no_tokens_of_moved_partitions() {
     for (name, asked) in waiting {
         let (status, said) = client::parse(&client::rest(asked));
         let said: Value = serde_json::from_str(&said).expect("JSON");
-        // On a slow machine it may own the partition again, with another token.
+        // On a slow machine, the sidecar may own the partition again, with a greater token.
         assert!(status == 503 || said["token"].as_u64() > Some(before[name]), "{status} {said}");
     }
-    eventually("it says why", || {
+    eventually("the reply has the reason", || {
         let lost = a.group()["lost"]["reason"].clone();
         ["lease_ended", "not_renewed", "suspended", "sealed"].iter().any(|known| lost == *known)
     });
 }
 
 #[test]
-fn at_sigterm_all_is_revoked_and_the_applications_word_ends_it() {
+fn after_sigterm_the_sidecar_ends_when_all_partitions_are_released() {
     let scene = Scene::new(TENURE);
     let mut a = member(&scene, "a", &["--grace", "600s"]);
     settles(&[&a], &[6]);
@@ -252,25 +253,25 @@ fn at_sigterm_all_is_revoked_and_the_applications_word_ends_it() {
     eventually("all is revoked", || a.names("revoked").len() == 3);
     assert_eq!(a.group()["state"], "ending");
     let tokens = a.tokens();
-    assert_eq!((tokens.len(), b.tokens().len()), (3, 3), "valid until they are released");
+    assert_eq!((tokens.len(), b.tokens().len()), (3, 3), "tokens are valid until the release");
     for name in tokens.keys() {
         one_owner(&[&a, &b]);
         assert_eq!(a.release(name, "", "").0, 200);
     }
     assert_eq!(a.process.code(), 0);
     assert_eq!(events.names().iter().filter(|name| *name == "lost").count(), 3);
-    // The test does not wait for the validity of ten minutes.
+    // The partitions move without a wait for the validity of ten minutes.
     settles(&[&b], &[6]);
 }
 
 #[test]
-fn after_the_grace_and_for_a_sick_application_the_session_is_resigned() {
+fn the_session_is_resigned_after_the_grace_or_a_failed_health_check() {
     let scene = Scene::new(TENURE);
     let health = ["--app-health", "heartbeat", "--app-health-deadline", "3s"];
     let mut a = member(&scene, "a", &[&health[..], &["--grace", "0s"]].concat());
     eventually("it waits for the application", || a.group()["reason"] == "app_unhealthy");
     let is_member = |a: &Sidecar| {
-        eventually("it owns all", || {
+        eventually("the member owns all partitions", || {
             assert_eq!(a.json("POST", "/v1/heartbeat", "").0, 200);
             a.tokens().len() == 6
         });
@@ -284,7 +285,7 @@ fn after_the_grace_and_for_a_sick_application_the_session_is_resigned() {
     is_member(&a);
     a.process.signal(Signal::SIGTERM);
     assert_eq!(a.process.code(), 0);
-    // The next member need not wait for a lapse of ten minutes.
+    // The next member owns the partitions without a wait for the validity of ten minutes.
     let b = member(&scene, "b", &["--validity", "600s"]);
     settles(&[&b], &[6]);
 }
@@ -308,11 +309,11 @@ fn a_member_leaves_after_its_application_has_released_all() {
     for number in 0..6 {
         assert_eq!(a.release(&number.to_string(), "", "").0, 200);
     }
-    eventually("it comes back to what was its own", || {
+    eventually("the member gets its former partitions back", || {
         one_owner(&[&a, &b]);
         // Only a member of this name gets the partition.
         let is_away = ["standby", "joining"].iter().any(|state| a.group()["state"] == *state);
-        assert!(!is_away || b.tokens().is_empty(), "it was kept");
+        assert!(!is_away || b.tokens().is_empty(), "the partition stays reserved");
         a.release_revoked();
         a.tokens().len() >= 3
     });

@@ -1,4 +1,4 @@
-//! `tenure serve`, from the view of its application.
+//! Tests of `tenure serve` with the requests of an application.
 
 mod access;
 mod app_health;
@@ -28,7 +28,7 @@ fn leader_and_follower(scene: &Scene, options: &[&str]) -> (Sidecar, Sidecar) {
 }
 
 #[test]
-fn the_leader_has_a_token_and_a_follower_has_an_age() {
+fn the_leader_has_a_token_and_a_follower_reports_its_age() {
     let scene = Scene::new(TENURE);
     let (a, b) = leader_and_follower(&scene, &[]);
     let (led, seen) = (a.view(), b.view());
@@ -42,7 +42,7 @@ fn the_leader_has_a_token_and_a_follower_has_an_age() {
     }
     let (status, token) = a.get("/v1/elections/orders/token");
     assert_eq!((status, &token["token"]), (200, &1.into()), "{token}");
-    // The validity of 10 s minus the margin of 0.5 s.
+    // The lease lasts for the validity of 10 s minus the margin of 0.5 s.
     assert!(token["lease_remaining_ms"].as_u64().is_some_and(|left| left <= 9_500), "{token}");
     let (status, refused) = b.get("/v1/elections/orders/token");
     assert_eq!((status, &refused["code"]), (503, &"not_leading".into()), "{refused}");
@@ -103,7 +103,7 @@ fn a_resigned_candidate_pauses_while_another_leads() {
     a.leads();
     let body = r#"{"successor":"b","pause_ms":600000}"#;
     assert_eq!(resign(&a, "?epoch=1", body), (200, json!({ "epoch": 1, "sealed": true })));
-    // The answer does not wait for the store.
+    // The reply does not wait for the store.
     assert_eq!(a.get("/v1/elections/orders/token").0, 503);
     let seen = a.view();
     assert_eq!((&seen["lost"]["epoch"], &seen["lost"]["reason"]), (&1.into(), &"resigned".into()));
@@ -115,7 +115,7 @@ fn a_resigned_candidate_pauses_while_another_leads() {
     });
 }
 
-/// An invalid successor was detected at the seal, after the end of the leadership.
+/// The sidecar detected an invalid successor only at the seal, after the leadership had ended.
 #[test]
 fn regression_an_invalid_successor_changes_nothing() {
     let scene = Scene::new(TENURE);
@@ -148,8 +148,8 @@ fn regression_a_list_as_a_body_changes_nothing() {
     assert!(status == 400 && why.contains("expected an object"), "{said}");
 }
 
-/// The request arrives while the sidecar is stopped and another candidate is elected. The clock
-/// shows the end of the lease at the first reply.
+/// The request arrives while the sidecar is stopped and another candidate is elected. Before its
+/// first reply, the sidecar detects by the clock that its lease has ended.
 #[test]
 fn a_stopped_sidecar_does_not_lead_after_it_continues() {
     let scene = Scene::new(TENURE);
@@ -165,7 +165,7 @@ fn a_stopped_sidecar_does_not_lead_after_it_continues() {
     for asked in waiting {
         let (status, said) = client::parse(&client::rest(asked));
         let said: Value = serde_json::from_str(&said).expect("JSON");
-        // On a slow machine it may lead again, with another epoch.
+        // On a slow machine, the sidecar may lead again, with a greater epoch.
         assert!(status == 503 || said["token"].as_u64() > before.as_u64(), "{status} {said}");
     }
 }
@@ -180,10 +180,10 @@ fn a_failing_store_ends_the_leadership_but_not_the_process() {
     assert_eq!((probe("/livez"), probe("/readyz"), probe("/v1/elections")), (200, 200, 404));
     std::fs::rename(scene.path("store"), scene.path("aside")).expect("it is there");
     std::fs::write(scene.path("store"), "").expect("a file in its place");
-    eventually("the leadership is over", || a.get("/v1/elections/orders/token").0 == 503);
+    eventually("the leadership has ended", || a.get("/v1/elections/orders/token").0 == 503);
     let lost = a.view()["lost"].clone();
     assert!(lost["epoch"].is_u64() && lost["reason"].is_string(), "{lost}");
-    eventually("it is not ready", || probe("/readyz") == 503);
+    eventually("the sidecar is not ready", || probe("/readyz") == 503);
     assert_eq!(probe("/livez"), 200);
     // The reply names no leader.
     let seen = a.view();
@@ -200,14 +200,14 @@ fn several_elections_are_independent() {
     let other = format!("other=file://{}", scene.path("other").display());
     let a = sidecar(&scene, "a", &["--election", &other]);
     a.leads();
-    eventually("the other, too", || a.get("/v1/elections/other/token").0 == 200);
+    eventually("the other election, too", || a.get("/v1/elections/other/token").0 == 200);
     let (_, list) = a.get("/v1/elections");
     let names: Vec<_> = list["elections"].as_array().into_iter().flatten().collect();
     assert_eq!(names.len(), 2, "{list}");
     assert_eq!(a.json("POST", "/v1/elections/other/resign", "").0, 200);
     assert_eq!(a.get("/v1/elections/orders/token").0, 200);
     assert_eq!(a.get("/v1/elections/third").1["code"], "no_such_election");
-    // The formats of older sidecars support one election.
+    // The replies for clients of older sidecars support only one election.
     assert_eq!(a.get("/").1["code"], "several_elections");
 }
 
@@ -241,10 +241,14 @@ fn a_restarted_sidecar_of_a_killed_leader_is_a_new_candidate() {
     let options = ["--validity", "3s", "--poll", "100ms"];
     let (mut a, b) = leader_and_follower(&scene, &options);
     kill(&mut a.process);
-    // It has the same name, as a pod of a StatefulSet.
+    // The restarted sidecar has the same name, like a pod of a StatefulSet.
     let again = sidecar(&scene, "a", &options);
-    assert_eq!(again.get("/v1/elections/orders/token").0, 503, "the old epoch is not its own");
-    eventually("one of them leads", || {
+    assert_eq!(
+        again.get("/v1/elections/orders/token").0,
+        503,
+        "the old epoch belongs to the old process"
+    );
+    eventually("one of the two leads", || {
         [&again, &b].iter().any(|one| one.get("/v1/elections/orders/token").0 == 200)
     });
 }
@@ -262,7 +266,7 @@ fn regression_readyz_gives_the_reason_of_a_failed_election() {
     std::fs::write(store.join("lock-0000000007.json"), "{").expect("a file");
     let a = sidecar(&scene, "a", &["--health-addr", "127.0.0.1:0"]);
     let health = a.address_after("serving health at http://");
-    eventually("it is not ready, and says why", || {
+    eventually("the sidecar is not ready, and gives the reason", || {
         let (status, text) = client::ask_at(&health, "GET", "/readyz", "");
         status == 503 && text.contains("orders: corrupt_record: lock-0000000007.json in file://")
     });

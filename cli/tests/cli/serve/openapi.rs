@@ -1,5 +1,5 @@
-//! `cli/openapi.json` describes each status of each path of the server.
-//! `scripts/ci/schemathesis.sh` generates requests from the document.
+//! Checks that `cli/openapi.json` describes each status of each path of the server.
+//! `scripts/ci/schemathesis.sh` generates requests from this document.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use tenure_testkit::command::scene::Scene;
 
 const DOCUMENT: &str = include_str!("../../../openapi.json");
 const KEY: &str = "correct-horse-battery-staple";
-/// Replies that requests alone cannot produce.
+/// Replies that this test cannot produce by requests.
 const NOT_SEEN: [(&str, &str, u16); 14] = [
     // The server sends these replies before its stores are open.
     ("GET", "/v1/elections", 503),
@@ -26,10 +26,10 @@ const NOT_SEEN: [(&str, &str, u16); 14] = [
     ("GET", "/v1/groups", 503),
     ("GET", "/v1/groups/{name}", 503),
     ("POST", "/v1/groups/{name}/partitions/{partition}/release", 503),
-    // These replies need a store that hangs at the right moment.
+    // These replies require a store that hangs at a certain moment.
     ("POST", "/v1/elections/{name}/resign", 504),
     ("PUT", "/v1/elections/{name}/data", 504),
-    // These replies need a task of the group that stalls or ends at the right moment.
+    // These replies require that a task of the group stalls or ends at a certain moment.
     ("GET", "/v1/groups/{name}/assignment", 504),
     ("POST", "/v1/groups/{name}/leave", 503),
     ("POST", "/v1/groups/{name}/leave", 504),
@@ -41,7 +41,7 @@ struct Check {
 }
 
 impl Check {
-    /// Sends a request, and checks the status and the described reply.
+    /// Sends a request. Asserts the status, and that the reply conforms to the document.
     fn ask(&mut self, at: &Sidecar, line: &str, body: &str, status: u16) {
         self.ask_with(at, line, "", body, status);
     }
@@ -65,7 +65,7 @@ impl Check {
         }
     }
 
-    /// Reads only the head, as a stream does not end.
+    /// Requests a stream. Reads only the head of the reply, because a stream does not end.
     fn streams(&mut self, at: &Sidecar, path: &str) {
         let events = at.events(path);
         eventually("it begins", || events.text().contains("\r\n\r\n"));
@@ -125,7 +125,7 @@ fn problem(document: &Value, schema: &Value, value: &Value) -> Option<String> {
         "boolean" => value.is_boolean(),
         "integer" => value.is_u64() || value.is_i64(),
         "null" => value.is_null(),
-        other => panic!("no rule for {other}"),
+        other => panic!("the check supports no type {other}"),
     };
     let fits = match &schema["type"] {
         Value::Null => true,
@@ -252,7 +252,7 @@ fn of_a_group(check: &mut Check) {
         ("GET /v1/groups/orders/partitions/3/token", "GET /v1/groups/orders/assignment");
     let scene = Scene::new(TENURE);
     let a = member(&scene, "a", &["--data", "[7]"]);
-    eventually("it owns the partition", || a.ask("GET", &token[4..], "").0 == 200);
+    eventually("the member owns the partition", || a.ask("GET", &token[4..], "").0 == 200);
     for line in [token, assignment, "GET /v1/groups", "GET /v1/groups/orders"] {
         check.ask(&a, line, "", 200);
     }
@@ -268,9 +268,9 @@ fn of_a_group(check: &mut Check) {
     check.ask(&a, release, "", 200);
     check.ask(&a, token, "", 503);
     check.ask(&a, release, "", 409);
-    // The partitions that the member still owns.
+    // The reply counts the partitions that the member has not released.
     check.ask(&a, leave, r#"{"pause_ms":600000}"#, 200);
-    eventually("it has left", || {
+    eventually("the member has left", || {
         let view = a.get("/v1/groups/orders").1;
         for owned in view["partitions"].as_array().expect("a list") {
             let name = owned["partition"].as_str().expect("a name");

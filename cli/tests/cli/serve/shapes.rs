@@ -1,5 +1,6 @@
-//! Clients of two older sidecars, written from their documentation: the Kubernetes blog of January
-//! 2016 ("Simple leader election with Kubernetes and Docker") and docs.nais.io ("Leader election").
+//! Tests with clients of two older sidecars. The clients follow the documentation: the Kubernetes
+//! blog of January 2016 ("Simple leader election with Kubernetes and Docker") and docs.nais.io
+//! ("Leader election").
 
 use super::client::{Sidecar, sidecar};
 use super::{kill, leader_and_follower};
@@ -33,11 +34,11 @@ fn clients_of_older_sidecars_find_one_leader() {
         assert!(is_leader(&a, "a") && !is_leader(&b, "b"));
         assert!(is_leader(&b, "a"), "b names a");
     }
-    // ELECTOR_SSE_URL
+    // The path of `ELECTOR_SSE_URL`.
     let events = b.events("/sse");
-    eventually("the first is what is true", || !events.all().is_empty());
+    eventually("the first event shows the state", || !events.all().is_empty());
     assert_eq!(a.json("POST", "/v1/elections/orders/resign", r#"{"pause_ms":600000}"#).0, 200);
-    eventually("b leads by its own sidecar", || node_js_is_master(&b, "b"));
+    eventually("b leads according to its sidecar", || node_js_is_master(&b, "b"));
     eventually("a change is an event", || {
         events.all().last().is_some_and(|(_, leader)| leader["name"] == "b")
     });
@@ -48,7 +49,7 @@ fn clients_of_older_sidecars_find_one_leader() {
     assert!(!nais_is_leader(&a, "a"));
 }
 
-/// A client knows no leases. It would mistake the epoch of the old process for its own.
+/// A client compares only names, so it would treat the epoch of the old process as its own epoch.
 #[test]
 fn a_restarted_sidecar_is_not_the_leader_of_its_old_epoch() {
     let scene = Scene::new(TENURE);
@@ -56,7 +57,7 @@ fn a_restarted_sidecar_is_not_the_leader_of_its_old_epoch() {
     a.leads();
     kill(&mut a.process);
     let again = sidecar(&scene, "a", &["--poll", "100ms"]);
-    eventually("it follows its former self", || {
+    eventually("the sidecar follows its former process", || {
         let view = again.view();
         view["this_candidate_leads"] == true || view["leader"] == "a"
     });

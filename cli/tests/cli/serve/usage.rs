@@ -1,4 +1,4 @@
-//! Contradictory settings are refused before the first request.
+//! Tests that contradictory settings are refused before the first request.
 
 use crate::bench::{Bench, tenure};
 
@@ -20,7 +20,7 @@ fn refused_after(what: &str, options: &[&str], words: &[&str]) {
     for word in words {
         assert!(said.err.contains(word), "{word:?} is not in {said:?}");
     }
-    assert!(!bench.path("new").exists(), "nothing was made");
+    assert!(!bench.path("new").exists(), "no object was created");
 }
 
 #[test]
@@ -109,9 +109,9 @@ fn the_health_of_the_application_has_a_deadline() {
 fn an_address_in_use_is_refused_before_the_first_request() {
     let bench = Bench::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("it has one").to_string();
+    let address = taken.local_addr().expect("the listener has an address").to_string();
     let election = format!("orders=file://{}", bench.path("new").display());
     let said = tenure(&["serve", "--election", &election, "--listen", &address]);
     said.fails(71, &["cannot serve elections at", &address, "in use"]);
-    assert!(!bench.path("new").exists(), "nothing was made");
+    assert!(!bench.path("new").exists(), "no object was created");
 }

@@ -1,4 +1,4 @@
-//! The command on Cloud Storage and Azure, over real HTTP.
+//! Tests the command on Cloud Storage and Azure, over real HTTP.
 
 use nix::sys::signal::Signal;
 
@@ -55,7 +55,7 @@ mod gcs {
     }
 
     #[test]
-    fn a_bucket_that_does_not_exist_gives_69_and_a_missing_file_77() {
+    fn a_missing_bucket_exits_with_69_and_a_missing_key_file_with_77() {
         let server = GcsServer::start();
         on(&server.env(), "gs://another/app", "status", &[]).fails(69, &["NoSuchBucket"]);
         let env = [("GOOGLE_SERVICE_ACCOUNT", "/no/such/file".to_owned())];
@@ -64,9 +64,10 @@ mod gcs {
         on(&env, URL, "status", &[]).fails(64, &["gs://tenure-test"]);
     }
 
-    /// A platform may mount secrets after the start of a container, and write them in pieces.
+    /// A platform may mount secrets after the start of a container, and may write a secret in
+    /// pieces.
     #[test]
-    fn regression_a_late_key_file_is_waited_for() {
+    fn regression_the_command_waits_for_a_late_key_file() {
         let (scene, server) = (Scene::new(crate::TENURE), GcsServer::start());
         let file = scene.path("key.json");
         std::fs::write(&file, "{\"type\": \"serv").expect("a file");
@@ -93,7 +94,7 @@ mod azure {
     use super::*;
 
     #[test]
-    fn a_missing_account_name_gives_64() {
+    fn a_missing_account_name_exits_with_64() {
         on(&[], "az://jobs/app", "status", &[]).fails(64, &["az://jobs", "ccount"]);
     }
 

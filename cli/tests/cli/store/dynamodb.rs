@@ -1,4 +1,4 @@
-//! The command on DynamoDB, over real HTTP.
+//! Tests the command on DynamoDB, over real HTTP.
 
 #[cfg(not(feature = "dynamodb"))]
 #[test]
@@ -59,16 +59,16 @@ mod built {
         );
     }
 
-    /// The writers record these dates by the clock of the store.
+    /// DynamoDB does not date items. The writers record dates by the clock of the store.
     #[test]
     fn old_epochs_by_the_stores_clock_are_compacted() {
         let server = DynamoServer::start();
         for _ in 0..2 {
             assert_eq!(verb(&server, "run", &["--", "true"]).code, 0);
         }
-        let mut old = server.item("app", "leader/lock-0000000001.json").expect("it is there");
+        let mut old = server.item("app", "leader/lock-0000000001.json").expect("the item exists");
         let written = old["written"]["N"].as_str().and_then(|ms| ms.parse::<i64>().ok());
-        let before = written.expect("it is dated") - 3_601_000;
+        let before = written.expect("the item has a date") - 3_601_000;
         old["written"] = json!({ "N": before.to_string() });
         server.in_table(|table| table.put_raw(old));
         let said = verb(&server, "compact", &["--json", "--keep", "1"]);
@@ -90,7 +90,7 @@ mod built {
     }
 
     #[test]
-    fn a_table_with_other_keys_gives_64_and_names_the_right_ones() {
+    fn a_table_with_other_keys_exits_with_64_and_names_the_right_keys() {
         let server = DynamoServer::start_empty();
         server.create_table(TABLE, &[("LockID", "HASH", "S")]);
         let words = ["LockID", "partition key `prefix`", "sort key `name`"];
@@ -104,7 +104,7 @@ mod built {
     }
 
     #[test]
-    fn an_election_without_a_prefix_and_a_table_elsewhere_give_64() {
+    fn a_missing_prefix_and_a_table_elsewhere_exit_with_64() {
         let server = DynamoServer::start();
         for url in ["dynamodb://tenure-test", "dynamodb://tenure-test/"] {
             on(&server, &["status", "--store", url]).fails(64, &["dynamodb://tenure-test/PREFIX"]);
@@ -114,7 +114,7 @@ mod built {
     }
 
     #[test]
-    fn denied_access_gives_77_and_names_the_permission() {
+    fn denied_access_exits_with_77_and_names_the_permission() {
         let server = DynamoServer::start();
         server.fault(ServerFault::Answer(400, "AccessDeniedException"), "Query");
         verb(&server, "status", &[]).fails(77, &["dynamodb:Query"]);

@@ -1,4 +1,4 @@
-//! The command on each kind of store, over HTTP.
+//! Tests the command on each kind of store, over HTTP.
 
 #[cfg(any(feature = "gcs", feature = "azure"))]
 mod clouds;

@@ -1,4 +1,4 @@
-//! The command on S3 over real HTTP, and its messages about faulty stores.
+//! Tests the command on S3 over real HTTP, and its messages about faulty stores.
 
 use std::io::{BufRead as _, BufReader};
 
@@ -77,7 +77,7 @@ fn the_history_of_real_elections_on_s3() {
     );
     assert_eq!(lines[0]["until"]["exact"], true);
     assert_eq!((&lines[3]["kind"], &lines[3]["requests"]), (&"summary".into(), &4.into()));
-    let svg = std::fs::read_to_string(svg).expect("it is drawn");
+    let svg = std::fs::read_to_string(svg).expect("the drawing was written");
     roxmltree::Document::parse(&svg).expect("XML");
     assert!(svg.contains("ben &amp; &lt;co&gt;"), "{svg}");
     server.fault(ServerFault::AccessDenied).on(Op::Get);
@@ -100,7 +100,7 @@ fn a_single_object_works_on_s3() {
 }
 
 #[test]
-fn a_missing_bucket_gives_69() {
+fn a_missing_bucket_exits_with_69() {
     let server = S3Server::start_blocking();
     for line in [
         &["status", "--store", "s3://no-such-bucket/app"][..],
@@ -113,7 +113,7 @@ fn a_missing_bucket_gives_69() {
 }
 
 #[test]
-fn denied_access_gives_77_and_names_the_permission() {
+fn denied_access_exits_with_77_and_names_the_permission() {
     let server = S3Server::start_blocking();
     server.fault(ServerFault::AccessDenied).on(Op::List);
     status(&server).fails(77, &["ListBucket"]);
@@ -125,7 +125,7 @@ fn denied_access_gives_77_and_names_the_permission() {
 }
 
 #[test]
-fn wrong_credentials_give_77() {
+fn wrong_credentials_exit_with_77() {
     let server = S3Server::start_blocking();
     let mut env = server.env();
     for (name, value) in &mut env {
@@ -139,7 +139,7 @@ fn wrong_credentials_give_77() {
 }
 
 #[test]
-fn an_expired_session_gives_77() {
+fn an_expired_session_exits_with_77() {
     let server = S3Server::start_blocking();
     let mut env = server.env();
     env.push(("AWS_SESSION_TOKEN", "until-1".to_owned()));
@@ -177,7 +177,7 @@ fn the_url_sets_the_encryption_and_the_owner_of_the_bucket() {
     assert!(said.code == 64 && said.err.contains("`?see` is unknown"), "{said:?}");
 }
 
-/// The command requested the settings of a bucket of another owner.
+/// The probe read the settings of the bucket although the bucket had another owner.
 #[test]
 fn regression_each_request_of_probe_names_the_owner_of_the_bucket() {
     let server = S3Server::start_blocking();
@@ -190,7 +190,7 @@ fn regression_each_request_of_probe_names_the_owner_of_the_bucket() {
 }
 
 #[test]
-fn a_missing_region_gives_64() {
+fn a_missing_region_exits_with_64() {
     let server = S3Server::start_blocking();
     let mut env = server.env();
     env.retain(|(name, _)| !["AWS_ENDPOINT_URL", "AWS_REGION"].contains(name));
@@ -198,7 +198,7 @@ fn a_missing_region_gives_64() {
 }
 
 #[test]
-fn an_unsafe_store_gives_70() {
+fn an_unsafe_store_exits_with_70() {
     let server = S3Server::start_blocking();
     server.quirks(|quirks| quirks.ignore_if_none_match = true);
     run(&server).fails(70, &["must not be used for elections", "If-None-Match"]);
@@ -206,7 +206,7 @@ fn an_unsafe_store_gives_70() {
 }
 
 #[test]
-fn a_directory_bucket_gives_70() {
+fn a_directory_bucket_exits_with_70() {
     let server = S3Server::start_blocking();
     let line = ["status", "--store", "s3://mine--use1-az4--x-s3/app"];
     on(&server, &line).fails(70, &["directory bucket"]);
@@ -229,7 +229,7 @@ fn a_busy_store_is_retried() {
 }
 
 #[test]
-fn a_denied_deletion_gives_77() {
+fn a_denied_deletion_exits_with_77() {
     let server = S3Server::start_blocking();
     for epoch in 1..=3 {
         server.put_raw(&format!("app/lock-{epoch:010}.json"), r#"{"expired":true}"#);
@@ -238,7 +238,7 @@ fn a_denied_deletion_gives_77() {
     compact(&server, &[]).fails(77, &["DeleteObject"]);
     assert_eq!(server.keys().len(), 3);
     server.clear_faults();
-    // A single key may be under a legal hold. The command also prints its report.
+    // A single key may be under a legal hold. The command then also prints its report.
     server.quirks(|quirks| quirks.undeletable = Some("0000000001".to_owned()));
     let said = compact(&server, &["--json"]);
     assert_eq!(said.code, 77, "{said:?}");
@@ -285,14 +285,14 @@ fn compactions_continue_after_a_failure() {
     let mut report = String::new();
     let stdout = child.stdout.take().expect("it is piped");
     let mut stdout = BufReader::new(stdout);
-    with_deadline(child.id(), || stdout.read_line(&mut report)).expect("it writes text");
+    with_deadline(child.id(), || stdout.read_line(&mut report)).expect("the output is text");
     assert!(report.starts_with(r#"{"listed":0,"#), "{report}");
     child.kill().expect("it lives");
     child.wait().expect("it is a child");
 }
 
-/// Finds a seal without an answer by a read, in both layouts. Each case waits for a renewal, so the
-/// cases run concurrently.
+/// In both layouts, the operator finds the effect of an unanswered seal by a read. Each case waits
+/// for a renewal, so the cases run concurrently.
 #[test]
 fn operators_work_on_s3_through_faults() {
     let faults = [
@@ -310,7 +310,7 @@ fn operators_work_on_s3_through_faults() {
     });
 }
 
-/// The process that resigns has the store and the credentials of the killed process.
+/// The resigning process has the store and the credentials of the killed process.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_epoch_of_a_killed_leader_is_resigned_on_s3() {
@@ -349,6 +349,6 @@ fn an_operator_works_through(fault: &ServerFault, layout: &[&str]) {
     let said = verb("depose", &["--epoch", "43"]);
     assert!(said.out.contains("from epoch 43; a successor waits"), "{fault:?}: {said:?}");
     server.clear_faults();
-    // The store refuses the next renewal.
+    // The store refuses the leader's next renewal.
     assert_eq!(ended(&mut leader).code(), Some(75), "{fault:?}");
 }

@@ -1,4 +1,4 @@
-//! Guards and standbys that are killed or stopped: all guarded processes end.
+//! Tests that all guarded processes end if the guard or the standby is killed or stopped.
 
 use super::*;
 use tenure_testkit::command::eventually;
@@ -64,13 +64,13 @@ async fn a_stopped_guard_does_not_save_the_group() {
     eventually("the stopped guard has ended too", || !runs(guard));
 }
 
-/// Two faults together: after the kill of its standby, a stopped guard let CMD run together with
-/// its successor. After the kill of its guard, a stopped standby kept the lease without an end.
+/// A fault of the guard and a fault of the standby coincide. A stopped guard with a killed standby
+/// let CMD run beyond the lease. A stopped standby with a killed guard kept the lease forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn regression_no_two_faults_of_guard_and_standby_keep_a_process_alive() {
     let faults = [None, Some(Signal::SIGSTOP), Some(Signal::SIGKILL)];
     let pairs = faults.iter().flat_map(|standby| faults.iter().map(move |guard| (standby, guard)));
-    // If both are killed, no process knows the descendants outside of the group.
+    // If the two are killed, no process knows the descendants outside of the process group.
     let pairs = pairs.filter(|pair| *pair != (&Some(Signal::SIGKILL), &Some(Signal::SIGKILL)));
     let stories = pairs.map(async |(to_standby, to_guard)| {
         let dir = tempfile::tempdir().expect("a directory");
@@ -88,7 +88,7 @@ async fn regression_no_two_faults_of_guard_and_standby_keep_a_process_alive() {
         for (process, fault) in [(guard, to_guard), (standby, to_standby)] {
             if *fault == Some(Signal::SIGSTOP) {
                 kill(pid(process), Signal::SIGSTOP).expect("it lives");
-                eventually("it is stopped", || state(process) == Some('T'));
+                eventually("the process is stopped", || state(process) == Some('T'));
             }
         }
         for (process, fault) in [(guard, to_guard), (standby, to_standby)] {
@@ -111,7 +111,7 @@ async fn regression_no_two_faults_of_guard_and_standby_keep_a_process_alive() {
     futures::future::join_all(stories).await;
 }
 
-/// A thousand signals filled the pipe to a stopped guard, and no process killed CMD in its place.
+/// A thousand signals filled the pipe to a stopped guard, and no other process killed CMD.
 #[tokio::test]
 async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -131,7 +131,7 @@ async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
     assert!(!runs(child));
 }
 
-/// The lease was renewed without an end for a CMD that had ended.
+/// The leader renewed its lease forever, although CMD had ended.
 #[tokio::test]
 async fn regression_the_end_of_cmd_is_noticed_despite_a_stopped_guard() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! A process group with its guard, its gate and its tender, as `tenure run` uses it.
+//! Tests a process group with its guard, its gate and its tender, as `tenure run` uses it.
 #![cfg(target_os = "linux")]
 
 use std::ffi::{OsStr, OsString};
@@ -45,7 +45,7 @@ async fn start_command(command: &[&OsStr], deadlines: Deadlines) -> Group {
         .expect("it starts")
 }
 
-#[allow(clippy::disallowed_methods, reason = "real processes, and a deadline")]
+#[allow(clippy::disallowed_methods, reason = "polls real processes, with a deadline")]
 async fn gone(group: &Group) -> GroupEnd {
     let deadline = std::time::Duration::from_secs(60);
     let gone = tokio::time::timeout(deadline, group.gone()).await;
@@ -54,9 +54,9 @@ async fn gone(group: &Group) -> GroupEnd {
     end
 }
 
-/// Asserts that the group does not end for a while. No event announces this, so the wait is far
-/// longer than the delay between the report of CMD's end and the next report on the same pipe. A
-/// slow machine can make this check miss a fault, but cannot make it fail.
+/// Asserts that the group does not end for a while. The wait is far longer than the delay between
+/// the report of CMD's end and the next report on the same pipe. On a slow machine, this check may
+/// miss a fault, but it does not fail without a fault.
 async fn stays_pending(gone: Pin<&mut impl Future<Output = (GroupEnd, Left)>>) {
     tokio::select! {
         (_, left) = gone => panic!("a process is alive, but reported as ended: {left:?}"),
@@ -75,7 +75,8 @@ fn pid(number: u32) -> Pid {
     Pid::from_raw(i32::try_from(number).expect("process numbers are small"))
 }
 
-/// A command that ignores SIGTERM, with a child that does too. The file has the child's number.
+/// A command that ignores SIGTERM, with a child that also ignores SIGTERM. The file has the child's
+/// process ID.
 const STUBBORN: &str =
     r#"(trap '' TERM; exec sleep 1000) & echo $! > "$1"; trap '' TERM; wait; sleep 1000"#;
 
@@ -87,13 +88,13 @@ async fn the_exit_code_of_a_command_is_reported() {
     let end = group.wait().await;
     assert_eq!((end.exit_code(), end.stop), (3, None));
     assert_eq!(gone(&group).await, end);
-    assert_eq!(fs::read_to_string(&file).expect("it was written"), "7\n");
-    // The number of an ended process is not signalled: this must do nothing.
+    assert_eq!(fs::read_to_string(&file).expect("the file was written"), "7\n");
+    // The call must send no signal, because another process may have the ID of the ended process.
     group.kill();
 }
 
 #[tokio::test]
-async fn a_signal_gives_128_and_its_number() {
+async fn a_signal_gives_128_plus_its_number() {
     let group = start("kill -KILL $$", Path::new("")).await;
     let end = gone(&group).await;
     assert_eq!((end.exit_code(), end.stop), (137, None));
@@ -159,7 +160,7 @@ async fn a_lease_at_risk_terminates_then_kills() {
 }
 
 #[tokio::test]
-async fn a_command_that_obeys_is_only_terminated() {
+async fn a_command_that_ends_at_sigterm_is_not_killed() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = r#"trap 'exit 0' TERM; echo $$ > "$1"; while :; do sleep 0.02; done"#;
@@ -171,7 +172,7 @@ async fn a_command_that_obeys_is_only_terminated() {
 }
 
 #[tokio::test]
-async fn a_lease_that_ended_before_the_start_runs_nothing() {
+async fn an_ended_lease_starts_no_command() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("ran");
     let past = Deadlines { term_at: in_ms(0), kill_at: in_ms(0) };
@@ -182,7 +183,7 @@ async fn a_lease_that_ended_before_the_start_runs_nothing() {
 }
 
 #[tokio::test]
-async fn signals_are_passed_on_after_many_others() {
+async fn signals_are_forwarded_after_many_others() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = r#"trap 'exit 7' USR1; trap '' HUP; echo $$ > "$1"; while :; do sleep 0.02; done"#;
@@ -194,7 +195,7 @@ async fn signals_are_passed_on_after_many_others() {
         }
         pause(50).await;
     }
-    // Repeatedly, because a guard on a busy machine may still have many earlier ones.
+    // The signal is repeated, because a guard on a busy machine may still process earlier signals.
     let signals = async {
         loop {
             group.forward(Signal::SIGUSR1);
@@ -220,7 +221,7 @@ async fn dropping_the_group_kills_it() {
     }
 }
 
-/// `tenure` is still alive, and decides the end of the epoch.
+/// `tenure` is alive, so it decides how the epoch ends.
 #[tokio::test]
 async fn a_dropped_group_does_not_resign() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! A guard or a standby that a test drives.
+//! A guard or a standby that receives its orders from a test.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Read as _, Write as _};
@@ -14,24 +14,26 @@ use tenure::Moment;
 use crate::TENURE;
 use tenure_testkit::command::{self, in_ms, now, number_in};
 
-/// Ignores SIGTERM, like its child. Both are ready when the file has the child's number.
+/// A script that ignores SIGTERM, like its child. The two are ready when the file has the child's
+/// process ID.
 pub const STUBBORN: &str = r#"trap '' TERM; sleep 1000 & echo $! > "$1"; wait; sleep 1000"#;
-/// Records each SIGTERM, and continues.
+/// A script that records each SIGTERM, and continues.
 pub const COUNTING: &str =
     r#"trap 'echo term >> "$1"' TERM; echo ready > "$1"; while :; do sleep 0.02; done"#;
-/// Has a child in another process group, one in another session, and an orphan in a third. Each
-/// runs `ON_TERM` at a SIGTERM, and writes its number to a file in the directory.
+/// A script that has a child in another process group, a child in another session, and an orphan in
+/// a third session. Each of the three runs `ON_TERM` at a SIGTERM, and writes its process ID to a
+/// file in the directory.
 pub const ESCAPING: &str = r#"export D="$1"
     one='trap "ON_TERM" TERM; echo $$ > "$D/$0"; while :; do sleep 0.02; done'
     timeout 1000 sh -c "$one" group &
     setsid sh -c "$one" session &
     (setsid sh -c "$one" daemon &)
     wait"#;
-/// Writes a file at SIGTERM, and ends.
+/// The part of a script that writes a file at SIGTERM, and exits.
 pub const POLITE: &str = "echo term > $D/$0.term; exit";
 pub const ESCAPES: [&str; 3] = ["group", "session", "daemon"];
 
-/// Waits until all processes of [`ESCAPING`] are ready, and returns their numbers.
+/// Waits until all processes of [`ESCAPING`] are ready, and returns their process IDs.
 pub fn escaped(dir: &Path) -> [u32; 3] {
     ESCAPES.map(|name| number_in(&dir.join(name)))
 }
@@ -40,14 +42,14 @@ pub struct Guard {
     child: Child,
     orders: Option<PipeWriter>,
     reports: BufReader<PipeReader>,
-    /// Number of its CMD, after the start.
+    /// Process ID of CMD, after the start.
     pub command: u32,
-    /// Its ends of the pipes, as links in /proc.
+    /// The guard's ends of the pipes, as links in /proc.
     pub pipes: [PathBuf; 2],
 }
 
 impl Guard {
-    /// Starts a guard and its CMD: a shell with this script and argument. Its lease is long, and
+    /// Starts a guard and its CMD, a shell with this script and argument. The lease is long, and
     /// leaves no grace.
     pub fn over(script: &str, argument: &Path) -> Guard {
         Guard::of("__guard", script, argument)
@@ -101,7 +103,7 @@ impl Guard {
         assert!(self.tell_if_it_lives(line), "the guard is alive");
     }
 
-    /// Sends an order. Returns false if the guard has ended.
+    /// Sends an order. Returns whether the guard was alive.
     pub fn tell_if_it_lives(&mut self, line: &str) -> bool {
         let orders = self.orders.as_mut().expect("the pipe is open");
         writeln!(orders, "{line}").is_ok()
@@ -143,12 +145,12 @@ impl Guard {
         self.orders = None;
     }
 
-    /// Waits for its end, and asserts success.
+    /// Waits until the guard exits, and asserts success.
     pub fn leaves(&mut self) {
         assert!(command::ended(&mut self.child).success());
     }
 
-    /// Returns its output on stderr until its end.
+    /// Returns the output of the guard on stderr until its exit.
     pub fn says(&mut self) -> String {
         let mut said = String::new();
         let id = self.child.id();

@@ -1,4 +1,4 @@
-//! The gate, and the state that CMD inherits through it.
+//! Tests the gate, and the state that CMD inherits from the gate.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -25,9 +25,9 @@ fn a_command_with_a_dead_guard_does_not_run() {
     let file = file.to_str().expect("it is UTF-8");
     let touch = ["touch", file];
     assert_eq!(gate(1, &touch), Some(126));
-    assert!(!fs::exists(file).expect("its existence can be checked"));
+    assert!(!fs::exists(file).expect("the existence of the file can be checked"));
     assert_eq!(gate(std::process::id(), &touch), Some(0));
-    assert!(fs::exists(file).expect("its existence can be checked"));
+    assert!(fs::exists(file).expect("the existence of the file can be checked"));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn the_command_leads_its_group_and_blocks_no_signal() {
     let file = dir.path().join("pid");
     let guard = Guard::over(r#"echo $$ > "$1"; exec sleep 1000"#, &file);
     let command = number_in(&file);
-    assert_eq!(command, guard.command, "CMD has another number than its group");
+    assert_eq!(command, guard.command, "CMD does not lead its process group");
     let read = |name: &str| fs::read_to_string(format!("/proc/{command}/{name}")).expect("it runs");
     let status = read("status");
     assert!(status.contains("SigBlk:\t0000000000000000\n"), "{status}");

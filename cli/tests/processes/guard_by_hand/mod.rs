@@ -1,4 +1,4 @@
-//! Guard, standby and gate as processes. A test sends the orders of `tenure run`.
+//! Tests guard, standby and gate as processes. A test sends the orders of `tenure run`.
 #![cfg(target_os = "linux")]
 
 mod bench;
@@ -23,8 +23,8 @@ fn the_whole_group_dies_at_kill_at_and_not_before() {
     let child = number_in(&file);
     let kill_at = in_ms(400);
     guard.lease(in_ms(0), kill_at);
-    // At the first check of the guard the time of SIGTERM had passed, so SIGTERM comes before the
-    // answer.
+    // The time of SIGTERM has passed at the guard's first check, so the guard sends SIGTERM before
+    // it answers.
     guard.hears(&["terminated", "watching", "killed"]);
     assert!(reached(kill_at), "killed while the lease was valid");
     guard.hears(&["ended 9", "gone"]);
@@ -71,10 +71,10 @@ fn each_risk_terminates_once() {
     guard.lease(in_ms(0), in_ms(HOUR));
     guard.hears(&["terminated", "watching"]);
     eventually("the shell received it", || lines(&file) == ["ready", "term"]);
-    // The lease is still at risk: no second SIGTERM.
+    // The lease remains at risk, so the guard sends no second SIGTERM.
     guard.lease(now(), in_ms(HOUR));
     guard.hears(&["watching"]);
-    // Renewed, then at risk again.
+    // The lease is renewed, and then at risk again.
     guard.lease(in_ms(HOUR), in_ms(HOUR));
     guard.hears(&["watching"]);
     guard.lease(now(), in_ms(HOUR));
@@ -101,7 +101,7 @@ fn regression_the_grace_remains_after_the_end_of_tenure() {
     let file = dir.path().join("log");
     let mut guard = Guard::over(COUNTING, &file);
     eventually("the trap is set", || lines(&file) == ["ready"]);
-    // An hour of the lease is left, and two seconds of it are the grace.
+    // The lease lasts another hour, and its last two seconds are the grace.
     guard.lease(in_ms(HOUR - 2_000), in_ms(HOUR));
     guard.hears(&["watching"]);
     let killed = in_ms(2_000);
@@ -132,8 +132,8 @@ fn the_end_of_tenure_leaves_at_most_the_lease() {
     assert!(said.contains("killed (SIGKILL)"), "{said}");
 }
 
-/// The guard checked no deadline while it executed its orders, each with a walk through /proc:
-/// 2,000 signals let CMD run together with its successor for seconds.
+/// The guard checked no deadline while it executed orders, each with a scan of /proc. After 2,000
+/// signals, CMD ran for seconds beyond the lease.
 #[test]
 fn regression_many_orders_do_not_delay_the_end() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -144,9 +144,9 @@ fn regression_many_orders_do_not_delay_the_end() {
     let kill_at = in_ms(200);
     guard.lease(now(), kill_at);
     guard.hears(&["terminated", "watching"]);
-    // These orders alone took at least 20 s.
+    // Without checks of the deadline, these orders would take at least 20 s.
     for _ in 0..20_000 {
-        // On a loaded machine the guard may end first.
+        // On a loaded machine, the guard may end before it has received all orders.
         if !guard.tell_if_it_lives("signal SIGHUP") {
             break;
         }
@@ -167,7 +167,7 @@ fn a_malformed_line_counts_as_the_end_of_tenure() {
         let mut guard = Guard::over(STUBBORN, &file);
         number_in(&file);
         guard.tell(line);
-        // Its deadlines leave no grace.
+        // The deadlines of this guard leave no grace.
         guard.hears(&["killed", "ended 9", "gone"]);
         guard.leaves();
     }
@@ -210,7 +210,7 @@ fn regression_killed_is_reported_only_for_living_processes() {
     let mut guard = Guard::over(r#"echo $$ > "$1"; trap 'exit 5' TERM; sleep 1000 & wait"#, &file);
     number_in(&file);
     guard.lease(now(), in_ms(HOUR));
-    // 1280 is the status of exit(5).
+    // 1280 is the wait status of exit(5).
     guard.hears(&["terminated", "watching", "ended 1280", "gone"]);
     guard.leaves();
 }
@@ -222,7 +222,7 @@ fn a_real_time_signal_is_a_status_like_any_other() {
     guard.hears(&["ended 34", "gone"]);
 }
 
-/// They leave by a process group, by a session, and by the orphan of a double fork.
+/// The descendants leave by a new process group, by a new session, and by a double fork.
 #[test]
 fn regression_descendants_that_leave_the_group_are_killed() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -230,7 +230,7 @@ fn regression_descendants_that_leave_the_group_are_killed() {
     let mut guard = Guard::over(&stubborn, dir.path());
     let escaped = escaped(dir.path());
     guard.lease(now(), in_ms(300));
-    // CMD obeys, and the group ends only after the others.
+    // CMD ends at SIGTERM, but the group ends only after the other processes.
     guard.hears(&["terminated", "watching", "ended 15", "killed", "gone"]);
     assert!(!escaped.iter().any(|one| runs(*one)), "{escaped:?}");
     guard.leaves();
@@ -250,7 +250,7 @@ fn regression_descendants_that_leave_the_group_get_sigterm() {
     }
 }
 
-/// A supervisor terminates its children in its own order.
+/// A supervisor terminates its children in an order that it chooses.
 #[test]
 fn a_child_outside_of_the_group_is_terminated_by_its_parent() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -263,11 +263,14 @@ fn a_child_outside_of_the_group_is_terminated_by_its_parent() {
     number_in(&file);
     guard.lease(now(), in_ms(HOUR));
     guard.hears(&["terminated", "watching", "ended 0", "gone"]);
-    assert!(!dir.path().join("pid.code").exists(), "it ended before its parent signalled it");
+    assert!(
+        !dir.path().join("pid.code").exists(),
+        "the child ended before its parent signalled it"
+    );
 }
 
 #[test]
-fn leftovers_of_cmd_get_sigterm_on_order() {
+fn leftovers_of_cmd_get_sigterm_after_an_order() {
     let dir = tempfile::tempdir().expect("a directory");
     let polite = ESCAPING.replace("ON_TERM", POLITE);
     let mut guard = Guard::over(&polite.replace("wait", "exit 4"), dir.path());
@@ -289,7 +292,7 @@ fn a_process_that_forks_and_ends_repeatedly_is_caught() {
     number_in(&file);
     guard.hears(&["ended 0"]);
     guard.lease(now(), now());
-    // A single scan may miss it or catch it.
+    // The guard repeats its scan, because a single scan may miss the process.
     let heard = guard.hears_until("gone");
     assert!(heard.contains(&"killed".to_owned()), "{heard:?}");
     guard.leaves();

@@ -1,4 +1,4 @@
-//! The conditions for a resignation by the guard.
+//! Tests the conditions under which the guard resigns.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn is_resigned(dir: &Path) -> bool {
     snapshot(dir).end == Some(tenure::EpochEnd::Resigned)
 }
 
-/// Returns the order for an epoch without a running leader.
+/// Returns the resignation order for an epoch without a running leader.
 fn order(dir: &Path) -> Value {
     let key = resign_key(dir);
     json!({

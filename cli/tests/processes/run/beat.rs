@@ -1,4 +1,4 @@
-//! Commands that write timestamped beats, and the order of these beats.
+//! Commands that write timestamped beats, and functions that read the beats.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use tenure_testkit::command::{eventually, now, pause};
 pub struct Beat {
     pub epoch: u64,
     pub name: String,
-    /// Time of the boot clock.
+    /// Time of the beat by the boot clock.
     pub at_ns: u128,
 }
 
@@ -59,8 +59,8 @@ impl Beat {
 /// Makes this test program run as the command, and names the directory of its files.
 pub const BEATS: &str = "TENURE_TEST_BEATS";
 
-/// The command. It writes two logs until it is killed: `beats` without a condition, and `fenced`
-/// only with the greatest epoch so far. Refused beats go to `refused`.
+/// The command. It writes two logs until it is killed. The log `beats` accepts all beats. The log
+/// `fenced` accepts only the greatest epoch so far, and refused beats are written to `refused`.
 pub fn beat(dir: OsString) {
     let dir = Path::new(&dir);
     let variable = |name| std::env::var(name).expect("tenure sets the variable");
@@ -79,7 +79,7 @@ pub fn beat(dir: OsString) {
         let greatest = text.lines().last().and_then(|line| line.split(' ').next()?.parse().ok());
         let file = if greatest > Some(own) { "refused" } else { "fenced" };
         append(file, &format!("{epoch} {name} {}\n", now().boot.as_nanos()));
-        fence.unlock().expect("it was locked");
+        fence.unlock().expect("the file can be unlocked");
         pause(20);
     }
 }

@@ -1,9 +1,9 @@
-//! Leftovers of CMD: all of its descendants end before another candidate leads.
+//! Tests that all descendants of CMD end before another candidate leads.
 
 use super::*;
 
-/// Has a child in another process group, one in another session, and an orphan in a third. Each
-/// ignores SIGTERM, and writes its number to a file of its name.
+/// A script that has a child in another process group, a child in another session, and an orphan in
+/// a third session. Each of the three ignores SIGTERM, and writes its process ID to a file.
 const ESCAPING: &str = r#"
     one='trap "" TERM; echo $$ > $0; while :; do sleep 0.02; done'
     timeout 1000 sh -c "$one" group &
@@ -22,7 +22,7 @@ fn regression_after_sigkill_no_descendant_overlaps_with_the_next_leader() {
     assert_eq!(a.code(), 137);
     scene.wait_for_file("b");
     let stats = fs::read_to_string(scene.path("stats")).unwrap_or_default();
-    assert_eq!(stats, "", "they run together with the next leader");
+    assert_eq!(stats, "", "they run while the next candidate leads");
     assert!(!escaped.iter().any(|one| runs(*one)));
     a.says("all processes of CMD have ended");
 }
@@ -63,7 +63,7 @@ fn regression_after_sigkill_the_command_may_end_on_sigterm() {
 }
 
 #[test]
-fn no_leader_follows_while_a_process_of_the_last_one_lives() {
+fn no_candidate_leads_while_a_process_of_the_last_leader_lives() {
     let scene = Scene::new(TENURE);
     // The command ends, and leaves a child that ignores SIGTERM.
     let script = "(trap '' TERM; exec sleep 1000) & echo $! > child; \
@@ -79,7 +79,10 @@ fn no_leader_follows_while_a_process_of_the_last_one_lives() {
     assert!(!runs(child), "resigned while {child} is alive");
     scene.wait_for_file("b");
     let stat = fs::read_to_string(scene.path("stat")).unwrap_or_default();
-    assert!(stat.is_empty() || stat.contains(") Z "), "it overlaps with the next leader: {stat}");
+    assert!(
+        stat.is_empty() || stat.contains(") Z "),
+        "the child runs while the next candidate leads: {stat}"
+    );
     assert_eq!(b.code(), 0);
     assert_eq!(scene.status()["epoch"], 2);
 }
@@ -95,7 +98,7 @@ fn a_leftover_of_the_command_may_end_on_sigterm() {
 }
 
 #[test]
-fn a_dead_guard_ends_the_command_and_gives_71() {
+fn a_dead_guard_ends_the_command_with_exit_code_71() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &[], STUBBORN);
     let child = scene.number("child");
@@ -106,7 +109,7 @@ fn a_dead_guard_ends_the_command_and_gives_71() {
 }
 
 #[test]
-fn nothing_is_resigned_if_the_leftovers_are_unknown() {
+fn no_epoch_is_resigned_if_the_leftovers_are_unknown() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &[], STUBBORN);
     let child = scene.number("child");

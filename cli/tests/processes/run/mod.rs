@@ -1,4 +1,4 @@
-//! `tenure run` as processes that are killed, stopped and terminated.
+//! Tests of `tenure run` as processes, which the tests kill, stop and terminate.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};
@@ -28,13 +28,14 @@ fn beats() {
     }
 }
 
-/// Asserts that epochs only grow, and that no epoch has a beat after the first one of the next.
+/// Asserts that epochs only increase, and that no epoch has a beat after the first beat of the next
+/// epoch.
 fn check_order(beats: &[Beat]) {
     for pair in beats.windows(2) {
-        let [before, after] = pair else { unreachable!("windows of two") };
-        assert!(before.epoch <= after.epoch, "{before:?} comes before {after:?}");
+        let [before, after] = pair else { unreachable!("each window has two entries") };
+        assert!(before.epoch <= after.epoch, "{before:?} precedes {after:?}");
         if before.epoch == after.epoch {
-            assert_eq!(before.name, after.name, "one epoch, two leaders");
+            assert_eq!(before.name, after.name, "an epoch has two leaders");
         } else {
             assert!(before.at_ns < after.at_ns, "{before:?} is later than {after:?}");
         }
@@ -59,7 +60,7 @@ fn one_of_three_candidates_runs_through_kills_and_stops() {
     candidates[stopped].stop();
     let third = beat_above(&scene, second.epoch);
     assert_ne!(third.name, second.name);
-    // After the end of its lease, it finds that it has lost the leadership.
+    // After the end of its lease, the continued candidate learns that it has lost the leadership.
     candidates[stopped].signal(Signal::SIGCONT);
     candidates[stopped].says(&format!("lost epoch {}", second.epoch));
     assert!(candidates[stopped].lives(), "{}", candidates[stopped].said());
@@ -67,7 +68,7 @@ fn one_of_three_candidates_runs_through_kills_and_stops() {
     // The remaining candidate is elected again.
     let last = of(&third.name);
     candidates[last].signal(Signal::SIGTERM);
-    // A service succeeds if its CMD was asked to end.
+    // A service exits with 0 after SIGTERM.
     assert_eq!(candidates[last].code(), 0, "{}", candidates[last].said());
     let fourth = beat_above(&scene, third.epoch);
     assert_eq!(of(&fourth.name), stopped);
@@ -76,18 +77,18 @@ fn one_of_three_candidates_runs_through_kills_and_stops() {
 
     check_order(&beats_of(&scene, "beats"));
     check_order(&beats_of(&scene, "fenced"));
-    assert!(!scene.exists("refused"), "a command overlapped with a greater epoch");
+    assert!(!scene.exists("refused"), "a command ran during a greater epoch");
     let status = scene.status();
     assert_eq!((&status["state"], &status["ended"]), (&"sealed".into(), &"resigned".into()));
 }
 
 #[test]
-fn a_stopped_leader_ends_with_75_after_it_continues() {
+fn a_stopped_leader_exits_with_75_after_it_continues() {
     let scene = Scene::new(TENURE);
     let mut a = beating(&scene, "a", SHORT);
     let first = beat_above(&scene, 0);
     a.signal(Signal::SIGSTOP);
-    // No other candidate exists: only the lease makes the guard end the command.
+    // No other candidate exists, so only the lease makes the guard end the command.
     let guard = a.guard();
     let mut last = None;
     eventually("the command is dead", || {
@@ -95,7 +96,7 @@ fn a_stopped_leader_ends_with_75_after_it_continues() {
         pause(300);
         before == Some(beats_of(&scene, "beats").pop())
     });
-    eventually("the guard has nothing left to do", || !runs(guard));
+    eventually("the guard has ended all processes", || !runs(guard));
     // On an idle machine the guard ends before the lease.
     eventually("the lease has lapsed", || scene.status()["lapsed"] == true);
     let status = scene.status();
@@ -105,8 +106,8 @@ fn a_stopped_leader_ends_with_75_after_it_continues() {
     assert!(a.said().contains("lost epoch 1"), "{}", a.said());
 }
 
-/// A command that had ended at SIGTERM was reported as killed. A machine that is too slow for one
-/// grace gets a longer one.
+/// A command that had ended at SIGTERM was reported as killed. If the machine is too slow for a
+/// grace, the test repeats with a longer grace.
 #[test]
 fn regression_killed_is_reported_only_for_a_killed_command() {
     let script = "trap 'echo > term; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
@@ -116,7 +117,7 @@ fn regression_killed_is_reported_only_for_a_killed_command() {
         scene.wait_for_file("ready");
         let guard = a.guard();
         a.signal(Signal::SIGSTOP);
-        eventually("the guard has nothing left to do", || !runs(guard));
+        eventually("the guard has ended all processes", || !runs(guard));
         a.signal(Signal::SIGCONT);
         assert_eq!(a.code(), 75);
         let was_killed = !scene.exists("term");
@@ -127,7 +128,7 @@ fn regression_killed_is_reported_only_for_a_killed_command() {
     assert!(ended_in_its_grace);
 }
 
-/// Ignores SIGTERM, like its child. The file has the child's number.
+/// A script that ignores SIGTERM, like its child. The file has the child's process ID.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $! > child; wait; sleep 1000";
 
 #[test]
@@ -141,12 +142,15 @@ fn a_command_that_ignores_sigterm_dies_with_tenure() {
     assert_eq!(a.code(), 137);
     scene.wait_for_file("b");
     let stat = fs::read_to_string(scene.path("stat")).unwrap_or_default();
-    assert!(stat.is_empty() || stat.contains(") Z "), "it overlaps with the next leader: {stat}");
+    assert!(
+        stat.is_empty() || stat.contains(") Z "),
+        "the child runs while the next candidate leads: {stat}"
+    );
     assert!(!runs(child));
 }
 
 #[test]
-fn the_exit_code_of_the_command_is_passed_on() {
+fn the_exit_code_of_the_command_is_forwarded() {
     let scene = Scene::new(TENURE);
     assert_eq!(scene.script("a", &[], "exit 3").code(), 3);
     assert_eq!(scene.status()["ended"], "resigned");
@@ -181,7 +185,7 @@ fn the_command_has_its_epoch_its_name_and_its_store() {
 }
 
 #[test]
-fn signals_are_passed_on_each_time() {
+fn repeated_signals_are_forwarded() {
     let scene = Scene::new(TENURE);
     let script = "n=0; trap 'n=$((n+1)); echo $n > n; [ $n -lt 2 ] || exit 5' TERM; \
                   echo > ready; while :; do sleep 0.02; done";
@@ -189,7 +193,7 @@ fn signals_are_passed_on_each_time() {
     scene.wait_for_file("ready");
     a.signal(Signal::SIGTERM);
     assert_eq!(scene.wait_for_file("n"), "1\n");
-    // The command was asked to end and has not, so it still leads.
+    // The command has not ended after the signal, so the candidate still leads.
     let before = scene.status()["heartbeat"].as_u64();
     eventually("the lease is renewed", || scene.status()["heartbeat"].as_u64() > before);
     assert_eq!(scene.status()["state"], "held");
@@ -200,7 +204,7 @@ fn signals_are_passed_on_each_time() {
 }
 
 #[test]
-fn other_signals_that_end_processes_are_passed_on_too() {
+fn other_terminating_signals_are_forwarded() {
     for (signal, name, code) in
         [(Signal::SIGHUP, "HUP", 6), (Signal::SIGINT, "INT", 7), (Signal::SIGQUIT, "QUIT", 8)]
     {
@@ -249,7 +253,7 @@ fn signals_ignored_by_nohup_stay_ignored() {
     let mut a = scene.start("a", command);
     scene.wait_for_file("ready");
     a.signal(Signal::SIGHUP);
-    // The second renewal from here on began after the signal.
+    // The second renewal that the test observes began after the signal.
     for _ in 0..2 {
         let record = || fs::read(scene.path("store/lock-0000000001.json")).expect("the record");
         let before = record();
@@ -272,7 +276,7 @@ fn an_ignored_sigchld_does_not_hide_the_status_of_the_command() {
     assert_eq!(scene.status()["ended"], "resigned");
 }
 
-/// A stderr without a reader does not delay the renewals or the end of CMD.
+/// A full pipe on stderr must not delay the renewals or the end of CMD.
 #[test]
 fn regression_a_full_stderr_delays_no_kill() {
     let scene = Scene::new(TENURE);
@@ -284,7 +288,7 @@ fn regression_a_full_stderr_delays_no_kill() {
     let pid = scene.number("pid");
     seal(&scene, "lapsed");
     eventually("CMD is killed", || !runs(pid));
-    // The end of the process does not wait for the reader either.
+    // The exit of the process does not wait for the reader either.
     assert_eq!(a.code(), 75);
 }
 
@@ -307,7 +311,7 @@ fn a_failing_store_ends_the_command_in_time_and_forever_recovers() {
     let scene = Scene::new(TENURE);
     let script = "trap 'echo > term.$TENURE_EPOCH; exit 0' TERM; \
                   echo $$ > pid.$TENURE_EPOCH; while :; do sleep 0.02; done";
-    // A grace of 2 s, which is enough on a loaded machine.
+    // This validity gives a grace of 2 s, which is sufficient on a loaded machine.
     let mut a = scene.script("a", &["--forever", "--validity", "12s"], script);
     let first = scene.number("pid.1");
     // No process can write while the lock is held.
@@ -318,14 +322,14 @@ fn a_failing_store_ends_the_command_in_time_and_forever_recovers() {
     a.says("epoch 1");
     drop(lock);
     let second: Vec<_> = (2..9).map(|epoch| format!("pid.{epoch}")).collect();
-    eventually("it is elected again", || second.iter().any(|file| scene.exists(file)));
+    eventually("the candidate is elected again", || second.iter().any(|file| scene.exists(file)));
     assert!(a.lives(), "{}", a.said());
     a.signal(Signal::SIGTERM);
     assert_eq!(a.code(), 0);
 }
 
 #[test]
-fn a_store_that_disappears_gives_75() {
+fn a_deleted_store_exits_with_75() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", SHORT, "echo $$ > pid; exec sleep 1000");
     let command = scene.number("pid");
@@ -334,7 +338,7 @@ fn a_store_that_disappears_gives_75() {
     assert_eq!(a.code(), 75, "{}", a.said());
 }
 
-/// Seals the current epoch object with this word, like an operator.
+/// Seals the current epoch object with this value of `ended`, like an operator.
 fn seal(scene: &Scene, ended: &str) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
@@ -344,14 +348,14 @@ fn seal(scene: &Scene, ended: &str) {
             let found = store.get(&key, None, 1 << 16).await.expect("the read succeeds");
             let GetOutcome::Found(object) = found else { panic!("no {key}: {found:?}") };
             let mut record: serde_json::Value =
-                serde_json::from_slice(&object.body).expect("it is JSON");
+                serde_json::from_slice(&object.body).expect("the record is JSON");
             record["expired"] = true.into();
             record["ended"] = ended.into();
             record["sealed_by"] = "an operator".into();
             let sealed = store.replace(&key, record.to_string().into(), object.etag).await;
             match sealed.expect("the write succeeds") {
                 PutOutcome::Done { .. } => return,
-                // The leader has renewed meanwhile.
+                // The leader has renewed between the read and the write.
                 _ => pause(1),
             }
         }
@@ -371,7 +375,7 @@ fn a_deposed_leader_terminates_its_command() {
 }
 
 #[test]
-fn a_leader_taken_for_dead_kills_its_command_immediately() {
+fn a_leader_deposed_as_dead_kills_its_command_immediately() {
     let scene = Scene::new(TENURE);
     let script = "trap 'echo > term' TERM; echo $$ > pid; while :; do sleep 0.02; done";
     let mut a = scene.script("a", &["--validity", "20s", "--grace", "2s"], script);

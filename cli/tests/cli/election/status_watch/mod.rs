@@ -179,7 +179,7 @@ fn a_closed_pipe_is_not_an_error() {
 #[test]
 fn a_full_disk_is_an_error() {
     let bench = Bench::new();
-    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has /dev/full");
     let mut command = std::process::Command::new(crate::TENURE);
     command.args(["status", "--store", &bench.url()]).stdout(full);
     let output = command.stderr(Stdio::piped()).output().expect("it runs");
@@ -198,13 +198,13 @@ impl Watching {
     pub fn with(env: &[(&'static str, String)], store: &str, options: &[&str]) -> Watching {
         let line = [&["watch", "--store", store, "--poll", "100ms"], options].concat();
         let mut child = spawn(env, &line);
-        let stdout = child.stdout.take().expect("it is piped");
+        let stdout = child.stdout.take().expect("the output is a pipe");
         Watching(child, BufReader::new(stdout))
     }
 
     pub fn line(&mut self) -> String {
         let mut line = String::new();
-        with_deadline(self.0.id(), || self.1.read_line(&mut line)).expect("it writes text");
+        with_deadline(self.0.id(), || self.1.read_line(&mut line)).expect("the output is text");
         line.trim_end().to_owned()
     }
 
@@ -213,15 +213,16 @@ impl Watching {
         let line = self.line();
         let with_reason = what == "no process leads" && line.contains("Z  no process leads: ");
         let told = line.ends_with(&format!("Z  {what}"));
-        assert!(told || with_reason, "{line:?} does not tell {what:?}");
+        assert!(told || with_reason, "{line:?} does not report {what:?}");
     }
 
     /// Sends a signal, and asserts that the watch exits with 0 and without more output.
     pub fn ends(mut self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.0.id()).expect("a small number"));
-        kill(pid, signal).expect("it lives");
+        kill(pid, signal).expect("the guard is alive");
         let mut rest = String::new();
-        with_deadline(self.0.id(), || self.1.read_to_string(&mut rest)).expect("it writes text");
+        with_deadline(self.0.id(), || self.1.read_to_string(&mut rest))
+            .expect("the output is text");
         assert_eq!(rest, "");
         assert_eq!(ended(&mut self.0).code(), Some(0));
     }
@@ -240,7 +241,7 @@ fn regression_watch_ends_when_its_reader_closes_the_pipe() {
     let bench = Bench::new();
     bench.epoch(1, HELD);
     let mut child = spawn(&[], &["watch", "--store", &bench.url()]);
-    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut out = BufReader::new(child.stdout.take().expect("the output is a pipe"));
     let mut line = String::new();
     with_deadline(child.id(), || out.read_line(&mut line)).expect("text");
     assert!(line.ends_with("Z  a leads epoch 1\n"), "{line:?}");
@@ -256,7 +257,7 @@ fn watch_prints_each_change() {
     watching.tells("no process leads");
     bench.epoch(3, HELD);
     watching.tells("a leads epoch 3");
-    // A renewal does not count as a change.
+    // The watch does not report a renewal.
     bench.epoch(3, &HELD.replace(r#""heartbeat":4"#, r#""heartbeat":5"#));
     bench.epoch(3, SEALED);
     watching.tells("no process leads: epoch 3 of a lapsed");
@@ -265,9 +266,9 @@ fn watch_prints_each_change() {
     watching.ends(Signal::SIGTERM);
 }
 
-/// SIGHUP killed the watch, and the process group of CMD survived.
+/// SIGHUP killed the watch, but not the process group of CMD.
 #[test]
-fn regression_a_hang_up_ends_watch_as_sigterm_does() {
+fn regression_sighup_ends_watch_as_sigterm_does() {
     let bench = Bench::new();
     let mut watching = Watching::start(&bench, &[]);
     watching.tells("no process leads");
@@ -279,7 +280,8 @@ fn watch_gives_one_object_per_line() {
     let bench = Bench::new();
     bench.epoch(3, HELD);
     let mut watching = Watching::start(&bench, &["--json"]);
-    let mut change: Value = serde_json::from_str(&watching.line()).expect("one JSON object");
+    let mut change: Value =
+        serde_json::from_str(&watching.line()).expect("each line is one JSON object");
     let at = change["at"].take();
     assert!(at.as_str().is_some_and(|at| at.len() == "2026-11-20T23:12:00Z".len()));
     let expected = json!({

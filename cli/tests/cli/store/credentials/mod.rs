@@ -1,5 +1,5 @@
-//! The renewal of session tokens: `tenure run` on S3, over real HTTP, with credentials from a
-//! `credential_process`.
+//! Tests how session tokens are renewed. `tenure run` uses S3 over real HTTP, with credentials from
+//! a `credential_process`.
 #![cfg(all(feature = "s3", unix))]
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use tenure_testkit::s3_server::*;
 
 mod roles;
 
-/// A leader with credentials from a script.
+/// A leader that gets its credentials from a script.
 struct Leader {
     server: S3Server,
     dir: TempDir,
@@ -24,11 +24,11 @@ struct Leader {
     said: Option<JoinHandle<String>>,
 }
 
-/// Behaviour of the script.
+/// Behaviour of the script that provides credentials.
 struct Provider {
-    /// Actual lifetime of its tokens, in seconds.
+    /// Actual lifetime of the tokens, in seconds.
     life: u64,
-    /// Reported lifetime of its tokens, in seconds.
+    /// Reported lifetime of the tokens, in seconds.
     claimed: u64,
     /// First line of the script, in shell.
     first: &'static str,
@@ -63,7 +63,8 @@ impl Leader {
         Leader::run(validity, dir, "AWS_CONFIG_FILE", "config")
     }
 
-    /// Starts the leader and waits until it leads. The variable names this file in the directory.
+    /// Starts the leader and waits until it leads. The environment variable `variable` names the
+    /// file in the directory.
     fn run(validity: &str, dir: TempDir, variable: &str, file: &str) -> Leader {
         let server = S3Server::start_blocking();
         let path = |name: &str| dir.path().join(name);
@@ -78,7 +79,7 @@ impl Leader {
         command.args(["run", "--store", "s3://tenure-test/app", "--validity", validity, "--"]);
         command.args(["sh", "-c", &work]).stdin(Stdio::null()).stdout(Stdio::null());
         let mut run = command.stderr(Stdio::piped()).spawn().expect("it starts");
-        let mut stderr = run.stderr.take().expect("it is piped");
+        let mut stderr = run.stderr.take().expect("the output is a pipe");
         let said = std::thread::spawn(move || {
             let mut said = String::new();
             let _ = stderr.read_to_string(&mut said);
@@ -89,7 +90,7 @@ impl Leader {
         leader
     }
 
-    /// Returns the used tokens that have expired.
+    /// Returns how many used tokens have expired.
     fn ended(&self) -> usize {
         let now = Process::system().now().wall.as_secs();
         let requests = self.server.requests();
@@ -106,7 +107,7 @@ impl Leader {
         self.server.object("app/lock-0000000001.json").is_some()
     }
 
-    /// Returns the number of starts of the script.
+    /// Returns how often the script was started.
     fn calls(&self) -> usize {
         fs::read(self.dir.path().join("calls")).map_or(0, |calls| calls.len())
     }
@@ -118,31 +119,31 @@ impl Leader {
             if holds(self) {
                 return;
             }
-            if let Some(status) = self.run.try_wait().expect("it is a child") {
+            if let Some(status) = self.run.try_wait().expect("the child can be waited for") {
                 panic!("before {what}: {status}: {}", self.told());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        panic!("it took more than a minute until {what}");
+        panic!("the condition was not met within a minute: {what}");
     }
 
     fn told(&mut self) -> String {
         self.said.take().expect("once").join().expect("it reads")
     }
 
-    /// Waits for the end of the command. Returns its exit code and its log.
+    /// Waits until the command exits. Returns its exit code and its log.
     #[allow(clippy::disallowed_methods, reason = "polling with a deadline")]
     fn ends(mut self) -> (Option<i32>, String) {
         for _ in 0..1_200 {
-            if let Some(status) = self.run.try_wait().expect("it is a child") {
+            if let Some(status) = self.run.try_wait().expect("the child can be waited for") {
                 return (status.code(), self.told());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        panic!("it did not end within a minute");
+        panic!("the command did not exit within a minute");
     }
 
-    /// Checks that the leader kept its lease, and that it resigns at the end.
+    /// Asserts that the leader has kept its lease, and that it resigns at the end.
     fn resigns(self) {
         self.touch("end");
         let keys = |leader: &Leader| leader.server.keys();
@@ -167,41 +168,41 @@ impl Drop for Leader {
 }
 
 #[test]
-fn a_leader_survives_the_end_of_its_session_tokens() {
+fn a_leader_survives_expired_session_tokens() {
     let mut leader = Leader::start("4s", &Provider { life: 3, claimed: 3, first: "" });
-    leader.until("three tokens have ended", |leader| leader.ended() >= 3);
+    leader.until("three tokens have expired", |leader| leader.ended() >= 3);
     leader.resigns();
 }
 
-/// The request times out long before the provider answers. The call of the provider continues.
+/// The request times out long before the provider answers, but the call of the provider continues.
 #[test]
-fn regression_a_provider_slower_than_a_request_is_waited_for() {
+fn regression_requests_wait_for_a_slow_provider() {
     let slow = Provider { life: 3, claimed: 3, first: "sleep 1.2" };
     let mut leader = Leader::start("4s", &slow);
-    leader.until("two tokens have ended", |leader| leader.ended() >= 2);
+    leader.until("two tokens have expired", |leader| leader.ended() >= 2);
     leader.resigns();
 }
 
-/// A slow clock of this machine has the same effect.
+/// A token may expire before its reported time. A slow clock of this machine has the same effect.
 #[test]
-fn regression_a_token_that_ends_before_its_time_is_replaced() {
+fn regression_a_token_that_expires_early_is_replaced() {
     let early = Provider { life: 3, claimed: 3_600, first: "" };
     let mut leader = Leader::start("4s", &early);
-    leader.until("two tokens have ended", |leader| leader.ended() >= 2);
-    assert!(leader.calls() < 10, "not a provider's call for each request: {}", leader.calls());
+    leader.until("two tokens have expired", |leader| leader.ended() >= 2);
+    assert!(leader.calls() < 10, "the provider was called too often: {}", leader.calls());
     leader.resigns();
 }
 
-/// The command sent a withdrawn key until its expiry, possibly for hours.
+/// The command sent a revoked key until the key expired, possibly for hours.
 #[test]
-fn regression_rejected_credentials_are_replaced_before_their_end() {
+fn regression_rejected_credentials_are_replaced_before_their_expiry() {
     let mut leader = Leader::start("4s", &Provider { life: 3_600, claimed: 3_600, first: "" });
     for code in ["InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"] {
         let calls = leader.calls();
         leader.server.fault(ServerFault::Answer(403, code)).times(1);
         leader.until(code, |leader| leader.calls() == calls + 1);
         let answered = leader.server.requests().len();
-        leader.until("the others are used", |leader| leader.server.requests().len() > answered);
+        leader.until("the other keys are used", |leader| leader.server.requests().len() > answered);
     }
     leader.resigns();
 }
@@ -209,7 +210,7 @@ fn regression_rejected_credentials_are_replaced_before_their_end() {
 /// The SDK reads the file once per process. After a rotation, a service sent the old key until a
 /// restart.
 #[test]
-fn regression_keys_of_a_file_are_read_again_once_they_are_rejected() {
+fn regression_a_key_file_is_read_again_after_a_rejection() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("credentials");
     let write = |token: &str| {
@@ -221,7 +222,7 @@ fn regression_keys_of_a_file_are_read_again_once_they_are_rejected() {
     let mut leader = Leader::run("4s", dir, "AWS_SHARED_CREDENTIALS_FILE", "credentials");
     write("new");
     leader.server.fault(ServerFault::Answer(403, "InvalidAccessKeyId")).times(1);
-    leader.until("the new ones are used", |leader| {
+    leader.until("the new keys are used", |leader| {
         let requests = leader.server.requests();
         let last = requests.last().and_then(|it| it.headers.get("x-amz-security-token"));
         last.is_some_and(|token| token == "new")

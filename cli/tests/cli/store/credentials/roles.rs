@@ -1,4 +1,4 @@
-//! Roles of pods and containers: credentials from simulated services over HTTP.
+//! Tests roles of pods and containers, with credentials from simulated services over HTTP.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -16,14 +16,14 @@ fn service(kind: &'static str, answer: String) -> (SocketAddr, Receiver<String>)
     service_with(|_| "200 OK", kind, answer)
 }
 
-/// Chooses the status by the first line of the request.
+/// Answers each request with this reply. Chooses the status by the first line of the request.
 fn service_with(
     status: fn(&str) -> &'static str,
     kind: &'static str,
     answer: String,
 ) -> (SocketAddr, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("the listener is bound");
     (address, serve(listener, status, kind, answer))
 }
 
@@ -38,7 +38,7 @@ fn serve(
         while let Ok((mut stream, _)) = listener.accept() {
             let mut request = vec![0; 64 * 1024];
             let mut length = 0;
-            // The body of a form comes with or after its head; the answer needs none of it.
+            // The answer does not depend on the body of a request, so only the head is read.
             while !String::from_utf8_lossy(&request[..length]).contains("\r\n\r\n") {
                 match stream.read(&mut request[length..]) {
                     Ok(0) | Err(_) => break,
@@ -60,7 +60,8 @@ fn serve(
     receiver
 }
 
-/// `tenure status` with these variables and no other credentials; the token that the store saw.
+/// Runs `tenure status` with these variables and no other credentials. Returns the token that the
+/// store received.
 fn token_seen_with(env: &[(&str, String)]) -> String {
     let server = S3Server::start_blocking();
     let output = without_keys(&server, &["status"], env).output().expect("it runs");
@@ -85,9 +86,9 @@ fn without_keys(server: &S3Server, verb: &[&str], env: &[(&str, String)]) -> Com
     command
 }
 
-/// The instance has no role, or refuses its metadata to this process.
+/// The instance has no role, or its metadata service refuses this process.
 #[test]
-fn regression_a_metadata_service_that_refuses_gives_77_and_one_line() {
+fn regression_a_refusing_metadata_service_exits_with_77_and_one_line() {
     let without_a_role = |line: &str| match line.starts_with("PUT ") {
         true => "200 OK",
         false => "404 Not Found",
@@ -105,19 +106,19 @@ fn regression_a_metadata_service_that_refuses_gives_77_and_one_line() {
         let said = String::from_utf8(output.stderr).expect("text");
         assert_eq!(output.status.code(), Some(77), "{index}: {said}");
         let lines: Vec<_> = said.lines().collect();
-        let [line] = lines[..] else { panic!("{index}: not one line: {said}") };
+        let [line] = lines[..] else { panic!("{index}: the output is not one line: {said}") };
         assert!(line.contains("no credentials: set AWS_ACCESS_KEY_ID"), "{line}");
         assert!(!line.contains("HttpResponse") && !line.contains("source:"), "{line}");
-        assert!(asked.try_recv().is_ok(), "the service was asked");
+        assert!(asked.try_recv().is_ok(), "the service got a request");
     }
 }
 
-/// The metadata service may start after `tenure`. No other setting names the region.
+/// Only the metadata service knows the region, and it may start after `tenure`.
 #[test]
 fn regression_a_service_waits_for_the_region_of_its_machine() {
     for verb in [&["run", "--forever", "--", "true"][..], &["watch"]] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let metadata = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let metadata = format!("http://{}", listener.local_addr().expect("the listener is bound"));
         let (scene, server) = (Scene::new(crate::TENURE), S3Server::start_blocking());
         let proxy = Proxy::start("503 Service Unavailable", &[]);
         let env = [
@@ -136,7 +137,7 @@ fn regression_a_service_waits_for_the_region_of_its_machine() {
         candidate.says("no region: set AWS_REGION");
         assert_eq!(proxy.requests(), [""; 0]);
         let _asked = serve(listener, |_| "200 OK", "text/plain", "eu-test-7".to_owned());
-        eventually("it asks in that region", || {
+        eventually("the request names the region", || {
             proxy.requests().iter().any(|line| line.contains("tenure-test.s3.eu-test-7."))
         });
     }
@@ -158,7 +159,7 @@ fn pod_identity_and_container_roles_give_credentials() {
         ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", token.display().to_string()),
     ]);
     assert_eq!(seen, "of-the-container");
-    let request = asked.recv().expect("it was asked");
+    let request = asked.recv().expect("the service got a request");
     assert!(request.starts_with("GET /v1/credentials "), "{request}");
     assert!(request.contains("token-of-the-pod"), "{request}");
 }
@@ -190,5 +191,5 @@ fn web_identity_gives_credentials() {
         ("AWS_ENDPOINT_URL_STS", format!("http://{address}")),
     ]);
     assert_eq!(seen, "of-the-role");
-    assert!(asked.recv().expect("it was asked").starts_with("POST / "));
+    assert!(asked.recv().expect("the service got a request").starts_with("POST / "));
 }

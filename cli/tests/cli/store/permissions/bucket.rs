@@ -1,4 +1,4 @@
-//! The bucket policy, which also denies requests of an administrator.
+//! Tests the bucket policy, which also denies requests of an administrator.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ fn put(path: &str, headers: &[(&str, &str)]) -> S3Request {
     S3Request { op: Op::Put, key, deletes: Vec::new(), uri, headers: map, exists: true }
 }
 
-/// No statement covered the record of periods. Every principal with access could delete it, and CMD
-/// ran again.
+/// No statement covered the record of periods. Every principal with access could delete the record,
+/// and CMD ran again.
 #[test]
 fn regression_every_way_to_write_an_epoch_or_a_period_needs_a_condition() {
     let policies = [Policy::everything(), Policy::parse(BUCKET_POLICY, BUCKET, PREFIX)];
@@ -43,7 +43,8 @@ fn regression_every_way_to_write_an_epoch_or_a_period_needs_a_condition() {
         assert!(!allowed(key, &[("x-amz-copy-source", "/other/key")]), "{key}");
         assert!(allowed(key, &[("if-none-match", "*")]), "{key}");
         assert!(allowed(key, &[("if-match", "\"0123\"")]), "{key}");
-        // The last request of a multipart upload creates the object and accepts conditions.
+        // Only the last request of a multipart upload creates the object, so only this request
+        // needs a condition.
         assert!(allowed(&format!("{key}?uploads"), &[]), "{key}");
         assert!(allowed(&format!("{key}?partNumber=1&uploadId=a"), &[]), "{key}");
         assert!(!allowed(&format!("{key}?uploadId=a"), &[]), "{key}");
@@ -55,7 +56,7 @@ fn regression_every_way_to_write_an_epoch_or_a_period_needs_a_condition() {
 }
 
 #[tokio::test]
-async fn the_bucket_requires_conditions_and_lets_only_the_compactor_delete() {
+async fn the_bucket_requires_conditions_and_only_the_compactor_deletes() {
     let bucket = Policy::parse(BUCKET_POLICY, BUCKET, ANY);
     let all = Policy::everything();
     let server = S3Server::start().await;
@@ -79,7 +80,7 @@ async fn the_bucket_requires_conditions_and_lets_only_the_compactor_delete() {
         let compactor = Compactor::builder(store, epochs).keep_epochs(1).min_age(Duration::ZERO);
         compactor.build().unwrap().run_once().await
     };
-    // S3 denies each key, this server the whole request.
+    // S3 denies each key. This server denies the whole request.
     let error = compaction(admin.clone()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
     let compactor = Policy::parse(COMPACTOR, BUCKET, ANY);

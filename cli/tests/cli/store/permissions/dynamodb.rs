@@ -1,4 +1,4 @@
-//! The policies of DynamoDB name exactly the operations that each role sends.
+//! Tests that the DynamoDB policy of each role allows exactly the operations that the role sends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const CANDIDATE: &str = include_str!("../../../../../deploy/iam/dynamodb-candida
 const OBSERVER: &str = include_str!("../../../../../deploy/iam/dynamodb-observer.json");
 const COMPACTOR: &str = include_str!("../../../../../deploy/iam/dynamodb-compactor.json");
 
-/// Checks that the operations of the work equal the actions of the policy.
+/// Asserts that the work sends exactly the operations that the policy allows.
 async fn sends_what_it_may(policy: &str, server: &DynamoServer, work: impl Future<Output = ()>) {
     server.forget_requests();
     work.await;

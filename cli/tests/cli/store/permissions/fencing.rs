@@ -1,4 +1,4 @@
-//! The permissions of guarded resources: an object, and a log.
+//! Tests the permissions of writers of guarded resources: an object, and a log.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 
 const RESERVATION: &str = ".reservation";
-/// Enough for a writer of an older epoch to read the reservation once.
+/// Number of writes after which a writer of an older epoch has read the reservation.
 const WRITES: u32 = 20;
 
 const OBJECT: &str = include_str!("../../../../../deploy/iam/fenced-object.json");
 const LOG: &str = include_str!("../../../../../deploy/iam/fenced-log.json");
 
 fn policy(text: &str) -> Policy {
-    // The name of the statement has this word, too.
+    // Only these placeholders are replaced, because the name of the statement also contains OBJECT.
     let text =
         text.replace("BUCKET/OBJECT", "BUCKET/state.json").replace("BUCKET/LOG", "BUCKET/log");
     Policy::parse(&text, BUCKET, "")
@@ -49,17 +49,17 @@ async fn writes_a_log(store: Arc<S3Store>) -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn the_writer_of_an_object_needs_its_policy_and_no_more() {
+async fn the_writer_of_an_object_needs_exactly_its_policy() {
     let server = S3Server::start().await;
     let writer = store(&server, "writer", &[&policy(OBJECT)]);
     writes_an_object(writer.clone()).await.unwrap();
     assert!(writer.delete(vec!["state.json".to_owned()]).await.is_err());
-    // Without a busy old writer, no reservation is needed.
+    // The reservation is needed only while an old writer is busy.
     let (quiet, _) = policy(OBJECT).without(RESERVATION);
     needs_each(&quiet, async |_| (), writes_an_object).await;
 }
 
-/// An older epoch writes before each write of the user.
+/// A store in which a writer of an older epoch writes before each write of the user.
 #[derive(Debug, Clone)]
 struct Beside {
     store: Arc<S3Store>,
@@ -76,25 +76,25 @@ impl Layer for Beside {
         let (older, writes) = &mut *self.older.lock().await;
         if call == Call::Replace && *writes < WRITES {
             *writes += 1;
-            // The store refuses the old writer after it has read the reservation.
+            // The old writer fails after it has read the reservation.
             let _ = older.write("again").await;
         }
     }
 }
 
-/// Returns true if a writer with this policy stops a busy writer of an older epoch.
+/// Returns whether a writer with this policy stops a busy writer of an older epoch.
 async fn stops_an_older_writer(policy: &Policy) -> bool {
     let server = S3Server::start().await;
     let older = FencedObject::new(store(&server, "older", &[&Policy::everything()]), "state.json");
-    let older = older.open(Epoch::FIRST).await.expect("it is the first");
+    let older = older.open(Epoch::FIRST).await.expect("the claim is the first");
     let older = Arc::new(Mutex::new((older, 0)));
     let beside = Beside { store: store(&server, "writer", &[policy]), older };
     let object = FencedObject::new(Arc::new(Layered(beside.clone())), "state.json");
     let opened = object.open(Epoch::new(2).expect("an epoch")).await;
-    opened.expect("the older one stops in the end");
+    opened.expect("the older writer stops");
     let reserved = server.keys().iter().any(|key| key.ends_with(RESERVATION));
     let writes = beside.older.lock().await.1;
-    assert_eq!(reserved, writes < WRITES, "{writes} writes of the older epoch");
+    assert_eq!(reserved, writes < WRITES, "the older epoch wrote {writes} times");
     reserved
 }
 
@@ -108,9 +108,9 @@ async fn the_policies_allow_the_reservation_that_stops_a_busy_old_writer() {
 
 const ONCE_PER: &str = include_str!("../../../../../deploy/iam/once-per.json");
 
-/// `run --once-per`, twice in a period, in each layout.
+/// The writer is `tenure run --once-per`, twice in a period, in each layout.
 #[test]
-fn the_writer_of_periods_needs_its_policy_and_no_more() {
+fn the_writer_of_periods_needs_exactly_its_policy() {
     let run = |policy: &Policy| {
         let server = S3Server::start_blocking();
         drop(store(&server, "periods", &[policy]));
@@ -156,7 +156,7 @@ fn the_writer_of_periods_needs_its_policy_and_no_more() {
 }
 
 #[tokio::test]
-async fn the_writer_of_a_log_needs_its_policy_and_no_more() {
+async fn the_writer_of_a_log_needs_exactly_its_policy() {
     let server = S3Server::start().await;
     writes_a_log(store(&server, "writer", &[&policy(LOG)])).await.unwrap();
     needs_each(&policy(LOG), async |_| (), writes_a_log).await;

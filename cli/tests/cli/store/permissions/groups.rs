@@ -1,4 +1,4 @@
-//! The roles of a group of partitions.
+//! Tests the policies of the roles of a group.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,13 +45,13 @@ impl Node {
         Ok(Node { membership, owned: Vec::new() })
     }
 
-    /// Handles the next event. Returns false after the last one.
+    /// Handles the next event. Returns false after the last event.
     async fn step(&mut self) -> Result<bool, Failure> {
         match self.membership.next().await {
             Some(MembershipEvent::Granted(partition)) => self.owned.push(partition),
             Some(MembershipEvent::Revoked { number, .. }) => {
                 let place = self.owned.iter().position(|it| it.number() == number);
-                self.owned.remove(place.ok_or("it was never granted")?).release();
+                self.owned.remove(place.ok_or("the partition was never granted")?).release();
             }
             Some(MembershipEvent::StoreFailed(error)) => return Err(error.into()),
             Some(_) => {}
@@ -61,7 +61,7 @@ impl Node {
     }
 }
 
-/// The work of members: they join, plan, own, release and leave.
+/// Runs two members that join, plan, own, release and leave.
 async fn takes_part(store: Arc<S3Store>) -> Result<(), Failure> {
     let mut nodes = [Node::join(store.clone(), "a").await?, Node::join(store, "b").await?];
     while nodes.iter().any(|node| node.owned.len() != 1) {
@@ -88,7 +88,7 @@ async fn a_member_needs_its_policy_and_deletes_nothing() {
     needs_each(&policy, async |_| (), takes_part).await;
 }
 
-/// The group also has an ended session that no assignment names.
+/// Creates a group that has an ended session, which no assignment names.
 async fn with_a_group(server: &S3Server) {
     takes_part(Arc::new(server.store(BUCKET))).await.unwrap();
     let stray = format!("{PREFIX}/members/00000000000000000000000000000001/lock.json");
@@ -139,7 +139,7 @@ async fn an_operator_of_a_group_needs_its_policy_and_writes_no_sessions() {
     needs_each(&policy, with_a_group, operates).await;
 }
 
-/// `group depose` writes a session. The policy of the other operators does not allow it.
+/// `group depose` writes a session, which the policy of other operators does not allow.
 #[tokio::test]
 async fn the_deposition_of_a_member_needs_the_policy_of_members() {
     let server = S3Server::start().await;
@@ -178,7 +178,7 @@ async fn compacts(store: Arc<S3Store>) -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn a_compactor_of_a_group_needs_its_policy_and_alone_may_delete() {
+async fn a_compactor_of_a_group_needs_its_policy_and_only_it_may_delete() {
     let policy = Policy::parse(COMPACTOR, BUCKET, PREFIX);
     let bucket = Policy::parse(BUCKET_POLICY, BUCKET, PREFIX);
     let server = S3Server::start().await;

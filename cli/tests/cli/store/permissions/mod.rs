@@ -1,5 +1,5 @@
-//! The policies under `deploy/iam` are sufficient and minimal: each role works with its policy, and
-//! fails without any one of its permissions.
+//! Tests that the policies under `deploy/iam` are sufficient and minimal. Each role works with its
+//! policy, and fails if one permission is removed.
 #![cfg(feature = "s3")]
 
 mod bucket;
@@ -20,7 +20,7 @@ use tenure::{Compactor, Election, Error, ErrorKind, Layout, Leadership};
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 
 const PREFIX: &str = "app";
-/// For policies of elections in both layouts, which never share a prefix.
+/// Resource for policies of elections in both layouts. Two layouts never share a prefix.
 const ANY: &str = "app/*";
 const CANDIDATE: &str = include_str!("../../../../../deploy/iam/candidate.json");
 const OBSERVER: &str = include_str!("../../../../../deploy/iam/observer.json");
@@ -31,7 +31,8 @@ const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
 /// An error of any crate, distinguished by its message.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The permissions of a role by its policy and the bucket policy. A deny always wins.
+/// Returns a store with the permissions of a role. A denial in one policy overrides an allowance in
+/// another policy.
 fn store(server: &S3Server, name: &str, policies: &[&Policy]) -> Arc<S3Store> {
     let who = Who { arn: format!("arn:aws:iam::123456789012:role/{name}") };
     let policies: Vec<Policy> = policies.iter().map(|policy| (*policy).clone()).collect();
@@ -58,7 +59,8 @@ async fn elect(store: Arc<dyn Store>, name: &str, layout: Layout) -> Result<Lead
     election(store, name, layout)?.campaign().await
 }
 
-/// The work of a candidate: found, proclaim (which renews), resign, follow, succeed, take over.
+/// Does the work of a candidate: create an election, proclaim (which renews), resign, follow,
+/// succeed, take over.
 async fn campaigns(store: Arc<dyn Store>, layout: Layout) -> Result<(), Failure> {
     let first = elect(store.clone(), "a", layout).await?;
     first.proclaim(serde_json::json!({ "at": "here" })).await?;
@@ -102,7 +104,7 @@ fn put_epochs(server: &S3Server, epochs: u64) {
     }
 }
 
-/// Checks that the work fails with a denial without any one of its permissions.
+/// Asserts that the work is denied if any single permission is removed.
 async fn needs_each<W>(policy: &Policy, prepare: impl AsyncFn(&S3Server), work: W)
 where
     W: AsyncFn(Arc<S3Store>) -> Result<(), Failure>,
@@ -111,7 +113,7 @@ where
         let server = S3Server::start().await;
         prepare(&server).await;
         let error = work(store(&server, "less", &[&less])).await;
-        let error = error.expect_err(&format!("it works without {missing}"));
+        let error = error.expect_err(&format!("the work succeeds without {missing}"));
         assert!(error.to_string().contains("AccessDenied"), "without {missing}: {error}");
         // The error names the missing action.
         let action = missing.strip_prefix("s3:").unwrap_or("");
@@ -120,7 +122,7 @@ where
 }
 
 #[tokio::test]
-async fn a_candidate_needs_its_policy_and_no_more() {
+async fn a_candidate_needs_exactly_its_policy() {
     let policy = Policy::parse(CANDIDATE, BUCKET, ANY);
     let server = S3Server::start().await;
     campaigns_in_both(store(&server, "candidate", &[&policy])).await.unwrap();
@@ -145,7 +147,7 @@ async fn a_candidate_deletes_nothing_and_stays_under_its_prefix() {
 }
 
 /// S3 does not report a missing key to a role that may list only under the prefix. With epoch
-/// files, the leader then cannot look for a successor. All other work succeeds.
+/// files, the leader then cannot check for a successor. All other work succeeds.
 #[tokio::test]
 async fn epoch_files_work_with_listings_of_the_prefix_alone() {
     let any = r#""Resource": "arn:aws:s3:::BUCKET""#;
@@ -154,7 +156,7 @@ async fn epoch_files_work_with_listings_of_the_prefix_alone() {
     let policy = Policy::parse(&CANDIDATE.replace(any, &bound), BUCKET, ANY);
     let server = S3Server::start().await;
     let store = store(&server, "bound", &[&policy]);
-    assert!(store.list("", "", 10).await.is_err(), "it may not list the bucket");
+    assert!(store.list("", "", 10).await.is_err(), "the role may not list the bucket");
     campaigns(store.clone(), Layout::EpochFiles).await.unwrap();
     let error = campaigns(store, Layout::SingleObject).await.unwrap_err();
     assert!(error.to_string().contains("without s3:ListBucket S3 also sends"), "{error}");
@@ -203,9 +205,9 @@ async fn a_compactor_needs_its_policy_and_writes_nothing() {
     assert_eq!(elsewhere.kind(), StoreErrorKind::AccessDenied);
 }
 
-/// The evaluator of policies must not skip an unknown condition.
+/// The evaluator of policies must refuse an unknown condition.
 #[test]
-#[should_panic(expected = "no such condition here: IpAddress")]
-fn an_unknown_condition_is_not_true() {
+#[should_panic(expected = "unsupported condition: IpAddress")]
+fn an_unknown_condition_is_refused() {
     Policy::parse(&COMPACTOR.replace("StringLike", "IpAddress"), BUCKET, PREFIX);
 }

@@ -1,4 +1,4 @@
-//! Operators need no separate policy, except for `probe`.
+//! Tests that operators need no separate policy, except for `probe`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +64,6 @@ fn a_probe_needs_only_its_keys() {
     assert_eq!((code, left), (Some(0), 0), "{said}");
     for (less, missing) in policy.with_one_less() {
         let (code, said, _) = probe(&less);
-        assert_ne!(code, Some(0), "without {missing} it says {said}");
+        assert_ne!(code, Some(0), "without {missing}: {said}");
     }
 }

@@ -1,4 +1,4 @@
-//! The part of the IAM policy language that `deploy/iam` uses.
+//! Evaluates the part of the IAM policy language that `deploy/iam` uses.
 
 #[cfg(feature = "dynamodb")]
 use std::collections::BTreeSet;
@@ -48,7 +48,8 @@ struct Needed {
     prefix: Option<String>,
 }
 
-/// A deny wins. A request without an allow is denied.
+/// Returns whether the policies allow the request. A denial overrides an allowance, and a request
+/// without an allowance is denied.
 pub fn allows(policies: &[Policy], who: &Who, seen: &S3Request) -> bool {
     needed(seen).into_iter().all(|needed| {
         let statements = policies.iter().flat_map(|policy| &policy.0);
@@ -69,7 +70,8 @@ fn needed(seen: &S3Request) -> Vec<Needed> {
         Op::Bucket => vec![of_bucket("s3:GetBucketLocation", None)],
         Op::Get | Op::Head => {
             let mut needed = vec![of_key("s3:GetObject", &seen.key)];
-            // S3 does not report a missing key to a sender without listings. A GET has no prefix.
+            // S3 reports a missing key only to a sender that may list the bucket. A GET has no
+            // prefix.
             if !seen.exists {
                 needed.push(of_bucket("s3:ListBucket", None));
             }
@@ -90,7 +92,7 @@ fn needed(seen: &S3Request) -> Vec<Needed> {
 }
 
 impl Policy {
-    /// Returns a policy of `deploy/iam` with values for its placeholders.
+    /// Parses a policy of `deploy/iam`, with values for its placeholders.
     pub fn parse(text: &str, bucket: &str, prefix: &str) -> Policy {
         let text = text.replace("BUCKET", bucket).replace("PREFIX", prefix);
         let text = text.replace("ACCOUNT", "123456789012");
@@ -114,7 +116,7 @@ impl Policy {
         actions.map(self::text).collect()
     }
 
-    /// Removes all other actions from the statements.
+    /// Removes all actions but this one from the statements.
     pub fn only(mut self, action: &str) -> Policy {
         for statement in &mut self.0 {
             statement.actions.retain(|its| its == action);
@@ -122,7 +124,8 @@ impl Policy {
         self
     }
 
-    /// Returns the policy without statements about such resources, and true if it had any.
+    /// Removes the statements about resources that end with `end`. Also returns whether a statement
+    /// was removed.
     pub fn without(mut self, end: &str) -> (Policy, bool) {
         let all = self.0.len();
         self.0.retain(|statement| !statement.resources.iter().all(|its| its.ends_with(end)));
@@ -139,7 +142,8 @@ impl Policy {
                 less.0[place].actions.remove(which);
                 all.push((less, action.clone()));
             }
-            // A statement without resources equals a statement without actions.
+            // The first resource is kept, because a statement without resources equals a statement
+            // without actions.
             for (which, resource) in statement.resources.iter().enumerate().skip(1) {
                 let mut less = self.clone();
                 less.0[place].resources.remove(which);
@@ -154,14 +158,14 @@ impl Statement {
     fn parse(statement: &Value) -> Statement {
         let known = ["Sid", "Effect", "Principal", "Action", "Resource", "Condition"];
         for name in statement.as_object().expect("a statement is an object").keys() {
-            assert!(known.contains(&name.as_str()), "no such element here: {name}");
+            assert!(known.contains(&name.as_str()), "unsupported element: {name}");
         }
         let principal = &statement["Principal"];
-        assert!(principal.is_null() || principal == "*", "no such principal here: {principal}");
+        assert!(principal.is_null() || principal == "*", "unsupported principal: {principal}");
         let allow = match statement["Effect"].as_str() {
             Some("Allow") => true,
             Some("Deny") => false,
-            effect => panic!("no such effect: {effect:?}"),
+            effect => panic!("unsupported effect: {effect:?}"),
         };
         let conditions = statement["Condition"].as_object().into_iter().flatten();
         let conditions = conditions.flat_map(|(operator, keys)| {
@@ -170,7 +174,7 @@ impl Statement {
                 "Null" => Operator::Null,
                 "Bool" => Operator::Bool,
                 "ArnNotEquals" => Operator::ArnNotEquals,
-                _ => panic!("no such condition here: {operator}"),
+                _ => panic!("unsupported condition: {operator}"),
             };
             let keys = keys.as_object().expect("a condition is an object");
             keys.iter().map(move |(key, value)| Condition {
@@ -208,7 +212,7 @@ impl Condition {
                 Some(if in_between { "false" } else { "true" })
             }
             "aws:PrincipalArn" => Some(who.arn.as_str()),
-            key => panic!("no such key here: {key}"),
+            key => panic!("unsupported key: {key}"),
         };
         match self.operator {
             Operator::StringLike => value.is_some_and(|value| like(&self.value, value)),
