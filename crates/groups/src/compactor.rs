@@ -2,8 +2,8 @@
 //!
 //! If the session of a named member is missing, a coordinator waits for its validity, as the
 //! session may live (R1). So the compactor reads the newest assignment after the sessions, and
-//! keeps the sessions that it names. The compactor also keeps a session that has seen a greater
-//! assignment, as it shows the deletion of that assignment (D7).
+//! keeps the sessions that this assignment names. It also keeps a session that has seen a greater
+//! assignment, as evidence that the assignment was deleted (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,7 +24,7 @@ use super::session_data::seen;
 use super::session_record::{age, session_of};
 use crate::protocol::{Assignment, SessionId};
 
-/// Sessions that are read at the same time.
+/// Number of sessions that are read at the same time.
 const AT_ONCE: usize = 16;
 
 /// Deletes superseded assignments and ended sessions of one group.
@@ -71,19 +71,19 @@ pub struct GroupReport {
     pub sessions: SessionsReport,
 }
 
-/// The sessions in a [`GroupReport`].
-/// Each of the `listed` sessions counts in exactly one of `deleted`, `kept` and `failed`.
+/// The numbers of sessions in a [`GroupReport`]. Each of the `listed` sessions counts in exactly
+/// one of `deleted`, `kept` and `failed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct SessionsReport {
-    /// Sessions that the listing showed.
+    /// Number of listed sessions.
     pub listed: u64,
-    /// Sessions that this run deleted. In a dry run, the sessions that it would have deleted.
+    /// Number of sessions that this run deleted, or in a dry run would have deleted.
     pub deleted: u64,
-    /// Sessions that the run kept: they live, the newest assignment names them, they have seen a
-    /// greater assignment, or they are younger than [`Report::min_age_ms`].
+    /// Number of sessions that the run kept: they live, the newest assignment names them, they have
+    /// seen a greater assignment, or they are younger than [`Report::min_age_ms`].
     pub kept: u64,
-    /// Sessions that the store did not delete. The next run tries them again.
+    /// Number of sessions that the store did not delete. The next run tries them again.
     pub failed: u64,
 }
 
@@ -189,7 +189,7 @@ impl GroupCompactor {
         mut stop: Pin<&mut impl Future<Output = ()>>,
         progress: &mut (impl FnMut(&GroupReport) + Send),
     ) -> Result<Option<()>, Error> {
-        // The members are unknown if there is no assignment.
+        // Without an assignment the members are unknown, so no session is deleted.
         let Some(newest) = report.assignments.newest else { return Ok(Some(())) };
         let prefix = format!("{}members/", self.assignments.prefix());
         let mut start = Some(prefix.clone());
@@ -201,7 +201,7 @@ impl GroupCompactor {
                 read = page => read?,
             };
             let (ended, next) = read;
-            // A sent deletion is not dropped.
+            // `stop` does not cancel a deletion that was sent.
             let many = ended.len() as u64;
             let deleted = self.delete(ended, report).await;
             let stopped = stop.as_mut().now_or_never().is_some();
@@ -225,7 +225,7 @@ impl GroupCompactor {
         Ok(Some(()))
     }
 
-    /// Returns the keys of a page of sessions that may be deleted, and where the next page starts.
+    /// Returns the keys of a page of sessions that may be deleted, and the start of the next page.
     async fn ended_sessions(
         &self,
         prefix: &str,
@@ -242,7 +242,7 @@ impl GroupCompactor {
             let id = session_of(self.assignments.prefix(), &entry.key);
             let Some(id) = id else { continue };
             report.sessions.listed += 1;
-            // Treat a missing date as new, as for epochs.
+            // Treat an object without a date as new, as for epochs.
             let age = age(page.served_at, entry.last_modified).unwrap_or_default();
             if age >= least_age {
                 old.push((id, entry.key.clone()));
@@ -258,14 +258,14 @@ impl GroupCompactor {
         Ok((keys, page.truncated.then_some(last)))
     }
 
-    /// Returns the ended ones of these sessions, each with the greatest assignment it has seen.
+    /// Returns the ended sessions among these, each with the greatest assignment it has seen.
     async fn ended(
         &self,
         sessions: Vec<(SessionId, String)>,
     ) -> Result<Vec<(SessionId, String, Option<Epoch>)>, Error> {
         let read = |(id, key): (SessionId, String)| async move {
             let outcome = self.assignments.get(&key, Record::MAX_READ_BYTES).await?;
-            // Objects that are no records of this version stay.
+            // Keep objects that are not records of this version.
             let GetOutcome::Found(object) = outcome else { return Ok::<_, Error>(None) };
             let record = Record::of_single_object(&object).ok().flatten();
             let ended = record.filter(|(_, record)| record.expired);
@@ -276,7 +276,7 @@ impl GroupCompactor {
         reads.try_filter_map(|ended| future::ready(Ok(ended))).try_collect().await
     }
 
-    /// Returns the newest assignment and its sessions. `newest` is the greatest known epoch.
+    /// Returns the newest assignment, at or above `newest`, and the sessions that it names.
     async fn named(
         &self,
         mut newest: Epoch,
@@ -302,7 +302,7 @@ impl GroupCompactor {
             let read = match self.assignments.get(&key, MAX_BYTES).await? {
                 GetOutcome::Found(object) => decode(newest, Ok(&object.body)),
                 GetOutcome::TooLarge { len, .. } => decode(newest, Err(len)),
-                // The assignment was superseded and compacted meanwhile: a greater one exists.
+                // The assignment was compacted after the listing. List again for a greater one.
                 _ => {
                     gone = Some(newest);
                     continue;
@@ -387,7 +387,7 @@ fn longest_validity(
 mod tests {
     use super::*;
 
-    /// The log of a run that left sessions had the outcome "nothing".
+    /// The log of a run that failed to delete some sessions had the outcome "nothing".
     #[test]
     fn regression_the_outcome_counts_sessions() {
         let outcome =

@@ -36,10 +36,10 @@ const MAX_PARTITIONS: usize = 100_000;
 /// # let store = Arc::new(MemoryStore::new());
 /// let builder = || {
 ///     Group::builder(store.clone(), "orders")
-///         .name("worker-7") // the same after a restart
-///         .partitions(0..64) // of the group that the first member creates
+///         .name("worker-7") // a restart keeps the name
+///         .partitions(0..64) // used if this member creates the group
 ///         .weight(2) // twice the partitions of a member of weight 1
-///         .validity(Duration::from_secs(10)) // when the partitions of a dead member move
+///         .validity(Duration::from_secs(10)) // the partitions of a dead member move after about 10 s
 /// };
 /// assert!(builder().build().is_ok());
 /// let error = builder().partitions(["eu", "us", "eu"]).build().unwrap_err();
@@ -47,7 +47,7 @@ const MAX_PARTITIONS: usize = 100_000;
 /// ```
 #[must_use = "a builder does nothing until it is built"]
 pub struct GroupBuilder {
-    /// The settings of the lease.
+    /// Settings of the session: its lease, name, intervals and retries.
     election: ElectionBuilder,
     data: Value,
     partitions: Vec<Arc<str>>,
@@ -105,18 +105,19 @@ impl GroupBuilder {
         self
     }
 
-    /// The caller asserts that no two living processes have this name. It also asserts that the
-    /// work of a dead process has ended, including work in processes that it started. A joining
-    /// process then ends the session of its predecessor immediately and gets its partitions back.
-    /// Without this assertion the group waits for the lapse. If the assertion is false, two members
-    /// may believe that they own a partition. Costs one GET and one PUT more. Default: false.
+    /// Sets whether the caller asserts that no two living processes have this name, and that the
+    /// work of a dead process has ended, including work in processes that it started. With this
+    /// assertion, a joining process ends the session of its predecessor immediately and gets its
+    /// partitions back. Otherwise the group waits until the predecessor's session lapses. If the
+    /// assertion is wrong, two members may believe that they own a partition. Costs one GET and one
+    /// PUT more per join. Default: false.
     pub fn name_is_unique(mut self, unique: bool) -> GroupBuilder {
         self.election = self.election.name_is_unique(unique);
         self
     }
 
-    /// Sets the names of the first partitions of the group, such as `0..64`: at most 100,000 names
-    /// of 1 to 256 bytes each. All members must set the same names. An existing group keeps its
+    /// Sets the names of the partitions of a new group, such as `0..64`: at most 100,000 names of 1
+    /// to 256 bytes each. All members must set the same names. An existing group keeps its
     /// partitions. [`resize`](Group::resize) changes them. Default: none.
     pub fn partitions<I>(mut self, names: I) -> GroupBuilder
     where
@@ -150,7 +151,7 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets how often this member renews its session: one PUT each.
+    /// Sets the interval between the renewals of this member's session. Each renewal is one PUT.
     /// [Elections](tenure::ElectionBuilder::renew_interval) have the same bounds. Default: validity
     /// / 3.
     pub fn renew_interval(mut self, interval: Duration) -> GroupBuilder {
@@ -158,14 +159,15 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets how often this member polls for a new assignment: one GET each. The coordinator also
-    /// lists the sessions: one LIST each. 10 ms to the validity. Default: validity / 6.
+    /// Sets the interval between the polls of this member for a new assignment: 10 ms to the
+    /// validity. Each poll is one GET. The coordinator also lists the sessions, with one LIST per
+    /// poll. Default: validity / 6.
     pub fn poll_interval(mut self, interval: Duration) -> GroupBuilder {
         self.election = self.election.poll_interval(interval);
         self
     }
 
-    /// Sets the timeout of a request in total: 10 ms to validity / 5. Default: validity / 5.
+    /// Sets the total timeout of each request: 10 ms to validity / 5. Default: validity / 5.
     pub fn request_timeout(mut self, timeout: Duration) -> GroupBuilder {
         self.election = self.election.request_timeout(timeout);
         self
@@ -178,16 +180,16 @@ impl GroupBuilder {
         self
     }
 
-    /// The caller asserts that the machine is never paused from outside. [The same setting of
-    /// elections](tenure::ElectionBuilder::machine_is_never_paused) has the details. Default:
-    /// false.
+    /// Sets whether the caller asserts that the machine is never paused from outside. [The same
+    /// setting of elections](tenure::ElectionBuilder::machine_is_never_paused) has the details.
+    /// Default: false.
     pub fn machine_is_never_paused(mut self, never: bool) -> GroupBuilder {
         self.election = self.election.machine_is_never_paused(never);
         self
     }
 
     /// Sets how long the coordinator collects joining members, so that a rollout causes one
-    /// rebalance. At most 1 h. The coordinator does not delay the partitions of a dead member.
+    /// rebalance. At most 1 h. This delay does not apply to the partitions of a dead member.
     /// Default: 1 s.
     pub fn rebalance_delay(mut self, delay: Duration) -> GroupBuilder {
         self.rebalance_delay = delay;
@@ -232,14 +234,14 @@ impl GroupBuilder {
     /// retry while the store denies access or does not exist
     /// ([`AccessDenied`](tenure::ErrorKind::AccessDenied),
     /// [`NoSuchStore`](tenure::ErrorKind::NoSuchStore)), as during a rotation of keys. The time
-    /// counts from the first such answer. `None` retries without a limit, for services. With zero,
-    /// the first such answer is an error. If the metadata service of the machine has no
+    /// counts from the first denial. `None` retries without a limit and is for services. Zero
+    /// returns the first denial as an error. If the metadata service of the machine has no
     /// credentials, the time is at least 60 s. Default: 10 s. The same time applies if a store that
-    /// has answered before calls a request [invalid](tenure::ErrorKind::InvalidInput) or
-    /// [unsupported](tenure::ErrorKind::UnsafeStore): another server then answers in its place.
+    /// has answered before rejects a request as [invalid](tenure::ErrorKind::InvalidInput) or
+    /// [unsupported](tenure::ErrorKind::UnsafeStore): another server may answer in its place.
     ///
-    /// The attempts are up to 5 s apart. The first failure in a row is logged. A member with a
-    /// session retries without a limit.
+    /// The attempts are up to 5 s apart. The log has the first of several consecutive failures. A
+    /// member with a session retries without a limit.
     pub fn retry_denied(mut self, during: impl Into<Option<Duration>>) -> GroupBuilder {
         self.election = self.election.retry_denied(during);
         self
@@ -300,7 +302,7 @@ impl GroupBuilder {
         if length > most {
             return refuse(format!(
                 "the data of this member must take at most {most} bytes in its session, got \
-                {length}: the rest is for releases"
+                 {length}: the other bytes are for releases"
             ));
         }
         let first = Assignment::first(Nonce::from_bits(0), self.partitions.clone());
@@ -321,7 +323,7 @@ impl GroupBuilder {
     }
 }
 
-/// Refuses invalid names of partitions.
+/// Refuses invalid names of partitions, and too many partitions.
 pub(super) fn check_partitions(names: &[Arc<str>]) -> Result<(), Error> {
     if names.len() > MAX_PARTITIONS {
         let many = names.len();
@@ -346,7 +348,7 @@ pub(super) fn refuse<T>(why: String) -> Result<T, Error> {
     Err(Error::new(ErrorKind::InvalidInput, why))
 }
 
-// Not derived: a log must not contain the data of a member.
+// `Debug` is not derived, as a log must not contain the data of a member.
 impl fmt::Debug for GroupBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GroupBuilder")

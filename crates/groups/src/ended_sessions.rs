@@ -1,5 +1,5 @@
-//! The ended sessions that this process has read (GC3). They never change again, so the process
-//! reads each of them once, also if it coordinates several times.
+//! The ended sessions that this process has read (GC3). An ended session never changes, so the
+//! process reads each of them once, even if it becomes the coordinator several times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -54,7 +54,7 @@ mod tests {
         let nonce = Nonce::from_bits(7);
         let live = SessionRecord { nonce, heartbeat: 2, etag, ended: None, data: None };
         sessions.note(id, &live);
-        assert!(!sessions.contains(id), "it may change");
+        assert!(!sessions.contains(id), "a live session is not kept");
         let ended = SessionRecord { ended: Some(EpochEnd::Lapsed), ..live };
         sessions.note(id, &ended);
         assert_eq!(sessions.record(id, &ended.etag), Some(ended.clone()));

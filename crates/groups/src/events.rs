@@ -8,7 +8,7 @@ use super::partition::Partition;
 use crate::protocol::PartitionNumber;
 use tenure::{Error, Loss};
 
-/// An event of a membership. Each event comes once and in order. No event is left out.
+/// An event of a membership. Each event is delivered once and in order. No event is skipped.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MembershipEvent {

@@ -6,11 +6,11 @@ use crate::assignment_record::{AssignmentRecord, BadAssignment, MAX_BYTES};
 use crate::session_data;
 use tenure::Epoch;
 
-/// Checks any body of an assignment. Decoding returns an assignment or a typed error. An assignment
-/// is written again without a loss.
+/// Checks any body of an assignment. The decoder returns an assignment or a typed error. An
+/// assignment that is encoded again decodes to the same assignment.
 pub fn assignment(body: &[u8]) {
     session(body);
-    // The key has the number of an assignment. Here the number comes from the body.
+    // A store has the number of an assignment in its key. Here the number comes from the body.
     let json = serde_json::from_slice::<Value>(body).ok();
     let number = json.as_ref().and_then(|json| json["epoch"].as_u64());
     let epoch = number.and_then(Epoch::new).unwrap_or(Epoch::FIRST);
@@ -39,7 +39,7 @@ fn assert_kept(read: Option<&Value>, written: &[u8]) {
     let written: Value = serde_json::from_slice(written).expect("a written body is JSON");
     let fields = read.and_then(Value::as_object).into_iter().flatten();
     for (name, value) in fields.filter(|(_, value)| !value.is_null()) {
-        assert!(written.get(name).is_some(), "the field {name:?} with {value} is gone");
+        assert!(written.get(name).is_some(), "the written body has no field {name:?} with {value}");
     }
 }
 
@@ -49,7 +49,7 @@ fn check_message(why: &BadAssignment) {
         ["its body has ", "it has format ", "its body is not an assignment: "];
     let message = why.to_string();
     assert!(STARTS.iter().any(|start| message.starts_with(start)), "{message}");
-    assert!(message.len() < 200 && message.is_ascii(), "it quotes the body: {message}");
+    assert!(message.len() < 200 && message.is_ascii(), "the message quotes the body: {message}");
 }
 
 /// Checks any data of a session: the written data decodes to the same data.
@@ -57,7 +57,7 @@ fn session(body: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(body) else { return };
     let Some((data, member)) = session_data::decode(&value) else { return };
     let releases: Vec<_> = data.releases.iter().map(|(it, by)| (*it, *by)).collect();
-    // Only a part of thousands of ranges fits into the written data.
+    // Thousands of ranges do not fit into the written data.
     if releases.len() > 1_000 {
         return;
     }

@@ -32,7 +32,7 @@ pub(super) struct Grant {
     pub(super) release: Release,
     /// Cancelled once the work must stop: the partition is revoked, at risk, or lost.
     pub(super) stop: CancellationToken,
-    /// The revocation was reported to the application.
+    /// Whether the revocation was reported to the application.
     pub(super) revoked: AtomicBool,
     end: OnceLock<End>,
     /// Values that all tasks with this partition share.
@@ -63,7 +63,7 @@ impl Grant {
         self.ends(End::Released);
     }
 
-    /// The first end counts.
+    /// Stops the work, and records the end. Later ends are ignored.
     fn ends(&self, end: End) {
         let _ = self.end.set(end);
         self.stop.cancel();
@@ -76,7 +76,7 @@ impl Grant {
         })
     }
 
-    /// Returns the error of a leadership for this end.
+    /// Returns the end as the [`Loss`] of a leadership.
     pub(super) fn loss_of_a_term(&self) -> Option<Loss> {
         self.end.get().map(|end| match end {
             End::Released => Loss::Resigned,
@@ -100,10 +100,10 @@ impl PartitionLoss {
 impl fmt::Display for PartitionLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PartitionLoss::Released => f.write_str("this process released it"),
-            PartitionLoss::Taken => {
-                f.write_str("an assignment took it away, although this member did not release it")
-            }
+            PartitionLoss::Released => f.write_str("this process released the partition"),
+            PartitionLoss::Taken => f.write_str(
+                "an assignment took the partition, although this member did not release it",
+            ),
             PartitionLoss::Session(loss) => write!(f, "the session of this member ended: {loss}"),
         }
     }

@@ -18,16 +18,16 @@ pub struct Assignments(EpochObjects);
 /// An assignment object and its contents.
 #[derive(Debug)]
 pub struct AssignmentObject {
-    /// Time of its creation, by the store's clock. An assignment is never overwritten.
+    /// Time of the assignment's creation, by the store's clock. An assignment is never overwritten.
     pub created: Option<DateTime<Utc>>,
     /// Time of the read, by the same clock.
     pub served_at: Option<DateTime<Utc>>,
-    /// Content, or the reason why it cannot be read.
+    /// Content of the assignment, or the reason why it cannot be read.
     pub group: Result<GroupSnapshot, String>,
 }
 
 impl Assignments {
-    /// `app` and `app/` are the same prefix.
+    /// Returns the assignments of the group at this prefix. `app` and `app/` are the same prefix.
     pub fn new(store: Arc<dyn Store>, prefix: &str) -> Result<Assignments, Error> {
         EpochObjects::numbered(store, prefix, ASSIGNMENT).map(Assignments)
     }

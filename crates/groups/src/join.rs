@@ -17,9 +17,9 @@ use crate::protocol::{Session, SessionId};
 use tenure::internals::groups::{Context, Requests};
 use tenure::{Epoch, Error, ErrorKind, Lease};
 
-/// The requests of one join. Denials in a row are counted across sessions, separately for the first
-/// and the second write of each session. A session may be shorter than the time for which denials
-/// are retried.
+/// The requests of one join. Consecutive denials are counted across sessions, as a session may
+/// lapse before the time for the retries of denials ends. The first and the second write of a
+/// session have separate counts.
 #[derive(Debug)]
 struct JoinRequests {
     creates: Requests,
@@ -58,8 +58,9 @@ impl Group {
         }
     }
 
-    /// Joins as [`join`](Group::join) does. Returns `None` once this `Group` is to leave. The work
-    /// under the `former` sessions of this process has returned, so the member resigns them (GW4).
+    /// Joins as [`join`](Group::join) does. Returns `None` if the `Group` must leave before the
+    /// join is complete. The work under the `former` sessions of this process has returned, so the
+    /// member resigns them (GW4).
     pub(super) async fn join_unless_leaving(
         &self,
         former: &[Session],
@@ -91,7 +92,8 @@ impl Group {
         }
     }
 
-    /// Runs one step of a join, and logs its first failure. The retry of denials logs them.
+    /// Runs one step of a join, and logs the first transient failure of the join. The code that
+    /// retries denied requests logs denials.
     async fn telling<T>(&self, told: &mut bool, part: impl Future<Output = T>) -> T {
         let mut part = pin!(part);
         loop {
@@ -104,7 +106,7 @@ impl Group {
             let failed = self.cx.last_failure().filter(|it| passing.contains(&it.kind()));
             if let Some(error) = failed.filter(|_| !*told) {
                 *told = true;
-                tracing::warn!(group = self.cx.prefix(), %error, "cannot join yet; trying again");
+                tracing::warn!(group = self.cx.prefix(), %error, "cannot join the group; trying again");
             }
         }
     }
@@ -130,15 +132,16 @@ impl Group {
             return Ok(None);
         };
         if leadership.epoch() != Epoch::FIRST {
-            // The first epoch came too late and the session took another: give it up (GO4).
+            // The create of the first epoch took effect late and the session has a later epoch:
+            // give the session up (GO4).
             leadership.resign().await.or_else(lost)?;
             return Ok(None);
         }
         let session = Session { id, nonce };
         let said = self.config.said.clone();
-        // Only a session that was read with data joins the members (GO3). A join that is dropped
-        // from here on resigns the session: otherwise the group would give it partitions. The write
-        // has the greatest assignment that the process remembers (D1).
+        // Only a session that was read with data joins the members (GO3). If the join is dropped
+        // from here on, it resigns the session, as the group may give partitions to the session.
+        // The second write contains the greatest assignment that the process remembers (D1).
         let data = SessionData { seen: self.cx.greatest(), ..SessionData::default() };
         let (data, _) = session_data::encode(&[], &data, &said, 0);
         let (reply, answer) = oneshot::channel();
@@ -158,7 +161,7 @@ impl Group {
         };
         let Ok((outcome, leadership)) = answer else { return Ok(None) };
         if let Err(error) = outcome {
-            tracing::warn!(group = self.cx.prefix(), %error, "could not join; trying again");
+            tracing::warn!(group = self.cx.prefix(), %error, "could not write the new session; trying again");
             return lost(error).map(|()| None);
         }
         let (sender, notices) = mpsc::unbounded_channel();
@@ -178,8 +181,9 @@ impl Group {
 }
 
 impl Group {
-    /// Waits until the store has denied the second writes for too long. A session retries denied
-    /// writes until it lapses, and the next session would be denied, too.
+    /// Waits until the store has denied the second writes for longer than the time of
+    /// `retry_denied`. Each session retries denied writes until it lapses, and the join then
+    /// creates another session. Without this limit the join would never return an error.
     async fn denies(&self, lease: &Lease, writes: &mut Requests) -> Error {
         loop {
             let failed = lease.last_error();
@@ -193,7 +197,8 @@ impl Group {
     }
 }
 
-/// A lost or unknown session lapses, and the join creates another.
+/// Ignores the error of a lost or unknown session: the session lapses, and the join creates
+/// another.
 fn lost(error: Error) -> Result<(), Error> {
     match error.kind() {
         ErrorKind::LeadershipLost | ErrorKind::Unavailable => Ok(()),

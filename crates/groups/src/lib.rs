@@ -29,7 +29,7 @@
 //!         partition.revoked().cancelled().await;
 //!         Ok(())
 //!     })
-//!     .await?; // returns after `leave`: releases as work returns, then resigns
+//!     .await?; // returns after `leave`, once all work has returned and the session is resigned
 //! # Ok(())
 //! # }
 //! ```
@@ -38,10 +38,11 @@
 //!
 //! Each member keeps a *session*: one object with a lease, which only the member renews. The
 //! *assignment* is an object `assignment-%010d.json` that names the owner of each partition. Each
-//! change creates the assignment with the next number, with `If-None-Match: *`. One of the members,
-//! the coordinator, reads the sessions and writes assignments. Two coordinators at the same time
-//! are safe. A partition leaves a member only if the member has released it or the member's session
-//! has ended. `docs/design/groups.md` has the protocol, its invariants and the reasons.
+//! change creates the assignment with the next number by a PUT with `If-None-Match: *`. One of the
+//! members, the coordinator, reads the sessions and writes assignments. Two coordinators at the
+//! same time are safe. A partition leaves a member only if the member has released it or the
+//! member's session has ended. `docs/design/groups.md` has the protocol, its invariants and its
+//! reasons.
 //! # Guarantees
 //!
 //! - Each (partition, token) is granted to at most one session, and the tokens of a partition only
@@ -52,7 +53,7 @@
 //!   [`clock_drift_max`](GroupBuilder::clock_drift_max).
 //! - A live member keeps its partitions until it releases them, however slow the store is.
 //!
-//! A member that is paused between a check and a write may write after its lease has ended. So may
+//! A member that is paused between a check and a write may write after its lease has ended, as may
 //! a leader of an election. The guarded resource must refuse lower tokens (package
 //! `tenure-fencing`).
 //! # Cost
@@ -144,13 +145,13 @@ pub use protocol::assignor::{Assignor, Seat, Share, StickyAssignor};
 pub use protocol::marks::Marks;
 pub use protocol::partition_number::PartitionNumber;
 
-/// The part of a key before the number of an assignment.
+/// The part of an assignment's key between the group's prefix and the number.
 const ASSIGNMENT: &str = "assignment-";
 
 /// A group of members that share partitions.
 ///
-/// A process uses it as a member, as an observer or as an operator. Clones are the same member.
-/// [`build`](GroupBuilder::build) sends no request.
+/// A process uses a `Group` as a member, as an observer or as an operator. All clones are the same
+/// member. [`build`](GroupBuilder::build) sends no request.
 ///
 /// # Examples
 /// A router finds the owner of a partition. The router is not a member.
@@ -184,7 +185,7 @@ const ASSIGNMENT: &str = "assignment-";
 pub struct Group {
     cx: Arc<Context>,
     config: Arc<GroupConfig>,
-    /// How the calls of [`Group::run`] are to leave; `None` while they are to stay.
+    /// The way in which the calls of [`Group::run`] must leave; `None` while they stay.
     leave: Arc<watch::Sender<Option<Leave>>>,
     /// Membership of the newest call of [`Group::run`].
     current: Arc<Mutex<Weak<Ownership>>>,
@@ -234,13 +235,13 @@ impl fmt::Debug for Group {
     }
 }
 
-/// Returns the guarded value, also after a panic of another holder: a panic in a critical section
-/// leaves the value whole.
+/// Returns the guarded value, even if another holder of the lock panicked: no critical section
+/// leaves the value inconsistent when it panics.
 fn unpoisoned<T>(locked: LockResult<T>) -> T {
     locked.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Doubles the first delay this number of times, up to the longest delay.
+/// Doubles the first delay `times` times, up to the longest delay.
 fn doubled(first: Duration, longest: Duration, times: u32) -> Duration {
     first.saturating_mul(1 << times.min(20)).min(longest)
 }

@@ -12,7 +12,7 @@ use tenure::internals::groups::{Context, Record};
 use tenure::store::{GetOutcome, StoreErrorKind};
 use tenure::{EpochEnd, Error};
 
-/// Sessions that are read at the same time.
+/// Number of sessions that are read at the same time.
 const AT_ONCE: usize = 16;
 
 /// The state of a member's session at the time of one read.
@@ -21,8 +21,8 @@ const AT_ONCE: usize = 16;
 pub enum SessionState {
     /// The session has not ended. A dead member counts as live until its validity has passed.
     Live {
-        /// Time since the last write, by the store's clock; `None` if the store has no dates.
-        /// Without dates one read cannot show that a session has lapsed.
+        /// Time since the last write, by the store's clock; `None` if the store has no dates. If
+        /// the store has no dates, one read cannot show that a session has lapsed.
         age: Option<Duration>,
     },
     /// The member has not renewed the session for longer than its validity, by the store's clock.
@@ -31,7 +31,7 @@ pub enum SessionState {
         /// Time since the last write, by the store's clock.
         age: Duration,
     },
-    /// The session was sealed, with this end.
+    /// The session was sealed. It ended in this way.
     Ended(EpochEnd),
     /// The store has no such session. The compactor deletes ended sessions.
     Missing,
@@ -70,12 +70,12 @@ async fn state(cx: &Context, member: &MemberSnapshot) -> Result<SessionState, Er
                 let age = age(object.served_at, object.last_modified);
                 SessionState::of(&body, age)
             }
-            // The session of another process, or no session.
+            // The object is the session of another process, or not a session.
             Ok(_) => SessionState::Missing,
             Err(_) => SessionState::Unknown,
         },
         Ok(GetOutcome::NotFound | GetOutcome::TooLarge { .. }) => SessionState::Missing,
-        // The request named no ETag.
+        // A GET without an ETag has no other outcome in this version of the trait.
         Ok(_) => SessionState::Unknown,
         Err(error) if error.kind() == StoreErrorKind::Transient => SessionState::Unknown,
         Err(error) => {
@@ -94,7 +94,7 @@ impl SessionState {
         }
     }
 
-    /// Returns whether the member may still work: the read did not show the end of its session.
+    /// Returns whether the member may still work, as the read did not show the end of its session.
     #[must_use]
     pub fn may_work(self) -> bool {
         matches!(self, SessionState::Live { .. } | SessionState::Unknown)

@@ -14,11 +14,11 @@ use tenure::Lease;
 
 /// The membership of a process that has joined a group, until its session ends.
 ///
-/// Dropping it stops the renewals. The session then lapses: it is not resigned, as work may still
-/// run.
+/// Dropping a membership stops the renewals, and the session lapses. The session is not resigned,
+/// as work may still run.
 ///
 /// # Examples
-/// For programs that keep their own table of partitions. Other programs call
+/// A program that keeps its own table of partitions reads the events. Other programs call
 /// [`run`](super::Group::run).
 /// ```
 /// # use std::{collections::BTreeMap, sync::Arc};
@@ -45,7 +45,7 @@ use tenure::Lease;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a membership that is dropped is no longer renewed"]
+#[must_use = "dropping a membership stops the renewals of its session"]
 pub struct Membership {
     pub(super) ownership: Arc<Ownership>,
     pub(super) notices: mpsc::UnboundedReceiver<Notice>,
@@ -73,8 +73,8 @@ impl Membership {
         Some(MembershipEvent::new(notice?, &self.ownership))
     }
 
-    /// Returns whether this process is a member: its lease runs, and the newest assignment that it
-    /// has read names it. No request.
+    /// Returns whether this process is a member: the lease of its session runs, and the newest
+    /// assignment that it has read names the session. No request.
     #[must_use]
     pub fn is_member(&self) -> bool {
         self.ownership.is_member()
@@ -88,8 +88,8 @@ impl Membership {
         }))
     }
 
-    /// Returns the lease of this member's session. All its partitions end with this lease. No
-    /// request.
+    /// Returns the lease of this member's session. The ownership of all its partitions ends with
+    /// this lease. No request.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.ownership.lease.clone()
@@ -102,19 +102,20 @@ impl Membership {
     }
 
     /// Returns the newest assignment that this member has read.
-    /// [`Group::since_last_answer`](super::Group::since_last_answer) returns its age. No request.
-    /// The call copies all members and partitions.
+    /// [`Group::since_last_answer`](super::Group::since_last_answer) returns the time since the
+    /// last read. No request. The call copies all members and partitions.
     #[must_use]
     pub fn last_seen(&self) -> GroupSnapshot {
         GroupSnapshot::of(self.ownership.known().as_ref())
     }
 
-    /// Leaves the group. The member takes no more partitions and revokes all its partitions. Once
-    /// all are released, the member resigns the session, and [`Lost`](MembershipEvent::Lost) is the
-    /// last event. Read the events until then. Costs two PUTs and the PUTs of the releases.
+    /// Leaves the group. The member gets no more partitions, and all its partitions are revoked.
+    /// Once all are released, the member resigns the session, and [`Lost`](MembershipEvent::Lost)
+    /// is the last event. Read the events until `Lost`. Costs two PUTs and the PUTs of the
+    /// releases.
     ///
     /// Until the session is resigned, this call overrides an earlier
-    /// [`leave_for`](Membership::leave_for): no partition is reserved then.
+    /// [`leave_for`](Membership::leave_for), and no partition is reserved.
     pub fn leave(&self) {
         self.ownership.leave(None);
     }
@@ -128,8 +129,8 @@ impl Membership {
         self.ownership.leave(Some(delay));
     }
 
-    /// Asks the member to poll the store now, for an application that learns of a change in another
-    /// way. This is only a hint. Costs at most the requests of one poll.
+    /// Asks the member to poll the store now. An application calls this method if it learns of a
+    /// change in another way. The call is only a hint. Costs at most the requests of one poll.
     pub fn refresh(&self) {
         self.ownership.wake.notify_one();
     }

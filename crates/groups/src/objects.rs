@@ -19,15 +19,15 @@ use tenure::internals::groups::{After, Context, Nonce, Record, Requests, Written
 use tenure::store::{ETag, GetOutcome, StoreError};
 use tenure::{Epoch, Error, ErrorKind};
 
-/// A token with the number of digits that tokens reach after years.
+/// A token with as many digits as tokens have after years of operation.
 const MANY_EPOCHS: u64 = 9_999_999;
 /// The longest time between two LISTs of a reader (GA6): the next number may be created and
 /// compacted between two of its polls.
 pub(super) const LIST_EVERY: Duration = Duration::from_secs(600);
-/// Sessions that are read at the same time.
+/// Number of sessions that are read at the same time.
 const AT_ONCE: usize = 64;
 
-/// The requests of one process, and the state between them.
+/// Sends the requests of one process, and keeps the state between requests.
 #[derive(Debug)]
 pub(super) struct Objects {
     pub(super) cx: Arc<Context>,
@@ -35,7 +35,7 @@ pub(super) struct Objects {
     /// Fields of the newest assignment that this version does not know.
     unknown: Unknown,
     unreadable: Option<BadAssignment>,
-    /// The reason why an assignment could not be written. It was not sent.
+    /// The reason why an assignment could not be encoded. No request was sent for it.
     unwritable: Option<Error>,
     /// Whether an assignment of this process may have taken effect, or may take effect later.
     pub(super) may_have_created: bool,
@@ -49,7 +49,7 @@ pub(super) enum Seen {
     Session(Box<SessionBody>),
     /// The object is not a session.
     Foreign,
-    /// An unreadable object, which may have been a session.
+    /// The object cannot be read. It may have been a session.
     Corrupt,
     Missing,
     /// The read failed.
@@ -102,8 +102,8 @@ impl Objects {
         self.requests.retry_delay(self.cx.poll_interval())
     }
 
-    /// Sends a request for assignments. Returns `None` if the assignment cannot be written. Then no
-    /// request was sent.
+    /// Sends one request about assignments. Returns `None`, and sends no request, if the assignment
+    /// cannot be encoded.
     pub(super) async fn assignment(
         &mut self,
         request: &AssignmentRequest,
@@ -174,7 +174,7 @@ impl Objects {
         Some(self.written(&format!("creating assignment {epoch}"), written))
     }
 
-    /// Returns the body of an assignment that was made from the last one read.
+    /// Encodes an assignment that was made from the last assignment read.
     pub(super) fn encode(&self, assignment: &Assignment) -> Result<Bytes, Error> {
         let record =
             AssignmentRecord { assignment: assignment.clone(), unknown: self.unknown.clone() };
@@ -187,13 +187,13 @@ impl Objects {
         }
     }
 
-    /// Refuses partitions that would not fit if each had an owner and a target. A reserved
-    /// partition takes less room.
+    /// Refuses partitions that do not fit into an assignment in which each has an owner and a
+    /// target. A reserved partition takes fewer bytes.
     pub(super) fn check_owned(&self, assignment: &Assignment) -> Result<(), Error> {
         let mut owned = assignment.clone();
         let session = Session { id: SessionId::from_bits(0), nonce: Nonce::from_bits(0) };
         let name = "n".repeat(MAX_NAME_BYTES);
-        // Members with indexes of two digits.
+        // The last member has an index of two digits.
         owned.members = (0..=10)
             .map(|id| Member::new(Session { id: SessionId::from_bits(id), ..session }, &*name))
             .collect();
@@ -261,7 +261,7 @@ impl Objects {
         seen
     }
 
-    /// Reads one session, if its tag differs from this one.
+    /// Reads one session if its tag differs from `unless`.
     pub(super) async fn read_session(
         &mut self,
         id: SessionId,
@@ -298,7 +298,7 @@ impl Objects {
         seen
     }
 
-    /// Replaces a session, on the condition that it has not changed since the read.
+    /// Replaces the object of a session by its seal, if the object still has this ETag.
     pub(super) async fn seal(
         &mut self,
         id: SessionId,
@@ -362,9 +362,9 @@ impl Objects {
             }
             ReaderFailure::NewestDeleted(epoch) => {
                 let why = format!(
-                    "{} in {store} was seen, and neither it nor a greater assignment exists: it \
-                    was deleted. The next tokens must be above {epoch} and above each granted \
-                    token: restore the group (`tenure group restore --epoch`)",
+                    "{} in {store} was deleted: a process has seen it, and no greater assignment \
+                    exists. The next tokens must be above {epoch} and above each granted token: \
+                    restore the group (`tenure group restore --epoch`)",
                     key(epoch)
                 );
                 Error::new(ErrorKind::NewestDeleted, why)
@@ -392,5 +392,5 @@ fn is_an_object(body: &[u8]) -> bool {
     serde_json::from_slice::<serde_json::Map<_, _>>(body).is_ok()
 }
 
-/// The bodies of the sessions that were read.
+/// The sessions that were read, by their ids.
 pub(super) type Bodies = BTreeMap<SessionId, SessionBody>;

@@ -1,4 +1,4 @@
-//! The changes of operators: partitions and their marks.
+//! Changes by operators: the partitions of the group, and the marks of partitions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use crate::protocol::operation::{Mark, Operation, Refusal};
 use crate::protocol::{Assignment, PartitionNumber};
 use tenure::{Error, ErrorKind};
 
-/// Attempts of a change: another writer may come first each time.
+/// Number of attempts at a change. An attempt fails if another writer creates the next assignment
+/// first.
 const ATTEMPTS: usize = 16;
 
 impl Group {
@@ -22,19 +23,19 @@ impl Group {
     /// Added partitions get new numbers. The group must exist: its first member creates it.
     ///
     /// Each call that changes a group costs LIST, GET, LIST, a GET of each session, PUT, LIST. Each
-    /// time that another writer came first, it costs a GET, a PUT and a LIST more. The call retries
-    /// transient errors a few times.
+    /// time another writer creates the next assignment first, the call costs a GET, a PUT and a
+    /// LIST more. The call retries transient errors a few times.
     ///
     /// # Errors
     /// If [`may_have_happened`](Error::may_have_happened) is true for an error of any kind, the
     /// change may have taken effect or may take effect later: call again. Otherwise nothing was
     /// written.
     /// - [`InvalidInput`](tenure::ErrorKind::InvalidInput): a name or the size of the group is out
-    ///   of bounds, or there is no such group or partition. It is also the error if a partition of
-    ///   one of the names still retires: call again once [`snapshot`](Group::snapshot) no longer
-    ///   shows it.
+    ///   of bounds, or there is no such group or partition, or a partition of one of the names
+    ///   still retires. In the last case call again once [`snapshot`](Group::snapshot) no longer
+    ///   shows that partition.
     /// - [`Unavailable`](tenure::ErrorKind::Unavailable): the store did not answer 16 writes, or
-    ///   other writers came first 16 times. Call again.
+    ///   other writers created the next assignment first 16 times. Call again.
     /// - [`NewestDeleted`](tenure::ErrorKind::NewestDeleted): a member has seen a greater
     ///   assignment, which a person or a program deleted.
     /// - The errors of [`snapshot`](Group::snapshot).
@@ -47,7 +48,8 @@ impl Group {
         check_partitions(&names)?;
         let wanted: BTreeSet<&str> = names.iter().map(|name| &**name).collect();
         self.change(|now| {
-            // A retiring partition does not stay, so its name cannot be added before its end.
+            // A retiring partition counts as missing. Its name is refused until the partition is
+            // removed.
             let stay = now.partitions.iter().filter(|it| !it.marks.retiring);
             let there: BTreeSet<&str> = stay.map(|it| &*it.name).collect();
             let missing = names.iter().filter(|name| !there.contains(&***name));
@@ -62,7 +64,7 @@ impl Group {
     }
 
     /// Retires these partitions: their owners release them, and then the group removes them. This
-    /// is final. If the same name is added later, that partition has another number.
+    /// change is final. If the same name is added later, the new partition has another number.
     ///
     /// # Errors
     /// The errors of [`resize`](Group::resize).
@@ -112,8 +114,9 @@ impl Group {
         self.change_each(names, |numbers| Operation::Mark(numbers, mark.clone())).await
     }
 
-    /// Changes partitions by the numbers that the first read shows: during the attempts a name may
-    /// be retired and added again.
+    /// Changes the partitions that have these names at the first attempt. Later attempts use the
+    /// numbers of these partitions, as another operator may retire a name and add it again
+    /// meanwhile.
     async fn change_each(
         &self,
         names: &[&str],
@@ -173,17 +176,18 @@ impl Group {
                 return Err(follower.failed());
             }
             let now = follower.reader.known().cloned();
-            // After several attempts the nonce of the confirmed assignment may be any of theirs.
+            // The confirmed assignment may have the nonce of any attempt.
             let same = |now: &Arc<Assignment>| now.same_but_for_the_nonce(&own);
             if news == Some(News::Confirmed) && now.as_ref().is_some_and(same) {
                 return Ok(GroupSnapshot::of(now.as_ref()));
             }
             if now.is_some_and(|now| now.epoch == own.epoch) {
-                // Another writer's assignment has the number, so this process's one cannot exist.
+                // Another writer's assignment has this number, so this process's assignment does
+                // not exist.
                 follower.objects.may_have_created = before;
             }
         }
-        let why = "other writers came first at each attempt; try again";
+        let why = "other writers created the next assignment first at each attempt; try again";
         Err(Error::new(ErrorKind::Unavailable, why))
     }
 }
@@ -204,8 +208,8 @@ fn refused(refusal: Refusal) -> Error {
     match refusal {
         Refusal::Retires(name) => {
             let why = format!(
-                "the partition {name:?} retires and cannot be kept: add it again once its owner \
-                has released it and it is removed"
+                "the partition {name:?} is retiring: add it again once its owner has released \
+                 it and the group has removed it"
             );
             Error::new(ErrorKind::InvalidInput, why)
         }
@@ -217,12 +221,12 @@ fn refused(refusal: Refusal) -> Error {
         Refusal::Restoring => Error::new(ErrorKind::Unavailable, UNFINISHED),
         Refusal::Exhausted => Error::new(
             ErrorKind::EpochsExhausted,
-            "no number of an assignment or a partition is left",
+            "the numbers of assignments or partitions are used up",
         ),
     }
 }
 
-/// Refuses an invalid name of a member before it makes the assignment too long.
+/// Refuses a name that no member can have, as each mark with a name makes the assignment longer.
 fn check_member(name: Option<&str>) -> Result<(), Error> {
     match name.map(str::len) {
         None | Some(1..=MAX_NAME_BYTES) => Ok(()),

@@ -1,4 +1,4 @@
-//! Watches work that is to stop, and reports work that exceeds the deadline.
+//! Watches work that must stop, and reports work that exceeds the deadline.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use super::partition::Partition;
 use crate::telemetry::Overdue;
 use tenure::Moment;
 
-/// The work of one call of `run`. It keeps little per partition, as a member may own many.
+/// The work of one call of `run`. The state per partition is small, as a member may own many.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     deadline: Duration,
     /// Grants with running work, in the order of their partition numbers.
     works: Vec<Arc<Grant>>,
-    /// Work of `works` that is to stop.
+    /// Work in `works` that has received the signal to stop.
     stopping: BTreeMap<PartitionNumber, Stopping>,
     overdue: Overdue,
 }
@@ -57,7 +57,7 @@ impl Watchdog {
         self.works.partition_point(|it| it.release.partition < number)
     }
 
-    /// Returns the names of the partitions whose work became overdue since the last call.
+    /// Returns the names of the partitions with work that became overdue since the last call.
     pub(super) fn look(&mut self, now: Moment) -> Vec<String> {
         self.works.shrink_to_fit();
         let mut names = Vec::new();

@@ -62,7 +62,8 @@ impl Partition {
         Partition { grant: Arc::clone(&self.grant), ownership: Arc::clone(&self.ownership) }
     }
 
-    /// Waits until this member no longer owns the partition. Returns the error of a leadership.
+    /// Waits until this member no longer owns the partition. Returns the reason as the [`Loss`] of
+    /// a leadership.
     async fn loss(&self) -> Loss {
         let ended = async {
             loop {
@@ -110,7 +111,7 @@ impl Partition {
     /// Returns the reason if this member no longer owns the partition. Stop the work. A loss is
     /// final.
     pub fn check(&self) -> Result<Epoch, PartitionLoss> {
-        // The lease comes first: the grant then shows a release that happened meanwhile.
+        // Check the lease before the grant. The grant then shows a release during the first check.
         self.ownership.lease.check().map_err(PartitionLoss::Session)?;
         self.grant.loss().map_or(Ok(self.token()), Err)
     }
@@ -125,14 +126,15 @@ impl Partition {
         }
     }
 
-    /// Returns the end of the ownership without a renewal, on each clock of this machine. The
-    /// ownership ends when the first clock reaches it. Each renewal moves it. No request.
+    /// Returns the time at which the ownership ends without a renewal, on each clock of this
+    /// machine. The ownership ends when the first clock reaches its time. Each renewal moves this
+    /// time. No request.
     #[must_use]
     pub fn ends_at(&self) -> Moment {
         self.ownership.lease.ends_at()
     }
 
-    /// Returns the signal to stop the work. It is final. It comes in these cases:
+    /// Returns the signal to stop the work. The signal is final. It is sent in these cases:
     /// - The partition is to move to another member.
     /// - The session is at risk: less than a quarter of its validity remains.
     /// - The partition is lost.
@@ -143,7 +145,7 @@ impl Partition {
 
     /// Releases the partition. Stop the work on it first: another member may own the partition once
     /// the coordinator has read the release. [`check`](Partition::check) fails from this call on,
-    /// also if the coordinator wanted to leave the partition with this member.
+    /// even if the coordinator cancels the move of the partition.
     ///
     /// Costs one PUT in the background for all partitions that are released within a second. The
     /// member repeats the release with each renewal until an assignment shows that the partition
@@ -152,10 +154,10 @@ impl Partition {
         self.release_for(Duration::ZERO);
     }
 
-    /// Releases as [`release`](Partition::release) does, as the work failed in this process. The
-    /// group does not grant the partition to this member again for `back_off`, at most 24 h. The
-    /// partition moves to a permitted member that has not released it in this way. It then does not
-    /// come back within ten minutes.
+    /// Releases as [`release`](Partition::release) does, after the work has failed in this process.
+    /// The group does not grant the partition to this member again for `back_off`, at most 24 h.
+    /// The partition moves to a permitted member that has not released it in this way, and does not
+    /// return to this member within ten minutes.
     pub fn release_for(self, back_off: Duration) {
         self.ownership.release(&self.grant, back_off.min(MAX_BACK_OFF));
     }
@@ -166,7 +168,7 @@ impl Term for Partition {
         self.token()
     }
 
-    /// Does the same as [`check`](Partition::check), with the error of a leadership.
+    /// Does the same as [`check`](Partition::check), but returns the [`Loss`] of a leadership.
     fn check(&self) -> Result<Epoch, Loss> {
         self.ownership.lease.check()?;
         self.grant.loss_of_a_term().map_or(Ok(self.token()), Err)

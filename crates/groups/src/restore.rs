@@ -14,7 +14,8 @@ use crate::protocol::operation::{hold, release};
 use crate::protocol::{Assignment, SessionId};
 use tenure::{Epoch, EpochEnd, Error, ErrorKind};
 
-/// Attempts to depose a session: its member may renew it first each time.
+/// Number of attempts to depose the sessions. An attempt fails if a member renews its session
+/// first.
 const ATTEMPTS: usize = 16;
 
 /// The outcome of [`Group::restore`].
@@ -39,9 +40,9 @@ impl Group {
     ///
     /// The call deposes every live session, so all owners lose their partitions. It returns after
     /// the longest lease has ended, and after at least `wait`, up to 1 h. If sessions were deleted,
-    /// `wait` must be at least the validity of their members. Live members join again without a
-    /// call. The call may be repeated. After an error or a crash it must be repeated: no partition
-    /// is assigned until a call succeeds.
+    /// `wait` must be at least the validity of their members. Live members join again
+    /// automatically. The call may be repeated. After an error or a crash it must be repeated: no
+    /// partition is assigned until a call succeeds.
     ///
     /// Costs LIST, GET, PUT, LIST, PUT, LIST, then two LISTs and two GETs of each session, and a
     /// PUT for each live session.
@@ -60,13 +61,13 @@ impl Group {
         self.cx.require_timers()?;
         let at = epoch.next().filter(|at| at.next().is_some());
         let Some(at) = at else {
-            let why = format!("no two assignments can follow {epoch}");
+            let why = format!("fewer than two assignment numbers exist above {epoch}");
             return Err(Error::new(ErrorKind::EpochsExhausted, why));
         };
         if wait > MAX_VALIDITY {
             return refuse(format!("wait must be at most {MAX_VALIDITY:?}, got {wait:?}"));
         }
-        // The first read ignores the assignments that this process has seen and that are deleted.
+        // The first read ignores deleted assignments that this process has seen.
         let mut follower = Follower::forgetful(&self.cx);
         let restored = self.restore_above(&mut follower, epoch, at, wait).await;
         restored.map_err(|error| follower.objects.after_creates(error))
@@ -123,7 +124,9 @@ impl Group {
         if let Some(seen) = seen.filter(|seen| *seen > epoch)
             && newest.is_none_or(|newest| newest.epoch < seen)
         {
-            return refuse(format!("{epoch} is below {seen}, which was seen: restore above that"));
+            return refuse(format!(
+                "a session or this process has seen {seen}: restore above {seen}, not above {epoch}"
+            ));
         }
         let corrupt = sessions.iter().find(|(_, seen)| matches!(seen, Seen::Corrupt));
         if let Some((id, _)) = corrupt.filter(|_| wait.is_zero()) {
@@ -172,7 +175,7 @@ impl Group {
         Err(Error::new(ErrorKind::Unavailable, why))
     }
 
-    /// Returns false if the session must be read again.
+    /// Deposes one session. Returns false if the session must be read again first.
     async fn depose_session(
         &self,
         follower: &mut Follower,
@@ -212,7 +215,7 @@ fn exists(newest: &Arc<Assignment>) -> GroupRestored {
     GroupRestored::Exists(GroupSnapshot::of(Some(newest)))
 }
 
-/// Returns the unfinished restore of this assignment.
+/// Returns the unfinished restore of this hold.
 fn other(held: &Assignment) -> GroupRestored {
     GroupRestored::Unfinished(Epoch::new(held.epoch.get() - 1).unwrap_or(Epoch::FIRST))
 }

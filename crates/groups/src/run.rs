@@ -23,14 +23,14 @@ use crate::unpoisoned;
 use tenure::store::plain;
 use tenure::{Error, Lease};
 
-/// Time before this member is granted a partition again after its work failed here.
+/// Time before this member is granted a partition again after the first failure of its work.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 
 /// How a member leaves.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Leave {
-    /// Time for which its partitions are reserved for its name.
+    /// Time for which the member's partitions are reserved for the member's name.
     park: Option<Duration>,
 }
 
@@ -43,7 +43,7 @@ enum Ended {
     Stopped,
     /// The work returned without a signal.
     Returned,
-    /// The work returned an error; `None` if its text could not be formatted.
+    /// The work returned an error with this text; `None` if formatting the error panicked.
     Failed(Option<String>),
     Panicked,
 }
@@ -52,27 +52,29 @@ type WorkResult = Result<(), Box<dyn StdError + Send + Sync>>;
 
 impl Group {
     /// Joins the group and calls `work` for each partition that this member is granted, until
-    /// [`leave`](Group::leave) is called.
-    /// The work must return once the signal [`revoked`](Partition::revoked) comes: the partition is
-    /// to move, or the session is at risk. The member releases a partition only once its work has
-    /// returned. The log reports work that takes longer than the
+    /// [`leave`](Group::leave) is called. The work must return once it receives the signal
+    /// [`revoked`](Partition::revoked): the partition is to move to another member, or the session
+    /// is at risk. The member releases a partition only once its work has returned. The log reports
+    /// work that takes longer than the
     /// [`revocation_deadline`](super::GroupBuilder::revocation_deadline).
     ///
-    /// If the work returns without the signal, fails or panics, the member releases the partition,
-    /// too. The partition then moves to a member where this has not happened within ten minutes. If
-    /// there is no such member, one of the members gets it again after 1 s. This time doubles with
-    /// each failure up to 60 s. When the partition fails at a member for the first time in ten
-    /// minutes, at most one other partition moves. Later failures move no other partition.
+    /// If the work returns without the signal, fails or panics, the member also releases the
+    /// partition. The partition then moves to a member where its work has not failed within ten
+    /// minutes. If there is no such member, one of the members gets the partition again after 1 s.
+    /// This delay doubles with each failure up to 60 s. When the partition fails at a member for
+    /// the first time in ten minutes, at most one other partition moves. Later failures move no
+    /// other partition.
     ///
     /// If the session is lost, all work gets the signal to stop. Once all work has returned, the
-    /// process joins again. After [`leave`](Group::leave) the member takes no more partitions. Once
-    /// all work has returned, it resigns the session, so no other member waits for the lapse.
+    /// process joins again. After [`leave`](Group::leave) the member gets no more partitions. Once
+    /// all work has returned, the member resigns its session, so no other member waits for the
+    /// lapse.
     ///
     /// `work` is a closure such as `async |partition| …` or `async move |partition| …`, or a
-    /// function. Each call consumes a clone of it, so the future is `Send` also if the closure owns
-    /// its captures. Share state between calls by an `Arc`. The bound is not `AsyncFn`, as stable
-    /// Rust has no bound for the `Send` futures of an `AsyncFn`: a generic function could not spawn
-    /// this call, and a task could not use a closure that borrows.
+    /// function. Each call consumes a clone of `work`, so the future is `Send` even if the closure
+    /// owns its captures. Share state between calls by an `Arc`. The bound is not `AsyncFn`, as
+    /// stable Rust cannot require that the futures of an `AsyncFn` are `Send`. With `AsyncFn`, a
+    /// generic function could not spawn this call, and a task could not use a closure that borrows.
     ///
     /// ```no_run
     /// # use std::sync::{Arc, Mutex};
@@ -150,7 +152,7 @@ impl Group {
                         works.push(Group::one(work.clone(), partition));
                     }
                     Some(MembershipEvent::Lost(_)) | None => member = None,
-                    // The event comes with each attempt: one line per validity is enough.
+                    // Each failed attempt causes this event. One log line per validity is enough.
                     Some(event @ MembershipEvent::StoreFailed(_)) => {
                         if cx.now().until(tell_at).is_zero() {
                             tell_at = cx.now().plus(self.cx.validity());
@@ -163,7 +165,8 @@ impl Group {
                     watchdog.ended(partition.number());
                     self.log_end(&partition, &ended);
                     if member.is_some() {
-                        // Stopped work may report the stop by an error: this is no failure.
+                        // Work may return an error because it was stopped. Such an error is not a
+                        // failure.
                         let back_off = match partition.revoked().is_cancelled() {
                             true => Duration::ZERO,
                             false => back_off(partition.number(), &ended, failures),
@@ -219,7 +222,7 @@ impl Group {
                 partition,
                 ?deadline,
                 outcome = "overdue",
-                "the work was told to stop and has not returned within the deadline"
+                "the work did not return within the deadline after the signal to stop"
             );
         }
         if self.config.leave_when_overdue && watchdog.is_any_overdue() {
@@ -239,10 +242,14 @@ impl Group {
         match ended {
             Ended::Stopped => {}
             Ended::Returned => {
-                tracing::info!(group, partition = name, "the work returned by itself");
+                tracing::info!(
+                    group,
+                    partition = name,
+                    "the work returned without a signal to stop"
+                );
             }
             Ended::Failed(error) => {
-                let error = error.as_deref().unwrap_or("its error panicked when it was formatted");
+                let error = error.as_deref().unwrap_or("formatting the error of the work panicked");
                 let error = plain(error);
                 tracing::warn!(group, partition = name, error, "the work failed");
             }
@@ -256,31 +263,35 @@ impl Group {
         let group = self.cx.prefix();
         match event {
             MembershipEvent::StoreFailed(error) => {
-                tracing::warn!(group, %error, "the group cannot be followed for now");
+                tracing::warn!(group, %error, "a request of this member failed; trying again");
             }
             MembershipEvent::AtRisk { remaining } => {
-                tracing::warn!(group, ?remaining, "the session is at risk: all work is to stop");
+                tracing::warn!(group, ?remaining, "the session is at risk: all work must stop");
             }
             MembershipEvent::Taken { name, .. } => {
-                tracing::error!(group, partition = name, "a partition was taken away");
+                tracing::error!(
+                    group,
+                    partition = name,
+                    "an assignment took a partition that this member did not release"
+                );
             }
             _ => {}
         }
     }
 
     /// Ends all calls of [`run`](Group::run) on this `Group` and its clones, including later calls.
-    /// They take no more partitions, and return once all work has returned. Call it at the end of
-    /// the process, on SIGTERM.
+    /// The calls get no more partitions, and return once all work has returned. Call this method at
+    /// the end of the process, for example on SIGTERM.
     ///
     /// Until the session is resigned, this call overrides an earlier
-    /// [`leave_for`](Group::leave_for): no partition is reserved then.
+    /// [`leave_for`](Group::leave_for), and no partition is reserved.
     pub fn leave(&self) {
         self.leave.send_replace(Some(Leave { park: None }));
     }
 
     /// Leaves as [`leave`](Group::leave) does, but reserves the partitions of the member for its
     /// name for `delay`, at most 1 h. No member of another name owns them during this time. So a
-    /// rolling restart moves no partition if each process comes back under its name in time.
+    /// rolling restart moves no partition if each process joins again under its name in time.
     /// [`unreserve`](Group::unreserve) ends a reservation early. After [`leave`](Group::leave) this
     /// call has no effect.
     pub fn leave_for(&self, delay: Duration) {
@@ -293,15 +304,15 @@ impl Group {
         });
     }
 
-    /// Waits until this `Group` is to leave.
+    /// Waits until [`leave`](Group::leave) or [`leave_for`](Group::leave_for) is called.
     pub(super) async fn leaves(&self) {
         // The sender lives in `self`, so the channel is open.
         let _ = self.leave.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Returns whether the call of [`run`](Group::run) on this `Group` or a clone is a member: its
-    /// lease runs, and the newest assignment that it has read names it. No request. If several
-    /// calls run, the last one that joined counts.
+    /// Returns whether the call of [`run`](Group::run) on this `Group` or a clone is a member: the
+    /// lease of its session runs, and the newest assignment that the call has read names the
+    /// session. No request. If several calls run, the result is about the last one that joined.
     #[must_use]
     pub fn is_member(&self) -> bool {
         self.current().is_some_and(|member| member.is_member())
@@ -316,8 +327,8 @@ impl Group {
 
     /// Returns the newest assignment that the call of [`run`](Group::run) on this `Group` or a
     /// clone has read. Returns `None` before the call has joined and once it has returned.
-    /// [`since_last_answer`](Group::since_last_answer) returns its age. No request. The call copies
-    /// all members and partitions.
+    /// [`since_last_answer`](Group::since_last_answer) returns the time since the last read. No
+    /// request. The call copies all members and partitions.
     #[must_use]
     pub fn last_seen(&self) -> Option<GroupSnapshot> {
         self.current().map(|member| GroupSnapshot::of(member.known().as_ref()))

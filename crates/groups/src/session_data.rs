@@ -44,18 +44,19 @@ struct Ranges {
     partitions: Vec<(u32, u32)>,
 }
 
-/// The room of a session's record without its data: its name and the fields of the lease.
+/// Bytes of a session's record that are reserved for its name and the fields of the lease.
 const RECORD_BYTES: usize = 2 * 1024;
-/// The greatest length of a session's data.
+/// The greatest length of a session's data, in bytes.
 pub(crate) const MAX_DATA_BYTES: usize = Record::MAX_WRITTEN_BYTES - RECORD_BYTES;
-/// The greatest length of the data without releases: some releases always fit.
+/// The greatest length of the data without releases, in bytes. Some releases always fit.
 pub(crate) const MAX_SAID_BYTES: usize = MAX_DATA_BYTES - 2 * 1024;
 
 /// The greatest number of partitions in the releases of one session. Longer releases are invalid.
 const MAX_RELEASES: usize = 1_000_000;
 
 /// Returns the `data` of a session in at most `room` bytes, with the first releases that fit, and
-/// the number of these. The other releases wait until these partitions have moved.
+/// the number of these releases. The other releases wait until the partitions of the first have
+/// moved.
 pub fn encode(
     releases: &[(Release, Duration)],
     data: &SessionData,
@@ -71,14 +72,16 @@ pub fn encode(
     };
     let fits = |count| written(&fields(count)) <= room;
     let mut count = releases.len();
-    // Fewer releases may take more bytes if they split a range, but half of them never do.
+    // One release less may take more bytes, as it may split a range. Half of the releases never
+    // take more bytes than all of them.
     while count > 0 && !fits(count) {
         count /= 2;
     }
     (fields(count), count)
 }
 
-/// Returns the length of a value in a record. A record has a line for each part of a value.
+/// Returns the number of bytes that a value takes in a record, which prints each part of the value
+/// on an indented line.
 pub fn written(value: &Value) -> usize {
     let text = format!("{value:#}");
     text.len() + 2 * text.lines().count()
@@ -121,15 +124,15 @@ pub fn decode(data: &Value) -> Option<(SessionData, Said)> {
             all.extend((first..=last).map(|number| (release(number), back_off)));
         }
     }
-    // The assignment repeats the data, and with longer data it could not be read.
+    // The assignment repeats the data, and an assignment with data nested too deep cannot be read.
     let member = if Record::nests_too_deep(&member) { Value::Null } else { member };
     let said = Said { weight: weight.max(1), data: member };
     Some((SessionData { releases: all, looks, seen, leaving }, said))
 }
 
 /// Returns the part of a session's `data` that a seal keeps: the greatest assignment that its
-/// member has seen (D1). It shows the deletion of all assignments, so the epochs never start at 1
-/// again.
+/// member has seen (D1). After a deletion of all assignments, this value prevents a second
+/// assignment 1.
 pub(crate) fn seen_alone(data: &Value) -> Value {
     match seen(data) {
         Some(seen) => serde_json::json!({ "seen": seen }),
@@ -207,7 +210,7 @@ mod tests {
         assert!(written(&value) <= 10_000 && count > 100, "{count}");
         let (read, _) = decode(&value).unwrap();
         assert_eq!(read.releases, releases[..count].iter().copied().collect());
-        // A range takes no more than one partition.
+        // A range of partitions takes as many bytes as one partition.
         let releases: Vec<_> = (0..5_000).map(|number| release(number, 5, 0)).collect();
         assert_eq!(encode(&releases, &data(&[]), &NOTHING, 300).1, 5_000);
     }

@@ -13,13 +13,13 @@ use tenure::internals::groups::{Nonce, Record};
 use tenure::store::{ETag, Object};
 use tenure::{ElectionBuilder, Epoch, EpochEnd, Layout, Moment};
 
-/// A session that was read.
+/// The decoded object of a session.
 #[derive(Debug, Clone)]
 pub(super) struct SessionBody {
     record: Record,
     nonce: Nonce,
     etag: ETag,
-    /// At most [`MAX_VALIDITY`].
+    /// Validity of the session, at most [`MAX_VALIDITY`].
     validity: Duration,
     name: String,
     data: Option<(SessionData, Said)>,
@@ -40,11 +40,12 @@ pub(crate) fn session_of(prefix: &str, key: &str) -> Option<SessionId> {
 }
 
 impl SessionBody {
-    /// Reads an object. Returns `None` if it is not a session. A session with another token than 1
-    /// is not one either: it was taken over, which no process of a group does (GO4).
+    /// Decodes an object. Returns `None` if the object is not a session. An object with a token
+    /// other than 1 is not a session, as no process of a group takes a session over (GO4).
     ///
     /// # Errors
-    /// Returns the format if it is later than this version reads. Its member may live.
+    /// Returns a description of the format if this version cannot read it. The member of such a
+    /// session may live.
     pub(super) fn decode(object: &Object) -> Result<Option<SessionBody>, String> {
         let read = Record::of_single_object(object)?;
         Ok(read.and_then(|(epoch, record)| SessionBody::of(epoch, record, object)))
@@ -69,7 +70,7 @@ impl SessionBody {
         self.validity
     }
 
-    /// Returns the end of the session, for people.
+    /// Returns the end of the session, for display.
     pub(super) fn end(&self) -> Option<EpochEnd> {
         self.record.end()
     }
@@ -79,8 +80,8 @@ impl SessionBody {
     }
 
     /// Returns the time for which the partitions of the ended session are reserved for its name:
-    /// the time that its member wrote (GW6), or `reclaimed` if a process of the same name ended it
-    /// (GW7).
+    /// the time that its member wrote (GW6), or `reclaimed` if a process of the same name ended the
+    /// session (GW7).
     pub(super) fn parked(&self, reclaimed: Duration) -> Option<Duration> {
         let said = self.record.park_ms.map(Duration::from_millis);
         let by_itself = self.record.successor.as_deref() == Some(&*self.name);
@@ -88,7 +89,7 @@ impl SessionBody {
         park.filter(|_| self.record.expired).map(|park| park.min(MAX_PARK))
     }
 
-    /// Returns the facts for the machines.
+    /// Returns the fields that the state machines of the protocol use.
     pub(super) fn record(&self) -> SessionRecord {
         SessionRecord {
             nonce: self.nonce,
@@ -99,7 +100,7 @@ impl SessionBody {
         }
     }
 
-    /// Returns the member for this session.
+    /// Returns the member that this session describes.
     pub(super) fn member(&self, id: SessionId) -> Member {
         let said = self.data.as_ref().map(|(_, said)| said);
         let data = said.filter(|said| !said.data.is_null()).map(|said| said.data.to_string());
@@ -112,8 +113,8 @@ impl SessionBody {
         }
     }
 
-    /// Returns the body of its seal. The seal keeps the greatest assignment that its member has
-    /// seen (D1).
+    /// Returns the body that seals this session. The seal keeps the greatest assignment that the
+    /// member has seen (D1).
     pub(super) fn sealed(
         &self,
         ended: EpochEnd,
@@ -122,7 +123,7 @@ impl SessionBody {
         at: Moment,
     ) -> Bytes {
         let heartbeat = match ended {
-            // The process that held the session wrote this seal.
+            // The holder of the session writes this seal, which counts as a renewal.
             EpochEnd::Resigned => self.record.heartbeat.saturating_add(1),
             _ => self.record.heartbeat,
         };
@@ -131,7 +132,8 @@ impl SessionBody {
     }
 }
 
-/// Returns the age of an object, by the store's clock. An object with a date in the future is new.
+/// Returns the age of an object, by the store's clock. The age of an object with a date in the
+/// future is zero.
 pub(super) fn age(
     served_at: Option<DateTime<Utc>>,
     modified: Option<DateTime<Utc>>,

@@ -13,9 +13,9 @@ use tenure::internals::groups::{LeaseMetrics, Meter};
 use crate::protocol::Assignment;
 
 const OVERDUE: &str = "tenure_group_overdue";
-/// Reasons of `tenure_group_losses_total` while the session lives: outcomes of
-/// [`PartitionLoss::outcome`](crate::PartitionLoss::outcome). The reasons for which a session ends
-/// follow.
+/// Reasons of `tenure_group_losses_total` while the session lives. They are values of
+/// [`PartitionLoss::outcome`](crate::PartitionLoss::outcome). The other reasons are the reasons for
+/// the end of a session.
 const PARTITION_LOSSES: [&str; 2] = ["released", "taken"];
 /// Outcomes of `tenure_group_polls_total`.
 const POLLS: [&str; 2] = ["done", "failed"];
@@ -68,10 +68,10 @@ const POLLS_TOTAL: &str = "tenure_group_polls_total";
 pub(super) fn describe() {
     for (name, text) in [
         (SESSION.holds, "1 while this process's session lasts"),
-        (SESSION.info.0, "1; the label tells the member's name"),
+        (SESSION.info.0, "1; the label contains the member's name"),
         (COORDINATOR, "1 while this process plans the group"),
         (OWNED, "Partitions that this member owns"),
-        (OVERDUE, "Partitions with work that does not stop in time"),
+        (OVERDUE, "Partitions with work that did not stop within the deadline"),
         (EPOCH, "The greatest assignment that this process knows"),
         (PARTITIONS, "Partitions of the newest known assignment"),
         (
@@ -83,10 +83,10 @@ pub(super) fn describe() {
         describe_gauge!(name, Count, text);
     }
     for (name, text) in [
-        (GRANTS, "Partitions that this member was given"),
-        (REVOCATIONS, "Partitions that are to move"),
+        (GRANTS, "Partitions granted to this member"),
+        (REVOCATIONS, "Partitions revoked from this member"),
         (LOSSES, "Ownerships that have ended"),
-        (ASSIGNMENTS_TOTAL, "Assignments to be created"),
+        (ASSIGNMENTS_TOTAL, "Attempts to create an assignment"),
         (POLLS_TOTAL, "Polls of the group by its members and observers"),
         (SESSION.losses, "Sessions that have ended"),
     ] {
@@ -98,8 +98,8 @@ fn count(meter: &Meter, name: &'static str, label: (&'static str, &'static str),
     meter.counter(name, &[label]).increment(by);
 }
 
-/// Registers the counters of a member with the value 0. A counter that appears with its first event
-/// shows no increase.
+/// Registers the counters of a member with the value 0. A query shows no increase for a counter
+/// that appears with its first event.
 pub(super) fn joins(meter: &Meter) {
     for reason in PARTITION_LOSSES.iter().chain(&Meter::LOSSES) {
         count(meter, LOSSES, ("reason", reason), 0);
@@ -165,7 +165,8 @@ impl Owner {
 }
 
 impl Drop for Owner {
-    /// Resets the gauges, as the runtime of the task may have ended without a call.
+    /// Resets the gauges, as the runtime of the task may have ended without a call of
+    /// [`lost`](Owner::lost).
     fn drop(&mut self) {
         self.owns(0);
         self.coordinates(false);
@@ -203,7 +204,7 @@ impl Drop for Overdue {
     }
 }
 
-/// The members and observers of one `Group`.
+/// The number of members and observers of one `Group`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Followers(Arc<AtomicUsize>);
 

@@ -16,7 +16,7 @@ pub(crate) fn epoch(number: u64) -> Epoch {
     Epoch::new(number).unwrap()
 }
 
-/// Returns a session whose nonce has the bits of its id.
+/// Returns a session. The nonce has the same bits as the id.
 pub(crate) const fn session(id: u128) -> Session {
     Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id) }
 }

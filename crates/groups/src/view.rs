@@ -40,19 +40,19 @@ pub struct GroupSnapshot {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct MemberSnapshot {
-    /// Id of its session.
+    /// Id of the member's session.
     pub session: String,
     /// Display name.
     pub name: String,
-    /// Weight: the number of its partitions is proportional to it.
+    /// Weight of the member. The number of its partitions is proportional to the weight.
     pub weight: u32,
-    /// Time that its session lasts without a renewal.
+    /// Time for which the member's session lasts without a renewal.
     pub validity: Duration,
     /// Data that the member published when it joined; null by default.
     pub data: Value,
     /// Whether this member is the coordinator.
     pub coordinates: bool,
-    /// Nonce of its session.
+    /// Nonce of the member's session.
     pub(super) nonce: Nonce,
 }
 
@@ -147,8 +147,8 @@ impl Follower {
         Follower { reader: Reader::new(None), ..Follower::new(cx) }
     }
 
-    /// Sends the reader's requests until the reader is idle. After several failures in a row an
-    /// observer (`patient`) waits for its next poll, and a call returns an error.
+    /// Sends the reader's requests until the reader is idle. After several consecutive failures, an
+    /// observer (`patient`) waits for its next poll, and any other caller gets an error.
     pub(super) async fn drive(&mut self, patient: bool) -> Result<Option<News>, Error> {
         let cx = Arc::clone(&self.objects.cx);
         let mut news = None;
@@ -188,8 +188,8 @@ impl Follower {
         }
     }
 
-    /// Reads all sessions. No assignment is made from one that is older than a session has seen
-    /// (D3).
+    /// Reads all sessions. The reader then makes no assignment from one that is older than the
+    /// greatest assignment that a session has seen (D3).
     pub(super) async fn expect_what_sessions_saw(&mut self) -> Result<(), Error> {
         let sessions = self.all_sessions().await?;
         let seen = sessions.iter().filter_map(|(_, seen)| seen.session()?.record().data?.seen);
@@ -262,7 +262,10 @@ impl Follower {
 
     pub(super) fn failed(&mut self) -> Error {
         self.objects.failure().unwrap_or_else(|| {
-            Error::new(ErrorKind::Unavailable, "the store gives a different answer each time")
+            Error::new(
+                ErrorKind::Unavailable,
+                "the answers of the store contradict each other; try again",
+            )
         })
     }
 }

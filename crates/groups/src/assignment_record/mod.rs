@@ -1,4 +1,4 @@
-//! The JSON body of an assignment. Writers carry unknown fields over.
+//! The JSON body of an assignment. Writers copy unknown fields to the next assignment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ struct Body {
     nonce: Nonce,
     #[serde(default)]
     assignor: Arc<str>,
-    /// An index in `members`, as are all members below.
+    /// Index in `members`. The fields `owner` and `target` are such indexes, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     coordinator: Option<usize>,
     next_number: u32,
@@ -86,8 +86,8 @@ struct MemberFields {
     unknown: Map<String, Value>,
 }
 
-/// A reservation: the name of a member, and a time. Partitions refer to it by an index, so it takes
-/// no more room than an owner.
+/// A reservation: the name of a member, and a duration. Partitions have its index, so a reserved
+/// partition takes no more bytes than an owned one.
 #[derive(Serialize, Deserialize)]
 struct KeptFields {
     name: Arc<str>,
@@ -96,7 +96,7 @@ struct KeptFields {
 
 #[derive(Serialize, Deserialize)]
 struct PartitionFields {
-    /// Absent if it is one more than the number before.
+    /// Number of the partition. Absent if it is one more than the number of the previous partition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     number: Option<u32>,
     name: Arc<str>,
@@ -106,7 +106,7 @@ struct PartitionFields {
     token: Option<Epoch>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<usize>,
-    /// An index in `kept`.
+    /// Index in `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kept: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,7 @@ struct PartitionFields {
 }
 
 impl AssignmentRecord {
-    /// Reads the body of this assignment's object. The error does not quote it.
+    /// Decodes the body of the assignment with this epoch. The error does not quote the body.
     pub fn decode(epoch: Epoch, body: &[u8]) -> Result<AssignmentRecord, BadAssignment> {
         if body.len() > MAX_BYTES {
             return Err(BadAssignment::TooLarge(body.len()));
@@ -139,7 +139,7 @@ impl AssignmentRecord {
         }
         let mut body: Body = parse(body)?;
         if body.epoch != epoch {
-            return malformed(&format!("it says that it is assignment {}", body.epoch));
+            return malformed(&format!("its epoch is {}", body.epoch));
         }
         let mut unknown = Unknown { top: std::mem::take(&mut body.unknown), ..Unknown::default() };
         let members = body.members(&mut unknown)?;
@@ -147,11 +147,11 @@ impl AssignmentRecord {
         let coordinator = session_at(&members, body.coordinator)?;
         let next_number = PartitionNumber(body.next_number);
         if partitions.last().is_some_and(|last| last.number >= next_number) {
-            return malformed("next_number was given to a partition");
+            return malformed("a partition has next_number or a greater number");
         }
         let (nonce, assignor) = (body.nonce, body.assignor);
         if assignor.len() > MAX_NAME_BYTES {
-            return malformed("the assignor's name is too long");
+            return malformed("the assignor's name has more than 256 bytes");
         }
         let restoring = body.restoring_ms.map(Duration::from_millis).map(|it| it.min(MAX_VALIDITY));
         let assignment = Assignment {
@@ -167,7 +167,8 @@ impl AssignmentRecord {
         Ok(AssignmentRecord { assignment, unknown })
     }
 
-    /// Returns the body to create. The error is that it is too long. A store may allow less.
+    /// Returns the body of the assignment. The only error is `TooLarge`. A store may allow less
+    /// than [`MAX_BYTES`].
     pub fn encode(&self) -> Result<Vec<u8>, BadAssignment> {
         let AssignmentRecord { assignment, unknown } = self;
         let places: BTreeMap<Session, usize> =
@@ -217,7 +218,7 @@ impl Body {
         for fields in self.members.drain(..) {
             let validity = Duration::from_millis(fields.validity_ms);
             if !ids.insert(fields.id) {
-                return malformed("two members have one id");
+                return malformed("two members have the same id");
             }
             if validity.is_zero() || validity > MAX_VALIDITY || fields.weight == 0 {
                 return malformed("a member's validity or weight is out of bounds");
@@ -243,12 +244,14 @@ impl Body {
         unknown: &mut Unknown,
     ) -> Result<Vec<AssignedPartition>, BadAssignment> {
         let mut names = BTreeSet::new();
-        // The exact capacity, as the newest assignment stays in memory.
+        // Use the exact capacity, as the newest assignment stays in memory.
         let mut partitions = Vec::with_capacity(self.partitions.len());
         let mut expected = Some(0);
         for fields in self.partitions.drain(..) {
             let Some(number) = fields.number.or(expected) else {
-                return malformed("no number follows that of the last partition");
+                return malformed(
+                    "a partition follows the partition with the greatest possible number",
+                );
             };
             if expected.is_none_or(|expected| number < expected) {
                 return malformed("the numbers of the partitions do not ascend");
@@ -256,7 +259,7 @@ impl Body {
             expected = number.checked_add(1);
             checked_name(&fields.name)?;
             if !names.insert(Arc::clone(&fields.name)) {
-                return malformed("two partitions have one name");
+                return malformed("two partitions have the same name");
             }
             let number = PartitionNumber(number);
             if !fields.unknown.is_empty() {
@@ -264,14 +267,16 @@ impl Body {
             }
             let (owner, token) = (session_at(members, fields.owner)?, fields.token);
             if owner.is_some() && token.is_none() || token.is_some_and(|it| it > self.epoch) {
-                return malformed("a partition's token is not that of a grant");
+                return malformed(
+                    "an owned partition has no token, or a token is greater than the epoch",
+                );
             }
             let target = session_at(members, fields.target)?;
             let kept = match fields.kept.map(|place| self.kept.get(place)) {
                 None => None,
                 Some(Some(it)) => Some((Arc::clone(&it.name), Duration::from_millis(it.ms))),
                 Some(None) => {
-                    return malformed("a partition has a place in `kept` that is not there");
+                    return malformed("an index in `kept` is out of bounds");
                 }
             };
             let PartitionFields { name, .. } = fields;
@@ -297,7 +302,7 @@ impl Unknown {
         }
     }
 
-    /// Returns the partition without the indexes of members.
+    /// Returns the fields of a partition without the indexes in `members` and `kept`.
     fn partition(&self, partition: &AssignedPartition) -> PartitionFields {
         let Marks { pinned, barred, paused, retiring } = partition.marks.clone();
         PartitionFields {
@@ -316,7 +321,7 @@ impl Unknown {
     }
 }
 
-/// The distinct reservations.
+/// Returns the distinct reservations.
 fn kept_by(assignment: &Assignment) -> BTreeSet<(Arc<str>, Duration)> {
     assignment.partitions.iter().filter_map(|it| it.kept.clone()).collect()
 }
@@ -336,7 +341,7 @@ fn malformed<T>(why: &str) -> Result<T, BadAssignment> {
 fn checked_name(name: &str) -> Result<(), BadAssignment> {
     match name.len() {
         1..=MAX_NAME_BYTES => Ok(()),
-        length => malformed(&format!("a name has {length} bytes")),
+        length => malformed(&format!("a name must have 1 to {MAX_NAME_BYTES} bytes, got {length}")),
     }
 }
 
@@ -344,7 +349,7 @@ fn session_at(members: &[Member], place: Option<usize>) -> Result<Option<Session
     match place.map(|place| members.get(place)) {
         None => Ok(None),
         Some(Some(member)) => Ok(Some(member.session)),
-        Some(None) => malformed("it names a member that it does not list"),
+        Some(None) => malformed("an index in `members` is out of bounds"),
     }
 }
 
@@ -373,7 +378,8 @@ impl Serialize for SessionId {
 impl<'de> Deserialize<'de> for SessionId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SessionId, D::Error> {
         let text = String::deserialize(deserializer)?;
-        SessionId::parse(&text).ok_or_else(|| serde::de::Error::custom("no session's id"))
+        SessionId::parse(&text)
+            .ok_or_else(|| serde::de::Error::custom("a session's id has 32 hexadecimal digits"))
     }
 }
 

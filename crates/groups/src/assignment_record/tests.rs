@@ -5,7 +5,8 @@ fn session(id: u128) -> Session {
     Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id + 1_000) }
 }
 
-/// Returns an assignment in which `members` members own `partitions` partitions in turn.
+/// Returns an assignment with these numbers of members and partitions. The owners of consecutive
+/// partitions are consecutive members.
 fn record(members: u128, partitions: u32) -> AssignmentRecord {
     let names = (0..partitions).map(|number| format!("orders-{number}").into()).collect();
     let mut assignment = Assignment::first(Nonce::from_bits(5), names);
@@ -42,7 +43,7 @@ fn a_written_assignment_is_read_unchanged() {
     }
 }
 
-/// The format is a promise: an assignment of today stays readable.
+/// Later versions must read assignments of this format.
 #[test]
 fn the_format_of_an_assignment_is_stable() {
     let body = String::from_utf8(record(1, 2).encode().unwrap()).unwrap();
@@ -85,8 +86,8 @@ fn ten_thousand_partitions_and_a_hundred_members_take_less_than_512_kib() {
     assert!(body.len() < 512 * 1024, "{} bytes", body.len());
 }
 
-/// Each partition repeated the name of the member. So a group that fitted with owners did not fit
-/// after a member with a long name reserved its partitions.
+/// Each partition repeated the name of the member. So an assignment that fitted with owners did not
+/// fit after a member with a long name reserved its partitions.
 #[test]
 fn regression_a_reservation_takes_less_room_than_an_owner() {
     let mut left = record(2, 1_000);
@@ -107,7 +108,7 @@ fn regression_a_reservation_takes_less_room_than_an_owner() {
 }
 
 #[test]
-fn a_too_long_assignment_is_neither_written_nor_read() {
+fn an_assignment_over_4_mib_is_not_written_or_read() {
     let mut long = record(1, 40_000);
     let name: Arc<str> = "x".repeat(200).into();
     for partition in &mut long.assignment.partitions {

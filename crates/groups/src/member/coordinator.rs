@@ -13,16 +13,18 @@ use tenure::store::ETag;
 use tenure::{Error, ErrorKind, Moment};
 
 /// The reason why another member replaces the coordinator, although the store answers.
-const NOT_CREATED: &str = "the next assignment was not created: the store answered each attempt, \
-    but does not have it. It may still appear. The next poll tries again, and another member \
-    coordinates if the attempts keep failing. Check the proxies between this process and the store";
+const NOT_CREATED: &str = "the store answered each attempt to create the next assignment, but \
+    does not have the assignment. The assignment may still appear. The next poll tries again, and \
+    another member coordinates if the attempts keep failing. Check the proxies between this \
+    process and the store";
 
 impl MemberTask {
     /// Runs a round of the coordinator: reads the sessions, seals lapsed sessions, and plans.
     pub(super) async fn round(&mut self) -> Option<Duration> {
         self.sessions.watch_members(self.participant.known().map(|it| &**it));
         let mut due = self.sessions.timers.due(self.cx.now());
-        // The timers alone may not show a release of this member.
+        // No assignment shows all releases of this member, so read its session even if no timer
+        // requires it.
         if !self.ownership.is_released() {
             due.insert(self.ownership.session.id);
         }
@@ -44,13 +46,14 @@ impl MemberTask {
         }
         self.end_sessions().await;
         let again = self.plan().await;
-        // One session may be unreadable. Another member replaces a coordinator that can read none.
+        // A round with one unreadable session counts as completed. With more, another member
+        // replaces this coordinator.
         self.report.completed &= self.sessions.unreadable.len() < 2;
         if self.retry_ends().await { Some(Duration::ZERO) } else { again }
     }
 
-    /// Returns the members whose names joining sessions have. Such a member may have resigned since
-    /// its last read, and then its partitions stay reserved for its name.
+    /// Returns the sessions of members that have the name of a joining session. Such a member may
+    /// have resigned since its last read, and its partitions may be reserved for its name.
     fn predecessors(&self) -> BTreeSet<SessionId> {
         let participant = &self.participant;
         let evidence =
@@ -63,7 +66,7 @@ impl MemberTask {
             .collect()
     }
 
-    /// Seals the sessions that have lapsed, and notes the waits that have ended.
+    /// Seals the sessions that have lapsed, and records the waits that have ended (GA1, GA2).
     async fn end_sessions(&mut self) {
         let known = self.participant.known().cloned();
         let members = known.iter().flat_map(|known| &known.members).map(|it| it.session);
@@ -84,7 +87,7 @@ impl MemberTask {
         }
     }
 
-    /// Returns the tag with which this session has lapsed, if it must be sealed.
+    /// Returns the tag of this session if the session has lapsed and must be sealed.
     fn lapsed_tag(&self, session: Session) -> Option<ETag> {
         let tag = self.sessions.timers.lapsed(session.id);
         let tag = tag.filter(|_| session != self.ownership.session)?;
@@ -94,8 +97,8 @@ impl MemberTask {
         (!over).then(|| tag.clone())
     }
 
-    /// Reads a lapsed session, and seals it if it still has this tag (GC5). Returns false if it
-    /// could not be read or sealed.
+    /// Reads a lapsed session, and seals it if it still has this tag (GC5). Returns false if the
+    /// read or the seal failed.
     async fn end(&mut self, session: Session, tag: ETag) -> bool {
         self.participant.lapsed(session, tag);
         self.drive().await;
@@ -103,8 +106,8 @@ impl MemberTask {
     }
 
     /// Repeats failed seals after the plan, up to the first failure (GC12). So an object that
-    /// cannot be written delays a round by one request. Returns true if one of the sessions has
-    /// ended.
+    /// cannot be written delays a round by one request. Returns true if at least one of the
+    /// sessions has ended.
     async fn retry_ends(&mut self) -> bool {
         let mut some = false;
         while let Some(session) = self.sessions.stuck.pop_front() {
@@ -118,11 +121,12 @@ impl MemberTask {
         some
     }
 
-    /// Creates the next assignment, if the plan changes the known one.
+    /// Creates the next assignment if the plan changes the known assignment.
     async fn plan(&mut self) -> Option<Duration> {
         let now = self.cx.now();
         let (mut evidence, again) = self.evidence(now);
-        // Mostly the data of members makes an assignment too long: add the shortest data first.
+        // If an assignment is too long, the data of members is the usual reason. So add the members
+        // with the shortest data first.
         evidence.joining.sort_by_key(|it| it.data.as_ref().map_or(0, |data| data.len()));
         loop {
             let before = std::mem::take(&mut self.report.too_large);
@@ -132,7 +136,7 @@ impl MemberTask {
             if fits || evidence.joining.is_empty() {
                 return again;
             }
-            // Members that do not fit must not delay the grants of the others.
+            // Joining members that do not fit must not delay grants to other members.
             evidence.joining.truncate(evidence.joining.len() / 2);
         }
     }
@@ -158,7 +162,8 @@ impl MemberTask {
         if self.participant.known().is_some_and(|it| it.restoring.is_some()) {
             self.tell(Error::new(ErrorKind::Unavailable, UNFINISHED));
         }
-        // A failed read is reported if it fails again.
+        // If a read has failed in this poll, the failed read is reported instead, once it has
+        // failed repeatedly.
         if let Some(id) = in_doubt {
             if !self.report.unread {
                 self.tell(self.objects.blocks_the_first(id));
@@ -171,7 +176,7 @@ impl MemberTask {
         }
         let before = self.participant.greatest();
         if self.drive().await {
-            // Another member replaces a process that cannot create assignments.
+            // Another member replaces a coordinator that cannot create assignments.
             self.report.completed = self.participant.greatest() > before;
             if !self.report.completed {
                 self.tell(Error::new(ErrorKind::Unavailable, NOT_CREATED));
@@ -179,12 +184,13 @@ impl MemberTask {
         }
     }
 
-    /// Returns the evidence for a plan, and the rest of the wait for joining members.
+    /// Returns the evidence for a plan, and the remaining wait for joining members.
     fn evidence(&mut self, now: Moment) -> (Evidence, Option<Duration>) {
         let (participant, sessions, advice) = (&self.participant, &self.sessions, &mut self.advice);
         let known = participant.known().map(|it| &**it);
         let mut evidence = participant.evidence(|id, record| joining(&sessions.bodies, id, record));
-        // The partitions of a lapsed member move after the seal. Until then it gets no more.
+        // The partitions of a lapsed member move after the seal. Until then the member gets no
+        // more.
         let own = participant.own_session();
         let members = known.iter().flat_map(|known| &known.members).map(|it| it.session);
         let ending = members.filter(|it| *it != own && sessions.timers.is_ending(it.id));

@@ -1,8 +1,8 @@
-//! Delays members that crash repeatedly (GC7). A name relapses if one of its sessions ends soon
-//! after it was added, other than by a resignation. The next sessions of the name join later. While
-//! new names relapse, sessions of other new names join later, too.
+//! Delays members that crash repeatedly (GC7). A name relapses if a session of this name ends
+//! without a resignation soon after the session was added. The next sessions of the name must wait
+//! before they join. While new names relapse, the sessions of other new names must wait, too.
 //!
-//! This memory is advice. It lasts as long as the coordinator.
+//! No invariant depends on this memory, which ends with the role of coordinator.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,27 +12,28 @@ use crate::doubled;
 use crate::protocol::{Assignment, Session};
 use tenure::Moment;
 
-/// A session relapses if it ends within this number of validities after it was added. A lapsed
-/// session was silent for one of them.
+/// A session relapses if it ends within this number of validities after it was added. A session
+/// that lapses is silent for one of these validities.
 const STABLE: u32 = 3;
 /// The longest delay, in validities.
 const LONGEST: u32 = 8;
 /// After this number of relapses, no partition is reserved for the name.
 const FREQUENT: u32 = 3;
-/// The coordinator forgets a name this number of validities after its last relapse and its last
-/// wait.
+/// The coordinator forgets a name this number of validities after the last relapse of the name and
+/// the last wait of one of its sessions.
 const FORGOTTEN: u32 = 2 * LONGEST;
 
 /// The memory of a coordinator about the members that it added.
 #[derive(Debug, Default)]
 pub(super) struct CrashLoops {
-    /// Each member, and the time at which this coordinator added it; `None` if another one did.
+    /// Name of each member, and the time at which this coordinator added it; `None` if another
+    /// coordinator added the member.
     members: BTreeMap<Session, (Arc<str>, Option<Moment>)>,
     names: BTreeMap<Arc<str>, Relapsed>,
-    /// Times of the rounds in which a name relapsed for the first time. A name with a process id is
-    /// new after each start.
+    /// Rounds in which a name relapsed for the first time. A name that contains a process id is new
+    /// after each start.
     new_names: Option<Relapsed>,
-    /// Time of the first sight of each joining session.
+    /// Time at which this coordinator first saw each joining session.
     waiting: BTreeMap<Session, Moment>,
 }
 
@@ -53,8 +54,8 @@ impl Relapsed {
 }
 
 impl CrashLoops {
-    /// Records the members of an assignment, and the members whose sessions ended other than by a
-    /// resignation.
+    /// Records the members of an assignment, and a relapse for each recent member with a session
+    /// that ended without a resignation (`lapsed`).
     pub(super) fn note(
         &mut self,
         known: &Assignment,
@@ -89,8 +90,8 @@ impl CrashLoops {
     }
 
     /// Returns whether a live session of this name must wait before it joins. The relapses of its
-    /// name determine the wait. If the name has none, the relapses of new names do, except the
-    /// first one.
+    /// name determine the wait. If the name has no relapse, the relapses of new names determine the
+    /// wait, except for the first of them.
     pub(super) fn delays(
         &mut self,
         session: Session,
@@ -118,7 +119,7 @@ impl CrashLoops {
         self.names.get(name).is_some_and(|relapsed| relapsed.times >= FREQUENT)
     }
 
-    /// Forgets the sessions that no longer wait to join.
+    /// Forgets the sessions that do not wait to join.
     pub(super) fn forget_all_but(&mut self, is_waiting: impl Fn(Session) -> bool) {
         self.waiting.retain(|session, _| is_waiting(*session));
     }
@@ -138,7 +139,8 @@ mod tests {
 
     const VALIDITY: Duration = Duration::from_secs(30);
 
-    /// Returns members with these numbers: 1 is "a", all others are "b".
+    /// Returns an assignment with these members. Member 1 has the name "a", all others the name
+    /// "b".
     fn known(members: &[u128]) -> Assignment {
         let mut it = Assignment::first(Nonce::from_bits(1), Vec::new());
         let name = |id| if id == 1 { "a" } else { "b" };
@@ -185,16 +187,16 @@ mod tests {
         };
         it.note(&known(&[1]), |_| false, VALIDITY, at(0));
         add(&mut it, &["x", "xx", "xxx"], 10);
-        assert!(!delays(&mut it, 80, "new", 50), "several that lapse together count once");
+        assert!(!delays(&mut it, 80, "new", 50), "relapses in one round count once");
         add(&mut it, &["xxxx"], 60);
         assert!(delays(&mut it, 81, "new", 100));
-        assert!(!delays(&mut it, 81, "new", 115), "it has lived for half a validity");
+        assert!(!delays(&mut it, 81, "new", 115), "the session has lived for half a validity");
         add(&mut it, &["xxxxx"], 120);
         assert!(delays(&mut it, 82, "new", 160));
-        assert!(delays(&mut it, 82, "new", 189), "twice as long");
+        assert!(delays(&mut it, 82, "new", 189), "the delay has doubled");
         assert!(!delays(&mut it, 82, "new", 190));
         it.note(&known(&[1]), |_| false, VALIDITY, at(190 + 480));
-        assert!(!delays(&mut it, 83, "new", 190 + 480), "forgotten");
+        assert!(!delays(&mut it, 83, "new", 190 + 480), "the relapses are forgotten");
     }
 
     #[test]
@@ -205,7 +207,7 @@ mod tests {
         assert!(!delays(&mut it, 9, "b", 10), "another coordinator added it");
         note(&mut it, &[1, 3], &[], 20);
         note(&mut it, &[1, 3], &[3], 110);
-        assert!(!delays(&mut it, 9, "b", 110), "after three validities");
+        assert!(!delays(&mut it, 9, "b", 110), "the session lived for three validities");
         note(&mut it, &[1, 4], &[], 120);
         note(&mut it, &[1, 4], &[4], 160);
         assert!(delays(&mut it, 9, "b", 160));

@@ -1,6 +1,6 @@
-//! Remembers the releases with a back-off, and their members (GC8).
+//! Remembers the releases with a back-off, and the members that released (GC8).
 //!
-//! This memory is advice. It lasts as long as the coordinator.
+//! No invariant depends on this memory, which ends with the role of coordinator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,11 +17,13 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 pub(super) struct FailingPartitions {
     failures: BTreeMap<PartitionNumber, Failures>,
-    /// Time since which this coordinator has seen the reservation of each partition and token.
+    /// Time at which this coordinator first saw the reservation of each partition, with the
+    /// partition's token.
     kept: BTreeMap<PartitionNumber, (Option<Epoch>, Moment)>,
 }
 
-/// Releases of a partition with a back-off, with less than ten minutes between each two.
+/// Consecutive releases of a partition with a back-off, each within ten minutes of the previous
+/// one.
 #[derive(Debug)]
 struct Failures {
     /// Ends of the back-offs, by the names of the members.
@@ -48,7 +50,8 @@ impl FailingPartitions {
         }
     }
 
-    /// Returns the partitions whose reservation has ended. The time starts with each coordinator.
+    /// Returns the partitions with a reservation that has expired. Each new coordinator restarts
+    /// the time of a reservation.
     pub(super) fn kept_enough(
         &mut self,
         now: Moment,
@@ -69,20 +72,20 @@ impl FailingPartitions {
         enough
     }
 
-    /// Forgets the failures that no longer count, and missing members.
+    /// Forgets old failures, and the failures at members that have left.
     pub(super) fn forget(&mut self, now: Moment, known: Option<&Assignment>) {
         let members = known.iter().flat_map(|known| &known.members);
         let members: BTreeSet<&str> = members.map(|it| &*it.name).collect();
         self.failures.retain(|number, it| {
             it.back_offs.retain(|name, _| members.contains(&**name));
-            // Remember a token while a read may show it again.
+            // Keep the token while a read of the session may show this release again.
             let token = known.and_then(|known| known.partition(*number)?.token);
             !now.until(it.healthy_at).is_zero() || token == Some(it.token)
         });
     }
 
-    /// Returns the names of the members where the work on each partition failed lately, and whether
-    /// the back-off of each still runs.
+    /// Returns for each failing partition the names of the members where its work failed, and
+    /// whether the back-off of each member still runs.
     pub(super) fn failures(
         &self,
         now: Moment,

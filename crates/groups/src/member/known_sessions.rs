@@ -21,19 +21,20 @@ pub(super) struct KnownSessions {
     pub(super) timers: SessionTimers,
     /// The sessions that were read, except ended sessions that are no members.
     pub(super) bodies: Bodies,
-    /// The last listing, or the pages so far, and the time at which its first request was sent.
+    /// The last listing, or its pages so far, and the time at which the first request of the
+    /// listing was sent.
     pub(super) listing: Option<(Listed, Moment)>,
     /// The greatest assignment epoch that any session has seen.
     pub(super) seen: Option<Epoch>,
-    /// Sessions with a failed read since the last read that was answered.
+    /// Sessions with a failed read since the store last answered a read of a session.
     pub(super) unreadable: BTreeSet<SessionId>,
     /// Lapsed sessions that could not be sealed. The first is tried next.
     pub(super) stuck: VecDeque<Session>,
     /// The ended sessions that any membership of this process has read.
     ended: Arc<EndedSessions>,
-    /// Objects that are no sessions, with their tags at the read.
+    /// Objects that are not sessions, with their listed tags at the time of the read.
     foreign: BTreeMap<SessionId, ETag>,
-    /// The validity of a session that was never read.
+    /// The assumed validity of a session that was never read.
     validity: Duration,
 }
 
@@ -95,7 +96,7 @@ impl KnownSessions {
         self.timers.keep(&needed);
     }
 
-    /// Records the result of one read, and returns the answer for the machine.
+    /// Records the result of one read, and returns the answer for the state machine.
     pub(super) fn note(
         &mut self,
         (id, seen, when): (SessionId, Seen, RequestTimes),
@@ -145,8 +146,9 @@ impl KnownSessions {
         self.listing.as_ref()?.0.get(&id)?.as_ref()
     }
 
-    /// Returns the answer of a read if the listing shows its result: the object has the tag of an
-    /// earlier read, which found an ended session, or no session. Members are always read.
+    /// Returns the answer of a read without a request. This is possible if the listing shows the
+    /// tag of an earlier read, which found an ended session or no session. Returns `None` for
+    /// members, which are always read.
     pub(super) fn known_answer(
         &self,
         id: SessionId,

@@ -33,23 +33,23 @@ use poll_report::PollReport;
 use tenure::internals::groups::Context;
 use tenure::{EpochEnd, Leadership, LeadershipEvent, Loss, Moment};
 
-/// The task of one member. It alone follows the assignment, reads the sessions and plans. The
-/// application's handles share only the [`Ownership`] with it.
+/// The task of one member. Only this task follows the assignment, reads the sessions and plans. It
+/// shares only the [`Ownership`] with the application's handles.
 pub(super) struct MemberTask {
     cx: Arc<Context>,
     config: Arc<GroupConfig>,
     ownership: Arc<Ownership>,
-    /// Lost sessions of this process whose work has returned.
+    /// Lost sessions of this process. The work under them has returned.
     former: Vec<Session>,
     objects: Objects,
 
-    // The machines.
+    // The state machines.
     participant: Participant,
     standby: Standby,
     sessions: KnownSessions,
     advice: PlanAdvice,
 
-    /// Random delay before this member succeeds a coordinator.
+    /// Random delay before this member takes over from a coordinator.
     delay: Duration,
     /// Time of the last listing of the assignments.
     listed: Moment,
@@ -106,7 +106,7 @@ impl MemberTask {
                 ownership.carry(&leadership);
                 if let Err(error) = leadership.resign_reserving(park).await {
                     let group = ownership.cx.prefix();
-                    tracing::warn!(group, %error, "could not resign the session; it lapses");
+                    tracing::warn!(group, %error, "could not resign the session, which lapses instead");
                 }
                 Loss::Resigned
             }
@@ -114,9 +114,10 @@ impl MemberTask {
         ownership.lost(loss);
     }
 
-    /// Ends the former sessions of this process, and the sessions of predecessors of the same name.
-    /// Unique names promise that the processes of those are gone. This process asks for their
-    /// partitions. False: a request failed, and the next poll tries again.
+    /// Seals the former sessions of this process. If names are unique, it also seals the sessions
+    /// of other processes with the same name, as these processes are dead. Their partitions are
+    /// then reserved for this process (GW7). Returns false if a request failed and the next poll
+    /// must try again.
     async fn end_predecessors(&mut self) -> bool {
         let (own, cx) = (self.ownership.session, Arc::clone(&self.cx));
         let members = self.participant.known().into_iter().flat_map(|known| &known.members);
@@ -170,7 +171,8 @@ impl MemberTask {
         }
     }
 
-    /// Polls the store once. Returns the time until the next poll, if that is sooner than usual.
+    /// Polls the store once. Returns the time until the next poll, if the next poll must come
+    /// before the end of the poll interval.
     async fn poll(&mut self) -> Option<Duration> {
         let now = self.cx.now();
         let coordinates = self.participant.coordinates();
@@ -198,8 +200,8 @@ impl MemberTask {
         [again, self.sessions.timers.until_lapse(now)].into_iter().flatten().min()
     }
 
-    /// Lists the assignments if a session has seen a greater one than the polls show: the next
-    /// number was created and compacted between two polls.
+    /// Lists the assignments if a session has seen a greater assignment than the polls show. In
+    /// this case the next assignment was created and compacted between two polls.
     async fn catch_up(&mut self) -> bool {
         self.participant.expect(self.sessions.seen);
         if self.participant.greatest().is_none() || !self.participant.is_behind() {
@@ -224,10 +226,13 @@ impl MemberTask {
     }
 }
 
-/// Handles a bug, such as one of the assignor. Work may still run, so the session lapses. The
-/// application joins again only after that, which bounds the number of attempts.
+/// Handles a panic of the task, for example in the assignor. Work may still run, so the session
+/// lapses. The application joins again only after the lapse, which limits the rate of new sessions.
 async fn panicked(ownership: &Ownership, leadership: Leadership) {
-    tracing::error!(group = ownership.cx.prefix(), "the task of a member panicked: it is lost");
+    tracing::error!(
+        group = ownership.cx.prefix(),
+        "the task of the member panicked: its session lapses"
+    );
     drop(leadership);
     ownership.cx.sleep(ownership.cx.validity()).await;
     ownership.lost(Loss::Resigned);

@@ -1,4 +1,5 @@
-//! The memory of a coordinator for its plans. It is advice, and ends with the role of coordinator.
+//! The memory of a coordinator for its plans. No invariant depends on this memory, which ends with
+//! the role of coordinator.
 
 use std::time::Duration;
 
@@ -17,13 +18,13 @@ use tenure::{EpochEnd, Moment};
 pub(super) struct PlanAdvice {
     pub(super) failing: FailingPartitions,
     pub(super) crash_loops: CrashLoops,
-    /// Start of the wait of joining members.
+    /// Time at which the joining members began to wait.
     joining_since: Option<Moment>,
 }
 
 impl PlanAdvice {
-    /// Adds the memory to the evidence for a plan. Members that join wait for others, up to the
-    /// rebalance delay: returns the rest of that wait.
+    /// Adds the memory to the evidence for a plan. Joining members wait for other joining members,
+    /// up to the rebalance delay. Returns the remaining wait.
     pub(super) fn add_to(
         &mut self,
         evidence: &mut Evidence,
@@ -48,8 +49,8 @@ impl PlanAdvice {
         waits
     }
 
-    /// Leaves out the sessions that wait before they are added: silent sessions, and sessions of a
-    /// name whose sessions ended soon after they were added.
+    /// Removes the joining sessions that must wait: silent sessions, and sessions of a name that
+    /// relapses (GC7).
     fn delay_crash_loops(
         &mut self,
         evidence: &mut Evidence,
@@ -70,8 +71,8 @@ impl PlanAdvice {
         }
         let joining = &evidence.joining;
         loops.forget_all_but(|session| joining.iter().any(|it| it.session == session));
-        // Reserved partitions move after a longer wait. This is wanted if processes of the name
-        // crash repeatedly.
+        // A session of a name with reserved partitions does not wait, as these partitions would
+        // move meanwhile. A name that relapses often loses them.
         let is_kept_for = |name: &str| {
             let mut kept =
                 known.iter().flat_map(|it| &it.partitions).filter_map(|it| it.kept.as_ref());

@@ -3,17 +3,17 @@
 use crate::telemetry::GroupSight;
 use tenure::internals::groups::Requests;
 
-/// The outcome of the current poll, and of the polls before.
+/// The outcome of the current poll, and the failures of earlier polls.
 pub(super) struct PollReport {
-    /// The poll was completed. Other members replace a coordinator that completes none.
+    /// Whether the poll was completed. Other members replace a coordinator that completes no poll.
     pub(super) completed: bool,
-    /// A session could not be read or sealed in this poll.
+    /// Whether a read or a seal of a session failed in this poll.
     pub(super) unread: bool,
-    /// The assignment was too large to be written.
+    /// Whether the planned assignment was too large.
     pub(super) too_large: bool,
     /// Number of consecutive polls with an unread session.
     unread_polls: u32,
-    /// The failure that was reported last, since a poll was completed.
+    /// The last failure that was reported since the last completed poll.
     reported: Option<String>,
     pub(super) sight: GroupSight,
 }
@@ -28,8 +28,8 @@ impl PollReport {
         (self.completed, self.unread, self.too_large) = (false, false, false);
     }
 
-    /// Ends a poll. Returns whether to report the failure of a session: it has lasted for some
-    /// polls.
+    /// Ends a poll. Returns whether to report that a session cannot be read: reads or seals have
+    /// failed in several consecutive polls.
     pub(super) fn end(&mut self) -> bool {
         if self.unread {
             self.unread_polls += 1;
@@ -43,7 +43,7 @@ impl PollReport {
         self.unread && self.unread_polls >= Requests::FAILURES_BEFORE_GIVING_UP
     }
 
-    /// Returns whether the failure differs from the one reported last.
+    /// Returns whether the failure differs from the last reported failure.
     pub(super) fn is_news(&mut self, error: &tenure::Error) -> bool {
         let text = error.to_string();
         let news = self.reported.as_ref() != Some(&text);

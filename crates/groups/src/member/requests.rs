@@ -1,4 +1,4 @@
-//! The requests of a member's machine: the task sends each one, and returns the answer.
+//! Sends the requests of a member's state machine, and passes the answers to it.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ use tenure::internals::groups::Requests;
 pub(super) const READ_BETWEEN_POLLS: usize = 512;
 
 impl MemberTask {
-    /// Sends the requests of the machine until it is idle. Returns false if a request failed. The
-    /// next poll then begins again.
+    /// Sends the requests of the state machine until it is idle. Returns false if a request failed.
+    /// The next poll then begins again.
     pub(super) async fn drive(&mut self) -> bool {
         loop {
             match self.participant.step() {
@@ -74,7 +74,7 @@ impl MemberTask {
         true
     }
 
-    /// Reads sessions, up to a limit. The next request reads the rest.
+    /// Reads sessions, up to [`READ_BETWEEN_POLLS`]. The next request reads the rest.
     async fn get(&mut self, ids: BTreeSet<SessionId>) {
         let now = self.cx.now();
         let mut unread = Vec::new();
@@ -103,7 +103,8 @@ impl MemberTask {
             };
             self.participant.session(answer);
         }
-        // If another member has planned meanwhile, the rest is not read (GC4).
+        // Poll the assignment first. If another member has planned meanwhile, the rest is not read
+        // (GC4).
         if unread.len() > READ_BETWEEN_POLLS {
             self.participant.poll();
         }
@@ -136,8 +137,8 @@ impl MemberTask {
         answer
     }
 
-    /// Ends a session, on the condition that it has not changed since the last read. A `successor`
-    /// of the same name takes over its partitions.
+    /// Seals a session if its object has not changed since the last read. A `successor` of the same
+    /// name takes over the partitions of the session.
     pub(super) async fn seal(
         &mut self,
         session: Session,

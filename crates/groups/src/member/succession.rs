@@ -1,4 +1,5 @@
-//! The succession: each other member watches the coordinator, and replaces it (GN1 to GN5).
+//! The succession: each member watches the coordinator, and one of them replaces a dead coordinator
+//! (GN1 to GN5).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,8 @@ use crate::protocol::Session;
 use crate::protocol::message::SessionAnswer;
 use crate::protocol::standby::{Place, Standby};
 
-/// Number of members before this one that are read at the same time after the coordinator's end.
+/// Number of sessions of preceding members that this member reads at the same time, after the
+/// coordinator's end.
 const READ_BEFORE: usize = 3;
 
 impl MemberTask {
@@ -28,12 +30,13 @@ impl MemberTask {
         }
     }
 
-    /// Reads the coordinator's session if it is due. Returns zero if this member plans now.
-    /// Otherwise returns the time until the next read, if that is before the next poll.
+    /// Reads the coordinator's session if a read is due. Returns zero if this member plans now.
+    /// Otherwise returns the time until the next read, if it is before the next poll.
     pub(super) async fn stand_by(&mut self) -> Option<Duration> {
         let cx = Arc::clone(&self.cx);
         let place = self.place();
-        // If the session lapses during these requests, the next read follows without a pause.
+        // Take the time before the requests: if the session lapses during them, the next read
+        // follows without a pause.
         let began = cx.now();
         if self.standby.is_due(place, began)
             && let Some(coordinator) = self.standby.coordinator()
@@ -48,8 +51,8 @@ impl MemberTask {
                     }
                 }
                 Seen::Unknown => self.report.unread = true,
-                // Keep the record for the first round, which then need not wait for the lapse
-                // again.
+                // Record the read for the first round of this member, so that its timers need not
+                // start again.
                 seen => match self.note(coordinator.id, seen, when) {
                     SessionAnswer::Found(_, record) => self.standby.read(Some(&record), when),
                     _ => self.standby.read(None, when),
@@ -57,7 +60,7 @@ impl MemberTask {
             }
         }
         let mut before = self.before();
-        // The first member of the order plans now, and its round lists the sessions.
+        // If this member is the first in the order, it plans now, and its round lists the sessions.
         let turn = self.standby.is_over() && before.is_empty();
         if self.standby.is_silent(cx.now()) && !turn {
             self.sessions.watch_members(self.participant.known().map(|it| &**it));
@@ -81,21 +84,21 @@ impl MemberTask {
                 Some(Duration::ZERO)
             }
             None => self.standby.next_look(began),
-            // Of several members with one place, the first finishes before the next poll of the
-            // rest.
+            // Joining members share one place. The first of them plans before the next poll of the
+            // others.
             ahead => ahead.filter(|_| matches!(place, Place::Deputy | Place::Other)),
         }
     }
 
-    /// Returns the members that succeed before this one, in their order.
+    /// Returns the members that precede this one in the order of succession.
     fn before(&self) -> Vec<Session> {
         let (own, known) = (self.ownership.session, self.participant.known());
         let successors = known.into_iter().flat_map(|known| known.successors());
         successors.take_while(|session| *session != own).collect()
     }
 
-    /// Keeps the members that may be alive. It reads the first of them: a member that has resigned
-    /// shows no silence before its next renewal is overdue.
+    /// Removes the members that are not alive. Reads the sessions of the first ones, as a resigned
+    /// member is not silent until its next renewal would be overdue.
     async fn living(&mut self, mut before: Vec<Session>) -> Vec<Session> {
         let now = self.cx.now();
         loop {
@@ -105,15 +108,15 @@ impl MemberTask {
             for (id, seen, when) in self.objects.read_sessions(first.clone()).await {
                 self.note(id, seen, when);
             }
-            // The first one with a sign of life succeeds.
+            // A preceding member that is not silent takes over.
             if first.is_empty() || first.iter().any(|id| !self.sessions.timers.is_silent(*id)) {
                 return before;
             }
         }
     }
 
-    /// Reads the sessions that the first round needs, before the coordinator lapses: a group may
-    /// have many ended sessions. It stops after a poll interval.
+    /// Reads the sessions that the first round needs before the coordinator lapses, as a group may
+    /// have many ended sessions. The reads stop after a poll interval.
     async fn read_ahead(&mut self) {
         let cx = Arc::clone(&self.cx);
         let began = cx.now();
@@ -142,7 +145,7 @@ impl MemberTask {
         }
     }
 
-    /// Lists all sessions, which runs the timers of members that died with the coordinator.
+    /// Lists all sessions. The listing starts the timers of members that died with the coordinator.
     async fn list_all(&mut self) {
         let mut after = None;
         while let Some(page) = self.objects.list_sessions(after).await {

@@ -1,5 +1,5 @@
 //! The state of a member that its task and the application's handles share: its grants, its
-//! releases and its leave. Everything else belongs to the task.
+//! releases and its leave. All other state of the member belongs to the task alone.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -21,10 +21,11 @@ use crate::unpoisoned;
 use tenure::internals::groups::Context;
 use tenure::{Epoch, Error, Leadership, Lease, Loss};
 
-/// The shortest time between two writes of a session: stores limit the writes of one object.
+/// The shortest time between two writes of a session, as stores limit the rate of writes to one
+/// object.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
-/// An event before the application takes it.
+/// An event that the application has not received.
 #[derive(Debug, Clone)]
 pub(super) enum Notice {
     Granted(Arc<Grant>),
@@ -45,9 +46,9 @@ pub(super) struct Ownership {
     state: Mutex<OwnershipState>,
     /// Wakes the task to write the session.
     write: Notify,
-    /// The end of a grant was set. One for all grants, as few tasks wait.
+    /// Wakes the tasks that wait for the end of a grant. All grants share it, as few tasks wait.
     pub(super) ended: Notify,
-    /// Whether the member leaves and the work on all its partitions has stopped.
+    /// Wakes the task once the member leaves and the work on all its partitions has stopped.
     left: Notify,
     /// Wakes the task to poll the store.
     pub(super) wake: Notify,
@@ -60,7 +61,7 @@ struct OwnershipState {
     grants: BTreeMap<PartitionNumber, Arc<Grant>>,
     /// Newest assignment that the task has read.
     known: Option<Arc<Assignment>>,
-    /// `None` after the last event.
+    /// Sender of the events; `None` after the last event.
     notices: Option<mpsc::UnboundedSender<Notice>>,
     /// The metrics of the member.
     owner: Owner,
@@ -71,14 +72,14 @@ struct OwnershipState {
     park: Option<Duration>,
 
     // The data of the session.
-    /// The greatest assignment that this process knew before this session. The member owns nothing
-    /// by a smaller one.
+    /// The greatest assignment that this process knew before this session. No smaller assignment
+    /// grants a partition to the member.
     remembered: Option<Epoch>,
     /// Number of completed rounds of planning, or polls.
     looks: u64,
     /// Number of releases in the last write.
     fitted: usize,
-    /// Whether a partition was released that no assignment had revoked (GW3).
+    /// Whether the member has released a partition that no assignment had revoked (GW3).
     unasked: bool,
 }
 
@@ -114,13 +115,13 @@ impl Ownership {
         unpoisoned(self.state.lock())
     }
 
-    /// Returns the content of the session.
+    /// Returns the data for the next write of the session.
     fn data(&self) -> Value {
         self.state().data(&self.said)
     }
 
-    /// Takes an answer about an assignment to the machine of the member, and reports the changes to
-    /// the application.
+    /// Passes an answer about an assignment to the member's state machine, and reports the changes
+    /// to the application.
     pub(super) fn answer(
         &self,
         participant: &mut Participant,
@@ -175,7 +176,7 @@ impl Ownership {
         }
     }
 
-    /// Releases a partition whose work has stopped.
+    /// Releases a partition after its work has stopped.
     pub(super) fn release(&self, grant: &Arc<Grant>, back_off: Duration) {
         let mut state = self.state();
         grant.give_up();
@@ -184,7 +185,7 @@ impl Ownership {
         if !state.holdings.release(grant.release, back_off) {
             return;
         }
-        // After the end of the session the loss is counted already.
+        // If the session has ended, the loss is already counted.
         if state.grants.remove(&number).is_some() {
             state.owner.lost(PartitionLoss::Released.outcome());
         }
@@ -193,14 +194,16 @@ impl Ownership {
         if state.has_left() {
             self.left.notify_one();
         }
-        // Reserved partitions leave with the session.
+        // Partitions that stay reserved move only with the end of the session, so no release is
+        // written (GW6).
         if state.park.is_none() {
             self.write.notify_one();
         }
     }
 
-    /// Takes no more partitions, and signals all work to stop. After a leave without a reservation,
-    /// `park` has no effect: the releases may be written already.
+    /// Begins to leave: the member gets no more partitions, and all work gets the signal to stop.
+    /// After a leave without a reservation, `park` has no effect, as the releases may be written
+    /// already.
     pub(super) fn leave(&self, park: Option<Duration>) {
         let mut state = self.state();
         if !state.leaving || state.park.is_some() {
@@ -218,7 +221,7 @@ impl Ownership {
         self.state().park
     }
 
-    /// Returns whether the lease runs, and the newest known assignment names the session.
+    /// Returns whether the lease runs and the newest known assignment names the session.
     pub(super) fn is_member(&self) -> bool {
         let named = self.known().is_some_and(|known| known.member(self.session).is_some());
         named && self.lease.check().is_ok()
@@ -245,8 +248,9 @@ impl Ownership {
         }
     }
 
-    /// Waits for the end of the lease, and for a request timeout in which the task of the member
-    /// should report it. After that the runtime of the task is gone. Depends on no other task.
+    /// Waits until one request timeout after the end of the lease. A running task of the member
+    /// reports the loss earlier, so the runtime of the task has ended. This method depends on no
+    /// other task.
     pub(super) async fn is_abandoned(&self) -> Loss {
         loop {
             let over = self.lease.ends_at().boot.saturating_add(self.cx.request_timeout());
@@ -295,8 +299,8 @@ impl Ownership {
                 self.write.notified().await;
             }
             leadership.write_data(self.data());
-            // A coordinator that awaits nothing of this member reads its session once a validity,
-            // unless the tag changes sooner than by renewals (docs/design/groups.md, section 5).
+            // A coordinator that expects no release of this member reads its session only once a
+            // validity, unless the tag changes soon after its last change (GC2).
             due = std::mem::take(&mut self.state().unasked);
             self.cx.sleep(if due { validity / 8 } else { between }).await;
         }
@@ -309,7 +313,7 @@ impl OwnershipState {
     }
 
     fn revoke(&self, grant: &Arc<Grant>) {
-        // One event for all reasons.
+        // Several reasons for a revocation cause only one event.
         if !grant.revoked.swap(true, Ordering::SeqCst) {
             grant.stop.cancel();
             self.owner.revoked();

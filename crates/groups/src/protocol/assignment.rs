@@ -13,6 +13,7 @@ use tenure::Epoch;
 use tenure::internals::groups::Nonce;
 
 /// One assignment. It is never overwritten. A change creates the assignment with the next number.
+/// No invariant depends on the fields that are marked as advice.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Assignment {
     /// Number of the assignment.
@@ -21,7 +22,7 @@ pub struct Assignment {
     pub nonce: Nonce,
     /// Name of the group's assignor. Advice.
     pub assignor: Arc<str>,
-    /// Member that plans. Advice: no invariant depends on it.
+    /// Member that plans. Advice.
     pub coordinator: Option<Session>,
     /// Members, in the order of their joins.
     pub members: Vec<Member>,
@@ -29,8 +30,8 @@ pub struct Assignment {
     pub partitions: Vec<AssignedPartition>,
     /// Number of the next partition that is added.
     pub next_number: PartitionNumber,
-    /// Shortest wait of an unfinished restore, if an operator restores the group. Only a restore
-    /// makes an assignment from this one (D9).
+    /// Shortest wait of an unfinished restore; `None` without one. While it is set, only a restore
+    /// makes the next assignment (D9).
     pub restoring: Option<Duration>,
 }
 
@@ -38,9 +39,10 @@ pub struct Assignment {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Member {
     pub session: Session,
-    /// Display name. Reservations and marks use it, too.
+    /// Display name. Reservations and marks refer to members by this name.
     pub name: Arc<str>,
-    /// Validity of its session. The assignment repeats it, as the session's object may be gone.
+    /// Validity of the member's session. The assignment repeats the validity, as the session's
+    /// object may be missing.
     pub validity: Duration,
     /// Weight, at least 1.
     pub weight: u32,
@@ -56,10 +58,10 @@ pub struct AssignedPartition {
     pub owner: Option<Session>,
     /// Assignment epoch of the newest grant; `None` before the first grant.
     pub token: Option<Epoch>,
-    /// Next owner, if the partition is to move. Advice.
+    /// Next owner, if the partition must move. Advice.
     pub target: Option<Session>,
-    /// Name of the member for which the partition is reserved, and the time. A reserved partition
-    /// has no owner. Advice.
+    /// Member name for which the partition is reserved, and the duration of the reservation. A
+    /// reserved partition has no owner. Advice.
     pub kept: Option<(Arc<str>, Duration)>,
     pub marks: Marks,
 }
@@ -138,7 +140,7 @@ impl Assignment {
         after.iter().chain(before).map(|member| member.session)
     }
 
-    /// Returns whether this member is a deputy: one of the three after the coordinator.
+    /// Returns whether this member is a deputy: one of the three members after the coordinator.
     pub fn is_deputy(&self, session: Session) -> bool {
         self.successors().take(DEPUTIES).any(|deputy| deputy == session)
     }
@@ -153,7 +155,7 @@ impl Member {
         Member { session, name: name.into(), validity, weight: 1, data: None }
     }
 
-    /// Returns the member for an assignor.
+    /// Returns the member's seat in a plan of an assignor.
     pub fn seat(&self) -> Seat<'_> {
         let seat = Seat::new(&self.name, self.weight);
         self.data.as_deref().map_or(seat, |data| seat.with_data(data))
@@ -181,7 +183,7 @@ mod tests {
     use crate::test_values::session;
 
     #[test]
-    fn the_deputies_are_the_three_after_the_coordinator() {
+    fn the_deputies_are_the_three_members_after_the_coordinator() {
         let member = |id| Member::new(session(id), "m");
         let mut assignment = Assignment::first(Nonce::from_bits(1), Vec::new());
         assignment.members = (0..6).map(member).collect();
@@ -192,7 +194,7 @@ mod tests {
         assert_eq!(successors(&assignment), [5, 0, 1, 2, 3]);
         let deputies = (0..6).filter(|id| assignment.is_deputy(session(*id)));
         assert_eq!(deputies.collect::<Vec<_>>(), [0, 1, 5]);
-        // A session that is no longer a member.
+        // The coordinator is not a member.
         assignment.coordinator = Some(session(9));
         assert_eq!(successors(&assignment), [0, 1, 2, 3, 4, 5]);
         assert!(!assignment.is_deputy(session(9)));

@@ -1,4 +1,4 @@
-//! The partitions that one member owns (docs/design/groups.md, section 4).
+//! The partitions that one member owns (GW1, GW2).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use tenure::Epoch;
 ///
 /// The machine is a value without IO or clock. Three kinds of methods drive it:
 ///
-/// - *Inputs* report an assignment: [`note`](Holdings::note), first without a confirmation and,
-///   after the LIST that confirms the assignment, with one. The epochs never fall.
+/// - *Inputs* report an assignment: [`note`](Holdings::note), first as not confirmed, and again
+///   after the LIST that confirms the assignment. The epochs never decrease.
 /// - *Orders*: [`release`](Holdings::release), after the work on a partition has stopped.
 /// - *Getters* change nothing: [`token`](Holdings::token), [`gains`](Holdings::gains),
 ///   [`releasing`](Holdings::releasing).
 ///
 /// | assignment | `note` | the driver's next step |
 /// | --- | --- | --- |
-/// | read, or created | not confirmed: only takes away | confirms it if it `gains` |
-/// | confirmed | confirmed: also grants | starts the work on each grant |
+/// | read, or created | not confirmed: only takes partitions | confirms the assignment if it `gains` |
+/// | confirmed | confirmed: also grants partitions | starts the work on each grant |
 ///
 /// The changes of a `note` take effect in their order, before the next input or order. After
 /// [`Change::Revoked`] the driver stops the work and calls `release`. From that call on the
-/// partition is not owned under its token, even if the write that reports it fails.
-/// The driver writes `releasing` with each renewal of the session.
+/// partition is not owned under its token, even if the write that reports the release fails. The
+/// driver writes `releasing` with each renewal of the session.
 ///
-/// The machine does not know the lease of the session. A partition is owned only while that lease
-/// runs, too.
+/// The machine does not know the lease of the session. The member owns a partition only while this
+/// lease also runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holdings {
     session: Session,
@@ -46,14 +46,14 @@ struct Owned {
     revoked: bool,
 }
 
-/// A change by an assignment.
+/// A change that an assignment causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Change {
     Granted(Release),
     /// The work must stop. A release follows.
     Revoked(Release),
-    /// The partition has another owner without a release. No rule of the protocol allows that while
-    /// the session lives.
+    /// The assignment takes the partition without a release. No rule of the protocol allows that
+    /// while the session lives.
     Lost(Release),
 }
 
@@ -79,7 +79,8 @@ impl Holdings {
         &self.releasing
     }
 
-    /// Returns whether this assignment grants a partition. It must then be confirmed first (GA4).
+    /// Returns whether this assignment grants a partition. The grant takes effect once the
+    /// assignment is confirmed (GA4).
     pub fn gains(&self, assignment: &Assignment) -> bool {
         self.gained(assignment).next().is_some()
     }
@@ -94,8 +95,9 @@ impl Holdings {
         self.releasing.iter().any(|(begun, _)| *begun == release)
     }
 
-    /// Takes an assignment that is newer than all before, or the same one once it is `confirmed`.
-    /// Only a confirmed assignment grants partitions. Each assignment takes away partitions.
+    /// Applies an assignment that is newer than all previous assignments, or the newest one again
+    /// once it is `confirmed`. Only a confirmed assignment grants partitions. Any assignment can
+    /// take partitions.
     pub fn note(&mut self, assignment: &Assignment, confirmed: bool) -> Vec<Change> {
         let mut changes = Vec::new();
         let named: BTreeMap<_, _> = assignment.owned_by(self.session).collect();
@@ -125,8 +127,8 @@ impl Holdings {
         changes
     }
 
-    /// Releases a partition whose work has stopped. Returns false if the session does not own it
-    /// under this token.
+    /// Releases a partition after its work has stopped. Returns false if the session does not own
+    /// the partition under this token.
     pub fn release(&mut self, release: Release, back_off: Duration) -> bool {
         let owns = self.token(release.partition) == Some(release.token);
         if owns {
@@ -180,13 +182,17 @@ mod tests {
         let mut revoked = assignment(3, 1, 2);
         revoked.partitions[0].target = Some(session(2));
         assert_eq!(own.note(&revoked, false), [Change::Revoked(release(2))]);
-        assert_eq!(own.note(&revoked, false), [], "once");
-        assert_eq!(own.token(PartitionNumber(0)), Some(epoch(2)), "until the work has stopped");
+        assert_eq!(own.note(&revoked, false), [], "a revocation is reported once");
+        assert_eq!(
+            own.token(PartitionNumber(0)),
+            Some(epoch(2)),
+            "the member owns the partition until its release"
+        );
         assert!(!own.release(release(1), Duration::ZERO));
         assert!(own.release(release(2), Duration::ZERO));
         assert!(!own.release(release(2), Duration::ZERO));
         assert_eq!(own.token(PartitionNumber(0)), None);
-        // The target is this member again: the release still counts (GW2).
+        // The assignment has no target now, but the release still counts (GW2).
         let back = assignment(4, 1, 2);
         assert!(!own.gains(&back));
         assert_eq!(own.note(&back, true), []);

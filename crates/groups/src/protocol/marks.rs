@@ -9,9 +9,10 @@ pub struct Marks {
     pub pinned: Option<Arc<str>>,
     /// Excluded name: members of this name must not own the partition.
     pub barred: Option<Arc<str>>,
-    /// Whether no member may own the partition for now.
+    /// Whether the partition is paused: no member may own it until an operator resumes it.
     pub paused: bool,
-    /// Whether the partition is to be removed. No member is granted it again.
+    /// Whether the partition retires: no member may own it, and the group removes it after its
+    /// release.
     pub retiring: bool,
 }
 
@@ -21,7 +22,7 @@ impl Marks {
         !self.paused && !self.retiring && self.names(name)
     }
 
-    /// Returns whether the pin and the bar admit a member of this name.
+    /// Returns whether the pin and the bar permit a member of this name.
     pub fn names(&self, name: &str) -> bool {
         self.pinned.as_deref().is_none_or(|pinned| pinned == name)
             && self.barred.as_deref() != Some(name)

@@ -11,7 +11,7 @@ use super::assignment::Assignment;
 use super::session::{Session, SessionRecord};
 use super::session_id::SessionId;
 
-/// The next action.
+/// The next action of the driver of a [`Participant`](super::participant::Participant).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ParticipantStep {
     Assignment(AssignmentRequest),
@@ -22,13 +22,13 @@ pub enum ParticipantStep {
     Failed(ReaderFailure),
 }
 
-/// The next action.
+/// The next action of the driver of a [`Reader`](super::reader::Reader).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ReaderStep {
     Request(AssignmentRequest),
-    /// [`Reader::nonce`](super::reader::Reader::nonce).
+    /// The driver calls [`Reader::nonce`](super::reader::Reader::nonce).
     Nonce,
-    /// [`Reader::resume`](super::reader::Reader::resume) after a short pause.
+    /// The driver calls [`Reader::resume`](super::reader::Reader::resume) after a short pause.
     Pause,
     Idle,
     Failed(ReaderFailure),
@@ -43,7 +43,7 @@ pub enum ReaderFailure {
     Unsafe,
     /// The newest assignment cannot be read.
     Unreadable(Epoch),
-    /// This assignment existed, and neither it nor a greater one exists.
+    /// This assignment was deleted, and no greater assignment exists.
     NewestDeleted(Epoch),
     /// The known assignment has the last possible number.
     Exhausted,
@@ -53,7 +53,7 @@ pub enum ReaderFailure {
 pub enum AssignmentRequest {
     List(After),
     Get(Epoch),
-    /// PUT, `If-None-Match: *`.
+    /// PUT with `If-None-Match: *`.
     Create(Arc<Assignment>),
 }
 
@@ -69,11 +69,11 @@ pub enum AssignmentAnswer {
     Denied,
     /// The store broke a promise that the protocol needs.
     Unsafe,
-    /// It failed, or its effect is unknown.
+    /// The request failed, or its effect is unknown.
     Unknown,
 }
 
-/// The news of an answer.
+/// The change that an answer causes in the knowledge of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum News {
     /// The group has no assignment.
@@ -82,20 +82,20 @@ pub enum News {
     Unchanged,
     /// [`Reader::known`](super::reader::Reader::known) is newer than before, and not confirmed.
     Read,
-    /// [`Reader::known`](super::reader::Reader::known) was the newest after it was read.
+    /// [`Reader::known`](super::reader::Reader::known) was the newest assignment after it was read.
     Confirmed,
-    /// The creation was given up. It may still take effect.
+    /// The reader gave up a creation, which may still take effect.
     GivenUp,
 }
 
-/// The next request. Requests of [`SessionRequest::Get`] may run in parallel.
+/// The next request about sessions. The requests of [`SessionRequest::Get`] may run in parallel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SessionRequest {
-    /// LIST the sessions after this one.
+    /// LIST of the sessions after this one.
     List(Option<SessionId>),
     /// GET of each of these sessions.
     Get(BTreeSet<SessionId>),
-    /// PUT, `If-Match`: the session of the last read, ended as lapsed.
+    /// PUT with `If-Match`, which seals the session of the last read as lapsed.
     Seal { session: Session, record: SessionRecord },
 }
 
@@ -108,19 +108,19 @@ pub enum SessionAnswer {
         truncated: bool,
     },
     Found(SessionId, SessionRecord),
-    /// No object has this id. For a member: or the object is a session with another nonce.
+    /// No session has this id, or, for a member, the session with this id has another nonce.
     Missing(SessionId),
-    /// The object with this id is unreadable for now. The last record of a member still counts
-    /// (GC11). Another session cannot join.
+    /// The object with this id cannot be read for now. The last record of a member still counts
+    /// (GC11). A session that is not a member cannot join.
     Unreadable(SessionId),
     /// The session is sealed.
     Done,
     Refused,
-    /// It failed, or its effect is unknown.
+    /// The request failed, or its effect is unknown.
     Unknown,
 }
 
-/// The result of a request.
+/// The progress of a round after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RoundProgress {
     More,

@@ -30,9 +30,9 @@ pub enum Mark {
     Pinned(Option<Arc<str>>),
     /// Members of this name may not own the partition; `None` for any member.
     Barred(Option<Arc<str>>),
-    /// No member may own the partition for now.
+    /// True: no member may own the partition. False: the pause ends.
     Paused(bool),
-    /// The owner releases the partition, and then the group removes it. This is final.
+    /// The owner releases the partition, and then the group removes it. This mark is final.
     Retiring,
 }
 
@@ -75,7 +75,7 @@ impl Operation {
         Ok((next.partitions != now.partitions).then_some(next))
     }
 
-    /// Returns whether the operation can make the assignment longer for good.
+    /// Returns whether the operation can make the assignment permanently longer.
     pub fn grows(&self) -> bool {
         match self {
             Operation::Add(names) => !names.is_empty(),
@@ -90,7 +90,7 @@ impl Operation {
         match self {
             Operation::Add(names) => add(next, names)?,
             Operation::Mark(numbers, mark) => {
-                // A missing partition was retired. Its number is never used again.
+                // A missing partition has been retired, as a number is never used again.
                 let retires = *mark == Mark::Retiring;
                 each(next, numbers, retires, |it| mark.set(&mut it.marks))?;
             }

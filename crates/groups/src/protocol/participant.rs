@@ -1,6 +1,7 @@
 //! One process of a group: its reader, and its rounds if it coordinates.
 //!
-//! At most one request of the reader or one round is under way. The reader comes first.
+//! At most one request of the reader or one round is in progress. The requests of the reader come
+//! first.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ use tenure::store::ETag;
 ///   [`ParticipantStep::Nonce`], [`resume`](Participant::resume) or
 ///   [`give_up`](Participant::give_up) answers [`ParticipantStep::Pause`],
 ///   [`restart`](Participant::restart) answers [`ParticipantStep::Failed`].
-/// - The driver keeps the [`Holdings`] of the same session, and gives `assignment` always the same
-///   value. Others may release partitions of it between two inputs.
+/// - The driver keeps the [`Holdings`] of the same session, and always passes the same value to
+///   `assignment`. Other code may release partitions of these holdings between two inputs.
 /// - The changes that `assignment` returns take effect in their order, before the next input and
 ///   before the next release.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,7 +43,7 @@ pub struct Participant {
     sessions: SessionReader,
     /// Whether this process plans although the newest assignment names another coordinator.
     ahead: bool,
-    /// Whether a round is complete. [`Participant::plan`] follows.
+    /// Whether a round is complete, so that [`Participant::plan`] must follow.
     plans: bool,
 }
 
@@ -91,7 +92,7 @@ impl Participant {
         self.ahead || self.known().is_some_and(|known| known.coordinator == own)
     }
 
-    /// Returns whether a round is complete and [`Participant::plan`] is due.
+    /// Returns whether a round is complete, so that [`Participant::plan`] must follow.
     pub fn plans(&self) -> bool {
         self.plans
     }
@@ -111,13 +112,13 @@ impl Participant {
         self.ahead = true;
     }
 
-    /// Begins a round of reads of sessions. It includes the sessions that are `due`.
+    /// Begins a round, which reads sessions. The round includes the sessions that are `due`.
     pub fn round(&mut self, due: BTreeSet<SessionId>) {
         self.plans = false;
         self.sessions.begin(due);
     }
 
-    /// Begins the seal of a session that has lapsed with this tag.
+    /// Begins to seal a session that has lapsed with this tag.
     pub fn lapsed(&mut self, session: Session, etag: ETag) {
         self.sessions.lapsed(session, etag);
     }
@@ -141,12 +142,12 @@ impl Participant {
         self.reader.give_up();
     }
 
-    /// Gives up an assignment that cannot be written. It was not sent.
+    /// Gives up the creation of an assignment that cannot be encoded. No request was sent.
     pub fn discard(&mut self) {
         self.reader.discard();
     }
 
-    /// Forgets the sessions that neither a complete listing nor the assignment shows.
+    /// Forgets the sessions that are absent from both a complete listing and the assignment.
     pub fn forget(&mut self, listed: &BTreeSet<SessionId>) {
         if let Some(known) = self.reader.known() {
             self.sessions.forget(listed, known);
@@ -169,7 +170,7 @@ impl Participant {
         }
     }
 
-    /// Takes the answer about an assignment, and applies the assignment to the member's holdings.
+    /// Handles the answer about an assignment, and applies the assignment to the member's holdings.
     pub fn assignment(
         &mut self,
         answer: AssignmentAnswer,
@@ -180,8 +181,8 @@ impl Participant {
         let changes = match news {
             Some(News::Read) => {
                 self.plans = false;
-                // A greater assignment names the coordinator. The loser of a race follows it
-                // (GC14).
+                // The greater assignment names the coordinator. A member that lost the race of two
+                // coordinators follows this assignment (GC14).
                 self.ahead = false;
                 if known.coordinator != Some(self.session) {
                     self.sessions.stop();
@@ -197,7 +198,7 @@ impl Participant {
         (news, changes)
     }
 
-    /// Takes an answer about a session.
+    /// Handles an answer about sessions.
     pub fn session(&mut self, answer: SessionAnswer) {
         let known = self.reader.known().map(|known| &**known);
         match self.sessions.handle(known, answer) {
@@ -206,14 +207,14 @@ impl Participant {
         }
     }
 
-    /// Returns the evidence for a plan from the known assignment.
+    /// Returns the evidence for a plan that starts from the known assignment.
     pub fn evidence(&self, join: impl Fn(SessionId, &SessionRecord) -> Option<Member>) -> Evidence {
         self.sessions.evidence(self.known().map(|known| &**known), join)
     }
 
-    /// Plans after a round, and creates the next assignment if the plan changes the known one.
-    /// Returns true if the driver must send a request. A group without an assignment gets these
-    /// `partitions`.
+    /// Plans after a round, and creates the next assignment if the plan changes the known
+    /// assignment. Returns true if the driver must send a request. A group without an assignment
+    /// gets these `partitions`.
     ///
     /// If a session has seen a greater assignment, the reader lists first, and fails if that
     /// assignment was deleted (D3). The first assignment waits until each listed session was read

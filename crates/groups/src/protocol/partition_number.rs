@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The number of a partition in its group. No other partition of the group ever gets it.
+/// The number of a partition in its group. No other partition of the group ever gets this number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionNumber(pub u32);
 

@@ -17,7 +17,8 @@ pub struct Session {
     pub nonce: Nonce,
 }
 
-/// A release: the member has stopped its work on a partition for good under this token.
+/// A release: the member has stopped its work on a partition, and never continues it under this
+/// token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Release {
     pub partition: PartitionNumber,
@@ -33,18 +34,19 @@ pub struct SessionData {
     pub looks: u64,
     /// Greatest assignment epoch that the member has seen.
     pub seen: Option<Epoch>,
-    /// Whether the member takes no more partitions.
+    /// Whether the member leaves, so that it must get no more partitions.
     pub leaving: bool,
 }
 
-/// The object of a session that was read.
+/// The fields of a session's object at one read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionRecord {
     pub nonce: Nonce,
     pub heartbeat: u64,
     pub etag: ETag,
     pub ended: Option<EpochEnd>,
-    /// Data of the member; `None` before the second write, so this may be a late create (GO3).
+    /// Data of the member; `None` before the second write. A session without data may be a late
+    /// create (GO3).
     pub data: Option<SessionData>,
 }
 

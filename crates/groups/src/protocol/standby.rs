@@ -1,4 +1,4 @@
-//! The time at which a member succeeds its coordinator. The time is an argument.
+//! The time at which a member takes over from its coordinator. The current time is an argument.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tenure::Moment;
 use tenure::internals::groups::Drift;
 use tenure::store::ETag;
 
-/// The timer of one coordinator, in a member that may succeed it.
+/// The timer of one coordinator, in a member that may replace the coordinator.
 ///
-/// No invariant depends on it: any number of members may plan at the same time. It lets one member
-/// succeed soon, and seldom two.
+/// No invariant depends on this timer: any number of members may plan at the same time. With the
+/// timer, one member takes over soon, and rarely two.
 ///
 /// # Contract
 ///
@@ -25,9 +25,9 @@ use tenure::store::ETag;
 /// - *Getters* change nothing: [`is_due`](Standby::is_due) and [`tag`](Standby::tag) for the next
 ///   read, [`is_silent`](Standby::is_silent), [`is_over`](Standby::is_over).
 ///
-/// A driver creates one for each coordinator that an assignment names. With each poll it reads the
-/// session if `is_due`, lists all sessions if `is_silent`, and then asks `ahead_in`. Zero means
-/// that it plans now. These inputs answer the requests:
+/// A driver creates one `Standby` for each coordinator that an assignment names. With each poll the
+/// driver reads the session if `is_due`, lists all sessions if `is_silent`, and then calls
+/// `ahead_in`. Zero means that the member plans now. These inputs answer the requests:
 ///
 /// | request | answer | input |
 /// | --- | --- | --- |
@@ -46,11 +46,12 @@ pub struct Standby {
     validity: Duration,
     poll: Duration,
     drift: Drift,
-    /// The last tag, and the receipt of the first answer with it.
+    /// The last tag, and the time of receipt of the first answer with this tag.
     tag: Option<(ETag, Moment)>,
-    /// The coordinator's count of completed rounds, and the receipt of the first answer with it.
+    /// The coordinator's count of completed rounds, and the time of receipt of the first answer
+    /// with this count.
     looks: Option<(u64, Moment)>,
-    /// Receipt of the first answer that shows that the coordinator no longer plans.
+    /// Time of receipt of the first answer that shows that the coordinator no longer plans.
     over: Option<Moment>,
 }
 
@@ -60,14 +61,15 @@ pub enum Place {
     /// A deputy: one of the three members after the coordinator.
     Deputy,
     Other,
-    /// A member that no assignment names. If all named members die, no other member adds it.
+    /// A member that no assignment names. If all named members die, only joining members remain to
+    /// plan.
     Joining,
     /// A member of a group without an assignment. Other members may have the same place.
     First,
 }
 
 impl Standby {
-    /// The timer of a coordinator that an assignment names, from its receipt on.
+    /// Starts the timer of a coordinator at the receipt of the assignment that names it.
     pub fn new(
         coordinator: Option<Session>,
         validity: Duration,
@@ -104,8 +106,9 @@ impl Standby {
         self.coordinator.is_some() && due
     }
 
-    /// Returns whether a renewal of the coordinator is overdue, or its session has ended. Then each
-    /// member lists the sessions, which starts the timers of members that died with it.
+    /// Returns whether a renewal of the coordinator is overdue, or its session has ended. In both
+    /// cases each member lists the sessions, which starts the timers of members that died with the
+    /// coordinator.
     pub fn is_silent(&self, now: Moment) -> bool {
         let stands = |(_, since): &(ETag, Moment)| now.since(*since) >= self.silence();
         self.is_over() || self.tag.as_ref().is_some_and(stands)
@@ -115,13 +118,14 @@ impl Standby {
         silence(self.validity, self.poll)
     }
 
-    /// Takes a lapse by the listed tags, for a session that cannot be read.
+    /// Records that the coordinator has lapsed according to the listed tags. This is the only sign
+    /// of a lapse if the session cannot be read.
     pub fn lapsed(&mut self, now: Moment) {
         self.over.get_or_insert(now);
     }
 
-    /// Takes the result of a read: a session, or no object. A session with another nonce counts as
-    /// no object.
+    /// Records the result of a read: a session, or no object. A session with another nonce counts
+    /// as no object.
     pub fn read(&mut self, found: Option<&SessionRecord>, when: RequestTimes) {
         let own = |record: &&SessionRecord| {
             self.coordinator.is_some_and(|session| session.nonce == record.nonce)
@@ -143,8 +147,8 @@ impl Standby {
         self.unchanged(when);
     }
 
-    /// Takes the answer to a conditional read: the session has not changed. The coordinator is over
-    /// once its tag has not changed for its validity, or its count of rounds for two.
+    /// Records that a conditional read found the session unchanged. The coordinator no longer plans
+    /// if its tag has not changed for its validity, or its count of rounds for two validities.
     pub fn unchanged(&mut self, when: RequestTimes) {
         let lapse = self.drift.stretch(self.validity);
         let stands = |since: &Moment, by| when.sent.since(*since) >= by;
@@ -155,7 +159,7 @@ impl Standby {
         }
     }
 
-    /// Returns the time until this member plans; `None` while the coordinator does. The members
+    /// Returns the time until this member plans; `None` while the coordinator plans. The members
     /// take over in their order, each one poll after the previous one. `before` members with a sign
     /// of life come before this one. `delay` is random, and separates members with the same place.
     pub fn ahead_in(
@@ -173,8 +177,9 @@ impl Standby {
         Some(turn.saturating_sub(now.since(self.over?)))
     }
 
-    /// Returns the time until the coordinator is silent, or lapses, if its tag does not change. A
-    /// read at that time shows it sooner than the next poll. `None` after both.
+    /// Returns the time until the coordinator is silent, or until it lapses, if its tag does not
+    /// change. A read at that time shows the silence or the lapse sooner than the next poll.
+    /// Returns `None` after both.
     pub fn next_look(&self, now: Moment) -> Option<Duration> {
         let (_, since) = self.tag.as_ref()?;
         let until = |end: Duration| end.saturating_sub(now.since(*since));
@@ -218,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn no_member_succeeds_a_coordinator_that_renews_and_plans() {
+    fn no_member_replaces_a_coordinator_that_renews_and_plans() {
         let mut standby = standby();
         for now in (0..300).step_by(10) {
             standby.read(Some(&record(now, now)), when(now));
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn members_succeed_in_their_order() {
+    fn members_take_over_in_their_order() {
         let mut standby = standby();
         let resigned = SessionRecord { ended: Some(EpochEnd::Resigned), ..record(1, 1) };
         standby.read(Some(&resigned), when(10));
@@ -254,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lapsed_or_missing_coordinator_is_succeeded() {
+    fn a_lapsed_or_missing_coordinator_is_replaced() {
         let mut lapsed = standby();
         lapsed.read(Some(&record(1, 1)), when(0));
         lapsed.unchanged(when(29));
@@ -272,7 +277,7 @@ mod tests {
 
     /// A wedged coordinator renews its lease but does not plan.
     #[test]
-    fn a_wedged_coordinator_is_succeeded_after_two_validities() {
+    fn a_wedged_coordinator_is_replaced_after_two_validities() {
         let mut standby = standby();
         for now in (0..60).step_by(10) {
             standby.read(Some(&record(now, 5)), when(now));
@@ -291,7 +296,7 @@ mod tests {
         assert!(due(&standby, Place::Deputy, 2) && due(&standby, Place::Joining, 2));
         assert!(!due(&standby, Place::Other, 10) && due(&standby, Place::Other, 11));
         standby.unchanged(when(11));
-        assert!(due(&standby, Place::Other, 12), "silent");
+        assert!(due(&standby, Place::Other, 12), "the coordinator is silent");
         assert!(!standby.is_silent(at(11)) && standby.is_silent(at(12)));
     }
 }

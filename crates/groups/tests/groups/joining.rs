@@ -126,7 +126,7 @@ async fn regression_a_failed_rejoin_is_logged() {
     }
     let (_, log) = logged(wait(VALIDITY * 20)).await;
     let lines = |words: &str| log.lines().filter(|line| line.contains(words)).count();
-    assert_eq!(lines("cannot join yet; trying again"), 1, "{log}");
+    assert_eq!(lines("cannot join the group; trying again"), 1, "{log}");
     assert!(lines("without an ETag") > 0);
 }
 

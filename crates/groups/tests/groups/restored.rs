@@ -52,7 +52,7 @@ async fn a_group_without_assignments_continues_above_the_epoch() {
     delete_all(&fleet, "app/assignment-").await;
     let error = fleet.group("operator").restore(Epoch::FIRST, secs(0)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-    assert!(error.to_string().contains("which was seen"), "{error}");
+    assert!(error.to_string().contains("has seen"), "{error}");
     let unnamed = fleet.node("operator").partitions([""; 0]).build().unwrap();
     let error = unnamed.restore(above(), secs(0)).await.unwrap_err();
     assert!(error.to_string().contains("set the partitions"), "{error}");

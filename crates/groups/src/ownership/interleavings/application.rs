@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-/// The stage of a partition by the events of the application.
+/// The stage of a partition according to the events that the application received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Granted,
@@ -31,7 +31,7 @@ impl Application {
     }
 
     pub(super) fn takes(&mut self, event: MembershipEvent) {
-        assert!(!self.lost, "an event after the last: {event:?}");
+        assert!(!self.lost, "an event after the last event: {event:?}");
         match event {
             MembershipEvent::Granted(partition) => {
                 let (number, token) = (partition.number(), partition.token());
@@ -39,30 +39,39 @@ impl Application {
                     let over = stage == Stage::Taken || self.begun.contains(&(number, before));
                     assert!(token > before && over, "granted {number} twice: {before}, {token}");
                 }
-                assert!(partition.check_unless_lost().is_ok(), "granted and not owned");
+                assert!(partition.check_unless_lost().is_ok(), "a granted partition is not owned");
                 self.partitions.push(partition);
             }
             MembershipEvent::Revoked { number, .. } => {
                 self.moves_on(number, &[Stage::Granted], Stage::Revoked);
                 let partition = self.handle(number).expect("it was granted").another();
-                assert!(partition.grant.stop.is_cancelled(), "revoked, and the work goes on");
+                assert!(
+                    partition.grant.stop.is_cancelled(),
+                    "the work on a revoked partition has no signal to stop"
+                );
                 self.to_release.push(partition);
             }
             MembershipEvent::Taken { number, .. } => {
                 self.moves_on(number, &[Stage::Granted, Stage::Revoked], Stage::Taken);
                 let partition = self.handle(number).expect("it was granted");
                 assert!(partition.check_unless_lost().is_err(), "taken and still owned");
-                assert!(partition.grant.stop.is_cancelled(), "taken, and the work goes on");
+                assert!(
+                    partition.grant.stop.is_cancelled(),
+                    "the work on a taken partition has no signal to stop"
+                );
             }
             MembershipEvent::Lost(_) => {
                 self.lost = true;
                 for partition in &self.partitions {
                     assert!(partition.check().is_err(), "lost and still owned: {partition:?}");
-                    assert!(partition.grant.stop.is_cancelled(), "lost, and the work goes on");
+                    assert!(
+                        partition.grant.stop.is_cancelled(),
+                        "the work has no signal to stop after the loss"
+                    );
                 }
                 self.to_release = self.partitions.iter().map(Partition::another).collect();
             }
-            event => panic!("nothing tells {event:?}"),
+            event => panic!("unexpected event {event:?}"),
         }
     }
 

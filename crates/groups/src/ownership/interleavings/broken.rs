@@ -5,18 +5,17 @@ use super::*;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Broken {
     Nothing,
-    /// A grant is announced in one critical section and kept in the next.
+    /// A grant is reported in one critical section and recorded in the next.
     TellsBeforeItKeeps,
-    /// A partition is announced as taken before `check` fails.
+    /// A partition is reported as taken before `check` fails.
     TellsBeforeItTakes,
-    /// A release ends the grant in one critical section, after it has recorded the release in
-    /// another.
+    /// A release is recorded in one critical section, and ends the grant in the next.
     ReleasesBeforeItGivesUp,
-    /// A release wakes no task: neither for the end of the leave, nor for the write.
+    /// A release does not wake the task, which waits for the end of the leave and for the write.
     ReleasesSilently,
     /// A leave revokes partitions that are revoked already.
     RevokesTwice,
-    /// The member does not wait for the work.
+    /// The member leaves before its work has stopped.
     DoesNotWait,
     /// An event comes after the event of the loss.
     SpeaksAfterTheLoss,
@@ -65,7 +64,7 @@ impl Ownership {
         }
     }
 
-    /// Releases without both wakeups.
+    /// Releases a partition without waking the task.
     pub(super) fn release_silently(&self, grant: &Grant) {
         let mut state = self.state();
         grant.give_up();

@@ -1,6 +1,7 @@
 //! Explores the shared state of the handles and the task of a member with shuttle: each
-//! interleaving of the critical sections of a few tasks. `check` and the events need no lock. So
-//! the checks also run within critical sections: at each event, as soon as it is sent.
+//! interleaving of the critical sections of a few tasks. `check` and the receipt of events need no
+//! lock. So the test also checks the invariants inside critical sections, as soon as an event is
+//! sent.
 
 mod application;
 mod broken;
@@ -28,8 +29,8 @@ fn world() -> Option<Arc<World>> {
     WORLD.with_borrow(Clone::clone)
 }
 
-/// A point at which shuttle may run any other task. A critical section needs no such point, as a
-/// task that waits for the mutex could also have come later.
+/// A point at which shuttle may run any other task. The inside of a critical section needs no such
+/// point, as another task would only wait for the mutex.
 pub(super) fn before_a_critical_section() {
     if let Some(world) = world().filter(|world| world.begun.load(Ordering::SeqCst)) {
         if !world.comes_first.swap(false, Ordering::SeqCst) {
@@ -51,7 +52,7 @@ pub(super) fn told() {
 enum Does {
     /// Releases each partition after its revocation, and all after the loss of the session.
     Obeys,
-    /// Releases this one when it is granted, as its work failed.
+    /// Releases the partition with this number once it is granted, as its work failed.
     Fails(u32),
     Leaves,
     LeavesFor,
@@ -62,8 +63,8 @@ enum Does {
 const OWN: Session = session(1);
 const OTHER: Session = session(2);
 
-/// Returns the assignment with this number: the owner and token of each partition, and whether it
-/// is to move.
+/// Returns the assignment with this number. Each partition has an owner, a token, and whether it
+/// must move.
 fn assignment(number: u64, partitions: [Option<(Session, u64, bool)>; 2]) -> Assignment {
     let names = vec!["p".into(), "q".into()];
     let mut it = Assignment::first(Nonce::from_bits(number.into()), names);
@@ -84,12 +85,12 @@ fn owned(token: u64) -> Option<(Session, u64, bool)> {
     Some((OWN, token, false))
 }
 
-/// A partition of this member that it is to release.
+/// A partition of this member that the member must release.
 fn moving(token: u64) -> Option<(Session, u64, bool)> {
     Some((OWN, token, true))
 }
 
-/// The first of the assignments is known before the tasks begin.
+/// Explores a broken version. The member knows the first assignment before the tasks begin.
 fn explore_broken(
     broken: Broken,
     assignments: &[Assignment],
@@ -135,7 +136,7 @@ fn two_releases_are_written() {
 }
 
 #[test]
-fn a_leave_among_grants() {
+fn a_member_leaves_during_a_grant() {
     let assignments = [assignment(1, [None; 2]), assignment(2, [owned(2), None])];
     assert!(explore(&assignments, 0, &[Obeys, Leaves]) > 1);
     let assignments = [assignment(1, [owned(1), None]), assignment(2, [owned(1), owned(2)])];
@@ -143,20 +144,20 @@ fn a_leave_among_grants() {
 }
 
 #[test]
-fn a_leave_and_work_that_fails() {
+fn work_fails_during_a_leave() {
     let assignments = [assignment(1, [owned(1), None]), assignment(2, [moving(1), None])];
     assert!(explore(&assignments, 0, &[Obeys, Fails(0), Leaves]) > 1);
     assert!(explore(&assignments, 0, &[Obeys, Fails(0), LeavesFor]) > 1);
 }
 
 #[test]
-fn two_leaves() {
+fn a_member_leaves_twice() {
     let assignments = [assignment(1, [owned(1), None])];
     assert!(explore(&assignments, 0, &[Obeys, Leaves, LeavesFor]) > 1);
 }
 
 #[test]
-fn a_partition_is_taken_away_during_its_release() {
+fn a_partition_is_taken_during_its_release() {
     let taken = assignment(2, [Some((OTHER, 2, false)), None]);
     let assignments = [assignment(1, [owned(1), None]), taken];
     assert!(explore(&assignments, 0, &[Obeys, Fails(0), Leaves]) > 1);
@@ -193,8 +194,8 @@ fn revoked() -> [Assignment; 2] {
 }
 
 #[test]
-fn broken_a_grant_is_told_before_it_is_kept() {
-    caught(Broken::TellsBeforeItKeeps, &granted(), &[Obeys, Fails(0), Leaves], "kept, and owned");
+fn broken_a_grant_is_reported_before_it_is_recorded() {
+    caught(Broken::TellsBeforeItKeeps, &granted(), &[Obeys, Fails(0), Leaves], "the grants differ");
 }
 
 #[test]
@@ -205,27 +206,27 @@ fn broken_a_partition_is_taken_before_check_fails() {
 }
 
 #[test]
-fn broken_a_release_that_gives_up_late() {
+fn broken_a_release_ends_the_grant_late() {
     caught(Broken::ReleasesBeforeItGivesUp, &revoked(), &[Obeys, Leaves], "the check of");
 }
 
 #[test]
-fn broken_a_release_that_says_nothing() {
+fn broken_a_release_wakes_no_task() {
     caught(Broken::ReleasesSilently, &revoked(), &[Obeys], "deadlock");
     caught(Broken::ReleasesSilently, &revoked(), &[Obeys, Leaves], "deadlock");
 }
 
 #[test]
-fn broken_a_leave_that_revokes_again() {
+fn broken_a_leave_revokes_twice() {
     caught(Broken::RevokesTwice, &revoked(), &[Obeys, Leaves], "was Revoked and is Revoked");
 }
 
 #[test]
-fn broken_a_member_that_does_not_wait() {
+fn broken_a_member_leaves_before_its_work_stops() {
     caught(Broken::DoesNotWait, &revoked(), &[Obeys, Leaves], "left and still owned");
 }
 
 #[test]
-fn broken_a_member_that_tells_more_than_the_loss() {
+fn broken_an_event_follows_the_loss() {
     caught(Broken::SpeaksAfterTheLoss, &revoked(), &[Obeys, LosesTheSession], "after the last");
 }

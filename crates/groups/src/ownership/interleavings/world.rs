@@ -20,8 +20,8 @@ pub(super) struct World {
     notices: Mutex<mpsc::UnboundedReceiver<Notice>>,
     broken: Broken,
     pub(super) begun: AtomicBool,
-    /// Whether the next critical section is the first since its task continued. Critical sections
-    /// of other tasks may come before it.
+    /// Whether the next critical section is the first since shuttle resumed its task. Shuttle had
+    /// the choice to run other tasks before it.
     pub(super) comes_first: AtomicBool,
     application: Mutex<Application>,
     news: Notify,
@@ -66,7 +66,11 @@ impl World {
         let (holdings, lives) = (&state.holdings, self.ownership.lease.check().is_ok());
         for partition in &application.partitions {
             let owns = holdings.token(partition.number()) == Some(partition.token());
-            assert_eq!(partition.check().is_ok(), owns && lives, "the check of {partition:?}");
+            assert_eq!(
+                partition.check().is_ok(),
+                owns && lives,
+                "the check of {partition:?} differs from the holdings"
+            );
             let released = (partition.number(), partition.token());
             if application.released.contains(&released) {
                 assert!(!owns, "released and still owned: {partition:?}");
@@ -78,7 +82,7 @@ impl World {
         }
         let kept: Vec<_> = state.grants.values().map(|grant| grant.release).collect();
         let owned: Vec<_> = holdings.owned().filter(|_| !application.lost).collect();
-        assert_eq!(kept, owned, "kept, and owned");
+        assert_eq!(kept, owned, "the grants differ from the holdings");
     }
 
     /// Ends a task. The last task makes the final checks. No task waits for the end of another one,
@@ -86,11 +90,11 @@ impl World {
     fn end(&self) {
         if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.look();
-            assert!(self.application.lock().unwrap().lost, "the end was not told");
+            assert!(self.application.lock().unwrap().lost, "the application received no loss");
         }
     }
 
-    /// The first of the assignments is known before the tasks begin.
+    /// Starts the tasks. The member knows the first assignment before they begin.
     pub(super) fn start(
         self: &Arc<Self>,
         assignments: &[Assignment],
@@ -131,7 +135,7 @@ impl World {
                 match partitions.is_empty() {
                     true if lost => return,
                     true => self.news.notified().await,
-                    // More partitions may come meanwhile.
+                    // More revocations may arrive meanwhile.
                     false => partitions.into_iter().for_each(|it| self.release(it)),
                 }
             },
@@ -179,8 +183,8 @@ impl World {
         self.ownership.leave(park);
     }
 
-    /// Runs as `MemberTask::run` does, without a store. Without a leave and a loss it ends after
-    /// this number of written releases.
+    /// Runs as `MemberTask::run` does, without a store. Without a leave and a loss, the member ends
+    /// after this number of written releases.
     async fn member(&self, assignments: Vec<Assignment>, releases: usize) {
         let lost = async {
             self.ownership.lease.until_ended().await;
@@ -221,7 +225,7 @@ impl World {
     async fn follow(&self, assignments: Vec<Assignment>) -> Infallible {
         for assignment in assignments {
             self.follows(assignment);
-            // Each branch of the member's task gets its turn.
+            // Let each branch of the member's task run.
             tokio::task::yield_now().await;
         }
         std::future::pending().await
@@ -246,7 +250,7 @@ impl World {
         }
     }
 
-    /// Runs code that does not change the shared state.
+    /// Accesses the shared state without a point at which other tasks may run.
     fn quietly<T>(&self, act: impl FnOnce(&mut OwnershipState) -> T) -> T {
         act(&mut self.ownership.state.try_lock().expect("no task is in a critical section"))
     }

@@ -119,7 +119,7 @@ impl<'a> Seat<'a> {
     }
 }
 
-// Not derived: the data of a member must not reach a log.
+// `Debug` is not derived, as the data of a member must not reach a log.
 impl fmt::Debug for Seat<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Seat")
@@ -149,8 +149,8 @@ impl<'a> Share<'a> {
         self.marks.pinned.as_deref().or(self.kept)
     }
 
-    /// Returns whether the share moves in place of others. A named share may not have a seat of
-    /// another name.
+    /// Returns whether the share moves in place of healthy shares. A named share does not, as it
+    /// may not have a seat of another name.
     fn goes_first(&self) -> bool {
         self.is_failing && self.named().is_none()
     }
@@ -174,8 +174,8 @@ enum Choice {
     Free,
 }
 
-/// Balances the shares by weight, and moves few shares. A second call with its own plan changes
-/// nothing.
+/// Balances the shares by weight, and moves few shares. A second call with the plan of the first
+/// call changes nothing.
 ///
 /// The proportion of a seat is its part, by weight, of all shares that at least one seat may have.
 /// Without marks the count of each seat is the floor or the ceiling of its proportion. Of all such
@@ -204,7 +204,7 @@ enum Choice {
 /// let has = |seat| plan.iter().filter(|it| **it == Some(seat)).count();
 /// assert_eq!([has(0), has(1), has(2)], [2, 2, 2]);
 /// let moved = plan.iter().zip(held).filter(|(new, old)| **new != *old).count();
-/// assert_eq!(moved, 2); // the fewest that balance them
+/// assert_eq!(moved, 2); // the fewest moves that balance the seats
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StickyAssignor;

@@ -5,23 +5,23 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use super::{Seat, Share};
 
-/// The cost of one more share for a seat, by the number of its shares after that.
+/// The cost of the last share of a seat, which depends on the seat's number of shares.
 ///
-/// A plan is balanced if no chain of moves removes a share of a higher rank than the share that it
-/// adds. Ranks rise with the count, so such a plan is the best of all plans, and not only of its
-/// neighbours (Harvey and others, "Semi-matchings for bipartite graphs and load balancing", 2006).
+/// A plan is balanced if each chain of moves adds a share of at least the rank that it removes.
+/// Ranks rise with the count, so such a plan is the best of all plans, and not only a local optimum
+/// (Harvey and others, "Semi-matchings for bipartite graphs and load balancing", 2006).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     /// The count is at most the floor of the proportion.
     Due(PerWeight),
-    /// The count is between the floor and the ceiling. All seats have the same rank here, so no
-    /// share moves.
+    /// The count is above the floor and at most the ceiling. All such counts have the same rank, so
+    /// no share moves between such seats.
     Spare,
     /// The count is above the ceiling.
     Excess(PerWeight),
 }
 
-/// The growth of count² / weight by the last share: (2 × count − 1) / weight.
+/// The amount that the last share adds to count² / weight: (2 × count − 1) / weight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PerWeight {
     growth: u64,
@@ -54,17 +54,18 @@ pub(super) struct Table<'a> {
     seats: &'a [Seat<'a>],
     shares: &'a [Share<'a>],
     by_name: BTreeMap<&'a str, Vec<usize>>,
-    /// Shares without a seat that at least one seat may have: the most restricted first, failing
-    /// shares last.
+    /// Shares without a seat that at least one seat may have. The most restricted come first, and
+    /// failing shares last.
     pub(super) waiting: Vec<usize>,
-    /// Shares of each seat. The best shares to move come last: named, barred, free, failing, new.
+    /// Shares of each seat. The best shares to move come last. The order is named, barred, free,
+    /// failing, new.
     pub(super) held: Vec<Vec<usize>>,
     /// Floor and ceiling of the proportion of each seat.
     proportions: Vec<(u64, u64)>,
-    /// Seats by the rank of one more share, lowest first. An entry with a former rank stays until
-    /// it is the first.
+    /// Seats by the rank that their next share would have, lowest first. An outdated entry stays
+    /// until it is the first.
     room: BinaryHeap<Reverse<(Rank, usize)>>,
-    /// Seats from which no chain of moves leads to a seat with room.
+    /// Whether no chain of moves leads from the seat to a seat with room.
     closed: Vec<bool>,
 }
 
@@ -129,8 +130,8 @@ impl<'a> Table<'a> {
             }
     }
 
-    /// Returns the seats of the name for which the share is reserved; `None` if any name may have
-    /// it.
+    /// Returns the seats with the name that a pin or a reservation requires; `None` without such a
+    /// name.
     fn namesakes(&self, share: usize) -> Option<&[usize]> {
         let name = self.shares[share].named()?;
         Some(self.by_name.get(name).map_or(&[][..], |seats| seats))
@@ -176,10 +177,10 @@ impl<'a> Table<'a> {
         found
     }
 
-    /// Gives each waiting share to the seat with the most room.
+    /// Gives each waiting share to the permitted seat with the most room.
     pub(super) fn fill(&mut self) {
         for share in std::mem::take(&mut self.waiting) {
-            let seat = self.roomiest(share).expect("some seat may have a share that waits");
+            let seat = self.roomiest(share).expect("at least one seat may have a waiting share");
             self.put(share, seat);
         }
     }
@@ -193,7 +194,7 @@ impl<'a> Table<'a> {
     ///
     /// A chain removes a share of the highest remaining rank, and later chains add only shares of
     /// lower ranks. So a seat that gave a share away needs no new entry in `room`. Closed seats
-    /// stay closed, as a chain that leads to one of them can neither leave them nor end there.
+    /// stay closed, as no chain from a closed seat reaches a seat with room.
     pub(super) fn level(&mut self) {
         let by_rank = |table: &Self, seat: usize| {
             let gives = table.held[seat].last();
@@ -213,7 +214,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Moves one share to a seat where its rank is lower than this. Returns the seat.
+    /// Moves one share to a seat where it has a lower rank than `rank`. Returns the seat.
     pub(super) fn shift(&mut self, from: usize, rank: Rank) -> Option<usize> {
         for index in (0..self.held[from].len()).rev() {
             let share = self.held[from][index];
@@ -228,7 +229,7 @@ impl<'a> Table<'a> {
     }
 
     /// Moves shares along a chain: each seat takes a share and gives another one to the next seat.
-    /// The chain is the shortest one to a seat where one more share has a lower rank than this.
+    /// The chain is the shortest one to a seat where one more share has a lower rank than `rank`.
     /// Returns the last seat.
     fn chain(&mut self, from: usize, rank: Rank) -> Option<usize> {
         // For each seat the share that it would take, and the seat that gives it.

@@ -1,6 +1,5 @@
-//! The next assignment, by rules R1 to R4 (docs/design/groups.md, section 3).
-//! Only this module makes an assignment from another one. The evidence must have been read as
-//! [`Evidence`] requires. Then the plan of any writer keeps the rules.
+//! Plans the next assignment by rules R1 to R4. Only this module makes an assignment from another
+//! one. The plan of any writer keeps the rules if its evidence was read as [`Evidence`] requires.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,20 +15,22 @@ use tenure::internals::groups::Nonce;
 /// The facts that the writer has read about the sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Evidence {
-    /// Ended sessions (R1): read as resigned or lapsed, or deposed or gone with a complete wait.
+    /// Ended sessions (R1). A session that was read as resigned or lapsed has ended. A deposed or
+    /// missing session has ended after a wait (GA1, GA2).
     pub ended: BTreeSet<Session>,
     /// Releases that were read in the owner's session.
     pub released: BTreeSet<(Session, Release)>,
-    /// Members that were read as live, after the assignment that the plan starts from (R3).
+    /// Members with sessions that were read as live after the plan's base assignment was read (R3).
     pub joining: Vec<Member>,
     /// Members that get no more partitions: they leave, or have lapsed without a seal.
     pub leaving: BTreeSet<Session>,
-    /// Names of the members where the work on a partition failed lately, and whether the back-off
-    /// of each still runs (GC8).
+    /// Names of the members where the work on a partition failed within the last ten minutes, and
+    /// whether the back-off of each member still runs (GC8).
     pub failures: BTreeMap<PartitionNumber, BTreeMap<Arc<str>, bool>>,
-    /// Ended sessions that reserve their partitions for their names, and for how long (GW6).
+    /// Ended sessions with partitions that are reserved for the session's name, and the duration of
+    /// the reservation (GW6, GW7).
     pub parked: BTreeMap<Session, Duration>,
-    /// Partitions whose reservation has ended.
+    /// Partitions with a reservation that has expired.
     pub kept_enough: BTreeSet<PartitionNumber>,
 }
 
@@ -42,16 +43,16 @@ pub struct Planner<'a> {
     /// Whether the plan moves no owned partition, as the writer's assignor is not the group's
     /// (GC9).
     pub only_ownerless: bool,
-    /// Whether the named coordinator no longer plans. The plan then names another one, so that no
-    /// other member does (GC10).
+    /// Whether the coordinator that the assignment names no longer plans. The plan then names this
+    /// writer, so that no other member takes over (GC10).
     pub goes_ahead: bool,
 }
 
 impl Planner<'_> {
     /// Returns the assignment after `now`, with this nonce; `None` if the plan changes nothing.
     ///
-    /// A plan that changes only the coordinator is written only if the named coordinator has ended
-    /// or is replaced.
+    /// If a plan changes only the coordinator, the result is `None` unless the named coordinator
+    /// has ended or is replaced.
     pub fn next(&self, now: &Assignment, evidence: &Evidence, nonce: Nonce) -> Option<Assignment> {
         if now.restoring.is_some() {
             return None;
@@ -59,7 +60,7 @@ impl Planner<'_> {
         let epoch = now.epoch.next()?;
         let mut next = Assignment { epoch, nonce, ..now.clone() };
         if next.assignor.is_empty() {
-            // A restore made the assignment without a name of an assignor.
+            // A restore may make an assignment without the name of an assignor.
             next.assignor = self.assignor.name().into();
         }
         for partition in &mut next.partitions {
@@ -71,7 +72,7 @@ impl Planner<'_> {
             } else if evidence.kept_enough.contains(&partition.number) {
                 partition.kept = None;
             }
-            // End a reservation that later marks contradict: otherwise no member could own it.
+            // End a reservation that contradicts the marks, as no member could own the partition.
             partition.kept.take_if(|(name, _)| !partition.marks.names(name));
         }
         // Remove retiring partitions without an owner.
@@ -80,7 +81,7 @@ impl Planner<'_> {
         let stays = |it: &Member| !evidence.ended.contains(&it.session) || owns(it.session);
         next.members.retain(stays);
         for joining in &evidence.joining {
-            // A member with the same id and another nonce must be removed first.
+            // A member with the same id and another nonce must first be removed.
             if next.session(joining.session.id).is_none() {
                 next.members.push(joining.clone());
             }
@@ -88,7 +89,8 @@ impl Planner<'_> {
         self.place(now, &mut next, evidence);
         let same = next.members == now.members && next.partitions == now.partitions;
         let vacant = self.goes_ahead || now.coordinator.is_none_or(|it| next.member(it).is_none());
-        // A process that is not a member cannot be the coordinator: each plan would be a change.
+        // A process that is not a member cannot be the coordinator. If plans named it, each plan
+        // would change the assignment.
         let named = next.member(self.coordinator).is_some();
         if same && !(vacant && named) {
             return None;
@@ -145,8 +147,8 @@ impl Planner<'_> {
     }
 
     /// Calls the assignor, twice if shares are failing. The first call places the healthy shares.
-    /// The plan takes only the failing shares from the second call, so no healthy share moves for
-    /// them.
+    /// The plan takes only the seats of failing shares from the second call, so that no healthy
+    /// share moves for a failing one.
     fn assign<'a>(&self, seats: &[Seat<'a>], shares: &[Share<'a>]) -> Vec<Option<usize>> {
         let free = |share: &Share<'a>| match share.is_failing {
             true => Share { avoid: &[], ..*share },
@@ -182,8 +184,8 @@ impl Planner<'_> {
     ) {
         match partition.owner {
             Some(owner) if wanted == Some(owner) => partition.target = None,
-            // A paused partition has no target, and neither has one whose owner leaves without
-            // another member. It stays until its owner releases it.
+            // The target is `None` if the partition is paused, or if its owner leaves and no other
+            // member exists. The owner keeps the partition until it releases it.
             Some(_) if !self.only_ownerless => partition.target = wanted,
             Some(_) => {}
             None => {
@@ -200,9 +202,9 @@ impl Planner<'_> {
 }
 
 impl Evidence {
-    /// Returns the names that a partition avoids, and whether it is failing: its work has failed at
-    /// each seat that may have it. Until then it avoids all seats where it failed, except its
-    /// holder.
+    /// Returns the names that a partition avoids, and whether the partition is failing. A partition
+    /// is failing if its work has failed at each permitted seat. A partition that is not failing
+    /// avoids all seats where it failed, except its holder.
     fn try_at(
         &self,
         partition: &AssignedPartition,
@@ -230,8 +232,8 @@ impl Evidence {
     }
 }
 
-/// Checks a change of the assignment by R1 to R3, with the true state of the sessions. Only tests
-/// know this state.
+/// Checks that a change of the assignment keeps R1 to R3. `may_leave` knows the true state of the
+/// sessions, which only tests have.
 #[cfg(any(test, feature = "internals"))]
 pub fn check(
     before: &Assignment,
@@ -256,7 +258,7 @@ pub fn check(
             return Err(format!("{:?} was changed against R2", then.number));
         }
         if then.owner.is_some_and(|owner| after.member(owner).is_none()) {
-            return Err(format!("{:?} was given to no member", then.number));
+            return Err(format!("{:?} was granted to a session that is not a member", then.number));
         }
     }
     for gone in before.partitions.iter().filter(|it| after.partition(it.number).is_none()) {

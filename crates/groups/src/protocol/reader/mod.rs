@@ -1,7 +1,7 @@
 //! Follows the newest assignment, confirms it, and creates the next one.
 //!
 //! Readers and writers confirm by the same code (GA4): a LIST begins after the assignment was read
-//! or created, and shows no greater one. The reader is a value. At most one request is under way.
+//! or created, and shows no greater one. The reader is a value. At most one request is in progress.
 //! The driver decides when to poll and how long to wait.
 
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use tenure::internals::groups::{
 /// - *Getters*: [`known`](Reader::known), [`greatest`](Reader::greatest),
 ///   [`is_behind`](Reader::is_behind), [`step`](Reader::step).
 /// - *Orders*: [`poll`](Reader::poll), [`confirm`](Reader::confirm), [`create`](Reader::create),
-///   [`create_above`](Reader::create_above). Each begins only while the step is
-///   [`ReaderStep::Idle`]; otherwise it changes nothing.
+///   [`create_above`](Reader::create_above). An order has no effect unless the step is
+///   [`ReaderStep::Idle`].
 /// - *Inputs*, each for one step: [`handle`](Reader::handle) answers [`ReaderStep::Request`],
 ///   [`nonce`](Reader::nonce) answers [`ReaderStep::Nonce`], [`resume`](Reader::resume) or
 ///   [`give_up`](Reader::give_up) answers [`ReaderStep::Pause`], [`restart`](Reader::restart)
 ///   answers [`ReaderStep::Failed`]. [`discard`](Reader::discard) answers a creation that was not
-///   sent. [`expect`](Reader::expect) fits any step.
+///   sent. [`expect`](Reader::expect) is permitted at any step.
 ///
-/// The driver repeats `step` and the input for it until the step is `Idle`. It has at most one
-/// request under way.
+/// The driver repeats `step` and the input for it until the step is `Idle`. The driver sends at
+/// most one request at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reader {
     /// Newest assignment that was read.
@@ -37,15 +37,16 @@ pub struct Reader {
     /// Greatest epoch that is known to have existed, from the store, from another reader of this
     /// process, or from a session.
     greatest: Option<Epoch>,
-    /// Whether the next poll lists: GETs of one assignment failed, and it may be superseded (GA5).
+    /// Whether the next poll is a LIST, as GETs of one assignment failed and the assignment may be
+    /// superseded (GA5).
     lists: bool,
     state: State,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum State {
-    /// LIST for the newest. `gone`: this is the second LIST, as the first did not show a known
-    /// assignment.
+    /// LIST for the newest assignment. `gone` is true for the second LIST, which follows if the
+    /// first LIST did not show a known assignment.
     Find {
         search: Search,
         gone: bool,
@@ -61,20 +62,21 @@ enum State {
         beyond: SuccessorSearch,
     },
     Create(Draft),
-    /// GET of the number of the draft. `refused`: the store has an object with this number.
+    /// GET of the draft's number after an attempt to create it. `refused` is true if the store has
+    /// an object with this number.
     ReadBack {
         draft: Draft,
         refused: bool,
     },
-    /// A fresh nonce for the next attempt.
+    /// The next attempt to create the draft needs a fresh nonce.
     NeedNonce(Draft),
     Idle,
-    /// Repeats the failed request.
+    /// The failed request is repeated after a pause.
     Pause(Box<State>),
     Failed(ReaderFailure),
 }
 
-/// An assignment to create, and the nonces of the attempts.
+/// An assignment to create, and the nonces of all attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Draft {
     assignment: Arc<Assignment>,
@@ -85,8 +87,8 @@ struct Draft {
 const MAX_ATTEMPTS: usize = 16;
 
 impl Reader {
-    /// Returns a reader that has seen epochs up to `greatest`. It begins with a LIST for the
-    /// newest.
+    /// Returns a reader that has seen epochs up to `greatest`. The first step is a LIST for the
+    /// newest assignment.
     pub fn new(greatest: Option<Epoch>) -> Reader {
         let state = State::Find { search: Search::new(greatest), gone: false };
         Reader { known: None, greatest, lists: false, state }
@@ -133,10 +135,10 @@ impl Reader {
         }
     }
 
-    /// Lists the assignments after the known one. A member that gains partitions must confirm. Each
-    /// reader also lists at times, as the next number may have been created and compacted between
-    /// two polls (GA6). If no assignment is known, it polls for the first, as
-    /// [`poll`](Reader::poll) does.
+    /// Lists the assignments after the known one. A member that gains partitions must call this
+    /// method (GA4). Each reader also calls it regularly, as the next number may have been created
+    /// and compacted between two polls (GA6). If no assignment is known, the reader searches for
+    /// the newest, as [`poll`](Reader::poll) does.
     pub fn confirm(&mut self) {
         if self.state == State::Idle {
             self.state = self.beyond_known();
@@ -153,19 +155,19 @@ impl Reader {
     }
 
     /// Records that an assignment with this epoch exists or existed. The reader creates no
-    /// assignment before it finds this one or a greater one.
+    /// assignment before it has found this one or a greater one.
     pub fn expect(&mut self, seen: Option<Epoch>) {
         self.greatest = self.greatest.max(seen);
     }
 
-    /// Returns whether the newest assignment must still be found: none is known, or a greater one
-    /// existed.
+    /// Returns whether the reader must still find the newest assignment: it knows no assignment, or
+    /// a greater one than the known one existed.
     pub fn is_behind(&self) -> bool {
         self.known.as_ref().is_none_or(|known| Some(known.epoch) < self.greatest)
     }
 
-    /// Creates an assignment that was made from the known one, or the first one. Returns false and
-    /// begins nothing if the step is not idle or another assignment is known by now.
+    /// Creates an assignment that was made from the known one, or the first one. Returns false, and
+    /// does not begin, if the step is not idle or the assignment does not follow the known one.
     pub fn create(&mut self, assignment: Assignment) -> bool {
         let fits = self.state == State::Idle
             && self.following() == Some(assignment.epoch)
@@ -195,7 +197,8 @@ impl Reader {
 
     /// Gives up a read that keeps failing. The next poll tries another kind of request: a LIST
     /// after a GET, as the assignment may be superseded, and a GET after a LIST. The reader may
-    /// find an own attempt later, like attempts of other writers.
+    /// later find an assignment of an earlier attempt, in the same way as an assignment of another
+    /// writer.
     pub fn give_up(&mut self) {
         if let State::Pause(state) = &self.state {
             self.lists = !matches!(**state, State::Confirm { .. } | State::Find { .. });
@@ -203,7 +206,7 @@ impl Reader {
         }
     }
 
-    /// Gives up an assignment that cannot be written. It was not sent.
+    /// Gives up the creation of an assignment that cannot be encoded. No request was sent.
     pub fn discard(&mut self) {
         if let State::Create(draft) = &self.state
             && draft.nonces.len() == 1
@@ -219,7 +222,7 @@ impl Reader {
         }
     }
 
-    /// Takes a nonce that was never used.
+    /// Sets the nonce of the next attempt, which must never have been used.
     pub fn nonce(&mut self, nonce: Nonce) {
         if let State::NeedNonce(draft) = &mut self.state {
             Arc::make_mut(&mut draft.assignment).nonce = nonce;
@@ -228,7 +231,7 @@ impl Reader {
         }
     }
 
-    /// Takes the answer to the request that [`Reader::step`] asks for.
+    /// Handles the answer to the request that [`Reader::step`] returned.
     pub fn handle(&mut self, answer: AssignmentAnswer) -> Option<News> {
         if !matches!(self.step(), ReaderStep::Request(_)) {
             return None;
@@ -258,11 +261,11 @@ impl Reader {
             (State::ReadBack { draft, .. }, AssignmentAnswer::Found(found)) => {
                 self.read_back(&draft, &found)
             }
-            // Another writer created it, and it was compacted since.
+            // Another writer created this number, and a compactor has deleted the assignment.
             (State::ReadBack { refused: true, .. }, AssignmentAnswer::Missing) => {
                 (self.find(false), None)
             }
-            // An attempt may still be under way. The next attempt finds its result.
+            // An earlier attempt may still take effect. The next attempt finds its result.
             (State::ReadBack { draft, .. }, AssignmentAnswer::Missing) => {
                 match draft.nonces.len() {
                     ..MAX_ATTEMPTS => (State::NeedNonce(draft), None),
@@ -275,10 +278,11 @@ impl Reader {
                 (State::Idle, Some(News::Read))
             }
             (State::Poll, AssignmentAnswer::Missing) => (State::Idle, Some(News::Unchanged)),
-            // Compacted after the listing: a greater one exists.
+            // The assignment was compacted after the listing, so a greater one exists.
             (State::Read { .. }, AssignmentAnswer::Missing) => (self.find(false).paused(), None),
             (State::Read { epoch }, AssignmentAnswer::Unreadable) => (unreadable(epoch), None),
-            // Unknown, or an answer to another kind of request: repeat the request.
+            // Repeat the request after an unknown result, or after an answer to another kind of
+            // request.
             (state, _) => (state.paused(), None),
         };
         self.state = state;
@@ -323,7 +327,7 @@ impl Reader {
         (State::Idle, Some(News::Read))
     }
 
-    /// Records that the store has an own assignment. It counts once it is confirmed.
+    /// Records that the store has an assignment of this reader, which must be confirmed next.
     fn adopt(&mut self, own: &Arc<Assignment>) -> State {
         self.saw(own.epoch);
         self.known = Some(Arc::clone(own));
@@ -340,7 +344,8 @@ impl Reader {
 }
 
 impl State {
-    /// Repeats the request after a short pause, so that no answers make the machine spin.
+    /// Repeats the request after a short pause, so that the machine never repeats requests without
+    /// a pause.
     fn paused(self) -> State {
         State::Pause(Box::new(self))
     }

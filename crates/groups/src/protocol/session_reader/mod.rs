@@ -1,8 +1,7 @@
 //! Reads the sessions, and collects the evidence for a plan.
 //!
-//! A *round* lists the sessions and reads the sessions that rule GC2 selects. The lapse of a
-//! session and the end of a wait are inputs: [`session_timers`](super::session_timers) computes
-//! them.
+//! A *round* lists the sessions and reads the sessions that rule GC2 selects. The driver reports
+//! lapsed sessions and ended waits, which [`session_timers`](super::session_timers) computes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,23 +21,24 @@ use tenure::{Epoch, EpochEnd};
 ///   [`in_doubt`](SessionReader::in_doubt), [`evidence`](SessionReader::evidence),
 ///   [`request`](SessionReader::request).
 /// - *Orders*: [`begin`](SessionReader::begin) starts a round, [`lapsed`](SessionReader::lapsed)
-///   a seal, and [`stop`](SessionReader::stop) ends either. An order while something is under way
-///   changes nothing, except `stop`.
+///   starts a seal, and [`stop`](SessionReader::stop) ends a round or a seal. `begin` and `lapsed`
+///   have no effect while a round or a seal is in progress.
 /// - *Inputs*: [`handle`](SessionReader::handle) answers each request, in any order for the ids of
 ///   one [`SessionRequest::Get`]. [`waited`](SessionReader::waited) and
-///   [`forget`](SessionReader::forget) fit at any time.
+///   [`forget`](SessionReader::forget) are permitted at any time.
 ///
-/// The driver repeats `request` and `handle` until no request is left.
+/// The driver repeats `request` and `handle` until `request` returns `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct SessionReader {
     facts: BTreeMap<SessionId, Fact>,
-    /// Sessions that ended for good.
+    /// Sessions with a final end.
     ended: BTreeSet<Session>,
-    /// Sessions with an awaited release that have not seen the assignment that took it back.
+    /// Sessions that must release a partition, and sessions that have not seen that an assignment
+    /// cancelled this revocation.
     awaited: BTreeSet<SessionId>,
     /// Listed and unreadable sessions of this round.
     in_doubt: BTreeSet<SessionId>,
-    /// Sessions whose seal was refused or not answered. The next round reads them.
+    /// Sessions with a seal that was refused or not answered. The next round reads them.
     unsealed: BTreeSet<SessionId>,
     task: Task,
 }
@@ -47,7 +47,7 @@ pub struct SessionReader {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Fact {
     record: SessionRecord,
-    /// Assignment that was known before the read was sent.
+    /// Newest known assignment when the read was sent.
     after: Option<Epoch>,
 }
 
@@ -57,14 +57,14 @@ enum Task {
     Idle,
     List {
         after: Option<SessionId>,
-        /// Sessions to read, also with an unchanged tag.
+        /// Sessions to read even if their tags have not changed.
         due: BTreeSet<SessionId>,
         read: BTreeSet<SessionId>,
     },
     Read {
         left: BTreeSet<SessionId>,
     },
-    /// GET of a lapsed session, before the seal.
+    /// GET of a lapsed session before its seal.
     Look {
         lapsed: Session,
         etag: ETag,
@@ -76,7 +76,8 @@ enum Task {
 }
 
 impl SessionReader {
-    /// Begins a round, unless one is under way. It also reads the sessions that are `due`.
+    /// Begins a round, unless a round or a seal is in progress. The round also reads the sessions
+    /// that are `due`.
     pub fn begin(&mut self, due: BTreeSet<SessionId>) {
         if self.task == Task::Idle {
             self.in_doubt.clear();
@@ -84,15 +85,15 @@ impl SessionReader {
         }
     }
 
-    /// Begins the seal of a session that has lapsed with this tag.
+    /// Begins to seal a session that has lapsed with this tag.
     pub fn lapsed(&mut self, lapsed: Session, etag: ETag) {
         if self.task == Task::Idle {
             self.task = Task::Look { lapsed, etag };
         }
     }
 
-    /// Records the end of the wait for a session that was deposed or is gone. Its member no longer
-    /// believes that it holds the session.
+    /// Records the end of the wait for a deposed or missing session (GA1, GA2). Its member cannot
+    /// believe that the lease of the session runs.
     pub fn waited(&mut self, session: Session) {
         self.ended.insert(session);
     }
@@ -145,7 +146,7 @@ impl SessionReader {
         })
     }
 
-    /// Takes an answer. `known` is the assignment that was known before the request was sent.
+    /// Handles an answer. `known` is the newest known assignment when the request was sent.
     pub fn handle(&mut self, known: Option<&Assignment>, answer: SessionAnswer) -> RoundProgress {
         match (std::mem::take(&mut self.task), answer) {
             (Task::List { due, read, .. }, SessionAnswer::Listed { sessions, truncated }) => {
@@ -177,7 +178,7 @@ impl SessionReader {
                 self.ended.insert(lapsed);
                 RoundProgress::RoundOver
             }
-            // The member renewed, or another process sealed the session, or the outcome is unknown.
+            // The member renewed the session, another process sealed it, or the outcome is unknown.
             // No plan waits for the next attempt (GC12).
             (Task::Seal { lapsed, .. }, SessionAnswer::Refused | SessionAnswer::Unknown) => {
                 self.unsealed.insert(lapsed.id);
@@ -211,8 +212,8 @@ impl SessionReader {
         }
     }
 
-    /// Records the sessions with awaited releases. A session may write a release after an
-    /// assignment took the revocation back, until its member has seen that assignment (GC2).
+    /// Records the sessions with expected releases. After an assignment cancels a revocation, a
+    /// member may still write the release until it has seen that assignment (GC2).
     fn note_awaited(&mut self, known: &Assignment) {
         let awaiting = known.awaiting();
         let seen = |id: &SessionId| self.record(*id)?.data.as_ref()?.seen;
@@ -221,8 +222,8 @@ impl SessionReader {
         self.awaited = before.chain(awaiting.iter().copied()).collect();
     }
 
-    /// Returns whether a session must be read: it is new, or it has an awaited release and a
-    /// changed tag. Without tags the driver decides by the time.
+    /// Returns whether a session must be read: it is new, or it has an expected release and a
+    /// changed tag. Without tags, `due` selects the sessions of members.
     fn tells_something(
         &self,
         known: Option<&Assignment>,
@@ -235,7 +236,8 @@ impl SessionReader {
         }
         let changed = tag.is_some_and(|tag| !tag.names_the_same(&record.etag));
         if known.and_then(|known| known.session(id)).is_none() {
-            // The session is not a member: it must be read after the known assignment (R3).
+            // The session is not a member: it can join only if it is read after the known
+            // assignment (R3).
             return changed || record.may_join() && *after < known.map(|known| known.epoch);
         }
         changed && self.awaited.contains(&id)
@@ -288,13 +290,13 @@ impl SessionReader {
                 self.task = Task::Seal { lapsed, record: record.clone() };
                 RoundProgress::More
             }
-            // The session has changed: its member lives, or it has ended.
+            // The session has changed: its member has renewed it, or it has ended.
             _ => RoundProgress::RoundOver,
         }
     }
 
-    /// Returns the evidence for a plan from this assignment. `join` returns the member for a
-    /// session that may join, or `None` if the session cannot be a member.
+    /// Returns the evidence for a plan that starts from the assignment `known`. `join` returns the
+    /// member for a session that may join, or `None` if the session cannot be a member.
     pub fn evidence(
         &self,
         known: Option<&Assignment>,
@@ -324,7 +326,7 @@ impl SessionReader {
         evidence
     }
 
-    /// Forgets the sessions that neither a complete listing nor the assignment shows.
+    /// Forgets the sessions that are absent from both a complete listing and the assignment.
     pub fn forget(&mut self, listed: &BTreeSet<SessionId>, known: &Assignment) {
         let named = |id: &SessionId| listed.contains(id) || known.session(*id).is_some();
         self.facts.retain(|id, _| named(id));

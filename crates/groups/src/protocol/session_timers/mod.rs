@@ -1,4 +1,4 @@
-//! The timers of all sessions that a process lists and reads. The time is an argument.
+//! The timers of all sessions that a process lists and reads. The current time is an argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,10 +17,10 @@ use tenure::{EpochEnd, Moment};
 ///
 /// - *Orders*: [`watch`](SessionTimers::watch) starts the timer of a session, or changes its
 ///   validity. [`keep`](SessionTimers::keep) drops the timers of all other sessions.
-/// - *Inputs* report the answer to a request, with the times of that request. Each applies to a
-///   session that is watched, and has no effect on others.
+/// - *Inputs* report the answer to a request, with the times of that request. An input has no
+///   effect on a session that is not watched.
 /// - *Waits* return the time until the next request: [`until_lapse`](SessionTimers::until_lapse).
-/// - *Getters* return decisions. They change nothing, and depend on the inputs so far:
+/// - *Getters* return decisions. They change nothing, and depend only on earlier inputs:
 ///   [`due`](SessionTimers::due), [`rests`](SessionTimers::rests),
 ///   [`lapsed`](SessionTimers::lapsed), [`waited`](SessionTimers::waited),
 ///   [`is_ending`](SessionTimers::is_ending), [`is_silent`](SessionTimers::is_silent).
@@ -32,61 +32,63 @@ use tenure::{EpochEnd, Moment};
 /// | --- | --- | --- |
 /// | LIST, all pages | the sessions and their tags | [`listed`](SessionTimers::listed) |
 /// | GET | a session, or no object | [`read`](SessionTimers::read) |
-/// | GET | an object that is no session | [`foreign`](SessionTimers::foreign) |
+/// | GET | an object that is not a session | [`foreign`](SessionTimers::foreign) |
 /// | GET with `If-None-Match` | not modified | [`unchanged`](SessionTimers::unchanged) |
 /// | GET | a failure | [`failed`](SessionTimers::failed) |
 ///
 /// Inputs come in the order in which their answers are received. A listing only selects the
-/// sessions to read: a session that has lapsed by its listed tag is read before it is sealed. A
-/// tag counts from the receipt of the first answer with it to the sending of the last request with
-/// it. So a slow request only delays a lapse.
+/// sessions to read: a session that has lapsed by its listed tag is read before it is sealed. The
+/// age of a tag is the time from the receipt of the first answer with this tag to the sending of
+/// the last request that returned it. So a slow request only delays a lapse.
 #[derive(Debug, Clone)]
 pub struct SessionTimers {
     drift: Drift,
     poll: Duration,
     sessions: BTreeMap<SessionId, SessionTimer>,
-    /// The store lists no tags: every session is due at every poll.
+    /// Whether the store lists no tags. Every session is then due at every poll.
     tagless: bool,
 }
 
 #[derive(Debug, Clone, Default)]
 struct SessionTimer {
     validity: Duration,
-    /// The last tag, and the receipt of the first answer with it.
+    /// The last tag, and the time of receipt of the first answer with this tag.
     tag: Option<(ETag, Moment)>,
     /// Time at which the last answered request with this tag was sent.
     shown: Option<Moment>,
-    /// The tag changed sooner than by a renewal, or after a renewal was overdue.
+    /// Whether the last change of the tag came too early or too late for a renewal.
     odd: bool,
     /// Time at which the last answered GET was sent.
     read: Option<Moment>,
-    /// Reads that failed in a row, and the time of the last failure.
+    /// Number of consecutive failed reads, and the time of the last failure.
     failed: (u32, Option<Moment>),
-    /// Receipt of the first answer with an end that asks for a wait, such as a deposition.
+    /// Time of receipt of the first answer with an end that requires a wait, such as a deposition.
     ended: Option<Moment>,
-    /// The session has ended without a wait: it resigned or lapsed.
+    /// Whether the session has ended in a way that requires no wait: it was resigned or has lapsed.
     over: bool,
-    /// Receipt of the first answer without the session, and time at which the last request without
-    /// it was sent.
+    /// Time of receipt of the first answer without the session, and the time at which the last
+    /// request with such an answer was sent.
     missing: Option<(Moment, Moment)>,
-    /// The object is another session, so a listing that shows it does not show this session.
+    /// Whether the object with this id is not this session. A listed object then does not show that
+    /// the session exists.
     replaced: bool,
 }
 
-/// The times of one request: its sending, and the receipt of its whole answer. For a listing of
-/// several pages: the first sending and the last receipt.
+/// The times at which one request was sent and its whole answer was received. For a listing of
+/// several pages, the first request and the last answer count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestTimes {
     pub sent: Moment,
     pub received: Moment,
 }
 
-/// A second change of a tag within this part of the validity is no renewal, as members renew every
-/// third. The session is read at the next poll, as it may show a release or a resignation.
+/// A tag that changes again within a quarter of the validity does not show a renewal, as members
+/// renew every third. The session is read at the next poll, as it may show a release or a
+/// resignation.
 const EARLY: u32 = 4;
 
-/// Returns the time without a change of the tag after which a member is silent: two fifths of the
-/// validity, as members renew every third of it, and at least one poll of the reader.
+/// Returns the time after which a session is silent if its tag has not changed: two fifths of the
+/// validity, as members renew every third of it, and at least one poll interval of the reader.
 pub fn silence(validity: Duration, poll: Duration) -> Duration {
     poll.max(validity * 2 / 5)
 }
@@ -106,7 +108,7 @@ impl SessionTimers {
         self.sessions.retain(|id, _| ids.contains(id));
     }
 
-    /// Takes a complete listing: each session, with its tag where the store lists tags.
+    /// Records a complete listing: each session, with its tag if the store lists tags.
     pub fn listed(&mut self, listed: &BTreeMap<SessionId, Option<ETag>>, when: RequestTimes) {
         self.tagless = listed.values().any(Option::is_none);
         for (id, timer) in &mut self.sessions {
@@ -118,8 +120,8 @@ impl SessionTimers {
         }
     }
 
-    /// Takes the result of a read: a session, or no object. A session with another nonce counts as
-    /// no object.
+    /// Records the result of a read: a session, or no object. A session with another nonce counts
+    /// as no object.
     pub fn read(&mut self, session: Session, found: Option<&SessionRecord>, when: RequestTimes) {
         let Some(timer) = self.sessions.get_mut(&session.id) else { return };
         timer.answered(when);
@@ -138,7 +140,7 @@ impl SessionTimers {
         timer.odd = false;
     }
 
-    /// Takes the answer to a conditional read: the session still has this tag.
+    /// Records that a conditional read found the session unchanged, with this tag.
     pub fn unchanged(&mut self, id: SessionId, tag: &ETag, when: RequestTimes) {
         if let Some(timer) = self.sessions.get_mut(&id) {
             timer.answered(when);
@@ -147,7 +149,8 @@ impl SessionTimers {
     }
 
     /// Returns the time until the next session lapses, or the next wait ends, if no tag changes. A
-    /// listing at that time shows it sooner than the next poll. `None` without such a session.
+    /// listing at that time shows the lapse sooner than the next poll. Returns `None` if no session
+    /// can lapse and no wait can end.
     pub fn until_lapse(&self, now: Moment) -> Option<Duration> {
         let left = |timer: &SessionTimer| {
             let tagged = timer.tag.as_ref().map(|(_, since)| *since).filter(|_| !timer.over);
@@ -158,7 +161,7 @@ impl SessionTimers {
         self.sessions.values().filter_map(left).min()
     }
 
-    /// Takes a read that found no session. The session counts as gone.
+    /// Records that a read found an object that is not a session. The session counts as missing.
     pub fn foreign(&mut self, id: SessionId, when: RequestTimes) {
         if let Some(timer) = self.sessions.get_mut(&id) {
             timer.answered(when);
@@ -168,16 +171,16 @@ impl SessionTimers {
         }
     }
 
-    /// Takes the failure of a read.
+    /// Records the failure of a read.
     pub fn failed(&mut self, id: SessionId, now: Moment) {
         if let Some(timer) = self.sessions.get_mut(&id) {
             timer.failed = (timer.failed.0.saturating_add(1), Some(now));
         }
     }
 
-    /// Returns whether this round leaves out the session, as its last reads failed: an unreadable
-    /// object must not delay every round by the timeout of a request. The first attempt after a
-    /// failure is in the next round. The others are up to half of the validity apart.
+    /// Returns whether this round skips the session because its last reads failed. Otherwise an
+    /// unreadable object would delay every round by the timeout of a request. The first attempt
+    /// after a failure is in the next round. Later attempts are up to half of the validity apart.
     pub fn rests(&self, id: SessionId, now: Moment) -> bool {
         let Some(timer) = self.sessions.get(&id) else { return false };
         let (times, Some(last)) = timer.failed else { return false };
@@ -186,8 +189,9 @@ impl SessionTimers {
     }
 
     /// Returns the sessions to read now, in addition to the sessions that a plan needs. A session
-    /// is due once a validity, once its tag has not changed for half of the validity, and after its
-    /// tag changed too early or too late for a renewal. All are due if the store lists no tags.
+    /// is due once a validity, after its tag has not changed for half of the validity, and after
+    /// its tag changed too early or too late for a renewal. All sessions are due if the store lists
+    /// no tags.
     pub fn due(&self, now: Moment) -> BTreeSet<SessionId> {
         let due = |timer: &SessionTimer| {
             let unread = timer.read.is_none_or(|read| now.since(read) >= timer.validity);
@@ -209,15 +213,15 @@ impl SessionTimers {
         (lapsed && timer.missing.is_none()).then_some(tag)
     }
 
-    /// Returns whether the member gets no more partitions: its session has lapsed or was deposed,
-    /// and its partitions may not leave it before a seal or the end of a wait.
+    /// Returns whether the member gets no more partitions: its session has lapsed or was deposed.
+    /// Its partitions move only after the seal or the wait.
     pub fn is_ending(&self, id: SessionId) -> bool {
         let deposed = self.sessions.get(&id).is_some_and(|timer| timer.ended.is_some());
         deposed || self.lapsed(id).is_some()
     }
 
-    /// Returns whether the session has ended, is gone, or is overdue with a renewal. Only the order
-    /// of the succession depends on this.
+    /// Returns whether the session has ended or is missing, or its renewal is overdue. Only the
+    /// order of succession depends on this result.
     pub fn is_silent(&self, id: SessionId) -> bool {
         let Some(timer) = self.sessions.get(&id) else { return false };
         let silent = |(_, since): &(ETag, Moment)| {
@@ -228,8 +232,8 @@ impl SessionTimers {
         ended || timer.tag.as_ref().is_some_and(silent)
     }
 
-    /// Returns whether the wait for a session that was deposed or is gone has ended. From then on
-    /// its holder cannot believe in it.
+    /// Returns whether the wait for a deposed or missing session has ended (GA1, GA2). From then on
+    /// its member cannot believe that its lease runs.
     pub fn waited(&self, id: SessionId, now: Moment) -> bool {
         let Some(timer) = self.sessions.get(&id) else { return false };
         let lapse = self.drift.stretch(timer.validity);
