@@ -145,6 +145,6 @@ async fn regression_failed_reads_are_logged_once_a_validity() {
     wait(VALIDITY).await;
     fleet.store.on(Call::Get).key("assignment-").always().fault(Fault::FailBefore);
     let (_, log) = logged(wait(VALIDITY * 10)).await;
-    let told = log.lines().filter(|line| line.contains("cannot be followed")).count();
+    let told = log.lines().filter(|line| line.contains("a request of this member failed")).count();
     assert!((5..=11).contains(&told), "{told}");
 }

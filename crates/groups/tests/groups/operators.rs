@@ -50,7 +50,7 @@ async fn regression_a_retiring_partition_is_not_kept() {
     operator.resize(0..4).await.unwrap();
     let error = operator.resize(0..8).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    assert!(error.to_string().contains("the partition \"4\" retires"), "{error}");
+    assert!(error.to_string().contains("the partition \"4\" is retiring"), "{error}");
     assert!(!error.may_have_happened());
     operator.resize(0..4).await.unwrap();
     wait(secs(60) + POLL * 4).await;
