@@ -1,4 +1,4 @@
-//! An example to copy: tests of a program that leads, with paused time and a store that fails.
+//! An example to copy. It tests a leading program with paused time and a store that fails.
 //!
 //! ```text
 //! cargo test --test failing_store
@@ -11,7 +11,7 @@ use tenure::{Election, Leadership, store::MemoryStore};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{TestClock, process, wait};
 
-/// A leader on a store that fails on demand. The seed makes a run repeatable.
+/// Returns a leader on a store that fails on demand. The seed makes a run repeatable.
 async fn leader(store: &FaultStore, clock: &TestClock) -> Leadership {
     let election = Election::builder(Arc::new(store.clone()), "app")
         .validity(Duration::from_secs(30))

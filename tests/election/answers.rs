@@ -1,4 +1,4 @@
-//! Elections on a store with unusual answers: weak ETags, and deletions that did not happen.
+//! Elections on a store with unusual answers: weak ETags, and reported deletions without an effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ fn a_weak_tag_equals_its_strong_tag() {
     assert_eq!(ETag::new("W/abc").as_str(), "W/abc", "a tag without quotes is not changed");
 }
 
-/// A renewal with an unknown effect was read back with a weak tag, and no later renewal matched it.
+/// A leader read back an unknown renewal with a weak tag. The conditions of its later renewals then
+/// never matched.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leader_renews_on_a_store_with_weak_tags_in_reads() {
     let world = World::new();
@@ -28,13 +29,14 @@ async fn regression_a_leader_renews_on_a_store_with_weak_tags_in_reads() {
     }
 }
 
-/// The follower sealed with the weak tag that it had read, and the store always refused.
+/// The condition of the follower's seal was the weak tag that it had read, so the store always
+/// refused the seal.
 #[tokio::test(start_paused = true)]
-async fn regression_a_dead_leader_is_succeeded_on_a_store_with_weak_tags_in_reads() {
+async fn regression_a_follower_takes_over_on_a_store_with_weak_tags_in_reads() {
     let world = World::new();
     let lead = world.leader("a").await;
     let election = world.node("b").build().unwrap();
-    // The follower starts in the middle of the leader's life.
+    // The follower starts while the leader renews.
     let follower = tokio::spawn(async move { elect(&election).await });
     wait(secs(30)).await;
     world.store.on(Call::Get).always().fault(Fault::WeakEtag);
@@ -44,10 +46,10 @@ async fn regression_a_dead_leader_is_succeeded_on_a_store_with_weak_tags_in_read
     assert_eq!(next.epoch().get(), 2);
 }
 
-/// The store reports deletions that it has not made. Elections continue above, and the next run of
-/// the compactor lists the remaining objects.
+/// The store reports deletions that had no effect. Elections continue above these epochs, and the
+/// next run of the compactor deletes the remaining objects.
 #[tokio::test(start_paused = true)]
-async fn false_deletions_do_no_harm() {
+async fn reported_deletions_without_effect_are_tolerated() {
     let world = World::new();
     for _ in 0..4 {
         world.leader("a").await.resign().await.unwrap();

@@ -1,5 +1,5 @@
-//! A campaign can be dropped at any await point: its leftovers block no candidate longer than a
-//! lease.
+//! A campaign can be dropped at any await point. Objects of a dropped campaign block other
+//! candidates for at most a lease.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, timed, wait};
 use tenure_testkit::world::{TAKEOVER, World, elect};
 
-/// Polls a future this number of times, then stops: ready with `None`.
+/// Polls a future this number of times. Then the result is `None`.
 struct Polls<F> {
     future: Pin<Box<F>>,
     left: usize,
@@ -25,7 +25,7 @@ impl<F: Future> Future for Polls<F> {
         self.left -= 1;
         match self.future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            // The last poll must also return.
+            // The last poll must also end the wait, because no waker follows.
             Poll::Pending if self.left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
@@ -36,7 +36,7 @@ fn polls<F: Future>(future: F, left: usize) -> Polls<F> {
     Polls { future: Box::pin(future), left }
 }
 
-/// Each request takes two polls: one before its effect, one after it.
+/// Makes each request take two polls: one before its effect, and one after its effect.
 fn slow(world: &World) {
     for call in [Call::List, Call::Get, Call::Create, Call::Replace] {
         world.store.on(call).always().fault(Fault::Slow(millis(1)));
@@ -97,7 +97,7 @@ async fn dropped_single_attempts_do_not_delay_the_lapse() {
         drop(world.leader("x").await);
         slow(&world);
         let election = world.node("a").build().unwrap();
-        // The first answer shows the leader, and no attempt finishes.
+        // The first answer shows the leader, but no attempt finishes.
         elected_after(&election, polled).await;
     }
 }
@@ -111,11 +111,11 @@ async fn elected_after(election: &tenure::Election, polled: usize) {
         }
         wait(millis(500)).await;
     }
-    // These polls are too few for a whole campaign, but the election must still succeed.
+    // A whole campaign needs more polls. The next campaign must succeed.
     elect(election).await.resign().await.unwrap();
 }
 
-/// The loser of a `select!` in a loop is dropped repeatedly; the campaign must still succeed.
+/// A `select!` in a loop drops the campaign repeatedly. The campaign must succeed nevertheless.
 #[tokio::test(start_paused = true)]
 async fn a_campaign_in_a_select_loop_is_elected() {
     let world = World::new();

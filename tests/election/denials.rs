@@ -1,4 +1,4 @@
-//! Access that is denied for a while: only wrong settings end a waiting call.
+//! Denied access for a while. Only invalid settings end a waiting call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,9 +16,10 @@ const PASSING: [(Fault, ErrorKind); 2] =
 const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// During a rotation of keys or a new policy, 3 s of 403 ended every waiting candidate.
+/// While keys are rotated or a policy changes, the store may answer 403 for 3 s. Every waiting
+/// candidate failed.
 #[tokio::test(start_paused = true)]
-async fn regression_a_standby_outlasts_three_seconds_of_denials() {
+async fn regression_a_waiting_candidate_survives_three_seconds_of_denials() {
     for layout in LAYOUTS {
         for (fault, _) in PASSING {
             let world = World::new();
@@ -42,7 +43,7 @@ async fn regression_a_standby_outlasts_three_seconds_of_denials() {
     }
 }
 
-/// Each request of a campaign, and of the check of the store before it.
+/// The test denies each request of a campaign, and each request of the preceding store check.
 #[tokio::test(start_paused = true)]
 async fn a_service_survives_denials_of_each_request() {
     for layout in LAYOUTS {
@@ -100,8 +101,8 @@ async fn a_campaign_retries_denials_for_the_configured_time() {
     }
 }
 
-/// Other requests of the same poll must not hide a permanent denial: without a permission to read,
-/// the listing succeeds each time.
+/// Other requests of the same poll must not hide a permanent denial. Without the permission to
+/// read, every LIST succeeds.
 #[tokio::test(start_paused = true)]
 async fn denials_count_even_if_other_requests_succeed() {
     for layout in LAYOUTS {
@@ -115,7 +116,7 @@ async fn denials_count_even_if_other_requests_succeed() {
             world.store.on(call).always().fault(Fault::Denied);
             let node = world.node("b").layout(layout).build().unwrap();
             let ended = within(secs(60), node.campaign()).await;
-            let error = ended.expect("it ends after a takeover and 10 s at most").unwrap_err();
+            let error = ended.expect("the campaign ends within a takeover and 10 s").unwrap_err();
             assert_eq!(error.kind(), ErrorKind::AccessDenied, "{layout:?} {call:?}");
         }
     }
@@ -136,7 +137,7 @@ async fn single_attempts_do_not_retry_denials() {
     }
 }
 
-/// The setting affects only waiting calls, not the duration of a lease.
+/// The setting for retries affects only waiting calls, and not the duration of a lease.
 #[tokio::test(start_paused = true)]
 async fn retries_of_denials_do_not_change_the_end_of_a_lease() {
     for layout in LAYOUTS {
@@ -155,10 +156,10 @@ async fn retries_of_denials_do_not_change_the_end_of_a_lease() {
     }
 }
 
-/// After a denied confirmation the candidate continues with its epoch while the lease is valid.
-/// Then it abandons the epoch.
+/// After a denied confirmation, the candidate continues with its epoch while the lease is valid.
+/// Then the candidate abandons the epoch.
 #[tokio::test(start_paused = true)]
-async fn a_denied_confirmation_grants_nothing_late_and_blocks_no_epoch() {
+async fn a_denied_confirmation_blocks_no_candidate() {
     for denied in [secs(3), secs(30)] {
         let world = World::new();
         let service = world.node("a").retry_denied(None).build().unwrap();
@@ -182,7 +183,7 @@ async fn told(
 #[tokio::test(start_paused = true)]
 async fn regression_an_observer_survives_denials_and_reports_unknown() {
     for layout in LAYOUTS {
-        // A proxy answers that a request is not supported.
+        // A proxy may answer that a request is not supported.
         let unfit = (Fault::Unsupported, ErrorKind::UnsafeStore);
         for (fault, kind) in PASSING.into_iter().chain([unfit]) {
             let world = World::new();
@@ -199,7 +200,7 @@ async fn regression_an_observer_survives_denials_and_reports_unknown() {
             assert!(took <= VALIDITY + secs(3), "{took:?}");
             assert!(within(HOUR, seen.next()).await.is_none());
             assert_eq!(observer.last_failure().map(|error| error.kind()), Some(kind));
-            // Only denials are events of an observer.
+            // An observer emits events only for denials.
             assert!(fault == Fault::Unsupported || !ready(&mut events).await.is_empty());
             way.heal();
             let (took, leads) = timed(told(&mut seen)).await;
@@ -210,7 +211,7 @@ async fn regression_an_observer_survives_denials_and_reports_unknown() {
     }
 }
 
-/// As with all other failures: a denied poll at the lapse does not show a missing renewal.
+/// A denied poll at the lapse does not prove that the leader has stopped renewing.
 #[tokio::test(start_paused = true)]
 async fn a_denied_poll_at_the_lapse_is_not_an_observation() {
     let world = World::new();
@@ -228,7 +229,7 @@ async fn a_denied_poll_at_the_lapse_is_not_an_observation() {
     campaign.abort();
 }
 
-/// Panics in each request, like an SDK on a system without a free thread.
+/// A store that panics in each request, like an SDK on a system without a free thread.
 #[derive(Debug)]
 struct Panicking(FaultStore, AtomicBool);
 
@@ -271,7 +272,7 @@ async fn regression_a_panicking_request_is_a_failed_request() {
         wait(secs(5)).await;
         panics(false);
         wait(VALIDITY).await;
-        assert!(leader.check().is_ok(), "one renewal failed, and others came in time");
+        assert!(leader.check().is_ok(), "one renewal failed, and the next renewals were in time");
         leader.resign().await.unwrap();
         let next = within(TAKEOVER, standby).await.expect("it continues").unwrap().unwrap();
         assert_eq!(next.epoch().get(), 2);

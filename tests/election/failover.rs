@@ -1,11 +1,12 @@
-//! The duration of a failover, as documented in `docs/explanation/cost.md`.
+//! Tests that a failover takes the time that `docs/explanation/cost.md` gives.
 
 use std::time::Duration;
 
 use tenure_testkit::time::{secs, timed, wait};
 use tenure_testkit::world::{World, elect};
 
-/// A leader dies at any moment between two renewals, with followers of many seeds.
+/// The test stops leaders at different moments between two renewals. The followers have different
+/// seeds.
 #[tokio::test(start_paused = true)]
 async fn a_failover_takes_the_documented_worst_and_average_time() {
     let validity = 30.0;
@@ -16,7 +17,7 @@ async fn a_failover_takes_the_documented_worst_and_average_time() {
         let node = |name| world.node(name).validity(secs(30)).build();
         let leads = elect(&node("a").expect("it fits")).await;
         let follower = node("b").expect("it fits");
-        // The polls, the renewals and the death are at all distances from each other.
+        // The wait varies the times between the polls, the renewals and the death.
         wait(Duration::from_millis(700) * (dies % 7)).await;
         let follows = tokio::spawn(async move { elect(&follower).await });
         wait(secs(30) + Duration::from_millis(200) * dies).await;

@@ -1,5 +1,5 @@
-//! The order and the speed of a succession: a named successor, priorities, requested polls, polls
-//! only at the lapse, and renewals that do not wait for a slow answer.
+//! The order and the speed of takeovers: a named successor, priorities, requested polls, polls only
+//! at the lapse, and renewals that do not wait for a slow answer.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect};
 use tokio::task::JoinHandle;
 
 const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
-/// The default: a sixth of the validity.
+/// The default poll interval, a sixth of the validity.
 const POLL: Duration = Duration::from_millis(1_667);
 
 fn follow(election: &Election) -> JoinHandle<(Duration, Leadership)> {
@@ -19,7 +19,7 @@ fn follow(election: &Election) -> JoinHandle<(Duration, Leadership)> {
     tokio::spawn(async move { timed(elect(&election)).await })
 }
 
-/// Returns the follower that is elected first after this, and the time that it takes.
+/// Returns the follower that is elected first, and the time until its election.
 async fn first_of(
     b: JoinHandle<(Duration, Leadership)>,
     c: JoinHandle<(Duration, Leadership)>,
@@ -31,7 +31,7 @@ async fn first_of(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_named_successor_goes_first() {
+async fn a_named_successor_is_elected_first() {
     for layout in LAYOUTS {
         let mut without_a_name = [0; 2];
         for seed in 0..20 {
@@ -59,7 +59,7 @@ async fn a_named_successor_goes_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_successor_is_awaited_for_one_poll() {
+async fn candidates_wait_one_poll_for_a_missing_successor() {
     for layout in LAYOUTS {
         let world = World::new();
         let node = |name| world.node(name).layout(layout).build().unwrap();
@@ -77,7 +77,7 @@ async fn a_missing_successor_is_awaited_for_one_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_named_a_successor_waits_as_well() {
+async fn a_leader_that_named_a_successor_also_waits() {
     let world = World::new();
     let election = world.node("a").build().unwrap();
     let a = elect(&election).await;
@@ -87,7 +87,7 @@ async fn a_leader_that_named_a_successor_waits_as_well() {
     assert_eq!(world.record(1).await["successor"], "c");
     let again = follow(&election);
     assert_eq!(first_of(again, c).await.candidate(), "c");
-    // The name belongs to that seal only.
+    // The next record does not name a successor.
     assert!(world.record(2).await.get("successor").is_none());
 }
 
@@ -115,7 +115,7 @@ async fn a_single_attempt_leaves_a_sealed_epoch_to_the_named_successor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_higher_priority_goes_first_and_a_lower_one_only_waits_longer() {
+async fn a_lower_priority_only_waits_longer() {
     let delay = POLL + millis(500);
     for layout in LAYOUTS {
         for resigns in [true, false] {
@@ -141,7 +141,7 @@ async fn a_higher_priority_goes_first_and_a_lower_one_only_waits_longer() {
         let low = node("low").priority_delay(delay).build().unwrap();
         let (took, low) = timed(elect(&low)).await;
         assert_eq!(low.epoch().get(), 2);
-        // The delay applies once: not for the lapse and again for the own seal.
+        // The delay applies once, after the lapse, and not again after the candidate's own seal.
         let most = VALIDITY.mul_f64(1.01 + 0.1) + delay + millis(100);
         assert!(took > VALIDITY + delay && took < most, "{took:?}");
     }
@@ -151,7 +151,7 @@ async fn a_higher_priority_goes_first_and_a_lower_one_only_waits_longer() {
 async fn a_requested_poll_happens_immediately() {
     for layout in LAYOUTS {
         let world = World::new();
-        // No candidate polls before the lapse.
+        // Without an interval, candidates poll only at the lapse.
         let node = |name| world.node(name).layout(layout).poll_interval(None).build().unwrap();
         let a = elect(&node("a")).await;
         let (b, observer) = (node("b"), node("observer"));
@@ -193,8 +193,8 @@ async fn many_requested_polls_are_one_poll() {
     assert_eq!(world.store.take_calls(), [Call::Get]);
 }
 
-/// A leader with a separate connection to the store, and a follower that polls only at the lapse.
-/// The log and the faults of the world's store belong to the follower.
+/// Returns a leader with a separate connection to the store, and a follower that polls only at the
+/// lapse. The follower uses the world's store with its log and its faults.
 async fn followed_at_the_lapse(
     layout: Layout,
 ) -> (World, Leadership, JoinHandle<(Duration, Leadership)>) {
@@ -220,17 +220,18 @@ async fn polls_only_at_the_lapse_cost_one_get_per_validity() {
         drop(a);
         let (took, (_, b)) = timed(async { follow.await.unwrap() }).await;
         assert_eq!(b.epoch().get(), 2);
-        // The last poll may have been just before the last renewal.
+        // The last poll may have been just before the last renewal, so the wait may be a validity
+        // longer.
         assert!(took < TAKEOVER + VALIDITY, "{took:?}");
         let calls = world.store.take_calls();
         let writes = calls.iter().filter(|call| matches!(call, Call::Create | Call::Replace));
         let needed = if layout == Layout::EpochFiles { 2 } else { 1 };
-        assert_eq!(writes.count(), needed, "every write was needed: {calls:?}");
+        assert_eq!(writes.count(), needed, "the leader needed every write: {calls:?}");
     }
 }
 
-/// A poll without an answer was taken for a poll that shows no renewal. The leader was safe,
-/// because the condition of the seal was refused.
+/// The follower treated a poll without an answer as a poll that shows no renewal. The leader kept
+/// its lease, because the store refused the seal.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failed_poll_at_the_lapse_is_not_an_observation() {
     for layout in LAYOUTS {
@@ -243,7 +244,10 @@ async fn regression_a_failed_poll_at_the_lapse_is_not_an_observation() {
                 calls.iter().all(|call| *call == Call::Get),
                 "{layout:?}, {fault:?}: {calls:?}"
             );
-            assert!((7..12).contains(&calls.len()), "three fail, one per validity: {calls:?}");
+            assert!(
+                (7..12).contains(&calls.len()),
+                "three polls fail, one per validity: {calls:?}"
+            );
             assert!(a.check().is_ok());
         }
     }
@@ -263,7 +267,7 @@ async fn an_observer_that_polls_only_at_the_lapse_sees_a_death() {
     assert!(took < VALIDITY * 2 + secs(1), "{took:?}");
 }
 
-/// Returns whether a lease survives this number of consecutive requests without an answer.
+/// Returns whether a lease is kept although this number of consecutive requests gets no answer.
 async fn survives(unanswered: usize) -> bool {
     let world = World::new();
     let a = world.leader("a").await;
@@ -275,12 +279,15 @@ async fn survives(unanswered: usize) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_at_risk_does_not_wait_for_slow_answers() {
-    assert!(survives(4).await, "each of the first three has a third of the timeout");
+    assert!(
+        survives(4).await,
+        "the time limit of each of the first three requests is a third of the timeout"
+    );
     assert!(!survives(6).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slower_store_still_gets_time_to_answer() {
+async fn a_slower_store_has_time_to_answer() {
     let world = World::new();
     let a = world.leader("a").await;
     wait(VALIDITY / 3 * 30 + secs(1)).await;
@@ -290,7 +297,7 @@ async fn a_slower_store_still_gets_time_to_answer() {
     assert!(a.check().is_ok());
 }
 
-/// A requested poll does not end the head start of the named successor.
+/// Other candidates wait for the named successor, even if the application requests a poll.
 #[tokio::test(start_paused = true)]
 async fn a_requested_poll_does_not_shorten_the_head_start() {
     for layout in LAYOUTS {

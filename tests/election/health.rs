@@ -1,4 +1,4 @@
-//! The questions of a health check: is the lease valid, and does the store answer?
+//! Values for a health check: whether the lease is valid, and whether the store answers.
 
 use futures::StreamExt as _;
 use tenure::Loss;
@@ -15,14 +15,14 @@ async fn a_lease_shows_renewals_and_its_end() {
     assert_eq!(lease.check().unwrap(), lead.epoch());
     let first = lease.ends_at();
     wait(secs(5)).await;
-    assert!(lease.ends_at().boot > first.boot, "it was renewed");
+    assert!(lease.ends_at().boot > first.boot, "the lease was renewed");
     assert_eq!((lease.ends_at(), lease.remaining()), (lead.ends_at(), lead.remaining()));
     lead.resign().await.unwrap();
     assert!(matches!(lease.check(), Err(Loss::Resigned)));
     assert!(lease.remaining().is_zero());
 }
 
-/// At the end of the lease no task runs: the timers of the driver stop while the machine sleeps.
+/// The timers of the driver stop while the machine sleeps, so no task runs at the end of the lease.
 #[tokio::test(start_paused = true)]
 async fn a_lease_ends_on_either_clock() {
     let world = World::new();
@@ -35,13 +35,13 @@ async fn a_lease_ends_on_either_clock() {
         }
         assert!(lease.check().is_err() && lease.remaining().is_zero());
         world.clock.set_wall_by(-(VALIDITY.as_millis() as i64));
-        assert!(lease.check().is_err(), "a clock set back revives nothing");
+        assert!(lease.check().is_err(), "a clock that is set back does not extend a lease");
         wait(TAKEOVER).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_value_does_not_keep_the_leadership() {
+async fn a_lease_value_does_not_keep_a_dropped_leadership() {
     let world = World::new();
     let lead = world.leader("a").await;
     let lease = lead.lease();
@@ -93,7 +93,8 @@ async fn a_follower_reports_the_time_since_the_last_answer() {
     drop(lead);
 }
 
-/// Known without a request: the holder of the newest epoch, and whether its lease may be valid.
+/// The election returns the holder of the newest epoch, and whether its lease may be valid, without
+/// a request.
 #[tokio::test(start_paused = true)]
 async fn the_last_seen_leader_lapses_without_a_poll() {
     let world = World::new();
@@ -107,7 +108,7 @@ async fn the_last_seen_leader_lapses_without_a_poll() {
     assert_eq!((seen.leader.name(), seen.leader.epoch.get()), ("a", 1));
     assert!(seen.is_held() && seen.leader.data == "here", "{seen:?}");
     assert!(seen.lapses_in.is_some_and(|left| left >= VALIDITY && left < VALIDITY + secs(1)));
-    // The follower does not poll meanwhile, so the leader may be dead.
+    // The follower does not poll during the wait, so the leader may be dead.
     wait(VALIDITY + secs(1)).await;
     let seen = follower.last_seen().expect("the last observation is kept");
     assert!(!seen.is_held() && !seen.sealed, "{seen:?}");

@@ -61,7 +61,7 @@ async fn regression_an_observer_of_a_hidden_epoch_reports_unknown() {
     assert_eq!(told.expect("an item").unwrap(), Observation::NoLeader);
 }
 
-/// The store uses the index entry of the key only for writes.
+/// The store refuses creates of the key, but does not list or return the key.
 #[tokio::test(start_paused = true)]
 async fn a_refused_epoch_that_is_never_listed_is_reported() {
     let world = World::new();
@@ -72,7 +72,7 @@ async fn a_refused_epoch_that_is_never_listed_is_reported() {
     assert!(error.to_string().contains(WORDS[0]), "{error}");
 }
 
-/// An inconsistency that ends within three polls is not reported.
+/// The candidate does not report an inconsistency that ends within three polls.
 #[tokio::test(start_paused = true)]
 async fn an_epoch_that_is_found_at_the_third_poll_is_not_reported() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Observers and snapshots: the leader, a vacant election, or an unknown state.
+//! Observers and snapshots report the leader, a vacant election, or an unknown state.
 
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ async fn an_observer_reports_every_change() {
     assert_eq!(next(&mut seen).await.1, "b 2");
 }
 
-/// An observer read the seal, reported a vacant election, and searched for the next epoch one poll
-/// later.
+/// An observer that read a seal reported a vacant election, and searched for the next epoch only at
+/// the next poll.
 #[tokio::test(start_paused = true)]
 async fn regression_the_next_epoch_is_searched_before_vacancy_is_reported() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
@@ -61,7 +61,7 @@ async fn regression_the_next_epoch_is_searched_before_vacancy_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_a_successor_is_seen_soon_after_the_reported_end() {
+async fn regression_a_successor_is_reported_soon_after_the_end() {
     let world = World::new();
     let a = world.leader("a").await;
     let observer = world.node("o").poll_interval(secs(5)).build().unwrap();
@@ -77,7 +77,7 @@ async fn regression_a_successor_is_seen_soon_after_the_reported_end() {
     let (took, told) = next(&mut seen).await;
     assert_eq!(told, "b 2");
     assert!(took < millis(1_500), "{took:?}");
-    // Polls return to their usual interval if no successor is elected.
+    // If no successor is elected, polls return to their usual interval.
     drop(seen);
     drop(_b);
     wait(secs(60)).await;
@@ -99,7 +99,7 @@ async fn a_dead_leader_is_reported_vacant_after_its_lapse() {
     let (took, told) = next(&mut seen).await;
     assert_eq!(told, "NoLeader");
     assert!(took >= secs(10) && took < millis(10_300), "{took:?}");
-    // The leader had only been silent.
+    // The leader was not dead, and renews again.
     world.edit(1, serde_json::json!({ "heartbeat": 99 })).await;
     assert_eq!(next(&mut seen).await.1, "a 1");
     assert_eq!(next(&mut seen).await.1, "NoLeader");
@@ -130,14 +130,14 @@ async fn an_observer_keeps_the_leader_while_polls_fail_and_then_reports_unknown(
         drop(a);
         wait(VALIDITY * 2).await;
         way.heal();
-        // The leader has renewed since, so it has a full validity again.
+        // The leader has renewed, so the observer waits for a full validity again.
         assert_eq!(next(&mut seen).await.1, "a 1");
         assert_eq!(next(&mut seen).await.1, "NoLeader");
     }
 }
 
-/// After a suspension or a long time without a poll of the stream, the clock alone shows a lapse.
-/// The leader may have renewed meanwhile, so the observer must poll first.
+/// After a suspension, or a long time in which the stream was not polled, only the clock shows a
+/// lapse. The leader may have renewed in this time, so the observer must read the record first.
 #[tokio::test(start_paused = true)]
 async fn regression_an_observer_polls_after_a_pause_before_it_reports_a_death() {
     let world = World::new();
@@ -149,7 +149,7 @@ async fn regression_an_observer_polls_after_a_pause_before_it_reports_a_death() 
     assert!(told.is_none(), "{told:?}");
 }
 
-/// The validity of the last leader bounds the silence, not the setting of the observer.
+/// The observer waits for the validity of the last leader, and not for its own setting.
 #[tokio::test(start_paused = true)]
 async fn a_leader_is_reported_until_its_lapse_while_the_store_is_silent() {
     let world = World::new();
@@ -169,7 +169,7 @@ async fn a_leader_is_reported_until_its_lapse_while_the_store_is_silent() {
     assert_eq!(next(&mut seen).await.1, "- 1");
     world.store.always(Fault::FailBefore);
     let told = within(VALIDITY * 10, seen.next()).await;
-    assert!(told.is_none(), "a leader without a validity never lapses: {told:?}");
+    assert!(told.is_none(), "the lease of a leader without a validity never lapses: {told:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,7 +188,7 @@ async fn a_short_outage_is_not_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_from_the_start_and_after_vacancy() {
+async fn an_observer_reports_unknown_at_the_start_and_after_vacancy() {
     let world = World::new();
     world.store.always(Fault::FailBefore);
     let mut seen = world.node("o").build().unwrap().observe();
@@ -214,7 +214,7 @@ async fn an_observer_follows_peers_that_do_not_seal() {
     world.put(&name(1), body).await;
     let (took, told) = next(&mut seen).await;
     assert_eq!(told, "NoLeader");
-    assert!(took > secs(9), "the touch counts as a renewal: {took:?}");
+    assert!(took > secs(9), "the observer treats the touch as a renewal: {took:?}");
     world.put(&name(2), body).await;
     assert_eq!(next(&mut seen).await.1, "- 2");
 }
@@ -253,7 +253,7 @@ async fn an_observer_writes_nothing_and_polls_at_its_interval() {
     assert!(within(secs(60), async { while seen.next().await.is_some() {} }).await.is_none());
     let calls = world.store.take_calls();
     assert!(calls.iter().all(|call| matches!(call, Call::List | Call::Get)), "{calls:?}");
-    // 36 polls; after the lapse a LIST and a GET each.
+    // The observer polls 36 times. After the lapse, each poll is a LIST and a GET.
     assert!((60..=76).contains(&calls.len()), "{}", calls.len());
 }
 
@@ -265,7 +265,7 @@ async fn an_observer_that_is_polled_rarely_loses_no_change() {
     let a = world.leader("a").await;
     let mut told = Vec::new();
     for _ in 0..100 {
-        // `next` is dropped repeatedly.
+        // The time limit drops `next` repeatedly.
         if let Some(item) = within(millis(50), seen.next()).await {
             told.push(words(&item.unwrap().unwrap()));
         }

@@ -1,4 +1,5 @@
-//! A call outside of a Tokio runtime with timers sends nothing and names the required runtime.
+//! Tests that a call outside of a Tokio runtime with timers sends no request, and that its error
+//! names the required runtime.
 
 use std::future::{pending, ready};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use tenure_history::Reader;
 
 use tenure_testkit::fault_store::FaultStore;
 
-/// The values that calls in a runtime with timers returned.
+/// Values that earlier calls in a runtime with timers have returned.
 struct Opened {
     log: LogWriter,
     object: ObjectWriter,
@@ -39,7 +40,7 @@ async fn open(store: &Arc<dyn Store>) -> Opened {
     }
 }
 
-/// Every public async call that sends requests.
+/// Makes every public async call that sends requests. Returns their errors.
 async fn every_call(store: &Arc<dyn Store>, opened: &mut Opened) -> Vec<Error> {
     let election = Election::builder(store.clone(), "app/leader").build().unwrap();
     let compactor = Compactor::builder(store.clone(), "app/leader").build().unwrap();
@@ -98,7 +99,8 @@ fn election() -> (Arc<MemoryStore>, Election) {
     (store, election)
 }
 
-/// The runtime of the opened values does not run while `block_on` runs the calls.
+/// Asserts that all calls fail and send no request. The runtime that opened the values does not run
+/// during the calls.
 fn refused_everywhere(why: &str, run: impl FnOnce(&Arc<dyn Store>, &mut Opened) -> Vec<Error>) {
     let whole = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let faults = FaultStore::new(Arc::new(MemoryStore::new()));
@@ -114,14 +116,14 @@ fn refused_everywhere(why: &str, run: impl FnOnce(&Arc<dyn Store>, &mut Opened) 
 }
 
 #[test]
-fn regression_without_a_runtime_nothing_is_sent() {
+fn regression_calls_without_a_runtime_send_no_request() {
     refused_everywhere("runs outside a runtime", |store, opened| {
         block_on(every_call(store, opened))
     });
 }
 
 #[test]
-fn regression_without_timers_nothing_is_sent() {
+fn regression_calls_without_timers_send_no_request() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     refused_everywhere("enable_time", |store, opened| runtime.block_on(every_call(store, opened)));
 }

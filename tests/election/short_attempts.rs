@@ -1,5 +1,5 @@
-//! Renewals that are abandoned early for new attempts: the number of requests, and the lease, which
-//! is never lost on a store that answers within the timeout.
+//! Leaders abandon slow renewals early for new attempts. The tests count the requests. A leader
+//! never loses its lease on a store that answers within the timeout.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,27 +15,28 @@ use tenure_testkit::time::{TestClock, millis, process, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 use tokio::time::Instant;
 
-/// The greatest number of requests that a leader abandons early until its lease is extended.
+/// Maximum number of requests that a leader abandons early until its lease is extended.
 const GIVEN_UP: usize = 3;
 
 /// A store with a duration for each kind of request. A request takes effect after half of its
-/// duration, even if the caller has abandoned the request by then.
+/// duration, even if the caller has abandoned the request.
 #[derive(Debug, Clone)]
 struct SlowStore {
     inner: MemoryStore,
     times: Arc<Mutex<Times>>,
 }
 
-/// The durations of requests, by the time since the change.
+/// Durations of requests. They depend on the time since `changed`.
 #[derive(Debug, Clone)]
 struct Times {
     changed: Instant,
     put: Phases,
-    /// Also applies to a LIST.
+    /// Durations of a GET and of a LIST.
     get: Phases,
 }
 
-/// Pairs of a start and the duration of requests from then on, in milliseconds; ascending.
+/// Pairs of a start and the duration of requests from this start on, in milliseconds. The starts
+/// ascend.
 type Phases = Vec<(u64, u64)>;
 
 #[allow(clippy::disallowed_methods, reason = "paused time")]
@@ -115,7 +116,8 @@ impl Layer for SlowStore {
     }
 }
 
-/// A leader that has renewed this often on a fast store. Its later requests take these times.
+/// Returns a leader after this number of renewals on a fast store. Its later requests take these
+/// times.
 async fn leader_of_a_fast_store(
     layout: Layout,
     renewals: usize,
@@ -145,7 +147,7 @@ fn candidate(store: Arc<dyn Store>, clock: &TestClock) -> ElectionBuilder {
         .process(process(clock, 1))
 }
 
-/// Returns the requests that are sent until the lease is extended.
+/// Returns the requests that the leader sends until its lease is extended.
 async fn until_renewed(lead: &Leadership, store: &FaultStore) -> Result<Vec<Call>, Loss> {
     let mut events = lead.events();
     loop {
@@ -157,11 +159,12 @@ async fn until_renewed(lead: &Leadership, store: &FaultStore) -> Result<Vec<Call
     }
 }
 
-/// Every attempt was abandoned after 50 ms, and a refusal did not raise this limit: 77 PUT and 76
-/// GET did not keep a lease that 4 PUT keep.
+/// The leader abandoned every attempt after 50 ms, and a refusal did not raise this limit. With 77
+/// PUTs and 76 GETs the leader lost a lease that 4 PUTs can keep.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leader_survives_a_store_that_became_slow() {
-    // One request that is never answered, and a renewal and its read-back for each abandoned one.
+    // The leader sends one request without an answer, and a renewal with its read-back for each
+    // abandoned request.
     let most = 3 + 2 * GIVEN_UP;
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
         for (put, get) in [(10, 60), (80, 200), (500, 300), (900, 900), (1_900, 1_900)] {
@@ -179,7 +182,7 @@ async fn regression_a_leader_survives_a_store_that_became_slow() {
     }
 }
 
-/// One request in two hangs, and the leader does not wait for the timeout.
+/// Half of the requests hang, and the leader does not wait for the request timeout.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_hangs_costs_a_third_of_the_timeout() {
     let (lead, store) = leader_of_a_fast_store(Layout::EpochFiles, 5, (10, 10)).await;
@@ -187,9 +190,10 @@ async fn a_request_that_hangs_costs_a_third_of_the_timeout() {
     store.on(Call::Replace).skip(1).fault(Fault::HangAfter);
     store.on(Call::Get).fault(Fault::Hang);
     let sent = until_renewed(&lead, &store).await.unwrap();
-    // Three requests hang. After each, the leader sends at most a renewal and its read-back.
+    // Three requests hang. After each of these requests, the leader sends at most a renewal and its
+    // read-back.
     assert!(sent.len() <= 2 + 2 * GIVEN_UP, "{sent:?}");
-    // After a wait for the timeout less would be left.
+    // After a wait for the timeout, less of the lease would remain.
     assert!(lead.remaining() > VALIDITY / 2, "{:?}", lead.remaining());
 }
 
@@ -205,7 +209,7 @@ async fn is_kept(verify: bool, put: &Phases, get: &Phases) -> bool {
     lead.check().is_ok()
 }
 
-/// With `verify_renewals` the count omitted the LIST after a read-back: the leader lost its lease
+/// With `verify_renewals`, the leader did not count the LIST after a read-back. It lost its lease
 /// on a store that answered each request within the timeout.
 #[tokio::test(start_paused = true)]
 async fn regression_short_attempts_lose_no_lease_on_a_store_that_answers_in_time() {

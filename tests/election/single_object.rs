@@ -46,7 +46,7 @@ impl World {
         serde_json::from_slice(&object.body).unwrap()
     }
 
-    /// Overwrites the object with these fields changed, as an operator may.
+    /// Changes fields of the object, as an operator may do.
     async fn edit(&self, change: impl FnOnce(&mut Value)) {
         let GetOutcome::Found(object) = self.store.get(KEY, None, 1 << 16).await.unwrap() else {
             panic!("{KEY} does not exist");
@@ -63,7 +63,7 @@ impl World {
     }
 }
 
-/// Stops renewing, and lets the driver end.
+/// Drops the leadership, and waits until the driver has ended.
 async fn crash(leadership: Leadership) {
     drop(leadership);
     wait(millis(1)).await;
@@ -88,7 +88,7 @@ async fn tokens_rise_by_one_and_a_release_keeps_the_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_leader_is_succeeded_after_its_validity_and_not_before() {
+async fn a_candidate_takes_over_only_after_the_validity_of_a_dead_leader() {
     let world = World::new();
     crash(world.election(1).campaign().await.unwrap()).await;
     let (took, next) = timed(world.election(2).campaign()).await;
@@ -131,7 +131,7 @@ async fn a_deposed_leader_keeps_its_lease_and_learns_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_superseded_leader_learns_of_it_at_its_renewal() {
+async fn a_superseded_leader_learns_of_the_takeover_at_its_renewal() {
     let world = World::new();
     let leader = world.election(1).campaign().await.unwrap();
     world.edit(|body| *body = serde_json::json!({ "expires_at": 9e9, "token": 5 })).await;
@@ -140,7 +140,7 @@ async fn a_superseded_leader_learns_of_it_at_its_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_object_is_not_token_one_for_a_process_that_remembers() {
+async fn a_process_that_remembers_tokens_refuses_a_deleted_object() {
     let world = World::new();
     let election = world.election(1);
     election.campaign().await.unwrap().resign().await.unwrap();
@@ -150,13 +150,13 @@ async fn a_deleted_object_is_not_token_one_for_a_process_that_remembers() {
     assert_eq!(error.kind(), ErrorKind::NewestDeleted);
     let text = error.to_string();
     assert!(text.contains("had the token 2, and is missing") && text.contains("above 2"), "{text}");
-    // The same after a process without this memory has started again.
+    // The error also occurs after a new process has started again at token 1.
     world.election(2).campaign().await.unwrap().resign().await.unwrap();
     assert_eq!(election.campaign().await.unwrap_err().kind(), ErrorKind::NewestDeleted);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_of_another_kind_is_an_error_that_names_it() {
+async fn an_object_of_another_kind_is_named_in_the_error() {
     let world = World::new();
     world.store.create(KEY, Bytes::from_static(br#"{"expires_at": 0}"#)).await.unwrap();
     let error = world.election(1).campaign().await.unwrap_err();
@@ -165,11 +165,11 @@ async fn an_object_of_another_kind_is_an_error_that_names_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_takeover_delay_comes_after_the_lapse_and_not_after_a_release() {
+async fn the_takeover_delay_follows_a_lapse_but_no_release() {
     let world = World::new();
     let candidate = |seed| world.builder(seed).takeover_delay(secs(7)).build().unwrap();
     crash(candidate(1).campaign().await.unwrap()).await;
-    // Repeated, as an application may do.
+    // The attempts are repeated, as an application may do.
     let election = candidate(2);
     let (took, next) = timed(async {
         loop {

@@ -1,5 +1,5 @@
-//! Hours of candidates that die, resign, sleep and lose requests, from a seed. Two leaders never
-//! overlap, epochs only grow, and another leader always follows.
+//! Simulates hours in which candidates die, resign, sleep and lose requests, from a seed. Two
+//! leaders never overlap, epochs only increase, and another leader always follows.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use tenure_testkit::write_faults::WRITE_FAULTS;
 
 const NODES: usize = 4;
 
-/// The leaders, which only this referee knows.
+/// The leaders of a run. No candidate has this knowledge.
 #[derive(Default)]
 struct Referee {
     leading: BTreeMap<usize, Arc<Leadership>>,
@@ -21,7 +21,7 @@ struct Referee {
 }
 
 impl Referee {
-    /// The rules at this moment, by the check of each leader (I8, I2).
+    /// Checks I8 and I2 at this moment, by the tokens of all leaders.
     fn look(&self, seed: u64) {
         let leaders: Vec<_> = self.leading.values().filter_map(|lead| lead.token()).collect();
         assert!(leaders.len() < 2, "seed {seed}: {leaders:?} lead together");

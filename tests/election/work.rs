@@ -1,4 +1,4 @@
-//! The calls of a leading application: proclaim, resign, run work.
+//! Tests the calls of a leading application: proclaim, resign, run work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ async fn a_proclamation_is_seen_and_renews_the_lease() {
     assert_eq!(lead.remaining(), VALIDITY);
     assert_eq!(world.record(1).await["data"], json!({ "at": 2 }));
     wait(VALIDITY).await;
-    assert_eq!(world.record(1).await["data"], json!({ "at": 2 }), "renewals keep it");
+    assert_eq!(world.record(1).await["data"], json!({ "at": 2 }), "renewals keep the data");
 }
 
 #[tokio::test(start_paused = true)]
@@ -34,7 +34,7 @@ async fn too_much_data_is_refused_before_any_request() {
     let error = lead.proclaim("x".repeat(49_000)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert_eq!(world.store.take_calls(), []);
-    // Every reader accepts data of the greatest size.
+    // Every reader must accept data of the maximum size.
     let most = (1..).map(|i| 49_000 - i * 16).find(|n| *n < 48_300).unwrap();
     lead.proclaim("x".repeat(most)).await.unwrap();
     let b = world.node("b").build().unwrap();
@@ -54,10 +54,10 @@ async fn an_unanswered_proclamation_is_recognised() {
     }
 }
 
-/// The first proclamation takes effect without an answer while the second waits. The read-back
-/// shows the first one, so the second one is still pending.
+/// The first proclamation takes effect without an answer while the second proclamation waits. The
+/// read-back shows the first, so the second remains pending.
 #[tokio::test(start_paused = true)]
-async fn a_proclamation_is_answered_after_its_own_data_landed() {
+async fn a_proclamation_returns_after_its_data_is_written() {
     for fault in [Fault::FailAfter, Fault::HangAfter, Fault::Late(millis(5)), Fault::Conflict] {
         let world = World::new();
         let lead = world.leader("a").await;
@@ -92,7 +92,7 @@ async fn a_proclamation_fails_with_the_leadership() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_check_fails_after_the_call_of_resign() {
+async fn a_check_fails_after_resign_is_called() {
     let world = World::new();
     let lead = world.leader("a").await;
     let mut events = lead.events();
@@ -126,7 +126,8 @@ async fn a_resignation_retries_until_the_lease_ends() {
     assert_eq!(world.store.take_calls(), [], "no request after the end");
 }
 
-/// A late renewal of this leader arrives first: the resignation reads it and seals again.
+/// A late renewal of this leader takes effect before the seal. The resignation reads the renewal
+/// and seals again.
 #[tokio::test(start_paused = true)]
 async fn a_late_renewal_does_not_undo_a_resignation() {
     for delay in [millis(1), millis(100), secs(1), secs(3), secs(20)] {
@@ -164,7 +165,7 @@ async fn resigning_a_lost_leadership_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_gives_the_work_the_token_and_resigns_after_it_returned() {
+async fn run_passes_the_token_to_the_work_and_resigns_afterwards() {
     let world = World::new();
     let lead = world.leader("a").await;
     let at_work = Arc::new(AtomicBool::new(true));
@@ -203,7 +204,7 @@ async fn run_cancels_the_work_before_the_lease_ends_and_reports_the_loss() {
             .run(|_, cancelled| async move {
                 cancelled.cancelled().await;
                 let left = end.saturating_sub(tenure::Clock::now(&clock).boot);
-                // The work takes longer than the rest of the lease.
+                // The work needs longer than the rest of the lease.
                 wait(secs(4)).await;
                 left
             })
@@ -239,7 +240,7 @@ async fn run_cancels_the_work_on_every_loss() {
     let world = World::new();
     let lead = world.leader("a").await;
     world.seal(1, "deposed").await;
-    // The token for libraries works as well.
+    // The cancellation token for libraries is also cancelled.
     let outcome = lead.run(|_, cancelled| cancelled.token().cancelled_owned()).await;
     assert!(matches!(outcome.loss(), Some(Loss::Sealed { .. })), "{outcome:?}");
 }

@@ -1,4 +1,4 @@
-//! The cancellation of work: by the driver, by the lease, and by a leadership that was dropped.
+//! Tests how the driver, the lease and the drop of a leadership cancel work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use tenure_testkit::world::{VALIDITY, World, elect};
 /// Time limit for work that never yields.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Spins without yielding until this holds, like the clients of SQLite or `std::fs`. Returns
-/// whether it held before the deadline.
+/// Spins without yielding until `holds` returns true, like blocking calls of SQLite or `std::fs`.
+/// Returns whether the condition was true before the deadline.
 fn spin_until(mut holds: impl FnMut() -> bool) -> bool {
     let end = Process::system().now().boot + DEADLINE;
     while Process::system().now().boot < end {
@@ -26,7 +26,7 @@ fn spin_until(mut holds: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// The work made 578 writes in 3 s while its successor led.
+/// The work made 578 writes in 3 s while its successor led, because it was never cancelled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_the_driver_cancels_work_that_never_yields() {
     for fault in [Fault::FailBefore, Fault::Hang] {
@@ -36,14 +36,14 @@ async fn regression_the_driver_cancels_work_that_never_yields() {
         let mut events = lead.events();
         let run = lead.run(async |_, cancelled| {
             store.always(fault);
-            // A plain token does not know the lease: another task must cancel it.
+            // A plain token does not depend on the lease, so the driver must cancel it.
             let token = cancelled.token();
             spin_until(|| token.is_cancelled()) && spin_until(|| cancelled.is_cancelled())
         });
-        // On a separate thread, because the test's main task also spins.
+        // `run` is polled on a separate thread, because the test's main task also spins.
         let stopped = run.await.into_value();
         assert!(stopped, "{fault:?}: not cancelled within {DEADLINE:?}");
-        // On a busy machine the lease may end before the driver sees the risk.
+        // On a busy machine, the lease may end before the driver reports the risk.
         let told = |event: &LeadershipEvent| {
             matches!(event, LeadershipEvent::AtRisk { .. } | LeadershipEvent::Lost(_))
         };
@@ -51,7 +51,7 @@ async fn regression_the_driver_cancels_work_that_never_yields() {
     }
 }
 
-/// No other task runs on such a runtime, so only the work can notice.
+/// On a single thread, no other task runs while the work runs, so only the work can detect the end.
 #[tokio::test(start_paused = true)]
 async fn regression_work_on_a_single_thread_is_cancelled_by_the_lease() {
     let world = World::new();
@@ -60,12 +60,15 @@ async fn regression_work_on_a_single_thread_is_cancelled_by_the_lease() {
     let run = lead.run(async |_, cancelled| {
         // Time passes without any task.
         clock.suspend(millis(7_400));
-        assert!(!cancelled.is_cancelled(), "more than a quarter is left");
+        assert!(!cancelled.is_cancelled(), "more than a quarter of the lease is left");
         clock.suspend(millis(200));
-        assert!(cancelled.is_cancelled() && lease.check().is_ok(), "at risk, not lost");
+        assert!(
+            cancelled.is_cancelled() && lease.check().is_ok(),
+            "the lease is at risk, but not lost"
+        );
         assert!(cancelled.token().is_cancelled() && cancelled.clone().is_cancelled());
         cancelled.cancelled().await;
-        // The lease is renewed after all, but the cancellation is final.
+        // The lease is renewed later, but the cancellation is final.
         wait(secs(1)).await;
         assert!(lease.remaining() > VALIDITY / 2);
         assert!(cancelled.is_cancelled());
@@ -75,7 +78,7 @@ async fn regression_work_on_a_single_thread_is_cancelled_by_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_sees_the_end_of_the_lease_without_any_task() {
+async fn work_detects_the_end_of_the_lease_without_other_tasks() {
     let world = World::new();
     let lead = world.leader("a").await;
     let clock = world.clock.clone();
@@ -87,9 +90,9 @@ async fn work_sees_the_end_of_the_lease_without_any_task() {
     assert!(matches!(outcome, RunOutcome::Lost { value: true, .. }), "{outcome:?}");
 }
 
-/// The driver's runtime was shut down.
+/// The runtime of the driver was shut down.
 #[tokio::test(start_paused = true)]
-async fn waiting_for_the_cancellation_does_not_depend_on_the_driver() {
+async fn a_wait_for_the_cancellation_does_not_depend_on_the_driver() {
     let world = World::new();
     let process = tenure_testkit::time::process(&world.clock, 9).with_spawner(drop);
     let lead = elect(&world.node("a").process(process).build().unwrap()).await;
@@ -99,7 +102,8 @@ async fn waiting_for_the_cancellation_does_not_depend_on_the_driver() {
     assert!(took >= millis(7_500) && took < secs(8), "{took:?}");
 }
 
-/// The runtime of the driver exists and runs no task: `resign` and `proclaim` never returned.
+/// The runtime of the driver exists, but runs no task. The calls `resign` and `proclaim` never
+/// returned.
 #[tokio::test(start_paused = true)]
 async fn regression_calls_to_a_driver_that_does_not_run_end_with_the_lease() {
     let world = World::new();
@@ -128,7 +132,7 @@ async fn work_under_a_lease_at_risk_is_cancelled_immediately() {
     assert!(matches!(outcome, RunOutcome::Cancelled(true)), "{outcome:?}");
 }
 
-/// A library that cancels its token cancels nothing else.
+/// A library that cancels its token does not cancel the work.
 #[tokio::test(start_paused = true)]
 async fn a_library_cancels_only_its_own_token() {
     let world = World::new();
@@ -143,9 +147,9 @@ async fn a_library_cancels_only_its_own_token() {
     assert!(matches!(outcome, RunOutcome::Completed(())), "{outcome:?}");
 }
 
-/// While a renewal hung, the lease was held for up to the timeout of a request.
+/// While a renewal hung, a dropped leadership held the lease for up to the request timeout.
 #[tokio::test(start_paused = true)]
-async fn regression_a_dropped_leadership_holds_no_lease_from_that_moment_on() {
+async fn regression_a_dropped_leadership_ends_its_lease_immediately() {
     for resign_on_drop in [false, true] {
         for fault in [Fault::Hang, Fault::HangAfter, Fault::Slow(secs(1))] {
             let world = World::new();
@@ -169,7 +173,7 @@ async fn regression_a_dropped_leadership_holds_no_lease_from_that_moment_on() {
     }
 }
 
-/// Dropping `run` drops the work first. Tasks that the work has spawned are cancelled.
+/// Dropping `run` drops the work first, and cancels the tasks that the work has spawned.
 #[tokio::test(start_paused = true)]
 async fn tasks_of_a_dropped_run_are_cancelled() {
     let world = World::new();

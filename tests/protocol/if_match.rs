@@ -1,5 +1,5 @@
 //! Candidates and nodes of the If-Match post share one lock. They wait for each other, and the
-//! tokens only grow.
+//! tokens only increase.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ async fn a_node_waits_for_a_leader_and_continues_its_tokens() {
         assert!(leadership.check().is_ok());
         wait(millis(500)).await;
     }
-    // The leader stops without a release. For the node its last lease does not end earlier than for
+    // The leader stops without a release. Its last lease must not end earlier for the node than for
     // the leader.
     let end = leadership.ends_at();
     drop(leadership);
@@ -78,7 +78,7 @@ async fn a_node_takes_a_released_lock_immediately() {
     world.election(1).campaign().await.unwrap().resign().await.unwrap();
     let held = world.node(&world.clock).acquire().await.expect("released");
     assert_eq!(held.data.token, 2);
-    assert!(!world.body().await.contains("nonce"), "the library's fields are removed");
+    assert!(!world.body().await.contains("nonce"), "the node removes the fields of the library");
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +91,8 @@ async fn a_candidate_waits_for_a_node_and_the_margin() {
     let (took, leadership) = timed(world.election(1).campaign()).await;
     assert_eq!(leadership.unwrap().epoch().get(), 1);
     assert!(!node.believes(&held));
-    // 40 s of the lock remained. The margin is the validity, and the jitter is a tenth of both.
+    // The lock lasted another 40 s. The margin is the validity, and the jitter is a tenth of the
+    // sum.
     assert!(took >= secs(50) && took < secs(56), "{took:?}");
 }
 
@@ -121,7 +122,10 @@ async fn a_renewal_of_a_node_extends_its_lock() {
     }
     assert!(node.release(held).await);
     let (took, leadership) = timed(follow).await;
-    assert!(took <= VALIDITY / 6 + millis(1), "at the next poll, not after {took:?}");
+    assert!(
+        took <= VALIDITY / 6 + millis(1),
+        "the candidate leads at the next poll, not after {took:?}"
+    );
     assert_eq!(leadership.unwrap().epoch().get(), 1);
 }
 
@@ -131,7 +135,8 @@ async fn a_node_with_a_fast_clock_supersedes_a_leader() {
     let ahead = TestClock::new();
     ahead.set_wall_by(3_600_000);
     let leadership = world.election(1).campaign().await.unwrap();
-    let held = world.node(&ahead).acquire().await.expect("expired by its clock");
+    let held =
+        world.node(&ahead).acquire().await.expect("the lock has expired by the node's clock");
     assert_eq!(held.data.token, 2);
     wait(secs(4)).await;
     let Err(Loss::Superseded { by }) = leadership.check() else { panic!("superseded") };
@@ -157,7 +162,7 @@ async fn store_dates_do_not_shorten_a_lock_of_a_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_grow_across_implementations() {
+async fn tokens_increase_across_implementations() {
     let world = World::new();
     let node = world.node(&world.clock);
     for turn in 0..10 {
@@ -170,8 +175,8 @@ async fn tokens_grow_across_implementations() {
     }
 }
 
-/// The post's first version has no token. A writer that overwrites such a lock would restart the
-/// tokens.
+/// Locks of the post's first version have no token. A writer that overwrites such a lock would
+/// restart the tokens.
 #[tokio::test(start_paused = true)]
 async fn a_lock_without_a_token_is_an_error() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Tests of the protocol: other implementations of it, its scenarios, and its records.
+//! Tests of the protocol with other implementations, scenarios, and records.
 
 mod fixtures;
 mod fuzzing;

@@ -1,5 +1,5 @@
-//! A node of Morling's post and a candidate of the library share one prefix. Neither leads while
-//! the other's file is valid.
+//! A node of Morling's post and a candidate of the library share one prefix. A process does not
+//! lead while the file of the other process is valid.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn morling(world: &World) -> MorlingNode {
     MorlingNode { store, prefix: "app/", validity: VALIDITY, clock: Arc::new(world.clock.clone()) }
 }
 
-/// Tries to lock periodically, as the post describes.
+/// Tries periodically to lock, as the post describes.
 async fn lock(node: &MorlingNode, every: Duration) -> Lock {
     loop {
         if let Some(lock) = node.try_lock().await {
@@ -33,7 +33,7 @@ async fn a_valid_file_of_the_other_side_blocks_both() {
     let ours = world.node("ours").build().unwrap();
     let mut file = node.try_lock().await.expect("the election is vacant");
     let mut campaign = Box::pin(ours.campaign());
-    // A touch changes neither body nor ETag, only the date.
+    // A touch changes only the date, and not the body or the ETag.
     for _ in 0..20 {
         tokio::select! {
             _ = &mut campaign => panic!("elected while Morling's file was valid"),
@@ -41,7 +41,7 @@ async fn a_valid_file_of_the_other_side_blocks_both() {
         }
         assert!(node.touch(&mut file).await);
     }
-    // The node dies. Its lease ends by its own clock before the candidate leads.
+    // The node dies. Its lease ends by the node's clock before the candidate leads.
     let (took, lead) = timed(campaign).await;
     let lead = lead.unwrap();
     assert!(!node.is_valid(&file), "both lead");
@@ -56,7 +56,7 @@ async fn a_valid_file_of_the_other_side_blocks_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_sides_detect_resignation_and_death() {
+async fn nodes_and_candidates_detect_resignation_and_death() {
     let world = World::new();
     let node = morling(&world);
     let ours = world.node("ours").build().unwrap();
@@ -69,7 +69,7 @@ async fn both_sides_detect_resignation_and_death() {
         leave(lead, dies).await;
         let (took, file) = timed(lock(&node, millis(500))).await;
         assert_eq!(file.epoch, epoch + 2);
-        // The other side died and its validity must pass, or it resigned.
+        // After a death the validity must pass. After a resignation there is no wait.
         let at_least = if dies { secs(9) } else { secs(0) };
         assert!(took >= at_least && took < at_least + secs(4), "{took:?}");
         assert_eq!(held(ours.try_campaign().await.unwrap()).epoch.get(), file.epoch);
@@ -88,8 +88,8 @@ async fn leave(lead: Leadership, dies: bool) {
     }
 }
 
-/// A node whose clock is far ahead considers the leader dead. The leader detects it within a
-/// validity, and always has the lower token.
+/// A node with a clock far ahead considers the leader dead. The leader detects the new epoch within
+/// a validity, and always has the lower token.
 #[tokio::test(start_paused = true)]
 async fn a_node_with_a_fast_clock_supersedes_a_leader() {
     let world = World::new();
@@ -127,8 +127,8 @@ async fn candidates_wait_for_a_node_that_died() {
 }
 
 /// The candidate follows epoch 1. A peer creates epoch 2 without a seal of epoch 1, and the
-/// application reads the leader. The lapse of epoch 1 never became due, and the candidate was not
-/// elected within an hour.
+/// application reads the leader. The candidate's timer for epoch 1 never ended, and the candidate
+/// was not elected within an hour.
 #[tokio::test(start_paused = true)]
 async fn regression_a_read_of_the_leader_does_not_stop_a_campaign() {
     for asked in ["nothing", "leader", "observe"] {
@@ -155,18 +155,18 @@ async fn regression_a_read_of_the_leader_does_not_stop_a_campaign() {
             "observe" => drop(observation.next().await.expect("a state").unwrap()),
             _ => {}
         }
-        // Both epochs lapse, one after the other.
+        // The two epochs lapse, one after the other.
         let (took, lead) = timed(campaign).await;
         assert_eq!(lead.unwrap().epoch().get(), second.epoch + 1, "{asked}");
         assert!(took < TAKEOVER * 2, "{asked}: {took:?}");
     }
 }
 
-/// Another call of the same election reads a touch. The campaign must also count this touch. Its
-/// last read before the seal was compared with the timer of the other call, and it sealed a living
-/// peer.
+/// Another call of the same election reads a touch, and the campaign must use this touch, too. The
+/// campaign compared its last read before the seal with the timer of the other call, and sealed the
+/// epoch of a live peer.
 #[tokio::test(start_paused = true)]
-async fn regression_a_touch_that_another_call_read_counts() {
+async fn regression_a_campaign_uses_touches_that_another_call_has_read() {
     for late in (0..3_000).step_by(50) {
         let world = World::new();
         let node = morling(&world);

@@ -1,5 +1,4 @@
-//! Bad records and foreign keys under the prefix. None of them makes a candidate the leader by
-//! mistake.
+//! Invalid records and foreign keys under the prefix never make a candidate the leader by mistake.
 
 use futures::StreamExt as _;
 use tenure::{Election, ErrorKind, Observation};
@@ -7,7 +6,7 @@ use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{secs, timed, within};
 use tenure_testkit::world::{VALIDITY, World, elect, elected, held, name};
 
-/// Asserts that each call of the election ends with this error and writes nothing.
+/// Asserts that each call of the election ends with this error and writes no object.
 async fn refused_by_all(body: impl Into<Vec<u8>>, kind: ErrorKind) {
     let (body, excerpt) = {
         let body = body.into();
@@ -40,7 +39,7 @@ async fn refused_by_all(body: impl Into<Vec<u8>>, kind: ErrorKind) {
     assert_eq!(unique.campaign().await.unwrap_err().kind(), kind, "{excerpt}");
     let page = world.store.inner().list("app/lock-0000000007", "", 1).await.unwrap();
     assert_eq!(page.entries[0].size, body.len() as u64, "{excerpt}: the object is unchanged");
-    // After a manual seal the next epoch is the one above.
+    // After a manual seal, the next epoch is greater by one.
     world.put(&name(7), r#"{"expired":true}"#).await;
     assert_eq!(elect(&election).await.epoch().get(), 8, "{excerpt}");
 }
@@ -108,7 +107,7 @@ async fn a_record_that_never_lapses_is_held_until_it_is_sealed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_morling_record_is_a_lease_of_its_validity() {
+async fn a_record_of_morlings_peer_is_a_lease_of_its_validity() {
     let world = World::new();
     world.put(&name(3), r#"{ "validity_ms" : 60000, "expired" : false }"#).await;
     let election = world.node("a").build().unwrap();
@@ -148,7 +147,7 @@ async fn foreign_keys_are_ignored_and_unchanged() {
     for key in foreign {
         world.create(key, "foreign").await;
     }
-    // Keys of similar prefixes.
+    // These keys are under similar prefixes.
     for key in ["app2/lock-0000000050.json", "ap/lock-0000000050.json", "lock-0000000050.json"] {
         world.store.inner().create(key, "foreign".into()).await.unwrap();
     }
@@ -158,7 +157,7 @@ async fn foreign_keys_are_ignored_and_unchanged() {
         tenure_testkit::time::wait(VALIDITY * 2).await;
         lead.resign().await.unwrap();
     }
-    // Small pages end within these keys.
+    // With two keys per page, pages end within these keys.
     world.store.on(Call::List).always().fault(Fault::Pages(2));
     let election = world.node("b").build().unwrap();
     let lead = elect(&election).await;
@@ -188,7 +187,7 @@ async fn the_last_epoch_has_no_successor() {
     let lead = elect(&election).await;
     assert_eq!(lead.epoch().get(), 9_999_999_999);
     tenure_testkit::time::wait(VALIDITY * 5).await;
-    assert!(lead.check().is_ok(), "the leader does not look for an epoch above");
+    assert!(lead.check().is_ok(), "the leader does not search for an epoch above");
     let other = world.node("b").build().unwrap();
     assert_eq!(held(other.try_campaign().await.unwrap()).name(), "a");
     lead.resign().await.unwrap();

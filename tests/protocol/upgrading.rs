@@ -1,12 +1,12 @@
-//! Different versions under one prefix: the statements of docs/how-to/upgrade.md on records of
-//! later versions, and on candidates with other settings.
+//! Tests the statements of docs/how-to/upgrade.md on records of later versions, and on candidates
+//! with different settings.
 
 use serde_json::{Value, json};
 use tenure::{ErrorKind, Loss};
 use tenure_testkit::time::{secs, timed, wait};
 use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, held, name};
 
-/// Returns a record that a later version might write in today's format.
+/// Returns a record that a later version might write in the present format.
 fn later() -> Value {
     json!({
         "expired": false, "validity_ms": 10_000, "format": 1, "candidate": "later",
@@ -22,7 +22,7 @@ async fn unknown_fields_of_a_later_version_survive_a_seal() {
     let election = world.node("now").build().unwrap();
     let leader = held(election.try_campaign().await.unwrap());
     assert_eq!((leader.name(), &leader.data["at"]), ("later", &json!("10.0.0.7")));
-    assert_eq!(world.record(1).await, later(), "reading changes nothing");
+    assert_eq!(world.record(1).await, later(), "reading does not change the record");
     let (took, leads) = timed(elect(&election)).await;
     assert_eq!(leads.epoch().get(), 2);
     assert!(took > VALIDITY && took < TAKEOVER, "{took:?}");
@@ -43,7 +43,7 @@ async fn an_unknown_end_is_treated_as_a_deposition() {
     world.seal(1, "handed over").await;
     let (took, next) = timed(elect(&election)).await;
     assert_eq!(next.epoch().get(), 2);
-    assert!(took > VALIDITY, "its holder may still act: {took:?}");
+    assert!(took > VALIDITY, "the holder may still act: {took:?}");
     assert!(matches!(leads.lost().await, Loss::Sealed { .. }));
 }
 
@@ -66,12 +66,12 @@ async fn followers_use_the_validity_of_the_leader() {
         let leads = elect(&node("a", leaders)).await;
         let follows = node("b", own);
         let follows = tokio::spawn(async move { timed(elect(&follows)).await });
-        // The follower has seen the leader before it dies.
+        // The follower must see the leader before the leader dies.
         wait(secs(1)).await;
         drop(leads);
         let (took, next) = follows.await.unwrap();
         assert_eq!(next.epoch().get(), 2);
-        assert!(took > secs(leaders), "the leader's {leaders} s: {took:?}");
+        assert!(took > secs(leaders), "the leader's validity of {leaders} s: {took:?}");
         assert!(took < secs(leaders) * 12 / 10 + secs(own) / 6 + secs(2), "{took:?}");
     }
 }

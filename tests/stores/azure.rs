@@ -1,4 +1,4 @@
-//! Azure Blob Storage: tests on Azurite, which a script starts, or on the caller's container.
+//! Tests of Azure Blob Storage on Azurite, which a script starts, or on the caller's container.
 #![cfg(feature = "azure")]
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tenure::store::{AnyObjectStore, ETag, GetOutcome, PutOutcome, Store, StoreEr
 use tenure::{CampaignOutcome, Compactor, Election};
 use tenure_testkit::conformance::{self, Capabilities};
 
-/// The container that the environment names, and a prefix that no other process uses.
+/// Returns the container that the environment names, and a prefix that no other process uses.
 /// `AnyObjectStore::azure_from_env` reads the settings.
 pub fn container() -> (Arc<AnyObjectStore>, String) {
     let name = std::env::var("TENURE_TEST_AZURE_CONTAINER").expect("the variable is set");
@@ -51,7 +51,8 @@ async fn listed_etags_equal_the_etags_of_writes() {
     assert!(listed.names_the_same(&written), "written {written}, listed {listed}");
 }
 
-/// Azure answers 409. With this code, on a `create`, that is a refusal.
+/// Azure answers a `create` of an existing blob with 409. With this error code, the 409 is a
+/// refusal.
 #[tokio::test]
 #[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
 async fn an_existing_blob_is_a_refusal_and_not_a_conflict() {

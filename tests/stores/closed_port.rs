@@ -1,4 +1,4 @@
-//! A port without a listener, for tests of stores that cannot be reached.
+//! Tests of a port without a listener, which other tests use as an unreachable store.
 #![cfg(feature = "s3")]
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! A completed write of the library is on the disk, even if fsync fails: writers read back after an
-//! unknown effect, and the data that they read must survive a power loss.
+//! Tests that a completed write is on the disk, even if fsync fails. Writers read back after an
+//! unknown effect, and the data of this read must survive a power loss.
 //!
 //! ```sh
 //! scripts/servers/failing-disk.sh -- cargo test --no-default-features --test stores disk -- --ignored --nocapture
@@ -20,7 +20,7 @@ use tenure_fencing::{FencedLog, FencedObject};
 const ROUNDS: u64 = 40;
 const VALIDITY: Duration = Duration::from_secs(2);
 
-/// The disk of the script, which fails at times.
+/// The failing disk that the script provides.
 #[derive(Clone)]
 struct Disk {
     root: PathBuf,
@@ -29,7 +29,7 @@ struct Disk {
     over: Arc<AtomicBool>,
 }
 
-/// Ends the failures on drop, so also after a panic of a check.
+/// Ends the failures on drop, also after a failed check.
 struct Ends(Arc<AtomicBool>);
 
 impl Drop for Ends {
@@ -46,7 +46,7 @@ impl Disk {
         Disk { root, image, trigger, over: Arc::default() }
     }
 
-    /// The disk alternates between failures and normal operation.
+    /// Makes the disk alternate between failures and normal operation.
     #[allow(clippy::disallowed_methods, reason = "a real disk takes real time")]
     fn fail_at_times(&self) {
         while !self.over.load(Ordering::Relaxed) {
@@ -57,7 +57,7 @@ impl Disk {
         }
     }
 
-    /// Asserts that the object would survive a power loss at the return of the call.
+    /// Asserts that the object would survive a power loss after the call has returned.
     #[track_caller]
     fn keeps(&self, key: &str, why: &str) {
         let (seen, kept) = (fs::read(self.root.join(key)), fs::read(self.image.join(key)));
@@ -68,7 +68,8 @@ impl Disk {
 }
 
 impl Disk {
-    /// Creates an object and deletes it with its folder. Returns whether it was created.
+    /// Creates an object and deletes the object with its folder. Returns whether the object was
+    /// created.
     async fn makes_again(&self, store: &DirStore, round: u64) -> bool {
         let key = "made/again/key";
         let created = store.create(key, format!("{round}").into()).await;
@@ -128,7 +129,7 @@ async fn regression_completed_writes_survive_a_power_loss() {
             if let Ok(CampaignOutcome::Elected(lead)) = election.try_campaign().await {
                 let epoch = format!("files/lock-{:010}.json", lead.epoch().get());
                 let key = if key.is_empty() { &epoch } else { &key };
-                // A renewal may be in flight.
+                // The content is not compared, because a renewal may be in flight.
                 assert!(disk.image.join(key).exists(), "{key}: elected");
                 *done.entry("elections").or_default() += 1;
                 let _ = lead.resign().await;

@@ -1,5 +1,6 @@
-//! The promises of the DynamoDB lock client (AWS Database Blog, *Building Distributed Locks with
-//! the DynamoDB Lock Client*), kept by elections on a table. Each test is named after a promise.
+//! Tests that elections on a table keep the promises of the DynamoDB lock client (AWS Database
+//! Blog, *Building Distributed Locks with the DynamoDB Lock Client*). Each test has the name of a
+//! promise.
 #![cfg(feature = "dynamodb")]
 
 use std::collections::BTreeSet;
@@ -26,14 +27,14 @@ impl Clock for Wrong {
     fn now(&self) -> Moment {
         let Moment { boot, raw, wall, .. } = Process::system().now();
         match self {
-            // The machines also started at different times.
+            // The other machine also has other boot and raw clocks, as if it had started earlier.
             Wrong::Early => Moment::new(boot, raw, wall - YEARS),
             Wrong::Late => Moment::new(boot + YEARS, raw + YEARS, wall + YEARS),
         }
     }
 }
 
-/// A host with a separate store and a separate machine.
+/// Returns a candidate with a separate store and a separate machine.
 fn host(server: &DynamoServer, lock: &str, name: &str) -> ElectionBuilder {
     let builder = Election::builder(Arc::new(server.store()), lock).name(name).validity(LEASE);
     builder.check_store(false).process(Process::system())
@@ -52,7 +53,7 @@ async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// The record in the item of the first epoch.
+/// Returns the record in the item of the first epoch.
 fn record(server: &DynamoServer, lock: &str) -> Value {
     let item = server.item("locks", &format!("{lock}/lock-0000000001.json")).expect("it exists");
     serde_json::from_str(item["body"]["S"].as_str().expect("it is text")).expect("it is JSON")
@@ -65,14 +66,14 @@ async fn no_dependence_on_clocks_the_version_is_the_heartbeat() {
     let a = elected(host(&server, "locks/moe", "a").process(on(Wrong::Early))).await;
     let b = host(&server, "locks/moe", "b").process(on(Wrong::Late));
     let b = tokio::spawn(elected(b));
-    // At any time on the machine of b, a leads while its versions change.
+    // The clock of b has no effect: a leads while its versions change.
     pause(LEASE * 3).await;
     assert!(!b.is_finished());
     assert!(a.check().is_ok());
     drop(a);
     let b = b.await.expect("b continues");
     assert_eq!(b.epoch().get(), 2);
-    // The date comes from the store, not from the wrong clocks of the machines.
+    // The date is from the store's clock, and not from the wrong clocks of the machines.
     let item = server.item("locks", "moe/lock-0000000002.json").expect("it exists");
     let written = item["written"]["N"].as_str().and_then(|ms| ms.parse::<i64>().ok());
     let truth = Process::system().now().time_of_day().timestamp_millis();
@@ -90,7 +91,7 @@ async fn heartbeats_are_conditional_writes_of_a_new_version() {
     let (mut versions, mut heartbeats) = (BTreeSet::new(), BTreeSet::new());
     for put in server.requests("PutItem") {
         let text = |name: &str| put["Item"][name]["S"].as_str().expect("it is text").to_owned();
-        assert!(versions.insert(text("version")), "another version with each heartbeat");
+        assert!(versions.insert(text("version")), "each heartbeat has another version");
         let record: Value = serde_json::from_str(&text("body")).expect("it is JSON");
         assert!(heartbeats.insert(record["heartbeat"].as_u64()));
     }
@@ -110,7 +111,7 @@ async fn data_is_stored_with_the_lock_and_readable_by_others() {
     assert_eq!((read().await.name(), &read().await.data), ("a", &address));
     leader.proclaim(json!({ "address": "moved" })).await.expect("renewed");
     assert_eq!(read().await.data, json!({ "address": "moved" }));
-    // Other clients of the table see the data as text.
+    // Other clients of the table read the data as text.
     assert_eq!(record(&server, "moe")["data"], json!({ "address": "moved" }));
 }
 
@@ -127,7 +128,7 @@ async fn many_locks_in_one_table_under_one_prefix() {
     let keys = server.keys();
     assert_eq!(keys.len(), 40);
     assert!(keys.iter().all(|key| key.starts_with("locks/")));
-    // One lock is released, and the others do not notice.
+    // The release of one lock does not affect the others.
     let mut leaders = leaders.into_iter();
     leaders.next().expect("there are 40 leaders").resign().await.expect("resigned");
     assert!(leaders.all(|leader| leader.check().is_ok()));
@@ -163,7 +164,8 @@ async fn the_lock_of_a_dead_host_is_taken_after_one_lease() {
     let waited = now() - start;
     assert_eq!(heir.epoch().get(), 2);
     assert!(waited >= LEASE, "{waited:?}: the dead host might have been alive");
-    // The delay before a seal is up to a tenth of the lease; the rest is for a busy machine.
+    // The delay before a seal is up to a tenth of the lease. The rest is a tolerance for a busy
+    // machine.
     assert!(waited < LEASE * 3, "{waited:?}");
 }
 

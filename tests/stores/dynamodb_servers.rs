@@ -1,4 +1,5 @@
-//! Third-party servers of the DynamoDB API. Each test needs one, which a script starts:
+//! Tests on third-party servers of the DynamoDB API. Each test requires such a server, which a
+//! script starts:
 //!
 //! ```sh
 //! scripts/servers/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored
@@ -13,7 +14,7 @@ use tenure::{CampaignOutcome, Election};
 use tenure_testkit::conformance::{self, Capabilities};
 use tenure_testkit::dynamo_server::{config, own_http_client};
 
-/// A store over a new table, created like `tenure table create` does.
+/// Returns a store with a new table, which is created as `tenure table create` does.
 pub async fn store() -> Arc<DynamoStore> {
     let endpoint = std::env::var("AWS_ENDPOINT_URL").expect("set by the scripts of servers");
     let config = config(&endpoint).http_client(own_http_client()).build();
@@ -26,7 +27,7 @@ pub async fn store() -> Arc<DynamoStore> {
         }
         pause(Duration::from_millis(100)).await;
     }
-    panic!("the table is never ready");
+    panic!("the table is not ready in time");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

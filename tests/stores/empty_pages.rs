@@ -1,5 +1,5 @@
-//! A bucket full of delete markers: each listing reads many pages without a key, and takes longer
-//! than the timeout of a request.
+//! Tests on a bucket full of delete markers. Each listing reads many pages without a key, and takes
+//! longer than the request timeout.
 #![cfg(feature = "s3")]
 
 use std::sync::Arc;
@@ -41,7 +41,7 @@ where
     done.unwrap_or_else(|error| panic!("{role}: {error}"))
 }
 
-/// From now on each listing takes at least 1.5 s.
+/// Makes each later listing take at least 1.5 s.
 fn fill_with_delete_markers(server: &S3Server) {
     server.quirks(|quirks| quirks.empty_pages = PAGES);
     server.latency(|| TIME_OF_A_PAGE);

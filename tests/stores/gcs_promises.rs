@@ -1,5 +1,5 @@
-//! The requirements of Hongli Lai's "A robust distributed locking algorithm based on Google Cloud
-//! Storage" (2021), each as a test, on a server with Cloud Storage's semantics, over real HTTP.
+//! Tests each requirement of Hongli Lai's "A robust distributed locking algorithm based on Google
+//! Cloud Storage" (2021), over real HTTP, on a server with the semantics of Cloud Storage.
 #![cfg(feature = "gcs")]
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tenure_testkit::world::{elect, held};
 const FIRST: &str = "app/lock-0000000001.json";
 const VALIDITY: Duration = Duration::from_secs(3);
 
-/// A candidate in a separate process.
+/// Returns a candidate of a separate process.
 fn node(server: &GcsServer, name: &str) -> ElectionBuilder {
     let store: Arc<dyn Store> = Arc::new(server.store());
     Election::builder(store, "app")
@@ -52,7 +52,7 @@ async fn the_ttl_is_in_the_object_so_nodes_with_other_settings_agree() {
     // A node with a far shorter validity waits for the validity in the object.
     let hasty = node(&server, "hasty").validity(millis(400)).poll_interval(millis(100));
     let hasty = hasty.build().unwrap();
-    assert!(within(secs(2), hasty.campaign()).await.is_none(), "the leader lives");
+    assert!(within(secs(2), hasty.campaign()).await.is_none(), "the leader is alive");
     // A node with a far longer validity does not delay others.
     drop(lead);
     let slow = node(&server, "slow").validity(secs(300)).build().unwrap();
@@ -63,7 +63,7 @@ async fn the_ttl_is_in_the_object_so_nodes_with_other_settings_agree() {
 }
 
 #[tokio::test]
-async fn it_is_refreshed_in_the_background_and_transient_failures_are_tolerated() {
+async fn the_lease_is_refreshed_in_the_background_despite_transient_failures() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a")).await;
     let before = server.object(FIRST).unwrap().generation;
@@ -79,11 +79,11 @@ async fn it_is_refreshed_in_the_background_and_transient_failures_are_tolerated(
     }
     assert!(server.object(FIRST).unwrap().generation > before);
     assert!(record(&server, FIRST)["heartbeat"].as_u64().unwrap() >= 4);
-    lead.resign().await.expect("the leader leads until then");
+    lead.resign().await.expect("the leader leads until the deletion");
 }
 
 #[tokio::test]
-async fn it_aborts_well_before_the_end_of_the_ttl_in_the_object() {
+async fn the_work_is_cancelled_well_before_the_end_of_the_ttl() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a")).await;
     server.fault(ServerFault::CutBefore).on(Op::Put);
@@ -110,7 +110,7 @@ async fn the_work_has_a_health_check_without_requests() {
     assert!(server.requests().len() < 5, "the checks sent requests");
     server.remove_raw(FIRST);
     assert!(within(secs(10), lead.lost()).await.is_some());
-    assert!(matches!(lead.check(), Err(Loss::Vanished)), "unhealthy from now on");
+    assert!(matches!(lead.check(), Err(Loss::Vanished)), "the leader is unhealthy from now on");
     assert_eq!(lead.token(), None);
 }
 
@@ -126,20 +126,20 @@ async fn every_refresh_and_release_has_a_precondition() {
     assert_eq!(writings[0], (FIRST.to_owned(), "0".to_owned()), "the object did not exist");
     for (key, generation) in &writings[1..] {
         assert_eq!(key, FIRST);
-        assert!(generation.parse::<u64>().unwrap() > 0, "the known version");
+        assert!(generation.parse::<u64>().unwrap() > 0, "the condition is the known version");
     }
     assert!(server.requests().iter().all(|seen| seen.op != Op::Delete), "no object is deleted");
 }
 
 #[tokio::test]
-async fn a_delayed_refresh_never_hurts_the_successor() {
+async fn a_delayed_refresh_does_not_affect_the_successor() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a")).await;
     server.fault(ServerFault::Hold).on(Op::Put).key_contains("0001").times(100);
     server.until_held(1).await;
     let loss = within(secs(30), lead.lost()).await.expect("the lease ends");
     assert!(matches!(loss, Loss::LeaseEnded { .. }), "{loss}");
-    // The refreshes of the old leader are delayed while its successor seals and continues.
+    // The refreshes of the old leader are delayed while its successor seals the epoch and leads.
     server.clear_faults();
     let next = leader(node(&server, "b")).await;
     assert_eq!(next.epoch().get(), 2);
@@ -152,7 +152,7 @@ async fn a_delayed_refresh_never_hurts_the_successor() {
 }
 
 #[tokio::test]
-async fn a_delayed_release_never_hurts_the_successor() {
+async fn a_delayed_release_does_not_affect_the_successor() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a")).await;
     server.fault(ServerFault::Hold).on(Op::Put).key_contains("0001");
@@ -169,17 +169,21 @@ async fn a_delayed_release_never_hurts_the_successor() {
 }
 
 #[tokio::test]
-async fn an_unexpected_deletion_is_noticed() {
+async fn an_unexpected_deletion_is_detected() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a")).await;
     server.remove_raw(FIRST);
     let loss = within(VALIDITY, lead.lost()).await.expect("at the next refresh");
     assert!(matches!(loss, Loss::Vanished), "{loss}");
-    assert_eq!(server.object(FIRST).map(|stored| stored.generation), None, "it is not recreated");
+    assert_eq!(
+        server.object(FIRST).map(|stored| stored.generation),
+        None,
+        "the object is not created again"
+    );
 }
 
 #[tokio::test]
-async fn a_change_of_owner_is_noticed_and_the_new_owner_is_not_disturbed() {
+async fn a_change_of_owner_is_detected_without_effect_on_the_new_owner() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a")).await;
     let mut other = record(&server, FIRST);
@@ -201,15 +205,15 @@ async fn operators_see_the_owner() {
     assert_eq!(seen.name(), "worker-7");
     assert_eq!(seen.data["address"], "10.0.0.7:80");
     assert!(seen.elected_at.is_some() && seen.renewed_at.is_some());
-    assert_eq!(record(&server, FIRST)["candidate"], "worker-7", "visible to any tool");
+    assert_eq!(record(&server, FIRST)["candidate"], "worker-7", "any tool can read the owner");
 }
 
 #[tokio::test]
-async fn its_own_abandoned_lock_is_retaken_immediately_with_a_new_token() {
+async fn an_abandoned_lock_is_retaken_by_its_owner_with_a_new_token() {
     let server = GcsServer::start();
     let long = |name| node(&server, name).validity(secs(300));
     drop(leader(long("a").resign_on_drop(false)).await);
-    // A name alone is not an identity: two processes may have the same name.
+    // A name alone is not an identity, because two processes may have the same name.
     let same_name = long("a").build().unwrap();
     assert_eq!(held(same_name.try_campaign().await.unwrap()).epoch.get(), 1);
     let vouched = long("a").name_is_unique(true).build().unwrap();
@@ -236,7 +240,7 @@ async fn the_backoff_is_exponential_capped_and_jittered() {
             between.push(gap);
         }
         campaign.abort();
-        // The first failure is immediate.
+        // The first failure has no delay before it.
         let between = between.split_off(1);
         for (failures, gap) in (1..).zip(&between) {
             let whole = (millis(100) * (1 << failures)).min(poll);

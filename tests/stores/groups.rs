@@ -1,6 +1,6 @@
-//! A group on each kind of store, in real time: members share partitions, and one leaves.
-//!
-//! The tests measure no times: each step has a deadline that no machine reaches.
+//! Tests a group on each kind of store, in real time. Members share partitions, and one member
+//! leaves. The tests do not measure times. The deadline of each step is far longer than any machine
+//! needs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn member(store: &Arc<dyn Store>, prefix: &str, name: &str) -> Group {
         .expect("the settings are valid")
 }
 
-/// Works until it is cancelled.
+/// Starts a member with work that runs until it is cancelled.
 fn start(group: Group) -> tokio::task::JoinHandle<Result<(), tenure::Error>> {
     tokio::spawn(async move {
         group

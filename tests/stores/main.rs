@@ -1,4 +1,4 @@
-//! Every store: the conformance suite, its failures, and third-party servers.
+//! Tests every store with the conformance suite, with failures, and on third-party servers.
 
 mod azure;
 mod closed_port;

@@ -1,8 +1,7 @@
-//! A node of Morling's post and a candidate of this library take turns over real HTTP and in real
-//! time, with dates in whole seconds. `tests/protocol/morling_lock_interop.rs` has the other cases,
-//! in paused time.
-//!
-//! The test waits for a dozen seconds. It is in this program because other tests run meanwhile.
+//! A node of Morling's post and a candidate of this library lead alternately, over real HTTP and in
+//! real time, with dates in whole seconds. `tests/protocol/morling_lock_interop.rs` has the other
+//! cases, in paused time. The test waits for a dozen seconds. It is in this program, because other
+//! tests run during the wait.
 #![cfg(feature = "s3")]
 
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use tenure_testkit::morling_lock::{Lock, MorlingNode};
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 use tenure_testkit::time::{millis, secs, wait, within};
 
-/// Tries at this interval, as the post describes.
+/// Tries to lock at this interval, as the post describes.
 async fn lock(node: &MorlingNode, every: Duration) -> Lock {
     loop {
         if let Some(lock) = node.try_lock().await {
@@ -24,7 +23,7 @@ async fn lock(node: &MorlingNode, every: Duration) -> Lock {
 }
 
 #[tokio::test]
-async fn the_two_take_turns() {
+async fn a_node_and_a_candidate_lead_alternately() {
     let server = S3Server::start().await;
     let store: Arc<dyn Store> = Arc::new(server.store(BUCKET));
     let validity = secs(3);

@@ -1,8 +1,8 @@
-//! Third-party servers: the behaviour of each, its check by elections, and races while parts of a
-//! server are killed. Each test needs a server, which a script starts:
+//! Tests third-party servers: their behaviour, their check by elections, and races while parts of a
+//! server are killed. Each test requires a server, which a script starts:
 //!
 //! ```sh
-//! scripts/servers/ceph.sh -- cargo test --test stores what_the_server_does -- --ignored --nocapture
+//! scripts/servers/ceph.sh -- cargo test --test stores the_servers_behaviour_is_reported -- --ignored --nocapture
 //! ```
 #![cfg(feature = "s3")]
 
@@ -25,22 +25,25 @@ fn election(store: &Arc<dyn Store>, prefix: &str, name: &str) -> Election {
     builder.name(name).process(Process::system()).build().expect("the settings are valid")
 }
 
-/// Runs on servers that ignore the conditions, such as s3rver.
+/// A test for servers that ignore conditions, such as s3rver.
 #[tokio::test]
 #[ignore = "needs a server: scripts/servers/s3rver.sh -- cargo test --test stores the_store_is_refused -- --ignored"]
 async fn the_store_is_refused() {
     let store = environment::plain_store();
     let election = election(&store, &environment::prefix("refused"), "a");
     let error = match election.try_campaign().await {
-        Ok(attempt) => panic!("elections accept it: {attempt:?}"),
+        Ok(attempt) => panic!("elections accept the store: {attempt:?}"),
         Err(error) => error,
     };
     println!("{error}");
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
-    assert!(error.to_string().contains(&store.describe()), "it does not name the store: {error}");
+    assert!(
+        error.to_string().contains(&store.describe()),
+        "the error does not name the store: {error}"
+    );
 }
 
-/// Runs on servers that elections accept without special settings, such as ministack, moto and
+/// A test for servers that elections accept without special settings, such as ministack, moto and
 /// Ceph.
 #[tokio::test]
 #[ignore = "needs a server: scripts/servers/ceph.sh -- cargo test --test stores the_store_is_taken -- --ignored"]
@@ -63,8 +66,8 @@ async fn the_store_is_taken() {
     }
 }
 
-/// Runs on servers that honour the conditions of one writer but let several concurrent writers win,
-/// such as s3s-fs. Elections cannot detect it; the suite can.
+/// A test for servers that check the conditions of a single writer, but let several concurrent
+/// writers win, such as s3s-fs. Only the suite detects this behaviour, and elections do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs a server: scripts/servers/s3s-fs.sh -- cargo test --test stores only_races_show_it -- --ignored"]
 async fn only_races_show_it() {
@@ -79,10 +82,10 @@ async fn only_races_show_it() {
     }
 }
 
-/// Prints the facts for a line of docs/reference/stores.md.
+/// Prints the results for a line of docs/reference/stores.md.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "needs a server: scripts/servers/moto.sh -- cargo test --test stores what_the_server_does -- --ignored"]
-async fn what_the_server_does() {
+#[ignore = "needs a server: scripts/servers/moto.sh -- cargo test --test stores the_servers_behaviour_is_reported -- --ignored"]
+async fn the_servers_behaviour_is_reported() {
     let (store, can) = environment::server();
     println!("create race: {}", race(&store, Race::Create, can.race_rounds).await);
     println!("replace race: {}", race(&store, Race::Replace, can.race_rounds).await);
@@ -106,7 +109,7 @@ enum Race {
     Replace,
 }
 
-/// Runs this number of rounds with writers that start together. Returns a summary.
+/// Runs this number of rounds, in which writers start at the same time. Returns a summary.
 async fn race(store: &Arc<dyn Store>, race: Race, rounds: usize) -> String {
     let prefix = environment::prefix("race");
     let (mut worst, mut unsafe_rounds) = (0, 0);
@@ -117,7 +120,7 @@ async fn race(store: &Arc<dyn Store>, race: Race, rounds: usize) -> String {
             Race::Create => None,
             Race::Replace => match store.create(&key, "nobody".into()).await {
                 Ok(PutOutcome::Done { etag }) => etag,
-                other => return format!("it failed: {other:?}"),
+                other => return format!("the call failed: {other:?}"),
             },
         };
         let barrier = Arc::new(Barrier::new(WRITERS));
@@ -140,7 +143,7 @@ async fn race(store: &Arc<dyn Store>, race: Race, rounds: usize) -> String {
                 Ok(other) => *losers.entry(format!("{other:?}")).or_default() += 1,
                 Err(error) => {
                     let words = error.to_string();
-                    // The key is removed, because it differs in each round.
+                    // The key at the start is removed, because the key differs in each round.
                     let words = words.split_once(": ").map_or(&*words, |(_, words)| words);
                     *losers.entry(words.to_owned()).or_default() += 1;
                 }
@@ -195,7 +198,7 @@ async fn dates_and_etags(store: &Arc<dyn Store>) -> String {
     )
 }
 
-/// Races through all gateways while OSDs and gateways are killed one after the other.
+/// Runs races through all gateways while OSDs and gateways are killed one after another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs Ceph: scripts/servers/ceph.sh -- cargo test --test stores races_while_parts_are_killed -- --ignored"]
 async fn races_while_parts_are_killed() {
@@ -220,8 +223,8 @@ async fn races_while_parts_are_killed() {
     }
 }
 
-/// Repeats the whole suite while OSDs and gateways are killed one after the other. A check with a
-/// failed call is undecided and runs again; a check that saw a wrong answer fails.
+/// Repeats the whole suite while OSDs and gateways are killed one after another. A check with a
+/// failed call is undecided and runs again. A check that gets a wrong answer fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs Ceph: scripts/servers/ceph.sh -- cargo test --test stores suite_while_parts_are_killed -- --ignored"]
 async fn suite_while_parts_are_killed() {

@@ -1,4 +1,5 @@
-//! A server with TLS: the protocols that clients offer, and the certificates that they trust.
+//! Tests on a server with TLS: the protocols that clients offer, and the certificates that they
+//! trust.
 #![cfg(feature = "s3")]
 
 use std::io::{Read as _, Write as _};
@@ -15,10 +16,10 @@ use super::s3_store::environment::child;
 
 const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stores/tls/authority.pem");
 
-/// The protocols that the client offers on each connection.
+/// Protocols that the client offers, for each connection.
 type Offered = Arc<Mutex<Vec<Vec<String>>>>;
 
-/// Answers each request with success, on a separate connection.
+/// Starts a server that answers each request with success, on a separate connection.
 fn server() -> (String, Offered) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("https://localhost:{}", listener.local_addr().expect("bound").port());
@@ -89,7 +90,8 @@ fn create(env: &[(&'static str, String)]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// On HTTP/2 all requests share one connection, and the client never leaves a half-open one.
+/// With HTTP/2, all requests share one connection, and the client never abandons a half-open
+/// connection.
 #[test]
 fn regression_s3_offers_only_http_1() {
     let (url, offered) = server();

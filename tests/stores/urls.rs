@@ -1,10 +1,10 @@
-//! URLs of stores: the places that they name, and the URLs that are refused.
+//! Tests the URLs of stores: the places that they name, and the URLs that are refused.
 
 use std::path::PathBuf;
 
 use tenure::store::{CloudKind, S3Options, StoreErrorKind, StorePlace, StoreUrl, open};
 
-/// A place, with the kind of its service instead of the service.
+/// A place that a URL names, with the kind of the service instead of the service.
 #[derive(Debug, PartialEq)]
 enum Named {
     In(CloudKind, String, String, S3Options),
@@ -23,7 +23,7 @@ fn place(text: &str) -> Named {
 
 fn refused(text: &str) -> String {
     match text.parse::<StoreUrl>() {
-        Ok(url) => panic!("{text} was taken for {:?}", url.place()),
+        Ok(url) => panic!("{text} was accepted as {:?}", url.place()),
         Err(why) => why,
     }
 }
@@ -61,7 +61,7 @@ fn a_bucket_and_a_prefix() {
 }
 
 #[test]
-fn a_bucket_of_s3_takes_options_and_keeps_its_prefix() {
+fn a_bucket_of_s3_has_options_and_keeps_its_prefix() {
     let owner = Some("111122223333".to_owned());
     let options = S3Options { expected_bucket_owner: owner, ..S3Options::default() };
     let bucket = |prefix: &str| {
@@ -90,9 +90,9 @@ fn a_prefix_is_used_as_written() {
     assert_eq!(place("s3://jobs//a"), s3("jobs", "/a"));
 }
 
-/// Each of these URLs was accepted, and named another election.
+/// Each of these invalid URLs was accepted, and named another election.
 #[test]
-fn regression_a_url_that_looks_like_another_is_refused() {
+fn regression_an_ambiguous_url_is_refused() {
     for text in [
         "s3://jobs/app ",
         " s3://jobs/app",
@@ -157,7 +157,7 @@ fn other_schemes_are_named() {
 }
 
 #[test]
-fn parts_that_would_be_lost_are_refused() {
+fn unsupported_parts_are_refused() {
     for text in ["s3://b/p#x", "file:///tmp/x#y", "dynamodb://t/p?x", "az://b/p?sse=AES256"] {
         assert!(refused(text).contains("no `?` or `#`"), "{text}");
     }
@@ -170,7 +170,7 @@ fn parts_that_would_be_lost_are_refused() {
 }
 
 #[test]
-fn a_relative_path_is_never_taken_for_an_absolute_one() {
+fn a_relative_path_is_never_treated_as_absolute() {
     for text in ["file:x", "file:./x", "file:/x", "file://x", "file://./x", "file://tmp/x"] {
         assert!(refused(text).contains("three slashes"), "{text}");
     }
@@ -215,7 +215,7 @@ async fn a_store_is_opened_with_its_prefix_or_its_feature_is_named() {
     {
         let dir = tempfile::tempdir().expect("a directory");
         let url = format!("file://{}/new", dir.path().display());
-        let (_, prefix) = open(&url).await.expect("it is created");
+        let (_, prefix) = open(&url).await.expect("the directory is created");
         assert!(prefix.is_empty() && dir.path().join("new").is_dir());
     }
 }

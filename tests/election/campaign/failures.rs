@@ -37,13 +37,13 @@ async fn a_campaign_survives_and_reports_each_failing_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_create_finds_its_own_epoch() {
+async fn a_candidate_recognises_its_epoch_after_a_refused_create() {
     let world = World::new();
-    // The first create takes effect without an answer, so the second one is refused.
+    // The first create takes effect without an answer, so the store refuses the second create.
     world.store.on(Call::Create).fault(Fault::FailAfter);
     let lead = world.leader("a").await;
     assert_eq!(lead.epoch().get(), 1);
-    assert!(lead.remaining() < VALIDITY, "the lease counts from the first attempt");
+    assert!(lead.remaining() < VALIDITY, "the lease starts at the first attempt");
     wait(VALIDITY * 3).await;
     assert!(lead.check().is_ok());
 }
@@ -56,7 +56,7 @@ async fn a_campaign_survives_an_outage_of_hours() {
     let mut campaign = Box::pin(election.campaign());
     assert!(within(secs(3 * 3_600), &mut campaign).await.is_none());
     let asked = world.store.take_calls().len();
-    // After the back-off, attempts are at least half a poll interval apart.
+    // With the maximum back-off, attempts are at least half a poll interval apart.
     assert!((6_000..14_000).contains(&asked), "{asked} requests");
     world.store.heal();
     let (took, lead) = timed(campaign).await;
@@ -142,12 +142,12 @@ async fn a_follower_detects_the_deletion_of_the_newest_epoch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_candidate_does_not_revive_a_compacted_epoch() {
+async fn a_paused_candidate_does_not_win_a_compacted_epoch() {
     let world = World::new();
     world.leader("a").await.resign().await.unwrap();
     let b = world.node("b").build().unwrap();
-    // The create of epoch 2 takes a second. Meanwhile epochs 2 to 4 begin and end, and a compaction
-    // deletes epoch 2.
+    // The create of epoch 2 takes a second. During this second, epochs 2 to 4 begin and end, and a
+    // compaction deletes epoch 2.
     world.store.on(Call::Create).fault(Fault::Slow(secs(1)));
     let campaign = tokio::spawn(async move { elect(&b).await });
     wait(millis(500)).await;
@@ -172,7 +172,7 @@ async fn regression_a_store_that_refuses_every_seal_gets_few_requests() {
         let campaign = within(secs(60), election.campaign());
         assert!(within(secs(70), campaign).await.expect("no spinning").is_none());
         let asked = world.store.take_calls().len();
-        // Each attempt has a pause before it, of constant length.
+        // A pause of constant length precedes each attempt.
         assert!(asked < 2_000, "{asked} requests in a minute");
         world.store.heal();
         assert_eq!(elect(&election).await.epoch().get(), 2);

@@ -1,4 +1,4 @@
-//! Campaigns: the elected candidate, the duration, the survived faults, and the end of a campaign.
+//! Campaigns: which candidate is elected, after which time, and despite which faults.
 
 use futures::StreamExt as _;
 use serde_json::json;
@@ -10,7 +10,7 @@ use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, elected, held, nam
 mod failures;
 
 #[tokio::test(start_paused = true)]
-async fn elects_renews_resigns_and_elects_the_next() {
+async fn a_leader_renews_and_resigns_and_the_next_is_elected() {
     let world = World::new();
     let a = world.leader("a").await;
     assert_eq!((a.epoch().get(), a.check().unwrap().get()), (1, 1));
@@ -26,7 +26,7 @@ async fn elects_renews_resigns_and_elects_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_leader_is_succeeded_within_its_validity() {
+async fn a_follower_takes_over_from_a_dead_leader_within_a_validity() {
     for after in [0, 1, 3_400, 9_000] {
         let world = World::new();
         let a = world.leader("a").await;
@@ -42,7 +42,7 @@ async fn a_dead_leader_is_succeeded_within_its_validity() {
     }
 }
 
-/// The random delay after the lapse is up to a tenth of the leader's validity.
+/// The random delay (jitter) after the lapse is up to a tenth of the leader's validity.
 #[tokio::test(start_paused = true)]
 async fn regression_polls_shorter_than_the_jitter_do_not_delay_the_seal() {
     for _ in 0..10 {
@@ -56,7 +56,7 @@ async fn regression_polls_shorter_than_the_jitter_do_not_delay_the_seal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resigned_epoch_is_succeeded_within_a_poll() {
+async fn a_follower_is_elected_within_a_poll_after_a_resignation() {
     let world = World::new();
     let a = world.leader("a").await;
     let b = world.node("b").build().unwrap();
@@ -66,7 +66,7 @@ async fn a_resigned_epoch_is_succeeded_within_a_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deposed_epoch_is_succeeded_after_the_lease_of_its_holder() {
+async fn a_follower_takes_over_a_deposed_epoch_after_the_lease_of_its_holder() {
     let world = World::new();
     let way = world.another_way();
     let a = elect(&world.node_behind(&way, &world.clock, "a").build().unwrap()).await;
@@ -84,7 +84,7 @@ async fn regression_an_unseen_renewal_lengthens_the_wait_after_a_deposition() {
     let a = elect(&world.node_behind(&way, &world.clock, "a").build().unwrap()).await;
     let b = world.node("b").poll_interval(VALIDITY).build().unwrap();
     let follow = tokio::spawn(async move { elect(&b).await });
-    // A renewal happens at 3.3 s, and b polls only at 10 s.
+    // The leader renews at 3.3 s, and b polls only at 10 s.
     wait(secs(4)).await;
     way.always(Fault::Hang);
     world.seal(1, "deposed").await;
@@ -94,7 +94,7 @@ async fn regression_an_unseen_renewal_lengthens_the_wait_after_a_deposition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn single_attempts_succeed_a_dead_leader() {
+async fn single_attempts_take_over_from_a_dead_leader() {
     let world = World::new();
     drop(world.leader("a").await);
     let b = world.node("b").build().unwrap();
@@ -131,7 +131,7 @@ async fn one_election_campaigning_twice_has_one_leadership() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_candidates_and_one_leader_at_a_time() {
+async fn many_candidates_have_one_leader_at_a_time() {
     let world = World::new();
     let leading = std::sync::Arc::new(std::sync::Mutex::new((0u64, 0u32)));
     let tasks: Vec<_> = (0..12)
@@ -176,7 +176,7 @@ async fn regression_a_campaign_continues_after_a_grant_without_a_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_is_reported_with_a_third_of_the_lease_left() {
     let world = World::new();
-    // The create takes effect immediately and is confirmed only seven seconds later.
+    // The create takes effect immediately, but its confirmation succeeds only seven seconds later.
     world.store.on(Call::List).skip(1).times(3).fault(Fault::Hang);
     let lead = world.leader("a").await;
     assert!(lead.remaining() >= VALIDITY / 3, "{:?}", lead.remaining());
@@ -220,7 +220,8 @@ async fn pauses_before_a_grant_are_at_most_a_tenth_of_the_lease() {
     }
 }
 
-/// Too little of the lease is left, and the renewal finds that an operator has sealed the epoch.
+/// The lease is nearly over, and the renewal before the grant finds that an operator has sealed the
+/// epoch.
 #[tokio::test(start_paused = true)]
 async fn a_deposed_epoch_is_not_granted() {
     let world = World::new();
@@ -234,16 +235,16 @@ async fn a_deposed_epoch_is_not_granted() {
     let (took, lead) = timed(campaign).await;
     assert_eq!(lead.unwrap().epoch().get(), 2);
     assert_eq!(world.record(1).await["sealed_by"], "operator");
-    assert!(took < secs(5), "it waits for the end of a lost lease: {took:?}");
+    assert!(took < secs(5), "the campaign waits for the end of a lost lease: {took:?}");
 }
 
-/// During the confirmation, another call of the same election sees a greater epoch. A peer that
-/// does not seal has created it.
+/// During the confirmation, another call of the same election reads a greater epoch, which a peer
+/// has created without a seal.
 #[tokio::test(start_paused = true)]
 async fn a_grant_below_a_seen_epoch_is_not_reported() {
     let world = World::new();
     let election = world.node("a").build().unwrap();
-    // The listing happens before the peer's epoch exists; its answer arrives later.
+    // The store evaluates the LIST before the peer's epoch exists. The answer arrives later.
     world.store.on(Call::List).skip(1).fault(Fault::AnswerLate(secs(1)));
     let campaign = {
         let election = election.clone();
@@ -280,8 +281,8 @@ async fn a_follower_reports_each_new_leader() {
     }
 }
 
-/// The random delay before the seal is a tenth of the leader's validity, for any poll interval:
-/// frequent polls must not delay the seal repeatedly.
+/// The random delay before the seal is up to a tenth of the leader's validity for any poll
+/// interval. Frequent polls must not repeat the delay.
 #[tokio::test(start_paused = true)]
 async fn regression_frequent_polls_do_not_delay_the_seal() {
     for seed in 0..10 {

@@ -1,4 +1,4 @@
-//! The cost of each step in requests (docs/design/protocol.md, sections 10 and 13).
+//! The cost in requests of each step of an election.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ mock! {
     }
 }
 
-/// One request, by the end of its key. A GET also tells whether it is conditional.
+/// An expected request. The text is the end of its key.
 #[derive(Debug, Clone, Copy)]
 enum Want {
     List(&'static str),
@@ -59,7 +59,7 @@ const START: &str = "lock-0000000000.json";
 const FIRST: &str = "lock-0000000001.json";
 const SECOND: &str = "lock-0000000002.json";
 
-/// A store that answers only these requests, in this order, from `memory`.
+/// Returns a store that answers only these requests, in this order, from `memory`.
 fn scripted(memory: &MemoryStore, script: &[Want]) -> Arc<MockStore> {
     let mut mock = MockStore::new();
     let order = &mut Sequence::new();
@@ -111,8 +111,8 @@ fn scripted(memory: &MemoryStore, script: &[Want]) -> Arc<MockStore> {
     Arc::new(mock)
 }
 
-/// On a store that can list from the end, this finds the newest epoch. A grant is still confirmed
-/// by a listing from the start.
+/// On a store that can list in descending order, one such LIST finds the newest epoch. A grant
+/// requires a LIST in ascending order.
 #[tokio::test(start_paused = true)]
 async fn a_search_lists_from_the_end_and_a_confirmation_from_the_start() {
     let world = World::new();
@@ -187,7 +187,7 @@ impl World {
     }
 }
 
-/// Drops a leadership and lets its driver end.
+/// Drops a leadership and waits until its driver has ended.
 async fn end(leadership: Leadership) {
     drop(leadership);
     wait(Duration::from_millis(1)).await;
@@ -210,7 +210,7 @@ async fn a_campaign_on_a_sealed_epoch_cold_and_warm() {
         Create(SECOND),
         List(SECOND),
         Replace(SECOND),
-        // The next campaign starts at the known epoch.
+        // The next campaign of the same election lists after the known epoch.
         List(FIRST),
         Get(SECOND),
         Create("lock-0000000003.json"),
@@ -228,7 +228,7 @@ async fn a_follower_polls_and_sees_a_seal() {
     let script = [
         List(START),
         Get(FIRST),
-        // The first poll is early by a part of the interval.
+        // The first poll occurs after a random part of the interval.
         Poll(FIRST),
         Poll(FIRST),
         Poll(FIRST),
@@ -269,11 +269,11 @@ async fn renewals_with_a_search_each_validity_and_a_resignation() {
         List(FIRST),
         Replace(FIRST),
         Replace(FIRST),
-        // After ten seconds.
+        // The search for a greater epoch after ten seconds.
         Get(SECOND),
         Replace(FIRST),
         Replace(FIRST),
-        // The proclamation, then the resignation.
+        // The proclamation and the resignation.
         Replace(FIRST),
         Replace(FIRST),
     ];
@@ -330,7 +330,7 @@ async fn a_predecessors_epoch_is_sealed_in_the_first_campaign() {
 }
 
 impl World {
-    /// The name of the holder of the newest epoch.
+    /// Returns the name of the holder of the newest epoch.
     async fn name(&self) -> String {
         let election = Election::builder(Arc::new(self.memory.clone()), "app").build().unwrap();
         election.leader().await.unwrap().unwrap().name().to_owned()

@@ -64,10 +64,11 @@ async fn renewals_and_a_resignation_without_a_search() {
         Create(LOCK),
         Replace(LOCK),
         Replace(LOCK),
-        // After ten seconds, when the layout with epoch files searches for the next epoch.
+        // After ten seconds, the layout with epoch files would search for a greater epoch. A single
+        // object needs no search.
         Replace(LOCK),
         Replace(LOCK),
-        // The proclamation, then the resignation.
+        // The proclamation and the resignation.
         Replace(LOCK),
         Replace(LOCK),
     ];

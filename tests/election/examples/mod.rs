@@ -1,4 +1,4 @@
-//! The examples on a directory, run as a newcomer runs them.
+//! Runs the examples on a directory, with the commands that the documentation gives.
 #![cfg(unix)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,7 +14,7 @@ use tenure::Process;
 #[cfg(feature = "s3")]
 mod quick_start;
 
-/// A bound for one example on a busy machine.
+/// Time limit for one example on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
@@ -53,7 +53,7 @@ fn stream_processor_continues_at_the_committed_offset() {
     for runs in 1..=2 {
         let mut worker = Program::start("stream_processor", &[&url]);
         let before = (0..12).map(|log| objects(folder.path(), log)).min().unwrap();
-        // The claim of a writer and an entry.
+        // Each log gets the claim of a writer and an entry.
         let commits = |log| objects(folder.path(), log) >= before + 2;
         worker.until("it commits to all logs", || (0..12).all(commits));
         worker.interrupt();
@@ -61,12 +61,12 @@ fn stream_processor_continues_at_the_committed_offset() {
         let mut lines = output.iter();
         let line = lines.find_map(|line| line.strip_prefix("partition 7 released at offset "));
         let offset: usize = line.expect("the worker releases the partition").parse().unwrap();
-        // Each run adds one claim; each entry has ten records.
+        // Each run adds one claim, and each entry has ten records.
         assert_eq!(offset, 10 * (objects(folder.path(), 7) - runs));
     }
 }
 
-/// Number of objects in the log of a partition.
+/// Returns the number of objects in the log of a partition.
 fn objects(folder: &Path, log: usize) -> usize {
     let log = folder.join(format!("bucket/orders/log-{log}"));
     log.read_dir().map_or(0, Iterator::count)
@@ -102,7 +102,7 @@ fn file_url(folder: &Path, prefix: &str) -> String {
     format!("file://{}/{prefix}", folder.display())
 }
 
-/// Returns the output of an example that ends.
+/// Runs an example until it exits, and returns its output.
 fn done(name: &str, arguments: &[&str]) -> String {
     let done = assert_cmd::Command::new(built(name)).args(arguments).timeout(PATIENCE).assert();
     String::from_utf8(done.success().get_output().stdout.clone()).unwrap()
@@ -116,10 +116,10 @@ fn http(address: &str, request: &str) -> String {
     answer
 }
 
-/// An example that runs until SIGINT. Killed when dropped.
+/// An example that runs until SIGINT. It is killed on drop.
 struct Program {
     child: Child,
-    /// Lines of stdout. Closed at its end.
+    /// Lines of stdout. The channel is closed when the example exits.
     lines: mpsc::Receiver<String>,
 }
 
@@ -143,7 +143,7 @@ impl Program {
         Program { child, lines }
     }
 
-    /// Waits for a line that begins with this, and returns its rest.
+    /// Waits for a line that begins with `start`, and returns the rest of the line.
     fn line_after(&self, start: &str) -> String {
         loop {
             let line = self.lines.recv_timeout(PATIENCE).expect(start);
@@ -153,13 +153,16 @@ impl Program {
         }
     }
 
-    /// Waits until this holds. The example must not end before.
-    fn until(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
+    /// Waits until `holds` returns true. The example must not exit before.
+    fn until(&mut self, condition: &str, mut holds: impl FnMut() -> bool) {
         let end = Process::system().now().boot + PATIENCE;
         while !holds() {
             let ended = self.child.try_wait().expect("the child can be waited for");
-            assert!(ended.is_none(), "it ended ({ended:?}) while waiting until {what}");
-            assert!(Process::system().now().boot < end, "not within {PATIENCE:?}: {what}");
+            assert!(
+                ended.is_none(),
+                "the example exited ({ended:?}) before the condition: {condition}"
+            );
+            assert!(Process::system().now().boot < end, "not within {PATIENCE:?}: {condition}");
             pause();
         }
     }
@@ -169,7 +172,7 @@ impl Program {
         Command::new("kill").args(["-INT", &pid]).assert().success();
     }
 
-    /// Waits for success, and returns the rest of the output.
+    /// Waits until the example succeeds, and returns the rest of the output.
     fn rest(&mut self) -> Vec<String> {
         let mut output = Vec::new();
         loop {
@@ -197,8 +200,8 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(20));
 }
 
-/// Builds the example and returns its program. `cargo test` alone does not build it: with `--test`
-/// it builds no examples, and with `--all-targets` only their empty tests.
+/// Builds the example and returns the path of its program. `cargo test --test` builds no examples,
+/// and `cargo test --all-targets` builds only their empty tests.
 fn built(name: &str) -> PathBuf {
     static EXAMPLES: LazyLock<PathBuf> = LazyLock::new(build);
     EXAMPLES.join(name)
@@ -212,8 +215,7 @@ fn build() -> PathBuf {
         Some("debug") | None => "dev",
         Some(profile) => profile,
     };
-    // Another set of features would work too, but it would build the library and all examples
-    // again.
+    // With other features, Cargo would build the library and all examples again.
     let features: &[&str] = match (cfg!(feature = "default"), cfg!(feature = "s3")) {
         (true, _) => &[],
         (false, true) => &["--no-default-features", "--features", "s3"],
@@ -221,8 +223,7 @@ fn build() -> PathBuf {
     };
     let mut cargo = Command::new(env!("CARGO"));
     for (name, _) in std::env::vars() {
-        // Cargo's variables of this package: the build of `ring` depends on them and would run
-        // again.
+        // The build of `ring` depends on these variables of this package, and would run again.
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
             cargo.env_remove(name);
         }

@@ -5,7 +5,7 @@ use std::process::Command;
 use super::{Program, built};
 use tenure_testkit::s3_server::{Op, S3Request, S3Server, ServerFault};
 
-/// Differences between the example and the page, with the words of the page first.
+/// Differences between the page and the example: the text of the page, and the text of the example.
 const DIFFERENCES: &[(&str, &str)] = &[
     (r#".name("worker-7")"#, r#".name("worker-7").validity(std::time::Duration::from_secs(8))"#),
     (
@@ -28,14 +28,14 @@ fn the_example_is_the_program_of_the_page() {
         expected = expected.replace(here, there);
     }
     let example = read("examples/quick_start.rs");
-    let program = &example[example.find("use std::sync::Arc;").expect("its first line")..];
-    // The example is laid out by rustfmt.
+    let program = &example[example.find("use std::sync::Arc;").expect("the page has this line")..];
+    // rustfmt formats the example, so whitespace may differ.
     let words = |text: &str| text.split_whitespace().collect::<String>();
     assert_eq!(words(program), words(&expected), "change examples/quick_start.rs, too");
 }
 
-/// The work returned normally after its cancellation, so the program took it for completed and
-/// exited with 0.
+/// The work returned normally after its cancellation. The program treated the work as completed,
+/// and exited with 0.
 #[test]
 fn regression_the_example_campaigns_again_after_an_outage() {
     let server = S3Server::start_blocking();
@@ -47,15 +47,15 @@ fn regression_the_example_campaigns_again_after_an_outage() {
     let mut command = Command::new(built("quick_start"));
     command.envs(server.env());
     let mut program = Program::spawn(command);
-    program.until("it appends to the log", || written("orders/log/") > 3);
-    // From here on no renewal is answered. The first one is sent after a third of the validity.
-    // Three requests have a fifteenth of it, and the next ones a fifth: at the fifth the lease is
-    // at risk.
+    program.until("the example appends to the log", || written("orders/log/") > 3);
+    // From now on, the store answers no renewal. The first renewal is sent after a third of the
+    // validity. The time limit of the first three requests is a fifteenth of the validity, and of
+    // the next requests a fifth. At the fifth request the lease is at risk.
     server.fault(ServerFault::Hold).on(Op::Put).key_contains("orders/leader/lock-0000000001");
     let held = || server.faults_met().get("Hold").copied().unwrap_or_default();
     program.until("five requests hang", || held() >= 5);
     server.clear_faults();
-    program.until("it is elected again", || written("orders/leader/lock-0000000002") > 0);
+    program.until("the example is elected again", || written("orders/leader/lock-0000000002") > 0);
     let appended = written("orders/log/");
-    program.until("it continues with the log", || written("orders/log/") > appended + 3);
+    program.until("the example continues with the log", || written("orders/log/") > appended + 3);
 }

@@ -1,4 +1,4 @@
-//! The drift, and the intervals that hold on all clocks.
+//! Tests the drift, and the intervals that must pass on all clocks.
 
 use tenure::ElectionBuilder;
 
@@ -17,9 +17,9 @@ async fn the_drift_lengthens_the_wait_of_an_observer() {
     }
 }
 
-/// The clock of the observer is fast by the allowed drift, and the leader is cut off at any moment.
+/// The follower's clock is fast by the allowed drift, and the leader is cut off at any moment.
 #[tokio::test(start_paused = true)]
-async fn two_leaders_never_overlap_within_the_drift() {
+async fn leaders_never_overlap_within_the_drift() {
     for seed in 0..40 {
         let world = World::new();
         let way = world.another_way();
@@ -40,8 +40,8 @@ async fn two_leaders_never_overlap_within_the_drift() {
     }
 }
 
-/// A clock daemon slews the boot clocks of a follower and a leader: chrony by up to 83,333 ppm.
-/// While leases and timers used only that clock, two leaders overlapped in 46 of 60 elections.
+/// A clock daemon slews the boot clocks of a follower and a leader (chrony by up to 83,333 ppm).
+/// Leases and timers used only the boot clock, and two leaders overlapped in 46 of 60 elections.
 #[tokio::test(start_paused = true)]
 async fn regression_two_leaders_never_overlap_with_slewed_clocks() {
     const CHRONY: i32 = 83_333;
@@ -68,7 +68,7 @@ async fn regression_two_leaders_never_overlap_with_slewed_clocks() {
 }
 
 /// A follower with the longest poll interval waits for nearly the whole lease by its slewed boot
-/// clock. The next step must wait for the other clocks.
+/// clock. The follower's next step must also wait for the other clocks.
 #[tokio::test(start_paused = true)]
 async fn a_step_after_a_slewed_wait_waits_for_the_other_clocks() {
     const VALIDITY: Duration = Duration::from_secs(30);
@@ -94,7 +94,7 @@ async fn a_step_after_a_slewed_wait_waits_for_the_other_clocks() {
     }
 }
 
-/// Any of the clocks may be behind. On a single object the delay follows the lapse.
+/// Any clock may be the slowest. On a single object, the takeover delay follows the lapse.
 #[tokio::test(start_paused = true)]
 async fn a_lapse_and_a_takeover_delay_hold_on_all_clocks() {
     const CHRONY: i32 = 83_333;
@@ -133,7 +133,7 @@ async fn renewals_polls_and_leases_keep_their_intervals() {
     let calls = world.store.take_calls();
     let count = |wanted| calls.iter().filter(|call| **call == wanted).count();
     assert!((9..=10).contains(&count(Call::Replace)), "{calls:?}");
-    // 40 polls and one search for the next epoch.
+    // The GETs are 40 polls and a search for the next epoch.
     assert!((40..=42).contains(&count(Call::Get)), "{calls:?}");
     task.abort();
 }

@@ -1,4 +1,4 @@
-//! Each setting of an election has a test that fails if the setting has no effect.
+//! Tests that each setting of an election has an effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ async fn a_unique_name_takes_over_from_its_predecessor_immediately() {
     drop(before);
     let election = world.node("a").name_is_unique(true).build().unwrap();
     let (took, after) = timed(elect(&election)).await;
-    assert_eq!(after.epoch().get(), 2, "always a new epoch");
+    assert_eq!(after.epoch().get(), 2, "each grant has a new epoch");
     assert!(took < millis(10), "{took:?}");
     assert_eq!(world.record(1).await["ended"], "lapsed");
 }
@@ -39,7 +39,8 @@ impl Layer for Named {
     }
 }
 
-/// The stores have different names, so these are two elections, and each campaign is the first.
+/// The stores have different names, so the elections are different, and each campaign is the first
+/// of its election.
 #[tokio::test(start_paused = true)]
 async fn a_unique_name_does_not_seal_an_epoch_of_the_same_process() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
@@ -57,7 +58,7 @@ async fn a_unique_name_does_not_seal_an_epoch_of_the_same_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_is_not_unique_takes_nothing_over() {
+async fn a_shared_name_takes_over_no_epoch() {
     let world = World::new();
     drop(world.leader("a").await);
     let election = world.node("a").build().unwrap();
@@ -65,7 +66,7 @@ async fn a_name_that_is_not_unique_takes_nothing_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unique_name_does_not_touch_the_epochs_of_others() {
+async fn a_unique_name_does_not_seal_the_epochs_of_others() {
     let world = World::new();
     let other = world.leader("b").await;
     let election = world.node("a").name_is_unique(true).build().unwrap();
@@ -81,7 +82,8 @@ async fn only_the_first_campaign_takes_over_by_name() {
     let election = world.node("a").name_is_unique(true).build().unwrap();
     held(election.try_campaign().await.unwrap());
     other.resign().await.unwrap();
-    // Another candidate has the same name anyway: it may have started later.
+    // Another candidate has the same name, although names should be unique. It may have started
+    // later.
     let twin = world.leader("a").await;
     assert_eq!(held(election.try_campaign().await.unwrap()).epoch, twin.epoch());
     assert!(twin.check().is_ok());
@@ -93,19 +95,19 @@ async fn a_nonce_of_this_process_does_not_belong_to_a_predecessor() {
     let process = process(&world.clock, 77);
     let first = world.node("a").process(process.clone()).build().unwrap();
     let lead = elect(&first).await;
-    // A second election value of the same process. This is its first campaign.
+    // The second election value of the same process makes its first campaign.
     let second = world.node("a").process(process).name_is_unique(true).build().unwrap();
     assert_eq!(held(second.try_campaign().await.unwrap()).epoch.get(), 1);
     assert!(lead.check().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_takeover_delay_comes_after_a_lapse_and_not_after_a_resignation() {
+async fn the_takeover_delay_follows_a_lapse_but_no_resignation() {
     let world = World::new();
     let delay = secs(25);
     let election = world.node("b").takeover_delay(delay).build().unwrap();
     let (took, first) = timed(elect(&election)).await;
-    assert!(took < millis(10), "no leader came before: {took:?}");
+    assert!(took < millis(10), "no leader preceded this one: {took:?}");
     first.resign().await.unwrap();
     let (took, second) = timed(elect(&election)).await;
     assert!(took < millis(10), "resigned: {took:?}");
@@ -136,7 +138,7 @@ async fn the_stores_dates_lapse_a_dead_leader_only_after_the_margin() {
     let plain = world.node("b").build().unwrap();
     let margin = world.node("c").store_clock_margin(secs(2)).build().unwrap();
     held(plain.try_campaign().await.unwrap());
-    // Its validity is 10 s, the drift 0.1 s and the margin 2 s.
+    // The validity is 10 s, the drift 0.1 s, and the margin 2 s.
     held(margin.try_campaign().await.unwrap());
     wait(millis(200)).await;
     let fresh = world.node("d").build().unwrap();
@@ -144,9 +146,10 @@ async fn the_stores_dates_lapse_a_dead_leader_only_after_the_margin() {
     assert_eq!(elected(margin.try_campaign().await.unwrap()).epoch().get(), 2);
 }
 
-/// The random delay of up to a tenth of the validity, here six minutes, was applied first.
+/// A random delay of up to a tenth of the validity, which is six minutes in this test, preceded the
+/// seal.
 #[tokio::test(start_paused = true)]
-async fn a_leader_long_dead_by_the_stores_dates_is_succeeded_immediately() {
+async fn a_long_dead_leader_by_the_stores_dates_is_replaced_immediately() {
     for seed in 0..8 {
         let world = World::new();
         for _ in 0..seed {
@@ -163,7 +166,7 @@ async fn a_leader_long_dead_by_the_stores_dates_is_succeeded_immediately() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn verified_renewals_list_and_plain_ones_do_not() {
+async fn only_verified_renewals_send_a_list() {
     let world = World::new();
     for (verify, expected) in [(false, 0), (true, 1)] {
         let election = world.node("a").verify_renewals(verify).build().unwrap();
@@ -178,7 +181,7 @@ async fn verified_renewals_list_and_plain_ones_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verified_renewal_does_not_count_if_a_greater_epoch_shows() {
+async fn a_verified_renewal_under_a_greater_epoch_does_not_extend_the_lease() {
     let world = World::new();
     let election = world.node("a").verify_renewals(true).build().unwrap();
     let lead = elect(&election).await;
@@ -199,7 +202,7 @@ async fn an_unverified_renewal_does_not_extend_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_request_timeout_bounds_a_store_that_never_answers() {
+async fn the_request_timeout_bounds_a_campaign_on_a_store_that_never_answers() {
     let world = World::new();
     world.store.always(Fault::Hang);
     for timeout in [millis(200), millis(900)] {
@@ -209,13 +212,13 @@ async fn the_request_timeout_bounds_a_store_that_never_answers() {
         assert!(took >= timeout && took < timeout + millis(50), "{took:?}");
         let (took, result) = timed(election.try_campaign()).await;
         assert_eq!(result.unwrap_err().kind(), ErrorKind::Unavailable);
-        // Three requests and the pauses between them.
+        // The campaign sends three requests with pauses between them.
         assert!(took >= timeout * 3 && took < timeout * 3 + secs(2), "{took:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_outlives_renewals_that_are_never_answered() {
+async fn a_leader_survives_renewals_that_are_never_answered() {
     let world = World::new();
     let lead = world.leader("a").await;
     for _ in 0..20 {
@@ -225,9 +228,9 @@ async fn a_leader_outlives_renewals_that_are_never_answered() {
     }
 }
 
-/// The back-off of the post on Cloud Storage, with its bound.
+/// The back-off of the post about Cloud Storage, with its upper bound.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_backs_off_up_to_a_bound_if_configured() {
+async fn a_follower_backs_off_up_to_a_bound_if_configured() {
     for (backoff, polls) in [(None, 200..=203), (Some(secs(8)), 7..=12)] {
         let world = World::new();
         let lead = world.leader("a").await;
@@ -242,7 +245,7 @@ async fn a_waiter_backs_off_up_to_a_bound_if_configured() {
         way.take_log();
         wait(secs(40)).await;
         let looks = way.take_calls().iter().filter(|call| **call == Call::Get).count();
-        assert!(polls.contains(&looks), "{backoff:?}: {looks} looks");
+        assert!(polls.contains(&looks), "{backoff:?}: {looks} polls");
         drop(lead);
         let (took, next) = timed(follow).await;
         assert_eq!(next.unwrap().epoch().get(), 2);
@@ -250,7 +253,7 @@ async fn a_waiter_backs_off_up_to_a_bound_if_configured() {
     }
 }
 
-/// The next leader is polled as often as the first one was.
+/// The follower polls as often after a change of the leader as at the start.
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_ends_the_back_off() {
     let world = World::new();
@@ -263,7 +266,8 @@ async fn a_new_leader_ends_the_back_off() {
     lead.resign().await.unwrap();
     let _next = world.leader("b").await;
     way.take_log();
-    // One interval until the first sight, and then polls from 200 ms on: 3 polls without the reset.
+    // The follower sees the new leader after one interval, and then polls at intervals from 200 ms
+    // on. Without the reset, the follower would poll 3 times.
     wait(secs(16)).await;
     let looks = way.take_calls().iter().filter(|call| **call == Call::Get).count();
     assert!((6..=14).contains(&looks), "{looks}");
@@ -306,7 +310,7 @@ async fn a_drop_never_blocks() {
             let election = world.node("a").resign_on_drop(resign).build().unwrap();
             let lead = elect(&election).await;
             world.store.always(fault);
-            // In the middle of a renewal that hangs.
+            // The drop occurs while a renewal hangs.
             wait(secs(4)).await;
             let (took, ()) = timed(async { drop(lead) }).await;
             assert_eq!(took, Duration::ZERO);
@@ -320,11 +324,11 @@ async fn a_drop_never_blocks() {
     }
 }
 
-/// Candidates that begin to follow at the same moment do not all seal at the same moment, with or
-/// without renewals of the leader meanwhile.
+/// Candidates that begin to follow at the same moment seal at different moments, whether the leader
+/// renews in between or not.
 #[tokio::test(start_paused = true)]
 async fn candidates_that_start_together_do_not_seal_together() {
-    // Poll intervals longer and shorter than a tenth of the validity.
+    // One poll interval is longer than a tenth of the validity, and the other is shorter.
     for (poll, renews) in [VALIDITY / 6, VALIDITY / 50].map(|p| [(p, false), (p, true)]).concat() {
         let world = World::new();
         let leader = world.leader("a").await;

@@ -1,4 +1,4 @@
-//! Clocks that end a lease: steps of the wall clock, and suspensions.
+//! Tests how steps of the wall clock and suspensions end a lease.
 
 use super::*;
 
@@ -14,13 +14,13 @@ async fn either_clock_ends_the_lease_before_the_driver_runs() {
         } else {
             clock.set_wall_by(9_000)
         }
-        assert!(lead.check().is_err(), "no task has run since");
+        assert!(lead.check().is_err(), "no task has run since the step");
         assert_eq!(lead.token(), None);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wall_clock_set_back_lengthens_no_lease() {
+async fn a_wall_clock_that_is_set_back_extends_no_lease() {
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     way.always(Fault::Hang);
@@ -29,7 +29,7 @@ async fn a_wall_clock_set_back_lengthens_no_lease() {
     assert!(took <= VALIDITY, "{took:?}");
 }
 
-/// The reported reason of a step of the wall clock was "the process did not run for 13.0s".
+/// After a step of the wall clock, the reported reason was "the process did not run for 13.0s".
 #[tokio::test(start_paused = true)]
 async fn regression_a_forward_step_of_the_wall_clock_is_the_reported_reason() {
     let world = World::new();
@@ -38,14 +38,14 @@ async fn regression_a_forward_step_of_the_wall_clock_is_the_reported_reason() {
     clock.set_wall_by(13_000);
     let Loss::WallClockAhead { by } = lead.check().unwrap_err() else { panic!("another reason") };
     assert_eq!(by, secs(13));
-    // The loss and its reason are final.
+    // The loss and its reason do not change when the clock is set back.
     clock.set_wall_by(-13_000);
     let loss = lead.lost().await;
     assert!(matches!(loss, Loss::WallClockAhead { by } if by == secs(13)), "{loss}");
     assert!(loss.to_string().contains("wall clock moved 13.0s ahead"), "{loss}");
 }
 
-/// Small steps only shorten the lease until the next renewal.
+/// A small step shortens the lease only until the next renewal.
 #[tokio::test(start_paused = true)]
 async fn small_steps_of_the_wall_clock_lose_no_lease() {
     let world = World::new();
@@ -66,7 +66,7 @@ async fn a_machine_that_is_never_paused_ignores_its_wall_clock() {
     assert!(lead.check().is_ok());
     wait(secs(60)).await;
     assert!(lead.check().is_ok(), "the lease is valid");
-    assert_eq!(lead.ends_at().wall, Duration::MAX, "the wall clock never ends it");
+    assert_eq!(lead.ends_at().wall, Duration::MAX, "the wall clock never ends the lease");
     world.clock.suspend(VALIDITY);
     assert!(matches!(lead.check().unwrap_err(), Loss::Suspended { .. }));
 }
@@ -82,8 +82,8 @@ async fn a_suspension_is_the_reported_reason() {
     assert!(gap >= secs(40) && gap < secs(42), "{gap:?}");
 }
 
-/// After a suspension the store refused a dozen renewals in the remaining time. The reason was "the
-/// process did not run for 3.1s", without the error of the store.
+/// After a suspension, the store refused a dozen renewals in the remaining time. The reported
+/// reason was "the process did not run for 3.1s", without the error of the store.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failing_store_after_a_suspension_is_the_reported_reason() {
     for (fault, words) in [(Fault::FailBefore, "503"), (Fault::Hang, "no answer within 2s")] {
@@ -95,7 +95,7 @@ async fn regression_a_failing_store_after_a_suspension_is_the_reported_reason() 
         let Loss::LeaseEnded { last_error: Some(error) } = &loss else { panic!("{loss}") };
         assert!(error.to_string().contains(words), "{fault:?}: {error}");
     }
-    // A failure before the suspension does not count.
+    // A failure before the suspension is not the reason.
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     way.on(Call::Replace).fault(Fault::FailBefore);
@@ -103,7 +103,7 @@ async fn regression_a_failing_store_after_a_suspension_is_the_reported_reason() 
     clock.suspend(secs(40));
     let loss = lead.lost().await;
     assert!(matches!(loss, Loss::Suspended { gap } if gap >= secs(40)), "{loss}");
-    // Without time for a request after the suspension, the suspension is the reason.
+    // If the suspension leaves no time for a request, the suspension is the reason.
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     way.always(Fault::Hang);
@@ -112,7 +112,7 @@ async fn regression_a_failing_store_after_a_suspension_is_the_reported_reason() 
     assert!(matches!(loss, Loss::Suspended { gap } if gap >= secs(9)), "{loss}");
 }
 
-/// A lease of 2 s is checked five times a second, so a stop of 0.75 s is detected.
+/// The driver checks a lease of 2 s five times a second, so it detects a stop of 0.75 s.
 #[tokio::test(start_paused = true)]
 async fn short_leases_are_checked_more_often() {
     let world = World::new();
@@ -126,7 +126,7 @@ async fn short_leases_are_checked_more_often() {
     assert!(matches!(loss, Loss::Suspended { gap } if gap >= millis(750)), "{loss}");
 }
 
-/// After a suspension the work checks the lease before the driver has run.
+/// After a suspension, the work checks the lease before the driver runs.
 #[tokio::test(start_paused = true)]
 async fn regression_a_suspension_found_by_a_check_is_the_reported_reason() {
     let world = World::new();

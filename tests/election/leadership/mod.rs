@@ -1,4 +1,4 @@
-//! A leadership: its token, its end, the reason of its loss, and its events.
+//! Tests a leadership: its token, its end, the reason of its loss, and its events.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tenure_testkit::world::{VALIDITY, World, elect, held, ready};
 
 mod clocks;
 
-/// A leader that reaches the objects of `world` through a separate store.
+/// Returns a leader with a separate connection to the objects of `world`.
 async fn leader_behind(world: &World) -> (Leadership, FaultStore, TestClock) {
     let (way, clock) = (world.another_way(), TestClock::new());
     let lead = elect(&world.node_behind(&way, &clock, "a").build().unwrap()).await;
@@ -18,10 +18,10 @@ async fn leader_behind(world: &World) -> (Leadership, FaultStore, TestClock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_ends_a_validity_after_the_last_renewal_was_sent() {
+async fn the_lease_ends_a_validity_after_the_last_renewal_is_sent() {
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
-    // The renewal at 3.3 s is answered after 0.6 s; the next one is never answered.
+    // The store answers the renewal at 3.3 s after 0.6 s, and never answers the next renewal.
     way.on(Call::Replace).fault(Fault::Slow(millis(600)));
     way.on(Call::Replace).always().fault(Fault::Hang);
     let start = clock.now().boot;
@@ -36,9 +36,10 @@ async fn the_lease_ends_a_validity_after_the_last_renewal_was_sent() {
     assert!(took > millis(9_390) && took < millis(9_410), "{took:?}");
 }
 
-/// The renewal is read back after its retry was refused, two seconds later.
+/// The store refuses the retry of the renewal two seconds later, and the leader then reads the
+/// renewal back.
 #[tokio::test(start_paused = true)]
-async fn an_unanswered_renewal_counts_from_the_time_it_was_sent() {
+async fn an_unanswered_renewal_extends_the_lease_from_the_time_it_was_sent() {
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     let start = clock.now().boot;
@@ -71,7 +72,8 @@ async fn the_token_ends_with_the_lease() {
     assert!(lead.check().is_err() && lead.remaining().is_zero());
 }
 
-/// The check finds the end on a clock that is then set back, and the driver never saw the end.
+/// A check finds the end of the lease by a clock that is then set back. The driver did not notice
+/// the end.
 #[tokio::test(start_paused = true)]
 async fn regression_a_loss_found_by_a_check_stops_the_renewals() {
     let world = World::new();
@@ -90,10 +92,10 @@ async fn regression_a_loss_found_by_a_check_stops_the_renewals() {
     assert_eq!(elect(&world.node("b").build().unwrap()).await.epoch().get(), 2);
 }
 
-/// The driver sees the answer and the end of the lease in one step. The renewal would last for
-/// another 2 s.
+/// The driver receives the answer and the end of the lease in one step. The renewed lease would
+/// last for another 2 s.
 #[tokio::test(start_paused = true)]
-async fn an_answer_after_the_end_of_the_lease_does_not_revive_it() {
+async fn an_answer_after_the_end_of_the_lease_does_not_extend_the_lease() {
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     way.on(Call::Replace).fault(Fault::Slow(millis(600)));
@@ -132,7 +134,7 @@ async fn regression_an_outage_found_by_a_check_has_the_error_of_the_store() {
     let end = lead.remaining();
     wait(end - millis(1)).await;
     assert!(lead.check().is_ok());
-    // The check loops until the end in one poll, so no other task runs.
+    // The loop checks until the end of the lease within one poll, so no other task runs.
     let loss = loop {
         match lead.check() {
             Ok(_) => tokio::task::yield_now().await,
@@ -161,7 +163,7 @@ async fn the_loss_by_a_seal_names_the_operator_and_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_object_is_a_loss_and_is_not_written_again() {
+async fn a_deleted_object_ends_the_leadership_and_is_not_written_again() {
     let world = World::new();
     let lead = world.leader("a").await;
     world.delete("lock-0000000001.json").await;
@@ -188,9 +190,9 @@ async fn a_foreign_record_is_tampering() {
         assert!(matches!(loss, Loss::Tampered), "{loss}: {body:.80}");
         wait(VALIDITY).await;
         let page = world.store.inner().list("app/lock-", "", 10).await.unwrap();
-        assert_eq!(page.entries[0].size, body.len() as u64, "the object was left unchanged");
+        assert_eq!(page.entries[0].size, body.len() as u64, "the object is unchanged");
     }
-    // Its own nonce, with a heartbeat from long ago or from the future.
+    // The record has the leader's nonce, with a heartbeat that is too low or too high.
     for heartbeat in [0, 99] {
         let world = World::new();
         let lead = world.leader("a").await;
@@ -211,7 +213,8 @@ async fn a_peer_that_does_not_seal_is_noticed_within_a_validity() {
     assert!(took <= VALIDITY + secs(4), "{took:?}");
 }
 
-/// The process remembers the epoch that superseded it, even if that epoch vanishes.
+/// The process remembers the epoch that superseded its leadership, even if that epoch object is
+/// deleted.
 #[tokio::test(start_paused = true)]
 async fn regression_the_epoch_that_superseded_a_leader_is_remembered() {
     let world = World::new();
@@ -265,7 +268,7 @@ async fn regression_the_events_end_with_the_loss() {
     }
 }
 
-/// A `select!` over a stream polls it again after its end.
+/// A `select!` polls a stream again after the end of the stream.
 #[tokio::test(start_paused = true)]
 async fn regression_an_ended_stream_can_be_polled_again() {
     let world = World::new();
@@ -276,7 +279,7 @@ async fn regression_an_ended_stream_can_be_polled_again() {
     assert!(events.next().await.is_none());
 }
 
-/// A renewal that hangs must not delay the event until its timeout.
+/// A hanging renewal must not delay the event until the request timeout.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lease_at_risk_is_reported_while_a_request_hangs() {
     for start in (0..20).map(|i| millis(5_000 + i * 125)) {
@@ -300,7 +303,7 @@ async fn a_loss_while_a_request_hangs_is_reported_immediately() {
     let (lead, way, clock) = leader_behind(&world).await;
     way.always(Fault::Hang);
     wait(millis(3_400)).await;
-    // The host pauses the machine during the renewal; only the wall clock shows it.
+    // The host pauses the machine during the renewal, and only the wall clock shows the pause.
     clock.set_wall_by(60_000);
     let (took, loss) = timed(lead.lost()).await;
     assert!(took <= secs(1), "{took:?}: {loss}");
@@ -327,9 +330,10 @@ async fn several_tasks_can_wait_for_one_loss() {
     assert!(matches!(lead.lost().await, Loss::Sealed { .. }), "and again");
 }
 
-/// A runtime that was shut down drops the driver. The lease still ends, and checks see the end.
+/// A runtime that shuts down drops the driver. The lease ends nevertheless, and checks report the
+/// end.
 #[test]
-fn regression_a_loss_is_seen_without_the_driver() {
+fn regression_a_check_reports_the_end_without_the_driver() {
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().build().unwrap()

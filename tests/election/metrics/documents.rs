@@ -1,5 +1,5 @@
-//! Compares docs/reference/metrics.md, deploy/grafana and deploy/prometheus with the code and with
-//! each other.
+//! Compares docs/reference/metrics.md, deploy/grafana and deploy/prometheus with each other and
+//! with the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tenure_testkit::prometheus::Scrape;
 
-/// The allowed values of each label; empty if any value is allowed.
+/// The allowed values of each label. An empty set allows any value.
 type Words = BTreeMap<String, BTreeSet<String>>;
 
 /// The properties of a metric.
@@ -24,7 +24,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The rows of the table.
+/// Returns the metrics in the table of the page.
 fn documented() -> BTreeMap<String, Metric> {
     let text = read("docs/reference/metrics.md");
     let mut metrics = BTreeMap::new();
@@ -80,7 +80,7 @@ fn told(scrapes: &[Scrape]) -> BTreeMap<String, Metric> {
             }
         }
     }
-    // These labels have a value for each election and candidate.
+    // The values of these labels are names of elections, candidates and other objects.
     for label in metrics.values_mut().flat_map(|metric| metric.labels.iter_mut()) {
         if ["election", "candidate", "gate", "group", "member"].contains(&label.0.as_str()) {
             label.1.clear();
@@ -95,23 +95,23 @@ pub fn compare(scrapes: &[Scrape], of_the_package: impl Fn(&str) -> bool) {
     told.retain(|name, _| of_the_package(name));
     documented.retain(|name, _| of_the_package(name));
     let names = |metrics: &BTreeMap<String, Metric>| metrics.keys().cloned().collect::<Vec<_>>();
-    assert_eq!(names(&told), names(&documented), "recorded, and documented");
+    assert_eq!(names(&told), names(&documented), "recorded and documented");
     for (name, metric) in &told {
-        assert_eq!(metric, &documented[name], "{name}: recorded, and documented");
+        assert_eq!(metric, &documented[name], "recorded and documented properties of {name}");
     }
 }
 
-/// Returns the metrics that a text names, as they occur there.
+/// Returns the metrics that a text names, with their suffixes.
 fn named(text: &str) -> BTreeSet<String> {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c| !part(c));
     words.filter(|word| word.starts_with("tenure_")).map(str::to_owned).collect()
 }
 
-/// A metric of the command, which tests it.
+/// A metric of the command. The tests of the command check this metric.
 const OF_THE_COMMAND: &str = "tenure_period_last_completed_timestamp_seconds";
 
-fn names_only_what_there_is(path: &str) -> BTreeSet<String> {
+fn names_only_real_metrics(path: &str) -> BTreeSet<String> {
     let documented = documented();
     let mut used = BTreeSet::new();
     for name in named(&read(path)).into_iter().filter(|name| name != OF_THE_COMMAND) {
@@ -134,7 +134,7 @@ fn names_only_what_there_is(path: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_dashboard_names_only_real_metrics_and_shows_all() {
-    let shown = names_only_what_there_is("deploy/grafana/tenure.json");
+    let shown = names_only_real_metrics("deploy/grafana/tenure.json");
     let all: BTreeSet<String> = documented().into_keys().collect();
     assert_eq!(all.difference(&shown).collect::<Vec<_>>(), [""; 0], "missing on the dashboard");
 }
@@ -142,7 +142,7 @@ fn the_dashboard_names_only_real_metrics_and_shows_all() {
 #[test]
 fn alerts_name_only_real_metrics() {
     for path in ["deploy/prometheus/alerts.yaml", "deploy/prometheus/alerts_test.yaml"] {
-        assert!(!names_only_what_there_is(path).is_empty());
+        assert!(!names_only_real_metrics(path).is_empty());
     }
 }
 

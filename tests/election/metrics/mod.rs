@@ -1,5 +1,5 @@
-//! Metrics: the values of each metric after a story, and the metrics that the documents, the
-//! dashboard and the alerts name.
+//! Tests the values of each metric after a story, and the metrics that the documents, the dashboard
+//! and the alerts name.
 
 mod documents;
 mod recorder;

@@ -20,7 +20,7 @@ impl Recorder {
         };
         let builder = buckets(PrometheusBuilder::new(), "_seconds").expect("the buckets are valid");
         let recorder = buckets(builder, "_ratio").expect("the buckets are valid").build_recorder();
-        // The recorder lives until the test program ends, because its guards must not outlive it.
+        // The recorder is leaked, because its guards must not outlive the recorder.
         let recorder = Box::leak(Box::new(recorder));
         Recorder { handle: recorder.handle(), recorder }
     }
@@ -34,7 +34,7 @@ impl Recorder {
     }
 }
 
-/// Asserts that every request in the store's log is counted once and timed once.
+/// Asserts that the metrics count and time each request in the store's log once.
 pub fn counts_all(scrape: &Scrape, store: &FaultStore) {
     let calls = store.take_calls();
     for (kind, call) in [

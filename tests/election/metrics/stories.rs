@@ -1,4 +1,4 @@
-//! The metrics after a story with known numbers.
+//! Stories with known numbers of events, and the metrics after each story.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn requests(scrape: &Scrape, kind: &str, outcome: &str) -> f64 {
     scrape.value("tenure_requests_total", &[APP, ("kind", kind), ("outcome", outcome)])
 }
 
-/// A leader with a separate connection to the store and a separate clock.
+/// Returns a leader with a separate connection to the store and a separate clock.
 async fn leader_behind(world: &World) -> (Leadership, FaultStore, TestClock) {
     let (way, clock) = (world.another_way(), TestClock::new());
     let lead = elect(&world.node_behind(&way, &clock, "a").build().unwrap()).await;
@@ -51,7 +51,7 @@ pub async fn a_good_leader(recorder: &Recorder) {
     assert_eq!(total(&now, "renewals", "outcome", "failed"), 1.0);
     assert_eq!(now.value("tenure_renewal_seconds_count", &[APP]), 5.0);
     let bucket = |le| now.value("tenure_renewal_seconds_bucket", &[APP, ("le", le)]);
-    assert_eq!((bucket("0.25"), bucket("0.5")), (4.0, 5.0), "one took 400 ms");
+    assert_eq!((bucket("0.25"), bucket("0.5")), (4.0, 5.0), "one request took 400 ms");
     let least = |le| now.value("tenure_lease_least_ratio_bucket", &[APP, ("le", le)]);
     assert_eq!((least("0.5"), least("1"), least("+Inf")), (0.0, 5.0, 5.0));
     let left = now.value("tenure_lease_remaining_seconds", &[APP]);
@@ -72,7 +72,7 @@ pub async fn a_good_leader(recorder: &Recorder) {
     counts_all(&now, &world.store);
 }
 
-/// A leader is deposed. Its successor has polled meanwhile.
+/// A leader is deposed while its successor polls.
 pub async fn a_deposition(recorder: &Recorder) {
     let world = World::new();
     let a = world.leader("a").await;
@@ -82,7 +82,7 @@ pub async fn a_deposition(recorder: &Recorder) {
     let b = tokio::spawn(async move { elect(&b).await });
     wait(secs(4)).await;
     let polls = recorder.scrape().value("tenure_polls_total", &[APP]);
-    assert!((1.0..=3.0).contains(&polls), "one every 1.7 s: {polls}");
+    assert!((1.0..=3.0).contains(&polls), "one poll every 1.7 s: {polls}");
     world.seal(1, "deposed").await;
     assert_eq!(a.lost().await.outcome(), "sealed");
     assert_eq!(recorder.scrape().value("tenure_leader", &[APP]), 0.0);
@@ -117,14 +117,14 @@ pub async fn a_store_that_hangs(recorder: &Recorder) {
     assert_eq!(now.value("tenure_leader", &[APP]), 0.0);
     assert_eq!(now.value("tenure_lease_remaining_seconds", &[APP]), 0.0);
     let unknown = requests(&now, "replace", "unknown");
-    assert!(unknown >= 3.0, "each ends after 2 s: {unknown}");
+    assert!(unknown >= 3.0, "each request times out after 2 s: {unknown}");
     assert_eq!(total(&now, "renewals", "outcome", "done"), 0.0);
     let took = now.sum("tenure_request_seconds_sum", &[("kind", "replace")]);
     assert!(took > 5.0 && took < 7.0, "the times include requests that hang: {took}");
     counts_all(&now, &way);
 }
 
-/// A late grant is renewed before it is reported, and an operator seals it meanwhile.
+/// A candidate renews a late grant before the report, but an operator has sealed the epoch.
 pub async fn an_abandoned_grant(recorder: &Recorder) {
     let world = World::new();
     let election = world.node("a").build().unwrap();
@@ -140,7 +140,7 @@ pub async fn an_abandoned_grant(recorder: &Recorder) {
     assert_eq!(lead.epoch().get(), 2);
 }
 
-/// Errors end campaigns, in the check of the store and after it.
+/// Errors end campaigns during the store check and after the store check.
 pub async fn campaigns_that_fail(recorder: &Recorder) {
     for check in [true, false] {
         let world = World::new();
@@ -153,7 +153,7 @@ pub async fn campaigns_that_fail(recorder: &Recorder) {
     assert_eq!(now.sum("tenure_elections_total", &[]), 2.0);
 }
 
-/// A read shows the epoch, not a listing or a create of this process.
+/// The process learns of the epoch only by a read, and not by a LIST or its own create.
 pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
     let epoch = || recorder.scrape().value("tenure_epoch", &[APP]);
     let written = |more: Value| {
@@ -162,7 +162,8 @@ pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
         record.to_string()
     };
     let nonce = |digit: &str| json!({ "format": 1, "nonce": digit.repeat(32), "heartbeat": 1 });
-    // Another candidate creates the epoch between the sight of the seal and the own create.
+    // Another candidate creates the epoch after this candidate has read the seal, and before its
+    // own create.
     let world = World::new();
     world.put(&name(1), written(nonce("a"))).await;
     let b = world.node("b").build().unwrap();
@@ -174,7 +175,7 @@ pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
     wait(secs(3)).await;
     assert_eq!(epoch(), 2.0);
     following.abort();
-    // A single object is never listed.
+    // A process reads a single object and never lists it.
     let world = World::new();
     let body = written(json!({ "token": 7, "epoch": 7, "expires_at": 9e9 }));
     world.put("lock.json", body).await;
@@ -183,7 +184,7 @@ pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
     assert_eq!(epoch(), 7.0);
 }
 
-/// An observer of an election that begins, ends, and becomes unreachable.
+/// An observer watches an election that begins, ends, and becomes unreachable.
 pub async fn an_observer(recorder: &Recorder) {
     let world = World::new();
     let way = world.another_way();
@@ -202,7 +203,7 @@ pub async fn an_observer(recorder: &Recorder) {
     let before = recorder.scrape().value("tenure_polls_total", &[APP]);
     assert!(within(VALIDITY, seen.next()).await.is_none());
     let polls = recorder.scrape().value("tenure_polls_total", &[APP]) - before;
-    assert!((5.0..=6.0).contains(&polls), "{polls} in a validity");
+    assert!((5.0..=6.0).contains(&polls), "{polls} polls in a validity");
     way.always(Fault::Hang);
     assert_eq!(seen.next().await.unwrap().unwrap(), Observation::Unknown);
     assert_eq!(states(), [0.0, 0.0, 1.0]);
@@ -211,7 +212,7 @@ pub async fn an_observer(recorder: &Recorder) {
     drop(lead);
 }
 
-/// Ten of a hundred epochs stay; then more epochs follow that are too young.
+/// A compaction keeps ten of a hundred epochs. The epochs of later leaders are too young to delete.
 pub async fn a_compaction(recorder: &Recorder) {
     let clock = TestClock::new();
     let store = FaultStore::new(Arc::new(MemoryStore::with_clock(Arc::new(clock.clone()))));
@@ -247,7 +248,7 @@ pub async fn a_compaction(recorder: &Recorder) {
     counts_all(&now, &store);
 }
 
-/// A compactor runs during an unfinished restore, and again after it.
+/// A compactor runs during an unfinished restore, and again after the restore.
 pub async fn regression_a_restore_that_stops_a_compaction_is_counted(recorder: &Recorder) {
     let clock = TestClock::new();
     let store = FaultStore::new(Arc::new(MemoryStore::with_clock(Arc::new(clock.clone()))));
@@ -276,7 +277,8 @@ pub async fn regression_a_restore_that_stops_a_compaction_is_counted(recorder: &
     assert_eq!((total(&now, "compactions", "outcome", "held"), unfinished(&now)), (1.0, 0.0));
 }
 
-/// A machine with a clock 90 s ahead of the store's clock, and one with a correct clock.
+/// One machine has a clock 90 s ahead of the store's clock, and another machine has a correct
+/// clock.
 pub async fn a_skewed_clock(recorder: &Recorder) {
     let world = World::new();
     let skew = || recorder.scrape().value("tenure_store_clock_skew_seconds", &[APP]);
@@ -292,7 +294,7 @@ pub async fn a_skewed_clock(recorder: &Recorder) {
     drop(lead);
 }
 
-/// The store of the gate works, fails, and then has another object at its key.
+/// The store of the gate works, fails, and then returns another object for the gate's key.
 pub async fn a_durable_gate(recorder: &Recorder) {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     let process = tenure_testkit::time::process(&TestClock::new(), 1);

@@ -1,4 +1,4 @@
-//! `Election::depose`.
+//! Tests of `Election::depose`.
 
 use std::time::Duration;
 
@@ -11,14 +11,15 @@ use tenure_testkit::time::{millis, secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
-/// The rules for a seal, given the record before. The broken variants use them too.
+/// Returns the broken rule of a seal over the record `before`, if any. The broken variants use this
+/// function, too.
 fn wrong_seal(before: &Value, after: &Value, ended: &str) -> Option<String> {
     let number = |record: &Value, field: &str| record[field].as_u64().unwrap_or(0);
     if !is_sealed(after) {
         return Some("the record is not sealed".to_owned());
     }
     if number(after, "heartbeat") != number(before, "heartbeat") + 1 {
-        return Some(format!("its heartbeat is {}", after["heartbeat"]));
+        return Some(format!("the heartbeat of the seal is {}", after["heartbeat"]));
     }
     if after["ended"] != ended || after["data"] != Value::Null {
         return Some(format!("{after}"));
@@ -107,7 +108,7 @@ async fn force_ends_the_wait_after_a_deposition() {
         let sealed = scene.record(1).await;
         let again = ann.depose(None).await.unwrap();
         assert!(matches!(again, Deposed::Already { ended: EpochEnd::Deposed, .. }), "{again:?}");
-        assert_eq!(scene.record(1).await, sealed, "the record was left unchanged");
+        assert_eq!(scene.record(1).await, sealed, "the record is unchanged");
         let (took, _) = timed(async {
             ann.depose_dead(None).await.unwrap();
             assert_eq!(wrong_seal(&sealed, &scene.record(1).await, "lapsed"), None);
@@ -208,7 +209,7 @@ async fn a_later_format_is_left_unchanged_and_a_broken_single_object_has_no_toke
     }
 }
 
-/// The answer matches the record after any fault of the seal.
+/// After any fault of the seal, the outcome matches the record.
 #[tokio::test(start_paused = true)]
 async fn a_seal_with_an_unknown_effect_is_read_back() {
     for layout in LAYOUTS {
@@ -238,7 +239,7 @@ async fn an_unknown_effect_is_reported_and_a_second_run_finds_it() {
             let ann = scene.election("ann");
             scene.store.on(Call::Replace).always().fault(fault);
             if sealed {
-                // The read-back fails as well.
+                // The read-back also fails.
                 scene.store.on(Call::Get).skip(1).always().fault(Fault::FailBefore);
             }
             let error = ann.depose(None).await.unwrap_err();
@@ -254,11 +255,11 @@ async fn an_unknown_effect_is_reported_and_a_second_run_finds_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_without_an_effect_says_so() {
+async fn an_error_without_an_effect_reports_no_effect() {
     for layout in LAYOUTS {
         for (call, fault, kind) in [
             (Call::Replace, Fault::Denied, ErrorKind::AccessDenied),
-            // The store refuses the request and states that nothing was written.
+            // These failures report that the request had no effect.
             (Call::Replace, Fault::FailBefore, ErrorKind::Unavailable),
             (Call::Get, Fault::Denied, ErrorKind::AccessDenied),
             (Call::Get, Fault::FailBefore, ErrorKind::Unavailable),
@@ -270,7 +271,7 @@ async fn an_error_without_an_effect_says_so() {
             assert_eq!(error.kind(), kind, "{error}");
             assert!(!error.may_have_happened() && !is_sealed(&scene.record(1).await), "{error}");
             if fault == Fault::FailBefore {
-                assert!(error.to_string().contains("503"), "no cause: {error}");
+                assert!(error.to_string().contains("503"), "the error has no cause: {error}");
             }
         }
     }
@@ -309,9 +310,9 @@ async fn reads_are_tried_three_times() {
     }
 }
 
-/// The store refuses the seal after a renewal. The next seal is based on the newer record.
+/// The store refuses a seal after a renewal. The next seal is based on the newer record.
 #[tokio::test(start_paused = true)]
-async fn a_race_with_renewals_is_tried_a_few_times() {
+async fn a_seal_is_retried_a_few_times_after_renewals() {
     for layout in LAYOUTS {
         for (renewals, wins) in [(1, true), (4, true), (5, false), (50, false)] {
             let scene = Scene::new(layout);
@@ -342,9 +343,9 @@ async fn a_race_with_renewals_is_tried_a_few_times() {
     }
 }
 
-/// Without an epoch, depose seals the epoch of its first read, not one that was granted meanwhile.
+/// Without an epoch, `depose` seals only the epoch of its first read, and not a later epoch.
 #[tokio::test(start_paused = true)]
-async fn a_successor_elected_meanwhile_is_not_deposed() {
+async fn a_successor_of_the_first_read_is_not_deposed() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let a = scene.leader("a").await;

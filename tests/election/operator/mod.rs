@@ -1,5 +1,5 @@
-//! The calls of operators and supervisors: `depose`, `resign_dead` and `restore`, in both layouts,
-//! on several stores, through faults and races.
+//! Tests the calls of operators and supervisors (`depose`, `resign_dead` and `restore`), in both
+//! layouts, on several stores, with faults and races.
 
 mod depose;
 mod resign_dead;

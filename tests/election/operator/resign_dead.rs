@@ -1,4 +1,4 @@
-//! `Election::resign_dead`.
+//! Tests of `Election::resign_dead`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tenure_testkit::time::{secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
-/// A leader that is cut off from the store and does not notice, like a killed process.
+/// Returns the key of a leader that is cut off from the store, like a killed process.
 async fn dead_leader(scene: &Scene) -> ResignKey {
     let a = elect(&scene.node("a").data(json!({ "x": 1 })).build().unwrap()).await;
     let key = a.resign_key();
@@ -24,7 +24,7 @@ fn guard(scene: &Scene) -> Election {
     scene.election("a")
 }
 
-/// Compares a seal with the record before it.
+/// Asserts that the seal keeps the fields of the record before the seal.
 fn check_seal(before: &Value, after: &Value) {
     assert!(is_sealed(after), "{after}");
     let heartbeat = |record: &Value| record["heartbeat"].as_u64().unwrap();
@@ -56,7 +56,7 @@ async fn the_successor_does_not_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_named_successor_goes_first_after_a_seal() {
+async fn a_named_successor_is_elected_first_after_a_seal() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let key = dead_leader(&scene).await;
@@ -78,13 +78,13 @@ async fn another_epoch_or_nonce_is_left_unchanged() {
         let guard = guard(&scene);
         assert_eq!(guard.resign_dead(other, None).await.unwrap(), Resigned::NotCurrent);
         assert_eq!(scene.record(1).await, before);
-        // The same nonce under another epoch, by accident.
+        // The key has the right nonce and another epoch.
         let (_, nonce) =
             key.to_string().split_once('-').map(|(a, b)| (a.len(), b.to_owned())).unwrap();
         let other: ResignKey = format!("2-{nonce}").parse().unwrap();
         assert_eq!(guard.resign_dead(other, None).await.unwrap(), Resigned::NotCurrent);
         assert_eq!(scene.record(1).await, before);
-        // After a succession the epoch has ended, or the single object has another token.
+        // After a takeover, the epoch has ended, or the single object has another token.
         guard.resign_dead(key, None).await.unwrap();
         let _b = scene.leader("b").await;
         let expected = match layout {
@@ -131,7 +131,7 @@ async fn a_late_renewal_is_read_and_sealed() {
     }
 }
 
-/// The process is alive after all: its write after the seal is refused.
+/// The process is alive, contrary to the report. The store refuses its write after the seal.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_after_the_seal_is_refused() {
     for layout in LAYOUTS {
@@ -145,7 +145,7 @@ async fn a_renewal_after_the_seal_is_refused() {
     }
 }
 
-/// The holder renews each time, so it is alive.
+/// The holder renews before each seal, so the holder is alive.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_keeps_renewing_is_left_unchanged() {
     for layout in LAYOUTS {
@@ -178,7 +178,7 @@ async fn a_seal_by_a_supervisor_with_an_unknown_effect_is_read_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_effect_is_an_error_that_says_so() {
+async fn an_unknown_effect_is_reported_as_unknown() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let key = dead_leader(&scene).await;

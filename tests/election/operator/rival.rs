@@ -13,7 +13,7 @@ type Deed = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub struct Interposed {
     inner: Arc<dyn Store>,
-    /// Number of requests before the action, and the action.
+    /// The action, and the number of requests before the action.
     deed: Mutex<Option<(usize, Deed)>>,
 }
 
@@ -22,7 +22,7 @@ impl Interposed {
         Layered(Interposed { inner, deed: Mutex::new(Some((before, deed))) })
     }
 
-    /// True if the action did not happen.
+    /// Returns whether the action has not happened.
     pub fn is_left(&self) -> bool {
         self.deed.lock().unwrap().is_some()
     }

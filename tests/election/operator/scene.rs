@@ -45,7 +45,8 @@ impl Scene {
         self.behind(&self.store, name)
     }
 
-    /// A candidate with another connection to the same objects, with separate faults.
+    /// Returns a candidate with another connection to the same objects. The connection has separate
+    /// faults.
     pub fn behind(&self, way: &FaultStore, name: &str) -> ElectionBuilder {
         let seed = name.bytes().fold(7, |seed, byte| seed * 31 + u64::from(byte));
         Election::builder(Arc::new(way.clone()), "app")
@@ -64,7 +65,7 @@ impl Scene {
         self.node(name).build().unwrap()
     }
 
-    /// A leader that is cut off from the store after this time.
+    /// Returns a leader that is cut off from the store after this time.
     pub async fn cut_off_leader(&self, after: Duration) -> Leadership {
         let way = self.another_way();
         let leader = elect(&self.behind(&way, "a").build().unwrap()).await;
@@ -84,7 +85,7 @@ impl Scene {
         }
     }
 
-    /// The record of an epoch, read without faults; null if it does not exist.
+    /// Reads the record of an epoch without faults. Returns null if the object does not exist.
     pub async fn record(&self, epoch: u64) -> Value {
         match self.store.inner().get(&self.key(epoch), None, 1 << 20).await.unwrap() {
             GetOutcome::Found(object) => serde_json::from_slice(&object.body).unwrap_or_default(),
@@ -103,7 +104,7 @@ impl Scene {
         self.put(epoch, record.to_string()).await;
     }
 
-    /// Writes one more renewal in the name of the holder.
+    /// Writes a renewal with the nonce of the holder.
     pub async fn renew(&self, epoch: u64) {
         let next = |record: &mut Value| {
             record["heartbeat"] = json!(record["heartbeat"].as_u64().unwrap() + 1);

@@ -1,4 +1,4 @@
-//! `ElectionBuilder::takeover_delay` after the calls of an operator.
+//! Tests of `ElectionBuilder::takeover_delay` after calls of an operator.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use tenure_testkit::time::{millis, secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 
 const DELAY: Duration = Duration::from_secs(8);
-/// Tolerance of the wait of a successor, for the drift and its polls.
+/// Tolerance of a successor's wait, for the drift and the polls.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// Repeats single attempts, as an application may.
+/// Repeats single attempts until one succeeds, as an application may do.
 async fn try_again_and_again(election: &Election) -> Leadership {
     loop {
         match election.try_campaign().await.unwrap() {
@@ -23,7 +23,8 @@ async fn try_again_and_again(election: &Election) -> Leadership {
     }
 }
 
-/// With a delay of 8 s the successor came a quarter of a second after the end of the old lease.
+/// With a takeover delay of 8 s, the successor led a quarter of a second after the end of the old
+/// lease.
 #[tokio::test(start_paused = true)]
 async fn regression_the_takeover_delay_counts_from_the_end_of_a_deposed_lease() {
     for layout in LAYOUTS {

@@ -1,4 +1,5 @@
-//! Two operators restore the same election to different epochs, and are killed on the way.
+//! Two operators restore the same election to different epochs, and may be killed during the
+//! restore.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex};
@@ -15,17 +16,18 @@ use tenure_testkit::world::{VALIDITY, elect};
 
 const NO_WAIT: Duration = Duration::ZERO;
 
-/// A leader that is cut off. Its object is lost, so only an operator knows of it.
+/// Returns a leader that is cut off and has a lost object, so only an operator knows of this
+/// leader.
 async fn lost_leader(scene: &Scene) -> Leadership {
     let a = scene.cut_off_leader(Duration::ZERO).await;
     scene.store.inner().delete(vec![scene.key(a.epoch().get())]).await.unwrap();
     a
 }
 
-/// The lower restore lists before the other one creates its epoch. Its answer names the greater
-/// epoch.
+/// The lower restore lists before the other restore creates its epoch. The outcome of the lower
+/// restore names the greater epoch.
 #[tokio::test(start_paused = true)]
-async fn regression_a_lower_restore_reports_the_greater_one() {
+async fn regression_a_lower_restore_reports_the_greater_epoch() {
     for dies in [false, true] {
         let scene = Scene::new(Layout::EpochFiles);
         let a = lost_leader(&scene).await;
@@ -42,7 +44,7 @@ async fn regression_a_lower_restore_reports_the_greater_one() {
         assert_eq!(greater.is_none(), dies);
         scene.store.heal();
         let told = lower.await.unwrap();
-        assert!(is_sealed(&scene.record(10).await), "no epoch stays held without need");
+        assert!(is_sealed(&scene.record(10).await), "no epoch remains held without need");
         let number = if dies {
             assert_eq!(told, Restored::Held(epoch(20)));
             20
@@ -58,7 +60,7 @@ async fn regression_a_lower_restore_reports_the_greater_one() {
     }
 }
 
-/// A held epoch that a killed restore left.
+/// Returns the record of an epoch that a killed restore holds.
 fn held(above: u64) -> String {
     let held = json!({
         "expired": false, "nonce": format!("{above:032x}"), "heartbeat": 1, "ended": "restored",
@@ -67,8 +69,8 @@ fn held(above: u64) -> String {
     held.to_string()
 }
 
-/// Both answers named the lower epoch, or reported a finished restore, while no candidate was
-/// elected.
+/// The outcomes named the lower epoch, or reported a finished restore, although no candidate could
+/// be elected.
 #[tokio::test(start_paused = true)]
 async fn regression_the_newest_held_epoch_must_be_finished() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -86,8 +88,8 @@ async fn regression_the_newest_held_epoch_must_be_finished() {
     assert_eq!(elect(&scene.election("b")).await.epoch(), epoch(21));
 }
 
-/// The killed restore had deposed a leader with a longer lease than the wait of the held epoch. The
-/// object of that leader is missing when another restore continues.
+/// The killed restore had deposed a leader with a longer lease than the wait in the held epoch.
+/// The object of this leader is missing when another restore continues.
 #[tokio::test(start_paused = true)]
 async fn regression_a_longer_wait_is_written_before_the_first_seal() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -111,8 +113,8 @@ async fn regression_a_longer_wait_is_written_before_the_first_seal() {
 /// The arguments of one restore: the epoch, and the requested wait.
 type Run = (u64, Duration);
 
-/// A whole restore, or its first few requests, runs before each request of another one. If an
-/// answer promises that successors wait, they do. The remedies in the answers lead to an elected
+/// A whole restore, or its first few requests, runs before each request of another restore. If an
+/// outcome promises a wait, successors wait. The remedies in the outcomes lead to an elected
 /// leader.
 #[tokio::test(start_paused = true)]
 async fn every_interleaving_keeps_the_promised_wait() {
@@ -144,14 +146,14 @@ fn operator(scene: &Scene, store: Arc<dyn Store>, seed: u64) -> Election {
     builder.process(process(&scene.clock, seed)).build().unwrap()
 }
 
-/// Returns whether the answer promises that successors wait for the requested time.
+/// Returns whether the outcome promises that successors wait for the requested time.
 fn promises((_, asked): Run, told: Option<&Restored>) -> bool {
     let sealed = matches!(told, Some(Restored::Sealed { .. } | Restored::Already(_)));
     asked > NO_WAIT && sealed
 }
 
-/// Runs the inner restore before this request of the outer one. Returns false without such a
-/// request.
+/// Runs the inner restore before this request of the outer restore. Returns false if the outer
+/// restore sends fewer requests.
 async fn interleave(
     outer: Run,
     inner: Run,
@@ -187,7 +189,7 @@ async fn interleave(
     let mut promised = promises(outer, Some(&outer_told)) || promises(inner, inner_told.as_ref());
     let mut b = within(secs(100), scene.election("b").campaign()).await;
     if b.is_none() {
-        // The answers say so: a killed restore is run again.
+        // Only after a kill may an epoch remain held. The remedy is to run the restore again.
         assert!(kill.is_some(), "{place}: no candidate is elected");
         let held = match outer_told {
             Restored::Held(held) => held,

@@ -1,5 +1,5 @@
-//! A single object that cannot be read: only the operator knows its token and the validity of its
-//! holder.
+//! Tests restores of an unreadable single object. Only the operator knows the token and the
+//! validity of the holder.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tenure_testkit::fault_store::Call;
 use tenure_testkit::time::millis;
 use tenure_testkit::world::{VALIDITY, elect};
 
-/// The restore overwrote the object without a wait for its living leader.
+/// The restore overwrote the object without a wait for the lease of its live leader.
 #[tokio::test(start_paused = true)]
-async fn regression_the_holder_of_an_unreadable_single_object_is_waited_for() {
+async fn regression_a_restore_waits_for_the_holder_of_an_unreadable_object() {
     let too_long = " ".repeat(65 * 1024);
     for body in ["no lock", r#"{"expires_at":1740151473.2}"#, &too_long] {
         let scene = Scene::new(Layout::SingleObject);
@@ -30,7 +30,7 @@ async fn regression_the_holder_of_an_unreadable_single_object_is_waited_for() {
     }
 }
 
-/// After the death of the holder any wait is enough.
+/// If the holder is dead, the operator may request any wait.
 #[tokio::test(start_paused = true)]
 async fn a_short_wait_is_enough_after_the_death_of_the_holder() {
     let scene = Scene::new(Layout::SingleObject);

@@ -1,5 +1,5 @@
-//! Names, keys, bodies and error messages with control characters. Events, spans and errors show
-//! them only escaped.
+//! Tests names, keys, bodies and error messages with control characters. Events, spans and errors
+//! escape these characters.
 
 use std::error::Error as StdError;
 use std::fmt::{Debug, Display};
@@ -17,7 +17,7 @@ use tenure_testkit::world::{elected, held, name};
 
 use super::*;
 
-/// Forges a line, moves the cursor, reverses the direction of writing, and hides characters.
+/// A text that forges a line, moves the cursor, reverses the text direction, and hides characters.
 const EVIL: &str = "x\n2026 INFO elected: epoch 99\r\t\u{1b}[2J\u{9b}\u{85}\u{2028}\u{2029}\u{202e}\
                     \u{2066}\u{200f}\u{61c}\u{200b}\u{200d}\u{feff}\u{ad}\u{e0041}\0\u{7f}";
 
@@ -70,7 +70,7 @@ impl Layer for Hostile {
     }
 }
 
-/// One election on such a store, and all its texts.
+/// An election on a hostile store, and all texts that the library shows.
 struct Scene {
     world: World,
     shown: Vec<String>,
@@ -91,7 +91,7 @@ impl Scene {
         node.validity(VALIDITY).check_store(false).process(process).build().unwrap()
     }
 
-    /// Records both forms of this value and of its source errors.
+    /// Records the `Display` and `Debug` forms of this value and of its source errors.
     fn shows(&mut self, value: &(impl Debug + Display)) {
         self.shown.extend([format!("{value}"), format!("{value:?}")]);
     }
@@ -166,7 +166,7 @@ impl Scene {
         }
     }
 
-    async fn reads_what_is_no_record(&mut self) {
+    async fn reads_an_invalid_record(&mut self) {
         let election = self.election(Layout::EpochFiles);
         for body in [EVIL.to_owned(), json!({ "expired": EVIL }).to_string(), format!("{{{EVIL}")] {
             self.world.put(&name(1), body).await;
@@ -227,7 +227,7 @@ impl Scene {
     }
 }
 
-/// Returns whether a display could act on this character.
+/// Returns whether a terminal could interpret this character as a control.
 fn acts(character: char) -> bool {
     let quiet = character.is_alphanumeric() || matches!(character, ' '..='~' | '…' | '–');
     character.is_control() || (EVIL.contains(character) && !quiet)
@@ -245,7 +245,7 @@ async fn regression_control_characters_are_escaped_in_events_spans_and_errors() 
             shown.append(&mut scene.shown);
         )*};
     }
-    play!(follows is_sealed loses_the_store reads_what_is_no_record);
+    play!(follows is_sealed loses_the_store reads_an_invalid_record);
     play!(restores shares_one_object compacts fences);
     wait(millis(1)).await;
 

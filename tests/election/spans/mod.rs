@@ -1,4 +1,4 @@
-//! The spans and events of the library: their parents and their fields.
+//! Tests the spans and events of the library, their parents and their fields.
 
 mod hostile;
 
@@ -17,7 +17,7 @@ use tracing::{Event, Instrument as _, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-/// A span, or an event, which ends immediately.
+/// A span or an event. An event ends immediately.
 #[derive(Debug, Clone, Default)]
 struct Told {
     name: String,
@@ -26,7 +26,7 @@ struct Told {
     parent: Option<usize>,
     follows: Option<usize>,
     fields: BTreeMap<&'static str, String>,
-    /// Number of spans that had ended before its end.
+    /// Number of spans that ended before this span.
     ended: Option<usize>,
 }
 
@@ -50,8 +50,8 @@ impl Capture {
     /// Captures the spans and events of this thread from now on.
     fn start() -> (Capture, impl Drop) {
         let capture = Capture::default();
-        // If another thread reaches a call site first, tracing with a single subscriber caches it
-        // as disabled for good.
+        // If another thread reaches a call site first, tracing with a single subscriber permanently
+        // disables the call site.
         static OTHER: std::sync::OnceLock<tracing::Dispatch> = std::sync::OnceLock::new();
         OTHER.get_or_init(|| tracing::Dispatch::new(tracing_subscriber::registry()));
         let subscriber = tracing_subscriber::registry().with(capture.clone());
@@ -74,14 +74,14 @@ impl Capture {
         one.clone()
     }
 
-    /// The names of the spans above it, the nearest first.
+    /// Returns the names of the parent spans, the nearest first.
     fn above(&self, told: &Told) -> Vec<String> {
         let all = self.all();
         let up = |told: &Told| told.parent.map(|parent| all[parent].clone());
         std::iter::successors(up(told), up).map(|told| told.name).collect()
     }
 
-    /// The store's calls below spans of this name, as `op outcome`.
+    /// Returns the requests below spans of this name, in the form `op outcome`.
     fn requests_below(&self, name: &str) -> Vec<String> {
         let requests = self.named("request").into_iter();
         let below = requests.filter(|told| self.above(told).iter().any(|above| above == name));
@@ -156,7 +156,7 @@ async fn a_campaign_and_its_leadership_are_below_the_span_of_the_application() {
         (campaign.level, capture.above(&campaign)),
         (Some(Level::INFO), names("application"))
     );
-    assert!(campaign.ended.is_some(), "it ends with the election");
+    assert!(campaign.ended.is_some(), "the span ends with the election");
     assert_eq!(capture.requests_below("campaign"), ["list listed", "create done", "list listed"]);
     assert_eq!(capture.above(&capture.one("elected")), names("campaign application"));
 
@@ -166,7 +166,7 @@ async fn a_campaign_and_its_leadership_are_below_the_span_of_the_application() {
     assert_eq!(renewal.level, Some(Level::DEBUG));
     assert_eq!(capture.above(&renewal), names("leadership application"));
     assert_eq!(capture.requests_below("renewal"), ["renew done"]);
-    assert!(renewal.ended.is_some(), "it ends with its last request");
+    assert!(renewal.ended.is_some(), "the span ends with its last request");
 
     lead.resign().await.unwrap();
     wait(millis(1)).await;
@@ -185,7 +185,8 @@ async fn a_renewal_is_one_span_with_all_its_requests() {
     let (capture, _guard) = Capture::start();
     let world = World::new();
     let lead = world.leader("a").await;
-    // The renewal takes effect without an answer: the next attempt is refused, and read back.
+    // The renewal takes effect without an answer, so the store refuses the next attempt, and the
+    // leader reads the record back.
     world.store.on(Call::Replace).fault(Fault::FailAfter);
     wait(secs(5)).await;
     assert!(lead.check().is_ok());

@@ -1,4 +1,4 @@
-//! The check of a store: it names each unsafe behaviour, and a safe store passes once.
+//! Tests the store check, which names each unsafe behaviour. A safe store is checked only once.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tenure_testkit::write_faults::WRITE_FAULTS;
 
 mod places;
 
-/// The common prefix of the keys of checks.
+/// Common prefix of the keys that checks write.
 const CHECK: &str = ".tenure-check";
 
 /// Writes an object to each key that a check may choose.
@@ -74,7 +74,7 @@ async fn the_first_check_takes_five_requests_and_can_be_disabled() {
     assert_eq!(of_check, 5, "{log:?}");
     elect(&check).await.resign().await.unwrap();
     assert!(world.store.take_log().iter().all(|(_, key)| !key.contains(CHECK)), "only once");
-    // Another process finds the object.
+    // Another process finds the object of the check, and writes it again.
     let second = world.node("b").check_store(true).build().unwrap();
     elected(second.try_campaign().await.unwrap()).resign().await.unwrap();
     let log = world.store.take_log();
@@ -119,7 +119,7 @@ async fn concurrent_checks_of_many_processes_pass() {
 async fn regression_a_campaign_survives_failures_of_the_check() {
     for call in [Call::Create, Call::Get, Call::Replace, Call::List] {
         for fault in WRITE_FAULTS {
-            // A store that gives this answer seven times in a row is unfit.
+            // A store that gives one of these answers seven times in a row is unsafe.
             if [Fault::NoEtag, Fault::Swallow, Fault::Refuse].contains(&fault) {
                 continue;
             }
@@ -166,7 +166,7 @@ async fn a_permanent_failure_ends_the_check() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_object_at_the_checks_key_is_accepted() {
+async fn any_object_at_the_key_of_the_check_is_accepted() {
     for body in [String::new(), "<html>".to_owned(), "x".repeat(1 << 20)] {
         let world = World::new();
         put_checks(&world, &body).await;
@@ -174,7 +174,8 @@ async fn any_object_at_the_checks_key_is_accepted() {
     }
 }
 
-/// The error was "listing the epochs …: no answer within 6s (it may have taken effect)".
+/// The error was "listing the epochs …: no answer within 6s (it may have taken effect)", although a
+/// LIST has no effect.
 #[tokio::test(start_paused = true)]
 async fn regression_a_listing_without_an_answer_has_no_effect() {
     for (check, call) in [(true, Call::List), (false, Call::List), (true, Call::Get)] {
@@ -190,7 +191,7 @@ async fn regression_a_listing_without_an_answer_has_no_effect() {
     }
 }
 
-/// The store passed the check, and each renewal took three requests.
+/// The store passed the check, although each renewal then cost three requests.
 #[tokio::test(start_paused = true)]
 async fn regression_a_store_without_etags_in_writes_is_unsafe() {
     let world = World::new();
@@ -200,13 +201,14 @@ async fn regression_a_store_without_etags_in_writes_is_unsafe() {
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
     assert!(error.to_string().contains("without an ETag"), "{error}");
     assert_eq!(world.epochs().await, [0; 0], "no epoch was created");
-    // A proxy that drops a few ETags does not fail the check.
+    // The check tolerates a proxy that drops a few ETags.
     world.store.heal();
     world.store.on(Call::Replace).times(2).fault(Fault::NoEtag);
     elect(&election).await.resign().await.unwrap();
 }
 
-/// The store answers every write without an ETag and keeps none. A campaign on it never ended.
+/// The store answers every write without an ETag, and stores no object. A campaign on such a store
+/// never ended.
 #[tokio::test(start_paused = true)]
 async fn regression_lost_writes_without_an_etag_end_a_campaign() {
     let world = World::new();
@@ -222,9 +224,9 @@ async fn regression_lost_writes_without_an_etag_end_a_campaign() {
     assert_eq!(writes, 5);
 }
 
-/// A proxy gives this answer. It ended the campaign although the store had worked.
+/// A proxy may give such an answer. The answer ended the campaign, although the store had worked.
 #[tokio::test(start_paused = true)]
-async fn regression_an_unfit_answer_ends_no_campaign_that_has_worked() {
+async fn regression_an_unsafe_answer_ends_no_campaign_that_has_worked() {
     for fault in [Fault::Swallow, Fault::Unsupported] {
         let world = World::new();
         let election = world.node("a").build().unwrap();
@@ -238,12 +240,14 @@ async fn regression_an_unfit_answer_ends_no_campaign_that_has_worked() {
             world.store.heal();
         };
         let elected = async { tokio::join!(campaign, heals).0 };
-        let leadership = within(secs(400), elected).await.expect("it is elected").unwrap();
+        let leadership =
+            within(secs(400), elected).await.expect("the candidate is elected").unwrap();
         leadership.resign().await.unwrap();
     }
 }
 
-/// The reads were answered, so there were never three failures in a row: 25 attempts a second.
+/// Reads succeeded, so there were never three failures in a row. The campaign made 25 attempts a
+/// second.
 #[tokio::test(start_paused = true)]
 async fn regression_an_attempt_ends_if_only_writes_fail() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
@@ -265,7 +269,7 @@ async fn regression_an_attempt_ends_if_only_writes_fail() {
     }
 }
 
-/// Reads show the renewals, so the lease is kept, at two more requests each.
+/// The leader keeps its lease, because it reads back each renewal with two additional requests.
 #[tokio::test(start_paused = true)]
 async fn a_leader_survives_writes_without_an_etag() {
     let world = World::new();
@@ -277,7 +281,7 @@ async fn a_leader_survives_writes_without_an_etag() {
     lead.resign().await.unwrap();
 }
 
-/// The check refused a member: "lock.json belongs to an election in the other layout: use
+/// The check refused a member with "lock.json belongs to an election in the other layout: use
 /// Layout::SingleObject". A group does not have this setting.
 #[tokio::test(start_paused = true)]
 async fn regression_a_group_may_share_the_prefix_of_an_election_in_any_layout() {
@@ -289,7 +293,7 @@ async fn regression_a_group_may_share_the_prefix_of_an_election_in_any_layout() 
         let group = group.build().unwrap();
         let membership = within(secs(60), group.join()).await.expect("no waiting").unwrap();
         assert!(membership.lease().check().is_ok() && lead.check().is_ok(), "{layout:?}");
-        // The reverse order.
+        // The election may also start after the group.
         let second = world.node("c").layout(layout).check_store(true).build().unwrap();
         second.try_campaign().await.unwrap();
     }

@@ -1,12 +1,12 @@
-//! The check of a store by many candidates, under several prefixes, and above other elections.
+//! Tests the store check by many candidates, under several prefixes, and above other elections.
 
 use tenure::store::Page;
 use tenure_testkit::one_write_a_second::OneWriteASecond;
 
 use super::*;
 
-/// Two candidates of different layouts do not see each other. The check skipped the second election
-/// of a store value.
+/// Candidates of different layouts do not read each other's objects. The check was skipped for the
+/// second election of a store value.
 #[tokio::test(start_paused = true)]
 async fn regression_each_election_of_a_store_value_detects_the_other_layout() {
     let world = World::new();
@@ -27,7 +27,7 @@ async fn regression_each_election_of_a_store_value_detects_the_other_layout() {
     }
 }
 
-/// All candidates checked the store on one key: 24 of them took 37 s.
+/// All candidates checked the store with one key, and 24 candidates needed 37 s.
 #[tokio::test(start_paused = true)]
 async fn regression_candidates_start_together_on_a_store_with_one_write_a_second_per_key() {
     let world = World::new();
@@ -65,7 +65,7 @@ impl Layer for ByParts {
     }
 }
 
-/// An election above others was refused: "lists keys out of order".
+/// An election above others was refused with "lists keys out of order".
 #[tokio::test(start_paused = true)]
 async fn regression_an_election_above_others_runs_in_a_hierarchical_namespace() {
     let world = World::new();

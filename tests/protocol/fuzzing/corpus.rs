@@ -1,4 +1,4 @@
-//! Runs the functions of the fuzz targets on the corpus, without a fuzzer.
+//! Runs the fuzz targets' checks on the corpus, without a fuzzer.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The checks of the fuzz targets on listings that proptest generates.
+//! Runs the fuzz targets' checks on listings that proptest generates.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -19,7 +19,8 @@ fn any_epoch() -> impl Strategy<Value = Epoch> {
     any_epoch_number().prop_map(|number| Epoch::new(number).expect("the number is in range"))
 }
 
-/// Keys under the prefix that are not epoch objects. Many of them sort next to an epoch object.
+/// Generates keys under the prefix that are not epoch objects. Many of these keys sort next to an
+/// epoch object.
 fn foreign_key() -> impl Strategy<Value = String> {
     let beside =
         (any_epoch(), "[ -~]{1,6}").prop_map(|(epoch, tail)| format!("{epoch:010}.json{tail}"));
@@ -59,7 +60,7 @@ proptest! {
     #![proptest_config(cases(1_000))]
 
     #[test]
-    fn the_newest_epoch_is_found_whatever_is_known(
+    fn the_newest_epoch_is_found_from_any_known_epoch(
         mut shelf in shelf(), known in prop::option::of(any_epoch()), choice: prop::sample::Index,
     ) {
         check_search(&mut shelf, known);
@@ -71,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn exactly_the_superseded_old_ones_beyond_the_newest_are_compacted(
+    fn only_old_superseded_epochs_are_compacted(
         mut shelf in shelf(), keep in 1..12_usize, min_age in 0..200_u32,
     ) {
         let keep_epochs = NonZeroUsize::new(keep).expect("at least 1");
@@ -85,7 +86,7 @@ proptest! {
         };
         let superseded = epochs.iter().take(epochs.len().saturating_sub(keep)).filter(old);
         if plan.stopped() {
-            // The compactor finds the last epoch first, and then deletes nothing.
+            // A compactor that finds the last epoch first deletes no epoch.
             prop_assert!(deleted.iter().all(|epoch| epochs.contains(epoch)));
         } else {
             prop_assert_eq!(deleted, superseded.copied().collect::<Vec<_>>());
@@ -100,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn a_broken_page_is_refused_whatever_else_it_shows(
+    fn an_invalid_page_is_refused(
         mut shelf in shelf(),
         breakage in 0..5_u8,
         (at, with) in any::<(prop::sample::Index, prop::sample::Index)>(),
@@ -141,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn any_page_is_judged_alike(
+    fn arbitrary_pages_are_accepted_or_refused(
         names in vec(any_key(), 0..6),
         sorted: bool, truncated: bool, after in any_epoch(),
     ) {

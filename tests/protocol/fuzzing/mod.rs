@@ -1,4 +1,4 @@
-//! The checks of the fuzz targets, on generated inputs and on the corpus.
+//! Runs the fuzz targets' checks on generated inputs and on the corpus.
 
 mod corpus;
 mod listings;

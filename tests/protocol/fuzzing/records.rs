@@ -1,4 +1,4 @@
-//! The checks of the fuzz targets on records: damaged ones, and ones with arbitrary fields.
+//! Runs the fuzz targets' checks on damaged records and on records with arbitrary fields.
 
 use std::time::Duration;
 
@@ -94,14 +94,14 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn what_is_written_is_read_as_it_was(record in any_record()) {
+    fn records_are_read_as_written(record in any_record()) {
         let body = record.to_bytes();
         prop_assume!(body.len() <= MAX_READ_BYTES);
         prop_assert_eq!(Record::parse(&body), Ok(record));
     }
 
     #[test]
-    fn whatever_was_written_can_be_sealed(record in any_record()) {
+    fn every_written_record_can_be_sealed(record in any_record()) {
         check(&record.to_bytes());
     }
 
@@ -129,7 +129,7 @@ proptest! {
         check(&body);
     }
 
-    /// A body with arbitrary known and unknown fields and values. Errors contain no value.
+    /// The body has arbitrary known and unknown fields and values.
     #[test]
     fn errors_of_arbitrary_fields_contain_no_value(
         fields in proptest::collection::vec((field(), any_json()), 0..8),
@@ -151,7 +151,7 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn a_lock_that_is_written_is_read_as_it_was(
+    fn locks_are_read_as_written(
         record in any_record(),
         nonce: u128,
         token in 0..=Epoch::MAX.get(),
@@ -166,7 +166,7 @@ proptest! {
         prop_assert_eq!(Record::decode(None, &body), Ok((token, record)));
     }
 
-    /// A lock is free only with an `expires_at` of zero and a valid token.
+    /// A lock is free only if it has an `expires_at` of zero and a valid token.
     #[test]
     fn a_damaged_lock_is_never_free(
         record in any_record(),

@@ -1,4 +1,4 @@
-//! Plays the stories of four files with the real state machine against a pure store.
+//! Runs the stories of four files with the real state machine against a pure store.
 //! `tests/protocol/scenarios/README.md` describes the format.
 
 mod store;
@@ -7,7 +7,7 @@ mod world;
 
 use world::World;
 
-/// Plays a text. An error contains the first line that failed.
+/// Runs a text. An error contains the first line that failed.
 fn play(name: &str, text: &str) -> Result<(), String> {
     let mut world = World::default();
     let mut expectations = 0;
@@ -26,7 +26,7 @@ fn play(name: &str, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the stories of a file. Each begins with `== NAME`.
+/// Returns the stories of a file. Each story begins with `== NAME`.
 fn stories(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split("== ").skip(1).filter_map(|story| story.split_once('\n'))
 }
@@ -48,7 +48,7 @@ fn all_stories_pass() {
     assert_eq!(count, 38);
 }
 
-/// Asserts that the last line of a story fails, with its place and the reason.
+/// Asserts that the last line of a story fails, and that the error has the line and the reason.
 #[track_caller]
 fn fails(text: &str, reason: &str) {
     let why = play("x.txt", text).unwrap_err();
@@ -57,7 +57,7 @@ fn fails(text: &str, reason: &str) {
 }
 
 #[test]
-fn an_unknown_line_fails_with_its_place() {
+fn an_unknown_line_fails_with_its_position() {
     fails("a: candidate\n\nb: candidat", "not understood");
     fails("a: candidate\na: dance", "not understood");
     fails("store: explode", "not understood");

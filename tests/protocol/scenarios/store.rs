@@ -15,7 +15,7 @@ pub struct Body {
     pub nonce: Option<Nonce>,
     pub heartbeat: u64,
     pub ended: Option<EpochEnd>,
-    /// Number of manual edits that kept the fields above.
+    /// Number of manual edits that changed other fields.
     pub edits: u32,
     pub readable: bool,
 }
@@ -34,7 +34,7 @@ impl Body {
 #[derive(Debug, Clone)]
 pub struct Object {
     pub body: Body,
-    /// Number of writes with the same body. It represents `Last-Modified`.
+    /// Number of writes with the same body. This number represents `Last-Modified`.
     pub touches: u32,
 }
 
@@ -54,7 +54,7 @@ impl From<Answer> for Reply {
 #[derive(Debug)]
 pub struct Store {
     pub objects: BTreeMap<Epoch, Object>,
-    /// Foreign keys. Each sorts right after the epoch object of its number.
+    /// Numbers of foreign keys. Each key sorts right after the epoch object with its number.
     pub foreign_keys: BTreeSet<u64>,
     pub page: usize,
 }

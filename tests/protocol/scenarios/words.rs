@@ -67,7 +67,7 @@ impl Names {
     }
 }
 
-/// Parses an answer that the store has no reason to give.
+/// Parses an answer that does not match the state of the store.
 pub fn made_up(word: &str) -> Option<Answer> {
     Some(match word {
         "unknown" => Answer::Unknown,

@@ -14,15 +14,15 @@ type Done = Result<(), String>;
 
 #[derive(Debug)]
 struct Participant {
-    /// Name in its records. Two participants may share a name.
+    /// Name of the participant in its records. Two participants may share a name.
     name: String,
     unique: bool,
     machine: Candidate,
     nonces: Vec<Nonce>,
-    /// The request in progress, with the store's answer after the request has reached it.
+    /// The request in progress, with the answer if the request has reached the store.
     asked: Option<(Request, Option<Reply>)>,
     last: Option<Event>,
-    /// The last touch of a foreign record, to detect the next one.
+    /// The last seen touch of a foreign record, to detect the next touch.
     touches: Option<(Epoch, u32)>,
 }
 
@@ -31,7 +31,7 @@ pub struct World {
     store: Store,
     names: Names,
     participants: BTreeMap<String, Participant>,
-    /// All requests so far. Each of them may reach the store late, or a second time.
+    /// All requests so far. Each request may reach the store late, or a second time.
     sent: Vec<(String, String, Request)>,
     granted: BTreeMap<Epoch, String>,
 }
@@ -142,10 +142,10 @@ impl World {
         self.answer(label, reply.answer)
     }
 
-    /// Applies `a<! refused`: an answer that the store has no reason to give.
+    /// Applies `a<! refused`: an answer that does not match the state of the store.
     fn is_told(&mut self, label: &str, what: &str) -> Done {
         let answer = words::made_up(what).ok_or_else(not_understood)?;
-        // The answer may also arrive without a request. The machine must ignore it.
+        // The answer may also arrive without a request. The machine must ignore such an answer.
         self.get(label)?.asked = None;
         self.answer(label, answer)
     }
@@ -217,7 +217,7 @@ impl World {
             return Err("the event changes nothing".to_owned());
         }
         if participant.machine.step() != before.step() {
-            // The answer of the request is no longer awaited.
+            // The participant has abandoned the request.
             participant.asked = None;
         }
         Ok(())

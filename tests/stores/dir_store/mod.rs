@@ -1,4 +1,4 @@
-//! The store in a directory: its files, its refusals, and its users.
+//! Tests of the directory store: its files, its refusals, and its users.
 
 #![cfg(unix)]
 
@@ -69,7 +69,7 @@ async fn a_file_has_its_count_and_its_body() {
 }
 
 #[tokio::test]
-async fn an_etag_never_comes_back() {
+async fn an_etag_never_becomes_valid_again() {
     let (_dir, store) = store();
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..3 {
@@ -140,7 +140,7 @@ async fn symbolic_links_are_never_followed() {
     assert_eq!(keys_of(&store, "").await, [""; 0]);
     assert_eq!(fs::read_to_string(outside.path().join("secret")).expect("there"), "secret");
     assert_eq!(fs::read_dir(outside.path()).expect("listed").count(), 1);
-    // Two processes with different locks would write together.
+    // Two processes with different locks would write concurrently.
     let lock = dir.path().join(".tenure/lock");
     fs::rename(&lock, outside.path().join("lock")).expect("moved");
     symlink(outside.path().join("lock"), &lock).expect("a link");
@@ -182,7 +182,7 @@ async fn a_file_of_another_type_is_named() {
 }
 
 #[tokio::test]
-async fn a_torn_file_of_a_killed_process_is_ignored_and_removed_later() {
+async fn an_incomplete_file_of_a_killed_process_is_ignored_and_removed() {
     let (dir, store) = store();
     done(store.create("a", "x".into()).await);
     let (old, fresh) = (dir.path().join(".tenure/tmp-1-1-1"), dir.path().join(".tenure/tmp-2-2-2"));
@@ -200,9 +200,9 @@ async fn a_torn_file_of_a_killed_process_is_ignored_and_removed_later() {
     assert_eq!(&body_of(&again, "a").await[..], b"x");
 }
 
-/// Each deletion may remove the folder of concurrent writes and reads.
+/// A deletion may remove the folder of concurrent writes and reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn regression_deletions_do_not_disturb_writers_in_their_folder() {
+async fn regression_deletions_do_not_fail_writers_in_their_folder() {
     let (dir, store) = store();
     let rounds = |writer: usize| {
         // Each store value has a separate root, like the store of another process.
@@ -299,7 +299,7 @@ async fn a_listing_reads_only_the_folders_of_the_page() {
     }
     assert_eq!(keys_of(&store, "").await, all);
     assert_eq!(keys_of(&store, "b/").await, ["b/1", "b/2/x"]);
-    // With one key per page, every key occurs once and in order, for any folders.
+    // With one key per page, the listing has every key once and in order, for any folders.
     let (mut after, mut found) = (String::new(), Vec::new());
     loop {
         let page = store.list("", &after, 1).await.expect("listed");
@@ -327,7 +327,7 @@ async fn a_key_has_at_most_1024_bytes() {
 }
 
 #[tokio::test]
-async fn a_missing_key_counts_as_deleted_even_without_its_folder() {
+async fn a_missing_key_is_deleted_even_without_its_folder() {
     let (_dir, store) = store();
     done(store.create("a", "x".into()).await);
     let keys = ["a", "b", "no/c", "no/d", "none/e"].map(str::to_owned).to_vec();

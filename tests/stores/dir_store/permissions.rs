@@ -1,4 +1,4 @@
-//! The permissions of other users, and the reads of users who cannot open the lock.
+//! Tests the permissions of other users, and reads by users that cannot open the lock.
 
 use super::*;
 
@@ -18,14 +18,15 @@ async fn the_group_may_write_files_of_its_directory() {
     assert_eq!(mode(".tenure/lock"), 0o660);
 }
 
-/// Returns whether this test runs as root. The user of the test owns its files.
+/// Returns whether this test runs as root, by the owner of the test's directory.
 fn is_root(dir: &tempfile::TempDir) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata(dir.path()).expect("it exists").uid() == 0
 }
 
-/// Permissions do not bind root, so root runs this test again as another user. Returns true after
-/// that run. If no other user may start this program, the test continues and checks less.
+/// Runs this test again as another user if the present user is root, because root ignores
+/// permissions. Returns true after that run. If no other user may start this program, the test
+/// continues and checks less.
 fn done_by_another_user(test: &str) -> bool {
     use std::os::unix::process::CommandExt as _;
     if !is_root(&tempfile::tempdir().expect("a temporary directory")) {
@@ -59,7 +60,7 @@ async fn regression_a_reader_cannot_stop_an_election() {
     done(store.replace("app/a", "y".into(), etag).await);
 }
 
-/// A reader without the lock lists a folder again if it changes meanwhile.
+/// A reader without the lock lists a folder again if the folder changes during the listing.
 #[tokio::test]
 async fn a_user_who_cannot_open_the_lock_can_list() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -71,7 +72,7 @@ async fn a_user_who_cannot_open_the_lock_can_list() {
     let lock = dir.path().join(".tenure/lock");
     fs::set_permissions(&lock, fs::Permissions::from_mode(0o000)).expect("set");
     assert_eq!(keys_of(&store, "").await, ["app/a"]);
-    // Root may open all files; then this part does not run.
+    // This part does not run as root, because root may open all files.
     if !is_root(&dir) {
         let denied = StoreErrorKind::AccessDenied;
         refuses(store.create("b", "x".into()).await, denied, "all processes must have one user");
@@ -87,7 +88,7 @@ async fn the_error_for_a_missing_permission_names_the_path() {
     let (dir, store) = store();
     done(store.create("a", "x".into()).await);
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).expect("set");
-    // Permissions do not bind root; then this part does not run.
+    // This part does not run as root, because root ignores permissions.
     if fs::create_dir(dir.path().join("probe")).is_err() {
         let denied = StoreErrorKind::AccessDenied;
         let path = store.path().display().to_string();
@@ -104,7 +105,8 @@ async fn the_error_for_a_missing_permission_names_the_path() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
 }
 
-/// The next holder of the lock settles the renames of a killed process. Other users are refused.
+/// The next holder of the lock completes the renames of a killed process. Before this, other users
+/// get an error.
 #[tokio::test]
 async fn a_user_who_cannot_open_the_lock_reads_settled_objects() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -125,7 +127,7 @@ async fn a_user_who_cannot_open_the_lock_reads_settled_objects() {
     }
 }
 
-/// No writer can hold such a lock, so the reader does not wait.
+/// No writer can hold the lock, so the reader fails without a wait.
 #[tokio::test]
 async fn an_unsettled_object_cannot_be_read_without_an_open_lock() {
     let (dir, store) = store();
@@ -134,6 +136,7 @@ async fn an_unsettled_object_cannot_be_read_without_an_open_lock() {
     let lock = dir.path().join(".tenure/lock");
     fs::remove_file(&lock).expect("there");
     symlink("nowhere", &lock).expect("a link");
-    let error = store.get("open", None, 9).await.expect_err("it is not settled").to_string();
+    let error =
+        store.get("open", None, 9).await.expect_err("the object is not settled").to_string();
     assert!(error.starts_with("cannot open") && error.contains(".tenure/lock"), "{error}");
 }

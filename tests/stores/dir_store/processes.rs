@@ -1,6 +1,5 @@
-//! A directory with real processes, which are killed at any moment or race for one key.
-//!
-//! The children are this test program. A variable makes them run only [`child_process`].
+//! Tests the directory store with real processes, which are killed at any moment or race for one
+//! key. The processes run this test program. A variable makes them run only [`child_process`].
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -30,7 +29,7 @@ async fn killed_processes_leave_whole_objects_and_no_lock() {
         first.tell("loop");
         second.tell("loop");
         let mut acks = first.killed_after(fastrand::usize(1..20));
-        // The other process continues, even if the first one died with the lock.
+        // The other process continues, even if the first process died with the lock.
         acks.extend(second.killed_after(fastrand::usize(3..20)));
         for ack in acks {
             match ack.split(' ').collect::<Vec<_>>()[..] {
@@ -52,7 +51,7 @@ async fn killed_processes_leave_whole_objects_and_no_lock() {
     for object in all.values() {
         whole(object);
     }
-    assert!(made.len() >= ROUNDS && greatest > 0, "the children wrote nothing");
+    assert!(made.len() >= ROUNDS && greatest > 0, "the children wrote no object");
 }
 
 #[tokio::test]
@@ -72,8 +71,8 @@ async fn one_process_wins_each_round() {
     }
 }
 
-/// Sends every process its order. Asserts that one succeeds, that the others are refused, and that
-/// the object is the winner's.
+/// Sends every process its order. Asserts that one process succeeds, that the others are refused,
+/// and that the object has the body of the winner.
 async fn winner(
     store: &DirStore,
     racers: &mut [Process],
@@ -92,8 +91,8 @@ async fn winner(
     object
 }
 
-/// A child that is killed on drop. It answers on its standard error, because the test harness
-/// writes to the standard output.
+/// A child process that is killed on drop. The child answers on stderr, because the test harness
+/// writes to stdout.
 struct Process {
     child: Child,
     orders: ChildStdin,
@@ -124,14 +123,14 @@ impl Process {
         self.next_line().expect("the child answers")
     }
 
-    /// Returns the next line; `None` at the end. Ignores a torn last line.
+    /// Returns the next line, or `None` at the end. Ignores an incomplete last line.
     fn next_line(&mut self) -> Option<String> {
         let mut line = String::new();
         self.answers.read_line(&mut line).expect("UTF-8");
         line.strip_suffix('\n').map(str::to_owned)
     }
 
-    /// Kills the child some moment after this number of answers, and returns all its answers.
+    /// Kills the child at a random moment after this number of answers. Returns all answers.
     fn killed_after(mut self, answers: usize) -> Vec<String> {
         let mut said = (0..answers).map(|_| self.answer()).collect::<Vec<_>>();
         for _ in 0..fastrand::u32(0..100_000) {
@@ -150,7 +149,7 @@ impl Drop for Process {
     }
 }
 
-/// The program of a child. It does nothing when it runs as a normal test.
+/// The program of a child. It has no effect when it runs as a normal test.
 #[tokio::test]
 async fn child_process() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };
@@ -172,7 +171,7 @@ async fn child_process() {
     }
 }
 
-/// Creates separate objects, and counts in a shared one. Prints each answered write.
+/// Creates separate objects, and counts in a shared object. Prints each answered write.
 async fn write_for_ever(store: &DirStore, name: &str) -> ! {
     for number in 1.. {
         let key = format!("made/{name}-{number:06}");
@@ -190,18 +189,19 @@ async fn write_for_ever(store: &DirStore, name: &str) -> ! {
     unreachable!("the numbers do not end")
 }
 
-/// Prints the line with one write, so that no line is torn while the reader keeps up.
+/// Prints the line with a single write, so that a kill does not leave an incomplete line.
 fn say(line: &str) {
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).expect("the parent reads");
 }
 
-/// A body with redundancy that shows a torn write: its number, its writer, and its number again.
+/// Returns a body with redundancy, which shows an incomplete write. The body has the number at the
+/// start and at the end.
 fn body(number: u64, writer: &str) -> Bytes {
     let filling = "x".repeat(usize::try_from(number * 7_919 % 5_000).expect("less than 5,000"));
     format!("{number} {writer} {filling} {number} end").into()
 }
 
-/// Returns the number and the writer of a body, which must be whole.
+/// Returns the number and the writer of a body. Asserts that the body is whole.
 fn whole(bytes: &Bytes) -> (u64, String) {
     let text = std::str::from_utf8(bytes).expect("UTF-8");
     let [number, writer, ..] = text.split(' ').collect::<Vec<_>>()[..] else {

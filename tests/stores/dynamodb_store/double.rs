@@ -1,4 +1,4 @@
-//! The double refuses the same requests as DynamoDB, with the same codes.
+//! Tests that the double refuses the same requests as DynamoDB, with the same codes.
 
 use aws_sdk_dynamodb::error::ProvideErrorMetadata as _;
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -16,7 +16,8 @@ fn item(name: &str, body: &str) -> Item {
     item.as_object().expect("it is an object").clone()
 }
 
-/// Writes `app/a` under this condition. An error has the code and whether the item was shown.
+/// Writes `app/a` with this condition. An error has the code, and whether the answer shows the
+/// item.
 async fn put(server: &DynamoServer, condition: &str) -> Result<(), (String, bool)> {
     use aws_sdk_dynamodb::operation::put_item::PutItemError;
     use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::AllOld;
@@ -45,7 +46,7 @@ async fn put(server: &DynamoServer, condition: &str) -> Result<(), (String, bool
 async fn conditions_are_exact_and_a_refusal_shows_the_item() {
     let server = DynamoServer::start();
     let refused = |shown| Err(("ConditionalCheckFailedException".to_owned(), shown));
-    // No attribute of a missing item has a value.
+    // A condition on an attribute is false for a missing item.
     assert_eq!(put(&server, "#body = :body").await, refused(false));
     server.in_table(|table| table.put_raw(item("a", "old")));
     assert_eq!(put(&server, "attribute_not_exists(#body)").await, refused(true));

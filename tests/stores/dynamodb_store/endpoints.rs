@@ -1,9 +1,9 @@
-//! Custom endpoints of every form: the variable, and the request that arrives.
+//! Tests every form of a custom endpoint: the value of the variable, and the URL of the request.
 
 use super::environment::{keys, reading_child};
 use tenure_testkit::proxy::Proxy;
 
-/// Each endpoint, and the URL of its requests.
+/// Endpoints, each with the URL of its requests.
 const FORMS: [(&str, &str); 6] = [
     ("http://h.example", "http://h.example/"),
     ("http://h.example:8000/", "http://h.example:8000/"),
@@ -13,7 +13,7 @@ const FORMS: [(&str, &str); 6] = [
     ("http://[2001:db8::7]:8000/a", "http://[2001:db8::7]:8000/a/"),
 ];
 
-/// The requests go through a proxy, which sees whole URLs and resolves no names.
+/// The requests go through a proxy, which receives whole URLs and resolves no names.
 #[test]
 fn requests_arrive_below_the_path_of_the_endpoint() {
     for (endpoint, url) in FORMS {

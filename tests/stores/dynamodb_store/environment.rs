@@ -1,4 +1,4 @@
-//! Stores with settings from the environment, each in a separate process.
+//! Tests stores with settings from the environment, each in a separate process.
 
 use std::process::{Command, Output};
 

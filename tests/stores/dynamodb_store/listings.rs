@@ -1,4 +1,4 @@
-//! Listings: their prefixes, their pages, and their starts.
+//! Tests the prefixes, the pages, and the starts of listings.
 
 use super::*;
 
@@ -18,7 +18,7 @@ async fn every_key_of_a_prefix_is_listed_at_any_depth() {
 }
 
 #[tokio::test]
-async fn a_full_page_reports_that_more_may_follow_and_an_empty_one_ends() {
+async fn a_full_page_is_truncated_and_an_empty_page_is_not() {
     let (server, store) = start();
     for key in ["app/1", "app/2"] {
         done(store.create(key, body("")).await);
@@ -39,13 +39,14 @@ async fn the_last_page_ends_at_the_given_key() {
         done(store.create(key, body("")).await);
     }
     let last = async |after: &str, limit| {
-        let page = store.list_last("app/", after, limit).await.unwrap().expect("it is supported");
+        let page =
+            store.list_last("app/", after, limit).await.unwrap().expect("the store supports it");
         let keys = page.entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>();
         (keys.join(" "), page.truncated)
     };
     assert_eq!(last("", 2).await, ("app/2 app/3".to_owned(), true));
     assert_eq!(last("app/1", 2).await, ("app/2 app/3".to_owned(), true), "more keys may exist");
-    assert_eq!(last("app/2", 2).await, ("app/3".to_owned(), false), "the page goes beyond");
+    assert_eq!(last("app/2", 2).await, ("app/3".to_owned(), false), "the page ends beyond the key");
     assert_eq!(last("", 9).await, ("app/1 app/2 app/3".to_owned(), false));
     assert_eq!(last("app/2", 9).await, ("app/3".to_owned(), false));
     assert_eq!(server.count("Query"), 5);
@@ -70,7 +71,7 @@ async fn a_listing_may_start_before_its_prefix_or_after_it() {
 }
 
 #[tokio::test]
-async fn the_newest_of_a_thousand_epochs_is_one_query_for_a_few_items() {
+async fn the_newest_of_a_thousand_epochs_costs_one_query() {
     let (server, store) = start();
     server.in_table(|table| {
         for number in 1..=1_000 {

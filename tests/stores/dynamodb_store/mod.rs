@@ -1,5 +1,5 @@
-//! Results of [`DynamoStore`] for each answer, and for no answer, over real HTTP. The double behind
-//! it behaves like DynamoDB.
+//! Tests the results of [`DynamoStore`] for each answer, and without an answer, over real HTTP. The
+//! server is a double that behaves like DynamoDB.
 #![cfg(feature = "dynamodb")]
 
 use aws_sdk_dynamodb::Client;
@@ -34,7 +34,8 @@ fn body(text: &str) -> Bytes {
     Bytes::from(text.to_owned())
 }
 
-/// Both kinds of write meet the fault once. `applied` tells whether the object exists afterwards.
+/// Asserts the results of a create and a replacement that meet the fault once. `applied` is true if
+/// the object exists afterwards.
 async fn writes_meet(fault: ServerFault, determinacy: Determinacy, applied: bool, words: &[&str]) {
     let (server, store) = start();
     let etag = done(store.create(KEY, body("one")).await);
@@ -172,7 +173,7 @@ async fn a_body_beyond_the_limit_is_refused_before_any_request() {
         &["exceeds the item size limit"],
     );
     assert_eq!(server.count("PutItem"), 0);
-    // The store accepts the longest body that is sent.
+    // The store accepts a body of the maximum length.
     done(store.create(KEY, long.slice(..400 * 1_024 - 256 - KEY.len())).await);
 }
 
@@ -193,7 +194,7 @@ async fn keys_and_listings_without_a_partition_are_refused() {
 }
 
 #[tokio::test]
-async fn a_body_of_the_greatest_size_is_read() {
+async fn a_body_of_the_maximum_size_is_read() {
     let (_server, store) = start();
     let etag = done(store.create(KEY, body("four")).await);
     assert_eq!(found(store.get(KEY, None, 4).await).body, body("four"));
@@ -214,7 +215,7 @@ async fn a_request_that_never_reached_the_table_has_no_effect() {
     let address = server.endpoint().trim_start_matches("http://").parse().unwrap();
     drop(server);
     let _closed = ClosedPort::after_listener(address);
-    // This request uses the connection that is cut.
+    // This request uses the connection that was cut.
     let _ = store.create("app/lock-0000000002.json", body("two")).await;
     let (kind, no) = (StoreErrorKind::Transient, Determinacy::Determinate);
     let unsent = store.create("app/lock-0000000002.json", body("two")).await;
@@ -229,7 +230,7 @@ async fn a_request_that_never_reached_the_table_has_no_effect() {
 
 #[tokio::test]
 async fn an_sdk_timeout_is_reported_as_a_timeout() {
-    // The kernel accepts connections, and no process answers.
+    // The kernel accepts connections, but no process answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
     let limit = std::time::Duration::from_millis(100);
@@ -252,7 +253,7 @@ async fn a_body_of_bytes_is_read() {
     assert_eq!(found(store.get("app/a", None, MAX).await).body, body("one"));
 }
 
-/// Runs itself in a process with the variables of the double.
+/// The test runs itself in a process with the variables of the double.
 #[tokio::test]
 async fn the_environment_makes_a_store() {
     const CHILD: &str = "TENURE_TEST_DYNAMODB";
@@ -329,7 +330,7 @@ async fn deletions_have_25_keys_and_name_the_remaining_ones() {
     server.quirks(|quirks| quirks.undeletable = Some("kept".to_owned()));
     let failed = store.delete(keys).await.unwrap();
     assert_eq!(failed.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["app/kept"]);
-    // 25, 25 and 10 keys, and two retries of the remaining key.
+    // The requests delete 25, 25 and 10 keys, and two retries follow for the remaining key.
     assert_eq!(server.count("BatchWriteItem"), 5);
     assert_eq!(server.keys(), ["app/kept"]);
     assert!(store.delete(vec![]).await.unwrap().is_empty());

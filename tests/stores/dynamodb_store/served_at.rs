@@ -1,12 +1,13 @@
-//! The date of an answer.
+//! Tests the date of an answer.
 
 use chrono::DurationRound as _;
 use tenure::Process;
 
 use super::*;
 
-/// `probe` warned of clocks half a second apart that agreed. The client added the time since an
-/// older answer to its date in whole seconds, and took the sum for exact.
+/// `probe` reported a difference of half a second between equal clocks. The client added the time
+/// since an older answer to the date of that answer, which has whole seconds, and treated the sum
+/// as exact.
 #[tokio::test]
 async fn regression_an_answer_has_its_own_date_in_whole_seconds() {
     let (_server, store) = start();
@@ -18,7 +19,7 @@ async fn regression_an_answer_has_its_own_date_in_whole_seconds() {
         let page = store.list("app/", "", 9).await.unwrap().served_at.expect("a date");
         let received = Process::system().now().time_of_day();
         for date in [object, page] {
-            assert_eq!(date.duration_trunc(second), Ok(date), "in whole seconds");
+            assert_eq!(date.duration_trunc(second), Ok(date), "the date has whole seconds");
             assert!(date <= received && sent < date + second, "{sent} {date} {received}");
         }
     }

@@ -1,4 +1,5 @@
-//! The table: it is created once, checked once, and refused if it does not fit.
+//! Tests that a table is created once, checked once, and refused if its keys or settings do not
+//! fit.
 
 use super::*;
 
@@ -31,7 +32,7 @@ async fn the_caller_waits_for_a_table_in_creation() {
 }
 
 #[tokio::test]
-async fn a_table_with_other_keys_is_refused_and_the_error_names_the_right_ones() {
+async fn a_table_with_other_keys_is_refused_and_the_error_names_the_right_keys() {
     for keys in [
         &[("pk", "HASH", "S"), ("sk", "RANGE", "S")][..],
         &[("prefix", "HASH", "S")],

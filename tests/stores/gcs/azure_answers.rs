@@ -1,9 +1,10 @@
-//! Answers of Azure, given by the server of Cloud Storage: the clients of both stores create errors
-//! in the same way.
+//! Tests answers of Azure, which the Cloud Storage server gives. The clients of the two stores
+//! create errors in the same way.
 
 use super::*;
 
-/// The lease was taken for a lost race: the candidate always reported "waiting: A leads".
+/// The store treated a foreign lease as a lost race, so the candidate always reported "waiting: A
+/// leads".
 #[tokio::test]
 async fn regression_a_foreign_lease_on_a_blob_is_not_a_lost_race() {
     let server = GcsServer::start();

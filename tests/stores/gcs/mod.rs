@@ -1,4 +1,4 @@
-//! Google Cloud Storage over real HTTP: the result for each answer, and tests of the test server.
+//! Tests Google Cloud Storage over real HTTP: the result for each answer, and the test server.
 #![cfg(feature = "gcs")]
 
 use std::sync::Arc;
@@ -41,18 +41,18 @@ async fn the_suite_holds_with_short_pages() {
     conformance::run_with(Arc::new(server.store()), "app/", &can).await;
 }
 
-/// A shared client with its own retries, and without the dates of answers.
+/// The caller's client makes its own retries, and does not report the dates of answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_suite_holds_for_a_client_of_the_caller() {
     let server = GcsServer::start();
-    // The client cannot be built without a provider of TLS.
+    // Without a TLS provider, the client cannot be built.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Arc::new(server.builder().build().expect("a client"));
     let store = AnyObjectStore::new(client).await.expect("the store is accepted");
     conformance::run_with(Arc::new(store), "app/", &can()).await;
 }
 
-/// A real bucket, which costs money, with the credentials of `AnyObjectStore::gcs_from_env`.
+/// Uses a real bucket, which costs money, with the credentials of `AnyObjectStore::gcs_from_env`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs credentials: TENURE_TEST_GCS_BUCKET=NAME cargo test --test stores real -- --ignored"]
 async fn the_suite_holds_on_a_real_bucket() {
@@ -67,8 +67,9 @@ async fn the_suite_holds_on_a_real_bucket() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// Returns the failures on a bucket that allows about one write a second for each object. A check
-/// that writes an object more often may fail with 429. The races must hold with any number of 429.
+/// Returns the failed checks on a bucket that allows about one write per second and object. A check
+/// that writes an object more often may fail with 429. The races must pass with any number of 429
+/// answers.
 fn failures(report: Vec<(&'static str, Result<(), String>)>) -> Vec<String> {
     let exempt = |name: &str, words: &str| !name.ends_with("-race") && words.contains(": 429 ");
     let failed = report.into_iter().filter_map(|(name, result)| Some((name, result.err()?)));
@@ -76,7 +77,7 @@ fn failures(report: Vec<(&'static str, Result<(), String>)>) -> Vec<String> {
     failed.map(|(name, words)| format!("{name}: {words}")).collect()
 }
 
-/// Every transient failure was exempt: a server with 503 as its only answer passed.
+/// Every transient failure was ignored, so a server that always answers 503 passed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn regression_a_failing_bucket_does_not_pass() {
     let can = Capabilities { race_rounds: 2, ..can() };
@@ -87,13 +88,13 @@ async fn regression_a_failing_bucket_does_not_pass() {
     };
     let failed = judged(ServerFault::ErrorBefore).await;
     assert!(failed.len() >= conformance::CHECKS - 1, "{failed:?}");
-    // If the server refuses every write, no race takes place, and the report says so.
+    // If the server refuses every write, no race takes place, and the report shows this failure.
     let failed = judged(ServerFault::SlowDown).await;
     assert_eq!(failed.len(), 2, "{failed:?}");
     assert!(failed.iter().all(|words| words.contains("-race: ")), "{failed:?}");
 }
 
-/// Some writes come too early: a check that meets 429 is undecided, and the others hold.
+/// Some writes are too early. A check that gets a 429 is undecided, and the other checks pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_bucket_with_some_429_answers_passes() {
     let server = GcsServer::start();
@@ -202,7 +203,7 @@ async fn each_failure_has_its_remedy() {
             assert!(error.to_string().contains("gs://"), "{error}");
         }
     }
-    // No process listens on this port.
+    // This port has no listener.
     let nowhere = server.builder().with_base_url("http://127.0.0.1:9");
     let error = AnyObjectStore::gcs(nowhere).unwrap().create(KEY, "x".into()).await.unwrap_err();
     assert_eq!(
@@ -222,7 +223,7 @@ async fn a_bucket_that_ignores_preconditions_is_refused_by_the_check() {
     assert!(error.to_string().contains("gs://tenure-test at http://127.0.0.1"), "{error}");
 }
 
-/// An emulator that ignores preconditions and supports only a part of the XML API.
+/// The emulator ignores preconditions and supports only a part of the XML API.
 #[tokio::test]
 #[ignore = "scripts/servers/gcs-emulator.sh -- cargo test --test stores emulator -- --ignored"]
 async fn an_emulator_without_preconditions_is_refused() {
@@ -253,13 +254,17 @@ async fn a_compactor_deletes_superseded_epochs() {
     assert_eq!(left, ["app/lock-0000000004.json", "app/lock-0000000005.json"]);
 }
 
-/// Runs itself in a process without the variable of an emulator, with it, and with an empty one.
+/// The test runs itself in processes without the variable of an emulator, with the variable, and
+/// with an empty variable.
 #[test]
 fn the_environment_may_name_an_emulator() {
     const HOST: &str = "STORAGE_EMULATOR_HOST";
     const CHILD: &str = "TENURE_TEST_GCS_NAME";
     if let Ok(name) = std::env::var(CHILD) {
-        assert_eq!(AnyObjectStore::gcs_from_env("box").expect("it is built").describe(), name);
+        assert_eq!(
+            AnyObjectStore::gcs_from_env("box").expect("the store is built").describe(),
+            name
+        );
         return;
     }
     for (host, name) in [("127.0.0.1:9", "gs://box at http://127.0.0.1:9"), ("", "gs://box")] {
@@ -276,7 +281,7 @@ fn the_environment_may_name_an_emulator() {
     }
 }
 
-/// The client uses the server in the key of an emulator, so messages must name it.
+/// The client uses the server that the key of an emulator names, so messages must name this server.
 #[tokio::test]
 async fn regression_the_server_in_the_key_is_named_and_used() {
     use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
@@ -307,7 +312,7 @@ async fn regression_the_server_in_the_key_is_named_and_used() {
     }
 }
 
-/// object_store returns an error without a status, which was retried without an end.
+/// object_store returns an error without a status for such an answer, which was retried forever.
 #[tokio::test]
 async fn regression_a_bucket_without_etags_is_refused() {
     let server = GcsServer::start();

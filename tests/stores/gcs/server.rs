@@ -1,4 +1,4 @@
-//! The test server behaves like Google's documentation of the XML API.
+//! Tests that the test server behaves as Google documents the XML API.
 
 use http::StatusCode;
 use reqwest::{Client, Method, Response};
@@ -33,7 +33,7 @@ fn header(answer: &Response, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn generations_grow_and_zero_means_a_missing_object() {
+async fn generations_increase_and_zero_means_a_missing_object() {
     let raw = Raw::new();
     assert_eq!(raw.put(Some("1")).await.status(), StatusCode::PRECONDITION_FAILED, "no object");
     let first = raw.put(Some("0")).await;
@@ -105,7 +105,7 @@ async fn listings_are_in_order_and_continue_after_the_last_page() {
 }
 
 #[tokio::test]
-async fn a_public_bucket_serves_cached_objects_unless_told_otherwise() {
+async fn a_public_bucket_serves_cached_objects_unless_headers_forbid_it() {
     let raw = Raw::new();
     raw.0.quirks(|quirks| quirks.public = true);
     let read = async |key: &str| {

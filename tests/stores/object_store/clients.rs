@@ -1,4 +1,4 @@
-//! The clients of object_store: the local file system, which is refused, and S3.
+//! Tests clients of object_store: S3, and the local file system, which is refused.
 
 use std::sync::Arc;
 
@@ -29,13 +29,13 @@ mod s3 {
     use tenure_testkit::conformance;
     use tenure_testkit::s3_server::*;
 
-    /// The client with its default retries.
+    /// Returns a client with its default retries.
     fn client(server: &S3Server) -> AmazonS3 {
         builder(server).build().expect("a client")
     }
 
     fn builder(server: &S3Server) -> AmazonS3Builder {
-        // The TLS of all tests; without a provider the client cannot be built.
+        // Without a TLS provider, the client cannot be built. All tests share the provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         AmazonS3Builder::new()
             .with_bucket_name(BUCKET)
@@ -47,7 +47,9 @@ mod s3 {
     }
 
     async fn store(server: &S3Server) -> Arc<AnyObjectStore> {
-        Arc::new(AnyObjectStore::new(Arc::new(client(server))).await.expect("it is accepted"))
+        Arc::new(
+            AnyObjectStore::new(Arc::new(client(server))).await.expect("the store is accepted"),
+        )
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -70,7 +72,10 @@ mod s3 {
         let client = Arc::new(client.build().unwrap());
         let error = AnyObjectStore::new(client).await.expect_err("refused");
         assert_eq!(error.kind(), StoreErrorKind::Unsupported, "{error}");
-        assert!(error.to_string().contains("puts are disabled"), "{error}");
+        assert!(
+            error.to_string().contains("the error says that conditional puts are disabled"),
+            "{error}"
+        );
     }
 
     #[tokio::test]
@@ -93,7 +98,8 @@ mod s3 {
         );
     }
 
-    /// A write took effect and was answered with 500. The client sends it again, and it is denied.
+    /// A write takes effect and is answered with 500. The client sends the write again, and the
+    /// store denies it.
     #[tokio::test]
     async fn regression_a_denial_after_the_clients_own_retry_has_an_unknown_effect() {
         let server = S3Server::start().await;
@@ -106,18 +112,18 @@ mod s3 {
         assert!(error.to_string().ends_with("(it may have taken effect)"), "{error}");
         assert!(server.object("landed").is_some(), "it has");
 
-        // The first create takes effect, and its answer is lost; the retry is denied.
+        // The first create takes effect and is answered with 500. The retry is denied.
         server.fault(ServerFault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
         server.fault(ServerFault::AccessDenied).on(Op::Put).key_contains("lock-").times(1);
         let election = Election::builder(store, "app").build().unwrap();
         let CampaignOutcome::Elected(leadership) = election.try_campaign().await.unwrap() else {
-            panic!("its own create was taken for another candidate's")
+            panic!("the candidate treated its own create as another candidate's create")
         };
         assert_eq!(leadership.epoch().get(), 1);
     }
 
-    /// The same with a refusal. A candidate that then finds a greater epoch does not know whether
-    /// its write came before.
+    /// The store refuses the retry. A candidate that then finds a greater epoch cannot know whether
+    /// its write preceded that epoch.
     #[tokio::test]
     async fn regression_a_refusal_after_the_clients_own_retry_has_an_unknown_effect() {
         let server = S3Server::start().await;
@@ -131,7 +137,8 @@ mod s3 {
         assert!(error.stale().is_some() && error.may_have_happened(), "{error}");
     }
 
-    /// A write took effect and was answered with 500. The client sends it again, and it is refused.
+    /// A write takes effect and is answered with 500. The client sends the write again, and the
+    /// store refuses it.
     #[tokio::test]
     async fn the_clients_own_retries_are_harmless() {
         let server = S3Server::start().await;
@@ -145,7 +152,7 @@ mod s3 {
         server.fault(ServerFault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
         let election = Election::builder(store, "app").build().unwrap();
         let CampaignOutcome::Elected(leadership) = election.try_campaign().await.unwrap() else {
-            panic!("its own create was taken for another candidate's")
+            panic!("the candidate treated its own create as another candidate's create")
         };
         assert_eq!(leadership.epoch().get(), 1);
         server.fault(ServerFault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);

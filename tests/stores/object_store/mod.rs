@@ -1,5 +1,5 @@
-//! Stores behind the interface of the crate object_store: some are accepted, and others are refused
-//! with a reason.
+//! Tests stores behind the interface of the crate object_store. Some stores are accepted, and
+//! others are refused with a reason.
 #![cfg(feature = "object-store")]
 
 use std::sync::Arc;
@@ -58,7 +58,7 @@ async fn the_store_is_named() {
     assert_eq!(store.describe(), "PrefixObjectStore(p)");
 }
 
-/// The retries of a client that the caller has built are unknown.
+/// The caller has built the client, so the number of its retries is unknown.
 #[tokio::test]
 async fn a_callers_client_may_send_twice() {
     assert!(taken(InMemory::new()).await.capabilities().may_send_twice);

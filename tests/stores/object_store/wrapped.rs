@@ -1,4 +1,4 @@
-//! A store around another one: the results for its answers, and its refusals.
+//! Tests a store that wraps another store: the results for its answers, and its refusals.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,24 +21,24 @@ use tenure::{CampaignOutcome, Election, ErrorKind};
 
 use super::taken;
 
-/// The peculiarity of a store.
+/// The unusual behaviour of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Behaves like its memory.
+    /// Behaves like the store in memory.
     Plain,
     /// Supports no conditions.
     Unconditional,
-    /// Accepts any version as the right one.
+    /// Treats any version as the current version.
     AnyVersion,
     /// Lists keys in reverse order.
     Backwards,
-    /// Repeats the first write of each kind after its effect, and refuses the repetition.
+    /// Sends the first write of each kind a second time after its effect, and returns the refusal.
     RepeatsItself,
-    /// Answers reads with more bytes than announced.
+    /// Returns more bytes in reads than announced.
     Longer,
     /// Deletes no key that contains `kept`.
     Keeps,
-    /// Fails every write with this message of a client.
+    /// Fails every write with this client message.
     Fails(&'static str),
 }
 
@@ -177,7 +177,7 @@ async fn a_store_that_accepts_any_version_is_refused_and_left_clean() {
     assert_eq!(store.list(None).count().await, 0, "the probe is deleted");
 }
 
-/// The probe wrote an object at a fixed key, and then deleted it.
+/// The check at the build wrote an object to a fixed key, and then deleted this key.
 #[tokio::test]
 async fn regression_the_build_does_not_overwrite_an_object_of_the_user() {
     let store = Arc::new(Wrapped::new(Way::AnyVersion));
@@ -212,7 +212,7 @@ async fn an_answer_longer_than_announced_is_an_error() {
     assert!(error.to_string().contains("the length of the response differs"), "{error}");
 }
 
-/// Otherwise a reader with the current version pays for the body.
+/// A reader that has the current version must not pay for the body again.
 #[tokio::test]
 async fn a_read_sends_the_known_version() {
     let wrapped = Arc::new(Wrapped::new(Way::Plain));
@@ -224,7 +224,7 @@ async fn a_read_sends_the_known_version() {
     assert_eq!(sent().as_deref(), Some("\"another\""));
 }
 
-/// Keys after it would cost another request of the client.
+/// Keys beyond the thousandth would cost another request of the client.
 #[tokio::test]
 async fn a_page_of_a_thousand_keys_is_full() {
     let store = Wrapped::new(Way::Plain);
@@ -246,8 +246,8 @@ async fn an_undeleted_key_is_named_and_only_undeleted_keys_are_an_error() {
     assert_eq!(error.determinacy(), Determinacy::Indeterminate, "{error}");
 }
 
-/// The client of the caller may repeat a write that has taken effect. The refusal of the repetition
-/// is read back, and the own nonce is found.
+/// The caller's client may repeat a write that has taken effect. After the refusal of the
+/// repetition, the candidate reads the object back, and recognises its own nonce.
 #[tokio::test]
 async fn a_client_that_repeats_writes_costs_only_a_read() {
     let store = Arc::new(taken(Wrapped::new(Way::RepeatsItself)).await);
@@ -255,7 +255,7 @@ async fn a_client_that_repeats_writes_costs_only_a_read() {
     let election = Election::builder(store, "app").check_store(false).build().unwrap();
     for epoch in 1..=2 {
         let CampaignOutcome::Elected(leadership) = election.try_campaign().await.unwrap() else {
-            panic!("its own create was taken for another candidate's")
+            panic!("the candidate treated its own create as another candidate's create")
         };
         assert_eq!(leadership.epoch().get(), epoch);
         leadership.proclaim("here").await.expect("its own renewal is recognised");
@@ -265,7 +265,7 @@ async fn a_client_that_repeats_writes_costs_only_a_read() {
 }
 
 #[tokio::test]
-async fn objects_are_not_for_caches() {
+async fn objects_forbid_caching() {
     let wrapped = Arc::new(Wrapped::new(Way::Plain));
     let store = AnyObjectStore::new(wrapped.clone()).await.unwrap();
     store.create("a.json", "{}".into()).await.unwrap();
@@ -275,7 +275,7 @@ async fn objects_are_not_for_caches() {
     assert_eq!(value(Attribute::ContentType).as_deref(), Some("application/json"));
 }
 
-/// The message of object_store's clients for an answer of this status and code.
+/// The message of object_store's clients for an answer with this status and code.
 macro_rules! answer {
     ($status:literal, $code:literal) => {
         concat!(
@@ -288,7 +288,7 @@ macro_rules! answer {
     };
 }
 
-/// The answers to a create and a replacement, for this message of a client.
+/// Returns the results of a create and a replacement, with a client that fails with this message.
 async fn answers(words: &'static str) -> [std::result::Result<PutOutcome, StoreError>; 2] {
     let store = taken(Wrapped::new(Way::Fails(words))).await;
     let create = store.create("a", "x".into()).await;
@@ -343,7 +343,7 @@ async fn each_answer_has_its_meaning() {
     ] {
         for result in answers(words).await {
             let error = result.expect_err(words);
-            // The answer may belong to the last of several attempts.
+            // The answer may be the answer to the last of several attempts.
             let determinacy = Determinacy::Indeterminate;
             assert_eq!(
                 (error.kind(), error.determinacy()),

@@ -1,4 +1,4 @@
-//! Servers that require a checksum which the SDK omits.
+//! Tests servers that require a checksum, which the SDK omits by default.
 
 use aws_sdk_s3::config::RequestChecksumCalculation;
 
@@ -44,7 +44,7 @@ async fn a_key_that_cannot_be_deleted_is_returned_with_its_reason() {
 async fn regression_writes_have_a_checksum_if_object_lock_requires_one() {
     let server = S3Server::start().await;
     server.quirks(|quirks| quirks.writes_want_checksums = true);
-    // The same settings as at a custom endpoint.
+    // The settings equal the settings for a custom endpoint.
     let config = config(&server.endpoint(), ACCESS_KEY, SECRET_KEY)
         .request_checksum_calculation(RequestChecksumCalculation::WhenRequired);
     let store = S3Store::new(aws_sdk_s3::Client::from_conf(config.build()), BUCKET);
@@ -54,5 +54,5 @@ async fn regression_writes_have_a_checksum_if_object_lock_requires_one() {
     done(store.replace(KEY, body("two"), first.clone()).await);
     let late = store.replace(KEY, body("three"), first).await;
     assert_eq!(late.unwrap(), PutOutcome::PreconditionFailed);
-    assert_eq!(server.count(Op::Put), 5, "later ones are sent once");
+    assert_eq!(server.count(Op::Put), 5, "later writes are sent once");
 }

@@ -1,4 +1,4 @@
-//! The encryption of a bucket, and its owner.
+//! Tests the settings for encryption, and for the owner of the bucket.
 
 use tenure::store::{S3Store, Store, StoreErrorKind};
 
@@ -11,7 +11,7 @@ const HEADERS: [&str; 3] = [
     "x-amz-server-side-encryption-bucket-key-enabled",
 ];
 
-/// Creates, replaces, reads, lists and deletes.
+/// Makes every call: creates, replaces, reads, lists and deletes.
 async fn every_call(store: &S3Store) {
     let etag = done(store.create(KEY, body("one")).await);
     done(store.replace(KEY, body("two"), etag).await);
@@ -20,7 +20,8 @@ async fn every_call(store: &S3Store) {
     assert!(store.delete(vec![KEY.to_owned()]).await.unwrap().is_empty());
 }
 
-/// Returns the encryption headers of the writes. Other requests have none, because S3 refuses them.
+/// Returns the encryption headers of the writes. Asserts that other requests have no such headers,
+/// because S3 would refuse these requests.
 async fn said_by_writes(with: impl FnOnce(S3Store) -> S3Store) -> [Option<String>; 3] {
     let (server, store) = start().await;
     every_call(&with(store)).await;

@@ -1,9 +1,9 @@
-//! Custom endpoints of every form: the variable, and the request that arrives.
+//! Tests every form of a custom endpoint: the value of the variable, and the URL of the request.
 
 use super::environment::child;
 use tenure_testkit::proxy::Proxy;
 
-/// Each endpoint, and the URL of a create of `app/key` in the bucket `tenure-test`.
+/// Endpoints, each with the URL of a create of `app/key` in the bucket `tenure-test`.
 const FORMS: [(&str, &str); 10] = [
     ("http://h.example", "http://h.example/tenure-test/app/key"),
     ("http://h.example/", "http://h.example/tenure-test/app/key"),
@@ -14,11 +14,11 @@ const FORMS: [(&str, &str); 10] = [
     ("http://192.0.2.7:9000/a", "http://192.0.2.7:9000/a/tenure-test/app/key"),
     ("http://[2001:db8::7]:9000", "http://[2001:db8::7]:9000/tenure-test/app/key"),
     ("http://[2001:db8::7]:9000/a", "http://[2001:db8::7]:9000/a/tenure-test/app/key"),
-    // A host with the name of the bucket: the name is in the path anyway.
+    // If the host has the name of the bucket, the path has this name, too.
     ("http://tenure-test.h.example", "http://tenure-test.h.example/tenure-test/app/key"),
 ];
 
-/// The requests go through a proxy, which sees whole URLs and resolves no names.
+/// The requests go through a proxy, which receives whole URLs and resolves no names.
 #[test]
 fn regression_requests_arrive_below_the_path_of_the_endpoint() {
     for (endpoint, url) in FORMS {

@@ -1,5 +1,5 @@
-//! Stores with settings from the environment. Each of the first tests runs one of the last three in
-//! a separate process.
+//! Tests stores with settings from the environment. Each of the first tests runs one of the last
+//! three tests in a separate process.
 
 use std::process::{Command, Output};
 
@@ -23,7 +23,7 @@ async fn the_environment_makes_a_store() {
 }
 
 #[tokio::test]
-async fn checksums_are_sent_if_the_environment_asks_for_them() {
+async fn checksums_are_sent_if_the_environment_requires_them() {
     let server = S3Server::start().await;
     let mut env = server.env();
     env.push(("AWS_REQUEST_CHECKSUM_CALCULATION", "WHEN_SUPPORTED".to_owned()));

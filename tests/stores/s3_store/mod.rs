@@ -1,4 +1,4 @@
-//! Results of [`S3Store`] for each answer, and for no answer, over real HTTP.
+//! Tests the results of [`S3Store`] for each answer, and without an answer, over real HTTP.
 #![cfg(feature = "s3")]
 
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn body(text: &str) -> Bytes {
     Bytes::from(text.to_owned())
 }
 
-/// Waits until the condition holds, for ten seconds at most.
+/// Waits until the condition is true, for at most ten seconds.
 #[allow(clippy::disallowed_methods, reason = "polling with a deadline")]
 async fn eventually(condition: impl Fn() -> bool) {
     for _ in 0..1_000 {
@@ -129,7 +129,7 @@ async fn a_body_of_a_mebibyte_is_not_read() {
     let etag = ETag::new(server.object(KEY).unwrap().etag);
     let outcome = store.get(KEY, None, MAX).await;
     assert_eq!(outcome.unwrap(), GetOutcome::TooLarge { etag, len: 1 << 20 });
-    // A body of the greatest size is read to the last byte, and an empty object is valid.
+    // A body of the maximum size is read to the last byte, and an empty object is valid.
     server.put_raw(KEY, vec![b'x'; MAX]);
     assert_eq!(found(store.get(KEY, None, MAX).await).body.len(), MAX);
     server.put_raw(KEY, "");
@@ -137,7 +137,7 @@ async fn a_body_of_a_mebibyte_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_write_answered_without_an_etag_is_done_without_one() {
+async fn a_write_answered_without_an_etag_is_done_without_an_etag() {
     let (server, store) = start().await;
     server.fault(ServerFault::NoEtag).on(Op::Put);
     let outcome = store.create(KEY, body("one")).await;
@@ -205,7 +205,7 @@ async fn foreign_keys_in_a_listing_are_unchanged() {
     assert_eq!(listed, keys);
     let page = store.list("app/", "app/a b", 1_000).await.unwrap();
     assert!(page.entries.iter().all(|entry| entry.key.as_str() > "app/a b"));
-    // The same keys work in the other calls.
+    // The other calls accept the same keys.
     for key in keys.into_iter().filter(|key| !key.ends_with('/')) {
         assert_eq!(found(store.get(key, None, MAX).await).body, body(""), "{key}");
     }

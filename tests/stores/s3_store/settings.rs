@@ -1,4 +1,4 @@
-//! The settings of a bucket, in the format of S3.
+//! Tests how the settings of a bucket are read, in the format of S3.
 
 use tenure::store::{Determinacy, LifecycleRule, StoreErrorKind, Versioning};
 
@@ -19,7 +19,7 @@ async fn a_new_bucket_has_no_versions_and_no_rules() {
     let settings = server.store(BUCKET).bucket_settings().await;
     assert_eq!(settings.versioning.expect("the settings are readable"), Versioning::Off);
     assert_eq!(settings.lifecycle.expect("the settings are readable"), []);
-    assert_eq!(server.requests().len(), 2, "the documented two requests");
+    assert_eq!(server.requests().len(), 2, "the settings cost the two documented requests");
 }
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn versions_are_on_or_suspended() {
     }
 }
 
-/// Third-party servers give such an answer. The error is not transient.
+/// Third-party servers give answers of another kind. The error is not transient.
 #[tokio::test]
 async fn an_answer_of_another_kind_is_unsupported() {
     let server = S3Server::start().await;
@@ -108,7 +108,7 @@ async fn a_store_without_such_settings_is_unsupported() {
     let error = settings.lifecycle.expect_err("the request is not implemented");
     assert_eq!(error.kind(), StoreErrorKind::Unsupported);
     server.clear_faults();
-    // The answer of moto 5.2.5 for a bucket that never had versions.
+    // moto 5.2.5 gives this answer for a bucket that never had versions.
     let other = "<?xml version=\"1.0\"?>\n<GetBucketVersioningResponse/>".to_owned();
     server.quirks(|quirks| drop(quirks.settings.insert("versioning", other)));
     let error = server.store(BUCKET).bucket_settings().await.versioning.expect_err("malformed");

@@ -1,4 +1,4 @@
-//! The store of `docs/how-to/add-a-store.md`: a ledger. Each write appends a line.
+//! The ledger store of `docs/how-to/add-a-store.md`. Each write appends a line.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use tenure::Process;
 use tenure::store::{ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
 
-/// Pairs of a key and its new body; no body if the key was deleted.
+/// Pairs of a key and its new body. A deletion has no body.
 #[derive(Debug, Default)]
 pub struct Ledger {
     lines: Mutex<Vec<Line>>,
@@ -28,11 +28,12 @@ fn now() -> DateTime<Utc> {
 
 impl Ledger {
     fn lines(&self) -> MutexGuard<'_, Vec<Line>> {
-        // The ledger is consistent at the end of every critical section.
+        // A panic cannot leave the ledger inconsistent, so a poisoned lock is usable.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes if the key's last line has this number: one step under the lock.
+    /// Appends a line if the key's last line has this number. The lock makes the check and the
+    /// write one step.
     fn write_if(&self, key: &str, body: Bytes, expected: Option<ETag>) -> PutOutcome {
         let mut lines = self.lines();
         match (last(&lines, key), &expected) {
@@ -47,7 +48,7 @@ impl Ledger {
     }
 }
 
-/// Returns the number of a line as an ETag, which is unique for each write.
+/// Returns the number of a line as an ETag. Each write has another ETag.
 fn number(line: usize) -> ETag {
     ETag::new(format!("\"{line}\""))
 }

@@ -1,4 +1,4 @@
-//! The ETags in listings: the stores that list them, the allowed differences from the ETags of
+//! Tests ETags in listings: the stores that list ETags, the allowed differences from the ETags of
 //! reads, and the faults that the suite finds.
 
 use std::collections::BTreeMap;
@@ -12,25 +12,25 @@ use tenure_testkit::layer::{Layer, Layered};
 
 use super::{fails, ledger};
 
-/// The form of the tags in a listing.
+/// Form of the tags in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     None,
     WithoutQuotes,
     Weak,
-    /// Each version has two names, and listings show the first.
+    /// Each version has two tags, and listings show the first tag.
     OneNameOfTwo,
-    /// Wrong: the tag of the version before the last replace.
+    /// Wrong: listings show the tag of the version before the last replacement.
     OfTheVersionBefore,
-    /// Wrong: the tag of another key.
+    /// Wrong: listings show the tag of the next key.
     OfTheNextKey,
-    /// Wrong: a tag that never changes.
+    /// Wrong: listings show a tag of the key, which never changes.
     OfTheKey,
-    /// Wrong: each version has two names, and listings show one that never changes.
+    /// Wrong: each version has two tags, and listings show a tag that never changes.
     OneNameThatStays,
-    /// Wrong: no tags after the first page.
+    /// Wrong: only the first page has tags.
     OnTheFirstPage,
-    /// Wrong: no tags at the end of a listing.
+    /// Wrong: the last keys of a listing have no tags.
     NotForTheLast,
     /// Wrong: the tags of the last keys are in descending order.
     LastAreReversed,
@@ -48,7 +48,7 @@ impl Lists {
         Layered(Lists { inner: MemoryStore::new(), way, before: Mutex::default() })
     }
 
-    /// The tag of a read or a write.
+    /// Returns the tag that a read or a write shows.
     fn shown(&self, etag: ETag) -> ETag {
         match self.way {
             Way::OneNameOfTwo => ETag::new(format!("{etag}|17")),
@@ -57,7 +57,7 @@ impl Lists {
         }
     }
 
-    /// The tag behind this shown one.
+    /// Returns the tag of the inner store for a shown tag.
     fn of_shown(&self, etag: &ETag) -> ETag {
         let (tag, version) = etag.as_str().split_once('|').unwrap_or((etag.as_str(), ""));
         ETag::new(if self.way == Way::OneNameThatStays { version } else { tag })
@@ -96,7 +96,7 @@ impl Lists {
     }
 }
 
-/// Exchanges tags: each entry gets the tag of the entry at this index.
+/// Exchanges tags. Each entry gets the tag of the entry at the index that `place` returns.
 fn swap(entries: &mut [Entry], place: impl Fn(usize) -> usize) {
     let etags = entries.iter().map(|entry| entry.etag.clone()).collect::<Vec<_>>();
     for (at, entry) in entries.iter_mut().enumerate() {
@@ -192,16 +192,16 @@ async fn broken_listed_etags() {
     }
 }
 
-/// Returns whether the listing of one key shows a tag, and in which form.
+/// Describes the form of the tag in the listing of one key. Returns `None` without a tag.
 async fn listed(store: &impl Store) -> Option<String> {
     store.create("app/a", "{}".into()).await.expect("created");
     let page = store.list("app/", "", 9).await.expect("listed");
     page.entries[0].etag.as_ref().map(ETag::to_string)
 }
 
-/// A store that stops to list ETags fails here, because the suite would allow that.
+/// The suite allows listings without ETags, so this test fails if a store no longer lists ETags.
 #[tokio::test]
-async fn stores_that_list_etags_keep_listing_them() {
+async fn stores_with_etags_in_listings_keep_them() {
     let read = async |store: &dyn Store| match store.get("app/a", None, 9).await {
         Ok(GetOutcome::Found(object)) => Some(object.etag.to_string()),
         other => panic!("not found: {other:?}"),

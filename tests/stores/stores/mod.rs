@@ -1,4 +1,4 @@
-//! Every store passes the same suite, and the suite finds broken stores.
+//! Tests that every store passes the same suite, and that the suite finds broken stores.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ async fn s3_over_http() {
     conformance::run(Arc::new(server.store(BUCKET)), "app/").await;
 }
 
-/// Like a bucket with KMS encryption.
+/// A bucket with KMS encryption has such ETags.
 #[cfg(feature = "s3")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn s3_with_etags_that_are_not_hashes() {
@@ -73,7 +73,7 @@ async fn dynamodb_over_http() {
     conformance::run(Arc::new(server.store()), "app/").await;
 }
 
-/// A third-party server, such as ministack.
+/// A test for third-party servers, such as ministack.
 #[cfg(feature = "s3")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs a server: scripts/servers/ministack.sh -- cargo test --test stores s3_server_of -- --ignored"]
@@ -83,7 +83,7 @@ async fn s3_server_of_the_environment() {
     conformance::run_with(store, &prefix, &can).await;
 }
 
-/// The fault of a store, which a check of the suite must detect.
+/// A fault of a store. A check of the suite must detect the fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     CreateIsTwoSteps,
@@ -118,7 +118,7 @@ struct Broken {
 }
 
 impl Broken {
-    /// Writes the object without a condition.
+    /// Writes the object unconditionally.
     async fn put(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         self.inner.delete(vec![key.to_owned()]).await?;
         self.inner.create(key, body).await
@@ -254,10 +254,10 @@ impl Layer for Broken {
     }
 }
 
-/// Runs the suite and asserts that this check is the first to fail.
+/// Runs the suite, and asserts that this check fails first.
 async fn fails(store: impl Store, fault: impl std::fmt::Debug, check: &str) {
     let store = Arc::new(store);
-    // A short race may pass by chance, so the caller does not choose the number of rounds here.
+    // A short race may pass by chance, so the number of rounds is fixed.
     let can = Capabilities { race_rounds: 200, ..Capabilities::default() };
     let suite = tokio::spawn(async move { conformance::run_with(store, "", &can).await });
     let error = suite.await.expect_err(&format!("{fault:?} must be detected"));
@@ -270,7 +270,7 @@ async fn fails(store: impl Store, fault: impl std::fmt::Debug, check: &str) {
     assert!(words.contains(&format!("[{check}]")), "{fault:?} is detected elsewhere: {words}");
 }
 
-/// A page that hides keys costs requests, but no epoch and no election.
+/// A last page that hides keys costs requests, but endangers no epoch and no election.
 #[tokio::test]
 async fn elections_survive_a_last_page_that_hides_keys() {
     for fault in [Fault::LastLagsBehind, Fault::LastIsFirst, Fault::LastHidesTruncation] {

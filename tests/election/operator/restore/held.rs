@@ -1,10 +1,11 @@
-//! Epochs that a restore holds: candidates keep them and wait, and the next restore finishes them.
+//! Tests epochs that a restore holds. Candidates wait and do not write over these epochs, and the
+//! next restore finishes them.
 
 use tenure::Compactor;
 
 use super::*;
 
-/// A restore that is killed in between leaves an epoch that no follower succeeds.
+/// A killed restore leaves a held epoch, which no follower takes over.
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_restore_is_finished_by_a_second_run() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -26,7 +27,7 @@ async fn an_interrupted_restore_is_finished_by_a_second_run() {
     assert!(took >= VALIDITY && took < VALIDITY + secs(4), "{took:?}");
 }
 
-/// During the interruption, peers that do not seal their predecessors were elected.
+/// Peers that do not seal their predecessors were elected before the restore.
 #[tokio::test(start_paused = true)]
 async fn all_leaders_below_the_held_epoch_are_deposed_with_short_pages() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -48,9 +49,9 @@ async fn all_leaders_below_the_held_epoch_are_deposed_with_short_pages() {
 }
 
 /// Renewals are 4 h apart. The restore is killed after it holds epoch 41. The epoch of the leader
-/// below is older than `min_age`, and a compactor of an earlier version deletes it.
+/// below 41 is older than `min_age`, and a compactor of an earlier version deletes this epoch.
 #[tokio::test(start_paused = true)]
-async fn regression_an_epoch_below_a_held_one_is_kept_and_its_leader_waited_for() {
+async fn regression_a_restore_waits_for_the_leader_below_a_held_epoch() {
     const HOUR: Duration = secs(3_600);
     for deleted in [false, true] {
         let scene = Scene::new(Layout::EpochFiles);
@@ -77,7 +78,8 @@ async fn regression_an_epoch_below_a_held_one_is_kept_and_its_leader_waited_for(
     }
 }
 
-/// The remedy in the message sealed the held epoch by force: two leaders overlapped for good.
+/// The message recommended a forced deposition of the held epoch. After it, two leaders overlapped
+/// for any time.
 #[tokio::test(start_paused = true)]
 async fn regression_a_held_epoch_is_not_deposed_and_a_higher_restore_finishes_it() {
     for force in [false, true] {
@@ -102,9 +104,10 @@ async fn regression_a_held_epoch_is_not_deposed_and_a_higher_restore_finishes_it
     }
 }
 
-/// `depose` answered that another epoch was the newest, and `restore` that it needed force.
+/// For the epoch below a held epoch, `depose` reported that another epoch was the newest, and
+/// `restore` that it needed force.
 #[tokio::test(start_paused = true)]
-async fn regression_force_reaches_an_epoch_below_a_held_one() {
+async fn regression_force_deposes_an_epoch_below_a_held_epoch() {
     let scene = Scene::new(Layout::EpochFiles);
     scene.store.on(Call::List).skip(1).always().fault(Fault::Hang);
     let killed = within(secs(1), scene.election("ann").restore(epoch(20), NO_WAIT)).await;
@@ -124,8 +127,8 @@ async fn regression_force_reaches_an_epoch_below_a_held_one() {
     assert!(matches!(other, Deposed::NotCurrent(_)), "{other:?}");
 }
 
-/// The leader was cut off and its object lost, so only the operator knows of it. The first run, or
-/// the run that sealed the lower held epoch, forgot the requested wait.
+/// The leader is cut off and its object is lost, so only the operator knows of this leader. The
+/// first restore, or the restore that sealed the lower held epoch, forgot the requested wait.
 #[tokio::test(start_paused = true)]
 async fn regression_a_requested_wait_is_kept_or_refused() {
     for layout in LAYOUTS {
@@ -133,11 +136,11 @@ async fn regression_a_requested_wait_is_kept_or_refused() {
         restored(&scene.election("ann"), 9).await;
         let now = scene.election("ben").restore(epoch(9), VALIDITY).await.unwrap();
         let told = Restored::WaitsLess { epoch: epoch(9), wait: millis(1) };
-        assert_eq!(now, told, "{layout:?}: candidates may be waiting already");
+        assert_eq!(now, told, "{layout:?}: candidates may have begun to wait");
         let now = scene.election("ben").restore(epoch(10), VALIDITY).await.unwrap();
         assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
         let again = scene.election("ben").restore(epoch(10), VALIDITY).await.unwrap();
-        assert_eq!(again, Restored::Already(epoch(10)), "{layout:?}: the same wait");
+        assert_eq!(again, Restored::Already(epoch(10)), "{layout:?}: the same wait is accepted");
     }
     for (number, dies) in [(10, false), (20, false), (20, true)] {
         let scene = Scene::new(Layout::EpochFiles);
@@ -157,7 +160,7 @@ async fn regression_a_requested_wait_is_kept_or_refused() {
         assert_eq!(now.is_none(), dies, "{now:?}");
         if dies {
             wait(secs(4)).await;
-            assert!(!follow.is_finished(), "10 is still held");
+            assert!(!follow.is_finished(), "the restore still holds epoch 10");
             scene.store.heal();
             scene.election("cy").restore(epoch(number), VALIDITY).await.unwrap();
         }
@@ -166,7 +169,7 @@ async fn regression_a_requested_wait_is_kept_or_refused() {
     }
 }
 
-/// A held epoch of an earlier version, which records no wait.
+/// Returns the record of a held epoch by an earlier version, which records no wait.
 fn held(above: u64) -> String {
     let held = json!({
         "expired": false, "nonce": format!("{above:032x}"), "heartbeat": 1, "ended": "restored",
@@ -175,9 +178,9 @@ fn held(above: u64) -> String {
     held.to_string()
 }
 
-/// An election of an earlier version created the epoch below the newer held one.
+/// A restore of an earlier version held the lower epoch, below the newer held epoch.
 #[tokio::test(start_paused = true)]
-async fn a_lower_held_epoch_that_cannot_be_sealed_keeps_the_higher_one() {
+async fn a_lower_held_epoch_that_cannot_be_sealed_keeps_the_higher_epoch_held() {
     let scene = Scene::new(Layout::EpochFiles);
     scene.put(2, r#"{"expired":false,"validity_ms":60000}"#).await;
     scene.put(20, held(2)).await;
@@ -186,7 +189,7 @@ async fn a_lower_held_epoch_that_cannot_be_sealed_keeps_the_higher_one() {
     assert!(matches!(now, Restored::NeedsForce(ref leader) if leader.epoch == epoch(2)), "{now:?}");
 }
 
-/// The object below the held epoch is missing.
+/// The epoch object below the held epoch is missing.
 #[tokio::test(start_paused = true)]
 async fn a_held_epoch_without_a_wait_or_a_lower_epoch_waits_for_the_longest_lease() {
     for (above, least) in [(7, secs(24 * 3_600)), (0, Duration::ZERO)] {

@@ -1,4 +1,4 @@
-//! `Election::restore`.
+//! Tests of `Election::restore`.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn restored(election: &Election, number: u64) -> Restored {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_count_continues_above_a_restored_epoch_without_a_wait() {
+async fn epochs_continue_above_a_restored_epoch_without_a_wait() {
     for layout in LAYOUTS {
         for scene in [Scene::new(layout), Scene::in_a_directory(layout)] {
             let ann = scene.election("ann");
@@ -47,7 +47,7 @@ async fn the_count_continues_above_a_restored_epoch_without_a_wait() {
     }
 }
 
-/// An older version does not know the word in `ended`.
+/// An older version does not know the value of `ended` in a restored epoch.
 #[tokio::test(start_paused = true)]
 async fn an_older_version_continues_above_a_restored_epoch() {
     for layout in LAYOUTS {
@@ -73,7 +73,7 @@ async fn the_costs_of_restore() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_is_kept_for_an_earlier_leader() {
+async fn a_restore_waits_for_an_earlier_leader_if_requested() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let a = scene.cut_off_leader(secs(4)).await;
@@ -85,7 +85,7 @@ async fn a_wait_is_kept_for_an_earlier_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_epoch_below_a_present_or_seen_one_is_not_restored() {
+async fn an_epoch_below_an_existing_or_seen_epoch_is_not_restored() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         for _ in 0..3 {
@@ -118,9 +118,10 @@ async fn an_epoch_below_a_present_or_seen_one_is_not_restored() {
     }
 }
 
-/// After a wipe a new process leads with tokens that the resource refuses. Restore deposes it.
+/// After the prefix was wiped, a new process leads with tokens that the resource refuses. The
+/// restore deposes this process.
 #[tokio::test(start_paused = true)]
-async fn a_leader_below_is_deposed_and_waited_for() {
+async fn a_restore_deposes_a_leader_below_and_waits_for_its_lease() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let a = scene.cut_off_leader(secs(4)).await;
@@ -133,7 +134,7 @@ async fn a_leader_below_is_deposed_and_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deposition_below_is_still_waited_for() {
+async fn a_restore_waits_for_a_deposed_lease_below() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let a = scene.cut_off_leader(Duration::ZERO).await;
@@ -164,7 +165,8 @@ async fn an_epoch_below_without_a_validity_needs_force_first() {
     }
 }
 
-/// After a fault of each write the answer matches the store, and a second run finishes the restore.
+/// After a fault of any write, the outcome matches the store, and a second run finishes the
+/// restore.
 #[tokio::test(start_paused = true)]
 async fn faults_are_survived_or_reported_and_a_second_run_finishes() {
     for layout in LAYOUTS {
@@ -203,8 +205,8 @@ async fn faults_are_survived_or_reported_and_a_second_run_finishes() {
     }
 }
 
-/// A rival is elected at every point of the restore, and may be cut off. Two leaders never overlap,
-/// and the tokens continue above.
+/// A rival is elected before each request of the restore, and may be cut off. Two leaders never
+/// overlap, and the tokens continue above the restored epoch.
 #[tokio::test(start_paused = true)]
 async fn a_rival_during_a_restore_never_overlaps_with_a_successor() {
     for layout in LAYOUTS {
@@ -229,7 +231,7 @@ async fn one_rival(layout: Layout, below: bool, cut_off: bool, before: usize) {
     let deed = {
         let led = Arc::clone(&led);
         Box::pin(async move {
-            // The rival may find the epoch held, and then it is not elected.
+            // If the restore holds the newest epoch, the rival is not elected.
             let elected = within(secs(1), rival.campaign()).await;
             *led.lock().unwrap() = elected.map(|elected| elected.unwrap());
             if cut_off {

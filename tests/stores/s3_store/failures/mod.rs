@@ -1,4 +1,4 @@
-//! Calls that fail: the kind of the error, and its effect.
+//! Tests failing calls: the kind of the error, and whether the request took effect.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,12 +15,13 @@ use tenure_testkit::s3_server::*;
 
 mod permanent;
 
-/// A time limit that no test reaches.
+/// Time limit longer than any test.
 const LONG: Duration = Duration::from_secs(600);
 
-// Writes with an unknown effect: one request each, and never taken for refused or done.
+// A write with an unknown effect is sent once, and is never treated as refused or done.
 
-/// Both kinds of write meet the fault. `applied` tells whether the object exists afterwards.
+/// Asserts the results of a create and a replacement that meet the fault. `applied` is true if the
+/// object exists afterwards.
 async fn unknown(fault: ServerFault, applied: bool, words: &[&str]) {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
@@ -116,7 +117,7 @@ async fn a_write_can_take_effect_long_after_its_answer_and_twice() {
 }
 
 #[tokio::test]
-async fn a_web_page_never_passes_for_a_write() {
+async fn a_web_page_is_never_a_successful_write() {
     let (server, store) = start().await;
     server.fault(ServerFault::Html).on(Op::Put);
     let page = store.create(KEY, body("one")).await;
@@ -131,7 +132,7 @@ async fn a_web_page_never_passes_for_a_write() {
     expect(page, StoreErrorKind::Transient, Determinacy::Indeterminate, &["web page", "proxy"]);
 }
 
-// Failures of reads.
+// Reads that fail.
 
 #[tokio::test]
 async fn a_truncated_body_is_a_failure_of_the_transport() {
@@ -201,7 +202,7 @@ async fn a_line_of_text_is_not_a_listing_or_a_deletion() {
     expect(store.delete(vec![KEY.to_owned()]).await, kind, Determinacy::Indeterminate, &words);
 }
 
-/// An object that starts like a web page is still an object.
+/// An object may start like a web page.
 #[tokio::test]
 async fn an_object_with_markup_is_an_object() {
     let (server, store) = start().await;
@@ -226,7 +227,7 @@ async fn a_missing_key_is_not_an_answer_to_a_create() {
 }
 
 #[tokio::test]
-async fn an_error_in_a_listing_never_passes_for_an_empty_one() {
+async fn an_error_in_a_listing_is_never_an_empty_listing() {
     let (server, store) = start().await;
     server.fault(ServerFault::ErrorBody).on(Op::List);
     let error = store.list("app/", "", 1).await;
@@ -241,7 +242,7 @@ async fn a_redirect_for_a_new_bucket_is_transient() {
     expect(redirected, StoreErrorKind::Transient, Determinacy::Determinate, &["307", "endpoint"]);
 }
 
-// Requests that never reach a store.
+// Requests that never reach the store.
 
 #[tokio::test]
 async fn a_request_to_an_unreachable_endpoint_has_no_effect() {
@@ -268,7 +269,7 @@ async fn a_request_after_a_failed_tls_handshake_has_no_effect() {
 }
 
 #[tokio::test]
-async fn buckets_are_addressed_in_the_path_and_no_secret_is_shown() {
+async fn the_bucket_is_in_the_path_and_secrets_are_hidden() {
     let (server, store) = start().await;
     done(store.create(KEY, body("one")).await);
     assert_eq!(server.last(Op::Put).uri.path(), format!("/{BUCKET}/{KEY}"));
@@ -288,7 +289,7 @@ async fn an_expired_session_is_transient_after_the_store_accepted_it() {
     expect(store.get(KEY, None, MAX).await, kind, no, &["400 ExpiredToken"]);
 }
 
-/// A process that starts holds the listening socket until its program runs.
+/// A forked process inherits the listening socket, and holds it until its program runs.
 #[test]
 fn regression_a_dropped_server_accepts_no_connection_while_processes_start() {
     let over = AtomicBool::new(false);
@@ -312,7 +313,7 @@ fn regression_a_dropped_server_accepts_no_connection_while_processes_start() {
     });
 }
 
-/// The error said "check the credentials".
+/// The remedy in the error was "check the credentials".
 #[tokio::test]
 async fn regression_an_archived_object_is_named() {
     let (server, store) = start().await;

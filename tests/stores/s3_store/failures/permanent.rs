@@ -1,8 +1,8 @@
-//! Permanent failures.
+//! Tests permanent failures.
 
 use super::*;
 
-/// Every call meets the fault and fails with this kind and no effect.
+/// Asserts that every call that meets the fault fails with this kind and without an effect.
 async fn every_call_fails(fault: ServerFault, kind: StoreErrorKind, words: &[&str]) {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
@@ -62,7 +62,7 @@ async fn an_error_without_a_code_is_named_by_its_status() {
 }
 
 #[tokio::test]
-async fn a_wrong_region_names_the_right_one() {
+async fn the_error_of_a_wrong_region_names_the_right_region() {
     let words = ["301 PermanentRedirect", "region eu-central-1", "AWS_REGION=eu-central-1"];
     every_call_fails(ServerFault::WrongRegion("eu-central-1"), StoreErrorKind::NoSuchStore, &words)
         .await;
@@ -126,7 +126,7 @@ async fn a_missing_permission_is_named() {
 }
 
 #[tokio::test]
-async fn another_owner_than_expected_is_access_denied() {
+async fn an_unexpected_owner_is_access_denied() {
     let server = S3Server::start().await;
     let store = server.store(BUCKET).with_expected_bucket_owner(OWNER);
     done(store.create(KEY, body("one")).await);
@@ -144,7 +144,8 @@ async fn a_request_that_is_not_implemented_is_unsupported() {
     every_call_fails(fault, StoreErrorKind::Unsupported, &["501", "conditional writes"]).await;
 }
 
-/// A proxy that could not resolve the server, or required a password, ended services for good.
+/// A proxy that could not resolve the server, or that required a password, ended services
+/// permanently.
 #[tokio::test]
 async fn regression_an_answer_of_a_proxy_is_not_a_permanent_error() {
     for (status, code) in
@@ -160,7 +161,8 @@ async fn regression_an_answer_of_a_proxy_is_not_a_permanent_error() {
     }
 }
 
-/// A store may support each kind of request separately: listings, but only unconditional writes.
+/// A store may support listings, but only unconditional writes. So the store remembers each kind of
+/// request separately.
 #[tokio::test]
 async fn a_kind_of_request_that_has_succeeded_is_supported() {
     let (server, store) = start().await;
