@@ -27,13 +27,13 @@ use super::path::Path;
 /// # }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[must_use = "pass it to `PathLocks::lock`"]
+#[must_use = "pass the access to `PathLocks::lock`"]
 pub struct Access {
     /// The named paths, each in its strongest mode, and their ancestors.
     modes: BTreeMap<Path, Mode>,
 }
 
-/// The locks of one call. Ancestors come first, then paths by component.
+/// The paths that one call locks, each with its mode. Ancestors come before their descendants.
 pub(super) type Modes = Box<[(Path, Mode)]>;
 
 impl Access {

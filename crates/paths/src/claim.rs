@@ -1,9 +1,9 @@
 //! The async layer around the table. A claim waits until the table grants it, and leaves the table
 //! when it is dropped.
 //!
-//! The table grants claims, and a wakeup only reports this. A wakeup may come late, or to a task
-//! that has given up. No grant is lost then: the claim of that task leaves the table, and the table
-//! grants the next one.
+//! A wakeup only reports that the table has granted a claim. A wakeup may come late, or to a task
+//! that has given up. Even then no grant is lost: the claim of that task leaves the table, and the
+//! table grants the next claim.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -20,10 +20,11 @@ pub(crate) struct ClaimState {
     wakers: BTreeMap<Ticket, Waker>,
 }
 
-/// The mutex around the state. The tests of all interleavings use another one.
+/// The mutex around the state. The tests of all interleavings use another mutex.
 pub(super) trait Cell: Send + Sync + 'static {
     /// Runs `act` in a critical section. `act` must not run foreign code. Wakers are therefore
-    /// called and dropped outside: dropping a waker can end a task, and so drop its guards.
+    /// called and dropped outside of it: dropping a waker can end a task, which drops the guards of
+    /// the task.
     fn with<T>(&self, act: impl FnOnce(&mut ClaimState) -> T) -> T;
 }
 
@@ -35,12 +36,12 @@ impl Cell for Mutex<ClaimState> {
     }
 }
 
-/// A call that has entered the table. Dropping it removes the call, granted or not.
+/// A call that has entered the table. Dropping the claim removes the call, granted or not.
 pub(super) struct Claim<C: Cell = Mutex<ClaimState>> {
     cell: Arc<C>,
     ticket: Ticket,
     modes: Modes,
-    /// True if no other call was in the way when this one entered.
+    /// Whether the call was granted when it entered the table.
     at_once: bool,
 }
 
@@ -92,7 +93,7 @@ impl ClaimState {
 
 #[cfg(test)]
 impl<C: Cell> Claim<C> {
-    /// Broken: leaves the table without waking the calls that this grants.
+    /// Broken: leaves the table without waking the calls that are granted as a result.
     pub(super) fn leave_silently(self) {
         let claim = std::mem::ManuallyDrop::new(self);
         claim.cell.with(|state| state.table.leave(claim.ticket, &claim.modes));

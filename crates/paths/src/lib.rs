@@ -6,7 +6,7 @@
 //! - The locks exclude the tasks of **one process** from each other. Only leadership, or the
 //!   ownership of a partition, excludes other processes. So let only the leader or the owner write,
 //!   and create its locks with [`PathLocks::under`].
-//! - The locks undo no partial rename if the process dies during it.
+//! - If the process dies during a rename, the locks do not undo the partial rename.
 //! - The locks are advisory. They lock nothing in the store, and do not stop code that takes no
 //!   locks.
 //!
@@ -15,8 +15,8 @@
 //! Two operations run at the same time unless they conflict. They conflict if one writes in the
 //! lineage of a path that the other reads or writes. The lineage of a path consists of the path
 //! itself, its ancestors and its descendants. The idea and the modes come from Michal Charemza's
-//! *S3 path/pseudo-folder locking*. docs/how-to/lock-folders.md describes them, the reasons, and
-//! the differences from that post.
+//! *S3 path/pseudo-folder locking*. docs/how-to/lock-folders.md describes the idea, the modes, the
+//! reasons for them, and the differences from that post.
 //!
 //! ```
 //! use tenure_paths::{Access, Path, PathLocks};
@@ -47,7 +47,7 @@
 //! each distinct ancestor. Keys on S3 have at most 512 components. A lock operation is a hash
 //! lookup, and a search among the calls that wait at this path. Its cost does not depend on the
 //! number of other locks, or on the number of objects. A lock exists while a call holds it or waits
-//! for it. It takes about 200 bytes and the text of a path.
+//! for it. A lock takes about 200 bytes and the text of a path.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -106,7 +106,7 @@ pub struct PathLocks {
     term: Option<Arc<dyn Term>>,
 }
 
-/// Holds the locks of one call until it is dropped.
+/// Holds the locks of one call until the guard is dropped.
 ///
 /// In a long operation, call [`check`](PathGuard::check) before each write, and send the
 /// [`token`](PathGuard::token) with the write. Dropping the guard never blocks and never panics.
@@ -128,7 +128,7 @@ pub struct PathLocks {
 /// guard.check()?;
 /// assert_eq!(guard.token(), leadership.token()); // sent with the write
 ///
-/// leadership.resign().await?; // too early: the guard notices
+/// leadership.resign().await?; // before the end of the work: `check` fails
 /// assert!(matches!(guard.check(), Err(Loss::Resigned)));
 /// assert_eq!(guard.token(), None);
 /// # Ok(())
@@ -141,8 +141,8 @@ pub struct PathGuard {
 }
 
 impl PathLocks {
-    /// Creates free locks without a leadership or a partition. They need no runtime, and `lock`
-    /// never fails. Each call creates independent locks.
+    /// Creates locks that depend on no leadership and on no partition. These locks need no runtime,
+    /// and `lock` never fails. Each call creates independent locks.
     #[must_use]
     pub fn new() -> PathLocks {
         PathLocks { table: Arc::default(), term: None }
@@ -154,15 +154,15 @@ impl PathLocks {
     /// lease every second.
     ///
     /// The next leadership has other locks, and all of them are free. So all tasks of this
-    /// leadership should end before the process campaigns again. They have ended after
-    /// [`Leadership::run`](tenure::Leadership::run). A remaining task is stopped only by its own
-    /// `check`, or by a guarded resource that refuses its token. The same is true of the next
-    /// ownership of a partition.
+    /// leadership should end before the process campaigns again. All tasks have ended once
+    /// [`Leadership::run`](tenure::Leadership::run) has returned. A remaining task is stopped only
+    /// by its own `check`, or by a guarded resource that refuses its token. The same is true for
+    /// the next ownership of a partition.
     ///
-    /// The locks of a partition fail when it is released or taken ([`Resigned`](Loss::Resigned),
-    /// [`Superseded`](Loss::Superseded)), or when the session of the member ends. A revocation
-    /// alone ends no lock: the work keeps its locks until it stops. Different partitions have
-    /// different locks, so a path must belong to only one partition.
+    /// The locks of a partition fail when the partition is released or taken
+    /// ([`Resigned`](Loss::Resigned), [`Superseded`](Loss::Superseded)), or when the session of the
+    /// member ends. A revocation alone ends no lock: the work keeps its locks until it stops.
+    /// Different partitions have different locks, so a path must belong to only one partition.
     #[must_use]
     pub fn under(term: &impl Term) -> PathLocks {
         PathLocks { table: term.shared().get(), term: Some(term.handle()) }
@@ -174,8 +174,8 @@ impl PathLocks {
     /// the call from the queue. No request.
     ///
     /// # Errors
-    /// Returns the reason of the loss when the leadership or the partition is lost, even while it
-    /// waits. Stop the work then. Locks from [`PathLocks::new`] never fail.
+    /// Returns the reason of the loss when the leadership or the partition is lost, even while the
+    /// call waits. Stop the work then. Locks from [`PathLocks::new`] never fail.
     pub async fn lock(&self, access: Access) -> Result<PathGuard, Loss> {
         self.check()?;
         let claim = Claim::enter(&self.table, access.into_modes());

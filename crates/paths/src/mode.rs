@@ -2,9 +2,10 @@
 
 /// The mode in which a call locks a path.
 ///
-/// Four modes come from the seed of this module. The fifth combines two of them. In this order they
-/// are IS, S, IX, SIX and X of Gray, Lorie, Putzolu and Traiger (*Granularity of Locks and Degrees
-/// of Consistency in a Shared Data Base*, 1976).
+/// Four modes come from Charemza's post, which the [crate] cites. The fifth,
+/// `ReadAndWriteAncestor`, combines two of them. In the order of this enum, the modes are IS, S,
+/// IX, SIX and X of Gray, Lorie, Putzolu and Traiger (*Granularity of Locks and Degrees of
+/// Consistency in a Shared Data Base*, 1976).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Mode {
     /// A folder below is read.
@@ -39,7 +40,7 @@ impl Mode {
         }
     }
 
-    /// Returns the weakest mode that excludes everything that either mode excludes.
+    /// Returns the weakest mode that excludes each mode that `self` or `other` excludes.
     pub(super) fn and(self, other: Mode) -> Mode {
         let (weaker, stronger) = (self.min(other), self.max(other));
         match (weaker, stronger) {

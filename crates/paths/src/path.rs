@@ -38,11 +38,11 @@ pub struct Path {
 
 impl Path {
     /// Maximum length of a [`key`](Path::key) in bytes, as on S3. A lock costs time and memory for
-    /// each component, so this bounds both.
+    /// each component, so this maximum bounds both.
     pub const MAX_KEY_BYTES: usize = 1_024;
 
-    /// Parses a path. It corrects nothing silently, because two spellings of a folder would be two
-    /// locks.
+    /// Parses a path. This function does not correct the text, because two spellings of a folder
+    /// would be two locks.
     ///
     /// # Errors
     /// Returns [`ErrorKind::InvalidInput`] with a description of the error in the text.
@@ -137,7 +137,7 @@ fn check(component: &str, text: &str) -> Result<(), Error> {
 
 impl Ord for Path {
     fn cmp(&self, other: &Path) -> Ordering {
-        // A slash ranks below all other bytes, so this compares by component.
+        // A slash ranks below all other bytes, so the comparison is by component.
         let (mine, others) = (self.as_str().as_bytes(), other.as_str().as_bytes());
         let rank = |byte: &u8| if *byte == b'/' { 0 } else { u16::from(*byte) + 1 };
         match mine.iter().map(rank).zip(others.iter().map(rank)).find(|(a, b)| a != b) {
@@ -212,7 +212,7 @@ mod tests {
     use tenure_testkit::properties::cases;
 
     #[test]
-    fn valid_and_invalid_paths() {
+    fn invalid_paths_are_refused_with_the_reason() {
         for text in ["/", "/a", "/a/b", "/a b/ä", "/...", "/.a", "/a\0", "/~"] {
             assert_eq!(Path::new(text).unwrap().as_str(), text);
         }
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(joined, "\"a/b\" contains a slash, so it is more than one component of a path");
     }
 
-    /// A path of 40 KB took 1.4 s and one of 100 KB 9 s, and all other locks waited.
+    /// A lock of a path of 40 KB took 1.4 s, and of a path of 100 KB 9 s. All other locks waited.
     #[test]
     fn regression_paths_have_a_maximum_length() {
         let longest = Path::new(&"/a".repeat(Path::MAX_KEY_BYTES / 2)).unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_and_children() {
+    fn parents_and_joined_paths_agree() {
         let path = Path::new("/a/b/c").unwrap();
         let above: Vec<_> = path.ancestors().map(|path| path.to_string()).collect();
         assert_eq!(above, ["/a/b", "/a", "/"]);
@@ -283,7 +283,7 @@ mod tests {
         #![proptest_config(cases(1_000))]
 
         #[test]
-        fn the_order_is_that_of_the_lists_of_components(a in path(), b in path()) {
+        fn paths_compare_as_their_lists_of_components(a in path(), b in path()) {
             let components = |path: &Path| -> Vec<String> {
                 path.key().split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect()
             };
@@ -292,7 +292,7 @@ mod tests {
         }
 
         #[test]
-        fn an_ancestor_is_the_same_path_however_it_was_made(a in path()) {
+        fn an_ancestor_equals_the_same_path_when_parsed(a in path()) {
             let hasher = std::hash::RandomState::new();
             for above in a.ancestors() {
                 let anew = Path::new(above.as_str()).unwrap();
@@ -303,7 +303,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_a_path_or_an_error_that_names_it(text in "/?[a./ä]{0,8}|\\PC*") {
+        fn any_text_is_a_path_or_an_error_that_quotes_it(text in "/?[a./ä]{0,8}|\\PC*") {
             match Path::new(&text) {
                 Ok(path) => prop_assert_eq!(path.as_str(), text),
                 Err(why) => {

@@ -17,7 +17,7 @@ pub(super) struct Ticket(u64);
 #[derive(Debug, Default)]
 pub(super) struct Table {
     locks: HashMap<Path, Lock>,
-    /// Number of paths that have not admitted each waiting call.
+    /// Waiting calls, each with the number of paths that have not admitted the call.
     waiting: BTreeMap<Ticket, usize>,
     entered: u64,
 }
@@ -27,7 +27,8 @@ pub(super) struct Table {
 struct Lock {
     /// Number of admitted calls, by mode.
     held: [usize; Mode::ALL.len()],
-    /// Waiting calls, by mode. The split queue makes it sufficient to look at the heads.
+    /// Waiting calls, by mode. With one queue for each mode, only the first call of each queue
+    /// matters.
     queues: [BTreeSet<Ticket>; Mode::ALL.len()],
 }
 
@@ -66,7 +67,7 @@ impl Table {
         !self.waiting.contains_key(&ticket)
     }
 
-    /// Removes a call that ends or gives up. Returns the calls that this grants.
+    /// Removes a call that ends or gives up. Returns the calls that are granted as a result.
     pub(super) fn leave(&mut self, ticket: Ticket, modes: &Modes) -> Vec<Ticket> {
         self.waiting.remove(&ticket);
         let mut granted = Vec::new();
@@ -97,7 +98,8 @@ impl Table {
         self.locks.len()
     }
 
-    /// Returns memory after the table has become half empty. This is rare enough to have no cost.
+    /// Frees memory once the table is mostly empty. Shrinking is so rare that its cost per call is
+    /// negligible.
     fn shrink(&mut self) {
         const ALWAYS_KEPT: usize = 64;
         if self.locks.capacity() > ALWAYS_KEPT.max(self.locks.len() * 8) {
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_many_locks_is_returned() {
+    fn the_table_frees_the_memory_of_many_locks() {
         let mut table = Table::default();
         let calls: Vec<_> = (0..10_000).map(fresh).map(|m| (table.enter(&m), m)).collect();
         assert_eq!((table.locked_paths(), table.waiting.len()), (30_001, 0));
@@ -167,7 +169,8 @@ mod tests {
         }
     }
 
-    /// The seed requires constant time. The number of accesses does not depend on other locks.
+    /// Charemza's post requires constant time. The number of accesses does not depend on other
+    /// locks.
     #[test]
     fn a_call_accesses_a_constant_number_of_locks() {
         let mut table = Table::default();
@@ -194,7 +197,7 @@ mod tests {
         }
         assert_eq!(table.locked_paths(), 301);
         let root = Access::to_read(&Path::root()).into_modes();
-        assert!(!table.is_free(&root), "the root's own lock shows this");
+        assert!(!table.is_free(&root), "the lock of the root shows the conflict");
         assert_eq!((root.len(), fresh(0).len()), (1, 4));
         table.enter(&root);
         assert_eq!((table.locked_paths(), table.waiting.len()), (301, 1));

@@ -1,5 +1,5 @@
-//! Compares path locks with the simpler schemes of the seed: the throughput of a mixed workload,
-//! and the cost of an uncontended lock.
+//! Compares path locks with the simpler schemes of Charemza's post: the throughput of a mixed
+//! workload, and the cost of an uncontended lock.
 //!
 //! ```text
 //! cargo bench -p tenure-paths
@@ -19,7 +19,7 @@ use tokio::runtime::Builder;
 
 mod schemes;
 
-/// Number of tasks. Each runs one operation after the other.
+/// Number of tasks. Each task runs one operation after the other.
 const TASKS: usize = 64;
 /// Duration for which an operation holds its locks. It corresponds to some requests to a store.
 const HOLD: Duration = Duration::from_millis(5);

@@ -1,4 +1,5 @@
-//! The simpler schemes of the seed, for a comparison. Each locks more than the rule requires.
+//! The simpler schemes of Charemza's post, for a comparison. Each of them locks more than
+//! necessary.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -16,14 +17,14 @@ pub struct Operation {
 /// A scheme for locking paths. Clones share the locks.
 #[derive(Clone)]
 pub enum Scheme {
-    /// One mutex: 0 out of 4.
+    /// One mutex. The post rates its concurrency 0 out of 4.
     GlobalMutex(Arc<tokio::sync::Mutex<()>>),
-    /// One reader/writer lock: 2 out of 4.
+    /// One reader/writer lock, rated 2 out of 4.
     GlobalRwLock(Arc<RwLock<()>>),
-    /// A reader/writer lock for each path: 3 out of 4. Ancestors are locked for reading. The named
-    /// paths are locked for writing, even if the operation only reads them.
+    /// A reader/writer lock for each path, rated 3 out of 4. Ancestors are locked for reading. The
+    /// named paths are locked for writing, even if the operation only reads them.
     AncestorRwLock(Arc<Ancestors>),
-    /// The scheme of tenure: 4 out of 4.
+    /// The scheme of tenure, rated 4 out of 4.
     PathLocks(PathLocks),
 }
 
@@ -96,7 +97,7 @@ impl Ancestors {
         if let Some(lock) = locks.get(path).and_then(Weak::upgrade) {
             return lock;
         }
-        // Unused locks are removed from time to time.
+        // Remove unused locks before the map grows.
         if locks.len() == locks.capacity() {
             locks.retain(|_, lock| lock.strong_count() > 0);
         }

@@ -10,13 +10,12 @@ use super::super::claim::{Cell, Claim, ClaimState};
 use super::*;
 use tenure_testkit::interleavings::{every_interleaving, others_may_run, spawn};
 
-/// Shuttle may run another task before each critical section. It need not do so within one: only
-/// critical sections access the state, so a task that waits for the mutex could also have arrived
-/// later.
+/// A mutex before which shuttle may run another task. Shuttle does not switch tasks inside a
+/// critical section: only critical sections access the state, so another task would only wait.
 #[derive(Default)]
 struct ShuttleCell {
     state: Mutex<ClaimState>,
-    /// True if the next critical section is the first one of its task.
+    /// Whether the next critical section is the first one of its task.
     comes_first: AtomicBool,
 }
 
@@ -46,7 +45,7 @@ enum Does {
     Stays,
     /// Broken: leaves without waking other calls.
     LeavesSilently,
-    /// Locks one path after the other, in the order of the paths, as in the seed.
+    /// Locks one path after the other, in the order of the paths, as in Charemza's post.
     OneByOne,
     /// Broken: locks one path after the other, in reverse order.
     OneByOneBackwards,
@@ -57,8 +56,8 @@ struct World {
     cell: Arc<ShuttleCell>,
     /// Number of tasks that have not ended.
     left: Arc<AtomicUsize>,
-    /// Operations of the tasks that work now. The mutex is not shuttle's, so no task runs between
-    /// the lines that use it.
+    /// Operations of the tasks that work now. The mutex is not shuttle's, so shuttle does not
+    /// switch tasks while it is locked.
     at_work: Arc<Mutex<Vec<Operation>>>,
     most_at_work: Arc<AtomicUsize>,
 }
@@ -208,12 +207,12 @@ fn a_task_gives_up_between_two_others() {
 }
 
 #[test]
-fn a_task_tries_to_lock() {
+fn a_task_that_tries_to_lock_does_not_overlap() {
     let tasks = [(Works, writes("/a")), (Tries, reads("/")), (Works, reads("/a"))];
     assert_eq!(explore(&tasks).unwrap().most_at_work, 2);
 }
 
-/// The argument of the seed: tasks that lock one path after the other, all in one order, end.
+/// The argument of Charemza's post: if all tasks lock their paths in the same order, all tasks end.
 #[test]
 fn locking_in_the_order_of_paths_has_no_deadlock() {
     let one = Operation::of(&[], &["/a", "/d"]);
@@ -222,7 +221,7 @@ fn locking_in_the_order_of_paths_has_no_deadlock() {
 }
 
 #[test]
-fn broken_order_of_the_paths() {
+fn broken_two_tasks_lock_in_opposite_orders() {
     let one = Operation::of(&[], &["/a", "/d"]);
     let tasks = [(Does::OneByOne, one.clone()), (Does::OneByOneBackwards, one)];
     let why = explore(&tasks).unwrap_err();
@@ -236,7 +235,7 @@ fn broken_a_task_works_without_a_lock() {
 }
 
 #[test]
-fn broken_a_task_gives_up_and_stays() {
+fn broken_a_cancelled_call_stays_in_the_queue() {
     let tasks = [(Works, reads("/a")), (Does::Stays, writes("/a")), (Works, reads("/a/b"))];
     let why = explore(&tasks).unwrap_err();
     assert!(why.contains("deadlock") || why.contains("locks and wakers are left"), "{why}");

@@ -24,7 +24,8 @@ impl Operation {
         Operation { reads: paths(reads), writes: paths(writes) }
     }
 
-    /// The rule: one operation writes in the lineage of a path that the other reads or writes.
+    /// Applies the rule: one operation writes in the lineage of a path that the other reads or
+    /// writes.
     fn conflicts_with(&self, other: &Operation) -> bool {
         let writes_into = |one: &Operation, other: &Operation| {
             let touched: Vec<_> = other.reads.iter().chain(&other.writes).collect();
@@ -46,7 +47,7 @@ fn path(text: &str) -> Path {
     Path::new(text).unwrap()
 }
 
-/// Returns whether one path is the other, or lies below it.
+/// Returns whether the paths are equal, or one of them is an ancestor of the other.
 fn lineage(one: &Path, other: &Path) -> bool {
     let above = |folder: &Path, path: &Path| {
         let rest = path.key().strip_prefix(folder.key());
@@ -58,8 +59,9 @@ fn lineage(one: &Path, other: &Path) -> bool {
 /// A root, a child, two grandchildren that are siblings, a path below them, and unrelated paths.
 const TREE: [&str; 7] = ["/", "/a", "/a/b", "/a/b/c", "/a/c", "/a!", "/d"];
 
-/// The modes of the seed. A path that is read above a written one is not locked as read.
-fn modes_of_the_seed(operation: &Operation) -> Modes {
+/// Returns the modes of Charemza's post. They do not lock a path for reading if the operation also
+/// writes below this path.
+fn modes_of_the_post(operation: &Operation) -> Modes {
     let ancestors = |paths: &BTreeSet<Path>| -> BTreeSet<Path> {
         paths.iter().flat_map(Path::ancestors).collect()
     };

@@ -11,7 +11,7 @@ use tenure_testkit::properties::cases;
 /// The subject of a test: the real table, or a broken one.
 trait Subject {
     fn enter(&mut self, name: usize, operation: &Operation);
-    /// Returns whether the call would have entered and been granted immediately.
+    /// Returns whether a call with this operation would be granted immediately.
     fn is_free(&self, operation: &Operation) -> bool;
     fn leave(&mut self, name: usize);
     fn is_granted(&self, name: usize) -> bool;
@@ -23,7 +23,7 @@ struct Shipped {
     table: Table,
     calls: BTreeMap<usize, (Ticket, Modes)>,
     modes: fn(&Operation) -> Modes,
-    /// Calls that were not granted when they entered, and that the table has not returned since.
+    /// Calls that waited when they entered, and that the table has not returned as granted.
     unheard: BTreeSet<Ticket>,
 }
 
@@ -74,7 +74,7 @@ impl Subject for Shipped {
     }
 }
 
-/// The rule. It also describes the errors of a subject.
+/// The rule of arrival, which judges a subject.
 #[derive(Default)]
 struct Naive {
     /// Calls in the order of arrival.
@@ -112,7 +112,7 @@ enum Deed {
     Leaves(prop::sample::Index),
 }
 
-/// Plays a story, and removes all calls at the end.
+/// Applies a sequence of arrivals and departures, and removes all calls at the end.
 fn play(story: &[Deed], subject: &mut dyn Subject) -> Result<(), String> {
     let (mut naive, mut names) = (Naive::default(), 0..);
     for deed in story {
@@ -161,15 +161,15 @@ proptest! {
     #![proptest_config(cases(2_000))]
 
     #[test]
-    fn granted_if_and_only_if_nobody_before_conflicts(story in story()) {
+    fn a_call_is_granted_unless_an_earlier_call_conflicts(story in story()) {
         let played = play(&story, &mut Shipped::new());
         prop_assert!(played.is_ok(), "{}", played.unwrap_err());
     }
 }
 
-/// Three calls with one path each, in every order of arrival and departure.
+/// Three calls with one or two paths each, in every order of arrival and departure.
 #[test]
-fn every_order_of_three_calls() {
+fn three_calls_keep_the_rule_in_every_order() {
     let ones: Vec<Operation> = TREE[..4]
         .iter()
         .flat_map(|path| [Operation::of(&[path], &[]), Operation::of(&[], &[path])])
@@ -204,7 +204,7 @@ fn triples(of: usize) -> impl Iterator<Item = [usize; 3]> {
     (0..of).flat_map(move |a| (0..of).flat_map(move |b| (0..of).map(move |c| [a, b, c])))
 }
 
-/// Returns all orders in which three names each come twice.
+/// Calls `act` with each order in which three names occur twice.
 fn every_order(order: &mut Vec<usize>, act: &mut dyn FnMut(&[usize])) {
     if order.len() == 6 {
         return act(order);
@@ -218,7 +218,7 @@ fn every_order(order: &mut Vec<usize>, act: &mut dyn FnMut(&[usize])) {
     }
 }
 
-/// Does not remove a call that gives up while it waits.
+/// A broken table that does not remove a call that gives up while it waits.
 struct ForgetsWhoGivesUp(Shipped);
 
 impl Subject for ForgetsWhoGivesUp {
@@ -245,7 +245,7 @@ impl Subject for ForgetsWhoGivesUp {
     }
 }
 
-/// Grants every call that is compatible with the granted calls, and ignores waiting calls.
+/// A broken table that grants each call if no granted call conflicts, and ignores waiting calls.
 #[derive(Default)]
 struct Unfair {
     granted: BTreeMap<usize, Operation>,
@@ -302,12 +302,12 @@ fn caught<S: Subject>(subject: impl Fn() -> S) -> String {
 }
 
 #[test]
-fn broken_modes_of_the_seed() {
-    assert!(caught(|| Shipped::with(modes_of_the_seed)).contains("granted too early"));
+fn broken_modes_of_the_post_grant_too_early() {
+    assert!(caught(|| Shipped::with(modes_of_the_post)).contains("granted too early"));
 }
 
 #[test]
-fn broken_a_waiter_gives_up_and_stays() {
+fn broken_a_cancelled_call_stays_in_the_table() {
     let why = caught(|| ForgetsWhoGivesUp(Shipped::new()));
     assert!(why.contains("granted too late") || why.contains("locks remain"), "{why}");
 }

@@ -1,5 +1,5 @@
-//! The modes exclude exactly the operations that the rule forbids. Each error in the modes is
-//! detected.
+//! Tests that the modes exclude exactly the operations that the rule forbids, and that an error in
+//! the modes is detected.
 
 use std::cell::OnceCell;
 
@@ -31,7 +31,7 @@ fn judge(
     modes: impl Fn(&Operation) -> Modes,
     is_compatible: impl Fn(Mode, Mode) -> bool,
 ) -> Result<usize, Box<Wrong>> {
-    // Computed once for all variants.
+    // The results of the rule are computed once for all variants of the modes.
     thread_local! { static ALL: OnceCell<Vec<(Operation, Vec<bool>)>> = const { OnceCell::new() } }
     ALL.with(|all| {
         let all = all.get_or_init(|| {
@@ -53,7 +53,7 @@ fn judge(
     })
 }
 
-/// Returns whether two calls exclude each other at some path. Both are sorted.
+/// Returns whether two calls exclude each other at some path. Both lists are sorted.
 fn meet(one: &Modes, other: &Modes, is_compatible: impl Fn(Mode, Mode) -> bool) -> bool {
     one.iter().any(|(path, mode)| {
         let found = other.binary_search_by(|(other, _)| other.cmp(path));
@@ -67,22 +67,22 @@ fn operations_conflict_if_one_writes_in_the_others_lineage() {
     assert_eq!(pairs, 841 * 841);
 }
 
-/// The seed locks a path that is read above a write as write-ancestor only. This admits another
-/// write into /a, which is being read.
+/// The operation reads /a and writes /a/b. Charemza's post locks /a only as an ancestor of a write,
+/// which admits another write into /a during the read.
 #[test]
-fn broken_seed_rule_for_a_read_above_a_write() {
-    let wrong = judge(modes_of_the_seed, Mode::is_compatible).unwrap_err();
+fn broken_the_post_admits_a_writer_below_a_read() {
+    let wrong = judge(modes_of_the_post, Mode::is_compatible).unwrap_err();
     assert!(wrong.rule, "the modes admit too much: {wrong:?}");
     let (copy, write) = (Operation::of(&["/a"], &["/a/b"]), Operation::of(&[], &["/a/c"]));
     assert!(copy.conflicts_with(&write));
-    let seed = [&copy, &write].map(modes_of_the_seed);
-    assert!(!meet(&seed[0], &seed[1], Mode::is_compatible), "both would run");
+    let post = [&copy, &write].map(modes_of_the_post);
+    assert!(!meet(&post[0], &post[1], Mode::is_compatible), "both calls would run");
     assert!(meet(&copy.modes(), &write.modes(), Mode::is_compatible));
 }
 
-/// If no path is read above a write, the modes are the seed's.
+/// If an operation reads no path above a write, its modes equal the modes of Charemza's post.
 #[test]
-fn other_modes_equal_the_seeds_modes() {
+fn modes_equal_the_post_unless_a_read_is_above_a_write() {
     let mut differ = 0;
     for operation in operations() {
         let above: BTreeSet<Path> = operation.writes.iter().flat_map(Path::ancestors).collect();
@@ -90,14 +90,14 @@ fn other_modes_equal_the_seeds_modes() {
             .reads
             .iter()
             .any(|path| above.contains(path) && !operation.writes.contains(path));
-        assert_eq!(operation.modes() != modes_of_the_seed(&operation), overlap, "{operation:?}");
+        assert_eq!(operation.modes() != modes_of_the_post(&operation), overlap, "{operation:?}");
         differ += usize::from(overlap);
     }
     assert!(differ > 0);
 }
 
 #[test]
-fn the_table_of_modes() {
+fn modes_are_compatible_as_in_the_table() {
     let table = [
         ("ReadAncestor", "yes yes yes yes no  "),
         ("Read", "yes yes no  no  no  "),
@@ -132,7 +132,7 @@ fn pairs_of_modes() -> impl Iterator<Item = (Mode, Mode)> {
 }
 
 #[test]
-fn broken_compatibility_entries() {
+fn broken_each_entry_of_the_table_is_detected() {
     let mut broken = 0;
     for (one, other) in pairs_of_modes().filter(|(one, other)| one <= other) {
         let flipped = |a: Mode, b: Mode| {
@@ -148,7 +148,7 @@ fn broken_compatibility_entries() {
 }
 
 #[test]
-fn broken_modes_of_a_call() {
+fn broken_each_change_of_the_modes_is_detected() {
     type Change = fn(&(Path, Mode)) -> Option<Mode>;
     let changes: [(&str, Change); 6] = [
         ("no read-ancestors", |(_, mode)| (*mode != Mode::ReadAncestor).then_some(*mode)),
@@ -175,7 +175,7 @@ fn broken_modes_of_a_call() {
         };
         assert!(judge(modes, Mode::is_compatible).is_err(), "{name}");
     }
-    // The simpler schemes of the seed are safe, but admit fewer operations.
+    // The simpler schemes of Charemza's post are safe, but admit fewer operations.
     let ancestors_read_targets_write: Compatible = |a, b| a < Mode::Write && b < Mode::Write;
     let all_write = |operation: &Operation| -> Modes {
         let modes = operation.modes();

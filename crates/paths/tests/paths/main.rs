@@ -1,4 +1,4 @@
-//! Tests of path locks as users see them: conflicts, cancellation, leadership and stress.
+//! Tests of path locks through the public API: conflicts, cancellation, leadership and stress.
 
 mod memory;
 
@@ -33,9 +33,10 @@ impl Act {
     }
 }
 
-/// The compatibility table of the seed, 4 out of 4: for the same path and each kind of relation.
+/// The compatibility table of Charemza's post, for equal paths and for each other relation of two
+/// paths.
 #[test]
-fn the_table_of_operations() {
+fn operations_exclude_each_other_as_in_the_table() {
     use Act::{Read, Write};
     let relations = [
         ("same", "/a/b", [("/a/b", true)].as_slice()),
@@ -62,17 +63,17 @@ fn the_table_of_operations() {
                 assert_eq!(lock.as_mut().now_or_never().is_some(), together, "{relation}");
                 if !together {
                     drop(guard);
-                    assert!(lock.now_or_never().is_some(), "free now");
+                    assert!(lock.now_or_never().is_some(), "the lock is free after the drop");
                 }
             }
         }
     }
 }
 
-/// The example of the seed: a copy of /a/b to /a/b', with all operations that it excludes and
-/// admits.
+/// The example of Charemza's post: a copy of /a/b to /a/b', with the operations that the copy
+/// excludes and admits.
 #[test]
-fn a_copy() {
+fn a_copy_excludes_conflicting_operations() {
     let locks = PathLocks::new();
     let copy = locks.try_lock(Access::to_copy(&path("/a/b"), &path("/a/b'"))).unwrap().unwrap();
     let free = |access| locks.try_lock(access).unwrap().is_some();
@@ -91,9 +92,9 @@ fn a_copy() {
     assert_eq!(locks.locked_paths(), 0);
 }
 
-/// The seed's rule for the read of /a would admit the other writer.
+/// The rule of Charemza's post for the read of /a would admit the other writer.
 #[test]
-fn a_read_above_a_write_in_one_call() {
+fn a_call_that_reads_above_its_write_excludes_other_writers() {
     let locks = PathLocks::new();
     let free = |access| locks.try_lock(access).unwrap().is_some();
     let access = Access::new().read([path("/a")]).write([path("/a/b")]);
@@ -101,7 +102,7 @@ fn a_read_above_a_write_in_one_call() {
     assert!(!free(Act::Write.of("/a/c")) && !free(Act::Read.of("/a/b")) && !free(access));
     assert!(free(Act::Read.of("/a/c")) && free(Act::Write.of("/d")), "no other call is excluded");
     drop(guard);
-    // A path that is named for both purposes is written.
+    // A path that is named for reading and for writing is locked for writing.
     let access = Access::new().write([path("/a")]).read([path("/a"), path("/a/b")]);
     let guard = locks.try_lock(access).unwrap().unwrap();
     assert!(!free(Act::Read.of("/a/b")) && free(Act::Read.of("/d")));
@@ -120,11 +121,11 @@ fn readers_and_writers_do_not_starve() {
         assert!(waiter.as_mut().now_or_never().is_none());
         // Each call arrives before the previous one has left.
         let mut next = Box::pin(locks.lock(stream.of("/a")));
-        assert!(next.as_mut().now_or_never().is_none(), "it queues behind the waiting call");
-        assert!(locks.try_lock(stream.of("/a")).unwrap().is_none(), "trying does not overtake");
+        assert!(next.as_mut().now_or_never().is_none(), "the call queues behind the waiting call");
+        assert!(locks.try_lock(stream.of("/a")).unwrap().is_none(), "`try_lock` does not overtake");
         assert!(locks.try_lock(stream.of("/c")).unwrap().is_some(), "unrelated paths are free");
         drop(held);
-        held = waiter.now_or_never().expect("its turn").unwrap();
+        held = waiter.now_or_never().expect("the waiting call is next").unwrap();
         assert!(next.as_mut().now_or_never().is_none());
         drop(held);
         assert!(next.now_or_never().is_some());
@@ -133,10 +134,10 @@ fn readers_and_writers_do_not_starve() {
 }
 
 #[test]
-fn a_cancelled_call_leaves_no_trace() {
+fn a_cancelled_call_leaves_no_locks() {
     let locks = PathLocks::new();
     let held = locks.try_lock(Act::Read.of("/a")).unwrap();
-    // Futures that were never polled, polled once, or granted and not polled since.
+    // Drop futures that were never polled, polled once, or granted and not polled since.
     drop(locks.lock(Act::Write.of("/a")));
     assert_eq!(locks.locked_paths(), 2);
     let mut writer = Box::pin(locks.lock(Act::Write.of("/a")));
@@ -159,7 +160,7 @@ fn a_cancelled_call_leaves_no_trace() {
     assert_eq!(locks.locked_paths(), 0);
 }
 
-/// Dropping a waker can end a task, and so drop its guards.
+/// Dropping a waker can end a task, which drops the guards of the task.
 #[test]
 fn a_waker_may_own_a_guard() {
     struct Owner(#[expect(dead_code, reason = "dropped")] Option<tenure_paths::PathGuard>);
@@ -217,7 +218,7 @@ async fn a_lost_leadership_fails_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_ends_before_a_granted_call_runs() {
+async fn a_granted_call_fails_if_the_lease_ends_before_it_runs() {
     let world = World::new();
     let lead = world.leader("a").await;
     let locks = PathLocks::under(&lead);
@@ -244,7 +245,7 @@ async fn the_next_leadership_has_other_locks() {
     assert_eq!(guard.token().unwrap().get(), 2);
 }
 
-/// The operations that work now, according to the rule and not to the locks.
+/// The operations in progress. Conflicts are counted by the rule, independently of the locks.
 #[derive(Clone, Default)]
 struct Ledger(Arc<Mutex<Entries>>);
 
@@ -295,7 +296,7 @@ async fn stress(locks: Option<PathLocks>, tasks: usize, rounds: usize) -> (usize
                 let paths =
                     |set: &BTreeSet<String>| set.iter().map(|p| path(p)).collect::<Vec<_>>();
                 let access = Access::new().read(paths(&reads)).write(paths(&writes));
-                // One in five gives up immediately or after some polls.
+                // One in five calls gives up immediately or after some polls.
                 let patience = if rng.u8(..5) == 0 { rng.usize(..4) } else { usize::MAX };
                 let guard = match &locks {
                     Some(locks) => match patiently(patience, locks.lock(access)).await {
@@ -347,7 +348,7 @@ fn some_paths(rng: &mut fastrand::Rng) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn stress_without_overlap() {
+async fn conflicting_operations_do_not_overlap_under_stress() {
     let locks = PathLocks::new();
     let run = stress(Some(locks.clone()), 32, 1_000);
     let (most, overlaps) = within(secs(300), run).await.expect("no deadlock, no lost wakeup");
@@ -357,7 +358,7 @@ async fn stress_without_overlap() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn broken_stress_without_locks() {
+async fn broken_operations_overlap_without_locks() {
     let (_, overlaps) = stress(None, 32, 1_000).await;
     assert!(overlaps > 100, "{overlaps}");
 }

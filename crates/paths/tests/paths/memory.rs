@@ -3,7 +3,8 @@
 use futures::executor::block_on;
 use tenure_paths::{Access, Path, PathLocks};
 
-/// Runs cycles. Each locks a new path, while another call waits for it and gives up.
+/// Runs lock/unlock cycles, each on a new path. In each eighth cycle another call waits for the
+/// path and gives up.
 fn cycles(locks: &PathLocks, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let folder = Path::new(&format!("/a/folder-{number}/with a name of some length")).unwrap();
