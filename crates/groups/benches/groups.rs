@@ -38,7 +38,7 @@ fn barred(partition: usize) -> Marks {
     Marks { barred: Some(Arc::from(worker(partition % MEMBERS))), ..Marks::default() }
 }
 
-/// One of ten is pinned, to one of a tenth of the members, and one of ten is barred.
+/// Pins one of ten partitions, to a tenth of the members, and bars one of ten partitions.
 fn some_marked(partition: usize) -> Marks {
     match partition % 10 {
         0 => pinned(partition / 100),
@@ -59,12 +59,12 @@ fn one(_: usize) -> Option<usize> {
     Some(0)
 }
 
-/// All members except the last, which joins.
+/// Returns an owner among all members except the last, which joins.
 fn all_but_one(partition: usize) -> Option<usize> {
     Some(partition % (MEMBERS - 1))
 }
 
-/// All members and one more, which has left.
+/// Returns an owner among all members and one more, which has left.
 fn and_one_more(partition: usize) -> Option<usize> {
     Some(partition % (MEMBERS + 1)).filter(|member| *member < MEMBERS)
 }

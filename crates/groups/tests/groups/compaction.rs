@@ -64,7 +64,7 @@ async fn superseded_assignments_and_ended_sessions_are_deleted() {
     assert_eq!((again.assignments.deleted, again.sessions.deleted), (0, 0), "{again}");
 }
 
-/// The coordinator may not have read its end.
+/// The coordinator may not have read the end of the session.
 #[tokio::test(start_paused = true)]
 async fn a_named_session_stays_after_its_end() {
     let fleet = Fleet::new(2);
@@ -80,7 +80,7 @@ async fn a_named_session_stays_after_its_end() {
     assert_eq!(report.sessions.deleted, 0, "{report}");
 }
 
-/// Returns a group without members that has one assignment and this many ended sessions.
+/// Returns a group without members that has one assignment and this number of ended sessions.
 async fn with_ended_sessions(sessions: usize) -> Fleet {
     let fleet = Fleet::new(2);
     let member = fleet.member("a").await;
@@ -112,7 +112,7 @@ async fn no_session_is_deleted_without_a_readable_assignment() {
     assert_eq!(keys(&fleet, "app/").await.len(), 5);
 }
 
-/// A stopped run dropped a sent deletion of sessions.
+/// A stopped run dropped a deletion of sessions that it had sent.
 #[tokio::test(start_paused = true)]
 async fn regression_a_stopped_run_waits_for_its_deletion_of_sessions() {
     let fleet = with_ended_sessions(3).await;

@@ -11,9 +11,9 @@ use tenure_testkit::time::{millis, secs, wait};
 
 use super::{Fleet, Node, POLL, VALIDITY, balanced, owners};
 
-/// The bound of docs/design/groups.md, section 5: the lease × (1 + drift), two fifths of it until
-/// the coordinator is silent, a poll to see its last renewal, a poll of the new owners, and
-/// requests.
+/// The bound that follows from GN5. It consists of the validity × (1 + drift), two fifths of the
+/// validity until the coordinator is silent, a poll that sees its last renewal, a poll of the new
+/// owners, and the requests.
 const TOGETHER: Duration = Duration::from_millis(30_300 + 12_000 + 5_000 + 5_000 + 700);
 /// Members other than the deputies see the last renewal of the coordinator a poll later.
 const WITH_ALL_DEPUTIES: Duration = Duration::from_millis(30_300 + 12_000 + 10_000 + 5_000 + 700);
@@ -56,7 +56,7 @@ async fn regression_a_death_with_the_coordinator_takes_no_longer() {
     }
 }
 
-/// A listing was under way when the coordinator lapsed, and the next read came a poll later.
+/// A listing was in progress when the coordinator lapsed, and the next read came a poll later.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lapse_during_a_listing_is_seen_without_a_further_poll() {
     let mut took = Vec::new();
@@ -82,13 +82,13 @@ async fn regression_a_lapse_during_a_listing_is_seen_without_a_further_poll() {
         took.push(waited);
     }
     println!("{took:?}");
-    // It lists as a standby and in its round.
+    // The successor lists as a standby, and again in its round.
     assert!(took[1] <= took[0] + millis(400) * 2 + millis(200), "{took:?}");
 }
 
-/// No member succeeded it while the reads failed.
+/// No member replaced the coordinator while the reads failed.
 #[tokio::test(start_paused = true)]
-async fn regression_a_coordinator_whose_session_cannot_be_read_is_succeeded() {
+async fn regression_a_coordinator_with_an_unreadable_session_is_replaced() {
     let fleet = Fleet::new(12);
     let membership = fleet.group("a").join().await.unwrap();
     let key = Box::leak(membership.session().into_boxed_str());
@@ -108,10 +108,10 @@ async fn regression_a_coordinator_whose_session_cannot_be_read_is_succeeded() {
     balanced(&[&b, &c, &d], 12, VALIDITY).await;
 }
 
-/// It renewed and listed, and its rounds counted as completed. Partitions of members that died or
-/// left meanwhile had no owner until the fault ended.
+/// The coordinator renewed and listed, and its rounds counted as completed. Partitions of members
+/// that died or left meanwhile had no owner until the fault ended.
 #[tokio::test(start_paused = true)]
-async fn regression_a_coordinator_without_reads_or_creates_is_succeeded() {
+async fn regression_a_coordinator_without_reads_or_creates_is_replaced() {
     let faults = [
         (Call::Get, "members/", Fault::FailBefore),
         (Call::Get, "members/", Fault::Hang),
@@ -171,20 +171,20 @@ async fn regression_after_an_outage_members_resign_their_former_sessions() {
     }
 }
 
-/// A process that crashed every 10 s was added again each time: the others owned 31 of 60
+/// A process that crashed every 10 s was added again each time: the other members owned 31 of 60
 /// partitions on average, and one partition had no living owner for 594 s.
 #[tokio::test(start_paused = true)]
 async fn regression_a_process_in_a_crash_loop_joins_later_each_time() {
     a_process_crashes(|fleet, _| fleet.node("x")).await;
 }
 
-/// The default name of the command has the process id, so each start had another name.
+/// The command's default name contains the process id, so each start had another name.
 #[tokio::test(start_paused = true)]
 async fn regression_a_crash_loop_under_new_names_joins_later_each_time() {
     a_process_crashes(|fleet, start| fleet.node(&format!("x-{start}"))).await;
 }
 
-/// It got its former partitions back each time.
+/// The process got its former partitions back each time.
 #[tokio::test(start_paused = true)]
 async fn regression_a_crash_loop_under_a_unique_name_loses_its_reservations() {
     a_process_crashes(|fleet, _| fleet.node("x").name_is_unique(true)).await;
@@ -221,7 +221,7 @@ async fn a_process_crashes(node: impl Fn(&Fleet, u32) -> GroupBuilder) {
     println!("{average} of 60 on average, {longest} s without a living owner");
     assert!(average > 54.0, "{average}");
     assert!(longest < 90, "{longest} s");
-    // It joins once it stays alive.
+    // The process joins once it stays alive.
     let stable = join(&fleet, seconds).await;
     balanced(&[&a, &b, &c, &stable], 60, VALIDITY * 9).await;
 }

@@ -25,8 +25,8 @@ async fn delete_all(fleet: &Fleet, prefix: &str) {
     delete(fleet, keys(fleet, prefix).await).await;
 }
 
-/// Returns two members whose sessions have the greatest assignment they have seen, and the greatest
-/// token.
+/// Returns two members, and the greatest token. Each session has the greatest assignment that its
+/// member has seen.
 async fn two() -> (Fleet, Node, Node, u64) {
     let fleet = Fleet::new(PARTITIONS);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
@@ -37,7 +37,7 @@ async fn two() -> (Fleet, Node, Node, u64) {
     (fleet, a, b, token)
 }
 
-/// It owns no partition for some minutes, and reports the reason.
+/// Asserts that the member owns no partition for some minutes, and reports the reason.
 async fn is_refused(fleet: &Fleet, member: Node) {
     let before = keys(fleet, "app/assignment-").await;
     for _ in 0..30 {
@@ -50,13 +50,14 @@ async fn is_refused(fleet: &Fleet, member: Node) {
     assert!(events.iter().any(|it| it.contains("NewestDeleted")), "{events:?}");
 }
 
-/// It owned partitions under token 2 while an older member owned them under tokens 4 and 16.
+/// The new member owned partitions under token 2 while older members owned them under tokens 4 and
+/// 16.
 #[tokio::test(start_paused = true)]
 async fn regression_unreadable_sessions_block_the_first_assignment() {
     let (fleet, a, b, greatest) = two().await;
     let store = FaultStore::new(Arc::clone(fleet.store.inner()));
     for key in keys(&fleet, "app/members/").await {
-        // Longer than the new member needs to create an assignment.
+        // The reads fail for longer than the new member needs to create an assignment.
         store.on(Call::Get).key(key.leak()).times(4).fault(Fault::FailBefore);
     }
     delete_all(&fleet, "app/assignment-").await;
@@ -74,7 +75,7 @@ async fn regression_unreadable_sessions_block_the_first_assignment() {
     assert!(c.owned().values().all(|token| *token > greatest), "{:?}", c.owned());
 }
 
-/// An object that is not a session may have been one.
+/// An object that is not a session may have been a session.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_not_a_session_blocks_the_first_assignment() {
     let fleet = Fleet::new(PARTITIONS);
@@ -90,8 +91,8 @@ async fn an_object_that_is_not_a_session_blocks_the_first_assignment() {
     assert!(events.iter().any(|it| it.contains(key) && it.contains("Repair")), "{events:?}");
 }
 
-/// The next member reported the deletion, sealed their sessions, which erased the evidence, and was
-/// granted token 2.
+/// The next member reported the deletion and sealed the sessions of the dead members. The seals
+/// erased the evidence, and the member was granted token 2.
 #[tokio::test(start_paused = true)]
 async fn regression_after_the_death_of_all_members_no_token_is_granted_again() {
     let (fleet, a, b, _) = two().await;
@@ -108,7 +109,7 @@ async fn regression_after_the_death_of_all_members_no_token_is_granted_again() {
     }
     delete_all(&fleet, "app/assignment-").await;
     is_refused(&fleet, fleet.member("c").await).await;
-    // Each of the two sessions is evidence enough.
+    // Each of the two sessions alone is sufficient evidence.
     for (key, body) in last {
         delete_all(&fleet, "app/members/").await;
         store.create(&key, body).await.unwrap();
@@ -134,7 +135,7 @@ async fn regression_a_deleted_newest_assignment_is_not_created_again() {
     let (fleet, a, b, greatest) = two().await;
     let newest = || async { keys(&fleet, "app/assignment-").await.pop().unwrap() };
     delete(&fleet, vec![newest().await]).await;
-    // Members that know it continue above it.
+    // Members that know the deleted assignment continue above it.
     let c = fleet.member("c").await;
     balanced(&[&a, &b, &c], PARTITIONS, VALIDITY * 4).await;
     assert!(c.owned().values().all(|token| *token > greatest), "{:?}", c.owned());
@@ -165,10 +166,11 @@ async fn regression_a_process_remembers_the_greatest_assignment_that_it_has_seen
     assert_eq!(error.kind(), tenure::ErrorKind::NewestDeleted, "{error}");
 }
 
-/// Its new session did not have it, and a process without a memory was granted token 2.
+/// The process's new session did not contain the greatest assignment, and a process without a
+/// memory was granted token 2.
 #[tokio::test(start_paused = true)]
 async fn regression_the_next_session_has_the_greatest_assignment_seen() {
-    // The first write of the session has it, and so have the renewals.
+    // The first write and the renewals of the session contain the greatest assignment.
     for later in [secs(0), VALIDITY] {
         let fleet = Fleet::new(PARTITIONS);
         let group = fleet.group("a");
@@ -183,7 +185,7 @@ async fn regression_the_next_session_has_the_greatest_assignment_seen() {
     }
 }
 
-/// The session that shows the deletion was compacted, as no existing assignment names it.
+/// The session that shows the deletion was compacted, as no existing assignment names this session.
 #[tokio::test(start_paused = true)]
 async fn regression_a_compaction_keeps_sessions_that_saw_a_deleted_assignment() {
     let fleet = Fleet::new(PARTITIONS);

@@ -27,7 +27,8 @@ struct Takeover {
     gets: usize,
 }
 
-/// The coordinator of a group with this number of ended sessions leaves or dies.
+/// Measures a takeover in a group with this number of ended sessions. The coordinator leaves or
+/// dies.
 async fn takeover(sessions: usize, leaves: bool) -> Takeover {
     let fleet = Fleet::new(12);
     fleet.store.always(Fault::Slow(LATENCY));
@@ -72,7 +73,7 @@ async fn regression_a_takeover_reads_each_ended_session_once() {
     }
 }
 
-/// The process read them again each time it became the coordinator.
+/// The process read the ended sessions again each time it became the coordinator.
 #[tokio::test(start_paused = true)]
 async fn regression_a_process_that_coordinates_again_reads_no_ended_session_again() {
     let fleet = Fleet::new(4);

@@ -10,7 +10,7 @@ use tenure_testkit::time::{process, secs, timed, wait, within};
 
 use super::{Fleet, POLL, VALIDITY};
 
-/// Members whose work on this partition began, in order.
+/// Members that began work on the partition, in order.
 type Starts = Arc<Mutex<Vec<&'static str>>>;
 
 /// Runs members for this time. The work on partition `number` fails after a second if `fails`
@@ -47,7 +47,7 @@ async fn starts(
     starts.clone()
 }
 
-/// It moved back and forth between two members where it fails.
+/// The partition moved back and forth between two members where its work fails.
 #[tokio::test(start_paused = true)]
 async fn regression_a_partition_is_tried_at_each_member() {
     for number in ["0", "29"] {
@@ -58,8 +58,8 @@ async fn regression_a_partition_is_tried_at_each_member() {
     }
 }
 
-/// Every 70 s the balance moved the partition with the greatest number back to a member where it
-/// fails.
+/// Every 70 s a rebalance moved the partition with the greatest number back to a member where its
+/// work fails.
 #[tokio::test(start_paused = true)]
 async fn regression_a_partition_stays_where_it_works() {
     for number in ["0", "29"] {
@@ -73,7 +73,7 @@ async fn regression_a_partition_stays_where_it_works() {
     }
 }
 
-/// It counted as failed work, so the member avoided the revoked partition.
+/// Work that was stopped counted as failed, so the member avoided the revoked partition.
 #[tokio::test(start_paused = true)]
 async fn regression_stopped_work_has_not_failed() {
     let fleet = Fleet::new(12);

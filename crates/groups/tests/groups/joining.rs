@@ -35,7 +35,7 @@ fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
         let second = runtime();
         #[allow(clippy::disallowed_methods, reason = "it bounds the test")]
         let lost = second.block_on(async { tokio::time::timeout(secs(20), lost).await });
-        let loss = lost.expect("the last event comes");
+        let loss = lost.expect("the last event is delivered");
         match ends {
             // Its tasks have dropped the session.
             true => assert!(matches!(loss, Some(Loss::Resigned)), "{loss:?}"),
@@ -66,7 +66,8 @@ async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
     }
 }
 
-/// A proxy may send such answers. They ended `run`, although the store had worked.
+/// A proxy may send answers of an unfit store. Such answers ended `run`, although the store had
+/// worked before.
 #[tokio::test(start_paused = true)]
 async fn regression_answers_of_an_unfit_store_end_no_member_that_has_worked() {
     let faults = [Fault::NoEtag, Fault::Swallow, Fault::Unsupported];
@@ -97,9 +98,9 @@ async fn regression_answers_of_an_unfit_store_end_no_member_that_has_worked() {
     }
 }
 
-/// An operator's call writes, and does not check the store.
+/// An operator's call writes without a check of the store.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_the_check_is_unsafe_also_if_it_was_written_before() {
+async fn a_store_that_fails_the_check_is_unsafe_even_after_a_write() {
     let fleet = Fleet::new(2);
     let group = fleet.node("a").check_store(true).retry_denied(None).build().unwrap();
     group.restore(Epoch::new(5).unwrap(), Duration::ZERO).await.unwrap();
@@ -108,7 +109,7 @@ async fn a_store_that_fails_the_check_is_unsafe_also_if_it_was_written_before() 
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
 }
 
-/// The log had no line between the end of its session and the next join.
+/// The log had no line between the end of a session and the next join.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failed_rejoin_is_logged() {
     let fleet = Fleet::new(2);

@@ -17,7 +17,7 @@ fn nested(levels: usize) -> Value {
     (0..levels).fold(Value::from(1), |inner, _| Value::from(vec![inner]))
 }
 
-/// With 125 levels a session could be read, but the assignment could not.
+/// With data of 125 levels, the session could be read, but the assignment could not.
 #[tokio::test(start_paused = true)]
 async fn regression_data_that_nests_too_deep_is_refused() {
     let fleet = Fleet::new(2);
@@ -41,7 +41,7 @@ async fn regression_data_that_nests_too_deep_is_refused() {
     fleet.group("operator").snapshot().await.unwrap();
 }
 
-/// A process whose data is nested as deep as a session can be, as another program may write it.
+/// Another program may write data with the deepest nesting that a session can have.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_with_data_that_nests_too_deep_does_not_stop_the_group() {
     let fleet = Fleet::new(2);
@@ -57,7 +57,7 @@ async fn regression_a_session_with_data_that_nests_too_deep_does_not_stop_the_gr
     overwrite(&**fleet.store.inner(), stray, body.into()).await;
     wait(POLL * 4).await;
     fleet.group("operator").snapshot().await.unwrap();
-    // It is not renewed.
+    // The session is not renewed.
     balanced(&[&a], 2, VALIDITY * 3).await;
 }
 
@@ -74,7 +74,7 @@ impl Assignor for Named {
     }
 }
 
-/// Its assignment could be written, but not read.
+/// An assignment with an invalid name of an assignor could be written, but not read.
 #[tokio::test(start_paused = true)]
 async fn regression_the_name_of_an_assignor_is_checked() {
     for name in [String::new(), "x".repeat(257), "a\nb".to_owned()] {
@@ -89,7 +89,8 @@ async fn regression_the_name_of_an_assignor_is_checked() {
     fleet.group("operator").snapshot().await.unwrap();
 }
 
-/// Its releases never fitted into its session, so none of its partitions moved.
+/// The releases of a member with long data never fitted into its session, so none of its partitions
+/// moved.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_with_long_data_can_release() {
     for length in [40_000, 44_000, 46_000, 47_000, 48_000] {
@@ -105,8 +106,8 @@ async fn regression_a_member_with_long_data_can_release() {
     }
 }
 
-/// Its first assignment fitted, but the next one with owners and tokens did not. No partition had
-/// an owner.
+/// The group's first assignment fitted, but the next one with owners and tokens did not. No
+/// partition had an owner.
 #[tokio::test(start_paused = true)]
 async fn regression_a_group_too_large_with_owners_is_refused() {
     let fleet = Fleet::new(0);
@@ -134,7 +135,8 @@ impl Layer for Limited {
     }
 }
 
-/// The partitions of a dead member did not move, as each plan contained the new member.
+/// The partitions of a dead member did not move, as each plan contained a new member with too much
+/// data.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_that_does_not_fit_stops_no_plan() {
     let fleet = Fleet::new(0);
@@ -160,8 +162,8 @@ async fn regression_a_member_that_does_not_fit_stops_no_plan() {
     assert_eq!(a.owned().len() + rest, 1_100);
 }
 
-/// The names of reservations took more room than owners. No plan fitted, and half of the partitions
-/// had no owner until the group was made smaller.
+/// The names of reservations took more bytes than owners. No plan fitted, and half of the
+/// partitions had no owner until the group was made smaller.
 #[tokio::test(start_paused = true)]
 async fn regression_reservations_take_no_more_room_than_owners() {
     let fleet = Fleet::new(0);
@@ -172,7 +174,7 @@ async fn regression_reservations_take_no_more_room_than_owners() {
         let node = Group::builder(store, "app").name(name).check_store(false).process(clock);
         node.partitions((0..many).map(|number| format!("p{number}"))).build()
     };
-    // The greatest number that the store takes.
+    // The greatest number of partitions that the store accepts.
     let most = (5_000..9_000).rev().step_by(50).find(|many| node("a", 1, *many).is_ok()).unwrap();
     assert!(most > 6_000, "{most}");
     let a = Node::of(node(&long, 1, most).unwrap().join().await.unwrap());
@@ -210,7 +212,7 @@ async fn regression_an_unreadable_object_among_the_sessions_stops_no_plan() {
     }
 }
 
-/// The coordinator read them at each poll.
+/// The coordinator read objects that are not sessions at each poll.
 #[tokio::test(start_paused = true)]
 async fn regression_foreign_objects_are_read_once() {
     let fleet = Fleet::new(2);
@@ -272,7 +274,7 @@ impl Layer for Later {
     }
 }
 
-/// The live session counted as gone, so its partitions got second owners.
+/// A live session of a later format counted as missing, so its partitions got second owners.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_of_a_later_format_is_not_gone() {
     let fleet = Fleet::new(4);
@@ -296,7 +298,7 @@ async fn regression_a_session_of_a_later_format_is_not_gone() {
         wait(secs(1)).await;
         assert_eq!(owners(&[&a, &b]), before);
     }
-    // A member that can read it plans in its place.
+    // A new member that can read the session plans in place of the coordinator.
     let c = fleet.member("c").await;
     balanced(&[&a, &b, &c], 4, VALIDITY * 3).await;
 }

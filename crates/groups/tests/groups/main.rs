@@ -101,7 +101,7 @@ impl Node {
         self.leaves.send(Some(delay)).unwrap();
     }
 
-    /// Returns the partitions whose check succeeds, each with its token.
+    /// Returns the partitions for which `check` succeeds, each with its token.
     pub fn owned(&self) -> BTreeMap<String, u64> {
         let owned = self.owned.lock().unwrap();
         let checked = owned.iter().filter_map(|(name, partition)| {
@@ -118,7 +118,7 @@ impl Node {
     }
 }
 
-/// Returns the events in words.
+/// Handles the events of a membership, and returns their texts.
 async fn follow(
     mut membership: Membership,
     owned: Arc<Mutex<BTreeMap<String, Partition>>>,
@@ -140,7 +140,7 @@ async fn follow(
             }
             Some(MembershipEvent::Revoked { name, .. }) => {
                 let revoked = owned.lock().unwrap().remove(&name);
-                let revoked = revoked.expect("what is revoked was granted");
+                let revoked = revoked.expect("a revoked partition was granted before");
                 assert!(revoked.revoked().is_cancelled());
                 revoked.release();
             }

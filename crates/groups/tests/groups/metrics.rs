@@ -83,26 +83,29 @@ async fn members_of_a_group(recorder: &Recorder) {
     assert!(value(&now, "lease_remaining_seconds") > 15.0);
     let of_leaders = ["leader", "epoch", "elections_total", "losses_total", "candidate_info"];
     for metric in of_leaders.map(|it| format!("tenure_{it}")) {
-        assert!(now.samples.iter().all(|(name, ..)| *name != metric), "{metric}: nobody leads");
+        assert!(
+            now.samples.iter().all(|(name, ..)| *name != metric),
+            "{metric}: a group has no leadership"
+        );
     }
     counts_all(&now, &fleet.store);
     gone(a).await;
 }
 
-/// So that it does not count in the next story.
+/// Ends a member, so that it does not count in the next scenario.
 async fn gone(node: Node) {
     node.kill();
     wait(secs(1)).await;
 }
 
-/// A member that loses its connection.
+/// A member loses its connection.
 async fn a_session_that_is_lost(recorder: &Recorder) {
     let fleet = Fleet::new(3);
     let a = fleet.member("a").await;
     balanced(&[&a], 3, secs(20)).await;
     wait(POLL).await;
     fleet.store.always(Fault::Hang);
-    within(VALIDITY * 2, a.task).await.expect("its session ends").unwrap();
+    within(VALIDITY * 2, a.task).await.expect("the session ends").unwrap();
     let now = recorder.scrape();
     let none = ["member", "owned", "coordinator", "partitions", "members", "ownerless"];
     assert_eq!(none.map(|it| value(&now, it)), [0.0; 6]);
@@ -120,13 +123,13 @@ async fn regression_a_release_after_the_loss_counts_once(recorder: &Recorder) {
     let mut membership = fleet.group("b").join().await.unwrap();
     let partition = granted(&mut membership).await;
     fleet.store.always(Fault::Hang);
-    while within(VALIDITY * 2, membership.next()).await.expect("its session ends").is_some() {}
+    while within(VALIDITY * 2, membership.next()).await.expect("the session ends").is_some() {}
     assert_eq!(recorder.scrape().sum("tenure_group_losses_total", &[]), 4.0);
     partition.release();
     assert_eq!(recorder.scrape().sum("tenure_group_losses_total", &[]), 4.0);
 }
 
-/// Work that stops 40 s after the signal.
+/// The work stops 40 s after the signal.
 async fn work_that_is_overdue(recorder: &Recorder) {
     let fleet = Fleet::new(1);
     let group = fleet.node("a").revocation_deadline(secs(20)).build().unwrap();
@@ -150,7 +153,7 @@ async fn work_that_is_overdue(recorder: &Recorder) {
     assert_eq!(value(&recorder.scrape(), "overdue"), 0.0);
 }
 
-/// A group whose coordinator may not write.
+/// The store denies the writes of the coordinator.
 async fn an_assignment_that_cannot_be_written(recorder: &Recorder) {
     let fleet = Fleet::new(2);
     let mut membership = fleet.group("a").join().await.unwrap();
@@ -164,13 +167,13 @@ async fn an_assignment_that_cannot_be_written(recorder: &Recorder) {
     let now = recorder.scrape();
     assert!(total(&now, "assignments", "outcome", "failed") >= 2.0);
     assert!(total(&now, "polls", "outcome", "failed") >= 2.0);
-    assert_eq!(value(&now, "owned"), 2.0, "it keeps what it owns");
+    assert_eq!(value(&now, "owned"), 2.0, "the member keeps its partitions");
     fleet.store.heal();
     drop(membership);
     gone(b).await;
 }
 
-/// Members whose data does not fit into an assignment.
+/// The data of the members does not fit into an assignment.
 async fn an_assignment_that_does_not_fit(recorder: &Recorder) {
     let fleet = Fleet::new(0);
     let store = Arc::new(Layered(Limited(fleet.store.clone())));
@@ -190,12 +193,12 @@ async fn an_assignment_that_does_not_fit(recorder: &Recorder) {
     wait(VALIDITY).await;
     let now = recorder.scrape();
     assert!(total(&now, "assignments", "outcome", "unwritable") >= 2.0);
-    assert!(total(&now, "polls", "outcome", "failed") >= 2.0, "not all could be written");
+    assert!(total(&now, "polls", "outcome", "failed") >= 2.0, "some assignments were not written");
     joined.into_iter().for_each(Node::kill);
     gone(a).await;
 }
 
-/// A member that leaves for a minute.
+/// A member leaves for a minute.
 async fn partitions_that_are_kept(recorder: &Recorder) {
     let fleet = Fleet::new(4);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
@@ -204,8 +207,12 @@ async fn partitions_that_are_kept(recorder: &Recorder) {
     wait(secs(40)).await;
     let now = recorder.scrape();
     assert_eq!((value(&now, "owned"), value(&now, "members")), (2.0, 1.0));
-    assert_eq!(value(&now, "ownerless"), 0.0, "they are kept for it");
-    assert_eq!(total(&now, "losses", "reason", "resigned"), 0.0, "it has released them");
+    assert_eq!(value(&now, "ownerless"), 0.0, "the partitions are reserved for the member");
+    assert_eq!(
+        total(&now, "losses", "reason", "resigned"),
+        0.0,
+        "the member has released the partitions"
+    );
     wait(secs(60)).await;
     let now = recorder.scrape();
     assert_eq!((value(&now, "owned"), value(&now, "ownerless")), (4.0, 0.0));

@@ -18,7 +18,7 @@ async fn with_key(fleet: &Fleet, name: &str) -> (Node, &'static str) {
 async fn until(within: Duration, holds: impl Fn() -> bool) -> Duration {
     let mut waited = Duration::ZERO;
     while !holds() {
-        assert!(waited < within, "not within {within:?}");
+        assert!(waited < within, "the condition did not hold within {within:?}");
         wait(millis(100)).await;
         waited += millis(100);
     }

@@ -30,7 +30,11 @@ async fn a_group_is_resized() {
     let names: Vec<_> = now.partitions.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["0", "1", "4"]);
     assert_eq!(now.partitions[2].number.0, 4);
-    assert_eq!(operator.resize(["0", "1", "4"]).await.unwrap().epoch, now.epoch, "nothing to do");
+    assert_eq!(
+        operator.resize(["0", "1", "4"]).await.unwrap().epoch,
+        now.epoch,
+        "no change is needed"
+    );
 }
 
 /// The call succeeded, but the partitions were removed.
@@ -124,7 +128,7 @@ async fn a_router_sees_the_owners() {
             }
         }
     };
-    let owner = within(POLL * 2, owned).await.expect("it is seen");
+    let owner = within(POLL * 2, owned).await.expect("the router sees the owner");
     assert_eq!((owner.name.as_str(), &owner.data, owner.coordinates), ("a", &addr, true));
 }
 
@@ -178,7 +182,8 @@ async fn regression_a_partition_removed_before_the_answer_is_retired() {
     assert!(!gone.may_have_happened());
 }
 
-/// Another operator retires the partition after the first attempt. The error was determinate.
+/// Another operator retires the partition after the first attempt. The error did not say that the
+/// change may have happened.
 #[tokio::test(start_paused = true)]
 async fn regression_a_written_then_refused_operation_may_have_happened() {
     let fleet = Fleet::new(4);
@@ -198,7 +203,8 @@ async fn regression_a_written_then_refused_operation_may_have_happened() {
     assert!(error.may_have_happened(), "{error}");
 }
 
-/// There were 256 writes, the error was determinate, and one of the writes took effect later.
+/// The call sent 256 writes, and one of them took effect later. The error did not say that the
+/// change may have happened.
 #[tokio::test(start_paused = true)]
 async fn regression_an_operation_without_an_answer_may_have_happened() {
     for fault in [Fault::Late(secs(600)), Fault::Conflict, Fault::Hang] {
@@ -218,7 +224,7 @@ async fn regression_an_operation_without_an_answer_may_have_happened() {
     }
 }
 
-/// Each fault of a write, once and for all attempts: the answer is true.
+/// The writes have each fault, once and at all attempts. The result of the call is always true.
 #[tokio::test(start_paused = true)]
 async fn an_operation_reports_whether_it_may_have_happened() {
     for fault in WRITE_FAULTS {

@@ -45,7 +45,7 @@ async fn overdue_work_is_reported() {
     let overdue: Vec<_> = late.lines().filter(|it| it.contains("overdue")).collect();
     let [line] = &overdue[..] else { panic!("{late}") };
     assert!(line.contains("ERROR") && line.contains("partition=\"0\""), "{line}");
-    assert!(group.is_member(), "it stays a member");
+    assert!(group.is_member(), "the process stays a member");
 }
 
 /// The other partitions move as their work returns. The session of the overdue work lapses.
@@ -56,7 +56,7 @@ async fn a_member_with_overdue_work_can_leave() {
     let (group, _) = run(builder, 300);
     wait(VALIDITY).await;
     let b = fleet.member("b").await;
-    within(VALIDITY, owns(&b, 2)).await.expect("it takes its share");
+    within(VALIDITY, owns(&b, 2)).await.expect("the new member gets its share");
     fleet.group("operator").pin(&["0"], Some("b")).await.unwrap();
     within(secs(20) + POLL * 4, owns(&b, 3)).await.expect("the other partitions move");
     within(VALIDITY * 2, owns(&b, 4)).await.expect("the partition moves with the lapse");
@@ -95,13 +95,13 @@ async fn run_gives_access_to_its_membership() {
     assert!(!group.is_member());
     fleet.store.heal();
     wait(VALIDITY * 2).await;
-    assert!(group.is_member(), "it has joined anew");
+    assert!(group.is_member(), "the process has joined again");
     group.leave();
     within(VALIDITY, task).await.expect("it leaves").unwrap().unwrap();
     assert!(!group.is_member() && group.lease().is_none());
 }
 
-/// The result of work that ended after the session was dropped.
+/// The log did not have the result of work that ended after the loss of the session.
 #[tokio::test(start_paused = true)]
 async fn regression_an_error_of_work_after_the_session_was_lost_is_logged() {
     let fleet = Fleet::new(2);
@@ -124,7 +124,7 @@ async fn regression_an_error_of_work_after_the_session_was_lost_is_logged() {
     assert!(line("the work panicked"), "{log}");
 }
 
-/// The assignor had only the names and weights of members.
+/// The assignor got only the names and weights of members.
 #[tokio::test(start_paused = true)]
 async fn regression_an_assignor_sees_names_numbers_and_data() {
     #[derive(Debug)]

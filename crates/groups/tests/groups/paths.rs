@@ -39,10 +39,10 @@ async fn a_release_ends_the_locks_and_a_revocation_does_not() {
     assert!(matches!(revoked, Some(MembershipEvent::Revoked { .. })), "{revoked:?}");
     let mut waiter = Box::pin(locks.lock(write()));
     assert!(waiter.as_mut().now_or_never().is_none());
-    assert!(guard.check().is_ok(), "the work finishes what it does");
+    assert!(guard.check().is_ok(), "the work keeps its locks until it stops");
 
     first.release();
-    let waited = waiter.now_or_never().expect("it ends at once");
+    let waited = waiter.now_or_never().expect("the waiting call ends immediately");
     assert!(matches!(waited, Err(Loss::Resigned)), "{waited:?}");
     assert!(matches!(guard.check(), Err(Loss::Resigned)));
     assert_eq!(guard.token(), None);
@@ -64,7 +64,7 @@ async fn the_next_ownership_has_other_locks() {
     let next = granted(&mut membership).await;
     let again = PathLocks::under(&next).lock(write()).await.unwrap();
     assert!(again.token() > Some(token));
-    assert!(matches!(guard.check(), Err(Loss::Resigned)), "the token of the first is not revived");
+    assert!(matches!(guard.check(), Err(Loss::Resigned)), "the first guard stays invalid");
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,13 +75,15 @@ async fn the_end_of_the_session_ends_the_locks_with_its_loss() {
     let locks = PathLocks::under(&partition);
     let guard = locks.lock(write()).await.unwrap();
     fleet.store.on(Call::Replace).always().fault(Fault::Hang);
-    let waited = within(VALIDITY + secs(1), locks.lock(write())).await.expect("at its end");
+    let waited = within(VALIDITY + secs(1), locks.lock(write()))
+        .await
+        .expect("the wait ends with the session");
     assert!(matches!(waited, Err(Loss::LeaseEnded { .. })), "{waited:?}");
     assert!(matches!(guard.check(), Err(Loss::LeaseEnded { .. })));
     assert_eq!(guard.token(), None);
 }
 
-/// The assignment is one that no member writes.
+/// No member writes such an assignment.
 #[tokio::test(start_paused = true)]
 async fn an_assignment_that_takes_the_partition_ends_the_locks() {
     let fleet = Fleet::new(1);
@@ -99,7 +101,8 @@ async fn an_assignment_that_takes_the_partition_ends_the_locks() {
     forged["epoch"] = (epoch + 1).into();
     let put = fleet.store.inner().create(&key(epoch + 1), forged.to_string().into()).await;
     assert!(matches!(put, Ok(PutOutcome::Done { .. })));
-    let waited = within(POLL * 2, locks.lock(write())).await.expect("at the next poll");
+    let waited =
+        within(POLL * 2, locks.lock(write())).await.expect("the wait ends at the next poll");
     assert!(matches!(waited, Err(Loss::Superseded { by }) if by.get() == epoch + 1), "{waited:?}");
     assert!(matches!(guard.check(), Err(Loss::Superseded { .. })));
     let taken = membership.next().await;

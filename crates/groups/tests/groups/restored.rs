@@ -34,7 +34,7 @@ fn is_restored(restored: &GroupRestored) {
     assert_eq!(now.partitions.len(), PARTITIONS as usize);
 }
 
-/// The new tokens are above the epoch of the restore.
+/// Asserts that a new member owns all partitions with tokens above the epoch of the restore.
 async fn takes_all(fleet: &Fleet, name: &str) -> Node {
     let member = fleet.member(name).await;
     balanced(&[&member], PARTITIONS, VALIDITY * 3).await;
@@ -62,7 +62,8 @@ async fn a_group_without_assignments_continues_above_the_epoch() {
     takes_all(&fleet, "b").await;
 }
 
-/// Its assignments named no assignor, so no member moved a partition that had an owner.
+/// The assignments after a restore named no assignor, so no member moved a partition that had an
+/// owner.
 #[tokio::test(start_paused = true)]
 async fn regression_a_group_restored_without_assignments_is_balanced() {
     let fleet = Fleet::new(PARTITIONS);
@@ -147,7 +148,8 @@ async fn an_interrupted_restore_holds_until_it_runs_again() {
     assert!(events.iter().any(|it| it.contains("tenure group restore")), "{events:?}");
 }
 
-/// The first run deposed the member, which believes until the end of its lease.
+/// The first run deposed the member, which believes that it owns its partitions until its lease
+/// ends.
 #[tokio::test(start_paused = true)]
 async fn the_second_run_waits_for_members_that_the_first_run_deposed() {
     let fleet = Fleet::new(PARTITIONS);
@@ -193,7 +195,7 @@ async fn lost_and_late_answers_do_not_stop_a_restore() {
     }
 }
 
-/// The error was that the members renewed their sessions.
+/// The error wrongly said that the members renewed their sessions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_restore_names_the_failure_of_its_seals() {
     for fault in [Fault::FailBefore, Fault::Unsupported] {

@@ -27,7 +27,10 @@ async fn work_is_called_for_each_partition_and_stops_before_it_moves() {
                     partition.revoked().cancelled().await;
                     wait(secs(1)).await;
                     at_work.lock().unwrap().remove(partition.name());
-                    assert!(partition.check().is_ok(), "it is owned until the work has returned");
+                    assert!(
+                        partition.check().is_ok(),
+                        "the partition is owned until its work has returned"
+                    );
                     Ok(())
                 })
                 .await
@@ -66,7 +69,8 @@ fn sent<'a, T>(
     Box::pin(task)
 }
 
-/// In spawned tasks: closures that own their captures, functions, and closures that borrow.
+/// Runs each kind of work in a spawned task: closures that own their captures, functions, and
+/// closures that borrow.
 #[tokio::test(start_paused = true)]
 async fn each_kind_of_async_closure_is_work() {
     let fleet = Fleet::new(2);
@@ -122,7 +126,7 @@ async fn failing_work_moves_to_another_member() {
                     log.lock().unwrap().push((partition.name().to_owned(), name));
                     match (partition.name(), name) {
                         ("0", "a") => return Err("it does not work here".into()),
-                        ("1", "a") => panic!("nor does this"),
+                        ("1", "a") => panic!("this work panics here"),
                         _ => partition.revoked().cancelled().await,
                     }
                     Ok(())
@@ -159,10 +163,10 @@ async fn regression_a_leave_before_the_call_is_not_lost() {
     let task = tokio::spawn(async move { running.run(async |_| Ok(())).await });
     group.leave();
     within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
-    assert!(fleet.store.take_calls().is_empty(), "nothing is left to lapse");
+    assert!(fleet.store.take_calls().is_empty(), "no session was created");
 }
 
-/// The coordinator waited up to a validity for the next read of its session.
+/// The coordinator read its own session, with the release, up to a validity later.
 #[tokio::test(start_paused = true)]
 async fn regression_a_sole_member_soon_gets_its_released_partition() {
     let fleet = Fleet::new(1);
@@ -203,7 +207,7 @@ async fn regression_the_work_may_be_an_async_closure_that_owns_its_captures() {
 /// A panic in the text of an error, or in the drop of returned work, ended `run` and the work on
 /// all partitions.
 #[tokio::test(start_paused = true)]
-async fn regression_a_panic_of_one_partition_ends_the_work_of_no_other() {
+async fn regression_a_panic_in_the_work_on_a_partition_ends_no_other_work() {
     #[derive(Debug)]
     struct Unspeakable;
     impl std::fmt::Display for Unspeakable {
@@ -258,18 +262,18 @@ async fn regression_a_panic_of_one_partition_ends_the_work_of_no_other() {
         running.run(work).await
     });
     wait(secs(120)).await;
-    assert!(!task.is_finished(), "the call goes on");
+    assert!(!task.is_finished(), "the call continues");
     let starts = starts.lock().unwrap().clone();
     for name in ["0", "1", "2"] {
         assert!(starts[name] > 1, "its work is called again: {starts:?}");
     }
-    assert_eq!(starts["3"], 1, "nothing of it is disturbed: {starts:?}");
+    assert_eq!(starts["3"], 1, "this work is not called again: {starts:?}");
     group.leave();
     within(secs(30), task).await.expect("it leaves").unwrap().unwrap();
 }
 
-/// A member left for an hour and then for good, and its partitions stayed reserved. Another member
-/// left for good and then for an hour, and released no partition.
+/// A member called `leave_for` and then `leave`, and its partitions stayed reserved. Another member
+/// called `leave` and then `leave_for`, and released no partition.
 #[tokio::test(start_paused = true)]
 async fn regression_the_last_leave_counts_until_the_release() {
     for (name, calls) in [("for good", [true, false]), ("to come back", [false, true])] {

@@ -43,7 +43,7 @@ async fn a_member_knows_all_owners_without_a_request() {
     balanced(&[&a], 12, secs(20)).await;
     let group = fleet.group("b");
     let b = group.join().await.unwrap();
-    assert_eq!(b.last_seen().epoch, None, "it has read nothing yet");
+    assert_eq!(b.last_seen().epoch, None, "the member has read no assignment");
     for _ in 0..600 {
         if b.last_seen().members.len() == 2 {
             break;
@@ -57,7 +57,8 @@ async fn a_member_knows_all_owners_without_a_request() {
     assert_eq!((newest.members.len(), newest.partitions.len()), (2, 12));
 }
 
-/// The lease × (1 + drift), a poll to see the last renewal, a poll of the new owners, and requests.
+/// The validity × (1 + drift), a poll that sees the last renewal, a poll of the new owners, and the
+/// requests.
 const SUCCEEDED: Duration = Duration::from_millis(30_300 + 5_000 + 5_000 + 400);
 
 #[tokio::test(start_paused = true)]
@@ -71,10 +72,10 @@ async fn the_partitions_of_a_dead_member_move_after_its_lease() {
     assert!(took > VALIDITY / 2, "{took:?}");
     let after = owners(&[&a, &b]);
     let moved = after.iter().filter(|(name, (owner, token))| before[*name] != (*owner, *token));
-    assert_eq!(moved.count(), 4, "only the dead member's");
+    assert_eq!(moved.count(), 4, "only partitions of the dead member moved");
 }
 
-/// GET, seal, create and confirm, for any number of partitions.
+/// The requests are a GET, a seal, a create and a confirmation, for any number of partitions.
 #[tokio::test(start_paused = true)]
 async fn a_death_costs_four_requests() {
     let fleet = Fleet::new(100);
@@ -88,14 +89,14 @@ async fn a_death_costs_four_requests() {
     let named = group.snapshot().await.unwrap();
     let dead = named.members.iter().find(|it| it.name == "b").unwrap().session.clone();
     b.kill();
-    // Wait for the read after half of its validity without a change, which also a steady member
-    // causes.
+    // Wait for the read that follows half of a validity without a renewal. It is not a cost of the
+    // death, as a live member can cause it, too.
     wait(VALIDITY - POLL * 2).await;
     coordinator.take_log();
     balanced(&[&a], 100, VALIDITY).await;
     let log = coordinator.take_log();
     let seal = log.iter().position(|(call, key)| *call == Call::Replace && key.contains(&dead));
-    let since = &log[seal.expect("it is sealed") - 1..];
+    let since = &log[seal.expect("the session is sealed") - 1..];
     let kinds: Vec<_> = since.iter().map(|(call, _)| *call).collect();
     assert_eq!(kinds, [Call::Get, Call::Replace, Call::Create, Call::List], "{log:?}");
     assert!(since[0].1.contains(&dead), "{log:?}");
@@ -103,10 +104,10 @@ async fn a_death_costs_four_requests() {
     assert_eq!(before.count(), 0, "{log:?}");
 }
 
-/// The first deputy sees the lapse as early as a coordinator would, also without listed tags. It
+/// The first deputy sees the lapse as early as a coordinator would, even without listed tags. It
 /// waited for two lapses, a random delay and polls.
 #[tokio::test(start_paused = true)]
-async fn regression_a_dead_coordinator_is_succeeded_as_soon_as_any_member() {
+async fn regression_a_dead_coordinator_is_replaced_as_soon_as_any_member() {
     for (tags, after) in [(true, 0), (true, 3), (true, 7), (false, 1), (false, 6)] {
         let fleet = Fleet::new(12);
         let store = match tags {
@@ -128,7 +129,7 @@ async fn regression_a_dead_coordinator_is_succeeded_as_soon_as_any_member() {
     }
 }
 
-/// A member whose listings have no tags.
+/// A store with listings that have no tags.
 #[derive(Debug)]
 struct Tagless(FaultStore);
 
@@ -159,7 +160,8 @@ async fn the_partitions_of_a_leaving_member_move_without_a_wait() {
     balanced(&[&c], 12, POLL * 5).await;
 }
 
-/// A PUT every third of the validity and a GET every poll, for any number of partitions.
+/// Each member sends a PUT every third of the validity and a GET every poll, for any number of
+/// partitions.
 #[tokio::test(start_paused = true)]
 async fn a_steady_group_sends_few_requests() {
     let fleet = Fleet::new(1_000);
@@ -180,8 +182,8 @@ async fn a_steady_group_sends_few_requests() {
     println!("a minute: {} LIST, {} GET, {} PUT", each(lists), each(gets), each(puts));
     assert_eq!(creates, 0);
     assert!(each(puts) <= 60.5, "{}", each(puts));
-    // 10 members poll 12 times a minute, 3 deputies as often, 6 others half as often, and the
-    // coordinator reads each session twice.
+    // In a minute, 10 members poll 12 times each. The coordinator's session is read 12 times by
+    // each of 3 deputies and 6 times by each of 6 others. The coordinator reads each session twice.
     assert!(each(gets) <= 120.0 + 36.0 + 36.0 + 20.0, "{}", each(gets));
     assert!(each(lists) <= 15.0, "{}", each(lists));
     let requests = each(lists + gets + puts) / 1_000.0;
@@ -223,7 +225,7 @@ async fn expired_reservations_move() {
     balanced(&[&a], 6, secs(40)).await;
 }
 
-/// Most of the validity of its predecessor's session remains.
+/// Most of the validity of the predecessor's session remains.
 #[tokio::test(start_paused = true)]
 async fn a_unique_name_gets_the_partitions_of_its_predecessor() {
     let fleet = Fleet::new(6);
@@ -259,9 +261,10 @@ async fn a_listing_of_three_minutes_moves_no_partition() {
     }
 }
 
-/// It renews its session, so only the unchanged count of its rounds shows that it does not plan.
+/// The coordinator renews its session, so only the unchanged count of its rounds shows that it does
+/// not plan.
 #[tokio::test(start_paused = true)]
-async fn regression_a_coordinator_that_cannot_list_is_succeeded() {
+async fn regression_a_coordinator_that_cannot_list_is_replaced() {
     let fleet = Fleet::new(6);
     let cut = FaultStore::new(Arc::clone(fleet.store.inner()));
     let group = fleet.node_behind(&cut, "a").build().unwrap();
@@ -271,7 +274,8 @@ async fn regression_a_coordinator_that_cannot_list_is_succeeded() {
     balanced(&[&a, &b], 6, POLL * 8).await;
     cut.on(Call::List).always().fault(Fault::FailBefore);
     let c = fleet.member("c").await;
-    // Two validities × (1 + drift) until the count shows it, and the turn of the deputy.
+    // The count of rounds shows the fault after two validities × (1 + drift). The deputy then takes
+    // over.
     balanced(&[&a, &b, &c], 6, VALIDITY * 3 + POLL * 6).await;
 }
 

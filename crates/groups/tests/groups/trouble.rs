@@ -26,7 +26,7 @@ impl Assignor for Panics {
 
 /// The application waited for events without end and without a lease.
 #[tokio::test(start_paused = true)]
-async fn regression_a_member_whose_assignor_panics_is_lost() {
+async fn regression_a_member_with_a_panicking_assignor_is_lost() {
     let fleet = Fleet::new(2);
     let group = fleet.node("a").assignor(Panics).build().unwrap();
     let mut membership = group.join().await.unwrap();
@@ -37,7 +37,7 @@ async fn regression_a_member_whose_assignor_panics_is_lost() {
             }
         }
     };
-    within(VALIDITY * 3, lost).await.expect("the last event comes");
+    within(VALIDITY * 3, lost).await.expect("the last event is delivered");
     assert!(membership.next().await.is_none());
 }
 
@@ -65,7 +65,7 @@ async fn regression_after_an_outage_of_listings_one_member_coordinates() {
     assert!(count(Call::Get) <= 2_100, "{} GETs", count(Call::Get));
 }
 
-/// It tried to create an assignment for minutes before it resigned.
+/// The member tried to create an assignment for minutes before it resigned.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_leaves_although_assignments_cannot_be_written() {
     let fleet = Fleet::new(4);
@@ -88,7 +88,7 @@ async fn regression_a_member_leaves_although_assignments_cannot_be_written() {
     assert!(took < secs(5), "{took:?}");
 }
 
-/// It polled the store each time the work on one partition returned.
+/// The member polled the store each time the work on one partition returned.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leave_costs_few_requests() {
     let fleet = Fleet::new(200);
@@ -129,16 +129,16 @@ async fn regression_a_coordinator_reports_denied_reads_of_sessions() {
                 match membership.next().await {
                     Some(MembershipEvent::StoreFailed(error)) => return error.to_string(),
                     Some(_) => {}
-                    None => panic!("it is lost"),
+                    None => panic!("the member is lost"),
                 }
             }
         };
-        let told = within(VALIDITY, told).await.expect("it is told");
+        let told = within(VALIDITY, told).await.expect("the error is reported");
         assert!(told.contains("session"), "{told}");
     }
 }
 
-/// Its successor waited for missing deputies, and for another validity.
+/// The successor of a sole member waited for missing deputies, and for another validity.
 #[tokio::test(start_paused = true)]
 async fn regression_a_sole_member_returns_without_a_delay() {
     let again = async |unique: bool, end: fn(Node), limit: Duration| {
@@ -175,7 +175,7 @@ async fn regression_when_all_members_died_their_successors_wait_for_one_lease() 
     balanced(&nodes.iter().collect::<Vec<_>>(), 6, VALIDITY + POLL * 6).await;
 }
 
-/// Its session lived for another validity, and the group granted it partitions.
+/// The session of such a call lived for another validity, and the group granted it partitions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_call_that_leaves_while_it_joins_gets_no_partition() {
     let fleet = Fleet::new(6);
@@ -214,7 +214,7 @@ async fn regression_a_session_that_cannot_be_sealed_stops_no_plan() {
         let c = fleet.member("c").await;
         fleet.store.take_log();
         wait(secs(60)).await;
-        assert!(!c.owned().is_empty(), "{fault:?}: what a gives up moves all the same");
+        assert!(!c.owned().is_empty(), "{fault:?}: the partitions that `a` releases move");
         let asked = fleet.store.take_log().into_iter().filter(|(_, of)| of.contains(key)).count();
         assert!(asked < 120, "{fault:?}: {asked} requests a minute");
         fleet.store.heal();
@@ -223,7 +223,7 @@ async fn regression_a_session_that_cannot_be_sealed_stops_no_plan() {
         let events = within(VALIDITY, a.task).await.unwrap().unwrap();
         let told = events.iter().filter(|event| event.contains("StoreFailed")).count();
         assert_eq!(told > 0, fault != Fault::Refuse, "{events:?}");
-        assert!(told < 4, "once, and not in each round: {events:?}");
+        assert!(told < 4, "the error is reported once, and not in each round: {events:?}");
     }
 }
 
@@ -249,12 +249,12 @@ fn regression_a_process_that_leaves_while_it_joins_leaves_no_live_member() {
             within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
             fleet
         });
-        // Its runtime is gone, and all tasks with it.
+        // The runtime of the process has ended, and with it all tasks.
         runtime().block_on(async {
             let store = fleet.store.inner();
             for session in store.list("app/members/", "", 1_000).await.unwrap().entries {
                 let Ok(GetOutcome::Found(it)) = store.get(&session.key, None, 1 << 20).await else {
-                    panic!("it was listed")
+                    panic!("a listed object exists")
                 };
                 let body: serde_json::Value = serde_json::from_slice(&it.body).unwrap();
                 let ended = body.get("ended").is_some_and(|ended| ended.is_string());
@@ -264,7 +264,7 @@ fn regression_a_process_that_leaves_while_it_joins_leaves_no_live_member() {
     }
 }
 
-/// After one failed request it waited for the lapse.
+/// The process waited for the lapse of the predecessor after one failed request.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failed_seal_of_the_predecessor_is_repeated() {
     for call in [Call::Get, Call::Replace] {
@@ -333,7 +333,7 @@ async fn an_operator_repairs_an_unreadable_assignment() {
     let page = store.list("app/assignment-", "", 1_000).await.unwrap();
     let last = page.entries.last().unwrap().key.clone();
     let GetOutcome::Found(object) = store.get(&last, None, usize::MAX).await.unwrap() else {
-        panic!("it was listed")
+        panic!("a listed object exists")
     };
     let mut body: serde_json::Value = serde_json::from_slice(&object.body).unwrap();
     let epoch = body["epoch"].as_u64().unwrap();
@@ -348,11 +348,11 @@ async fn an_operator_repairs_an_unreadable_assignment() {
     store.create(&key(above), body.to_string().into()).await.unwrap();
     let c = fleet.member("c").await;
     balanced(&[&c], 4, POLL * 8).await;
-    assert!(c.owned().values().all(|token| *token > above), "no token was there before");
+    assert!(c.owned().values().all(|token| *token > above), "all tokens are new");
 }
 
-/// A reader repeated the GET of this assignment: an observer until the fault ended, a member for
-/// 10 min.
+/// A reader repeated the GET of an unreadable assignment: an observer until the fault ended, a
+/// member for 10 min.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unreadable_superseded_assignment_hides_no_newer_one() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {

@@ -1,4 +1,4 @@
-//! Each fault of a write of an assignment and of a seal of a session.
+//! Tests each fault of a write of an assignment, and of a seal of a session.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,19 +88,19 @@ async fn regression_partitions_move_only_from_a_session_that_is_sealed_in_the_st
             let page = fleet.store.inner().list("app/members/", "", 10).await.unwrap();
             let session = page.entries.into_iter().find(|it| it.key.contains(key)).unwrap();
             let read = fleet.store.inner().get(&session.key, None, 1 << 20).await.unwrap();
-            let GetOutcome::Found(object) = read else { panic!("it was listed") };
+            let GetOutcome::Found(object) = read else { panic!("a listed object exists") };
             let body: serde_json::Value = serde_json::from_slice(&object.body).unwrap();
             let moved = a.owned().len() > 3;
             assert!(!moved || body["ended"] == "lapsed", "{fault:?}: {body}");
             if moved {
                 break;
             }
-            assert!(step < 120, "{fault:?}: the partitions of the dead never move");
+            assert!(step < 120, "{fault:?}: the partitions of the dead member do not move");
         }
     }
 }
 
-/// The create of its session, the second write with `data`, and two renewals.
+/// The faults hit the create of the session, the second write with `data`, and two renewals.
 #[tokio::test(start_paused = true)]
 async fn a_member_survives_each_fault_of_a_write_of_its_session() {
     for fault in WRITE_FAULTS {

@@ -36,7 +36,7 @@ fn moves(holders: &[Option<usize>], placed: &[Option<usize>]) -> usize {
     holders.iter().zip(placed).filter(|(from, to)| from.is_some() && from != to).count()
 }
 
-/// Returns the fewest moves of a plan whose counts are within one of their proportion.
+/// Returns the fewest moves to a plan with each count within one of its proportion.
 fn fewest(weights: &[u32], holders: &[Option<usize>]) -> usize {
     let held = counts(weights.len(), holders);
     let total = holders.len();
@@ -81,13 +81,13 @@ fn a_plan_without_marks_is_balanced_with_the_fewest_moves() {
         assert!(placed.iter().all(Option::is_some));
         let all: u32 = weights.iter().sum();
         for (count, weight) in counts(weights.len(), &placed).into_iter().zip(&weights) {
-            // Within one of count / total = weight / all.
+            // The count is within one of its proportion: count / total = weight / all.
             let (have, want) = (count * all as usize, holders.len() * *weight as usize);
             assert!(have.abs_diff(want) < all as usize, "{weights:?} {holders:?}: {placed:?}");
         }
         let moved = moves(&holders, &placed);
         assert_eq!(moved, fewest(&weights, &holders), "{weights:?} {holders:?}: {placed:?}");
-        assert_eq!(assign(&weights, &placed), placed, "again, it is the same");
+        assert_eq!(assign(&weights, &placed), placed, "a second plan is the same");
     }
 }
 
@@ -105,7 +105,7 @@ fn broken_assignors_are_found() {
 }
 
 #[test]
-fn a_join_moves_its_part_and_a_leave_only_its_shares() {
+fn a_join_moves_one_part_and_a_leave_only_the_shares_of_the_leaver() {
     let mut rng = fastrand::Rng::with_seed(3);
     for _ in 0..2_000 {
         let (members, partitions) = (rng.usize(1..7), rng.usize(0..40));
@@ -163,18 +163,18 @@ fn marks_are_respected_and_each_placeable_share_has_a_seat() {
         for (share, place) in shares.iter_mut().zip(&placed) {
             share.holder = *place;
         }
-        assert_eq!(StickyAssignor.assign(&seats, &shares), placed, "again, it is the same");
+        assert_eq!(StickyAssignor.assign(&seats, &shares), placed, "a second plan is the same");
     }
 }
 
-/// Pinned shares count, so the others fill up the other seats.
+/// Pinned shares count, so the free shares go to the other seats.
 #[test]
 fn marked_shares_count_in_the_balance() {
     let pinned = Marks { pinned: Some("a".into()), ..FREE.clone() };
     let all: Vec<_> = [&pinned; 4].into_iter().chain([&FREE; 5]).map(share).collect();
     let placed = StickyAssignor.assign(&seats(&[1, 1, 1]), &all);
     assert_eq!(counts(3, &placed), [4, 3, 2]);
-    // All shares are barred from a seat that is to be drained: the other seats get them.
+    // All shares are barred from seat `a`, so the other seats get them.
     let barred = Marks { barred: Some("a".into()), ..FREE.clone() };
     let held = Share { holder: Some(1), ..share(&barred) };
     let placed = StickyAssignor.assign(&seats(&[1, 1, 1]), &[held; 6]);
@@ -183,14 +183,14 @@ fn marked_shares_count_in_the_balance() {
 
 /// If one seat has more than its part, the other seats lack shares in proportion to their weights.
 #[test]
-fn shares_taken_by_marks_are_missing_by_weight() {
+fn marks_for_one_seat_leave_the_rest_shared_by_weight() {
     let pinned = Marks { pinned: Some("c".into()), ..FREE.clone() };
     let all: Vec<_> = [&pinned; 6].into_iter().chain([&FREE; 3]).map(share).collect();
     let placed = StickyAssignor.assign(&seats(&[1, 4, 1]), &all);
     assert_eq!(counts(3, &placed), [1, 2, 6]);
 }
 
-/// The one share that `a` may take is at `b`, which may have one of `c`.
+/// Seat `a` may take only one share, which seat `b` holds. Seat `b` may take a share of seat `c`.
 #[test]
 fn a_chain_of_moves_relieves_a_seat() {
     let marks = |barred: &str| Marks { barred: Some(barred.into()), ..Marks::default() };

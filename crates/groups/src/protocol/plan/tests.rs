@@ -18,7 +18,7 @@ fn release(partition: u32, token: u64) -> Release {
     Release { partition: PartitionNumber(partition), token: epoch(token) }
 }
 
-/// Returns assignment 5, in which each partition has this owner under token 3.
+/// Returns assignment 5. Its partitions have these owners, each under token 3.
 fn owned_by(owners: &[u128], members: &[u128]) -> Assignment {
     let names = (0..owners.len()).map(|it| it.to_string().into()).collect();
     let mut it = Assignment::first(Nonce::from_bits(1), names);
@@ -56,13 +56,13 @@ fn ended(id: u128) -> Evidence {
 #[test]
 fn a_plan_without_a_change_is_not_written() {
     assert_eq!(next(&owned_by(&[1, 2], &[1, 2]), &Evidence::default()), None);
-    // A new coordinator alone is no change, unless the named one is gone.
+    // A new coordinator alone is not a change, unless the named coordinator is not a member.
     let mut now = owned_by(&[1, 2], &[1, 2]);
     assert_eq!(planner(2).next(&now, &Evidence::default(), NONCE), None);
     now.coordinator = Some(session(7));
     let named = planner(2).next(&now, &Evidence::default(), NONCE).unwrap();
     assert_eq!((named.coordinator, named.epoch), (Some(session(2)), epoch(6)));
-    // A process that is not a member is not named: each plan would be a change.
+    // A plan does not name a coordinator that is not a member, as each plan would then be a change.
     assert_eq!(planner(9).next(&now, &Evidence::default(), NONCE), None);
     now.epoch = Epoch::MAX;
     assert_eq!(next(&now, &ended(1)), None);
@@ -103,7 +103,7 @@ fn partitions_of_an_ended_session_move_immediately() {
     assert_eq!((gone.members.len(), gone.coordinator), (0, Some(session(1))));
 }
 
-/// R2: an assignment without an owner comes first.
+/// Rule R2: an assignment without an owner comes before the next grant.
 #[test]
 fn a_partition_never_goes_to_its_owner_in_one_step() {
     let now = owned_by(&[1], &[1]);
@@ -121,7 +121,7 @@ fn a_member_is_added_once_and_under_one_nonce() {
     let evidence = Evidence { joining, ..Evidence::default() };
     let joined = next(&owned_by(&[1, 1], &[1]), &evidence).unwrap();
     assert_eq!((joined.members.len(), targets(&joined)), (2, vec![0, 2]));
-    // Its id is still named under another nonce.
+    // The assignment still names the id of the new member, under another nonce.
     let other = Session { nonce: Nonce::from_bits(7), ..session(1) };
     let joining = vec![Member::new(other, "m1")];
     assert_eq!(next(&owned_by(&[1], &[1]), &Evidence { joining, ..Evidence::default() }), None);
@@ -133,7 +133,8 @@ fn a_leaving_member_gets_no_partition_and_releases_its_own() {
     let planned = next(&owned_by(&[2, 0], &[1, 2]), &leaving).unwrap();
     assert_eq!((owners(&planned), targets(&planned)), (vec![2, 1], vec![1, 0]));
     assert_eq!(planned.members.len(), 2);
-    // The last member keeps a partition that no other member can have, until it releases it.
+    // The last member keeps its partition until it releases the partition, as no other member
+    // exists.
     let alone = Evidence { leaving: [session(1)].into(), ..Evidence::default() };
     assert_eq!(next(&owned_by(&[1], &[1]), &alone), None);
 }
@@ -219,7 +220,8 @@ fn the_first_assignment_grants_nothing() {
     assert_eq!((owners(&first), first.partitions[0].token), (vec![0], None));
 }
 
-/// The work on some partitions fails at all members. In some cases they have no owner for now.
+/// The work on some partitions fails at all members. Some of these partitions have no owner for
+/// now.
 #[test]
 fn failing_partitions_move_no_healthy_partition() {
     let mut rng = fastrand::Rng::with_seed(305);
@@ -246,13 +248,13 @@ fn failing_partitions_move_no_healthy_partition() {
             assert!(then.owner == before.owner || before.owner.is_none());
             let owner = then.owner.filter(|it| Some(*it) != before.owner);
             let runs = owner.map(|it| names[&*format!("m{}", it.id.bits())]);
-            assert_ne!(runs, Some(true), "its back-off runs");
+            assert_ne!(runs, Some(true), "a partition is granted during its back-off");
         }
     }
 }
 
 #[test]
-fn a_partition_is_tried_at_each_member_before_it_comes_back() {
+fn a_partition_is_tried_at_each_member_before_it_returns() {
     let now = owned_by(&[0, 2, 3], &[1, 2, 3]);
     for (failed, owner) in [
         (vec![("m1", false)], vec![2, 3]),
@@ -320,7 +322,7 @@ fn every_plan_keeps_the_rules() {
     assert!(planned > 2_000, "{planned}");
 }
 
-/// The check that this test and the model use can fail.
+/// The check of `every_plan_keeps_the_rules` and of the model finds broken plans.
 #[test]
 fn broken_plans_are_found() {
     let now = owned_by(&[1, 2], &[1, 2]);
@@ -346,7 +348,7 @@ fn broken_plans_are_found() {
     assert!(broken(Some(session(1)), Some(epoch(3))));
     assert!(broken(Some(session(1)), Some(epoch(7))));
     assert!(broken(Some(session(4)), Some(epoch(6))), "no member");
-    assert!(broken(None, Some(epoch(6))), "a token that nobody was granted");
+    assert!(broken(None, Some(epoch(6))), "a token of no grant");
     let mut retiring = free.clone();
     retiring.partitions[0].marks.retiring = true;
     let gone = Assignment { epoch: epoch(6), partitions: Vec::new(), ..free.clone() };

@@ -40,7 +40,7 @@ fn reader(number: u64) -> Reader {
     reader
 }
 
-/// Returns a reader with the create of assignment 4 under way.
+/// Returns a reader with a create of assignment 4 in progress.
 fn creates() -> Reader {
     let mut reader = reader(3);
     assert!(reader.create(Assignment::clone(&assignment(4, 40))));
@@ -86,7 +86,7 @@ fn a_list_without_a_greater_number_confirms() {
     assert_eq!(reader.handle(listed(None)), Some(News::Confirmed));
     reader.confirm();
     assert_eq!(reader.handle(listed(Some((4, 9)))), None);
-    assert_eq!(asks_for(&reader), Some(9), "the greatest that it shows");
+    assert_eq!(asks_for(&reader), Some(9), "the reader reads the greatest listed assignment");
     // The assignment was compacted meanwhile.
     assert_eq!(reader.handle(AssignmentAnswer::Missing), None);
     reader.resume();
@@ -133,10 +133,10 @@ fn an_unknown_create_is_read_back() {
     assert_eq!(reader.step(), ReaderStep::Nonce);
     reader.nonce(nonce(41));
     assert_eq!(reader.step(), ReaderStep::Request(AssignmentRequest::Create(assignment(4, 41))));
-    // The first attempt came late.
+    // The first attempt took effect late.
     assert_eq!(reader.handle(AssignmentAnswer::Refused), None);
     assert_eq!(reader.handle(AssignmentAnswer::Found(assignment(4, 40))), Some(News::Read));
-    assert_eq!(lists_after(&reader), Some(4), "its own, so it confirms it");
+    assert_eq!(lists_after(&reader), Some(4), "the reader confirms its own assignment");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn only_the_successor_of_the_known_assignment_is_created() {
     reader.handle(listed(Some((4, 4))));
     reader.handle(AssignmentAnswer::Unknown);
     reader.resume();
-    assert!(!reader.create(Assignment::clone(&assignment(4, 9))), "a read is under way");
+    assert!(!reader.create(Assignment::clone(&assignment(4, 9))), "a read is in progress");
 }
 
 #[test]
@@ -227,7 +227,8 @@ fn a_reader_never_returns_to_a_smaller_epoch() {
     assert_eq!(reader.step(), ReaderStep::Idle);
 }
 
-/// A reader with such slow polls that each one lists never polled for the first assignment.
+/// A reader never polled for the first assignment if its polls were so slow that each poll was a
+/// LIST.
 #[test]
 fn regression_a_confirmation_without_an_assignment_polls() {
     let mut reader = Reader::new(None);
@@ -245,7 +246,7 @@ fn an_assignment_seen_by_a_session_is_found_first() {
     assert!(!reader.is_behind());
     reader.expect(Some(epoch(5)));
     assert!(reader.is_behind());
-    assert!(!reader.create(Assignment::clone(&assignment(4, 40))), "it may have been granted");
+    assert!(!reader.create(Assignment::clone(&assignment(4, 40))), "assignment 4 may have existed");
     reader.poll();
     assert_eq!(lists_after(&reader), Some(4));
     reader.handle(listed(Some((6, 6))));
@@ -259,7 +260,8 @@ fn an_assignment_seen_by_a_session_is_found_first() {
     assert_eq!(reader.step(), ReaderStep::Failed(ReaderFailure::NewestDeleted(epoch(7))));
 }
 
-/// The reader requested the same assignment again. Only the newest one must be readable (GA5).
+/// The reader requested the same assignment again. Only the newest assignment must be readable
+/// (GA5).
 #[test]
 fn regression_a_list_follows_an_abandoned_get() {
     let give_up = |reader: &mut Reader| {
@@ -282,13 +284,13 @@ fn regression_a_list_follows_an_abandoned_get() {
     give_up(&mut polls);
     assert_eq!(polls.handle(listed(Some((4, 7)))), None);
     assert_eq!(polls.handle(AssignmentAnswer::Found(assignment(7, 1))), Some(News::Read));
-    // The read-back of an own attempt.
+    // The reader reads back its own attempt.
     let mut creates = creates();
     creates.handle(AssignmentAnswer::Refused);
     assert_eq!(asks_for(&creates), Some(4));
     give_up(&mut creates);
     assert_eq!(lists_after(&creates), Some(3));
-    // A denied read, and a body that is no assignment.
+    // A denied read, and a body that is not an assignment.
     for answer in [AssignmentAnswer::Denied, AssignmentAnswer::Unreadable] {
         let mut polls = reader(3);
         polls.poll();
@@ -296,6 +298,9 @@ fn regression_a_list_follows_an_abandoned_get() {
         assert_eq!(polls.handle(listed(Some((4, 5)))), None);
         assert_eq!(asks_for(&polls), Some(5));
         assert_eq!(polls.handle(answer), None);
-        assert!(matches!(polls.step(), ReaderStep::Failed(_)), "the newest one must be readable");
+        assert!(
+            matches!(polls.step(), ReaderStep::Failed(_)),
+            "the newest assignment must be readable"
+        );
     }
 }

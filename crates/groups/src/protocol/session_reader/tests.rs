@@ -27,7 +27,7 @@ fn record(bits: u128, heartbeat: u64) -> SessionRecord {
     }
 }
 
-/// Sessions 1 and 2 are members; session 1 owns partition 0 under token 2.
+/// Returns an assignment with the members 1 and 2. Member 1 owns partition 0 under token 2.
 fn known(number: u64) -> Assignment {
     let mut it = Assignment::first(Nonce::from_bits(1), vec!["p".into()]);
     it.epoch = epoch(number);
@@ -50,7 +50,8 @@ fn ids(all: &[u128]) -> Option<SessionRequest> {
     Some(SessionRequest::Get(all.iter().map(|bits| id(*bits)).collect()))
 }
 
-/// Runs one round: a listing of these sessions, and a read of each requested one at its version.
+/// Runs one round: lists these sessions with their heartbeats, and answers each requested read.
+/// Returns the sessions that were read.
 fn round(it: &mut SessionReader, now: &Assignment, sessions: &[(u128, u64)]) -> Vec<u128> {
     it.begin(BTreeSet::new());
     assert_eq!(it.request(), Some(SessionRequest::List(None)));
@@ -68,16 +69,24 @@ fn round(it: &mut SessionReader, now: &Assignment, sessions: &[(u128, u64)]) -> 
 }
 
 #[test]
-fn a_round_reads_only_sessions_with_news() {
+fn a_round_reads_only_sessions_that_may_have_changed() {
     let mut it = SessionReader::default();
     let now = known(5);
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), [1, 2], "never seen");
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), []);
-    assert_eq!(round(&mut it, &now, &[(1, 3), (2, 3)]), [], "renewals, and nothing is awaited");
-    // Partition 0 is to move to session 2: a release of session 1 is awaited.
+    assert_eq!(
+        round(&mut it, &now, &[(1, 3), (2, 3)]),
+        [],
+        "the members renewed, and no release is expected"
+    );
+    // Partition 0 must move to session 2, so a release of session 1 is expected.
     let mut moves = known(6);
     moves.partitions[0].target = Some(session(2));
-    assert_eq!(round(&mut it, &moves, &[(1, 2), (2, 3)]), [], "its tag is as it was");
+    assert_eq!(
+        round(&mut it, &moves, &[(1, 2), (2, 3)]),
+        [],
+        "the tag of session 1 has not changed"
+    );
     assert_eq!(round(&mut it, &moves, &[(1, 4), (2, 4)]), [1]);
     // A session that is not a member is read after each change and each assignment (R3).
     assert_eq!(round(&mut it, &moves, &[(1, 4), (2, 4), (3, 2)]), [3]);
@@ -103,7 +112,7 @@ fn due_sessions_are_read_and_pages_are_followed() {
 
 /// The coordinator made no plan while one session could not be read.
 #[test]
-fn regression_a_failed_read_proves_nothing_and_stops_no_round() {
+fn regression_a_failed_read_keeps_the_record_and_stops_no_round() {
     let mut it = SessionReader::default();
     let now = known(5);
     it.begin(BTreeSet::new());
@@ -145,12 +154,13 @@ fn a_lapsed_session_is_sealed_if_its_tag_is_unchanged() {
         (it, progress)
     };
     let (it, progress) = lapsed(3);
-    assert!(progress == RoundProgress::RoundOver && it.is_idle(), "a sign of life");
+    assert!(progress == RoundProgress::RoundOver && it.is_idle(), "the session was renewed");
     let (mut it, progress) = lapsed(2);
     assert_eq!(progress, RoundProgress::More);
     let seal = Some(SessionRequest::Seal { session: session(2), record: record(2, 2) });
     assert_eq!(it.request(), seal);
-    // No plan waits for another attempt. The next round reads it, although its tag has not changed.
+    // No plan waits for another attempt. The next round reads the session, although its tag has not
+    // changed.
     for answer in [SessionAnswer::Unknown, SessionAnswer::Refused] {
         let mut tried = it.clone();
         assert_eq!(tried.handle(Some(&now), answer), RoundProgress::RoundOver);
@@ -217,7 +227,7 @@ fn evidence_covers_only_named_sessions() {
     assert_eq!(it.evidence(Some(&now), join), Evidence::default());
 }
 
-/// R3.
+/// Rule R3.
 #[test]
 fn a_session_joins_once_it_was_read_after_the_assignment_as_live() {
     let read = |record: SessionRecord, known: Option<&Assignment>| {
@@ -230,7 +240,7 @@ fn a_session_joins_once_it_was_read_after_the_assignment_as_live() {
     let joins = |it: &SessionReader, known| it.evidence(known, join).joining.len() == 1;
     let now = known(5);
     assert!(joins(&read(record(3, 2), Some(&now)), Some(&now)));
-    assert!(joins(&read(record(3, 2), None), None), "there is no assignment yet");
+    assert!(joins(&read(record(3, 2), None), None), "no assignment exists");
     assert!(!joins(&read(record(3, 2), None), Some(&now)), "read before");
     assert!(!joins(&read(record(3, 2), Some(&known(4))), Some(&now)), "read before");
     assert!(!joins(&read(SessionRecord { data: None, ..record(3, 1) }, Some(&now)), Some(&now)));
@@ -248,7 +258,7 @@ fn a_session_joins_once_it_was_read_after_the_assignment_as_live() {
 }
 
 #[test]
-fn sessions_neither_listed_nor_named_are_forgotten() {
+fn unlisted_sessions_of_no_member_are_forgotten() {
     let mut it = SessionReader::default();
     let now = known(5);
     round(&mut it, &now, &[(1, 2), (2, 2), (3, 2), (4, 2)]);
@@ -269,7 +279,7 @@ fn a_returning_coordinator_reads_all_sessions_again() {
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), [1, 2]);
 }
 
-/// Otherwise a release after the end of its revocation is read only once a validity.
+/// Without this read, a release after the end of its revocation is read only once a validity.
 #[test]
 fn a_release_is_read_after_its_revocation_ends() {
     let mut it = SessionReader::default();

@@ -31,7 +31,7 @@ fn a_session_lapses_between_two_answers_with_the_same_tag() {
     let mut timers = timers();
     list(&mut timers, Some("a"), when(0, 1));
     list(&mut timers, Some("a"), when(31, 31));
-    assert_eq!(timers.lapsed(SESSION.id), None, "30.3 s after it was received");
+    assert_eq!(timers.lapsed(SESSION.id), None, "the tag was received less than 30.3 s before");
     list(&mut timers, Some("a"), when(32, 40));
     assert_eq!(timers.lapsed(SESSION.id), Some(&ETag::new("a")));
     list(&mut timers, Some("b"), when(33, 41));
@@ -41,7 +41,7 @@ fn a_session_lapses_between_two_answers_with_the_same_tag() {
 #[test]
 fn the_next_listing_is_at_the_next_lapse() {
     let mut timers = timers();
-    assert_eq!(timers.until_lapse(at(0)), None, "nothing was seen");
+    assert_eq!(timers.until_lapse(at(0)), None, "the store has sent no answer");
     list(&mut timers, Some("a"), when(0, 1));
     let left =
         |timers: &SessionTimers, now| timers.until_lapse(at(now)).map(|left| left.as_millis());
@@ -51,14 +51,14 @@ fn the_next_listing_is_at_the_next_lapse() {
     list(&mut timers, Some("b"), when(19, 20));
     assert_eq!(left(&timers, 31), Some(19_300));
     timers.read(SESSION, Some(&record("c", Some(EpochEnd::Resigned))), when(21, 21));
-    assert_eq!(left(&timers, 31), None, "nothing is waited for");
+    assert_eq!(left(&timers, 31), None, "no session can lapse");
     timers.read(SESSION, Some(&record("d", Some(EpochEnd::Deposed))), when(22, 22));
     assert_eq!(left(&timers, 31), Some(21_300));
     timers.read(SESSION, None, when(30, 30));
-    assert_eq!(left(&timers, 31), Some(29_300), "it is gone, and a new wait starts");
+    assert_eq!(left(&timers, 31), Some(29_300), "the session is missing, and a new wait starts");
 }
 
-/// A slow listing does not show whether a tag changed while it was under way.
+/// A slow listing does not show whether a tag changed during the listing.
 #[test]
 fn a_listing_of_three_minutes_lapses_no_session() {
     let mut timers = timers();
@@ -87,9 +87,9 @@ fn the_wait_for_a_missing_session_starts_with_the_first_answer() {
     assert!(!back.waited(SESSION.id, at(99)));
     let other = SessionRecord { nonce: Nonce::from_bits(8), ..record("a", None) };
     timers.read(SESSION, Some(&other), when(61, 61));
-    assert!(timers.waited(SESSION.id, at(61)), "another nonce is no sign of life");
+    assert!(timers.waited(SESSION.id, at(61)), "a session with another nonce is no sign of life");
     list(&mut timers, Some("other"), when(62, 62));
-    assert!(timers.waited(SESSION.id, at(62)), "nor is its tag");
+    assert!(timers.waited(SESSION.id, at(62)), "the tag of another session is no sign of life");
     timers.read(SESSION, Some(&record("a", None)), when(63, 63));
     assert!(!timers.waited(SESSION.id, at(63)));
 }
@@ -124,18 +124,18 @@ fn sessions_are_due_once_a_validity_and_by_their_tags() {
     assert!(due(&timers, 0), "never read");
     timers.read(SESSION, Some(&record("a", None)), when(0, 0));
     assert!(!due(&timers, 14));
-    assert!(due(&timers, 15), "it stands still for half of the validity");
+    assert!(due(&timers, 15), "the tag has not changed for half of the validity");
     list(&mut timers, Some("b"), when(10, 10));
     assert!(!due(&timers, 20), "a renewal");
     list(&mut timers, Some("c"), when(15, 15));
-    assert!(due(&timers, 15), "too early for a renewal");
+    assert!(due(&timers, 15), "the tag changed too early for a renewal");
     timers.read(SESSION, Some(&record("c", None)), when(15, 15));
     assert!(!due(&timers, 16));
     for renewal in [25, 35, 44] {
         list(&mut timers, Some(&renewal.to_string()), when(renewal, renewal));
         assert!(!due(&timers, renewal), "{renewal}");
     }
-    assert!(due(&timers, 45), "not read for a validity");
+    assert!(due(&timers, 45), "the session was not read for a validity");
 }
 
 /// A member that lost its session resigns it long after its last renewal.
@@ -154,15 +154,15 @@ fn regression_a_late_change_of_the_tag_causes_a_read() {
 #[test]
 fn a_session_is_silent_after_its_end_or_an_overdue_renewal() {
     let mut timers = timers();
-    assert!(!timers.is_silent(SESSION.id), "nothing was seen");
+    assert!(!timers.is_silent(SESSION.id), "the store has sent no answer");
     list(&mut timers, Some("a"), when(0, 0));
     list(&mut timers, Some("a"), when(11, 30));
-    assert!(!timers.is_silent(SESSION.id), "unknown between two answers");
+    assert!(!timers.is_silent(SESSION.id), "the state between two answers is unknown");
     list(&mut timers, Some("a"), when(12, 30));
     assert!(timers.is_silent(SESSION.id));
     assert!(!timers.is_ending(SESSION.id));
     list(&mut timers, Some("a"), when(31, 31));
-    assert!(timers.is_ending(SESSION.id), "it has lapsed");
+    assert!(timers.is_ending(SESSION.id), "the session has lapsed");
     timers.read(SESSION, Some(&record("b", None)), when(32, 32));
     assert!(!timers.is_silent(SESSION.id) && !timers.is_ending(SESSION.id));
     timers.read(SESSION, Some(&record("c", Some(EpochEnd::Resigned))), when(33, 33));
@@ -182,7 +182,7 @@ fn repeatedly_failing_reads_become_rarer() {
     timers.failed(SESSION.id, at(5));
     assert!(rests(&timers, 9) && !rests(&timers, 10));
     (0..9).for_each(|_| timers.failed(SESSION.id, at(10)));
-    assert!(rests(&timers, 24) && !rests(&timers, 25), "half of the validity at most");
+    assert!(rests(&timers, 24) && !rests(&timers, 25), "the pause is at most half of the validity");
     timers.read(SESSION, Some(&record("a", None)), when(25, 25));
     timers.failed(SESSION.id, at(26));
     assert!(!rests(&timers, 26));

@@ -1,4 +1,4 @@
-//! Assignors that break the promises. The checks must find each of them.
+//! Assignors that each break a promise. The checks must find each defect.
 
 use std::collections::HashMap;
 
@@ -13,13 +13,13 @@ type Check = fn(&dyn Assignor, &Group) -> Result<(), TestCaseError>;
 enum Broken {
     /// Holders keep shares up to the ceiling, although other seats then lack shares.
     KeepsTheCeiling,
-    /// Plans without regard to the holders.
+    /// Ignores the holders.
     Afresh,
     /// Takes the seats in the order of a hash map.
     HashOrder,
-    /// Regards only the marks of operators.
+    /// Considers only the marks of operators.
     IgnoresAvoid,
-    /// Leaves a share without seat if its holder may not have it.
+    /// Leaves a share without a seat if its holder may not have it.
     GivesUp,
     /// Balances shares without marks and shares with marks separately.
     Apart,
@@ -126,7 +126,7 @@ fn broken_a_fresh_plan_moves_too_much() {
     is_caught(Broken::Afresh, LARGE, join);
     is_caught(Broken::Afresh, LARGE, leave);
     let (plans, most) = restless(&Broken::Afresh, 4_000);
-    assert!(plans > 20 && most > 1, "{plans} of 4000, by up to {most}");
+    assert!(plans > 20 && most > 1, "{plans} of 4000 plans move up to {most} shares more");
 }
 
 #[test]
@@ -135,12 +135,12 @@ fn broken_a_hash_map_gives_another_plan() {
 }
 
 #[test]
-fn broken_a_name_to_avoid_is_given_the_share() {
+fn broken_an_avoided_seat_gets_the_share() {
     is_caught(Broken::IgnoresAvoid, SMALL.marked(), lawful);
 }
 
 #[test]
-fn broken_a_share_is_left_out_that_another_may_have() {
+fn broken_a_share_that_another_seat_may_have_gets_no_seat() {
     is_caught(Broken::GivesUp, SMALL.marked(), lawful);
 }
 
@@ -151,12 +151,12 @@ fn broken_marked_shares_do_not_count() {
 }
 
 #[test]
-fn broken_without_chains_counts_stay_apart() {
+fn broken_without_chains_counts_stay_unbalanced() {
     is_caught(Broken::WithoutChains, SMALL.marked(), least_squares);
     is_caught(Broken::WithoutChains, SMALL.marked(), balanced);
 }
 
 #[test]
-fn broken_a_plan_that_rotates_does_not_stay() {
+fn broken_a_rotating_plan_is_not_stable() {
     is_caught(Broken::Rotates, SMALL, stable);
 }

@@ -1,5 +1,5 @@
 //! Checks the promises of the assignor against all possible plans for few seats and shares.
-//! Promises that need no other plan are also checked for more seats and shares.
+//! Promises that need no comparison with other plans are also checked for more seats and shares.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -81,7 +81,7 @@ fn share(marked: bool, seats: usize, holders: usize) -> impl Strategy<Value = Ma
     let holder = prop::option::weighted(0.8, 0..holders.max(1));
     let holder = holder.prop_map(move |holder| holder.filter(|_| holders > 0));
     let names = (0..=seats).prop_map(letter);
-    // The kind of the marks, and up to two names that they need; the last one has no seat.
+    // The kind of the marks, and up to two names for them. The last name has no seat.
     let marks = (0..if marked { 16 } else { 1 }, names.clone(), names);
     (holder, marks).prop_map(|(holder, (kind, one, other))| {
         let mut share = Marked { holder, ..Marked::default() };
@@ -133,7 +133,7 @@ impl Group {
         self.shares.iter().zip(plan).filter(moved).count()
     }
 
-    /// Returns the counts of each lawful plan that places all placeable shares, with the fewest
+    /// Returns the counts of each permitted plan that places all placeable shares, with the fewest
     /// moves to these counts.
     fn all_plans(&self) -> BTreeMap<Vec<usize>, usize> {
         let mut plans = BTreeMap::from([(vec![0; self.seats.len()], 0)]);
@@ -166,7 +166,7 @@ impl Group {
         parts.map(|parts| (parts / all, parts.div_ceil(all))).collect()
     }
 
-    /// Returns the distance of these counts from balance by the docs of [`StickyAssignor`]: the
+    /// Returns the distance of these counts from the balance that [`StickyAssignor`] promises: the
     /// shares above a ceiling or missing below a floor, and twelve times their count² / weight.
     fn imbalance(&self, counts: &[usize]) -> (usize, usize) {
         let proportions = self.proportions(counts.iter().sum());
@@ -193,7 +193,7 @@ impl Marked {
     }
 }
 
-/// Shares without marks.
+/// Checks that without marks each count is within one of its proportion.
 fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let plan = group.assign(assignor);
     prop_assert!(plan.iter().all(Option::is_some));
@@ -204,7 +204,7 @@ fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// Shares without marks, compared with the plans within one of the proportion.
+/// Checks that without marks no plan within one of the proportion has fewer moves.
 fn fewest_moves(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let proportions = group.proportions(group.shares.len());
     let balanced = |counts: &[usize]| {
@@ -242,7 +242,7 @@ fn balanced(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError>
     Ok(())
 }
 
-/// The same as [`balanced`] for equal weights, with a simpler rule.
+/// Checks the same as [`balanced`] for equal weights, with a simpler rule.
 fn least_squares(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let squares = |counts: &Vec<usize>| counts.iter().map(|it| it * it).sum::<usize>();
     let least = group.all_plans().keys().map(squares).min();
@@ -250,8 +250,8 @@ fn least_squares(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// A plan that is as balanced as the marks allow does not change. A reversed order of the seats
-/// gives a plan of another assignor.
+/// Checks that a plan that is as balanced as the marks allow does not change. The plan comes from a
+/// group with the seats in reverse order, so it differs from the assignor's own plan.
 fn nothing_moves_in_vain(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let last = group.seats.len() - 1;
     let turned = |plan: Plan| -> Plan { plan.into_iter().map(|at| Some(last - at?)).collect() };
@@ -281,7 +281,8 @@ fn stable(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Without marks, with equal weights: a join moves at most ⌈N / (M + 1)⌉, all to the newcomer.
+/// Checks that without marks and with equal weights a join moves at most ⌈N / (M + 1)⌉ shares, all
+/// to the new seat.
 fn join(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let before = group.assign(assignor);
     let mut group = group.held_as(&before);
@@ -294,7 +295,7 @@ fn join(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Without marks, with equal weights: a leave moves only the leaver's shares.
+/// Checks that without marks and with equal weights a leave moves only the leaver's shares.
 fn leave(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let mut group = group.held_as(&group.assign(assignor));
     if group.seats.len() == 1 {
@@ -331,12 +332,12 @@ proptest! {
     }
 
     #[test]
-    fn one_input_has_one_plan(group in LARGE.weighted().marked().draw()) {
+    fn the_same_input_gives_the_same_plan(group in LARGE.weighted().marked().draw()) {
         deterministic(&StickyAssignor, &group)?;
     }
 
     #[test]
-    fn marks_are_respected_and_nothing_else_is_left_out(
+    fn marks_are_respected_and_each_permitted_share_has_a_seat(
         small in SMALL.marked().draw(), large in LARGE.weighted().marked().draw(),
     ) {
         lawful(&StickyAssignor, &small)?;
@@ -353,7 +354,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_that_is_balanced_stays(
+    fn a_balanced_plan_does_not_change(
         small in SMALL.weighted().marked().draw(), large in LARGE.weighted().marked().draw(),
     ) {
         nothing_moves_in_vain(&StickyAssignor, &small)?;
@@ -361,7 +362,7 @@ proptest! {
     }
 
     #[test]
-    fn its_own_plan_stays(
+    fn the_assignors_own_plan_does_not_change(
         small in SMALL.weighted().marked().draw(), large in LARGE.weighted().marked().draw(),
     ) {
         stable(&StickyAssignor, &small)?;
@@ -369,7 +370,7 @@ proptest! {
     }
 
     #[test]
-    fn a_join_moves_one_part_and_a_leave_only_its_own(group in LARGE.draw()) {
+    fn a_join_moves_one_part_and_a_leave_only_its_own_shares(group in LARGE.draw()) {
         join(&StickyAssignor, &group)?;
         leave(&StickyAssignor, &group)?;
     }
@@ -392,5 +393,5 @@ fn restless(assignor: &dyn Assignor, plans: u32) -> (u32, usize) {
 #[test]
 fn few_plans_with_marks_move_one_share_more() {
     let (plans, most) = restless(&StickyAssignor, 4_000);
-    assert!(plans <= 20 && most <= 1, "{plans} of 4000, by up to {most}");
+    assert!(plans <= 20 && most <= 1, "{plans} of 4000 plans move up to {most} shares more");
 }
