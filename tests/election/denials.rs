@@ -37,7 +37,8 @@ async fn regression_a_waiting_candidate_survives_three_seconds_of_denials() {
             let failed = |event: &&CampaignEvent| matches!(event, CampaignEvent::StoreFailed(_));
             assert!(told.iter().any(|event| failed(&event)), "{told:?}");
             leader.resign().await.unwrap();
-            let elected = within(secs(5), campaign).await.expect("it polls").unwrap().unwrap();
+            let elected =
+                within(secs(5), campaign).await.expect("the candidate polls").unwrap().unwrap();
             assert_eq!(elected.epoch().get(), 2, "{layout:?} {fault:?}");
         }
     }
@@ -274,7 +275,8 @@ async fn regression_a_panicking_request_is_a_failed_request() {
         wait(VALIDITY).await;
         assert!(leader.check().is_ok(), "one renewal failed, and the next renewals were in time");
         leader.resign().await.unwrap();
-        let next = within(TAKEOVER, standby).await.expect("it continues").unwrap().unwrap();
+        let next =
+            within(TAKEOVER, standby).await.expect("the campaign continues").unwrap().unwrap();
         assert_eq!(next.epoch().get(), 2);
         panics(true);
         assert!(matches!(next.lost().await, Loss::LeaseEnded { .. }));
@@ -296,7 +298,8 @@ async fn regression_settings_that_worked_are_not_rejected_later() {
         let error = new.campaign().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "the settings never worked");
         world.store.heal();
-        let next = within(TAKEOVER, campaign).await.expect("it continues").unwrap().unwrap();
+        let next =
+            within(TAKEOVER, campaign).await.expect("the campaign continues").unwrap().unwrap();
         assert_eq!(next.epoch().get(), 2);
     }
 }

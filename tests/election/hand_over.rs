@@ -260,7 +260,7 @@ async fn an_observer_that_polls_only_at_the_lapse_sees_a_death() {
     let observer = world.node("o").poll_interval(None).build().unwrap();
     let mut observations = observer.observe();
     assert!(matches!(observations.next().await, Some(Ok(Observation::Leader(_)))));
-    assert!(within(VALIDITY * 5, observations.next()).await.is_none(), "it lives");
+    assert!(within(VALIDITY * 5, observations.next()).await.is_none(), "the process is alive");
     drop(a);
     let (took, next) = timed(observations.next()).await;
     assert!(matches!(next, Some(Ok(Observation::NoLeader))), "{next:?}");

@@ -20,14 +20,15 @@ async fn resigned() -> World {
 async fn regression_a_single_attempt_on_a_hidden_epoch_ends_with_a_reason() {
     let world = resigned().await;
     let election = world.node("b").build().unwrap();
-    let error = within(secs(60), election.snapshot()).await.expect("it ends").unwrap_err();
+    let error = within(secs(60), election.snapshot()).await.expect("the call ends").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     for word in WORDS {
         assert!(error.to_string().contains(word), "{error}");
     }
     let calls = world.store.take_calls().len();
     assert!(calls < 20, "{calls} requests");
-    let error = within(secs(60), election.try_campaign()).await.expect("it ends").unwrap_err();
+    let error =
+        within(secs(60), election.try_campaign()).await.expect("the call ends").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
 
@@ -67,7 +68,8 @@ async fn a_refused_epoch_that_is_never_listed_is_reported() {
     let world = World::new();
     world.store.on(Call::Create).key("lock-").always().fault(Fault::Refuse);
     let election = world.node("b").build().unwrap();
-    let error = within(secs(60), election.try_campaign()).await.expect("it ends").unwrap_err();
+    let error =
+        within(secs(60), election.try_campaign()).await.expect("the call ends").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains(WORDS[0]), "{error}");
 }

@@ -44,7 +44,7 @@ async fn a_valid_file_of_the_other_side_blocks_both() {
     // The node dies. Its lease ends by the node's clock before the candidate leads.
     let (took, lead) = timed(campaign).await;
     let lead = lead.unwrap();
-    assert!(!node.is_valid(&file), "both lead");
+    assert!(!node.is_valid(&file), "two processes lead");
     assert!(took < TAKEOVER, "{took:?}");
     assert_eq!(lead.epoch().get(), file.epoch + 1);
     assert!(!node.touch(&mut file).await);
@@ -121,7 +121,7 @@ async fn candidates_wait_for_a_node_that_died() {
         wait(millis(i * 233)).await;
         node.touch(&mut file).await;
         let lead = campaign.await.unwrap();
-        assert!(!node.is_valid(&file), "{i}: both lead");
+        assert!(!node.is_valid(&file), "{i}: two processes lead");
         assert!(lead.check().is_ok());
     }
 }

@@ -71,7 +71,7 @@ async fn an_existing_blob_is_a_refusal_and_not_a_conflict() {
 
 #[tokio::test]
 #[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
-async fn elections_and_a_compactor() {
+async fn elections_and_a_compactor_run_on_azure() {
     let (store, prefix) = container();
     let prefix = prefix.trim_end_matches('/');
     for epoch in 1..=5 {

@@ -55,8 +55,10 @@ async fn pause(time: Duration) {
 
 /// Returns the record in the item of the first epoch.
 fn record(server: &DynamoServer, lock: &str) -> Value {
-    let item = server.item("locks", &format!("{lock}/lock-0000000001.json")).expect("it exists");
-    serde_json::from_str(item["body"]["S"].as_str().expect("it is text")).expect("it is JSON")
+    let item =
+        server.item("locks", &format!("{lock}/lock-0000000001.json")).expect("the object exists");
+    serde_json::from_str(item["body"]["S"].as_str().expect("the value is text"))
+        .expect("the text is JSON")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -74,7 +76,7 @@ async fn no_dependence_on_clocks_the_version_is_the_heartbeat() {
     let b = b.await.expect("b continues");
     assert_eq!(b.epoch().get(), 2);
     // The date is from the store's clock, and not from the wrong clocks of the machines.
-    let item = server.item("locks", "moe/lock-0000000002.json").expect("it exists");
+    let item = server.item("locks", "moe/lock-0000000002.json").expect("the object exists");
     let written = item["written"]["N"].as_str().and_then(|ms| ms.parse::<i64>().ok());
     let truth = Process::system().now().time_of_day().timestamp_millis();
     assert!(written.is_some_and(|written| (truth - written).abs() < 60_000));
@@ -90,9 +92,10 @@ async fn heartbeats_are_conditional_writes_of_a_new_version() {
     }
     let (mut versions, mut heartbeats) = (BTreeSet::new(), BTreeSet::new());
     for put in server.requests("PutItem") {
-        let text = |name: &str| put["Item"][name]["S"].as_str().expect("it is text").to_owned();
+        let text =
+            |name: &str| put["Item"][name]["S"].as_str().expect("the value is text").to_owned();
         assert!(versions.insert(text("version")), "each heartbeat has another version");
-        let record: Value = serde_json::from_str(&text("body")).expect("it is JSON");
+        let record: Value = serde_json::from_str(&text("body")).expect("the text is JSON");
         assert!(heartbeats.insert(record["heartbeat"].as_u64()));
     }
     let renewals = server.requests("PutItem").split_off(1);

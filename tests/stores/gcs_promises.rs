@@ -31,7 +31,7 @@ async fn leader(builder: ElectionBuilder) -> Leadership {
 }
 
 fn record(server: &GcsServer, key: &str) -> Value {
-    let stored = server.object(key).expect("it exists");
+    let stored = server.object(key).expect("the object exists");
     serde_json::from_slice(&stored.body).expect("a record")
 }
 

@@ -64,15 +64,15 @@ async fn shared_under(prefix: &str, store: Arc<dyn Store>) {
     let second = start(b.clone());
     shared(&a, [2, 2]).await;
     a.leave();
-    within(DEADLINE, first).await.expect("it leaves").unwrap().unwrap();
+    within(DEADLINE, first).await.expect("the member leaves").unwrap().unwrap();
     shared(&b, [0, 4]).await;
     b.leave();
-    within(DEADLINE, second).await.expect("it leaves").unwrap().unwrap();
+    within(DEADLINE, second).await.expect("the member leaves").unwrap().unwrap();
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn on_a_directory() {
+async fn members_share_on_a_directory() {
     let root = tempfile::tempdir().unwrap();
     let store = tenure::store::DirStore::open(root.path().join("store")).unwrap();
     members_share_and_one_leaves(Arc::new(store)).await;
@@ -92,7 +92,7 @@ async fn regression_compacted_sessions_leave_no_folders_in_a_directory() {
         let second = start(b.clone());
         shared(&a, [2, 2]).await;
         b.leave();
-        within(DEADLINE, second).await.expect("it leaves").unwrap().unwrap();
+        within(DEADLINE, second).await.expect("the member leaves").unwrap().unwrap();
         shared(&a, [4, 0]).await;
     }
     let members = root.path().join("app/group/members");
@@ -113,12 +113,12 @@ async fn regression_compacted_sessions_leave_no_folders_in_a_directory() {
     };
     within(DEADLINE, compacted).await.expect("folders of compacted sessions remain");
     a.leave();
-    within(DEADLINE, first).await.expect("it leaves").unwrap().unwrap();
+    within(DEADLINE, first).await.expect("the member leaves").unwrap().unwrap();
 }
 
 #[cfg(feature = "s3")]
 #[tokio::test]
-async fn on_s3() {
+async fn members_share_on_s3() {
     let server = tenure_testkit::s3_server::S3Server::start().await;
     let store = server.store(tenure_testkit::s3_server::BUCKET);
     members_share_and_one_leaves(Arc::new(store)).await;
@@ -126,14 +126,14 @@ async fn on_s3() {
 
 #[cfg(feature = "dynamodb")]
 #[tokio::test]
-async fn on_dynamodb() {
+async fn members_share_on_dynamodb() {
     let server = tenure_testkit::dynamo_server::DynamoServer::start();
     members_share_and_one_leaves(Arc::new(server.store())).await;
 }
 
 #[cfg(feature = "gcs")]
 #[tokio::test]
-async fn on_cloud_storage() {
+async fn members_share_on_cloud_storage() {
     let server = tenure_testkit::gcs_server::GcsServer::start();
     members_share_and_one_leaves(Arc::new(server.store())).await;
 }
@@ -141,7 +141,7 @@ async fn on_cloud_storage() {
 #[cfg(feature = "s3")]
 #[tokio::test]
 #[ignore = "scripts/servers/ministack.sh -- cargo test --test stores s3_server_of_the_environment -- --ignored"]
-async fn on_the_s3_server_of_the_environment() {
+async fn members_share_on_the_s3_server_of_the_environment() {
     let store = tenure_testkit::environment::plain_store();
     shared_under(&tenure_testkit::environment::prefix("group"), store).await;
 }
@@ -149,14 +149,14 @@ async fn on_the_s3_server_of_the_environment() {
 #[cfg(feature = "dynamodb")]
 #[tokio::test]
 #[ignore = "scripts/servers/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored"]
-async fn on_dynamodb_servers() {
+async fn members_share_on_dynamodb_servers() {
     members_share_and_one_leaves(super::dynamodb_servers::store().await).await;
 }
 
 #[cfg(feature = "azure")]
 #[tokio::test]
 #[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
-async fn on_azure() {
+async fn members_share_on_azure() {
     let (store, prefix) = super::azure::container();
     shared_under(&prefix, store).await;
 }

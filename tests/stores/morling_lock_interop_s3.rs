@@ -42,7 +42,7 @@ async fn a_node_and_a_candidate_lead_alternately() {
     }
     let campaign = within(secs(60), campaign).await;
     let lead = campaign.expect("elected within a minute").unwrap();
-    assert!(!node.is_valid(&file), "both lead");
+    assert!(!node.is_valid(&file), "two processes lead");
     assert_eq!(lead.epoch().get(), 2);
     for _ in 0..10 {
         assert!(node.try_lock().await.is_none(), "the lease of this library is valid");

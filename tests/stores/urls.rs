@@ -37,7 +37,7 @@ fn within(kind: CloudKind, name: &str, prefix: &str) -> Named {
 }
 
 #[test]
-fn a_bucket_of_each_service() {
+fn a_url_names_a_bucket_of_each_service() {
     assert_eq!(place("gs://jobs/app"), within(CloudKind::CloudStorage, "jobs", "app"));
     assert_eq!(place("az://jobs/a/b"), within(CloudKind::Azure, "jobs", "a/b"));
     assert_eq!(place("az://$root/app"), within(CloudKind::Azure, "$root", "app"));
@@ -50,7 +50,7 @@ fn a_bucket_of_each_service() {
 }
 
 #[test]
-fn a_bucket_and_a_prefix() {
+fn a_url_names_a_bucket_and_a_prefix() {
     assert_eq!(place("s3://jobs/app"), s3("jobs", "app"));
     assert_eq!(place("s3://jobs/app/"), s3("jobs", "app/"));
     assert_eq!(place("s3://jobs/a/b/c"), s3("jobs", "a/b/c"));
@@ -72,7 +72,7 @@ fn a_bucket_of_s3_has_options_and_keeps_its_prefix() {
 }
 
 #[test]
-fn a_table_and_a_prefix() {
+fn a_url_names_a_table_and_a_prefix() {
     let table = |prefix: &str| within(CloudKind::DynamoDb, "Locks_1.a-b", prefix);
     assert_eq!(place("dynamodb://Locks_1.a-b/app/größe"), table("app/größe"));
     assert_eq!(place("dynamodb://Locks_1.a-b"), table(""));
@@ -118,7 +118,7 @@ fn regression_an_ambiguous_url_is_refused() {
 }
 
 #[test]
-fn a_directory() {
+fn a_url_names_a_directory() {
     let dir = |path: &str| Named::Dir(path.into(), false);
     assert_eq!(place("file:///var/lib/app"), dir("/var/lib/app"));
     assert_eq!(place("file:///var/lib/app/"), dir("/var/lib/app/"));

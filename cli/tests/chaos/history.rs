@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_append_that_was_lost() {
+    fn broken_append_that_is_lost() {
         let mut history = grants(2);
         history.extend([
             call(Op::Append(1), Ret::Appended(1), 30, 31),

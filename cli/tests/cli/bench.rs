@@ -107,7 +107,7 @@ pub fn without_checks(mut keys: Vec<String>) -> Vec<String> {
 }
 
 pub fn tenure(line: &[&str]) -> Said {
-    said(command(line).output().expect("it runs"))
+    said(command(line).output().expect("the command runs"))
 }
 
 pub fn said(output: Output) -> Said {
@@ -126,7 +126,7 @@ pub fn spawn(env: &[(&'static str, String)], line: &[&str]) -> std::process::Chi
     command.envs(env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     default_signals();
-    command.spawn().expect("it starts")
+    command.spawn().expect("the process starts")
 }
 
 impl Said {

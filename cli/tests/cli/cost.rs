@@ -152,7 +152,7 @@ fn prices_come_from_a_file() {
     // The example in the help is a valid price list.
     let help = tenure(&["cost", "--help"]).out;
     let start = help.find("{\"name\"").expect("an example");
-    let end = start + help[start..].find('}').expect("its end") + 1;
+    let end = start + help[start..].find('}').expect("the block ends") + 1;
     std::fs::write(&file, &help[start..end]).expect("a file");
     let costs = cost(&["--prices", name])["costs"].clone();
     assert_eq!((costs[0]["prices"]["name"].as_str(), costs[1].is_null()), (Some("ours"), true));

@@ -111,9 +111,9 @@ fn a_signal_ends_endless_races_with_a_report() {
     let bench = Bench::new();
     let child =
         crate::bench::spawn(&[], &["probe", "--store", &bench.url(), "--rounds", "0", "--json"]);
-    eventually("it races", || bench.objects().iter().any(|key| key.contains("-race-")));
+    eventually("the probe races", || bench.objects().iter().any(|key| key.contains("-race-")));
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a small number"));
-    kill(pid, Signal::SIGTERM).expect("it lives");
+    kill(pid, Signal::SIGTERM).expect("the process is alive");
     let said = crate::bench::said(child.wait_with_output().expect("the child can be waited for"));
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.err.contains("a report follows"), "{said:?}");
@@ -147,7 +147,7 @@ mod on_s3 {
         let line = ["probe", "--store", "s3://tenure-test/app", "--rounds", "3"];
         let mut command = command(&[&line[..], options].concat());
         command.envs(server.env());
-        said(command.output().expect("it runs"))
+        said(command.output().expect("the command runs"))
     }
 
     fn with(quirks: impl FnOnce(&mut S3Quirks)) -> (S3Server, Said) {
@@ -333,7 +333,7 @@ mod on_s3 {
         let server = S3Server::start_blocking();
         let mut command = command(&["probe", "--store", "s3://no-such-bucket/app"]);
         command.envs(server.env());
-        said(command.output().expect("it runs")).fails(69, &["no-such-bucket"]);
+        said(command.output().expect("the command runs")).fails(69, &["no-such-bucket"]);
         server.fault(ServerFault::ErrorBefore);
         probe(&server, &[]).fails(69, &["probing", "can be reached"]);
     }
@@ -349,7 +349,7 @@ mod on_s3 {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(server.until_held(32));
             let pid = Pid::from_raw(i32::try_from(child.id()).expect("a small number"));
-            kill(pid, signal).expect("it lives");
+            kill(pid, signal).expect("the process is alive");
             server.release();
             let said = said(output(child));
             assert_eq!((said.code, said.out.as_str()), (code, ""), "{said:?}");

@@ -84,7 +84,7 @@ fn running(scene: &Scene, hosts: &[Candidate], attempt: u32) -> usize {
 fn try_does_not_wait_for_a_live_leader() {
     let scene = Scene::new(TENURE);
     let mut leader = host(&scene, "a", &[&["--validity", "60s"]]);
-    eventually("it runs", || !lines(&scene).is_empty());
+    eventually("the command runs", || !lines(&scene).is_empty());
     for (name, options, code) in [
         ("b", &["--try"][..], 76),
         ("c", &["--no-wait", "--busy-exit-code", "0"], 0),
@@ -108,7 +108,7 @@ fn try_does_not_wait_for_a_live_leader() {
 fn try_takes_over_from_a_killed_leader() {
     let scene = Scene::new(TENURE);
     let leader = host(&scene, "a", &[SHORT]);
-    eventually("it runs", || !lines(&scene).is_empty());
+    eventually("the command runs", || !lines(&scene).is_empty());
     // The guard is also killed, because the guard would resign.
     let guards = [leader.guard(), leader.standby()];
     leader.signal(Signal::SIGSTOP);

@@ -179,7 +179,7 @@ fn sighup_is_forwarded_and_a_second_sigterm_kills() {
     };
     // Without the second SIGTERM, the grace of these sessions would last 10 s.
     let mut a = members.start("a", &["--validity", "60s", "--poll", "100ms"], script);
-    eventually("all are ready", || lines("ready") == 6);
+    eventually("all commands are ready", || lines("ready") == 6);
     a.signal(Signal::SIGHUP);
     eventually("all commands have received the signal", || lines("hup") == 6);
     a.signal(Signal::SIGTERM);

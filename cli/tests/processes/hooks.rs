@@ -77,7 +77,7 @@ fn no_resignation_while_a_hook_runs() {
     let _ = kill(pid(hook), Signal::SIGKILL);
     assert_eq!(a.code(), 0);
     assert_eq!(b.code(), 0);
-    assert_eq!(fs::read_to_string(scene.path("stat")).expect("b wrote it"), "");
+    assert_eq!(fs::read_to_string(scene.path("stat")).expect("b wrote the file"), "");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_hook_dies_with_a_killed_tenure_and_before_the_resignation() {
     b.says("waiting: a leads epoch 1");
     a.signal(Signal::SIGKILL);
     assert_eq!((a.code(), b.code()), (137, 0));
-    assert_eq!(fs::read_to_string(scene.path("stat")).expect("b wrote it"), "");
+    assert_eq!(fs::read_to_string(scene.path("stat")).expect("b wrote the file"), "");
 }
 
 /// The signal asks `tenure` to end, so `tenure` does not campaign again.
@@ -143,7 +143,7 @@ fn the_epoch_file_is_removed_after_tenure_is_killed() {
     assert_eq!(a.code(), 137);
     eventually("the file is removed", || !scene.exists("epoch"));
     assert!(runs(cmd), "the file is removed long before CMD and the lease end");
-    kill(pid(cmd), Signal::SIGKILL).expect("it lives");
+    kill(pid(cmd), Signal::SIGKILL).expect("the process is alive");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn the_epoch_file_is_removed_with_the_guard() {
         let standby = a.standby();
         match tenure_too {
             true => scene::kill_at_once([a.id(), a.guard()]),
-            false => kill(pid(a.guard()), Signal::SIGKILL).expect("it lives"),
+            false => kill(pid(a.guard()), Signal::SIGKILL).expect("the process is alive"),
         }
         assert_eq!(a.code(), if tenure_too { 137 } else { 71 });
         eventually("the standby has ended", || !runs(standby));
@@ -199,7 +199,7 @@ fn an_unwritable_epoch_file_is_refused_before_the_campaign() {
         assert_eq!(a.code(), 64, "{path}");
         assert!(a.said().contains(why), "{}", a.said());
     }
-    assert_eq!(fs::read_to_string(scene.path("mine")).expect("it exists"), "my text\n");
+    assert_eq!(fs::read_to_string(scene.path("mine")).expect("the object exists"), "my text\n");
     assert!(!scene.exists("store"), "the store was opened");
 }
 

@@ -62,7 +62,7 @@ fn the_epoch_is_resigned_after_the_last_descendant() {
         });
         assert_eq!(b.code(), 0, "{}", b.said());
         assert_eq!(scene.wait_for_file("b"), "2\n");
-        assert_eq!(fs::read_to_string(scene.path("stats")).expect("b wrote it"), "");
+        assert_eq!(fs::read_to_string(scene.path("stats")).expect("b wrote the file"), "");
         let said = a.said();
         let order =
             ["SIGTERM now", "(SIGKILL)", "all processes of CMD have ended", "resigned epoch 1"];
@@ -205,7 +205,7 @@ fn regression_a_leader_deposed_as_dead_does_not_report_that_others_wait() {
     scene.wait_for_file("ready");
     let mut depose = std::process::Command::new(TENURE);
     depose.args(["depose", "--force", "--name", "ann", "--store", &scene.url()]);
-    assert!(depose.output().expect("it runs").status.success());
+    assert!(depose.output().expect("the command runs").status.success());
     a.signal(Signal::SIGTERM);
     a.code();
     let said = a.said();

@@ -36,7 +36,7 @@ fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
     let look = format!("for one in {cmd} {child}; do cat /proc/$one/stat; done > stats 2>&1");
     let _b = scene.script("b", &VALIDITY, &format!("{look}; echo > b; sleep 1000"));
     scene.wait_for_file("b");
-    let stats = std::fs::read_to_string(scene.path("stats")).expect("b wrote it");
+    let stats = std::fs::read_to_string(scene.path("stats")).expect("b wrote the file");
     assert!(!stats.contains(") S ") && !stats.contains(") R "), "both commands ran: {stats}");
     assert!(!runs(cmd) && !runs(child));
     a.signal(Signal::SIGCONT);

@@ -73,7 +73,7 @@ async fn a_follower_takes_over_a_deposed_epoch_after_the_lease_of_its_holder() {
     way.always(Fault::Hang);
     world.seal(1, "deposed").await;
     let b = elect(&world.node("b").build().unwrap()).await;
-    assert!(a.check().is_err(), "both lead");
+    assert!(a.check().is_err(), "two processes lead");
     assert_eq!(b.epoch().get(), 2);
 }
 
@@ -89,7 +89,7 @@ async fn regression_an_unseen_renewal_lengthens_the_wait_after_a_deposition() {
     way.always(Fault::Hang);
     world.seal(1, "deposed").await;
     let b = follow.await.unwrap();
-    assert!(a.check().is_err(), "both lead");
+    assert!(a.check().is_err(), "two processes lead");
     assert_eq!(b.epoch().get(), 2);
 }
 
@@ -167,7 +167,10 @@ async fn regression_a_campaign_continues_after_a_grant_without_a_lease() {
         let world = World::new();
         world.store.on(Call::List).skip(1).times(8).fault(fault);
         let election = world.node("a").build().unwrap();
-        let lead = within(VALIDITY * 5, election.campaign()).await.expect("it continues").unwrap();
+        let lead = within(VALIDITY * 5, election.campaign())
+            .await
+            .expect("the campaign continues")
+            .unwrap();
         assert!(lead.check().is_ok());
         assert!(lead.remaining() >= VALIDITY / 3);
     }

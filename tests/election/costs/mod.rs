@@ -201,7 +201,7 @@ async fn a_first_campaign_on_an_empty_prefix() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_campaign_on_a_sealed_epoch_cold_and_warm() {
+async fn a_first_and_a_second_campaign_on_a_sealed_epoch() {
     let world = World::new();
     world.leader().await.resign().await.unwrap();
     let script = [
@@ -306,7 +306,7 @@ async fn verified_renewals_cost_a_list_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_attempt_on_a_held_epoch_and_the_next_one() {
+async fn two_single_attempts_on_a_held_epoch() {
     let world = World::new();
     let _leader = world.leader().await;
     let election = world.election(1, &[List(START), Get(FIRST), List(START), Get(FIRST)]);

@@ -36,7 +36,7 @@ async fn leaders_never_overlap_within_the_drift() {
         });
         let next = follow.await.unwrap();
         assert_eq!(next.epoch().get(), 2);
-        assert!(lead.check().is_err(), "seed {seed}: both lead");
+        assert!(lead.check().is_err(), "seed {seed}: two processes lead");
     }
 }
 
@@ -63,7 +63,7 @@ async fn regression_two_leaders_never_overlap_with_slewed_clocks() {
         way.on(Call::Replace).always().fault(Fault::Hang);
         let next = follow.await.unwrap();
         assert_eq!(next.epoch().get(), 2);
-        assert!(lead.check().is_err(), "seed {seed}: both lead");
+        assert!(lead.check().is_err(), "seed {seed}: two processes lead");
     }
 }
 
@@ -89,7 +89,7 @@ async fn a_step_after_a_slewed_wait_waits_for_the_other_clocks() {
                 operator.depose(None).await.unwrap();
             }
             assert_eq!(follow.await.unwrap().epoch().get(), 2);
-            assert!(lead.check().is_err(), "seed {seed}, deposed {deposed}: both lead");
+            assert!(lead.check().is_err(), "seed {seed}, deposed {deposed}: two processes lead");
         }
     }
 }

@@ -345,7 +345,7 @@ fn regression_a_check_reports_the_end_without_the_driver() {
     let lead = first.block_on(election.campaign()).unwrap();
     drop(first);
     runtime().block_on(async {
-        let loss = within(secs(10), lead.lost()).await.expect("it ends");
+        let loss = within(secs(10), lead.lost()).await.expect("the call ends");
         assert!(matches!(loss, Loss::LeaseEnded { .. } | Loss::Suspended { .. }), "{loss}");
     });
 }

@@ -72,7 +72,7 @@ async fn the_successor_waits_for_the_lease_of_a_holder_that_is_cut_off() {
         let a = scene.cut_off_leader(secs(4)).await;
         scene.election("ann").depose(None).await.unwrap();
         let (took, b) = timed(elect(&scene.election("b"))).await;
-        assert!(a.check().is_err(), "{layout:?}: both lead");
+        assert!(a.check().is_err(), "{layout:?}: two processes lead");
         assert!(took >= VALIDITY && took < VALIDITY + secs(2), "{took:?}");
         assert_eq!(b.epoch(), epoch(2));
     }

@@ -56,7 +56,7 @@ async fn regression_a_lower_restore_reports_the_greater_epoch() {
         assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
         let b = elect(&scene.election("b")).await;
         assert_eq!(b.epoch(), epoch(number + 1));
-        assert!(a.check().is_err(), "both lead");
+        assert!(a.check().is_err(), "two processes lead");
     }
 }
 
@@ -107,7 +107,7 @@ async fn regression_a_longer_wait_is_written_before_the_first_seal() {
     let now = scene.election("ben").restore(epoch(41), NO_WAIT).await.unwrap();
     assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= long), "{now:?}");
     let _b = elect(&scene.election("b")).await;
-    assert!(a.check().is_err(), "both lead");
+    assert!(a.check().is_err(), "two processes lead");
 }
 
 /// The arguments of one restore: the epoch, and the requested wait.
@@ -201,6 +201,6 @@ async fn interleave(
     }
     let b = b.unwrap_or_else(|| panic!("{place}: no candidate is elected")).unwrap();
     assert!(b.epoch().get() > outer.0, "{place}: {b:?}");
-    assert!(a.check().is_err() || (lost && !promised), "{place}: both lead");
+    assert!(a.check().is_err() || (lost && !promised), "{place}: two processes lead");
     true
 }

@@ -26,7 +26,7 @@ async fn regression_a_restore_waits_for_the_holder_of_an_unreadable_object() {
         assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
         let b = elect(&scene.election("b")).await;
         assert_eq!(b.epoch(), epoch(42));
-        assert!(a.check().is_err(), "both lead");
+        assert!(a.check().is_err(), "two processes lead");
     }
 }
 

@@ -216,7 +216,7 @@ async fn regression_lost_writes_without_an_etag_end_a_campaign() {
         world.store.on(call).always().fault(Fault::Swallow);
     }
     let election = world.node("a").build().unwrap();
-    let error = within(secs(600), election.campaign()).await.expect("it ends").unwrap_err();
+    let error = within(secs(600), election.campaign()).await.expect("the call ends").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
     assert!(error.to_string().contains("without an ETag"), "{error}");
     assert!(error.may_have_happened());

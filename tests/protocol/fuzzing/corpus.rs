@@ -20,16 +20,16 @@ fn replay(target: &str, check: fn(&[u8])) {
 }
 
 #[test]
-fn records() {
+fn the_corpus_of_records_passes() {
     replay("record", tenure_model::fuzzing::record);
 }
 
 #[test]
-fn listings() {
+fn the_corpus_of_listings_passes() {
     replay("listing", tenure_model::fuzzing::listing);
 }
 
 #[test]
-fn assignments() {
+fn the_corpus_of_assignments_passes() {
     replay("assignment", tenure_groups::fuzzing::assignment);
 }

@@ -9,7 +9,8 @@ async fn the_group_may_write_files_of_its_directory() {
     let store = DirStore::open_for_group(dir.path()).expect("opened");
     done(store.create("app/deep/a", "x".into()).await);
     let mode = |path: &str| {
-        fs::metadata(dir.path().join(path)).expect("it exists").permissions().mode() & 0o7777
+        fs::metadata(dir.path().join(path)).expect("the object exists").permissions().mode()
+            & 0o7777
     };
     for folder in [".tenure", "app", "app/deep"] {
         assert_eq!(mode(folder) & 0o2070, 0o2070, "{folder}: {:o}", mode(folder));
@@ -21,7 +22,7 @@ async fn the_group_may_write_files_of_its_directory() {
 /// Returns whether this test runs as root, by the owner of the test's directory.
 fn is_root(dir: &tempfile::TempDir) -> bool {
     use std::os::unix::fs::MetadataExt as _;
-    fs::metadata(dir.path()).expect("it exists").uid() == 0
+    fs::metadata(dir.path()).expect("the object exists").uid() == 0
 }
 
 /// Runs this test again as another user if the present user is root, because root ignores
@@ -32,7 +33,8 @@ fn done_by_another_user(test: &str) -> bool {
     if !is_root(&tempfile::tempdir().expect("a temporary directory")) {
         return false;
     }
-    let mut command = std::process::Command::new(std::env::current_exe().expect("it runs"));
+    let mut command =
+        std::process::Command::new(std::env::current_exe().expect("the command runs"));
     command
         .args(["--exact", &format!("dir_store::permissions::{test}"), "--nocapture"])
         .uid(65_534);

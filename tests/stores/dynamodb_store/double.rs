@@ -13,7 +13,7 @@ fn item(name: &str, body: &str) -> Item {
     let item = json!({
         "prefix": { "S": "app" }, "name": { "S": name }, "body": { "S": body },
     });
-    item.as_object().expect("it is an object").clone()
+    item.as_object().expect("the JSON is an object").clone()
 }
 
 /// Writes `app/a` with this condition. An error has the code, and whether the answer shows the

@@ -80,7 +80,7 @@ async fn the_newest_of_a_thousand_epochs_costs_one_query() {
                 "prefix": { "S": "app" }, "name": { "S": name }, "version": { "S": "0" },
                 "body": { "S": "{\"expired\":true,\"validity_ms\":1,\"ended\":\"resigned\"}" },
             });
-            table.put_raw(item.as_object().expect("it is an object").clone());
+            table.put_raw(item.as_object().expect("the JSON is an object").clone());
         }
     });
     let election = tenure::Election::builder(std::sync::Arc::new(store), "app").check_store(false);

@@ -249,7 +249,8 @@ async fn a_body_of_bytes_is_read() {
         "prefix": { "S": "app" }, "name": { "S": "a" }, "version": { "S": "7" },
         "body": { "B": "b25l" },
     });
-    server.in_table(|table| table.put_raw(item.as_object().expect("it is an object").clone()));
+    server
+        .in_table(|table| table.put_raw(item.as_object().expect("the JSON is an object").clone()));
     assert_eq!(found(store.get("app/a", None, MAX).await).body, body("one"));
 }
 
@@ -266,7 +267,8 @@ async fn the_environment_makes_a_store() {
     let region = |(name, _): &(&str, String)| *name == "AWS_REGION";
     for with_region in [true, false] {
         let server = DynamoServer::start();
-        let mut child = std::process::Command::new(std::env::current_exe().expect("it runs"));
+        let mut child =
+            std::process::Command::new(std::env::current_exe().expect("the command runs"));
         child
             .args(["--exact", "dynamodb_store::the_environment_makes_a_store"])
             .env("HOME", "/nowhere");
@@ -276,7 +278,7 @@ async fn the_environment_makes_a_store() {
             }
         }
         child.envs(server.env().into_iter().filter(|var| with_region || !region(var)));
-        let output = child.env(CHILD, server.endpoint()).output().expect("it starts");
+        let output = child.env(CHILD, server.endpoint()).output().expect("the process starts");
         assert!(output.status.success(), "with a region {with_region}: {output:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
     }

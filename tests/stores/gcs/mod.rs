@@ -268,14 +268,16 @@ fn the_environment_may_name_an_emulator() {
         return;
     }
     for (host, name) in [("127.0.0.1:9", "gs://box at http://127.0.0.1:9"), ("", "gs://box")] {
-        let mut child = std::process::Command::new(std::env::current_exe().expect("it runs"));
+        let mut child =
+            std::process::Command::new(std::env::current_exe().expect("the command runs"));
         child.args(["--exact", "gcs::the_environment_may_name_an_emulator"]).env(CHILD, name);
         for (other, _) in std::env::vars_os() {
             if other.to_string_lossy().starts_with("GOOGLE_") {
                 child.env_remove(other);
             }
         }
-        let output = child.env("HOME", "/nowhere").env(HOST, host).output().expect("it starts");
+        let output =
+            child.env("HOME", "/nowhere").env(HOST, host).output().expect("the process starts");
         assert!(output.status.success(), "{host:?}: {output:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
     }

@@ -25,14 +25,14 @@ async fn taken(store: impl ObjectStore) -> AnyObjectStore {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn memory() {
+async fn a_store_in_memory_passes_the_suite() {
     let store = Arc::new(taken(InMemory::new()).await);
     conformance::run_with(store.clone(), "", &missing_is_refused()).await;
     conformance::run_with(store, "a/folder/", &missing_is_refused()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_part_of_another_store() {
+async fn a_prefix_of_another_store_passes_the_suite() {
     let store = Arc::new(taken(PrefixStore::new(InMemory::new(), "a/part")).await);
     conformance::run_with(store, "app/", &missing_is_refused()).await;
 }

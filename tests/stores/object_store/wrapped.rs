@@ -184,7 +184,7 @@ async fn regression_the_build_does_not_overwrite_an_object_of_the_user() {
     let (theirs, options) = (Path::from("tenure-probe"), PutOptions::default());
     store.put_opts(&theirs, "theirs".into(), options).await.unwrap();
     AnyObjectStore::new(store.clone()).await.expect_err("refused");
-    let found = store.get_opts(&theirs, GetOptions::default()).await.expect("it exists");
+    let found = store.get_opts(&theirs, GetOptions::default()).await.expect("the object exists");
     assert_eq!(found.bytes().await.unwrap(), "theirs");
     assert_eq!(store.list(None).count().await, 1, "the probe is deleted");
 }
@@ -259,7 +259,7 @@ async fn a_client_that_repeats_writes_costs_only_a_read() {
         };
         assert_eq!(leadership.epoch().get(), epoch);
         leadership.proclaim("here").await.expect("its own renewal is recognised");
-        leadership.check().expect("it leads");
+        leadership.check().expect("the candidate leads");
         leadership.resign().await.expect("resigned");
     }
 }

@@ -41,7 +41,7 @@ async fn elections_run_on_the_added_store() {
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn dir() {
+async fn a_directory_passes_the_suite() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = tenure::store::DirStore::open(dir.path()).expect("opened");
     let can = Capabilities { exact_sizes: false, ..Capabilities::default() };
@@ -50,7 +50,7 @@ async fn dir() {
 
 #[cfg(feature = "s3")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn s3_over_http() {
+async fn s3_passes_the_suite_over_http() {
     use tenure_testkit::s3_server::{BUCKET, S3Server};
     let server = S3Server::start().await;
     conformance::run(Arc::new(server.store(BUCKET)), "app/").await;
@@ -59,7 +59,7 @@ async fn s3_over_http() {
 /// A bucket with KMS encryption has such ETags.
 #[cfg(feature = "s3")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn s3_with_etags_that_are_not_hashes() {
+async fn s3_with_random_etags_passes_the_suite() {
     use tenure_testkit::s3_server::{BUCKET, S3Server};
     let server = S3Server::start().await;
     server.quirks(|quirks| quirks.opaque_etags = true);
@@ -68,7 +68,7 @@ async fn s3_with_etags_that_are_not_hashes() {
 
 #[cfg(feature = "dynamodb")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn dynamodb_over_http() {
+async fn dynamodb_passes_the_suite_over_http() {
     let server = tenure_testkit::dynamo_server::DynamoServer::start();
     conformance::run(Arc::new(server.store()), "app/").await;
 }

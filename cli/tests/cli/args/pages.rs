@@ -21,8 +21,13 @@ fn through(program: &str, arguments: &[&str], input: &str) -> Option<(String, St
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().ok()?;
-    child.stdin.take().expect("it is piped").write_all(input.as_bytes()).expect("it reads");
-    let output = child.wait_with_output().expect("it is a child");
+    child
+        .stdin
+        .take()
+        .expect("the output is a pipe")
+        .write_all(input.as_bytes())
+        .expect("it reads");
+    let output = child.wait_with_output().expect("the child can be waited for");
     assert!(output.status.success(), "{program}: {output:?}");
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     Some((text(&output.stdout), text(&output.stderr)))

@@ -13,7 +13,7 @@ use tenure_testkit::command::scene::Scene;
 
 /// Runs `tenure` with these variables.
 fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
-    said(command(line).envs(variables.iter().copied()).output().expect("it runs"))
+    said(command(line).envs(variables.iter().copied()).output().expect("the command runs"))
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn a_flag_overrides_a_variable() {
         ["run", "--validity", "21s", "--", "tail", "-n", "+2", "store/lock-0000000001.json"];
     let mut run = command(&script);
     run.envs(variables).current_dir(bench.path(""));
-    let said = said(run.output().expect("it runs"));
+    let said = said(run.output().expect("the command runs"));
     assert_eq!(said.code, 0, "{said:?}");
     let record: Value = serde_json::from_str(&said.out).expect("a record");
     assert_eq!(

@@ -185,8 +185,9 @@ fn a_build_without_a_service_names_the_feature() {
 fn an_invalid_log_filter_is_reported_and_ignored() {
     let bench = Bench::new();
     let mut command = crate::bench::command(&["status", "--store", &bench.url()]);
-    let said =
-        crate::bench::said(command.env("RUST_LOG", "tenure=loud").output().expect("it runs"));
+    let said = crate::bench::said(
+        command.env("RUST_LOG", "tenure=loud").output().expect("the command runs"),
+    );
     assert_eq!(said.code, 0);
     assert!(said.err.contains("RUST_LOG=\"tenure=loud\" is ignored"), "{said:?}");
 }

@@ -10,7 +10,7 @@ use tenure_testkit::command::scene::Scene;
 
 /// Runs `tenure` with these variables.
 fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
-    said(command(line).envs(variables.iter().copied()).output().expect("it runs"))
+    said(command(line).envs(variables.iter().copied()).output().expect("the command runs"))
 }
 
 /// Each of these invalid URLs was accepted, and named another election.

@@ -49,7 +49,7 @@ fn the_page_names_every_file() {
 
 /// Returns the JSON array after this word.
 fn array_after(text: &str, word: &str) -> Vec<String> {
-    let (_, rest) = text.split_once(word).expect("it is there");
+    let (_, rest) = text.split_once(word).expect("the word is in the text");
     let line = rest.lines().next().expect("a line");
     let line = line.replace("local.store", r#""s3://BUCKET/PREFIX""#);
     serde_json::from_str(&line).expect("strings")
@@ -61,7 +61,7 @@ fn unit(name: &str) -> &'static str {
 
 fn of_unit(unit: &'static str, name: &str) -> &'static str {
     let line = unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-    line.expect("it is there")
+    line.expect("the word is in the text")
 }
 
 /// Runs each scheduled job on a directory instead of the bucket.
@@ -90,7 +90,7 @@ fn the_unit_of_a_program_leads_and_runs_it() {
     let line: Vec<_> = exec.split_whitespace().skip(1).collect();
     let mut run = command(&line);
     run.env("TENURE_STORE", bench.url()).env("TENURE_VALIDITY", "60s");
-    let said = said(run.output().expect("it runs"));
+    let said = said(run.output().expect("the command runs"));
     assert_eq!(said.out, "host-7 1\n", "{said:?}");
     // The grace is a sixth of the validity, so this timeout allows validities up to 6 minutes.
     assert_eq!(of_unit(SYSTEMD_RUN, "TimeoutStopSec"), "90");
@@ -108,7 +108,7 @@ fn report_of(job: &[String], bench: &Bench) -> Value {
     let line: Vec<String> = job.iter().map(word).collect();
     let said = tenure(&line.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{job:?}: {said:?}");
-    serde_json::from_str(&said.out).expect("one object")
+    serde_json::from_str(&said.out).expect("the output is one JSON object")
 }
 
 /// Returns the commands of all runners, with these options.
@@ -145,7 +145,7 @@ fn with_group_the_scheduled_commands_compact_a_group() {
 /// Returns the block after these words, up to its closing brace.
 fn block(start: &str) -> &'static str {
     let (_, rest) = TERRAFORM.split_once(start).unwrap_or_else(|| panic!("{start} is there"));
-    rest.split_once("\n}").expect("it ends").0
+    rest.split_once("\n}").expect("the call ends").0
 }
 
 /// Fixed names allowed only one election per account. The log had to be in the region of the

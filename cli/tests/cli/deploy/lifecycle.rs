@@ -77,6 +77,6 @@ fn the_recommended_rule_keeps_current_versions() {
     // The rule that the README warns of deletes current versions.
     let (_, rest) = README.split_once("```json\n").expect("the README shows a rule");
     let tried: Value =
-        serde_json::from_str(rest.split("```").next().expect("its end")).expect("JSON");
+        serde_json::from_str(rest.split("```").next().expect("the block ends")).expect("JSON");
     assert!(touches_current_versions(&tried["Rules"][0]), "{tried}");
 }

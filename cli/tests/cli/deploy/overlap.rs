@@ -17,7 +17,7 @@ fn start(env: &[(&'static str, String)], url: &str) -> Child {
     }
     command.args(["compact", "--store", url, "--json", "--min-age", "0s"]);
     command.args(["--keep", &KEEP.to_string()]).envs(env.iter().cloned());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the process starts")
 }
 
 /// Asserts that each run prints one JSON object, and that the reported deletions add up.
@@ -27,7 +27,8 @@ fn overlapping(env: &[(&'static str, String)], url: &str) {
     for run in runs {
         let output = run.wait_with_output().expect("the child can be waited for");
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-        let report: Value = serde_json::from_slice(&output.stdout).expect("one object");
+        let report: Value =
+            serde_json::from_slice(&output.stdout).expect("the output is one JSON object");
         let count = |name: &str| report[name].as_u64().expect("a number");
         assert_eq!((count("newest"), count("failed")), (EPOCHS, 0), "{report}");
         assert!(count("listed") >= KEEP && count("listed") <= EPOCHS, "{report}");
@@ -87,7 +88,8 @@ fn failed_deletions_exit_with_69_and_the_report() {
     });
     let output = start(&server.env(), "s3://tenure-test/app").wait_with_output().expect("a child");
     assert_eq!(output.status.code(), Some(69), "{output:?}");
-    let report: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    let report: Value =
+        serde_json::from_slice(&output.stdout).expect("the output is one JSON object");
     assert_eq!((report["deleted"].as_u64(), report["failed"].as_u64()), (Some(1), Some(1)));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(

@@ -57,7 +57,7 @@ fn the_sidecar_answers_the_requests_of_the_application() {
         assert!(document["paths"][&described].is_object(), "{described}");
     }
     assert_eq!(a.json("POST", "/v1/heartbeat", "").0, 200);
-    eventually("it leads", || a.get("/v1/elections/orders/token").0 == 200);
+    eventually("the candidate leads", || a.get("/v1/elections/orders/token").0 == 200);
     // The application's script extracts this part of the reply.
     let (_, reply) = a.ask("GET", "/v1/elections/orders/token", "");
     assert!(reply.contains(r#""token":1,"#), "{reply}");

@@ -93,7 +93,7 @@ fn compact_repeats_until_a_signal() {
         while runs.next()["deleted"] == 0 {}
         assert_eq!(bench.objects(), ["lock-0000000004.json"]);
         let pid = Pid::from_raw(i32::try_from(runs.child.id()).expect("a small number"));
-        kill(pid, signal).expect("it lives");
+        kill(pid, signal).expect("the process is alive");
         assert_eq!(ended(&mut runs.child).code(), Some(0));
     }
 }
@@ -119,7 +119,7 @@ impl Runs {
         let url = bench.url();
         let line = ["compact", "--store", &url, "--keep", "1", "--min-age", "0s"];
         let mut child = spawn(&[], &[&line, &["--every", "50ms", "--json"][..], options].concat());
-        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let lines = BufReader::new(child.stdout.take().expect("the output is a pipe")).lines();
         Runs { child, lines }
     }
 

@@ -22,7 +22,7 @@ fn leader(bench: &Bench, layout: &[&str]) -> Child {
     let script = ["--", "sh", "-c", "echo leads; exec sleep 300"];
     let mut child = spawn(&[], &[&line[..], layout, &script].concat());
     let id = child.id();
-    let out = child.stdout.as_mut().expect("it is piped");
+    let out = child.stdout.as_mut().expect("the output is a pipe");
     let mut first = String::new();
     let mut out = BufReader::new(out);
     with_deadline(id, || out.read_line(&mut first)).expect("text");

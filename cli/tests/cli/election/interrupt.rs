@@ -21,7 +21,7 @@ fn start(server: &S3Server, options: &[&str]) -> Child {
 
 fn interrupt(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).expect("a small number")), signal)
-        .expect("it runs");
+        .expect("the command runs");
 }
 
 fn end(child: Child) -> Said {
@@ -42,7 +42,7 @@ fn an_interrupted_compaction_continues_in_the_next_run() {
     let mut gone = 0;
     for (signal, code, deletions) in [(Signal::SIGINT, 130, 10), (Signal::SIGTERM, 143, 30)] {
         let child = start(&server, &["--json"]);
-        eventually("it deletes", || server.count(Op::Delete) >= deletions);
+        eventually("the command deletes", || server.count(Op::Delete) >= deletions);
         interrupt(&child, signal);
         let said = end(child);
         assert_eq!((said.code, said.err.as_str()), (code, ""), "{said:?}");
@@ -71,7 +71,7 @@ fn a_hanging_store_does_not_prevent_the_exit() {
     }
     server.fault(ServerFault::Hold).on(Op::List).times(1);
     let child = start(&server, &[]);
-    eventually("it lists", || server.count(Op::List) == 1);
+    eventually("the command lists", || server.count(Op::List) == 1);
     interrupt(&child, Signal::SIGTERM);
     let said = end(child);
     let line = "interrupted: deleted 0 of the 0 epochs listed so far (0 bytes); 1 requests; run it \
@@ -80,7 +80,7 @@ fn a_hanging_store_does_not_prevent_the_exit() {
     server.forget_requests();
     server.fault(ServerFault::Hold).on(Op::Delete);
     let child = start(&server, &[]);
-    eventually("it deletes", || server.count(Op::Delete) == 1);
+    eventually("the command deletes", || server.count(Op::Delete) == 1);
     interrupt(&child, Signal::SIGINT);
     eventually("the command has handled the first signal", || {
         // A second signal ends the command immediately.

@@ -69,7 +69,7 @@ fn watch_shows_the_holder() {
     tells("- leads epoch 4");
     bench.lock(r#"{"expires_at": 0, "token": 4}"#);
     tells("no process leads: somebody without a name resigned epoch 4");
-    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it runs");
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("the command runs");
     assert_eq!(ended(&mut child).code(), Some(0));
 }
 

@@ -37,7 +37,7 @@ impl Scene {
             .rebalance_delay(Duration::ZERO)
             .build();
         let group = group.expect("the settings are valid");
-        self.runtime.block_on(group.join()).expect("it joins")
+        self.runtime.block_on(group.join()).expect("the member joins")
     }
 
     fn group(&self, verb: &str, options: &[&str]) -> Said {
@@ -47,7 +47,7 @@ impl Scene {
 
     fn status(&self) -> Value {
         let said = self.group("status", &["--json"]);
-        serde_json::from_str(&said.out).expect("one JSON object")
+        serde_json::from_str(&said.out).expect("the output is one JSON object")
     }
 
     fn members(&self, name: &str) -> Vec<Value> {
@@ -129,7 +129,7 @@ fn a_dead_member_is_deposed_without_a_wait() {
     drop(w1);
     drop(inside);
     let said = scene.group("depose", &[&w1_session[..8], "--json"]);
-    let report: Value = serde_json::from_str(&said.out).expect("one JSON object");
+    let report: Value = serde_json::from_str(&said.out).expect("the output is one JSON object");
     assert_eq!(
         report,
         json!({
@@ -154,7 +154,7 @@ fn a_dead_member_is_deposed_without_a_wait() {
 fn regression_the_name_of_a_dead_and_a_live_member_is_ambiguous() {
     let scene = Scene::new();
     let [dead, _living] = [scene.join("w1"), scene.join("w1")];
-    eventually("both are members", || scene.members("w1").len() == 2);
+    eventually("the two are members", || scene.members("w1").len() == 2);
     let file = scene.bench.path("store").join(format!("members/{}/lock.json", dead.session()));
     let inside = scene.runtime.enter();
     drop(dead);
@@ -192,7 +192,7 @@ fn an_unclear_member_is_not_deposed() {
     assert_eq!(said.code, 0, "{said:?}");
     // The first session has ended, so only one live member has this name.
     let said = scene.group("depose", &["w1", "--json"]);
-    let report: Value = serde_json::from_str(&said.out).expect("one JSON object");
+    let report: Value = serde_json::from_str(&said.out).expect("the output is one JSON object");
     assert_eq!(report["session"], *sessions[1], "{}", said.err);
     assert_eq!(scene.group("depose", &[]).code, 64);
     assert_eq!(scene.group("depose", &[""]).code, 64);

@@ -82,6 +82,6 @@ fn regression_watch_reports_the_end_of_the_session_of_an_owner() {
     assert_eq!(scene.run("depose", &["w1"]).code, 0);
     let gone = next();
     assert!(gone.contains("Z  0  w1 -> -  token ") && gone.ends_with("  deposed\n"), "{gone:?}");
-    kill(Pid::from_raw(id.cast_signed()), Signal::SIGTERM).expect("it runs");
+    kill(Pid::from_raw(id.cast_signed()), Signal::SIGTERM).expect("the command runs");
     assert_eq!(ended(&mut child).code(), Some(0));
 }

@@ -60,7 +60,7 @@ impl Scene {
             .rebalance_delay(Duration::ZERO)
             .build()
             .expect("the settings are valid");
-        self.membership = Some(self.runtime.block_on(group.join()).expect("it joins"));
+        self.membership = Some(self.runtime.block_on(group.join()).expect("the member joins"));
     }
 
     /// Makes the member leave with a reservation, and another member plan.
@@ -153,7 +153,7 @@ fn status_shows_members_and_partitions() {
     assert!(!scene.run("status", &[]).out.contains("marks"));
     let url = scene.bench.url();
     let line = ["group", "status", "--partitions", "--store", &url];
-    let coloured = command(&line).env("CLICOLOR_FORCE", "1").output().expect("it runs");
+    let coloured = command(&line).env("CLICOLOR_FORCE", "1").output().expect("the command runs");
     let coloured = crate::bench::said(coloured).out;
     assert!(coloured.contains("\u{1b}[1mw\\u{202e}1\u{1b}[0m"), "{coloured:?}");
     assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), expected);
@@ -273,7 +273,7 @@ fn verbs_on_a_missing_group_are_refused() {
 fn regression_watch_ends_when_its_reader_closes_the_pipe() {
     let scene = Scene::new("w1", 1);
     let mut child = spawn(&[], &["group", "watch", "--store", &scene.bench.url()]);
-    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut out = BufReader::new(child.stdout.take().expect("the output is a pipe"));
     let mut line = String::new();
     with_deadline(child.id(), || out.read_line(&mut line)).expect("text");
     assert!(line.contains("Z  0  - -> w1  token "), "{line:?}");
@@ -290,7 +290,7 @@ fn watch_prints_the_owners_and_then_each_change() {
         let line = ["group", "watch", "--store", &url, "--poll", "50ms"];
         let mut child = spawn(&[], &[&line[..], if json { &["--json"] } else { &[] }].concat());
         let id = child.id();
-        let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut out = BufReader::new(child.stdout.take().expect("the output is a pipe"));
         let mut next = || {
             let mut text = String::new();
             with_deadline(id, || out.read_line(&mut text)).expect("text");
@@ -312,7 +312,7 @@ fn watch_prints_the_owners_and_then_each_change() {
             let granted = next();
             assert!(granted.contains("Z  2  - -> w1  token "), "{granted:?}");
         }
-        kill(Pid::from_raw(id.cast_signed()), Signal::SIGTERM).expect("it runs");
+        kill(Pid::from_raw(id.cast_signed()), Signal::SIGTERM).expect("the command runs");
         assert_eq!(ended(&mut child).code(), Some(0));
     }
 }

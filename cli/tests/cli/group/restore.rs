@@ -22,14 +22,14 @@ fn a_group_without_assignments_continues_above_the_epoch() {
     restore(&bench, &["--epoch", "41", "--wait", "2h"]).fails(64, &["7200s"]);
     restore(&bench, &["--epoch", "9999999999"]).fails(70, &["fewer than two"]);
     let said = restore(&bench, &["--epoch", "41", "--partitions", "0..3", "--json"]);
-    let report: Value = serde_json::from_str(&said.out).expect("one JSON object");
+    let report: Value = serde_json::from_str(&said.out).expect("the output is one JSON object");
     assert_eq!(report, json!({ "outcome": "restored", "epoch": 41, "partitions": 3 }));
     assert_eq!(said.code, 0, "{}", said.err);
     restore(&bench, &["--epoch", "41"])
         .fails(73, &["assignment 43 exists", "already continues above 41"]);
     let url = bench.url();
     let status = tenure(&["group", "status", "--store", &url, "--json"]);
-    let status: Value = serde_json::from_str(&status.out).expect("one JSON object");
+    let status: Value = serde_json::from_str(&status.out).expect("the output is one JSON object");
     assert_eq!(status["epoch"], 43);
 }
 
@@ -55,7 +55,8 @@ fn regression_group_status_and_watch_show_an_unfinished_restore() {
                  runs, run `tenure group restore --epoch 41` again\n";
     assert!(said.out.contains(shown), "{said:?}");
     assert_eq!(status(&["--field", "unfinished_restore"]).out, "41\n");
-    let json: Value = serde_json::from_str(&status(&["--json"]).out).expect("one JSON object");
+    let json: Value =
+        serde_json::from_str(&status(&["--json"]).out).expect("the output is one JSON object");
     assert_eq!(json["unfinished_restore"], 41);
     let said = tenure(&["group", "pause", "0", "--store", &url]);
     said.fails(73, &["a restore is unfinished", "nothing was changed"]);

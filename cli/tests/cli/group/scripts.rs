@@ -126,7 +126,7 @@ fn cmd_runs_for_the_newest_change_of_each_partition() {
         let json: Value = serde_json::from_str(json).expect("each line is one JSON object");
         assert_eq!((&json["number"], json["to"].is_null()), (&json!(at), owner.is_empty()));
     }
-    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).expect("it runs");
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).expect("the command runs");
     assert_eq!(ended(&mut child).code(), Some(0));
     assert_eq!(lines(&scene).len(), 3, "CMD has not run for skipped changes");
 }

@@ -91,7 +91,7 @@ fn a_run_with_a_missing_interpreter_logs_only_json() {
     let script = script.to_str().expect("UTF-8");
     let line = ["run", "--log-format", "json", "--store", &url, "--", script];
     let mut command = command(&line);
-    let said = said(command.env("RUST_LOG", "trace").output().expect("it runs"));
+    let said = said(command.env("RUST_LOG", "trace").output().expect("the command runs"));
     assert_eq!(said.code, 127);
     let failed: Vec<_> = lines(&said)
         .into_iter()
@@ -143,16 +143,19 @@ fn regression_the_variable_selects_the_format_of_refusals() {
         &["run", "--store", "file:///tmp/x", "--validity", "1s", "--", "true"],
     ];
     for line in lines_64 {
-        let said = said(command(line).env("TENURE_LOG_FORMAT", "json").output().expect("it runs"));
+        let said = said(
+            command(line).env("TENURE_LOG_FORMAT", "json").output().expect("the command runs"),
+        );
         let all = lines(&said);
         let code = all.last().map(|line| line["fields"]["exit_code"].clone());
         assert_eq!((said.code, code), (64, Some(64.into())), "{line:?}: {said:?}");
     }
-    let wrong = command(&["status"]).env("TENURE_LOG_FORMAT", "xml").output().expect("it runs");
+    let wrong =
+        command(&["status"]).env("TENURE_LOG_FORMAT", "xml").output().expect("the command runs");
     said(wrong).fails(64, &["TENURE_LOG_FORMAT"]);
     // A flag overrides a variable.
     let mut text = command(&["status", "--log-format", "text", "--store", "ftp://b/p"]);
-    let said = said(text.env("TENURE_LOG_FORMAT", "json").output().expect("it runs"));
+    let said = said(text.env("TENURE_LOG_FORMAT", "json").output().expect("the command runs"));
     assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
 }
 
@@ -160,7 +163,7 @@ fn regression_the_variable_selects_the_format_of_refusals() {
 fn an_invalid_filter_is_reported_in_json() {
     let bench = Bench::new();
     let mut command = command(&["status", "--log-format", "json", "--store", &bench.url()]);
-    let said = said(command.env("RUST_LOG", "tenure=loud").output().expect("it runs"));
+    let said = said(command.env("RUST_LOG", "tenure=loud").output().expect("the command runs"));
     let all = lines(&said);
     assert_eq!((said.code, all.len()), (0, 1));
     assert!(all[0]["fields"]["message"].as_str().is_some_and(|text| text.contains("tenure=loud")));

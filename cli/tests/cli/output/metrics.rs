@@ -79,7 +79,7 @@ impl Served {
 
     fn end(mut self) -> Option<i32> {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a small number"));
-        kill(pid, Signal::SIGTERM).expect("it lives");
+        kill(pid, Signal::SIGTERM).expect("the process is alive");
         ended(&mut self.child).code()
     }
 }

@@ -27,7 +27,7 @@ fn on_terminal(bench: &Bench, verb: &str, options: &[&str], env: &[(&str, &str)]
     command.args([verb, "--store", &bench.url()]).args(options).stdin(Stdio::null());
     command.stdout(pty.slave.try_clone().expect("a copy")).stderr(pty.slave);
     default_signals();
-    (command.spawn().expect("it starts"), File::from(pty.master))
+    (command.spawn().expect("the process starts"), File::from(pty.master))
 }
 
 /// Returns the output on the terminal after the command has succeeded.
@@ -56,7 +56,7 @@ fn status_has_colours_only_on_a_terminal() {
     let piped = bench.run("status", &[]).out;
     assert!(piped.starts_with(start) && !piped.contains('\u{1b}'), "{piped:?}");
     let mut forced = command(&["status", "--store", &bench.url()]);
-    let forced = said(forced.env("CLICOLOR_FORCE", "1").output().expect("it runs")).out;
+    let forced = said(forced.env("CLICOLOR_FORCE", "1").output().expect("the command runs")).out;
     assert!(forced.contains("\u{1b}[32mheld\u{1b}[0m"), "{forced:?}");
     let json = shown(&bench, "status", &["--json"], &[]);
     assert!(json.starts_with("{\"state\":\"held\"") && !json.contains('\u{1b}'), "{json:?}");
@@ -78,7 +78,7 @@ fn watch_has_columns_on_a_terminal() {
             all.extend_from_slice(&some[..read]);
         }
         let pid = Pid::from_raw(i32::try_from(child.id()).expect("a small number"));
-        kill(pid, Signal::SIGTERM).expect("it runs");
+        kill(pid, Signal::SIGTERM).expect("the command runs");
         assert_eq!(ended(&mut child).code(), Some(0));
         let all = String::from_utf8(all).expect("the output is UTF-8");
         assert!(all.trim_end().ends_with(line), "{all:?}");

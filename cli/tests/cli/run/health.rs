@@ -90,7 +90,7 @@ fn a_stopping_run_is_drained_while_its_command_runs() {
     );
     assert_eq!(status(address, "/livez"), 200);
     // An open connection does not delay the exit.
-    let _idle = TcpStream::connect(address).expect("it listens");
+    let _idle = TcpStream::connect(address).expect("the server listens");
     std::fs::write(scene.path("go"), "").expect("a file");
     assert_eq!(a.code(), 0);
 }
@@ -106,7 +106,7 @@ fn a_failing_store_makes_the_run_unready_and_keeps_it_live() {
     std::fs::write(scene.path("store"), "").expect("a file replaces the directory");
     eventually("the run is not ready, or has ended", || {
         let (ready, live) = (status(address, "/readyz"), status(address, "/livez"));
-        assert!(live != 503, "it lives");
+        assert!(live != 503, "the process is alive");
         ready != 200
     });
     eventually("its lease has ended", || status(address, "/leader") != 200);

@@ -293,6 +293,6 @@ fn regression_the_period_is_reported_before_the_wait_for_a_predecessor() {
     let run = bench.run("run", &options);
     assert_eq!(run.code, 0, "{run:?}");
     let waits = run.err.lines().find(|line| line.contains("a predecessor with this name"));
-    let waits = waits.and_then(|line| line.split(' ').next()).expect("it waits");
+    let waits = waits.and_then(|line| line.split(' ').next()).expect("the run waits");
     assert!(run.out.trim() <= waits, "the period of {} was named after {waits}", run.out);
 }

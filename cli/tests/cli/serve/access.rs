@@ -17,7 +17,7 @@ const KEY: &str = "correct-horse-battery-staple";
 fn an_address_beyond_loopback_requires_a_key() {
     let scene = Scene::new(TENURE);
     let mut command = serve(&scene, "a", &["--listen", "0.0.0.0:0"]);
-    let output = command.output().expect("it runs");
+    let output = command.output().expect("the command runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(64), "{said}");
     assert!(said.contains("0.0.0.0:0") && said.contains("--access-key-file"), "{said}");
@@ -29,7 +29,7 @@ fn an_address_beyond_loopback_requires_a_key() {
     a.address = format!("127.0.0.1:{port}");
     let ask = |header: &str| {
         let text = request("GET", "/v1/elections/orders", header, "");
-        let mut stream = std::net::TcpStream::connect(&a.address).expect("it listens");
+        let mut stream = std::net::TcpStream::connect(&a.address).expect("the server listens");
         stream.write_all(text.as_bytes()).expect("the address is in use");
         rest(stream)
     };
@@ -82,7 +82,7 @@ fn requests_of_web_pages_are_refused() {
     let a = sidecar(&scene, "a", &[]);
     a.leads();
     let text = request("POST", "/v1/elections/orders/resign", "Origin: https://x\r\n", "");
-    let mut stream = std::net::TcpStream::connect(&a.address).expect("it listens");
+    let mut stream = std::net::TcpStream::connect(&a.address).expect("the server listens");
     stream.write_all(text.as_bytes()).expect("the address is in use");
     let (status, said) = parse(&rest(stream));
     assert!(status == 403 && said.contains("origin_refused"), "{said}");
@@ -108,7 +108,7 @@ fn only_the_user_of_the_sidecar_may_use_the_socket() {
     // The socket of a dead process is replaced.
     drop(UnixListener::bind(&path).expect("a new socket"));
     let mut a = on_socket(&scene, "a", &path);
-    eventually("it leads", || ask_socket(&path) == 200);
+    eventually("the candidate leads", || ask_socket(&path) == 200);
     let mode = std::fs::metadata(&path).expect("the socket exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "{mode:o}");
     // A socket in use is refused.

@@ -97,7 +97,7 @@ fn a_healthy_url_keeps_the_leadership() {
         status.store(204, Ordering::Release);
         a.leads();
         status.store(bad, Ordering::Release);
-        eventually("it resigns", || a.view()["state"] == "standby");
+        eventually("the sidecar resigns", || a.view()["state"] == "standby");
         assert_eq!(a.view()["lost"]["reason"], "app_unhealthy");
     }
 }

@@ -112,7 +112,7 @@ impl Sidecar {
     }
 
     pub fn leads(&self) {
-        eventually("it leads", || self.get("/v1/elections/orders/token").0 == 200);
+        eventually("the candidate leads", || self.get("/v1/elections/orders/token").0 == 200);
     }
 
     /// Sends a request, and returns the connection without waiting for the reply.
@@ -138,7 +138,7 @@ pub fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
 }
 
 fn begin_at(address: &str, request: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("it listens");
+    let mut stream = TcpStream::connect(address).expect("the server listens");
     // The write may fail, because the server may refuse a long body before its end.
     let _ = stream.write_all(request.as_bytes());
     stream

@@ -60,7 +60,7 @@ fn a_second_signal_ends_the_sidecar_immediately() {
     let mut a = sidecar(&scene, "a", &["--grace", "600s"]);
     a.leads();
     a.process.signal(Signal::SIGTERM);
-    eventually("it ends", || a.view()["state"] == "ending");
+    eventually("the call ends", || a.view()["state"] == "ending");
     a.process.signal(Signal::SIGTERM);
     assert_eq!(a.process.code(), 143);
     assert_eq!(scene.status()["state"], "held", "the epoch is not sealed");
@@ -75,7 +75,7 @@ fn regression_an_ended_election_is_not_busy() {
     a.leads();
     eventually("the other election, too", || a.get("/v1/elections/other/token").0 == 200);
     a.process.signal(Signal::SIGTERM);
-    eventually("it ends", || a.view()["state"] == "ending");
+    eventually("the call ends", || a.view()["state"] == "ending");
     assert_eq!(a.json("POST", RESIGN, "").0, 200);
     for (method, path, body) in [("POST", RESIGN, "{}"), ("PUT", DATA, "1")] {
         let (status, said) = a.json(method, path, body);

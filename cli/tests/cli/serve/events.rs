@@ -76,7 +76,7 @@ fn regression_unread_streams_do_not_block_other_requests() {
     a.leads();
     let open = |_| {
         let stream = a.events(EVENTS);
-        eventually("it begins", || stream.names().contains(&"elected".to_owned()));
+        eventually("the stream begins", || stream.names().contains(&"elected".to_owned()));
         stream
     };
     let mut streams: Vec<Events> = (0..64).map(open).collect();

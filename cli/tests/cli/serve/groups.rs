@@ -190,7 +190,7 @@ fn a_release_names_a_token_and_may_have_a_back_off() {
     let (status, said) = a.release(&moves, &format!("?token={token}"), r#"{"back_off_ms":600000}"#);
     assert_eq!((status, said), (200, json!({ "partition": moves, "token": token })));
     assert!(!a.tokens().contains_key(&moves), "at once");
-    eventually("b owns it", || {
+    eventually("b owns the partition", || {
         one_owner(&[&a, &b]);
         a.release_revoked();
         b.release_revoked();
@@ -250,7 +250,7 @@ fn after_sigterm_the_sidecar_ends_when_all_partitions_are_released() {
     let events = a.events(&format!("{GROUP}/events"));
     events.wait_for("state_changed", 0);
     a.process.signal(Signal::SIGTERM);
-    eventually("all is revoked", || a.names("revoked").len() == 3);
+    eventually("all partitions are revoked", || a.names("revoked").len() == 3);
     assert_eq!(a.group()["state"], "ending");
     let tokens = a.tokens();
     assert_eq!((tokens.len(), b.tokens().len()), (3, 3), "tokens are valid until the release");
@@ -304,7 +304,7 @@ fn a_member_leaves_after_its_application_has_released_all() {
     let kept = leave(r#"{"for_ms":3600000,"pause_ms":1000}"#);
     assert_eq!(kept, (200, json!({ "owned": 6 })));
     let b = member(&scene, "b", &[]);
-    eventually("all is revoked", || a.names("revoked").len() == 6);
+    eventually("all partitions are revoked", || a.names("revoked").len() == 6);
     assert_eq!((&a.group()["state"], a.tokens().len()), (&"leaving".into(), 6));
     for number in 0..6 {
         assert_eq!(a.release(&number.to_string(), "", "").0, 200);

@@ -64,7 +64,7 @@ fn followers_read_the_data_of_the_leader() {
     let path = "/v1/elections/orders/data";
     assert_eq!(a.json("PUT", path, &data.to_string()), (200, json!({ "epoch": 1 })));
     assert_eq!(a.view()["data"], data);
-    eventually("b reads it", || b.view()["data"] == data);
+    eventually("b reads the data", || b.view()["data"] == data);
     // Both requests leave the data unchanged.
     assert_eq!(put(&b, path, "1"), (409, "not_leading".to_owned()));
     assert_eq!(put(&a, "/v1/elections/orders/data?epoch=7", "1"), (409, "other_epoch".to_owned()));
@@ -108,7 +108,7 @@ fn a_resigned_candidate_pauses_while_another_leads() {
     let seen = a.view();
     assert_eq!((&seen["lost"]["epoch"], &seen["lost"]["reason"]), (&1.into(), &"resigned".into()));
     b.leads();
-    eventually("a sees it", || {
+    eventually("a reports the state", || {
         let seen = a.view();
         assert_eq!((&seen["state"], &seen["reason"]), (&"standby".into(), &"resigned".into()));
         (&seen["leader"], &seen["epoch"]) == (&"b".into(), &2.into())
@@ -178,7 +178,7 @@ fn a_failing_store_ends_the_leadership_but_not_the_process() {
     let probes = a.address_after("serving health at http://");
     let probe = |path: &str| client::ask_at(&probes, "GET", path, "").0;
     assert_eq!((probe("/livez"), probe("/readyz"), probe("/v1/elections")), (200, 200, 404));
-    std::fs::rename(scene.path("store"), scene.path("aside")).expect("it is there");
+    std::fs::rename(scene.path("store"), scene.path("aside")).expect("the path exists");
     std::fs::write(scene.path("store"), "").expect("a file in its place");
     eventually("the leadership has ended", || a.get("/v1/elections/orders/token").0 == 503);
     let lost = a.view()["lost"].clone();
@@ -188,8 +188,8 @@ fn a_failing_store_ends_the_leadership_but_not_the_process() {
     // The reply names no leader.
     let seen = a.view();
     assert_eq!((&seen["leader"], &seen["epoch"]), (&Value::Null, &Value::Null), "{seen}");
-    std::fs::remove_file(scene.path("store")).expect("it is there");
-    std::fs::rename(scene.path("aside"), scene.path("store")).expect("it is there");
+    std::fs::remove_file(scene.path("store")).expect("the path exists");
+    std::fs::rename(scene.path("aside"), scene.path("store")).expect("the path exists");
     a.leads();
     assert_eq!(probe("/readyz"), 200);
 }

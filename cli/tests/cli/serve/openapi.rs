@@ -68,7 +68,7 @@ impl Check {
     /// Requests a stream. Reads only the head of the reply, because a stream does not end.
     fn streams(&mut self, at: &Sidecar, path: &str) {
         let events = at.events(path);
-        eventually("it begins", || events.text().contains("\r\n\r\n"));
+        eventually("the stream begins", || events.text().contains("\r\n\r\n"));
         let text = events.text();
         let kind = "content-type: text/event-stream";
         assert!(text.starts_with("HTTP/1.1 200 ") && text.contains(kind), "{text}");
@@ -112,7 +112,7 @@ impl Check {
 fn problem(document: &Value, schema: &Value, value: &Value) -> Option<String> {
     if let Some(name) = schema["$ref"].as_str() {
         let schema = document.pointer(name.strip_prefix('#').expect("a local one"));
-        return problem(document, schema.expect("it exists"), value);
+        return problem(document, schema.expect("the object exists"), value);
     }
     if let Some(any) = schema["anyOf"].as_array() {
         let wrong: Option<Vec<_>> = any.iter().map(|one| problem(document, one, value)).collect();
@@ -235,7 +235,7 @@ fn each_reply_conforms_to_the_document() {
     }
     of_a_group(&mut check);
     a.process.signal(Signal::SIGTERM);
-    eventually("it ends", || a.view()["state"] == "ending");
+    eventually("the call ends", || a.view()["state"] == "ending");
     check.ask(&a, "GET /v1/elections/orders", "", 200);
     check.ask(&a, data, "{}", 503);
     check.ask(&a, &format!("{resign}?epoch=7"), "", 503);

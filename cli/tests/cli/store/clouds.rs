@@ -10,7 +10,7 @@ type Env = [(&'static str, String)];
 fn on(env: &Env, url: &str, verb: &str, rest: &[&str]) -> Said {
     let mut command = command(&[&[verb, "--store", url], rest].concat());
     command.envs(env.iter().map(|(name, value)| (name, value)));
-    said(command.output().expect("it runs"))
+    said(command.output().expect("the command runs"))
 }
 
 fn every_verb_works(env: &Env, url: &str) {

@@ -28,7 +28,7 @@ mod built {
     fn on(server: &DynamoServer, line: &[&str]) -> Said {
         let mut command = command(line);
         command.envs(server.env());
-        said(command.output().expect("it runs"))
+        said(command.output().expect("the command runs"))
     }
 
     fn verb(server: &DynamoServer, verb: &str, options: &[&str]) -> Said {

@@ -16,7 +16,7 @@ fn on(server: &S3Server, line: &[&str]) -> Said {
 pub fn with(env: &[(&'static str, String)], line: &[&str]) -> Said {
     let mut command = command(line);
     command.envs(env.iter().map(|(name, value)| (name, value)));
-    said(command.output().expect("it runs"))
+    said(command.output().expect("the command runs"))
 }
 
 pub const STORE: [&str; 2] = ["--store", "s3://tenure-test/app"];
@@ -278,17 +278,17 @@ fn compactions_continue_after_a_failure() {
     server.fault(ServerFault::ErrorBefore).on(Op::List);
     let line = [&["compact"][..], &STORE, &["--every", "50ms", "--json"]].concat();
     let mut child = spawn(&server.env(), &line);
-    let mut said = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    let mut said = BufReader::new(child.stderr.take().expect("the output is a pipe")).lines();
     let fails = |line: &str| line.contains("the next run tries again");
     while !with_deadline(child.id(), || said.next()).is_some_and(|it| fails(&it.expect("text"))) {}
     server.clear_faults();
     let mut report = String::new();
-    let stdout = child.stdout.take().expect("it is piped");
+    let stdout = child.stdout.take().expect("the output is a pipe");
     let mut stdout = BufReader::new(stdout);
     with_deadline(child.id(), || stdout.read_line(&mut report)).expect("the output is text");
     assert!(report.starts_with(r#"{"listed":0,"#), "{report}");
-    child.kill().expect("it lives");
-    child.wait().expect("it is a child");
+    child.kill().expect("the process is alive");
+    child.wait().expect("the child can be waited for");
 }
 
 /// In both layouts, the operator finds the effect of an unanswered seal by a read. Each case waits
@@ -319,9 +319,9 @@ fn the_epoch_of_a_killed_leader_is_resigned_on_s3() {
     let mut leader = spawn(&server.env(), &[&["run"][..], &STORE, &work].concat());
     let mut line = String::new();
     let id = leader.id();
-    let mut out = BufReader::new(leader.stdout.take().expect("it is piped"));
+    let mut out = BufReader::new(leader.stdout.take().expect("the output is a pipe"));
     with_deadline(id, || out.read_line(&mut line)).expect("text");
-    leader.kill().expect("it lives");
+    leader.kill().expect("the process is alive");
     ended(&mut leader);
     let status = || on(&server, &[&["status", "--json"][..], &STORE].concat()).out;
     eventually("its epoch is sealed", || status().starts_with(r#"{"state":"sealed","epoch":1,"#));
@@ -342,7 +342,7 @@ fn an_operator_works_through(fault: &ServerFault, layout: &[&str]) {
     let mut leader = spawn(&server.env(), &[&["run"][..], &STORE, layout, &work].concat());
     let mut line = String::new();
     let id = leader.id();
-    let mut out = BufReader::new(leader.stdout.as_mut().expect("it is piped"));
+    let mut out = BufReader::new(leader.stdout.as_mut().expect("the output is a pipe"));
     with_deadline(id, || out.read_line(&mut line)).expect("text");
     server.clear_faults();
     server.fault(*fault).on(Op::Put).times(1);

@@ -28,7 +28,7 @@ async fn the_guard_kills_the_group_after_the_death_of_its_standby() {
     let group = start(&script, &file).await;
     let child = number_in(&file);
     let standby = guard_of(guard_of(number_in(&dir.path().join("pid.leader"))));
-    kill(pid(standby), Signal::SIGKILL).expect("it lives");
+    kill(pid(standby), Signal::SIGKILL).expect("the process is alive");
     let end = gone(&group).await;
     assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Unguarded)));
     assert!(!runs(child));
@@ -87,13 +87,13 @@ async fn regression_no_two_faults_of_guard_and_standby_keep_a_process_alive() {
         let standby = guard_of(guard);
         for (process, fault) in [(guard, to_guard), (standby, to_standby)] {
             if *fault == Some(Signal::SIGSTOP) {
-                kill(pid(process), Signal::SIGSTOP).expect("it lives");
+                kill(pid(process), Signal::SIGSTOP).expect("the process is alive");
                 eventually("the process is stopped", || state(process) == Some('T'));
             }
         }
         for (process, fault) in [(guard, to_guard), (standby, to_standby)] {
             if *fault == Some(Signal::SIGKILL) {
-                kill(pid(process), Signal::SIGKILL).expect("it lives");
+                kill(pid(process), Signal::SIGKILL).expect("the process is alive");
             }
         }
         group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(200) });
@@ -141,7 +141,7 @@ async fn regression_the_end_of_cmd_is_noticed_despite_a_stopped_guard() {
     let guard = guard_of(leader);
     kill(pid(guard), Signal::SIGSTOP).expect("the guard is alive");
     eventually("the guard is stopped", || state(guard) == Some('T'));
-    kill(pid(leader), Signal::SIGKILL).expect("it lives");
+    kill(pid(leader), Signal::SIGKILL).expect("the process is alive");
     // Renewals continue, because a lease at risk would end the group.
     let renewals = async {
         loop {

@@ -42,7 +42,7 @@ async fn start_command(command: &[&OsStr], deadlines: Deadlines) -> Group {
     let tenure = Tenure { binary: TENURE.into(), options: &[] };
     Group::start(&tenure, &command, &environment, deadlines, Extras::default())
         .await
-        .expect("it starts")
+        .expect("the process starts")
 }
 
 #[allow(clippy::disallowed_methods, reason = "polls real processes, with a deadline")]
@@ -125,7 +125,7 @@ async fn the_group_lives_while_a_child_of_the_command_lives() {
     let gone = group.gone();
     tokio::pin!(gone);
     stays_pending(gone.as_mut()).await;
-    kill(pid(child), Signal::SIGKILL).expect("it lives");
+    kill(pid(child), Signal::SIGKILL).expect("the process is alive");
     gone.await;
     assert!(!runs(child));
 }

@@ -190,7 +190,7 @@ fn inherit(file: impl AsFd) {
 }
 
 pub fn signal(process: u32, signal: Signal) {
-    kill(pid(process), signal).expect("it lives");
+    kill(pid(process), signal).expect("the process is alive");
 }
 
 pub fn pid(number: u32) -> Pid {

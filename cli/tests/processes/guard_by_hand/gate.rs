@@ -22,7 +22,7 @@ fn gate(parent: u32, command: &[&str]) -> Option<i32> {
 fn a_command_with_a_dead_guard_does_not_run() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("ran");
-    let file = file.to_str().expect("it is UTF-8");
+    let file = file.to_str().expect("the text is UTF-8");
     let touch = ["touch", file];
     assert_eq!(gate(1, &touch), Some(126));
     assert!(!fs::exists(file).expect("the existence of the file can be checked"));
@@ -36,7 +36,7 @@ fn a_command_that_cannot_run_gives_the_codes_of_a_shell() {
     let file = dir.path().join("not-executable");
     fs::write(&file, "x").expect("a file");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("the test owns the file");
-    let file = file.to_str().expect("it is UTF-8");
+    let file = file.to_str().expect("the text is UTF-8");
     for (command, code) in [("tenure-no-such-command", 127), ("/no/such/file", 127), (file, 126)] {
         assert_eq!(gate(std::process::id(), &[command]), Some(code), "{command}");
     }
@@ -49,7 +49,9 @@ fn the_command_leads_its_group_and_blocks_no_signal() {
     let guard = Guard::over(r#"echo $$ > "$1"; exec sleep 1000"#, &file);
     let command = number_in(&file);
     assert_eq!(command, guard.command, "CMD does not lead its process group");
-    let read = |name: &str| fs::read_to_string(format!("/proc/{command}/{name}")).expect("it runs");
+    let read = |name: &str| {
+        fs::read_to_string(format!("/proc/{command}/{name}")).expect("the command runs")
+    };
     let status = read("status");
     assert!(status.contains("SigBlk:\t0000000000000000\n"), "{status}");
     let group: u32 = read("stat")

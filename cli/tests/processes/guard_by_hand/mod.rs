@@ -70,7 +70,7 @@ fn each_risk_terminates_once() {
     eventually("the trap is set", || lines(&file) == ["ready"]);
     guard.lease(in_ms(0), in_ms(HOUR));
     guard.hears(&["terminated", "watching"]);
-    eventually("the shell received it", || lines(&file) == ["ready", "term"]);
+    eventually("the shell received the signal", || lines(&file) == ["ready", "term"]);
     // The lease remains at risk, so the guard sends no second SIGTERM.
     guard.lease(now(), in_ms(HOUR));
     guard.hears(&["watching"]);
@@ -79,7 +79,7 @@ fn each_risk_terminates_once() {
     guard.hears(&["watching"]);
     guard.lease(now(), in_ms(HOUR));
     guard.hears(&["terminated", "watching"]);
-    eventually("the shell received it", || lines(&file) == ["ready", "term", "term"]);
+    eventually("the shell received the signal", || lines(&file) == ["ready", "term", "term"]);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_stopped_group_is_continued_to_end() {
     bench::signal(command, Signal::SIGSTOP);
     eventually("the shell is stopped", || state(command) == Some('T'));
     guard.lease(in_ms(0), in_ms(HOUR));
-    eventually("the shell received it", || lines(&file) == ["ready", "term"]);
+    eventually("the shell received the signal", || lines(&file) == ["ready", "term"]);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn the_end_of_tenure_leaves_at_most_the_lease() {
     guard.lease(now(), in_ms(500));
     guard.hears(&["terminated", "watching"]);
     guard.hang_up();
-    eventually("all are dead", || !runs(child));
+    eventually("all processes are dead", || !runs(child));
     let said = guard.says();
     assert!(said.contains("killed (SIGKILL)"), "{said}");
 }
@@ -152,7 +152,7 @@ fn regression_many_orders_do_not_delay_the_end() {
         }
     }
     guard.hang_up();
-    eventually("all are dead", || !runs(child) && !runs(guard.command));
+    eventually("all processes are dead", || !runs(child) && !runs(guard.command));
     let mut late = in_ms(HOUR);
     late.boot = kill_at.boot + Duration::from_secs(10);
     assert!(reached(kill_at) && !reached(late), "killed late");
@@ -304,7 +304,7 @@ fn regression_the_standby_kills_all_after_the_death_of_the_guard() {
     let stubborn = ESCAPING.replace("ON_TERM", "");
     let mut standby = Guard::of("__standby", &stubborn, dir.path());
     let escaped = escaped(dir.path());
-    let guard = guard_of(standby.id()).expect("it runs");
+    let guard = guard_of(standby.id()).expect("the command runs");
     bench::signal(guard, Signal::SIGKILL);
     standby.leaves();
     assert!(!runs(standby.command));
@@ -319,7 +319,7 @@ fn regression_the_command_dies_with_guard_and_standby() {
     let file = dir.path().join("pid");
     let standby = Guard::of("__standby", STUBBORN, &file);
     number_in(&file);
-    let guard = guard_of(standby.id()).expect("it runs");
+    let guard = guard_of(standby.id()).expect("the command runs");
     kill_at_once([guard, standby.id()]);
     eventually("the command is dead", || !runs(standby.command));
     bench::signal(number_in(&file), Signal::SIGKILL);

@@ -45,7 +45,7 @@ fn regression_no_descendant_outlives_a_resignation() {
     );
     assert!(a.said().contains("resigned epoch 1"), "{}", a.said());
     assert_eq!(b.code(), 0);
-    assert_eq!(fs::read_to_string(scene.path("stats")).expect("b wrote it"), "");
+    assert_eq!(fs::read_to_string(scene.path("stats")).expect("b wrote the file"), "");
 }
 
 #[test]

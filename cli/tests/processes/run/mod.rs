@@ -235,7 +235,7 @@ fn a_waiting_candidate_ends_immediately() {
         b.signal(signal);
         assert_eq!(b.code(), code);
         assert!(!scene.exists("never"));
-        let help = Command::new(TENURE).args(["run", "--help"]).output().expect("it runs");
+        let help = Command::new(TENURE).args(["run", "--help"]).output().expect("the command runs");
         let help = String::from_utf8(help.stdout).expect("text");
         assert!(help.contains(&format!("{code} ")) && help.contains(signal.as_str()), "{help}");
     }

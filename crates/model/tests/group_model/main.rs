@@ -107,77 +107,77 @@ const CALM: Budget = Budget {
 };
 
 #[test]
-fn requests_lost_late_and_twice() {
+fn requests_are_lost_late_or_applied_twice() {
     let budget = Budget { lost: 1, twice: 1, ahead: more(0, 1), ..CALM };
     let group = group(2, 2, 3, budget);
     explore("requests lost, late and twice", Group { sometimes: vec!["GS1"], ..group });
 }
 
 #[test]
-fn leases_that_end_and_two_coordinators() {
+fn leases_end_with_two_coordinators() {
     let budget = Budget { ends: 1, ahead: 1, lost: 1, ..CALM };
     let sometimes = vec!["GS1", "GS1 after a loss"];
     explore("leases that end", Group { sometimes, ..group(2, 2, 4, budget) });
 }
 
 #[test]
-fn a_member_that_leaves() {
+fn a_member_leaves() {
     let budget = Budget { leaves: 1, ahead: 1, lost: more(0, 1), ..CALM };
     let sometimes = vec!["GS1", "GS2", "moved"];
     explore("a member that leaves", Group { sometimes, ..group(2, 1, 4, budget) });
 }
 
 #[test]
-fn a_partition_that_is_given_up() {
+fn a_partition_is_released() {
     let budget = Budget { gives: 2, lost: more(0, 1), ahead: more(0, 1), ..CALM };
     let sometimes = vec!["GS1"];
     explore("a partition that is given up", Group { sometimes, ..group(2, 1, 6, budget) });
 }
 
 #[test]
-fn a_compactor_and_zombies() {
+fn a_compactor_runs_among_zombies() {
     let budget = Budget { compactions: 1, lost: 1, ends: 1, ahead: more(0, 1), ..CALM };
     let last = u64::from(more(4, 5));
     explore("a compactor and zombies", group(2, 1, last, budget));
 }
 
 #[test]
-fn depositions() {
+fn members_are_deposed() {
     let budget = Budget { depositions: 1, ahead: 1, lost: 1, ..CALM };
     let sometimes = vec!["GS1 after a loss"];
     explore("depositions", Group { sometimes, ..group(2, 1, 4, budget) });
 }
 
 #[test]
-fn sessions_that_vanish() {
+fn sessions_vanish() {
     let budget = Budget { vanish: 1, ahead: 1, lost: 1, ..CALM };
     let sometimes = vec!["GS1 after a loss"];
     explore("sessions that vanish", Group { sometimes, ..group(2, 1, 4, budget) });
 }
 
 #[test]
-fn members_that_restart_with_their_ids() {
+fn members_restart_with_their_ids() {
     let budget = Budget { crashes: 1, ahead: 1, swept: 1, vanish: 1, lost: more(0, 1), ..CALM };
     let group = group(2, 1, 5, budget);
     explore("members that start again", Group { reuses_ids: true, ..group });
 }
 
 #[test]
-fn operators() {
+fn operators_change_the_group() {
     let budget = Budget { operations: 2, lost: more(0, 1), ahead: more(0, 1), ..CALM };
     explore("operators", group(2, 1, 5, budget));
 }
 
 /// A late create does not restore a compacted session.
 #[test]
-fn sessions_that_are_compacted() {
+fn sessions_are_compacted() {
     let budget = Budget { leaves: 1, swept: 1, twice: 1, ahead: more(0, 1), ..CALM };
     let always = [ALWAYS, &["R3"]].concat();
     explore("sessions that are compacted", Group { always, ..group(2, 1, 5, budget) });
 }
 
 #[test]
-fn three_members() {
+fn three_members_share_partitions() {
     let budget = Budget { ends: more(0, 1), ahead: more(0, 1), ..CALM };
     let sometimes = vec!["GS1"];
     explore("three members", Group { sometimes, ..group(3, 1, 3, budget) });
@@ -224,7 +224,7 @@ fn broken_grant_that_keeps_the_token() {
 
 /// Decisions of the intermediate assignment are lost.
 #[test]
-fn broken_assignment_from_an_older_one() {
+fn broken_assignment_based_on_an_older_assignment() {
     let budget = Budget { ends: 1, ahead: 1, ..CALM };
     broken(Broken::SkipsNumber, group(2, 1, 5, budget), "G4");
 }

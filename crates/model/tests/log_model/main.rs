@@ -47,7 +47,7 @@ fn log(epochs: &[u64], budget: Budget) -> Log {
 }
 
 #[test]
-fn two_writers_and_lost_answers() {
+fn two_writers_lose_answers() {
     let budget = Budget { unknown: 2, twice: 1, appends: 2, ..Budget::default() };
     let sometimes = vec!["superseded"];
     explore("two writers", Log { sometimes, ..log(&[1, 2], budget) });
@@ -81,20 +81,20 @@ fn two_writers_open_during_appends() {
 }
 
 #[test]
-fn two_writers_and_a_trim() {
+fn two_writers_append_during_a_trim() {
     let budget = Budget { unknown: 1, trims: 1, reads: 1, appends: 2, ..Budget::default() };
     let sometimes = vec!["superseded", "trimmed", "ghost"];
     explore("two writers and a trim", Log { sometimes, ..log(&[1, 2], budget) });
 }
 
 #[test]
-fn two_writers_and_two_trims() {
+fn two_writers_append_during_two_trims() {
     let budget = Budget { trims: 2, appends: 2, unknown: u8::from(large()), ..Budget::default() };
     explore("two writers and two trims", log(&[1, 2], budget));
 }
 
 #[test]
-fn three_writers_and_a_trim() {
+fn three_writers_append_during_a_trim() {
     let appends = if large() { 2 } else { 1 };
     let budget = Budget { trims: 1, reads: 1, appends, ..Budget::default() };
     let sometimes = vec!["superseded", "trimmed", "ghost"];
@@ -102,21 +102,21 @@ fn three_writers_and_a_trim() {
 }
 
 #[test]
-fn three_writers_with_two_of_one_epoch() {
+fn three_writers_include_two_of_one_epoch() {
     let budget = Budget { trims: 1, appends: 1, ..Budget::default() };
     let sometimes = vec!["replaced", "trimmed"];
     explore("two of one epoch", Log { sometimes, ..log(&[2, 2, 1], budget) });
 }
 
 #[test]
-fn two_writers_of_one_epoch_and_lost_answers() {
+fn two_writers_of_one_epoch_lose_answers() {
     let budget = Budget { trims: 1, unknown: 1, appends: 1, ..Budget::default() };
     let sometimes = vec!["replaced", "trimmed"];
     explore("one epoch, lost answers", Log { sometimes, ..log(&[1, 1], budget) });
 }
 
 #[test]
-fn a_create_applied_twice() {
+fn a_create_is_applied_twice() {
     let budget = Budget { unknown: 1, twice: 1, trims: 1, reads: 1, appends: 1 };
     explore("a create applied twice", log(&[1, 2], budget));
 }
@@ -157,7 +157,7 @@ fn broken_claim_after_a_fence_with_free_numbers_below() {
 
 /// A claim is invalid if a trimmed object had its number.
 #[test]
-fn broken_claim_without_confirming() {
+fn broken_claim_that_is_not_confirmed() {
     caught(broken(Broken::NoConfirm, &[1, 2], TRIM), "opened");
 }
 

@@ -31,25 +31,25 @@ fn broken(name: &'static str, broken: Broken, faults: Budget) -> Setting {
 }
 
 #[test]
-fn broken_no_confirm() {
+fn broken_candidate_that_does_not_confirm() {
     let faults = Budget { compactions: 1, ..Budget::NONE };
     caught(broken("no confirm", Broken::NoConfirm, faults), &["I1", "I2"]);
 }
 
 #[test]
-fn broken_confirm_before_create() {
+fn broken_candidate_that_confirms_before_its_create() {
     let faults = Budget { compactions: 1, ..Budget::NONE };
     caught(broken("confirm before create", Broken::ConfirmsFirst, faults), &["I1"]);
 }
 
 #[test]
-fn broken_no_seal() {
+fn broken_candidate_that_does_not_seal() {
     let faults = Budget { renewals: 1, ..Budget::NONE };
     caught(broken("no seal", Broken::NoSeal, faults), &["I5", "I6"]);
 }
 
 #[test]
-fn broken_body_reused_in_a_retry() {
+fn broken_retry_that_reuses_the_body() {
     let faults = Budget { gives_up: 1, compactions: 1, renewals: 1, ..Budget::NONE };
     caught(broken("body reused in a retry", Broken::ReusesBody, faults), &["I4", "I5", "I6"]);
 }
@@ -62,7 +62,7 @@ fn broken_compactor_that_deletes_the_newest() {
 }
 
 #[test]
-fn broken_resigning_by_deleting() {
+fn broken_resignation_that_deletes() {
     caught(broken("resigning by deleting", Broken::ResignsByDeleting, Budget::NONE), &["I3", "I1"]);
 }
 
@@ -71,7 +71,7 @@ fn broken_resigning_by_deleting() {
 /// the candidate treats its own epoch object as another candidate's object, and waits for a leader
 /// that does not exist.
 #[test]
-fn broken_409_taken_as_refused() {
+fn broken_candidate_that_treats_409_as_refused() {
     let faults = Budget { gives_up: 1, ..Budget::NONE };
     let setting = broken("409 taken as refused", Broken::ConflictIsRefusal, faults);
     caught(Setting { remembers: true, ..setting }, &["own"]);
@@ -92,7 +92,7 @@ fn broken_sdk_retry_that_turns_a_success_into_412() {
 }
 
 #[test]
-fn broken_trusting_the_name() {
+fn broken_candidate_that_trusts_the_name() {
     caught(broken("trusting the name", Broken::TrustsName, Budget::NONE), &["I1"]);
 }
 
@@ -106,7 +106,7 @@ fn broken_peer_that_never_confirms() {
 }
 
 #[test]
-fn broken_page_taken_for_the_whole_listing() {
+fn broken_candidate_that_treats_a_page_as_the_whole_listing() {
     let faults = Budget { compactions: 1, short_pages: 1, ..Budget::NONE };
     let setting = broken("a page taken for the whole listing", Broken::OnePage, faults);
     caught(Setting { foreign_keys: &[2], ..setting }, &["I1", "I2"]);

@@ -35,7 +35,7 @@ fn sometimes(setting: Setting) -> Setting {
 }
 
 #[test]
-fn requests_lost_and_late() {
+fn requests_are_lost_or_late() {
     let faults = Budget { gives_up: bound(2, 3), ..Budget::CALM };
     let setting = Setting::new("requests lost and late", faults);
     let sometimes = vec!["S2", "three grants in a row"];
@@ -43,7 +43,7 @@ fn requests_lost_and_late() {
 }
 
 #[test]
-fn crashes_and_depositions() {
+fn leaders_crash_and_are_deposed() {
     let faults = Budget {
         gives_up: bound(0, 1),
         crashes: bound(1, 2),
@@ -55,7 +55,7 @@ fn crashes_and_depositions() {
 }
 
 #[test]
-fn crashes_among_late_requests() {
+fn candidates_crash_among_late_requests() {
     let faults = Budget { gives_up: 1, crashes: 1, ..Budget::CALM };
     let last_epoch = bound(3, 4);
     let setting = Setting::new("crashes among late requests", faults);
@@ -63,27 +63,27 @@ fn crashes_among_late_requests() {
 }
 
 #[test]
-fn a_compactor_among_late_requests() {
+fn a_compactor_runs_among_late_requests() {
     let faults = Budget { gives_up: bound(1, 2), twice: 1, compactions: 1, ..Budget::CALM };
     explore(Setting::new("a compactor among late requests", faults));
 }
 
 #[test]
-fn two_compactors() {
+fn two_compactors_run_concurrently() {
     let renewals = bound(0, 1);
     let faults = Budget { gives_up: 1, twice: 1, compactions: 2, renewals, ..Budget::NONE };
     explore(Setting::new("two compactors", faults));
 }
 
 #[test]
-fn three_candidates() {
+fn three_candidates_campaign() {
     let faults = Budget { crashes: bound(0, 1), compactions: 1, ..Budget::CALM };
     let setting = Setting::new("three candidates", faults);
     explore(Setting { candidates: 3, ..setting });
 }
 
 #[test]
-fn three_candidates_and_late_requests() {
+fn three_candidates_have_late_requests() {
     let renewals = bound(0, 1);
     let faults = Budget { gives_up: 1, renewals, compactions: bound(0, 1), ..Budget::NONE };
     let setting = Setting::new("three candidates and late requests", faults);
@@ -91,7 +91,7 @@ fn three_candidates_and_late_requests() {
 }
 
 #[test]
-fn late_answers_and_short_pages_of_foreign_keys() {
+fn answers_are_late_and_pages_are_short() {
     let faults =
         Budget { gives_up: bound(0, 1), late: 1, short_pages: 1, compactions: 1, ..Budget::CALM };
     let setting = Setting::new("late answers and short pages", faults);
@@ -99,7 +99,7 @@ fn late_answers_and_short_pages_of_foreign_keys() {
 }
 
 #[test]
-fn all_faults_together() {
+fn all_faults_coincide() {
     let faults = Budget {
         gives_up: 1,
         twice: 1,
@@ -140,7 +140,7 @@ fn a_resigned_epoch_has_a_successor_without_a_lapse() {
 
 /// I1 to I3 hold even if a create takes effect after its epoch was compacted.
 #[test]
-fn creates_that_outlive_compaction() {
+fn late_creates_follow_a_compaction() {
     let faults =
         Budget { gives_up: bound(0, 1), twice: bound(1, 2), compactions: 1, ..Budget::CALM };
     let setting = Setting::new("creates that outlive compaction", faults);
@@ -150,7 +150,7 @@ fn creates_that_outlive_compaction() {
 
 /// If `verify_renewals` is set, no renewal extends the lease while a greater epoch exists.
 #[test]
-fn verified_renewals_among_creates_that_outlive_compaction() {
+fn renewals_are_verified_among_late_creates() {
     let faults = Budget { gives_up: bound(0, 1), twice: 1, compactions: 1, ..Budget::CALM };
     let setting = Setting::new("verified renewals", faults);
     let always = [AMONG_ALL, &["verified"]].concat();
@@ -159,7 +159,7 @@ fn verified_renewals_among_creates_that_outlive_compaction() {
 }
 
 #[test]
-fn verified_renewals_among_lawful_peers() {
+fn renewals_are_verified_among_lawful_peers() {
     let faults = Budget { gives_up: 1, depositions: bound(0, 1), ..Budget::CALM };
     let setting = Setting::new("verified renewals among lawful peers", faults);
     let always = [LAWFUL, &["verified"]].concat();
@@ -168,7 +168,7 @@ fn verified_renewals_among_lawful_peers() {
 
 /// I1 to I3 hold for all participants, including the peer, if nothing is compacted.
 #[test]
-fn a_peer_that_never_seals() {
+fn a_peer_never_seals() {
     let faults = Budget { foreign_creates: 2, gives_up: 1, renewals: bound(0, 1), ..Budget::NONE };
     let setting = Setting::new("a peer that never seals", faults);
     let always = AMONG_ALL.to_vec();
@@ -178,7 +178,7 @@ fn a_peer_that_never_seals() {
 /// The peer does not confirm, so the peer believes in a compacted epoch again. No candidate
 /// believes in it.
 #[test]
-fn a_peer_that_never_confirms() {
+fn a_peer_never_confirms() {
     let faults = Budget {
         foreign_creates: bound(1, 2),
         depositions: bound(0, 1),

@@ -74,7 +74,7 @@ async fn regression_a_restore_waits_for_the_leader_below_a_held_epoch() {
         assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= HOUR * 12), "{now:?}");
         let b = within(HOUR * 24, long("b").campaign()).await.expect("elected in a day");
         assert_eq!(b.unwrap().epoch(), epoch(42));
-        assert!(a.check().is_err(), "both lead");
+        assert!(a.check().is_err(), "two processes lead");
     }
 }
 
@@ -100,7 +100,7 @@ async fn regression_a_held_epoch_is_not_deposed_and_a_higher_restore_finishes_it
         assert!(is_sealed(&scene.record(10).await) && is_sealed(&scene.record(1).await));
         let b = elect(&scene.election("b")).await;
         assert_eq!(b.epoch(), epoch(21));
-        assert!(a.check().is_err(), "both lead");
+        assert!(a.check().is_err(), "two processes lead");
     }
 }
 
@@ -165,7 +165,7 @@ async fn regression_a_requested_wait_is_kept_or_refused() {
             scene.election("cy").restore(epoch(number), VALIDITY).await.unwrap();
         }
         let _b = follow.await.unwrap();
-        assert!(a.check().is_err(), "{number}: both lead");
+        assert!(a.check().is_err(), "{number}: two processes lead");
     }
 }
 

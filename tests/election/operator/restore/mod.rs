@@ -128,7 +128,7 @@ async fn a_restore_deposes_a_leader_below_and_waits_for_its_lease() {
         let now = restored(&scene.election("ann"), 41).await;
         assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
         let b = elect(&scene.election("b")).await;
-        assert!(a.check().is_err(), "{layout:?}: both lead");
+        assert!(a.check().is_err(), "{layout:?}: two processes lead");
         assert_eq!(b.epoch(), epoch(42));
     }
 }
@@ -142,7 +142,7 @@ async fn a_restore_waits_for_a_deposed_lease_below() {
         ann.depose(None).await.unwrap();
         restored(&ann, 41).await;
         let _b = elect(&scene.election("b")).await;
-        assert!(a.check().is_err(), "{layout:?}: both lead");
+        assert!(a.check().is_err(), "{layout:?}: two processes lead");
     }
 }
 
@@ -251,7 +251,7 @@ async fn one_rival(layout: Layout, below: bool, cut_off: bool, before: usize) {
     let rival = led.lock().unwrap().take();
     let b = elect(&scene.election("b")).await;
     if let Some(rival) = rival {
-        assert!(rival.check().is_err(), "{place}: both lead: {outcome:?}");
+        assert!(rival.check().is_err(), "{place}: two processes lead: {outcome:?}");
         assert_ne!(rival.epoch(), b.epoch(), "{place}");
     } else if !store.0.is_left() {
         assert!(matches!(outcome, Restored::Sealed { .. }), "{place}: {outcome:?}");

@@ -104,7 +104,7 @@ fn a_failure_of_cmd_is_logged_and_does_not_end_the_watch() {
     bench.epoch(4, HELD);
     watching.tells("a leads epoch 4");
     eventually("CMD has run again", || lines(&bench, "log").len() == 3);
-    let stderr = watching.0.stderr.take().expect("it is piped");
+    let stderr = watching.0.stderr.take().expect("the output is a pipe");
     let mut complaints = BufReader::new(stderr).lines().map(|line| line.expect("text"));
     let pid = watching.0.id();
     for why in ["(epoch 3): exit status: 3", "(nobody): signal: 9 (SIGKILL)", "(epoch 4): exit"] {

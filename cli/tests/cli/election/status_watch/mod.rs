@@ -169,7 +169,8 @@ fn a_closed_pipe_is_not_an_error() {
         command.args(line).args(["--store", &url]).env_remove("RUST_LOG");
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
-        let output = command.stdout(writer).stderr(Stdio::piped()).output().expect("it runs");
+        let output =
+            command.stdout(writer).stderr(Stdio::piped()).output().expect("the command runs");
         assert_eq!(output.status.code(), Some(0), "{line:?}: {output:?}");
         assert!(output.stderr.is_empty(), "{line:?}: {output:?}");
     }
@@ -182,7 +183,7 @@ fn a_full_disk_is_an_error() {
     let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has /dev/full");
     let mut command = std::process::Command::new(crate::TENURE);
     command.args(["status", "--store", &bench.url()]).stdout(full);
-    let output = command.stderr(Stdio::piped()).output().expect("it runs");
+    let output = command.stderr(Stdio::piped()).output().expect("the command runs");
     assert_eq!(output.status.code(), Some(71));
     assert!(output.stderr.starts_with(b"tenure: cannot write to stdout: No space"), "{output:?}");
 }

@@ -78,7 +78,7 @@ impl Leader {
         let work = format!("until test -e '{}'; do sleep 0.1; done", end.display());
         command.args(["run", "--store", "s3://tenure-test/app", "--validity", validity, "--"]);
         command.args(["sh", "-c", &work]).stdin(Stdio::null()).stdout(Stdio::null());
-        let mut run = command.stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut run = command.stderr(Stdio::piped()).spawn().expect("the process starts");
         let mut stderr = run.stderr.take().expect("the output is a pipe");
         let said = std::thread::spawn(move || {
             let mut said = String::new();
@@ -86,7 +86,7 @@ impl Leader {
             said
         });
         let mut leader = Leader { server, dir, run, said: Some(said) };
-        leader.until("it leads", Leader::leads);
+        leader.until("the candidate leads", Leader::leads);
         leader
     }
 

@@ -64,7 +64,7 @@ fn serve(
 /// store received.
 fn token_seen_with(env: &[(&str, String)]) -> String {
     let server = S3Server::start_blocking();
-    let output = without_keys(&server, &["status"], env).output().expect("it runs");
+    let output = without_keys(&server, &["status"], env).output().expect("the command runs");
     assert!(output.status.success(), "{output:?}");
     let seen = server.last(Op::List);
     seen.headers["x-amz-security-token"].to_str().expect("text").to_owned()
@@ -102,7 +102,7 @@ fn regression_a_refusing_metadata_service_exits_with_77_and_one_line() {
         let mut command = without_keys(&server, &["status"], &env);
         command.env_remove("AWS_EC2_METADATA_DISABLED").env_remove("RUST_LOG");
         command.env("HOME", "/nonexistent");
-        let output = command.output().expect("it runs");
+        let output = command.output().expect("the command runs");
         let said = String::from_utf8(output.stderr).expect("text");
         assert_eq!(output.status.code(), Some(77), "{index}: {said}");
         let lines: Vec<_> = said.lines().collect();

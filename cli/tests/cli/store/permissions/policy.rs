@@ -96,7 +96,7 @@ impl Policy {
     pub fn parse(text: &str, bucket: &str, prefix: &str) -> Policy {
         let text = text.replace("BUCKET", bucket).replace("PREFIX", prefix);
         let text = text.replace("ACCOUNT", "123456789012");
-        let policy: Value = serde_json::from_str(&text).expect("it is JSON");
+        let policy: Value = serde_json::from_str(&text).expect("the text is JSON");
         assert_eq!(policy["Version"], "2012-10-17");
         Policy(array(&policy["Statement"]).map(Statement::parse).collect())
     }
@@ -111,7 +111,7 @@ impl Policy {
     /// Returns the actions of the policy without regard to conditions.
     #[cfg(feature = "dynamodb")]
     pub fn actions_of(text: &str) -> BTreeSet<String> {
-        let policy: Value = serde_json::from_str(text).expect("it is JSON");
+        let policy: Value = serde_json::from_str(text).expect("the text is JSON");
         let actions = array(&policy["Statement"]).flat_map(|statement| array(&statement["Action"]));
         actions.map(self::text).collect()
     }

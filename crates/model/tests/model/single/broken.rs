@@ -36,17 +36,17 @@ fn single_broken_takeover_without_if_match_over_a_renewal() {
 /// Equal bodies have equal ETags. If a renewal repeats the body, followers cannot detect the
 /// renewal, and an older condition becomes true again.
 #[test]
-fn single_broken_body_reused() {
+fn single_broken_renewal_that_reuses_the_body() {
     caught("body reused", SingleBroken::BodyReused, Budget::CALM, &["no ABA"]);
 }
 
 #[test]
-fn single_broken_trusting_the_name() {
+fn single_broken_candidate_that_trusts_the_name() {
     caught("trusting the name", SingleBroken::TrustsName, Budget::NONE, &["I1"]);
 }
 
 #[test]
-fn single_broken_409_taken_as_refused() {
+fn single_broken_candidate_that_treats_409_as_refused() {
     let faults = Budget { gives_up: 1, ..Budget::NONE };
     let name = "409 taken as refused";
     let setting = SingleSetting {
@@ -77,7 +77,7 @@ fn single_broken_release_that_resets_the_token() {
 }
 
 #[test]
-fn single_broken_release_by_delete() {
+fn single_broken_release_that_deletes() {
     let name = "release by delete";
     caught(name, SingleBroken::ReleaseByDelete, Budget::NONE, &["I3", "I1", "no failure"]);
 }

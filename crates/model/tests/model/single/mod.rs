@@ -67,7 +67,7 @@ fn explore(setting: SingleSetting) {
 }
 
 #[test]
-fn single_requests_lost_and_late() {
+fn single_requests_are_lost_or_late() {
     let faults = Budget { gives_up: bound(2, 3), ..Budget::CALM };
     explore(SingleSetting::new("requests lost and late", faults));
 }
@@ -82,13 +82,13 @@ fn single_no_etag_becomes_valid_again() {
 }
 
 #[test]
-fn single_requests_applied_twice_and_answers_late() {
+fn single_requests_are_applied_twice() {
     let faults = Budget { gives_up: 1, twice: 1, late: bound(1, 2), ..Budget::CALM };
     explore(SingleSetting::new("requests twice, answers late", faults));
 }
 
 #[test]
-fn single_crashes_and_depositions() {
+fn single_leaders_crash_and_are_deposed() {
     let faults =
         Budget { gives_up: bound(0, 1), crashes: 1, depositions: 1, abandons: 1, ..Budget::CALM };
     let setting = SingleSetting::new("crashes and depositions", faults);
@@ -96,7 +96,7 @@ fn single_crashes_and_depositions() {
 }
 
 #[test]
-fn single_three_candidates() {
+fn single_three_candidates_campaign() {
     let faults = Budget { gives_up: 1, renewals: bound(0, 1), ..Budget::NONE };
     explore(SingleSetting { candidates: 3, ..SingleSetting::new("three candidates", faults) });
 }
@@ -110,7 +110,7 @@ fn single_an_sdk_that_resends_is_tolerated() {
 /// All properties hold even if the beliefs of a peer count, because the peer writes by
 /// compare-and-swap.
 #[test]
-fn single_a_peer_of_the_post() {
+fn single_a_peer_of_the_post_takes_part() {
     let faults = Budget { foreign_creates: 2, gives_up: bound(0, 1), ..Budget::CALM };
     explore(SingleSetting::new("a peer of the post", faults));
 }
