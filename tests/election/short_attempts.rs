@@ -168,16 +168,16 @@ async fn regression_a_leader_survives_a_store_that_became_slow() {
     let most = 3 + 2 * GIVEN_UP;
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
         for (put, get) in [(10, 60), (80, 200), (500, 300), (900, 900), (1_900, 1_900)] {
-            let what = format!("{layout:?}, {put}/{get} ms");
+            let setting = format!("{layout:?}, {put}/{get} ms");
             let (lead, store) = leader_of_a_fast_store(layout, 5, (put, get)).await;
             store.on(Call::Replace).fault(Fault::HangAfter);
             let sent = until_renewed(&lead, &store).await;
-            let sent = sent.unwrap_or_else(|loss| panic!("{what}: {loss}"));
-            assert!(sent.len() <= most, "{what}: {sent:?}");
+            let sent = sent.unwrap_or_else(|loss| panic!("{setting}: {loss}"));
+            assert!(sent.len() <= most, "{setting}: {sent:?}");
             wait(VALIDITY * 3).await;
-            assert!(lead.check().is_ok(), "{what}");
+            assert!(lead.check().is_ok(), "{setting}");
             let later = store.take_calls().len();
-            assert!(later <= 3 * (3 + 1) + most, "{what}: {later}");
+            assert!(later <= 3 * (3 + 1) + most, "{setting}: {later}");
         }
     }
 }

@@ -149,7 +149,10 @@ async fn regression_completed_writes_survive_a_power_loss() {
     drop(ends);
     fails.await.expect("no panic");
     println!("{done:?}");
-    for what in ["appends", "writes", "elections", "created", "restored"] {
-        assert!(done.get(what).is_some_and(|count| *count >= 10), "too few {what}: {done:?}");
+    for operation in ["appends", "writes", "elections", "created", "restored"] {
+        assert!(
+            done.get(operation).is_some_and(|count| *count >= 10),
+            "too few {operation}: {done:?}"
+        );
     }
 }

@@ -123,14 +123,14 @@ impl Story {
         let grants = history.iter().filter(|call| call.ret == Ret::Granted).count();
         let linearizable = history::check(history)?;
         let writers: BTreeSet<_> = self.manifest.iter().map(|(_, entry)| entry.epoch).collect();
-        for (what, count, least) in [
+        for (event, count, least) in [
             ("epochs granted", grants, 3),
             ("epochs that wrote", writers.len(), 3),
             ("appends acknowledged", acknowledged, 50),
             ("renewals seen", self.renewals.len(), ENOUGH_RENEWALS),
         ] {
             if count < least {
-                return Err(format!("the run is too short for a check: {count} {what}"));
+                return Err(format!("the run is too short for a check: {count} {event}"));
             }
         }
         Ok(format!(

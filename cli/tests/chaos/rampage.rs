@@ -124,10 +124,10 @@ impl<D: Copy + Debug> Rampage<D> {
         self.deeds.is_through() && self.harms.is_through()
     }
 
-    fn note(&mut self, what: String, said: &str) {
+    fn note(&mut self, fault: String, said: &str) {
         let at = (now_ns() - self.start_ns) as f64 / 1e9;
-        println!("{at:7.3} s: {what}: {said}");
-        *self.done.entry(what).or_default() += 1;
+        println!("{at:7.3} s: {fault}: {said}");
+        *self.done.entry(fault).or_default() += 1;
     }
 
     /// Prints the faults and the result of the check. Fails if a rule is broken, or if a kind of

@@ -294,12 +294,12 @@ async fn reads_are_tried_three_times() {
             let (took, outcome) = timed(operator.depose(None)).await;
             assert!(took >= millis(300), "the pauses are too short: {took:?}");
             let asked = way.take_calls().iter().filter(|asked| **asked == call).count();
-            let what = format!("{layout:?}, {call:?} fails {failures} times: {outcome:?}");
+            let case = format!("{layout:?}, {call:?} fails {failures} times: {outcome:?}");
             if failures < 3 {
-                assert!(matches!(outcome, Ok(Deposed::Sealed { .. })), "{what}");
+                assert!(matches!(outcome, Ok(Deposed::Sealed { .. })), "{case}");
             } else {
-                assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Unavailable, "{what}");
-                assert_eq!(asked, 3, "{what}");
+                assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Unavailable, "{case}");
+                assert_eq!(asked, 3, "{case}");
             }
             let scene = Scene::new(layout);
             let _lead = scene.leader("a").await;

@@ -144,13 +144,13 @@ fn all_written_to(members: &Members, from_ns: u64) -> bool {
 fn wait_for(
     members: &mut Members,
     backend: &mut Backend,
-    what: &str,
+    problem: &str,
     done: impl Fn(&Members) -> bool,
 ) {
     let give_up_ns = now_ns() + PATIENCE_NS;
     let mut next_ns = now_ns();
     loop {
-        assert!(now_ns() < give_up_ns, "after the deadline: {what}");
+        assert!(now_ns() < give_up_ns, "after the deadline: {problem}");
         members.tend(backend);
         if now_ns() > next_ns {
             next_ns = now_ns() + SECOND_NS / 5;

@@ -62,13 +62,13 @@ pub fn serve_group(scene: &Scene, name: &str, options: &[&str]) -> Command {
 
 fn served(
     scene: &Scene,
-    what: &str,
+    kind: &str,
     name: &str,
     options: &[&str],
     defaults: &[(&str, &str)],
 ) -> Command {
     let mut command = Command::new(TENURE);
-    command.args(["serve", what, &format!("orders={}", scene.url()), "--name", name]);
+    command.args(["serve", kind, &format!("orders={}", scene.url()), "--name", name]);
     command.args(options);
     for (option, value) in defaults {
         if !options.contains(option) {

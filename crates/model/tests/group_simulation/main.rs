@@ -33,15 +33,15 @@ fn the_invariants_hold_under_faults() {
         explain(failed);
     }
     let mut counts = BTreeMap::new();
-    for (what, many) in outcomes.iter().flat_map(|outcome| &outcome.counts) {
-        *counts.entry(*what).or_insert(0) += many;
+    for (event, many) in outcomes.iter().flat_map(|outcome| &outcome.counts) {
+        *counts.entry(*event).or_insert(0) += many;
     }
     println!("seeds {} to {}:", seeds.start, seeds.end - 1);
-    counts.iter().for_each(|(what, many)| println!("    {many} {what}"));
+    counts.iter().for_each(|(event, many)| println!("    {many} {event}"));
     // Only the fixed seeds are checked for rare events, because drawn seeds may miss a rare event.
     if seeds.start == 0 && seeds.end >= ENOUGH_SEEDS {
-        for what in world::ALL_HAPPEN {
-            assert!(counts.contains_key(what), "no {what}");
+        for event in world::ALL_HAPPEN {
+            assert!(counts.contains_key(event), "no {event}");
         }
     }
 }

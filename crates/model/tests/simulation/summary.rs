@@ -84,8 +84,8 @@ pub struct Summary {
 impl Summary {
     pub fn add(&mut self, outcome: &Outcome) {
         self.runs += 1;
-        for (what, count) in &outcome.counts {
-            *self.total.entry(what).or_default() += count;
+        for (event, count) in &outcome.counts {
+            *self.total.entry(event).or_default() += count;
         }
         let Some(Recovery { took, bound }) = outcome.recovered else { return };
         let seed = outcome.seed;
@@ -99,10 +99,11 @@ impl Summary {
     }
 
     pub fn assert_that_all_happened(&self, layout: Layout) {
-        let count = |what| self.total.get(what).copied().unwrap_or_default();
-        let cannot = |what: &&str| layout == Layout::SingleObject && OF_EPOCH_FILES.contains(what);
-        let can = HAPPENED.iter().filter(|what| !cannot(what));
-        let never: Vec<_> = can.filter(|what| count(**what) == 0).collect();
+        let count = |event| self.total.get(event).copied().unwrap_or_default();
+        let cannot =
+            |event: &&str| layout == Layout::SingleObject && OF_EPOCH_FILES.contains(event);
+        let can = HAPPENED.iter().filter(|event| !cannot(event));
+        let never: Vec<_> = can.filter(|event| count(**event) == 0).collect();
         assert!(never.is_empty(), "never happened: {never:?}\n{self}");
         let grants = count("grants");
         assert!(grants > 5 * self.runs as u64, "only {grants} grants in {} runs", self.runs);
@@ -112,8 +113,8 @@ impl Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:>10} runs", self.runs)?;
-        for (what, count) in &self.total {
-            writeln!(f, "{count:>10} {what}")?;
+        for (event, count) in &self.total {
+            writeln!(f, "{count:>10} {event}")?;
         }
         if let Some((slowest, seed)) = self.slowest {
             writeln!(f, "slowest recovery {slowest:?}, seed {seed}")?;

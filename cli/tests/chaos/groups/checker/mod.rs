@@ -178,13 +178,13 @@ impl Story {
 
     fn check_enough(&self) -> Result<(), String> {
         let (fewest_tokens, fewest_appends) = fewest(self.lines());
-        for (what, count, least) in [
+        for (event, count, least) in [
             ("assignments", self.made.len(), ENOUGH_ASSIGNMENTS),
             ("tokens that wrote, in one partition", fewest_tokens, ENOUGH_TOKENS),
             ("appends, in one partition", fewest_appends, ENOUGH_APPENDS),
         ] {
             if count < least {
-                return Err(format!("the run is too short for a check: {count} {what}"));
+                return Err(format!("the run is too short for a check: {count} {event}"));
             }
         }
         Ok(())

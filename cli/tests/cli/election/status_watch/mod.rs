@@ -209,12 +209,12 @@ impl Watching {
         line.trim_end().to_owned()
     }
 
-    /// Asserts that the next line is `what`. A reason may follow "no process leads".
-    pub fn tells(&mut self, what: &str) {
+    /// Asserts that the next line is `message`. A reason may follow "no process leads".
+    pub fn tells(&mut self, message: &str) {
         let line = self.line();
-        let with_reason = what == "no process leads" && line.contains("Z  no process leads: ");
-        let told = line.ends_with(&format!("Z  {what}"));
-        assert!(told || with_reason, "{line:?} does not report {what:?}");
+        let with_reason = message == "no process leads" && line.contains("Z  no process leads: ");
+        let told = line.ends_with(&format!("Z  {message}"));
+        assert!(told || with_reason, "{line:?} does not report {message:?}");
     }
 
     /// Sends a signal, and asserts that the watch exits with 0 and without more output.

@@ -114,17 +114,17 @@ impl Leader {
 
     /// Waits up to a minute for the condition, while the command runs.
     #[allow(clippy::disallowed_methods, reason = "polling with a deadline")]
-    fn until(&mut self, what: &str, holds: impl Fn(&Leader) -> bool) {
+    fn until(&mut self, condition: &str, holds: impl Fn(&Leader) -> bool) {
         for _ in 0..1_200 {
             if holds(self) {
                 return;
             }
             if let Some(status) = self.run.try_wait().expect("the child can be waited for") {
-                panic!("before {what}: {status}: {}", self.told());
+                panic!("before {condition}: {status}: {}", self.told());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        panic!("the condition was not met within a minute: {what}");
+        panic!("the condition was not met within a minute: {condition}");
     }
 
     fn told(&mut self) -> String {
