@@ -64,10 +64,10 @@ pub struct GroupCompactor {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct GroupReport {
-    /// Assignments, counted as epochs, and the requests and the first failure of the run.
+    /// Counts of assignments as epochs, and the requests and the first failure of the run.
     #[serde(flatten)]
     pub assignments: Report,
-    /// Sessions of the members.
+    /// Counts of the members' sessions.
     pub sessions: SessionsReport,
 }
 
@@ -145,7 +145,7 @@ impl GroupCompactor {
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), Error> {
         if interval.is_zero() {
-            let why = "the interval between compactions is 0 s; it must be longer";
+            let why = "the interval between compactions must be more than 0 s";
             return Err(Error::new(ErrorKind::InvalidInput, why));
         }
         let (mut shutdown, mut has_run) = (pin!(shutdown), false);
@@ -375,7 +375,7 @@ fn decode(epoch: Epoch, body: Result<&[u8], u64>) -> Result<Assignment, (ErrorKi
     })
 }
 
-/// Returns the longest validity of the members. A live member renews within its validity.
+/// Returns the longest validity of the members. Live members renew within this time.
 fn longest_validity(
     epoch: Epoch,
     body: Result<&[u8], u64>,

@@ -129,7 +129,8 @@ impl GroupBuilder {
     }
 
     /// Sets the data that this member publishes for [`observe`](Group::observe), such as its
-    /// address. Any JSON, at most about 44 KiB. Each assignment repeats it. Default: null.
+    /// address. The data is any JSON of at most about 44 KiB. Each assignment repeats the data.
+    /// Default: null.
     pub fn data(mut self, data: impl Into<Value>) -> GroupBuilder {
         self.data = data.into();
         self
@@ -213,8 +214,8 @@ impl GroupBuilder {
     }
 
     /// Sets whether this member leaves the group once work of [`run`](Group::run) is overdue
-    /// ([`revocation_deadline`](GroupBuilder::revocation_deadline)). It then releases its other
-    /// partitions as their work returns. Once only overdue work remains, the member stops its
+    /// ([`revocation_deadline`](GroupBuilder::revocation_deadline)). The member then releases its
+    /// other partitions as their work returns. Once only overdue work remains, the member stops its
     /// renewals. When the session lapses, the partitions move although the work still runs. The
     /// guarded resources must refuse the lower tokens of that work. The process joins again once
     /// all work has returned. Default: false.

@@ -14,7 +14,8 @@ use tenure::{Error, Loss};
 pub enum MembershipEvent {
     /// This member owns a partition. Begin the work on it.
     Granted(Partition),
-    /// A partition is to move. Stop the work on it, then [release](Partition::release) it.
+    /// A partition must move to another member. Stop the work on it, then
+    /// [release](Partition::release) it.
     Revoked {
         /// The partition's name.
         name: String,

@@ -34,7 +34,7 @@ pub fn assignment(body: &[u8]) {
     }
 }
 
-/// Asserts that the written body keeps each known and unknown field at the top.
+/// Asserts that the written body keeps each top-level field, known or unknown.
 fn assert_kept(read: Option<&Value>, written: &[u8]) {
     let written: Value = serde_json::from_slice(written).expect("a written body is JSON");
     let fields = read.and_then(Value::as_object).into_iter().flatten();

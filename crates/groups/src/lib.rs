@@ -1,4 +1,4 @@
-//! Partition groups: the members of a group share many partitions, and each member needs one lease.
+//! Partition groups: the members of a group share many partitions, with one lease for each member.
 //!
 //! A *group* shares N partitions among M members through the store alone. Each partition has at
 //! most one owner. Each ownership has a fencing token, and the tokens of a partition only grow. An

@@ -31,7 +31,7 @@ pub enum SessionState {
         /// Time since the last write, by the store's clock.
         age: Duration,
     },
-    /// The session was sealed. It ended in this way.
+    /// The session was sealed with this end.
     Ended(EpochEnd),
     /// The store has no such session. The compactor deletes ended sessions.
     Missing,

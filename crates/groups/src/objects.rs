@@ -139,7 +139,7 @@ impl Objects {
             Ok(GetOutcome::NotFound | GetOutcome::NotModified) => {
                 self.answered(AssignmentAnswer::Missing)
             }
-            // An outcome of a later version of the trait.
+            // A later version of the trait may add outcomes.
             Ok(_) => AssignmentAnswer::Unknown,
             Err(error) => self.failed(&format!("reading {key}"), error),
         }
@@ -193,7 +193,7 @@ impl Objects {
         let mut owned = assignment.clone();
         let session = Session { id: SessionId::from_bits(0), nonce: Nonce::from_bits(0) };
         let name = "n".repeat(MAX_NAME_BYTES);
-        // The last member has an index of two digits.
+        // The index of the last member has two digits.
         owned.members = (0..=10)
             .map(|id| Member::new(Session { id: SessionId::from_bits(id), ..session }, &*name))
             .collect();
@@ -287,7 +287,7 @@ impl Objects {
             Ok(GetOutcome::TooLarge { .. }) => Seen::Corrupt,
             Ok(GetOutcome::NotModified) => Seen::Unchanged,
             Ok(GetOutcome::NotFound) => Seen::Missing,
-            // An outcome of a later version of the trait.
+            // A later version of the trait may add outcomes.
             Ok(_) => return Seen::Unknown,
             Err(error) => {
                 self.failed(&format!("reading the session {id}"), error);

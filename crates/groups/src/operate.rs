@@ -226,7 +226,7 @@ fn refused(refusal: Refusal) -> Error {
     }
 }
 
-/// Refuses a name that no member can have, as each mark with a name makes the assignment longer.
+/// Refuses a name that no member can have, as such a mark only makes the assignment longer.
 fn check_member(name: Option<&str>) -> Result<(), Error> {
     match name.map(str::len) {
         None | Some(1..=MAX_NAME_BYTES) => Ok(()),

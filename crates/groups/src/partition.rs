@@ -135,7 +135,7 @@ impl Partition {
     }
 
     /// Returns the signal to stop the work. The signal is final. It is sent in these cases:
-    /// - The partition is to move to another member.
+    /// - The partition must move to another member.
     /// - The session is at risk: less than a quarter of its validity remains.
     /// - The partition is lost.
     #[must_use]

@@ -27,7 +27,7 @@ use tenure::{Error, Lease};
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 
-/// How a member leaves.
+/// The way in which a member leaves.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Leave {
     /// Time for which the member's partitions are reserved for the member's name.
@@ -37,7 +37,7 @@ pub(super) struct Leave {
 /// Number of former sessions that a member resigns. Other former sessions lapse.
 const MOST_FORMER: usize = 2;
 
-/// How the work on one partition ended.
+/// The way in which the work on one partition ended.
 enum Ended {
     /// The work returned after the signal to stop.
     Stopped,
@@ -53,7 +53,7 @@ type WorkResult = Result<(), Box<dyn StdError + Send + Sync>>;
 impl Group {
     /// Joins the group and calls `work` for each partition that this member is granted, until
     /// [`leave`](Group::leave) is called. The work must return once it receives the signal
-    /// [`revoked`](Partition::revoked): the partition is to move to another member, or the session
+    /// [`revoked`](Partition::revoked): the partition must move to another member, or the session
     /// is at risk. The member releases a partition only once its work has returned. The log reports
     /// work that takes longer than the
     /// [`revocation_deadline`](super::GroupBuilder::revocation_deadline).

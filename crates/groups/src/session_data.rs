@@ -55,8 +55,7 @@ pub(crate) const MAX_SAID_BYTES: usize = MAX_DATA_BYTES - 2 * 1024;
 const MAX_RELEASES: usize = 1_000_000;
 
 /// Returns the `data` of a session in at most `room` bytes, with the first releases that fit, and
-/// the number of these releases. The other releases wait until the partitions of the first have
-/// moved.
+/// the number of these releases. The other releases wait until the first partitions have moved.
 pub fn encode(
     releases: &[(Release, Duration)],
     data: &SessionData,
@@ -131,8 +130,8 @@ pub fn decode(data: &Value) -> Option<(SessionData, Said)> {
 }
 
 /// Returns the part of a session's `data` that a seal keeps: the greatest assignment that its
-/// member has seen (D1). After a deletion of all assignments, this value prevents a second
-/// assignment 1.
+/// member has seen (D1). After a deletion of all assignments, this value prevents that the epochs
+/// start at 1 again.
 pub(crate) fn seen_alone(data: &Value) -> Value {
     match seen(data) {
         Some(seen) => serde_json::json!({ "seen": seen }),

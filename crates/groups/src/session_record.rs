@@ -123,7 +123,7 @@ impl SessionBody {
         at: Moment,
     ) -> Bytes {
         let heartbeat = match ended {
-            // The holder of the session writes this seal, which counts as a renewal.
+            // The process that held the session writes this seal, with the next heartbeat.
             EpochEnd::Resigned => self.record.heartbeat.saturating_add(1),
             _ => self.record.heartbeat,
         };

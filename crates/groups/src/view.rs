@@ -20,7 +20,7 @@ use tenure::{Epoch, Error, ErrorKind};
 ///
 /// A newer assignment may exist, and the session of an owner may have ended:
 /// [`session_states`](Group::session_states) reads the sessions. A snapshot does not prove
-/// ownership. Only [`check`](super::Partition::check) in the owner's process does, and only the
+/// ownership. Only [`check`](super::Partition::check) in the owner's process proves it. Only the
 /// token distinguishes the owner's writes from the writes of former owners.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -68,7 +68,7 @@ pub struct PartitionSnapshot {
     pub owner: Option<usize>,
     /// Token of the newest grant; `None` before the first grant.
     pub token: Option<Epoch>,
-    /// Index of the next owner in [`GroupSnapshot::members`]; `None` if the partition is not to
+    /// Index of the next owner in [`GroupSnapshot::members`]; `None` if the partition must not
     /// move.
     pub target: Option<usize>,
     /// Name of the member that left for a restart, if the partition is reserved for this name. A
@@ -188,8 +188,8 @@ impl Follower {
         }
     }
 
-    /// Reads all sessions. The reader then makes no assignment from one that is older than the
-    /// greatest assignment that a session has seen (D3).
+    /// Reads all sessions. If a session has seen a greater assignment than the reader, the reader
+    /// creates none from an older one (D3).
     pub(super) async fn expect_what_sessions_saw(&mut self) -> Result<(), Error> {
         let sessions = self.all_sessions().await?;
         let seen = sessions.iter().filter_map(|(_, seen)| seen.session()?.record().data?.seen);
@@ -284,7 +284,7 @@ impl Group {
     }
 
     /// Follows the assignment. The stream yields the current assignment, then each change that a
-    /// poll sees.
+    /// poll finds.
     ///
     /// Costs a LIST and a GET, then one GET every poll interval, and a LIST every 10 min and after
     /// a GET that failed three times. The stream retries transient errors of the store. An error

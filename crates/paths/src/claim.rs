@@ -22,9 +22,9 @@ pub(crate) struct ClaimState {
 
 /// The mutex around the state. The tests of all interleavings use another mutex.
 pub(super) trait Cell: Send + Sync + 'static {
-    /// Runs `act` in a critical section. `act` must not run foreign code. Wakers are therefore
-    /// called and dropped outside of it: dropping a waker can end a task, which drops the guards of
-    /// the task.
+    /// Runs `act` in a critical section. `act` must not run foreign code. So the caller calls and
+    /// drops wakers outside of the critical section: dropping a waker can end a task, which drops
+    /// the guards of the task.
     fn with<T>(&self, act: impl FnOnce(&mut ClaimState) -> T) -> T;
 }
 

@@ -86,8 +86,8 @@ struct MemberFields {
     unknown: Map<String, Value>,
 }
 
-/// A reservation: the name of a member, and a duration. Partitions have its index, so a reserved
-/// partition takes no more bytes than an owned one.
+/// A reservation: the name of a member, and a duration. Partitions refer to a reservation by its
+/// index, so a reserved partition takes no more bytes than an owned one.
 #[derive(Serialize, Deserialize)]
 struct KeptFields {
     name: Arc<str>,
@@ -205,7 +205,7 @@ impl AssignmentRecord {
             unknown: unknown.top.clone(),
         };
         let mut body = serde_json::to_vec(&body)
-            .expect("an assignment has string keys, and all its floats were read");
+            .expect("an assignment has only string keys and finite numbers");
         body.push(b'\n');
         if body.len() > MAX_BYTES { Err(BadAssignment::TooLarge(body.len())) } else { Ok(body) }
     }

@@ -5,8 +5,8 @@ fn session(id: u128) -> Session {
     Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id + 1_000) }
 }
 
-/// Returns an assignment with these numbers of members and partitions. The owners of consecutive
-/// partitions are consecutive members.
+/// Returns an assignment with these numbers of members and partitions. The members own the
+/// partitions round-robin.
 fn record(members: u128, partitions: u32) -> AssignmentRecord {
     let names = (0..partitions).map(|number| format!("orders-{number}").into()).collect();
     let mut assignment = Assignment::first(Nonce::from_bits(5), names);

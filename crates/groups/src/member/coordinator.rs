@@ -12,7 +12,7 @@ use crate::protocol::{Member, Session, SessionId};
 use tenure::store::ETag;
 use tenure::{Error, ErrorKind, Moment};
 
-/// The reason why another member replaces the coordinator, although the store answers.
+/// Error of a coordinator that another member replaces although the store answers.
 const NOT_CREATED: &str = "the store answered each attempt to create the next assignment, but \
     does not have the assignment. The assignment may still appear. The next poll tries again, and \
     another member coordinates if the attempts keep failing. Check the proxies between this \
@@ -23,8 +23,8 @@ impl MemberTask {
     pub(super) async fn round(&mut self) -> Option<Duration> {
         self.sessions.watch_members(self.participant.known().map(|it| &**it));
         let mut due = self.sessions.timers.due(self.cx.now());
-        // No assignment shows all releases of this member, so read its session even if no timer
-        // requires it.
+        // This member has releases that no assignment shows, so read its session even if no timer
+        // requires the read.
         if !self.ownership.is_released() {
             due.insert(self.ownership.session.id);
         }
@@ -162,8 +162,8 @@ impl MemberTask {
         if self.participant.known().is_some_and(|it| it.restoring.is_some()) {
             self.tell(Error::new(ErrorKind::Unavailable, UNFINISHED));
         }
-        // If a read has failed in this poll, the failed read is reported instead, once it has
-        // failed repeatedly.
+        // If a read failed in this poll, that failure is reported instead, once it has lasted for
+        // several polls.
         if let Some(id) = in_doubt {
             if !self.report.unread {
                 self.tell(self.objects.blocks_the_first(id));

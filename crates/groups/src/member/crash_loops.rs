@@ -204,7 +204,7 @@ mod tests {
         let mut it = CrashLoops::default();
         note(&mut it, &[1, 2], &[], 0);
         note(&mut it, &[1, 2], &[2], 10);
-        assert!(!delays(&mut it, 9, "b", 10), "another coordinator added it");
+        assert!(!delays(&mut it, 9, "b", 10), "another coordinator added the member");
         note(&mut it, &[1, 3], &[], 20);
         note(&mut it, &[1, 3], &[3], 110);
         assert!(!delays(&mut it, 9, "b", 110), "the session lived for three validities");

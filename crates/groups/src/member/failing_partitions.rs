@@ -1,4 +1,4 @@
-//! Remembers the releases with a back-off, and the members that released (GC8).
+//! Remembers the releases with a back-off, and the members that made these releases (GC8).
 //!
 //! No invariant depends on this memory, which ends with the role of coordinator.
 

@@ -19,7 +19,7 @@ pub(super) type Listed = BTreeMap<SessionId, Option<ETag>>;
 /// The results of the listings and reads of one member.
 pub(super) struct KnownSessions {
     pub(super) timers: SessionTimers,
-    /// The sessions that were read, except ended sessions that are no members.
+    /// The sessions that were read, except ended sessions that no assignment names.
     pub(super) bodies: Bodies,
     /// The last listing, or its pages so far, and the time at which the first request of the
     /// listing was sent.
@@ -89,7 +89,7 @@ impl KnownSessions {
         self.foreign.retain(|id, _| listed.contains(id));
         self.ended.keep(listed);
         let members = known.iter().flat_map(|it| &it.members).map(|it| it.session.id);
-        // An ended session that is no member is not read again.
+        // An ended session that the assignment does not name is not read again.
         let live = listed.iter().copied().filter(|id| !self.ended.contains(*id));
         let needed: BTreeSet<_> = live.chain(members).collect();
         self.bodies.retain(|id, _| needed.contains(id));

@@ -72,7 +72,7 @@ impl PlanAdvice {
         let joining = &evidence.joining;
         loops.forget_all_but(|session| joining.iter().any(|it| it.session == session));
         // A session of a name with reserved partitions does not wait, as these partitions would
-        // move meanwhile. A name that relapses often loses them.
+        // move meanwhile. If the name relapses often, its sessions wait, and the partitions move.
         let is_kept_for = |name: &str| {
             let mut kept =
                 known.iter().flat_map(|it| &it.partitions).filter_map(|it| it.kept.as_ref());

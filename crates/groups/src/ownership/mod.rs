@@ -194,8 +194,8 @@ impl Ownership {
         if state.has_left() {
             self.left.notify_one();
         }
-        // Partitions that stay reserved move only with the end of the session, so no release is
-        // written (GW6).
+        // Partitions that stay reserved leave this member only with the end of its session, so no
+        // release is written (GW6).
         if state.park.is_none() {
             self.write.notify_one();
         }

@@ -84,7 +84,7 @@ pub enum News {
     Read,
     /// [`Reader::known`](super::reader::Reader::known) was the newest assignment after it was read.
     Confirmed,
-    /// The reader gave up a creation, which may still take effect.
+    /// The reader gave up a creation. The creation may still take effect.
     GivenUp,
 }
 

@@ -11,7 +11,7 @@ use tenure::store::ETag;
 /// The timer of one coordinator, in a member that may replace the coordinator.
 ///
 /// No invariant depends on this timer: any number of members may plan at the same time. With the
-/// timer, one member takes over soon, and rarely two.
+/// timer, one member takes over soon. Two members rarely take over together.
 ///
 /// # Contract
 ///

@@ -24,7 +24,7 @@ async fn keys(fleet: &Fleet, prefix: &str) -> Vec<String> {
     page.entries.into_iter().map(|entry| entry.key).collect()
 }
 
-/// The objects of live members stay.
+/// The compactor keeps the objects of live members.
 #[tokio::test(start_paused = true)]
 async fn superseded_assignments_and_ended_sessions_are_deleted() {
     let fleet = Fleet::new(6);
@@ -66,7 +66,7 @@ async fn superseded_assignments_and_ended_sessions_are_deleted() {
 
 /// The coordinator may not have read the end of the session.
 #[tokio::test(start_paused = true)]
-async fn a_named_session_stays_after_its_end() {
+async fn an_ended_session_stays_while_the_assignment_names_it() {
     let fleet = Fleet::new(2);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
     balanced(&[&a, &b], 2, POLL * 8).await;

@@ -57,8 +57,8 @@ fn gets(fleet: &Fleet) -> usize {
     fleet.store.take_calls().iter().filter(|call| **call == Call::Get).count()
 }
 
-/// All successors read all ended sessions, 16 at a time: 17 s and 30,000 GETs. The next poll saw a
-/// lapse that happened during the listing.
+/// All successors read all ended sessions, 16 at a time, with 30,000 GETs in 17 s. The next poll
+/// saw a lapse that happened during the listing.
 #[tokio::test(start_paused = true)]
 async fn regression_a_takeover_reads_each_ended_session_once() {
     for leaves in [false, true] {

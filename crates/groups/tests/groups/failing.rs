@@ -75,7 +75,7 @@ async fn regression_a_partition_stays_where_it_works() {
 
 /// Work that was stopped counted as failed, so the member avoided the revoked partition.
 #[tokio::test(start_paused = true)]
-async fn regression_stopped_work_has_not_failed() {
+async fn regression_stopped_work_does_not_count_as_failed() {
     let fleet = Fleet::new(12);
     let owned: Arc<Mutex<BTreeMap<String, &str>>> = Arc::default();
     let run = |name: &'static str| {
@@ -138,7 +138,10 @@ async fn regression_failing_partitions_move_no_healthy_partition() {
         }
         wait(VALIDITY * 2 + secs(after * 20)).await;
         let before = healthy.load(Ordering::Relaxed);
-        assert!(before >= 30 - usize::try_from(failing).unwrap(), "each is granted");
+        assert!(
+            before >= 30 - usize::try_from(failing).unwrap(),
+            "each healthy partition is granted"
+        );
         wait(secs(1_200)).await;
         let moved = healthy.load(Ordering::Relaxed) - before;
         assert_eq!(moved, 0, "{members} members, {failing} of 30 fail after {after} s");

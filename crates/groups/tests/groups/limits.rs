@@ -276,7 +276,7 @@ impl Layer for Later {
 
 /// A live session of a later format counted as missing, so its partitions got second owners.
 #[tokio::test(start_paused = true)]
-async fn regression_a_session_of_a_later_format_is_not_gone() {
+async fn regression_a_session_of_a_later_format_is_not_missing() {
     let fleet = Fleet::new(4);
     let session = Arc::default();
     let later = Later { store: fleet.store.clone(), session: Arc::clone(&session) };

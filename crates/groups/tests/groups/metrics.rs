@@ -36,7 +36,7 @@ async fn granted(membership: &mut Membership) -> Partition {
 }
 
 /// A member owns all partitions. Another one joins, takes half, and leaves.
-async fn members_of_a_group(recorder: &Recorder) {
+async fn members_and_partitions_are_counted(recorder: &Recorder) {
     let fleet = Fleet::new(4);
     let a = fleet.member("a").await;
     let now = recorder.scrape();
@@ -78,7 +78,7 @@ async fn members_of_a_group(recorder: &Recorder) {
     assert_eq!(
         total(&now, "renewals", "outcome", "done"),
         now.sum("tenure_requests_total", &[("kind", "replace"), ("outcome", "done")]) - 1.0,
-        "all but the seal renew a session"
+        "each replacement of a session except the seal is a renewal"
     );
     assert!(value(&now, "lease_remaining_seconds") > 15.0);
     let of_leaders = ["leader", "epoch", "elections_total", "losses_total", "candidate_info"];
@@ -99,7 +99,7 @@ async fn gone(node: Node) {
 }
 
 /// A member loses its connection.
-async fn a_session_that_is_lost(recorder: &Recorder) {
+async fn a_lost_session_is_counted(recorder: &Recorder) {
     let fleet = Fleet::new(3);
     let a = fleet.member("a").await;
     balanced(&[&a], 3, secs(20)).await;
@@ -130,7 +130,7 @@ async fn regression_a_release_after_the_loss_counts_once(recorder: &Recorder) {
 }
 
 /// The work stops 40 s after the signal.
-async fn work_that_is_overdue(recorder: &Recorder) {
+async fn overdue_work_is_counted(recorder: &Recorder) {
     let fleet = Fleet::new(1);
     let group = fleet.node("a").revocation_deadline(secs(20)).build().unwrap();
     let running = group.clone();
@@ -154,7 +154,7 @@ async fn work_that_is_overdue(recorder: &Recorder) {
 }
 
 /// The store denies the writes of the coordinator.
-async fn an_assignment_that_cannot_be_written(recorder: &Recorder) {
+async fn a_denied_assignment_is_counted(recorder: &Recorder) {
     let fleet = Fleet::new(2);
     let mut membership = fleet.group("a").join().await.unwrap();
     drop([granted(&mut membership).await, granted(&mut membership).await]);
@@ -174,7 +174,7 @@ async fn an_assignment_that_cannot_be_written(recorder: &Recorder) {
 }
 
 /// The data of the members does not fit into an assignment.
-async fn an_assignment_that_does_not_fit(recorder: &Recorder) {
+async fn a_too_large_assignment_is_counted(recorder: &Recorder) {
     let fleet = Fleet::new(0);
     let store = Arc::new(Layered(Limited(fleet.store.clone())));
     let node = |name: &str, seed| {
@@ -199,7 +199,7 @@ async fn an_assignment_that_does_not_fit(recorder: &Recorder) {
 }
 
 /// A member leaves for a minute.
-async fn partitions_that_are_kept(recorder: &Recorder) {
+async fn reserved_partitions_are_not_ownerless(recorder: &Recorder) {
     let fleet = Fleet::new(4);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
     balanced(&[&a, &b], 4, POLL * 6).await;
@@ -220,7 +220,7 @@ async fn partitions_that_are_kept(recorder: &Recorder) {
 }
 
 /// An observer counts only ownerless partitions that should have an owner.
-async fn partitions_without_an_owner(recorder: &Recorder) {
+async fn ownerless_partitions_are_counted(recorder: &Recorder) {
     let fleet = Fleet::new(4);
     let operator = fleet.group("operator");
     let a = fleet.member("a").await;
@@ -277,13 +277,13 @@ mod told {
     use super::*;
 
     tell! {
-        members_of_a_group,
-        a_session_that_is_lost,
-        an_assignment_that_cannot_be_written,
-        an_assignment_that_does_not_fit,
-        partitions_that_are_kept,
-        partitions_without_an_owner,
-        work_that_is_overdue,
+        members_and_partitions_are_counted,
+        a_lost_session_is_counted,
+        a_denied_assignment_is_counted,
+        a_too_large_assignment_is_counted,
+        reserved_partitions_are_not_ownerless,
+        ownerless_partitions_are_counted,
+        overdue_work_is_counted,
     }
 
     #[tokio::test(start_paused = true)]

@@ -224,7 +224,8 @@ async fn regression_an_operation_without_an_answer_may_have_happened() {
     }
 }
 
-/// The writes have each fault, once and at all attempts. The result of the call is always true.
+/// Tests each fault of a write, at one attempt and at all attempts. The result of the call is
+/// always correct.
 #[tokio::test(start_paused = true)]
 async fn an_operation_reports_whether_it_may_have_happened() {
     for fault in WRITE_FAULTS {

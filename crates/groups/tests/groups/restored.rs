@@ -74,7 +74,7 @@ async fn regression_a_group_restored_without_assignments_is_balanced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn live_members_are_deposed_and_join_again_above() {
+async fn live_members_are_deposed_and_join_again_above_the_epoch() {
     let fleet = Fleet::new(PARTITIONS);
     let group = fleet.group("a");
     let a = Node::of(group.join().await.unwrap());

@@ -72,7 +72,7 @@ fn sent<'a, T>(
 /// Runs each kind of work in a spawned task: closures that own their captures, functions, and
 /// closures that borrow.
 #[tokio::test(start_paused = true)]
-async fn each_kind_of_async_closure_is_work() {
+async fn each_kind_of_async_closure_can_be_work() {
     let fleet = Fleet::new(2);
     let called = Arc::new(AtomicUsize::new(0));
     let (counter, group) = (Arc::clone(&called), fleet.group("a"));
@@ -125,7 +125,7 @@ async fn failing_work_moves_to_another_member() {
                 .run(async |partition| {
                     log.lock().unwrap().push((partition.name().to_owned(), name));
                     match (partition.name(), name) {
-                        ("0", "a") => return Err("it does not work here".into()),
+                        ("0", "a") => return Err("the work fails here".into()),
                         ("1", "a") => panic!("this work panics here"),
                         _ => partition.revoked().cancelled().await,
                     }
@@ -154,7 +154,7 @@ async fn a_leave_during_a_join_ends_the_call() {
     within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
 }
 
-/// A signal may come before the task has run for the first time.
+/// A signal to leave may come before the task has run for the first time.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leave_before_the_call_is_not_lost() {
     let fleet = Fleet::new(1);

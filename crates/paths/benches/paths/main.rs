@@ -96,7 +96,8 @@ impl Throughput {
 }
 
 fn mixed(c: &mut Criterion) {
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("one");
+    let runtime =
+        Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let throughput = Throughput::default();
     let mut group = c.benchmark_group("paths/mixed workload");
     group.sample_size(10);

@@ -28,7 +28,7 @@ impl Cell for ShuttleCell {
     }
 }
 
-/// The behaviour of a task with its operation.
+/// The behaviour of a task.
 #[derive(Debug, Clone, Copy)]
 enum Does {
     /// Locks, works and unlocks.
@@ -130,7 +130,7 @@ impl World {
     fn end(&self) {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
             let left = self.cell.state.with(|state| (state.table.locked_paths(), state.sleepers()));
-            assert_eq!(left, (0, 0), "locks and wakers are left");
+            assert_eq!(left, (0, 0), "locks or wakers remain");
         }
     }
 }
@@ -238,7 +238,7 @@ fn broken_a_task_works_without_a_lock() {
 fn broken_a_cancelled_call_stays_in_the_queue() {
     let tasks = [(Works, reads("/a")), (Does::Stays, writes("/a")), (Works, reads("/a/b"))];
     let why = explore(&tasks).unwrap_err();
-    assert!(why.contains("deadlock") || why.contains("locks and wakers are left"), "{why}");
+    assert!(why.contains("deadlock") || why.contains("locks or wakers remain"), "{why}");
 }
 
 #[test]

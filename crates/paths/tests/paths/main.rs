@@ -92,7 +92,7 @@ fn a_copy_excludes_conflicting_operations() {
     assert_eq!(locks.locked_paths(), 0);
 }
 
-/// The rule of Charemza's post for the read of /a would admit the other writer.
+/// By the rule of Charemza's post, another call could write to /a/c during this read of /a.
 #[test]
 fn a_call_that_reads_above_its_write_excludes_other_writers() {
     let locks = PathLocks::new();
@@ -207,7 +207,7 @@ async fn a_lost_leadership_fails_with_its_reason() {
     let waiters = join_all((0..3).map(|_| locks.lock(Act::Read.of("/a"))));
     world.store.on(Call::Replace).always().fault(Fault::Hang);
     // Waiting calls fail when the lease ends, although the guard is still held.
-    let waited = within(secs(11), waiters).await.expect("failed at the end of the lease");
+    let waited = within(secs(11), waiters).await.expect("the calls fail at the end of the lease");
     assert!(waited.iter().all(|lock| matches!(lock, Err(Loss::LeaseEnded { .. }))), "{waited:?}");
     assert!(matches!(guard.check(), Err(Loss::LeaseEnded { .. })));
     assert_eq!(guard.token(), None, "no token at or after the end of the lease");

@@ -44,7 +44,8 @@ impl Application {
             }
             MembershipEvent::Revoked { number, .. } => {
                 self.moves_on(number, &[Stage::Granted], Stage::Revoked);
-                let partition = self.handle(number).expect("it was granted").another();
+                let partition =
+                    self.handle(number).expect("the partition was granted before").another();
                 assert!(
                     partition.grant.stop.is_cancelled(),
                     "the work on a revoked partition has no signal to stop"
@@ -53,8 +54,8 @@ impl Application {
             }
             MembershipEvent::Taken { number, .. } => {
                 self.moves_on(number, &[Stage::Granted, Stage::Revoked], Stage::Taken);
-                let partition = self.handle(number).expect("it was granted");
-                assert!(partition.check_unless_lost().is_err(), "taken and still owned");
+                let partition = self.handle(number).expect("the partition was granted before");
+                assert!(partition.check_unless_lost().is_err(), "a taken partition is still owned");
                 assert!(
                     partition.grant.stop.is_cancelled(),
                     "the work on a taken partition has no signal to stop"
@@ -63,7 +64,10 @@ impl Application {
             MembershipEvent::Lost(_) => {
                 self.lost = true;
                 for partition in &self.partitions {
-                    assert!(partition.check().is_err(), "lost and still owned: {partition:?}");
+                    assert!(
+                        partition.check().is_err(),
+                        "still owned after the loss: {partition:?}"
+                    );
                     assert!(
                         partition.grant.stop.is_cancelled(),
                         "the work has no signal to stop after the loss"

@@ -202,7 +202,12 @@ fn broken_a_grant_is_reported_before_it_is_recorded() {
 fn broken_a_partition_is_taken_before_check_fails() {
     let taken = assignment(2, [Some((OTHER, 2, false)), None]);
     let assignments = [assignment(1, [owned(1), None]), taken];
-    caught(Broken::TellsBeforeItTakes, &assignments, &[Obeys, Leaves], "taken and still owned");
+    caught(
+        Broken::TellsBeforeItTakes,
+        &assignments,
+        &[Obeys, Leaves],
+        "taken partition is still owned",
+    );
 }
 
 #[test]
@@ -223,7 +228,7 @@ fn broken_a_leave_revokes_twice() {
 
 #[test]
 fn broken_a_member_leaves_before_its_work_stops() {
-    caught(Broken::DoesNotWait, &revoked(), &[Obeys, Leaves], "left and still owned");
+    caught(Broken::DoesNotWait, &revoked(), &[Obeys, Leaves], "still owned after the leave");
 }
 
 #[test]

@@ -20,8 +20,8 @@ pub(super) struct World {
     notices: Mutex<mpsc::UnboundedReceiver<Notice>>,
     broken: Broken,
     pub(super) begun: AtomicBool,
-    /// Whether the next critical section is the first since shuttle resumed its task. Shuttle had
-    /// the choice to run other tasks before it.
+    /// Whether the next critical section is the first since shuttle resumed its task. Shuttle could
+    /// already run other tasks before this section.
     pub(super) comes_first: AtomicBool,
     application: Mutex<Application>,
     news: Notify,
@@ -73,7 +73,7 @@ impl World {
             );
             let released = (partition.number(), partition.token());
             if application.released.contains(&released) {
-                assert!(!owns, "released and still owned: {partition:?}");
+                assert!(!owns, "a released partition is still owned: {partition:?}");
             }
         }
         let mut releasing = BTreeSet::new();
@@ -170,7 +170,7 @@ impl World {
             _ => partition.release(),
         }
         let late = grant.loss().is_none() && self.ownership.lease.check().is_ok();
-        assert!(!late, "released and still owned: {released:?}");
+        assert!(!late, "a released partition is still owned: {released:?}");
         self.application.lock().unwrap().released.insert(released);
     }
 
@@ -198,7 +198,7 @@ impl World {
         }
         if self.ownership.lease.check().is_ok() && self.quietly(|state| state.leaving) {
             for partition in &self.application.lock().unwrap().partitions {
-                assert!(partition.check().is_err(), "left and still owned: {partition:?}");
+                assert!(partition.check().is_err(), "still owned after the leave: {partition:?}");
             }
         }
         self.ownership.lease.end_with(Loss::Resigned);

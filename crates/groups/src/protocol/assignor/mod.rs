@@ -80,7 +80,7 @@ pub struct Share<'a> {
     pub number: PartitionNumber,
     /// Name of the partition.
     pub name: &'a str,
-    /// Index of the seat that has the partition or is to have it next.
+    /// Index of the seat that has the partition or must have it next.
     pub holder: Option<usize>,
     /// Marks of operators.
     pub marks: &'a Marks,
@@ -144,7 +144,7 @@ impl<'a> Share<'a> {
             && self.kept.is_none_or(|kept| kept == seat.name)
     }
 
-    /// Returns the name of the only seats that may have the partition, if there is one.
+    /// Returns the name that a pin or a reservation requires, if there is one.
     fn named(&self) -> Option<&'a str> {
         self.marks.pinned.as_deref().or(self.kept)
     }

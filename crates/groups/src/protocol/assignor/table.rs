@@ -65,7 +65,7 @@ pub(super) struct Table<'a> {
     /// Seats by the rank that their next share would have, lowest first. An outdated entry stays
     /// until it is the first.
     room: BinaryHeap<Reverse<(Rank, usize)>>,
-    /// Whether no chain of moves leads from the seat to a seat with room.
+    /// For each seat, whether no chain of moves leads from this seat to a seat with room.
     closed: Vec<bool>,
 }
 

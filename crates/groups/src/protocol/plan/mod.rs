@@ -40,8 +40,8 @@ pub struct Planner<'a> {
     pub assignor: &'a dyn Assignor,
     /// Session that the plan names as the coordinator.
     pub coordinator: Session,
-    /// Whether the plan moves no owned partition, as the writer's assignor is not the group's
-    /// (GC9).
+    /// Whether the plan moves no owned partition, as the writer's assignor differs from the group's
+    /// assignor (GC9).
     pub only_ownerless: bool,
     /// Whether the coordinator that the assignment names no longer plans. The plan then names this
     /// writer, so that no other member takes over (GC10).
@@ -185,7 +185,7 @@ impl Planner<'_> {
         match partition.owner {
             Some(owner) if wanted == Some(owner) => partition.target = None,
             // The target is `None` if the partition is paused, or if its owner leaves and no other
-            // member exists. The owner keeps the partition until it releases it.
+            // member exists. The owner keeps such a partition until its release.
             Some(_) if !self.only_ownerless => partition.target = wanted,
             Some(_) => {}
             None => {
@@ -232,8 +232,8 @@ impl Evidence {
     }
 }
 
-/// Checks that a change of the assignment keeps R1 to R3. `may_leave` knows the true state of the
-/// sessions, which only tests have.
+/// Checks that a change of the assignment keeps R1 to R3. `may_leave` uses the true state of the
+/// sessions, which only tests know.
 #[cfg(any(test, feature = "internals"))]
 pub fn check(
     before: &Assignment,

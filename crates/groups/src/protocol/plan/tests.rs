@@ -97,7 +97,8 @@ fn partitions_of_an_ended_session_move_immediately() {
     let left: Vec<_> = moved.members.iter().map(|it| it.session).collect();
     assert_eq!(left, [session(1), session(3)]);
     assert!(moved.partitions[1..].iter().all(|it| it.token == Some(epoch(6))));
-    // Without members they have no owner, and keep their token, which the next grant must exceed.
+    // Without members the partitions have no owner. They keep their tokens, which the next grants
+    // must exceed.
     let gone = next(&owned_by(&[1], &[1]), &ended(1)).unwrap();
     assert_eq!((owners(&gone), gone.partitions[0].token), (vec![0], Some(epoch(3))));
     assert_eq!((gone.members.len(), gone.coordinator), (0, Some(session(1))));
@@ -270,7 +271,7 @@ fn a_partition_is_tried_at_each_member_before_it_returns() {
     }
 }
 
-/// A healthy partition moves instead to the member where the work failed.
+/// A healthy partition moves to the member where the work failed, in place of the failed partition.
 #[test]
 fn a_partition_stays_where_it_works() {
     let now = owned_by(&[2, 2, 2, 1], &[1, 2]);

@@ -33,8 +33,8 @@ pub struct SessionReader {
     facts: BTreeMap<SessionId, Fact>,
     /// Sessions with a final end.
     ended: BTreeSet<Session>,
-    /// Sessions that must release a partition, and sessions that have not seen that an assignment
-    /// cancelled this revocation.
+    /// Sessions that must release a partition. A session stays here until its member has seen the
+    /// assignment that cancels the revocation.
     awaited: BTreeSet<SessionId>,
     /// Listed and unreadable sessions of this round.
     in_doubt: BTreeSet<SessionId>,
@@ -268,7 +268,8 @@ impl SessionReader {
                 self.facts.remove(&id);
                 id
             }
-            // A failed read proves nothing. The next round reads the session again (GC11).
+            // A failed read changes no record of a member. The next round reads the session again
+            // (GC11).
             SessionAnswer::Unreadable(id) => {
                 if known.and_then(|known| known.session(id)).is_none() {
                     self.facts.remove(&id);

@@ -229,7 +229,7 @@ fn evidence_covers_only_named_sessions() {
 
 /// Rule R3.
 #[test]
-fn a_session_joins_once_it_was_read_after_the_assignment_as_live() {
+fn a_live_session_joins_once_it_was_read_after_the_assignment() {
     let read = |record: SessionRecord, known: Option<&Assignment>| {
         let mut it = SessionReader::default();
         it.begin(BTreeSet::new());

@@ -220,8 +220,8 @@ impl SessionTimers {
         deposed || self.lapsed(id).is_some()
     }
 
-    /// Returns whether the session has ended or is missing, or its renewal is overdue. Only the
-    /// order of succession depends on this result.
+    /// Returns whether the session has ended, is missing, or has an overdue renewal. Only the order
+    /// of succession depends on this result.
     pub fn is_silent(&self, id: SessionId) -> bool {
         let Some(timer) = self.sessions.get(&id) else { return false };
         let silent = |(_, since): &(ETag, Moment)| {
