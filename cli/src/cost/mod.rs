@@ -1,5 +1,5 @@
-//! `tenure cost`: the requests of an election or of a group in a month, and their price. Sends
-//! nothing.
+//! `tenure cost`: computes the requests of an election or of a group in a month, and their price.
+//! Sends no request.
 
 pub mod prices;
 mod requests;
@@ -21,14 +21,14 @@ use super::exit::{self, Failure};
 use crate::args::common::{DAY, LayoutArg, positive_duration, positive_up_to};
 use crate::output::print::{millis, plain, print, print_json};
 
-/// Days of a month.
+/// Days in a month.
 const DAYS: u32 = 30;
 /// The longest validity of a session.
 const MAX_GROUP_VALIDITY: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, clap::Args)]
 pub struct CostArgs {
-    /// The number of equal elections. All other options describe one of them
+    /// The number of equal elections. All other options describe one election
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = count(1))]
     pub elections: u32,
     /// The number of candidates: one leads, the others follow
@@ -48,20 +48,20 @@ pub struct CostArgs {
     /// Length of the lease, at most 24h. The leader renews it three times in this time
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_up_to(DAY))]
     pub validity: Duration,
-    /// How often followers, observers and members poll: at most the validity [default: a sixth of
+    /// Poll interval of followers, observers and members: at most the validity [default: a sixth of
     /// the validity]
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     pub poll: Option<Duration>,
-    /// How often the leader changes. In a group, how often a member dies and another joins
+    /// Changes of the leader per day. In a group, deaths of a member that another member replaces
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = per_day)]
     pub elections_per_day: f64,
-    /// How often `tenure compact` runs
+    /// Runs of `tenure compact` per day
     #[arg(long, value_name = "COUNT", default_value = "24", value_parser = per_day)]
     pub compactions_per_day: f64,
     /// How the election is stored
     #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
     pub layout: LayoutArg,
-    /// Price lists to use in place of the built-in ones
+    /// File with price lists that replace the built-in lists
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
     /// Print one JSON object instead of a table
@@ -90,7 +90,7 @@ impl CostArgs {
 pub fn cost(args: &CostArgs) -> Result<u8, Failure> {
     let (poll, validity, most) = (args.poll(), args.validity, MAX_GROUP_VALIDITY);
     if poll > validity {
-        let why = format!("a --poll of {poll:?} is longer than the validity of {validity:?}");
+        let why = format!("--poll must be at most the validity of {validity:?}, got {poll:?}");
         return Err(Failure::new(exit::USAGE, why));
     }
     if args.partitions.is_some() && validity > most {
@@ -166,7 +166,7 @@ fn for_people(roles: &[Role], prices: &[Prices]) -> String {
     text
 }
 
-/// A count with a comma after every third digit.
+/// Formats a count with a comma between groups of three digits.
 fn grouped(count: f64) -> String {
     let digits = format!("{count:.0}");
     let mut grouped = String::new();

@@ -64,19 +64,19 @@ pub fn from_file(path: &Path) -> Result<Vec<Prices>, Failure> {
 }
 
 pub fn parse(text: &str) -> Result<Vec<Prices>, String> {
-    // An untagged enum would lose the error of the form in use.
+    // An untagged enum would hide the error of the form that the file uses.
     let prices = match text.trim_start().starts_with('[') {
         true => serde_json::from_str::<Vec<Prices>>(text),
         false => serde_json::from_str::<Prices>(text).map(|prices| vec![prices]),
     };
     let prices = prices.map_err(|error| error.to_string())?;
     if prices.is_empty() {
-        return Err("it has no price list".to_owned());
+        return Err("the file has no price list".to_owned());
     }
     for Prices { name, write, list, read, delete, .. } in &prices {
         let all = [("write", write), ("list", list), ("read", read), ("delete", delete)];
         if let Some((field, price)) = all.into_iter().find(|(_, price)| **price < 0.0) {
-            return Err(format!("{field} of {name:?} is {price}: a price is not below 0"));
+            return Err(format!("{field} of {name:?} must be at least 0, got {price}"));
         }
     }
     Ok(prices)

@@ -5,18 +5,19 @@ use std::time::Duration;
 use super::{CostArgs, DAYS};
 use crate::args::common::{DAY, LayoutArg};
 
-/// The columns. The last one is the number of keys in the deletions.
+/// Kinds of requests. The last kind counts the keys of all deletions.
 pub const KINDS: [&str; 5] = ["writes", "lists", "reads", "deletes", "deleted_keys"];
 
-/// Keys on a page of a listing, and in a deletion.
+/// Maximum number of keys on a page of a listing, and in a deletion.
 const PAGE_KEYS: f64 = 1_000.0;
 /// `tenure compact` keeps this number of the newest objects by default, and all of the last hour.
 const KEPT: f64 = 10.0;
-/// Members that take over from the coordinator.
+/// Maximum number of deputies. A deputy takes over from a dead coordinator.
 const DEPUTIES: f64 = 3.0;
-/// The longest time between two listings of the assignments by one process.
+/// Maximum time between two listings of the assignments by one process.
 const LIST_EVERY: Duration = Duration::from_secs(600);
-/// The most assignments of one change. A death makes one, and a join that moves partitions three.
+/// Maximum number of assignments of one change. A death causes one assignment, and a join that
+/// moves partitions causes three.
 const ASSIGNMENTS: f64 = 4.0;
 
 /// A number of requests for each of [`KINDS`].
@@ -59,10 +60,11 @@ fn election(args: &CostArgs, time: Duration) -> Vec<Row> {
     let followers = candidates - 1.0;
     let takeovers = args.elections_per_day * days * elections;
     let epochs = most_objects(args, args.elections_per_day);
-    // A candidate that starts finds the newest of several pages of epochs in leaps and by bisection.
+    // A candidate that starts finds the newest of several pages of epochs in leaps and by
+    // bisection.
     let search = if epochs > PAGE_KEYS { 2.0 * epochs.log2() } else { 0.0 };
-    // At most. The winner of epoch files seals, creates and confirms. Each other candidate attempts
-    // the same writes, and looks for the new epoch.
+    // Upper bounds. With epoch files the winner seals, creates and confirms. Each other candidate
+    // attempts the same writes, and searches for the new epoch.
     let (winner, other, confirms, compactors) = match args.layout {
         LayoutArg::EpochFiles => {
             ([2.0, 1.0 + search, 1.0, 0.0, 0.0], [2.0, 2.0, 3.0, 0.0, 0.0], 1.0, None)
@@ -75,14 +77,14 @@ fn election(args: &CostArgs, time: Duration) -> Vec<Row> {
     let [runs, deleted, in_one, busy] = runs(args, days);
     let batches = busy * pages(in_one);
     vec![
-        // The leader renews its lease three times in a validity, and looks for the next epoch.
+        // The leader renews its lease three times in a validity, and reads the next epoch once.
         ("leader", Some(elections), validities, [3.0, 0.0, confirms, 0.0, 0.0]),
         ("follower", Some(followers * elections), polls, [0.0, 0.0, 1.0, 0.0, 0.0]),
         ("observer", Some(observers * elections), polls, [0.0, 0.0, 1.0, 0.0, 0.0]),
         ("elections", None, takeovers, winner),
         ("elections", None, takeovers * followers, other),
-        // A run looks for the last possible epoch and lists all. It reads the newest listed epoch
-        // before each deletion.
+        // A run lists the last possible epoch, and then all epochs. It reads the newest listed
+        // epoch before each deletion.
         ("compactor", compactors, runs * compacted, [0.0, 1.0 + pages(epochs), 0.0, 0.0, 0.0]),
         ("compactor", compactors, batches * compacted, [0.0, 0.0, 1.0, 1.0, 0.0]),
         ("compactor", compactors, deleted * compacted, [0.0, 0.0, 0.0, 0.0, 1.0]),
@@ -107,14 +109,15 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<Row> {
     let ended = most_objects(args, args.elections_per_day);
     let sessions = pages(members + if changes > 0.0 { ended } else { 0.0 });
     let assignments = pages(most_objects(args, args.elections_per_day * ASSIGNMENTS));
-    // A run looks for the newest assignment and reads it for each page with an ended session.
+    // For each page with an ended session a run reads the newest assignment.
     let with_ended = sessions.min(in_one.max(1.0));
     let batches = busy * (1.0 + pages(in_one * ASSIGNMENTS) + with_ended);
     let (renewals, read) = ([3.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0]);
-    // A poll that lists the assignments reads none.
+    // A poll that lists the assignments does not read the next one.
     let list = [0.0, 1.0, -1.0, 0.0, 0.0];
     vec![
-        // The coordinator lists the sessions with each poll, and reads each once in a validity.
+        // The coordinator lists the sessions with each poll. It reads each session once in a
+        // validity.
         ("coordinator", Some(1.0), validities, [3.0, 0.0, members, 0.0, 0.0]),
         ("coordinator", Some(1.0), polls, [0.0, sessions, 1.0, 0.0, 0.0]),
         ("coordinator", Some(1.0), confirms, list),
@@ -126,14 +129,14 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<Row> {
         ("member", member, lists, list),
         ("observer", Some(observers), polls, read),
         ("observer", Some(observers), lists, list),
-        // At most: the coordinator reads a dead session and seals it. A new member creates its
+        // Upper bounds: the coordinator reads a dead session and seals it. A new member creates its
         // session, writes it again, and finds the assignment. Each other member releases a
-        // partition, and the coordinator reads that.
+        // partition, and the coordinator reads the release.
         ("changes", None, changes, [3.0 + others, 1.0, 4.0 + members, 0.0, 0.0]),
-        // The coordinator creates and confirms an assignment. All others read it and look for the
-        // next one, and the members with new partitions confirm it.
+        // The coordinator creates and confirms an assignment. All other members read it and search
+        // for the next one. The members with new partitions confirm it.
         ("changes", None, changes * ASSIGNMENTS, [1.0, members, 2.0 * others, 0.0, 0.0]),
-        // A run looks for the last possible assignment, and lists the assignments and the sessions.
+        // A run lists the last possible assignment, all assignments, and the sessions.
         ("compactor", None, runs, [0.0, 1.0 + assignments + sessions, 0.0, 0.0, 0.0]),
         // A run that deletes sessions lists the assignments again. It reads each old session.
         ("compactor", None, busy * with_ended, [0.0, 1.0, 0.0, 0.0, 0.0]),
@@ -149,19 +152,20 @@ fn per<const N: usize>(time: Duration, intervals: [Duration; N]) -> [f64; N] {
     intervals.map(|interval| time.as_secs_f64() / interval.as_secs_f64())
 }
 
-/// Runs of the compactor, epochs or changes of a group in all runs and in one, and runs that find
-/// some.
+/// Returns the number of runs of the compactor, the number of epochs or changes of a group in all
+/// runs and in one run, and the number of runs that find any.
 fn runs(args: &CostArgs, days: f64) -> [f64; 4] {
     let (runs, changes) = (args.compactions_per_day * days, args.elections_per_day * days);
     if runs > 0.0 { [runs, changes, changes / runs, runs.min(changes)] } else { [0.0; 4] }
 }
 
-/// Pages of this number of objects. A listing without objects is also a page.
+/// Returns the number of pages that list these objects. An empty listing has one page.
 fn pages(objects: f64) -> f64 {
     (objects / PAGE_KEYS).ceil().max(1.0)
 }
 
-/// The most objects between two compactions, or in a month without them.
+/// Returns the maximum number of objects between two compactions, or in a month without
+/// compactions.
 fn most_objects(args: &CostArgs, a_day: f64) -> f64 {
     let runs = args.compactions_per_day;
     let between = if runs > 0.0 { a_day / runs } else { a_day * f64::from(DAYS) };

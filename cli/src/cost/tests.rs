@@ -23,7 +23,7 @@ struct Line {
     cost: CostArgs,
 }
 
-/// One store, and the processes of one row of options.
+/// A store, and the processes of one row of options.
 struct World {
     args: CostArgs,
     kit: world::World,
@@ -94,9 +94,9 @@ fn taken(store: &FaultStore) -> Requests {
     })
 }
 
-/// Runs an operation with each row of options. It returns counted and expected requests. Fails
-/// unless each count is at least this share of its expectation, and at most the expectation. Both
-/// bounds allow this number of requests at an end of the counted time.
+/// Runs an operation with each row of options. The operation returns counted and expected requests.
+/// Fails unless each count is between `share` of its expectation and the expectation. Both bounds
+/// allow `at_an_end` more requests, for a request at an end of the counted time.
 async fn compare(
     common: &str,
     rows: &[&str],
@@ -211,7 +211,7 @@ async fn regression_a_compactor_among_thousands_of_epochs_sends_the_requests_of_
     let rows = ["0", "8", "96", "23976", "24024", "60000", "14800 --compactions-per-day 2"];
     compare("--elections-per-day", &rows, (1.0, 0.4), async |world| {
         let (a_day, runs_a_day) = (world.args.elections_per_day, world.args.compactions_per_day);
-        // All epochs of these runs appear before the first of them, some in the last hour.
+        // All epochs of these runs appear before the first run, some in the last hour before it.
         let runs = (runs_a_day / a_day.max(1.0)).max(1.0);
         let (between, epochs) = (DAY.div_f64(runs_a_day), (a_day / runs_a_day * runs) as u64);
         let young = (a_day / 24.0) as u64;
@@ -244,7 +244,7 @@ async fn regression_a_compactor_among_thousands_of_epochs_sends_the_requests_of_
 async fn a_search_among_thousands_of_epochs_sends_at_most_the_listings_of_the_table() {
     let rows = ["10800", "13200", "24012", "35988", "48036", "114000"];
     compare("--candidates 1 --elections-per-day", &rows, (0.0, 0.0), async |world| {
-        // Half of them since the last compaction, and half too young for it.
+        // Half of the epochs are newer than the last compaction. The others were too young for it.
         let epochs = (world.args.elections_per_day / 12.0) as u64;
         world.epochs(1..epochs + 1).await;
         let store = world.kit.another_way();

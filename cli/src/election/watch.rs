@@ -27,7 +27,7 @@ pub struct WatchArgs {
     /// Interval between polls, with one GET each: at most 24h
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
     pub poll: Duration,
-    /// One JSON object per change instead of a line for people
+    /// Print one JSON object per change instead of a line for people
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

@@ -22,8 +22,8 @@ pub struct GroupStatus<'a> {
     epoch: Option<u64>,
     members: Vec<MemberStatus<'a>>,
     partitions: Vec<PartitionStatus<'a>>,
-    /// Number of partitions without a live owner: without an owner, or with one whose session has
-    /// ended or lapsed. Absent if the sessions were not read.
+    /// Number of partitions without a live owner. The session of a live owner has neither ended nor
+    /// lapsed. Absent if the sessions were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     unattended: Option<usize>,
     /// Epoch of an unfinished restore, which prevents assignments. Absent otherwise.
@@ -38,14 +38,15 @@ pub fn short(session: &str) -> String {
 
 pub const AFTER_GROUP_STATUS: &str = after_help!(
     "\
-`group status` reads the assignment and the session of each member. With --exit-code it ends with 0
-while each partition has an owner whose session has not ended, and with 1 if there is no group yet,
-a partition without a live owner, paused ones included, or an unfinished restore. It looks once, so
-both are true for that moment only: a member that died counts as live until its validity is over by
-the store's clock, and one that was deposed counts as gone although it may not know yet. To act as
-an owner use `group run`, and send its token.
+`group status` reads the assignment and the session of each member. With --exit-code it exits with 0
+while each partition has a live owner: the session of the owner has not ended. It exits with 1 if no
+group exists, if a partition has no live owner (paused partitions included), or if a restore is
+unfinished. The answer holds for the moment of the read only. A member that has died counts as live
+until its validity has passed by the store's clock. A deposed member does not count as live,
+although it may not know of its end. To act as an owner use `group run`, and send its token.
 
-An unfinished `group restore` is shown with its epoch: nothing is assigned until it is finished.",
+`group status` shows an unfinished `group restore` with its epoch. No partition is assigned until
+the restore finishes.",
     "
    0  done
    1  with --exit-code: a partition has no live owner, or a restore is unfinished
@@ -69,7 +70,7 @@ pub async fn status(args: GroupStatusArgs) -> Result<u8, Failure> {
     if unknown > 0 {
         let all = states.len();
         complain(&format!(
-            "the sessions of {unknown} of {all} members cannot be read: whether they live is unknown"
+            "the sessions of {unknown} of {all} members cannot be read: their states are unknown"
         ));
     }
     show(&status, args.field.as_deref(), args.at.json, || status.for_people(args.partitions))?;
@@ -87,7 +88,7 @@ pub fn restored_above(group: &GroupSnapshot) -> Option<u64> {
 
 pub fn unfinished(epoch: u64) -> String {
     format!(
-        "unfinished, nothing is assigned until it is: if no `tenure group restore` runs, run \
+        "unfinished, no partition is assigned until it finishes: if no `tenure group restore` runs, run \
          `tenure group restore --epoch {epoch}` again"
     )
 }

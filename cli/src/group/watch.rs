@@ -116,7 +116,7 @@ async fn follow(
                     let ids = snapshot.members.iter().map(|it| it.session.clone());
                     sessions = ids.zip(states).collect();
                 }
-                Err(error) => complain(&format!("{error}; whether members live is not known")),
+                Err(error) => complain(&format!("{error}; the states of the members are unknown")),
             }
         }
         let next = owned_in(snapshot, &sessions);

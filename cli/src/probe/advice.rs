@@ -35,7 +35,7 @@ pub fn all(account: &Account, skew: Option<Skew>, left_behind: &[String]) -> Vec
     all.into_iter().flatten().collect()
 }
 
-/// A request may take a fifth of the validity. Half of that leaves a reserve.
+/// A request may take a fifth of the validity. A tenth leaves a reserve.
 fn latency_advice(account: &Account) -> Option<Advice> {
     let writes = [RequestKind::Create, RequestKind::Replace]
         .iter()
@@ -59,17 +59,17 @@ fn clock_advice(skew: Skew) -> Option<Advice> {
         return Some(Advice::new(
             "clock",
             "no single difference fits all of the store's dates: its servers' clocks differ, or a \
-             clock was set meanwhile",
-            "leave store_clock_margin off; elections without it do not rest on that clock",
+             clock was set during the probe",
+            "leave store_clock_margin off; elections without it do not use the store's clock",
         ));
     }
-    // Elections compare no clocks. Other uses of them suffer from about 1 s on.
+    // Elections compare no clocks. A difference above about 1 s harms other uses of the clocks.
     (ahead.abs() - within > 1.0).then(|| {
         Advice::new(
             "clock",
             format!("this machine and the store differ by {ahead:.1} s, ± {within:.1} s"),
-            "set the clock of this machine by NTP. Elections do not rest on it, but S3 refuses \
-             requests from 15 minutes on, and times in records mislead",
+            "set the clock of this machine by NTP. Elections do not depend on it, but S3 refuses \
+             requests at a difference of 15 minutes, and times in records are wrong",
         )
     })
 }
@@ -79,7 +79,7 @@ fn left_advice(left: &[String]) -> Option<Advice> {
         Advice::new(
             "left behind",
             format!("{} objects could not be deleted, such as {first}", left.len()),
-            "delete them by hand; no election takes notice of them",
+            "delete them; elections ignore them",
         )
     })
 }

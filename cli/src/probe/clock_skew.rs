@@ -33,7 +33,7 @@ impl Sighting {
         }
         let nanos = date.timestamp_subsec_nanos();
         let date = date.timestamp() as f64 + f64::from(nanos) / 1e9;
-        // Only directly read clocks have fractions of a second.
+        // Dates of HTTP have whole seconds. Other clocks have fractions.
         let coarse = if nanos == 0 { 1.0 } else { 0.0 };
         Some(Sighting {
             least: date - received.as_secs_f64(),

@@ -23,8 +23,8 @@ use crate::process::timer::pause;
 
 /// Time limit of a request. After it the outcome of the request is unknown.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Pause before another write to the same key, after any write had no clear answer. Some stores
-/// allow one write per second and key.
+/// Pause before another write to the same key. It applies once a write had no clear answer: some
+/// stores allow one write per second and key.
 const PACE: Duration = Duration::from_millis(1_100);
 /// Bodies of more bytes count as long.
 const LONG: usize = 64 * 1024;
@@ -46,7 +46,7 @@ pub enum RequestKind {
     /// A write of a long body, in a race or alone.
     LongWrite,
     /// A read of the settings of the bucket.
-    #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only S3 is asked"))]
+    #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only S3 has settings"))]
     Settings,
 }
 
@@ -71,7 +71,7 @@ impl RequestKind {
 pub struct Account {
     /// Number of requests sent, by kind.
     pub requests: BTreeMap<RequestKind, u64>,
-    /// Duration of each answered request, by kind.
+    /// Latency of each answered request, by kind.
     pub took: BTreeMap<RequestKind, Vec<Duration>>,
     pub sightings: Vec<Sighting>,
     /// Number of keys in all deletions.
@@ -113,8 +113,8 @@ impl Meter {
         lock(&self.account)
     }
 
-    /// Records a written key. Waits if the key was written before and the store may limit the rate
-    /// of writes to a key. Writers of a race do not wait.
+    /// Records a written key. Pauses before a second write to the key if the store may limit the
+    /// rate of such writes. Writers of a race do not pause.
     async fn pace(&self, kind: RequestKind, key: &str) {
         let again = !self.account().keys.insert(key.to_owned());
         let alone = matches!(kind, RequestKind::Create | RequestKind::Replace);
@@ -199,7 +199,7 @@ impl Meter {
             let call = self.store.list(&self.start, "", PAGE);
             match self.send(RequestKind::List, Determinacy::Determinate, call).await {
                 Ok(page) => keys = page.entries.into_iter().map(|entry| entry.key).collect(),
-                // Without a listing all keys may remain.
+                // After a failed listing, assume that all keys remain.
                 Err(_) => keys = sought.into_iter().collect(),
             }
             left = self.still_there(&keys).await;
@@ -275,7 +275,7 @@ impl Store for Meter {
         let failed = self.ask(RequestKind::Delete, Determinacy::Indeterminate, call).await?;
         if failed.is_empty() {
             let mut account = self.account();
-            // Other keys are few, and remain recorded so that further writes are paced.
+            // The few other keys remain recorded, so that further writes to them are paced.
             for key in keys.iter().filter(|key| key.contains("-race-")) {
                 account.keys.remove(key);
             }
@@ -295,7 +295,7 @@ impl Store for Meter {
 const CLEANINGS: u32 = 4;
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// The message of a failure that ends the probe.
+/// Returns the failure that ends the probe.
 pub fn failure(meter: &Meter, error: StoreError) -> Failure {
     let denied = error.kind() == StoreErrorKind::AccessDenied;
     let mut failure = Failure::from(error);

@@ -25,14 +25,14 @@ fn missed(one_in: u32, races: u32) -> f64 {
 
 pub fn no_fault_seen(races: u32) -> String {
     let each = power(races).into_iter().map(|Power { one_in, missed }| {
-        // Never "1.00": that would be certain.
+        // The text never has "1.00", which would mean certainty.
         let missed = format!("{:.2}", missed.min(0.99));
         let of = format!("one that shows in 1 of {one_in} races with probability {missed}");
         if one_in == ONE_IN[0] { of.replacen("one that", "a fault that", 1) } else { of }
     });
     format!(
         "no fault seen: every promise was kept. {races} races of each kind would miss {}. More \
-         --rounds miss less",
+         --rounds miss fewer faults",
         each.collect::<Vec<_>>().join(", ")
     )
 }

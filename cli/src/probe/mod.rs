@@ -1,4 +1,4 @@
-//! `tenure probe`: checks the store for the promises that elections require.
+//! `tenure probe`: checks whether the store keeps the promises that elections require.
 
 mod advice;
 #[cfg(feature = "s3")]
@@ -44,13 +44,13 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 pub struct ProbeArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// Rounds of each kind of race: 3 races in 2 rounds. More rounds find rarer faults; 0 races
-    /// until --for has passed, or until SIGINT, SIGTERM or SIGHUP, and then reports
+    /// Rounds of each kind of race: 3 races in 2 rounds. More rounds find rarer faults. With 0 the
+    /// races end after --for, or at SIGINT, SIGTERM or SIGHUP, and the report follows
     #[arg(long, value_name = "COUNT", default_value = "30")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub rounds: u32,
-    /// Start no more rounds this long after the first; two of each kind are always raced.
-    /// At most 365d
+    /// Time from the first round after which no round starts, except for the first two of each
+    /// kind: at most 365d
     #[arg(long = "for", value_name = "DURATION", value_parser = positive_up_to(YEAR))]
     pub span: Option<Duration>,
     /// One JSON object instead of tables for people
@@ -75,8 +75,8 @@ $0.011 on S3. 30 rounds send 305 MiB. If a write of 5 MiB takes longer than a se
 long bodies are halved, down to 160 KiB.
 
 Cleanup: the probe writes keys PREFIX/probe-…, which elections ignore. It deletes them at its end,
-also after a failure and after SIGINT, SIGTERM and SIGHUP. After a kill, delete them by hand. The
-probe needs the rights of a candidate and of a compactor, and for the settings of the bucket also
+also after a failure and after SIGINT, SIGTERM and SIGHUP. A killed probe
+leaves its keys. The probe needs the rights of a candidate and of a compactor, and for the settings of the bucket also
 s3:GetBucketVersioning and s3:GetLifecycleConfiguration.
 
 Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
@@ -115,7 +115,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
             by = signals.next() => {
                 if args.rounds == 0 && !bounds.enough.load(Ordering::Relaxed) {
                     bounds.enough.store(true, Ordering::Relaxed);
-                    complain("starting no more rounds; the report follows after the current ones");
+                    complain("starting no more rounds; a report follows after the current ones");
                     continue;
                 }
                 signal = Some(by);
@@ -140,7 +140,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     let asked = match outcome {
         Ok(asked) => asked,
         Err(CheckFailure::Request(error)) => return Err(failed(&meter, error, &left_behind)),
-        Err(CheckFailure::Broken(what)) => return Err(Failure::new(exit::UNSAFE, what)),
+        Err(CheckFailure::Broken(violation)) => return Err(Failure::new(exit::UNSAFE, violation)),
     };
     let settings = settings(url.place(), &normalised, &meter).await;
     let report = ProbeReport::new(&meter, asked, settings, left_behind, prices::of(url.place()));
@@ -186,7 +186,7 @@ fn normalised(prefix: &str) -> String {
 fn stopped(signal: Signal, left: &[String]) -> u8 {
     match left.first() {
         None => complain("stopped; all keys of the probe are deleted"),
-        Some(first) => complain(&format!("stopped; delete by hand what is left, such as {first}")),
+        Some(first) => complain(&format!("stopped; delete the remaining keys, such as {first}")),
     }
     signals::exit_code(signal)
 }
@@ -194,7 +194,7 @@ fn stopped(signal: Signal, left: &[String]) -> u8 {
 fn failed(meter: &Meter, error: StoreError, left: &[String]) -> Failure {
     let mut failure = failure(meter, error);
     if let Some(first) = left.first() {
-        failure.why.push_str(&format!("; delete by hand what is left, such as {first}"));
+        failure.why.push_str(&format!("; delete the remaining keys, such as {first}"));
     }
     failure
 }
@@ -245,7 +245,7 @@ async fn may_delete(meter: &Meter) -> Result<(), CheckFailure> {
     }
 }
 
-/// Checks a promise, up to five times if answers are unclear. Each attempt uses new keys.
+/// Checks a promise. Repeats the check up to five times after unclear answers, on new keys.
 async fn tried(
     meter: &Arc<Meter>,
     check: &Check,
@@ -264,7 +264,7 @@ async fn tried(
         let start = format!("{}{}-{unclear}-", meter.start(), check.name);
         match check.run_at(&store, start, &can).await {
             Ok(()) => break (PromiseStatus::Yes, None),
-            Err(CheckFailure::Broken(what)) => break (PromiseStatus::No, Some(what)),
+            Err(CheckFailure::Broken(violation)) => break (PromiseStatus::No, Some(violation)),
             Err(failure) if failure.is_unclear() => {
                 unclear += 1;
                 if unclear == ATTEMPTS {
@@ -281,10 +281,10 @@ async fn tried(
 }
 
 fn raced(races: Races, ends: Result<(), CheckFailure>) -> Result<[Finding; 2], CheckFailure> {
-    // An early end of the races is the result of both.
+    // An error ends both kinds of races, so both have this result.
     let seen = match ends {
         Ok(()) => None,
-        Err(CheckFailure::Broken(what)) => Some((PromiseStatus::No, what)),
+        Err(CheckFailure::Broken(violation)) => Some((PromiseStatus::No, violation)),
         Err(failure) if failure.is_unclear() => Some((PromiseStatus::Unknown, failure.to_string())),
         Err(failure) => return Err(failure),
     };

@@ -12,7 +12,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_values_that_were_measured() {
+    fn quantiles_are_measured_values() {
         let took: Vec<_> = (1..=200).collect();
         for (share, value) in [(0.0, 1), (0.5, 100), (0.9, 180), (0.99, 198), (1.0, 200)] {
             assert_eq!(quantile(&took, share), Some(value));

@@ -175,7 +175,7 @@ impl ProbeReport {
             };
             let _ = writeln!(
                 text,
-                "{:<12} the store's is {ahead} ms {way} the local one, ± {} ms ({} answers)",
+                "{:<12} the store's clock is {ahead} ms {way} the local clock, ± {} ms ({} answers)",
                 "clock", clock.within_ms, clock.answers
             );
         }
@@ -212,7 +212,7 @@ impl ProbeReport {
             }
             notes.extend(seen.as_ref().map(|seen| plain(seen)));
             if *unclear > 0 && seen.is_none() {
-                notes.push(format!("{unclear} unclear answers, tried again"));
+                notes.push(format!("{unclear} unclear answers, retried"));
             }
             if !needed {
                 notes.push("not needed in this layout".to_owned());
@@ -251,9 +251,9 @@ impl ProbeReport {
 
 fn nothing_tried(why: &str) -> String {
     format!(
-        "inconclusive: the store does not delete ({why}), and a probe writes nothing that it cannot \
-         delete. Elections do without deletion, a compactor does not. Allow DELETE under the \
-         prefix, and probe again"
+        "inconclusive: the store does not delete ({why}), so the probe wrote no keys. \
+         Elections need no deletions, but a compactor does. Allow DELETE under the prefix, and \
+         probe again"
     )
 }
 
@@ -267,16 +267,16 @@ fn verdict(promises: &[Finding], races: u32) -> (Verdict, String) {
             all => format!(" ({all} promises are broken, see above)"),
         };
         let why = format!(
-            "UNSAFE: do not hold elections on this store: it {}{more}. Two leaders, or none, may \
-             come of it; use a store that keeps its promises",
+            "UNSAFE: do not hold elections on this store: it {}{more}. An election may \
+             have two leaders, or none; use a store that keeps its promises",
             words(first)
         );
         return (Verdict::Unsafe, why);
     }
     if let Some(first) = of(PromiseStatus::Unknown).next() {
         let why = format!(
-            "inconclusive: too few clear answers about: {} ({}). See that the store can be reached \
-             and is not overloaded, and probe again",
+            "inconclusive: too few clear answers about this promise: {} ({}). Check that the store \
+             can be reached and is not overloaded, and probe again",
             first.promise,
             words(first)
         );

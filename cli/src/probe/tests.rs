@@ -46,8 +46,8 @@ async fn faulty(order: impl FnOnce(&FaultStore)) -> Probed {
     probed(Arc::new(store), LayoutArg::EpochFiles).await
 }
 
-/// Five attempts of each check at full speed gave no verdict. The races still have none, because
-/// the rate limit admits one writer of each.
+/// Five attempts of each check at full speed gave no verdict. The races still have no verdict,
+/// because the rate limit admits one writer of each race.
 #[tokio::test(start_paused = true)]
 async fn regression_promises_have_a_verdict_at_one_write_per_second() {
     let store = OneWriteASecond::new(Arc::new(MemoryStore::new()));
@@ -121,7 +121,7 @@ async fn unclear_answers_are_retried_and_reported() {
     })
     .await;
     assert_eq!(probed.report.verdict, Verdict::NoFaultSeen, "{}", probed.report.for_people());
-    assert!(probed.report.for_people().contains("unclear answers, tried again"));
+    assert!(probed.report.for_people().contains("unclear answers, retried"));
     assert_eq!(probed.left.len(), 0);
 }
 
@@ -144,7 +144,7 @@ async fn unclear_answers_in_a_race_do_not_count() {
     let probed = probed(Arc::new(store), LayoutArg::EpochFiles).await;
     let race = probed.report.promises.iter().find_map(|one| one.race.as_ref()).expect("a race");
     assert_eq!((race.done, race.refused, race.unknown), (6, 134, 20));
-    assert_eq!((race.undecided, race.broken), (0, 0), "a read settles who won the first round");
+    assert_eq!((race.undecided, race.broken), (0, 0), "a read shows the winner of the first round");
     assert_eq!(probed.report.verdict, Verdict::NoFaultSeen);
 }
 
@@ -222,7 +222,7 @@ async fn elections_and_compactors_ignore_keys_of_a_probe() {
         assert_eq!(report.expect("it compacts").deleted, epochs);
         let generation = Generations::new(Arc::clone(&store), prefix).expect("a prefix");
         assert_eq!(generation.newest().await.expect("a listing"), None);
-        assert_eq!(keys().await, before, "all of them are still there");
+        assert_eq!(keys().await, before, "an election deleted keys of the probe");
     }
 }
 
@@ -237,6 +237,6 @@ async fn elected_twice(store: &Arc<dyn Store>, prefix: &str, layout: tenure::Lay
 }
 
 #[test]
-fn prefixes_are_normalised_like_those_of_elections() {
+fn prefixes_are_normalised_as_in_elections() {
     assert_eq!(["", "app", "app/", "a/b"].map(normalised), ["", "app/", "app/", "a/b/"]);
 }

@@ -162,7 +162,7 @@ fn prices_come_from_a_file() {
     assert_eq!(cost(&["--prices", name])["costs"].as_array().map(Vec::len), Some(2));
     for (text, error) in [
         (list("1,\"lists\":2"), "unknown field `lists`, expected one of `name`, `write`, `list`"),
-        (list("-2"), "write of \"x\" is -2"),
+        (list("-2"), "write of \"x\" must be at least 0, got -2"),
         (list("\"1\""), "invalid type: string"),
         (r#"{"name":"x"}"#.to_owned(), "missing field `write`"),
         ("[]".to_owned(), "no price list"),

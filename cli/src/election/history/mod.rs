@@ -28,18 +28,18 @@ use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
 pub struct HistoryArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// Read at most this many of the newest epochs: a request each. Up to 100000
+    /// Maximum number of epochs to read, newest first, with one GET each: at most 100000
     #[arg(long, value_name = "COUNT", default_value = "1000")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub limit: u32,
-    /// Only epochs that were written within this time: at most 36525d
+    /// Read only epochs that were written within this time before now: at most 36525d
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(CENTURY))]
     pub since: Option<Duration>,
-    /// Also draw the timeline into this file, as an SVG for light and dark pages; `-` is stdout,
-    /// and then nothing else goes there
+    /// Also draw the timeline as an SVG in this file, for light and dark pages. `-` is stdout,
+    /// which then has no other output
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// One JSON object per epoch and one for all, instead of a table for people
+    /// Print one JSON object per epoch and one for all epochs, instead of a table
     #[arg(long)]
     pub json: bool,
 }
@@ -64,7 +64,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     refuse_unreadable(objects, ("epoch object", "lock"))?;
     show(
         (args.json, args.svg.as_deref()),
-        || picture::of(&history, &format!("Who led {}", args.store.store)),
+        || picture::of(&history, &format!("Leaders of {}", args.store.store)),
         || table::of(&history),
         history.spans.iter().map(|span| json::EpochLine::of(span, &history)),
         &json::EpochsSummary::of(&history),
@@ -74,7 +74,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
 /// Refuses JSON and a drawing on one stdout.
 pub fn refuse_both_on_stdout(json: bool, svg: Option<&Path>) -> Result<(), Failure> {
     let both = json && svg == Some(Path::new("-"));
-    let why = "--json and --svg - would both go to stdout: draw into a file";
+    let why = "--json and --svg - both use stdout: draw into a file";
     if both { Err(Failure::new(exit::USAGE, why)) } else { Ok(()) }
 }
 

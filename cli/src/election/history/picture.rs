@@ -105,7 +105,7 @@ fn tip(span: &LeadershipSpan, from: DateTime<Utc>, now: DateTime<Utc>) -> String
 
 fn unknown(gap: Gap, at: &impl Fn(DateTime<Utc>) -> Duration) -> Band {
     let mut band = Band::new(BandKind::Unknown, at(gap.from), at(gap.until));
-    band.tip = "not known: epochs in it are missing or cannot be read".to_owned();
+    band.tip = "unknown: epochs of this time are missing or cannot be read".to_owned();
     band
 }
 

@@ -87,7 +87,7 @@ fn when(when: &TimeEstimate, unknown: bool) -> String {
 fn end(span: &LeadershipSpan) -> String {
     let by = match span.sealed_by.as_deref() {
         Some(by) if Some(by) != span.candidate.as_deref() => format!(" by {}", shown(by)),
-        Some(_) if span.end == Some(EpochEnd::Lapsed) => " by itself".to_owned(),
+        Some(_) if span.end == Some(EpochEnd::Lapsed) => " by its leader".to_owned(),
         _ => String::new(),
     };
     match span.end {
@@ -114,7 +114,7 @@ fn reason(span: &LeadershipSpan) -> String {
 
 fn summary(history: &History, lines: &mut Vec<String>) {
     let totals = history.totals();
-    let mut line = |what: &str, text: String| lines.push(format!("{what:<12} {text}"));
+    let mut line = |label: &str, text: String| lines.push(format!("{label:<12} {text}"));
     let share = totals.nobody_share().map_or(String::new(), |share| {
         format!(
             ", {:.1} % of {}",
@@ -129,10 +129,10 @@ fn summary(history: &History, lines: &mut Vec<String>) {
     }
     if !totals.unknown.about.is_zero() {
         let unknown = extent(totals.unknown);
-        line("not known", format!("{unknown}: epochs are missing or unreadable"));
+        line("unknown", format!("{unknown}: epochs are missing or unreadable"));
     }
     if history.layout == Layout::SingleObject {
-        let why = "a single object keeps no history: this is the epoch that stands in it";
+        let why = "a single object keeps no history: this is its present epoch";
         line("note", why.to_owned());
     } else if !history.holes.is_empty() {
         line("missing", holes(&history.holes, "epoch", "compacted, or skipped by a restore"));
@@ -150,10 +150,9 @@ pub fn holes(holes: &[RangeInclusive<Epoch>], kind: &str, why: &str) -> String {
         false => format!("{kind}s {} to {}", hole.start(), hole.end()),
     });
     let each = each.collect::<Vec<_>>().join(", ");
-    let are = if holes.len() == 1 && holes[0].start() == holes[0].end() { "is" } else { "are" };
     match holes.len().saturating_sub(SHOWN_HOLES) {
-        0 => format!("{each} {are} not there: {why}"),
-        more => format!("{each} and {more} more stretches are not there: {why}"),
+        0 => format!("{each}: {why}"),
+        more => format!("{each} and {more} more ranges: {why}"),
     }
 }
 

@@ -10,7 +10,7 @@ use tenure_testkit::time::{TestClock, wait};
 
 use super::*;
 
-/// Epoch objects in memory, in time that moves only where a test waits.
+/// Epoch objects in memory. The clock moves only while a test waits.
 struct Objects {
     store: MemoryStore,
     clock: TestClock,
@@ -57,7 +57,7 @@ impl Objects {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_drawn_of_nothing() {
+async fn a_vacant_election_has_an_empty_drawing() {
     let history = Objects::new().history().await;
     assert!(picture::of(&history, "x").svg().contains("no process has led"));
 }
@@ -108,9 +108,9 @@ async fn an_unreadable_epoch_has_a_separate_lane() {
     assert!(picture::of(&objects.history().await, "x").svg().contains("(unreadable)"));
 }
 
-/// Records may say anything, as may the dates of a store.
+/// Records and dates of a store may have any time.
 #[tokio::test(start_paused = true)]
-async fn no_times_are_too_wild_to_be_drawn() {
+async fn extreme_times_are_drawn() {
     let objects = Objects::new();
     for epoch in 1..=3 {
         objects.write(epoch, 10 * epoch, json!({ "elected_at": 10 * epoch })).await;

@@ -22,11 +22,11 @@ use period::{PeriodArg, PeriodStatus};
 pub struct StatusArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// One JSON object instead of a line for people
+    /// Print one JSON object instead of lines for people
     #[arg(long)]
     pub json: bool,
-    /// One field of that object instead, alone on its line: a string without its quotes, all else
-    /// as JSON, and an empty line for null
+    /// Print only this field of the JSON object: a string without quotes, an empty line for null,
+    /// other values as JSON
     #[arg(long, value_name = "NAME", value_parser = FIELDS, conflicts_with = "json")]
     pub field: Option<String>,
     /// Exit with 1 if the election is vacant: there is no epoch, or the newest one is sealed, or
@@ -167,7 +167,7 @@ impl Status {
     }
 }
 
-/// Prints the field of this name, the object, or the lines for people.
+/// Prints one field, the object, or the lines for people.
 pub fn show(
     status: &impl Serialize,
     field_name: Option<&str>,
@@ -224,8 +224,8 @@ pub fn line(name: &str, value: &str) -> String {
 fn validity(leader: &Leader) -> String {
     match (leader.validity, leader.expires_at) {
         (Some(validity), _) => short(validity),
-        (None, Some(_)) => "it does not say".to_owned(),
-        (None, None) => "it never lapses".to_owned(),
+        (None, Some(_)) => "not in the record".to_owned(),
+        (None, None) => "none: the epoch never lapses".to_owned(),
     }
 }
 
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_of_the_object_can_be_asked_for() {
+    fn every_field_of_the_object_is_available() {
         let (expires_at, period) = (Some(String::new()), Some(PeriodStatus::default()));
         let status = Status { expires_at, period, ..Status::default() };
         let line = json_line(&status);

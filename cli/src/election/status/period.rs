@@ -16,8 +16,8 @@ use crate::output::print::{ATTENTION, GOOD, plain, styled};
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct PeriodArg {
-    /// Of `run --once-per`: end with 1 unless a period is completed that began within this duration
-    /// before now, at most 36525d, whether an epoch is held or not
+    /// For `run --once-per`: exit with 1 unless a period that began within this duration before now
+    /// is completed, whether an epoch is held or not. At most 36525d
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(CENTURY))]
     #[arg(requires = "exit_code")]
     pub last_period_within: Option<Duration>,
@@ -92,7 +92,7 @@ impl PeriodStatus {
         }
     }
 
-    /// Lines that follow others.
+    /// Returns lines to append to the lines of the election.
     pub fn for_people(&self) -> String {
         let colour = if matches!(self.state, "completed" | "running") { GOOD } else { ATTENTION };
         let code = self.exit_code.map(|code| format!(" with exit code {code}")).unwrap_or_default();

@@ -15,16 +15,16 @@ pub struct AssignmentChange {
     pub created: Option<DateTime<Utc>>,
     pub author: Author,
     pub coordinator: Option<String>,
-    /// Whether its coordinator differs from the one before.
+    /// True if the assignment before had another coordinator.
     pub coordinator_changed: bool,
-    /// Whether it is the first readable assignment but not the first of the group. Its changes are
-    /// unknown, and only its state is shown.
+    /// True if the assignment is the first readable one, but not the first of the group. Its
+    /// changes are unknown, and the history shows its state.
     pub is_first_known: bool,
     pub joined: Vec<Person>,
     pub left: Vec<DepartedMember>,
     /// Changed partitions in the order of their numbers.
     pub partitions: Vec<PartitionChange>,
-    /// Reason that it cannot be read. Then all other fields are empty.
+    /// Reason that the assignment cannot be read. Then all other fields are empty.
     pub unreadable: Option<String>,
 }
 
@@ -33,7 +33,7 @@ pub struct AssignmentChange {
 pub enum Author {
     /// Only operators add and mark partitions.
     Operator,
-    /// The coordinator that it names.
+    /// The coordinator in the assignment.
     Member(String),
     Unknown,
 }
@@ -49,7 +49,7 @@ pub struct Person {
 #[derive(Debug)]
 pub struct DepartedMember {
     pub member: MemberSnapshot,
-    /// The end in the record of its session; `None` if the record has none, or was compacted.
+    /// End of its session. `None` if the record of the session has no end, or was compacted.
     pub ended: Option<EpochEnd>,
 }
 
@@ -72,18 +72,19 @@ pub struct PartitionChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartitionEvent {
-    /// Its state in the first readable assignment.
+    /// State of the partition in the first readable assignment.
     Stood,
     Added,
-    /// From no owner to an owner.
+    /// A partition without an owner gets an owner.
     Granted,
-    /// From one owner to another.
+    /// The owner is replaced by another owner.
     Moved,
-    /// From an owner to no owner: the owner released it, or its session has ended.
+    /// The partition has no owner any more: the owner released it, or the owner's session has
+    /// ended.
     Released,
-    /// Its owner must release it to another member.
+    /// The owner must release the partition to another member.
     Revoked,
-    /// A revocation was withdrawn: its owner keeps it.
+    /// A revocation was withdrawn: the owner keeps the partition.
     Kept,
     Marked,
     Removed,
@@ -175,7 +176,7 @@ fn coordinator(group: &GroupSnapshot) -> Option<Person> {
     group.members.iter().find(|it| it.coordinates).map(person)
 }
 
-/// Returns the members of the first list that the second does not have.
+/// Returns the members of the first group that the second group does not have.
 fn missing_in<'a>(
     one: Option<&'a GroupSnapshot>,
     other: Option<&'a GroupSnapshot>,
@@ -242,7 +243,7 @@ fn events(
     match (&change.from, &change.to) {
         (None, Some(_)) => events.push(PartitionEvent::Granted),
         (Some(_), None) => events.push(PartitionEvent::Released),
-        // It may have changed its owner and returned in missing assignments.
+        // Missing assignments may have moved the partition to another owner and back.
         (Some(from), Some(to)) if from != to || !same_grant => events.push(PartitionEvent::Moved),
         (Some(_), Some(_)) => {
             let [had, has] = [was, is].map(|it| it.is_some_and(|it| it.target.is_some()));

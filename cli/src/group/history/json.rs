@@ -19,7 +19,7 @@ pub struct AssignmentLine<'a> {
     by: Option<&'a str>,
     by_operator: bool,
     coordinator: Option<&'a str>,
-    /// Whether its changes are unknown. Then its partitions show its state.
+    /// True if the changes are unknown. Then `partitions` has the state of the assignment.
     first_known: bool,
     joined: &'a [Person],
     left: Vec<DepartedLine<'a>>,
@@ -40,7 +40,8 @@ struct DepartedLine<'a> {
 struct PartitionLine<'a> {
     partition: &'a str,
     number: u32,
-    /// Of `stood`, `added`, `granted`, `moved`, `released`, `revoked`, `kept`, `marked`, `removed`.
+    /// One of `stood`, `added`, `granted`, `moved`, `released`, `revoked`, `kept`, `marked`, or
+    /// `removed` for each event.
     events: &'a [PartitionEvent],
     from: Option<&'a str>,
     from_session: Option<&'a str>,

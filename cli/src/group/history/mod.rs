@@ -41,8 +41,8 @@ pub async fn history(args: GroupHistoryArgs) -> Result<u8, Failure> {
         complain(&format!("{error}; the reasons of departures are unknown"));
     }
     let title = match &args.partition {
-        Some(name) => format!("Who owned the partition {name} of {}", args.at.store),
-        None => format!("Who owned the partitions of {}", args.at.store),
+        Some(name) => format!("Owners of the partition {name} of {}", args.at.store),
+        None => format!("Owners of the partitions of {}", args.at.store),
     };
     show(
         (args.at.json, args.svg.as_deref()),

@@ -19,7 +19,7 @@ struct OwnedSpan {
     by: Person,
     token: Option<Epoch>,
     from: DateTime<Utc>,
-    /// Whether it may have begun earlier.
+    /// True if the ownership may have begun earlier.
     or_before: bool,
 }
 

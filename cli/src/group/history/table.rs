@@ -16,7 +16,7 @@ use crate::group::status::short;
 use crate::group::view::table;
 use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, plain, styled};
 
-/// Nothing on the store tells these apart.
+/// The possible reasons for a missing assignment. The store does not show the actual one.
 const GONE: &str = "compacted, deleted, or skipped by a restore";
 
 pub fn of(history: &GroupHistory) -> String {
@@ -24,12 +24,12 @@ pub fn of(history: &GroupHistory) -> String {
         return styled(ATTENTION, "no group yet: its first member creates it");
     }
     let rows: Vec<_> = history.changes.iter().flat_map(rows).collect();
-    let mut parts = vec![table(["epoch", "created", "by", "what changed"], &rows), String::new()];
+    let mut parts = vec![table(["epoch", "created", "by", "changes"], &rows), String::new()];
     parts.extend(summary(history));
     parts.join("\n")
 }
 
-/// Returns a row for each change. Only the first row shows the assignment.
+/// Returns a row for each change. Only the first row has the epoch, the date and the author.
 fn rows(change: &AssignmentChange) -> Vec<[String; 4]> {
     let created = change.created.map_or("-".to_owned(), |at| at.format("%F %TZ").to_string());
     let by = match &change.author {
@@ -38,23 +38,24 @@ fn rows(change: &AssignmentChange) -> Vec<[String; 4]> {
         Author::Unknown => "-".to_owned(),
     };
     let mut first = Some([change.epoch.to_string(), styled(FAINT, created), by]);
-    let row = |what| {
+    let row = |change| {
         let [epoch, created, by] = first.take().unwrap_or_default();
-        [epoch, created, by, what]
+        [epoch, created, by, change]
     };
-    what(change).into_iter().map(row).collect()
+    sentences(change).into_iter().map(row).collect()
 }
 
-fn what(change: &AssignmentChange) -> Vec<String> {
+/// Describes each change of the assignment.
+fn sentences(change: &AssignmentChange) -> Vec<String> {
     if let Some(why) = &change.unreadable {
         return vec![styled(ATTENTION, format_args!("unreadable: {}", plain(why)))];
     }
-    let mut what = Vec::new();
+    let mut lines = Vec::new();
     if change.is_first_known {
-        what.push("(what it changed is not known; this is how it stood)".to_owned());
+        lines.push("(its changes are unknown; this is its state)".to_owned());
     }
     let joined: Vec<&str> = change.joined.iter().map(|it| &*it.name).collect();
-    what.extend(members(&joined, "joined"));
+    lines.extend(members(&joined, "joined"));
     let mut left: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for DepartedMember { member, ended } in &change.left {
         let end = match ended {
@@ -64,24 +65,24 @@ fn what(change: &AssignmentChange) -> Vec<String> {
         };
         left.entry(end).or_default().push(&member.name);
     }
-    what.extend(left.iter().filter_map(|(end, names)| members(names, end)));
+    lines.extend(left.iter().filter_map(|(end, names)| members(names, end)));
     if change.coordinator_changed {
-        what.push(match &change.coordinator {
+        lines.push(match &change.coordinator {
             Some(name) => format!("{} coordinates", plain(name)),
-            None => "nobody coordinates".to_owned(),
+            None => "no member coordinates".to_owned(),
         });
     }
-    let mut sentences: BTreeMap<(PartitionEvent, String), Vec<&str>> = BTreeMap::new();
+    let mut events: BTreeMap<(PartitionEvent, String), Vec<&str>> = BTreeMap::new();
     for it in &change.partitions {
         for event in &it.events {
-            sentences.entry((*event, done(*event, it))).or_default().push(&it.name);
+            events.entry((*event, done(*event, it))).or_default().push(&it.name);
         }
     }
-    what.extend(sentences.iter().map(|((_, done), names)| sentence(done, names)));
-    if what.is_empty() {
-        what.push("no change of an owner, a member or a mark".to_owned());
+    lines.extend(events.iter().map(|((_, done), names)| sentence(done, names)));
+    if lines.is_empty() {
+        lines.push("no change of an owner, a member or a mark".to_owned());
     }
-    what
+    lines
 }
 
 fn members(names: &[&str], done: &str) -> Option<String> {
@@ -112,12 +113,12 @@ fn done(event: PartitionEvent, it: &PartitionChange) -> String {
         PartitionEvent::Stood => format!("owned by {to}"),
         PartitionEvent::Added => "added".to_owned(),
         PartitionEvent::Granted => format!("granted to {to}"),
-        // The change happened in missing assignments.
-        PartitionEvent::Moved if it.from == it.to => format!("granted to {from} anew"),
+        // Missing assignments moved the partition to another owner and back.
+        PartitionEvent::Moved if it.from == it.to => format!("granted to {from} again"),
         PartitionEvent::Moved => format!("moved from {from} to {to}"),
         PartitionEvent::Released => format!("no longer owned by {from}"),
         PartitionEvent::Revoked => format!("to move from {from} to {target}"),
-        PartitionEvent::Kept => format!("kept by {to} after all"),
+        PartitionEvent::Kept => format!("kept by {to}: the move was withdrawn"),
         PartitionEvent::Marked => marked(&it.marks_before, &it.marks),
         PartitionEvent::Removed => "removed".to_owned(),
     }

@@ -53,8 +53,7 @@ fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>)
     (lines, advice)
 }
 
-/// Returns the prefixes of keys of elections and groups to which the rule applies. Their objects
-/// have no tags.
+/// Returns the prefixes of elections and groups that the rule affects. Their objects have no tags.
 fn touched<'a>(
     rule: &LifecycleRule,
     keys: &'a [String],
@@ -93,7 +92,7 @@ fn does(rule: &LifecycleRule) -> String {
         (rule.expires_noncurrent, "deletes old versions"),
     ];
     let effects: Vec<_> =
-        effects.into_iter().filter(|(does, _)| *does).map(|(_, what)| what).collect();
+        effects.into_iter().filter(|(does, _)| *does).map(|(_, effect)| effect).collect();
     if effects.is_empty() { "does no harm".to_owned() } else { effects.join(" and ") }
 }
 
@@ -107,28 +106,27 @@ fn against(rule: &LifecycleRule, keys: &[String]) -> Vec<Advice> {
             "lifecycle",
             match elects {
                 true => format!(
-                    "{name} would delete the newest epoch of an election that rests: nobody's epoch \
-                     would grow any more, or tokens would start again"
+                    "{name} would delete the newest epoch of an idle election: no process would \
+                     be elected, or tokens would start again"
                 ),
                 false => format!(
-                    "{name} would delete the newest assignment of a group that rests, or the \
-                     sessions that show that: nothing would be assigned any more, or tokens would \
-                     start again"
+                    "{name} would delete the newest assignment of an idle group, or its \
+                     sessions: no partition would be assigned, or tokens would start again"
                 ),
             },
-            format!("have it leave out {keys}, and delete old ones with `tenure compact`"),
+            format!("exclude {keys} from the rule, and delete old objects with `tenure compact`"),
         ));
     }
     if rule.archives {
         advice.push(Advice::new(
             "lifecycle",
             match elects {
-                true => format!("{name} would move the newest epoch to where it cannot be read"),
+                true => format!("{name} would move the newest epoch to an archive: it cannot be read there"),
                 false => format!(
-                    "{name} would move assignments or sessions to where they cannot be read"
+                    "{name} would move assignments or sessions to an archive: they cannot be read there"
                 ),
             },
-            format!("have it leave out {keys}"),
+            format!("exclude {keys} from the rule"),
         ));
     }
     advice
@@ -136,10 +134,10 @@ fn against(rule: &LifecycleRule, keys: &[String]) -> Vec<Advice> {
 
 fn keeps_every_renewal(rules_seen: bool) -> Advice {
     let what = match rules_seen {
-        true => "no rule expires old versions: every renewal leaves one, 8,640 a day and leader",
+        true => "no rule expires old versions: each renewal leaves one, 8,640 per leader and day",
         false => {
-            "every renewal leaves a version, 8,640 a day and leader, unless a rule that may \
-                  not be looked at expires them"
+            "each renewal leaves a version, 8,640 per leader and day, unless a lifecycle rule, \
+             which the probe may not read, expires them"
         }
     };
     let todo = "add a lifecycle rule for the prefix with NoncurrentVersionExpiration of 1 day and \
@@ -150,10 +148,10 @@ fn keeps_every_renewal(rules_seen: bool) -> Advice {
 fn not_seen(error: &StoreError) -> String {
     match error.kind() {
         StoreErrorKind::AccessDenied => {
-            "not allowed to look (s3:GetBucketVersioning, s3:GetLifecycleConfiguration)".to_owned()
+            "access denied (s3:GetBucketVersioning, s3:GetLifecycleConfiguration)".to_owned()
         }
-        StoreErrorKind::Transient => format!("not seen: {error}"),
-        _ => "the store does not say".to_owned(),
+        StoreErrorKind::Transient => format!("unknown: {error}"),
+        _ => "not reported by the store".to_owned(),
     }
 }
 

@@ -20,7 +20,8 @@ fn a_rule_that_deletes_current_epochs_causes_a_warning() {
     let (lines, advice) = checked(Versioning::Off, &[everything]);
     assert_eq!(lines, ["off", "the rule \"30 days\" deletes current versions"]);
     let [advice] = &advice[..] else { panic!("{advice:?}") };
-    for word in ["30 days", "newest epoch", "nobody's epoch would grow", "tokens would start again"]
+    for word in
+        ["30 days", "newest epoch", "no process would be elected", "tokens would start again"]
     {
         assert!(advice.what.contains(word), "{advice:?}");
     }
@@ -92,7 +93,7 @@ fn denied_access_to_settings_is_no_failure() {
         lifecycle: Err(error(StoreErrorKind::Unsupported)),
     };
     let (lines, advice) = check(&settings, "app/");
-    assert!(lines[0].value.starts_with("not allowed to look"), "{lines:?}");
-    assert_eq!(lines[1].value, "the store does not say");
+    assert!(lines[0].value.starts_with("access denied"), "{lines:?}");
+    assert_eq!(lines[1].value, "not reported by the store");
     assert_eq!(advice, []);
 }

@@ -97,8 +97,8 @@ fn the_table_shows_leaders_and_gaps() {
         "\nvacant       ~",
         "\nlongest gap  ",
         ", after epoch 95\n",
-        "\nnot known    ~20s (at least 0s, at most 21s): epochs are missing or unreadable\n",
-        "\nmissing      epochs 1 to 90 are not there: compacted, or skipped by a restore\n",
+        "\nunknown      ~20s (at least 0s, at most 21s): epochs are missing or unreadable\n",
+        "\nmissing      epochs 1 to 90: compacted, or skipped by a restore\n",
         "\nrequests     6",
     ] {
         assert!(rest.contains(told), "{told:?} is not in {rest}");
@@ -106,7 +106,7 @@ fn the_table_shows_leaders_and_gaps() {
 }
 
 #[test]
-fn json_separates_records_from_conclusions() {
+fn json_separates_recorded_and_derived_values() {
     let told = lines(&story(noon()).run("history", &["--json"]));
     assert_eq!(told.len(), 6);
     let expected = json!({
@@ -168,7 +168,7 @@ fn the_picture_is_xml_and_shows_the_leaders() {
     for told in [
         "vacant for 5s (at least 0ms, at most 38s)",
         "<script>&\\u{202e}",
-        "not known: epochs in it are missing or cannot be read",
+        "unknown: epochs of this time are missing or cannot be read",
     ] {
         assert!(titles.contains(&told), "{told:?} is not in {titles:#?}");
     }

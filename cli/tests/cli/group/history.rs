@@ -92,7 +92,7 @@ fn the_table_shows_the_changes_of_each_assignment() {
     let said = run(&story("w1"), &[]);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     let expected = "\
-epoch  created               by          what changed
+epoch  created               by          changes
 1      2026-11-20 12:00:00Z  w1          w1 joined
                                          w1 coordinates
                                          3 partitions added: a, b, c
@@ -115,7 +115,7 @@ epoch  created               by          what changed
 
 members    1
 partitions 3; all are owned
-missing    assignment 7 is not there: compacted, deleted, or skipped by a restore
+missing    assignment 7: compacted, deleted, or skipped by a restore
 requests   11
 ";
     assert_eq!(said.out, expected);
@@ -147,7 +147,7 @@ fn regression_the_record_of_the_session_shows_how_a_member_left() {
 fn the_first_kept_assignment_is_shown_in_full() {
     let said = run(&story("w1"), &["--limit", "5"]);
     let expected = "\
-5      2026-11-20 12:01:40Z  -   (what it changed is not known; this is how it stood)
+5      2026-11-20 12:01:40Z  -   (its changes are unknown; this is its state)
                                  1 partition owned by w2: c
                                  2 partitions owned by w1: a, b
                                  1 partition without an owner: d
@@ -233,7 +233,7 @@ fn the_picture_has_a_row_for_each_partition_and_a_colour_for_each_owner() {
     assert!(said.out.contains(".tenure .c0{fill:"), "dark pages have separate colours");
     let file = bench.path("h.svg");
     let table = run(&bench, &["--svg", file.to_str().expect("UTF-8"), "--partition", "c"]);
-    assert_eq!((table.code, table.out.contains("what changed")), (0, true), "{table:?}");
+    assert_eq!((table.code, table.out.contains("changes")), (0, true), "{table:?}");
     let drawn = std::fs::read_to_string(file).expect("the drawing was written");
     assert!(drawn.contains("partition c: ") && !drawn.contains("partition b: "));
     run(&bench, &["--svg", "-", "--json"]).fails(64, &["--svg -", "--json"]);
@@ -250,9 +250,9 @@ fn compacted_assignments_show_only_their_outcome() {
     assign(&bench, (7, 10), 0, again, owned(6));
     assign(&bench, (8, 20), 0, &[("w1", one)], owned(8));
     let out = run(&bench, &[]).out;
-    assert!(out.contains("-   1 partition granted to w1 anew: a\n"), "{out}");
+    assert!(out.contains("-   1 partition granted to w1 again: a\n"), "{out}");
     assert!(out.contains(" 1 partition moved from w1 to w1 (session 33333333): a\n"), "{out}");
-    assert!(out.contains("missing    assignments 1 to 3, assignments 5 to 6 are not"), "{out}");
+    assert!(out.contains("missing    assignments 1 to 3, assignments 5 to 6: compacted"), "{out}");
 }
 
 #[test]

@@ -277,7 +277,7 @@ fn regression_sighup_ends_watch_as_sigterm_does() {
 }
 
 #[test]
-fn watch_gives_one_object_per_line() {
+fn watch_prints_one_object_per_line() {
     let bench = Bench::new();
     bench.epoch(3, HELD);
     let mut watching = Watching::start(&bench, &["--json"]);
