@@ -105,8 +105,8 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets whether the caller asserts that no two living processes have this name, and that the
-    /// work of a dead process has ended, including work in processes that it started. With this
+    /// Sets whether the caller asserts two facts. No two living processes have this name. The work
+    /// of a dead process has ended, including work in processes that it started. With this
     /// assertion, a joining process ends the session of its predecessor immediately and gets its
     /// partitions back. Otherwise the group waits until the predecessor's session lapses. If the
     /// assertion is wrong, two members may believe that they own a partition. Costs one GET and one
@@ -174,7 +174,7 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets the greatest ratio by which the rates of any two machines' clocks may differ: 0 to 0.5.
+    /// Sets the greatest relative difference between the clock rates of any two machines: 0 to 0.5.
     /// Default: 0.01.
     pub fn clock_drift_max(mut self, ratio: f64) -> GroupBuilder {
         self.election = self.election.clock_drift_max(ratio);

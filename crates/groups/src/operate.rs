@@ -31,9 +31,9 @@ impl Group {
     /// change may have taken effect or may take effect later: call again. Otherwise nothing was
     /// written.
     /// - [`InvalidInput`](tenure::ErrorKind::InvalidInput): a name or the size of the group is out
-    ///   of bounds, or there is no such group or partition, or a partition of one of the names
-    ///   still retires. In the last case call again once [`snapshot`](Group::snapshot) no longer
-    ///   shows that partition.
+    ///   of bounds, or there is no such group or partition. It is also the error of a name that a
+    ///   retiring partition has: call again once [`snapshot`](Group::snapshot) no longer shows that
+    ///   partition.
     /// - [`Unavailable`](tenure::ErrorKind::Unavailable): the store did not answer 16 writes, or
     ///   other writers created the next assignment first 16 times. Call again.
     /// - [`NewestDeleted`](tenure::ErrorKind::NewestDeleted): a member has seen a greater

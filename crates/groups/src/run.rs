@@ -310,9 +310,10 @@ impl Group {
         let _ = self.leave.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Returns whether the call of [`run`](Group::run) on this `Group` or a clone is a member: the
-    /// lease of its session runs, and the newest assignment that the call has read names the
-    /// session. No request. If several calls run, the result is about the last one that joined.
+    /// Returns whether the call of [`run`](Group::run) on this `Group` or a clone is a member. A
+    /// member has a session with a running lease, and the newest assignment that it has read names
+    /// this session. No request. If several calls run, the result is about the last one that
+    /// joined.
     #[must_use]
     pub fn is_member(&self) -> bool {
         self.current().is_some_and(|member| member.is_member())

@@ -33,7 +33,7 @@ pub(super) fn session_key(prefix: &str, id: SessionId) -> String {
     format!("{prefix}members/{id}/lock.json")
 }
 
-/// Returns the session whose object has this key.
+/// Returns the session with an object at this key.
 pub(crate) fn session_of(prefix: &str, key: &str) -> Option<SessionId> {
     let id = key.strip_prefix(prefix)?.strip_prefix("members/")?.strip_suffix("/lock.json")?;
     SessionId::parse(id)
@@ -79,9 +79,9 @@ impl SessionBody {
         &self.name
     }
 
-    /// Returns the time for which the partitions of the ended session are reserved for its name:
-    /// the time that its member wrote (GW6), or `reclaimed` if a process of the same name ended the
-    /// session (GW7).
+    /// Returns the time for which the partitions of the ended session are reserved for its name. It
+    /// is the time that the member wrote (GW6). If a process of the same name ended the session, it
+    /// is `reclaimed` (GW7).
     pub(super) fn parked(&self, reclaimed: Duration) -> Option<Duration> {
         let said = self.record.park_ms.map(Duration::from_millis);
         let by_itself = self.record.successor.as_deref() == Some(&*self.name);

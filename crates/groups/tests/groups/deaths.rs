@@ -11,9 +11,9 @@ use tenure_testkit::time::{millis, secs, wait};
 
 use super::{Fleet, Node, POLL, VALIDITY, balanced, owners};
 
-/// The bound that follows from GN5. It consists of the validity × (1 + drift), two fifths of the
-/// validity until the coordinator is silent, a poll that sees its last renewal, a poll of the new
-/// owners, and the requests.
+/// The bound that follows from GN5. The first term is the validity × (1 + drift). The second is two
+/// fifths of the validity, until the coordinator is silent. A poll sees its last renewal, and a
+/// poll of the new owners follows. The last term is the time of the requests.
 const TOGETHER: Duration = Duration::from_millis(30_300 + 12_000 + 5_000 + 5_000 + 700);
 /// Members other than the deputies see the last renewal of the coordinator a poll later.
 const WITH_ALL_DEPUTIES: Duration = Duration::from_millis(30_300 + 12_000 + 10_000 + 5_000 + 700);
@@ -171,8 +171,8 @@ async fn regression_after_an_outage_members_resign_their_former_sessions() {
     }
 }
 
-/// A process that crashed every 10 s was added again each time: the other members owned 31 of 60
-/// partitions on average, and one partition had no living owner for 594 s.
+/// A process that crashed every 10 s was added again each time. The other members owned 31 of 60
+/// partitions on average. One partition had no living owner for 594 s.
 #[tokio::test(start_paused = true)]
 async fn regression_a_process_in_a_crash_loop_joins_later_each_time() {
     a_process_crashes(|fleet, _| fleet.node("x")).await;

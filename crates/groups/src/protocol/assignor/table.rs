@@ -8,8 +8,8 @@ use super::{Seat, Share};
 /// The cost of the last share of a seat, which depends on the seat's number of shares.
 ///
 /// A plan is balanced if each chain of moves adds a share of at least the rank that it removes.
-/// Ranks rise with the count, so such a plan is the best of all plans, and not only a local optimum
-/// (Harvey and others, "Semi-matchings for bipartite graphs and load balancing", 2006).
+/// Ranks rise with the count, so such a plan is the best of all plans. It is not only a local
+/// optimum (Harvey and others, "Semi-matchings for bipartite graphs and load balancing", 2006).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     /// The count is at most the floor of the proportion.

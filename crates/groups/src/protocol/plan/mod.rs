@@ -24,8 +24,8 @@ pub struct Evidence {
     pub joining: Vec<Member>,
     /// Members that get no more partitions: they leave, or have lapsed without a seal.
     pub leaving: BTreeSet<Session>,
-    /// Names of the members where the work on a partition failed within the last ten minutes, and
-    /// whether the back-off of each member still runs (GC8).
+    /// Recent failures of the work on each partition (GC8): the names of the members where it
+    /// failed, and whether the back-off of each member still runs.
     pub failures: BTreeMap<PartitionNumber, BTreeMap<Arc<str>, bool>>,
     /// Ended sessions with partitions that are reserved for the session's name, and the duration of
     /// the reservation (GW6, GW7).

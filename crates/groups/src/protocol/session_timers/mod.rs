@@ -38,8 +38,8 @@ use tenure::{EpochEnd, Moment};
 ///
 /// Inputs come in the order in which their answers are received. A listing only selects the
 /// sessions to read: a session that has lapsed by its listed tag is read before it is sealed. The
-/// age of a tag is the time from the receipt of the first answer with this tag to the sending of
-/// the last request that returned it. So a slow request only delays a lapse.
+/// age of a tag begins when the first answer with this tag is received. It ends when the last
+/// request that returned the tag was sent. So a slow request only delays a lapse.
 #[derive(Debug, Clone)]
 pub struct SessionTimers {
     drift: Drift,
@@ -87,8 +87,9 @@ pub struct RequestTimes {
 /// resignation.
 const EARLY: u32 = 4;
 
-/// Returns the time after which a session is silent if its tag has not changed: two fifths of the
-/// validity, as members renew every third of it, and at least one poll interval of the reader.
+/// Returns the time after which a session is silent if its tag has not changed. It is two fifths of
+/// the validity, as members renew every third of it. It is at least one poll interval of the
+/// reader.
 pub fn silence(validity: Duration, poll: Duration) -> Duration {
     poll.max(validity * 2 / 5)
 }
@@ -188,10 +189,11 @@ impl SessionTimers {
         now.since(last) < rest
     }
 
-    /// Returns the sessions to read now, in addition to the sessions that a plan needs. A session
-    /// is due once a validity, after its tag has not changed for half of the validity, and after
-    /// its tag changed too early or too late for a renewal. All sessions are due if the store lists
-    /// no tags.
+    /// Returns the sessions to read now, in addition to the sessions that a plan needs:
+    /// - sessions that were not read for a validity,
+    /// - sessions with a tag that has not changed for half of the validity,
+    /// - sessions with a tag that changed too early or too late for a renewal,
+    /// - all sessions if the store lists no tags.
     pub fn due(&self, now: Moment) -> BTreeSet<SessionId> {
         let due = |timer: &SessionTimer| {
             let unread = timer.read.is_none_or(|read| now.since(read) >= timer.validity);

@@ -166,8 +166,9 @@ impl Group {
         parts.map(|parts| (parts / all, parts.div_ceil(all))).collect()
     }
 
-    /// Returns the distance of these counts from the balance that [`StickyAssignor`] promises: the
-    /// shares above a ceiling or missing below a floor, and twelve times their count² / weight.
+    /// Returns the distance of these counts from the balance that [`StickyAssignor`] promises. The
+    /// first number counts the shares above a ceiling or missing below a floor. The second is
+    /// twelve times the sum of count² / weight.
     fn imbalance(&self, counts: &[usize]) -> (usize, usize) {
         let proportions = self.proportions(counts.iter().sum());
         let each = counts.iter().zip(proportions).zip(&self.seats);
