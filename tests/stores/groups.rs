@@ -1,6 +1,7 @@
 //! Tests a group on each kind of store, in real time. Members share partitions, and one member
-//! leaves. The tests do not measure times. The deadline of each step is far longer than any machine
-//! needs.
+//! leaves.
+//!
+//! The tests do not measure times. The deadline of each step is far longer than any machine needs.
 
 use std::sync::Arc;
 use std::time::Duration;

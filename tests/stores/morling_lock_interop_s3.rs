@@ -1,7 +1,9 @@
 //! A node of Morling's post and a candidate of this library lead alternately, over real HTTP and in
 //! real time, with dates in whole seconds. `tests/protocol/morling_lock_interop.rs` has the other
-//! cases, in paused time. The test waits for a dozen seconds. It is in this program, because other
-//! tests run during the wait.
+//! cases, in paused time.
+//!
+//! The test waits for a dozen seconds. It is in this program, because other tests run during the
+//! wait.
 #![cfg(feature = "s3")]
 
 use std::sync::Arc;

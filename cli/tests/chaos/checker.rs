@@ -243,12 +243,13 @@ fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize
 }
 
 /// Checks that no child is alive at the end of its lease. Returns the least time between the last
-/// sign of a child and the end of its lease, in nanoseconds. The epoch object shows the lease. The
-/// lease ends at most `validity` after the test has seen the last renewal, which is some
-/// milliseconds late. The guard begins to kill 200 ms before the end of the lease, and needs CPU
-/// time within this margin. If the machine ran no process for a while, as [`Stalls`] records, the
-/// child may live longer by that time. The child may also live longer if its guard was stopped
-/// together with the child.
+/// sign of a child and the end of its lease, in nanoseconds.
+///
+/// The epoch object shows the lease. The lease ends at most `validity` after the test has seen the
+/// last renewal, which is some milliseconds late. The guard begins to kill 200 ms before the end of
+/// the lease, and needs CPU time within this margin. If the machine ran no process for a while, as
+/// [`Stalls`] records, the child may live longer by that time. The child may also live longer if
+/// its guard was stopped together with the child.
 fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
     let mut nearest = u64::MAX;
     for life in lives {
@@ -270,8 +271,9 @@ fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
     Ok(nearest)
 }
 
-/// Checks that no child is alive in a resigned epoch. Returns the number of resigned epochs. A
-/// stall does not excuse a sign of life after the seal, because the guard writes the seal only
+/// Checks that no child is alive in a resigned epoch. Returns the number of resigned epochs.
+///
+/// A stall does not excuse a sign of life after the seal, because the guard writes the seal only
 /// after the end of the last process.
 fn check_resignations(lives: &[Life]) -> Result<usize, String> {
     let mut count = 0;

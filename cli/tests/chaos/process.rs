@@ -97,9 +97,10 @@ impl Drop for Process {
     }
 }
 
-/// Returns `tenure compact` as a repeated job. The job keeps epochs for longer than the delay of
-/// any request. The protocol requires that no create takes effect after the compaction of its
-/// epoch.
+/// Returns `tenure compact` as a repeated job.
+///
+/// The job keeps epochs for longer than the delay of any request. The protocol requires that no
+/// create takes effect after the compaction of its epoch.
 pub fn compactor(backend: &Backend) -> Command {
     let min_age = if backend.is_of_the_environment() { "30s" } else { "6s" };
     let mut command = Command::new(TENURE);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Runs these seeds in order, up to the first one that fails.
+/// Runs these seeds in order, up to the first failing seed.
 pub fn run_all<T: Send>(
     seeds: Range<u64>,
     run: impl Fn(u64) -> T + Sync,

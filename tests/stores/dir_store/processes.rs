@@ -1,5 +1,7 @@
 //! Tests the directory store with real processes, which are killed at any moment or race for one
-//! key. The processes run this test program. A variable makes them run only [`child_process`].
+//! key.
+//!
+//! The processes run this test program. A variable makes them run only [`child_process`].
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -153,7 +155,7 @@ impl Drop for Process {
 #[tokio::test]
 async fn child_process() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };
-    let name = std::env::var(NAME).expect("set with the directory");
+    let name = std::env::var(NAME).expect("the variable is set with the directory");
     let store = DirStore::open(dir).expect("opened");
     for order in std::io::stdin().lines() {
         let order = order.expect("UTF-8");

@@ -27,7 +27,7 @@ pub enum Harm {
     ErrorAfter,
     SlowDown,
     Conflict,
-    /// The answer is late, the effect is late, or the request takes effect twice.
+    /// The server delays the answer or the effect, or the request takes effect twice.
     AnswerLate,
     ApplyLate,
     ApplyAgain,

@@ -99,12 +99,12 @@ impl Backend {
     }
 
     /// Returns the backend for a group. The test watches the objects of the group, and each member
-    /// has a separate connection to the server, if there is one.
+    /// has a separate connection to the server, if the backend has connections.
     pub fn of_group(mut self, members: usize) -> Backend {
         self.numbered = "assignment-";
         self.faulted = &[("/assignment-", 3), ("/members/", 5), ("", 12)];
-        // The hold is shorter than in an election, because more processes write. A stopped process
-        // may hold the lock, too.
+        // The lock is held for a shorter time than in an election, because more processes write,
+        // and a stopped process may also hold the lock.
         self.longest_lock_ms = 500;
         let endpoint = |member| {
             let env = self.env(member);
@@ -245,7 +245,7 @@ impl Backend {
         self.runtime.block_on(call)
     }
 
-    /// Returns the number of requests that met each kind of fault.
+    /// Returns how many requests each kind of fault has affected.
     pub fn faults_met(&self) -> BTreeMap<String, usize> {
         match &self.kind {
             Kind::Server(server) => server.faults_met(),
@@ -258,7 +258,7 @@ impl Backend {
         }
     }
 
-    /// Returns whether requests met every kind of fault.
+    /// Returns whether each kind of fault has affected a request.
     pub fn all_met(&self, met: &BTreeMap<String, usize>) -> bool {
         let of_requests = |harm: &Harm| !matches!(harm, Harm::Restart | Harm::Lock | Harm::Disk);
         let kinds: BTreeSet<_> = self.harms().into_iter().filter(of_requests).collect();

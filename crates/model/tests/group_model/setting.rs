@@ -69,9 +69,9 @@ pub enum Broken {
     Nothing,
     /// Sessions are identified only by their ids.
     IdsAlone,
-    /// The release of another token counts as the release of the current token.
+    /// Members treat the release of another token as the release of the current token.
     AnyToken,
-    /// A lapsed session counts as ended without a seal.
+    /// Members treat a lapsed session as ended without a seal.
     NoSeal,
     /// Members do not wait for the lease of a deposed session.
     NoWaitForDeposed,
@@ -83,13 +83,13 @@ pub enum Broken {
     SkipsNumber,
     /// The compactor deletes the newest assignment.
     CompactsNewest,
-    /// An assignment counts as confirmed without the LIST.
+    /// Members treat an assignment as confirmed without the LIST.
     NoConfirm,
     /// A release is written before the work has stopped.
     ReleasesFirst,
     /// A member withdraws a release whose PUT got no answer.
     TakesBack,
-    /// A session counts as joined after its create.
+    /// A member treats its session as joined after the create.
     JoinsByCreate,
     /// A member follows assignments while it seals its session.
     FollowsItsSeal,
@@ -100,7 +100,7 @@ pub enum Broken {
     Forgets,
     /// If an assignment exists, a plan ignores greater ones that sessions have seen.
     IgnoresGreater,
-    /// An unreadable session counts as missing.
+    /// Members treat an unreadable session as missing.
     UnreadIsMissing,
     /// Members create no assignment after a deletion.
     StopsAtDeleted,

@@ -168,7 +168,7 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
     let mut state = world.state();
     let before = after.epoch.get().checked_sub(1).map(assignment_key);
     let before = before.and_then(|key| Some((state.bucket.objects.get(&key)?.0.clone(), key)));
-    // An assignment that other programs deleted still counts.
+    // An assignment that other programs deleted remains the previous assignment.
     let before = before.or_else(|| {
         let (epoch, body) = state.book.greatest.clone()?;
         (epoch.next() == Some(after.epoch)).then(|| (body, assignment_key(epoch.get())))

@@ -173,7 +173,7 @@ fn cut_off(world: &Arc<World>, whom: Vec<Who>) {
     });
 }
 
-/// Deletes assignments including the newest one.
+/// Deletes assignments, including the newest assignment.
 pub async fn compact_wrongly(world: Arc<World>) {
     loop {
         sleep(world.part(world.plan.validity * 6)).await;
@@ -384,8 +384,8 @@ async fn balanced(world: &Arc<World>, slots: &[Slot], when: &str) -> bool {
     let bound = plan.validity * 4 + plan.poll * 20 + plan.stopping + Duration::from_secs(65);
     let bound = bound + listing(world) * 20;
     let until = now() + bound;
-    // The condition must hold in two consecutive checks, so that partitions in transit do not
-    // count.
+    // The condition must hold in two consecutive checks, so that the check ignores partitions in
+    // transit.
     let mut seen = 0;
     loop {
         let owners = world.owners();

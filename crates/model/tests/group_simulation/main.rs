@@ -169,7 +169,7 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// Runs these seeds on all cores, up to the first one that fails.
+/// Runs these seeds on all cores, up to the first failing seed.
 fn run_all(seeds: Range<u64>, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Outcome> {
     seeds::run_all(seeds, |seed| run(plan(seed)), |outcome| outcome.violation.is_some())
 }

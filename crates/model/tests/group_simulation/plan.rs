@@ -24,15 +24,15 @@ pub enum Broken {
     Takes,
     /// Work ignores the request to stop.
     NeverReturns,
-    /// A write that is answered without an ETag counts as done.
+    /// The library treats a write that is answered without an ETag as done.
     EtagNotNeeded,
     /// Other programs delete assignments although no remaining object shows the deletion.
     DeletedUnseen,
     /// A seal drops the greatest assignment that the member has seen.
     SealsForget,
-    /// A failed read counts as "not found".
+    /// The library treats a failed read as "not found".
     FailedReadFindsNothing,
-    /// A failed listing counts as an empty one.
+    /// The library treats a failed listing as empty.
     FailedListIsEmpty,
     /// An unreadable session makes the listings of the sessions fail.
     UnreadStopsRound,
@@ -92,7 +92,7 @@ pub struct Faults {
     pub delete_session: u32,
     /// An operator restores the group.
     pub restore: u32,
-    /// One object or one process meets faults for minutes.
+    /// Faults affect one object or one process for minutes.
     pub trouble: u32,
 }
 

@@ -1,5 +1,5 @@
-//! The invariants I1 to I6 of docs/design/protocol.md, checked by the actions of the store. They
-//! need no clock.
+//! Checks the invariants I1 to I6 of docs/design/protocol.md by the actions of the store, without
+//! clocks.
 
 use std::collections::BTreeSet;
 

@@ -166,7 +166,7 @@ fn renewals_are_verified_among_lawful_peers() {
     explore(Setting { verify_renewals: true, always, ..setting });
 }
 
-/// I1 to I3 hold for all participants, including the peer, if nothing is compacted.
+/// I1 to I3 hold for all participants, including the peer, if no epoch is compacted.
 #[test]
 fn a_peer_never_seals() {
     let faults = Budget { foreign_creates: 2, gives_up: 1, renewals: bound(0, 1), ..Budget::NONE };

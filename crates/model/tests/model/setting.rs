@@ -12,7 +12,7 @@ pub struct Setting {
     /// Number of steps of a random walk, or 0 for an exhaustive run.
     pub steps: u16,
     pub compactors: usize,
-    /// The greatest epoch of the model. A process that would create a greater one stops.
+    /// The greatest epoch of the model. A process that would create a greater epoch stops.
     pub last_epoch: Number,
     pub faults: Budget,
     /// Numbers of foreign keys. Each key sorts right after the epoch object with its number.
@@ -55,9 +55,9 @@ pub struct Budget {
     /// The sender abandons a request after a timeout, a 409 or a 5xx. The write may be applied
     /// later or never. Lost requests and lost answers are such events.
     pub gives_up: u8,
-    /// A write is applied, and a copy of it stays in transit.
+    /// A write is applied, and a copy of the write remains in transit.
     pub twice: u8,
-    /// A request is answered, and the answer stays in transit.
+    /// A request is answered, and the answer remains in transit.
     pub late: u8,
     /// A foreign record was written again with the same body.
     pub touches: u8,
@@ -84,9 +84,10 @@ pub struct Budget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Morling {
     Absent,
-    /// The beliefs of the peer count for I1 and I2.
+    /// I1 and I2 include the beliefs of the peer.
     Counts,
-    /// Only the grants of the candidates count, because the peer creates a compacted epoch again.
+    /// I1 and I2 include only the grants of the candidates, because the peer creates a compacted
+    /// epoch again.
     TakesPart,
 }
 

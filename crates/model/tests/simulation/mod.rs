@@ -153,7 +153,7 @@ fn count_settings(world: &World) {
     settings.iter().filter(|(_, is)| *is).for_each(|(what, _)| world.count(what));
 }
 
-/// Runs these seeds on all cores, up to the first one that fails.
+/// Runs these seeds on all cores, up to the first failing seed.
 pub fn run_all(seeds: Range<u64>, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Outcome> {
     seeds::run_all(seeds, |seed| run(plan(seed)), |outcome| outcome.violation.is_some())
 }

@@ -1,5 +1,5 @@
-//! The invariants of a single object (docs/design/protocol.md), checked by the actions of the
-//! store. They need no clock.
+//! Checks the invariants of a single object (docs/design/protocol.md) by the actions of the store,
+//! without clocks.
 
 use stateright::Property;
 use tenure::protocol::message::{EpochEnd, Lost};

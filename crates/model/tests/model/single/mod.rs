@@ -107,7 +107,7 @@ fn single_an_sdk_that_resends_is_tolerated() {
     explore(SingleSetting::new("an SDK that resends", faults));
 }
 
-/// All properties hold even if the beliefs of a peer count, because the peer writes by
+/// All properties hold even if they include the beliefs of a peer, because the peer writes by
 /// compare-and-swap.
 #[test]
 fn single_a_peer_of_the_post_takes_part() {

@@ -1,8 +1,10 @@
 //! A candidate never seals the epoch of a live peer of Morling's post. A process that seals such an
 //! epoch as lapsed has read the same state of the object for the whole lapse, by the process's
-//! clock. The state is the ETag and `Last-Modified`. The checker uses the reads of all calls of the
-//! process, with the times of their answers. Stores date objects in whole seconds. So two touches
-//! within a second are one state for the checker, too.
+//! clock. The state is the ETag and `Last-Modified`.
+//!
+//! The checker uses the reads of all calls of the process, with the times of their answers. Stores
+//! date objects in whole seconds. So two touches within a second are one state for the checker,
+//! too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,10 @@
 //! I4: a sealed epoch object (with the granted nonce) is never unsealed or renewed. If it is sealed
 //! between its create and its confirm, the epoch may be granted, and the library reports the loss
-//! with the grant. The checker tests the report as follows. No write may extend the lease of such a
-//! grant, so that the lease and the tokens end. If another process has sealed the epoch, the
-//! library must not report a resignation of the holder.
+//! with the grant.
+//!
+//! The checker tests the report as follows. No write may extend the lease of such a grant, so that
+//! the lease and the tokens end. If another process has sealed the epoch, the library must not
+//! report a resignation of the holder.
 
 use super::{Checker, Event, View, Write};
 use crate::sim::bucket::Body;

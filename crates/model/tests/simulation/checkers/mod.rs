@@ -1,6 +1,7 @@
-//! The invariants I1 to I8 of docs/design/protocol.md, each in a file with its number. The checkers
-//! see the effects on the store, the requests and answers of processes, and the beliefs of
-//! applications. The state of the library is hidden from them.
+//! The invariants I1 to I8 of docs/design/protocol.md, each in a file with its number.
+//!
+//! The checkers see the effects on the store, the requests and answers of processes, and the
+//! beliefs of applications. They do not read the state of the library.
 
 mod book;
 mod dropped;
@@ -52,7 +53,7 @@ pub enum Event<'a> {
     Deleting { epoch: u64 },
     /// A campaign was won.
     Granted { grant: &'a Grant },
-    /// `check()` returned the token, and `told` as the remaining lease.
+    /// `check()` returned the token, and the library reported `told` as the remaining lease.
     Token { lead: &'a Lead, clock: Moment, told: Duration },
     /// The application learned that its resignation is complete.
     Resigned { lead: &'a Lead },

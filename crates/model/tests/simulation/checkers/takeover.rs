@@ -1,8 +1,9 @@
 //! A successor with a takeover delay sends its create no earlier than this delay after the seal of
 //! the previous epoch. If the holder may not know of the seal, or the epoch is not sealed, the
-//! delay counts from the end of the holder's lease. A successor sees a seal after the seal took
-//! effect, and the successor's timer ends after the holder's lease. So the checker uses the
-//! earliest possible start of the delay.
+//! delay starts at the end of the holder's lease.
+//!
+//! A successor sees a seal after the seal took effect, and the successor's timer ends after the
+//! holder's lease. So the checker uses the earliest possible start of the delay.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -51,7 +52,7 @@ impl Waited {
     fn creates(&self, write: &Write, view: &View<'_>) -> Result<(), String> {
         let plan = view.plan;
         let Some(knobs) = (view.knobs)(write.who) else { return Ok(()) };
-        // The delay counts by the fastest possible clock.
+        // The delay is measured by the fastest possible clock.
         let fastest = plan.candidates.iter().map(|knobs| knobs.rate).max().unwrap_or_default();
         let fastest = fastest + fastest * MOST_SLEWED.unsigned_abs() / 1_000_000;
         let (before, delay) = (write.epoch - 1, knobs.takeover_delay);

@@ -4,13 +4,13 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     Nothing,
-    /// The lease counts from the answer to a write instead of its sending.
+    /// The lease starts at the answer to a write instead of its sending.
     LeaseFromAnswer,
     /// A follower's timer starts before the request that shows the ETag.
     TimerFromRequest,
     /// The boot and the wall clock do not run in suspend either.
     ClockStopsInSuspend,
-    /// A refused renewal counts as done.
+    /// The library treats a refused renewal as done.
     RefusalIgnored,
     /// The application continues with its token, and does not check it again.
     TokenKept,
@@ -28,7 +28,7 @@ pub enum Broken {
     ResourceForgets,
     /// The application counts the tokens itself.
     TokenGuessed,
-    /// A refused resignation counts as done.
+    /// The library treats a refused resignation as done.
     RefusedSealCounts,
     /// An observer that restarts continuously reads through a cache without expiry.
     ObserverBehindACache,

@@ -1,8 +1,11 @@
 //! Runs that have only faults that a leader must survive. The checker `kept` requires that the
-//! leader keeps its leadership. A round trip has a maximum duration, and each process loses at most
-//! one answer within 1.25 times the longest validity. The maximum duration follows from the longest
-//! time to the next successful renewal, with one lost answer. Let R be the renew interval, T =
-//! validity / 5 the request timeout, and L the longest round trip. The time consists of:
+//! leader keeps its leadership.
+//!
+//! A round trip has a maximum duration, and each process loses at most one answer within 1.25 times
+//! the longest validity. The maximum duration follows from the longest time to the next successful
+//! renewal, with one lost answer. Let R be the renew interval, T = validity / 5 the request
+//! timeout, and L the longest round trip. The time consists of:
+//!
 //! - R until the next renewal, and L for a pending GET of the next epoch;
 //! - T for the renewal with the lost answer, and validity / 50 for the pause after it;
 //! - 2 L for attempts that are abandoned early in the second half of the lease, because the time
@@ -66,10 +69,11 @@ impl Knobs {
         (validity - used).div_f64(6.0 * FASTER)
     }
 
-    /// Returns the maximum number of requests of a leader of a steady run in one validity. The
-    /// leader sends renewals, each with a LIST if renewals are verified, and two GETs of the next
-    /// epoch. At most two answers are lost in a validity. Each lost answer costs another renewal,
-    /// another GET, and the early abandoned requests of both kinds.
+    /// Returns the maximum number of requests of a leader of a steady run in one validity.
+    ///
+    /// The leader sends renewals, each with a LIST if renewals are verified, and two GETs of the
+    /// next epoch. At most two answers are lost in a validity. Each lost answer costs another
+    /// renewal, another GET, and the early abandoned requests of both kinds.
     pub fn most_requests(&self) -> usize {
         let renewals = self.validity.div_duration_f64(self.renew_interval()).ceil() as usize + 1;
         let renewals = renewals * if self.verify_renewals { 2 } else { 1 };
