@@ -105,7 +105,7 @@ async fn a_campaign_retries_denials_for_the_configured_time() {
 /// Other requests of the same poll must not hide a permanent denial. Without the permission to
 /// read, every LIST succeeds.
 #[tokio::test(start_paused = true)]
-async fn denials_count_even_if_other_requests_succeed() {
+async fn denials_end_a_campaign_even_if_other_requests_succeed() {
     for layout in LAYOUTS {
         for call in [Call::Get, Call::Create, Call::Replace] {
             if layout == Layout::SingleObject && call == Call::Create {

@@ -179,7 +179,7 @@ async fn a_requested_poll_happens_immediately() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_requested_polls_are_one_poll() {
+async fn many_requests_to_poll_cause_one_poll() {
     let world = World::new();
     let _a = world.leader("a").await;
     let b = world.node("b").build().unwrap();

@@ -7,7 +7,7 @@ use tenure_testkit::time::{millis, secs, wait};
 use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect};
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_shows_renewals_and_its_end() {
+async fn a_lease_reports_renewals_and_its_end() {
     let world = World::new();
     let lead = world.leader("a").await;
     let lease = lead.lease();

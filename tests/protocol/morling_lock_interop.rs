@@ -27,7 +27,7 @@ async fn lock(node: &MorlingNode, every: Duration) -> Lock {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_valid_file_of_the_other_side_blocks_both() {
+async fn a_valid_file_blocks_the_other_process() {
     let world = World::new();
     let node = morling(&world);
     let ours = world.node("ours").build().unwrap();

@@ -119,7 +119,7 @@ async fn data_is_stored_with_the_lock_and_readable_by_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_locks_in_one_table_under_one_prefix() {
+async fn many_locks_share_a_table_and_a_prefix() {
     let server = DynamoServer::start();
     let store = Arc::new(server.store());
     let leaders = join_all((0..40).map(|lock| {
@@ -158,7 +158,7 @@ async fn a_warning_before_the_lease_ends_the_danger_zone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_lock_of_a_dead_host_is_taken_after_one_lease() {
+async fn the_lock_of_a_dead_host_is_acquired_after_one_lease() {
     let server = DynamoServer::start();
     drop(elected(host(&server, "locks/moe", "dead")).await);
     let start = now();
@@ -173,7 +173,7 @@ async fn the_lock_of_a_dead_host_is_taken_after_one_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_released_lock_is_taken_immediately_and_its_count_never_restarts() {
+async fn a_released_lock_is_acquired_immediately_and_its_token_never_restarts() {
     let server = DynamoServer::start();
     for epoch in 1..=3 {
         let leader = elected(host(&server, "locks/moe", "a").validity(LEASE * 100)).await;

@@ -46,8 +46,8 @@ async fn the_store_is_refused() {
 /// A test for servers that elections accept without special settings, such as ministack, moto and
 /// Ceph.
 #[tokio::test]
-#[ignore = "needs a server: scripts/servers/ceph.sh -- cargo test --test stores the_store_is_taken -- --ignored"]
-async fn the_store_is_taken() {
+#[ignore = "needs a server: scripts/servers/ceph.sh -- cargo test --test stores the_store_is_accepted -- --ignored"]
+async fn the_store_is_accepted() {
     let store = environment::plain_store();
     let prefix = environment::prefix("taken");
     for epoch in 1..=3 {

@@ -77,7 +77,7 @@ fn broken_append_that_occurs_twice() {
 }
 
 #[test]
-fn broken_guard_that_lets_a_child_live_too_long() {
+fn broken_guard_that_kills_a_child_too_late() {
     let mut story = story();
     let late_ns = 23 * SECOND + 100_000_000;
     story.lives[1].signs.push((late_ns, 23 * SECOND));
@@ -141,7 +141,7 @@ fn broken_renewal_under_a_greater_epoch() {
 }
 
 #[test]
-fn an_unanswered_append_counts_if_the_manifest_has_it() {
+fn an_unanswered_append_is_included_if_the_manifest_has_it() {
     let mut story = story();
     story.lives[1].lines.pop();
     assert!(why(&story).contains("too little"), "{}", why(&story));

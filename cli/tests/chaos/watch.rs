@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_seal_that_is_taken_back() {
+    fn broken_seal_that_is_reverted() {
         let sealed = r#"{"expired":true,"nonce":"a","heartbeat":2}"#;
         assert_eq!(noted(&[MADE, sealed, RENEWED]).wrong.len(), 1);
     }

@@ -26,7 +26,7 @@ fn watch_waits_for_an_unreachable_store() {
 }
 
 #[test]
-fn an_unreachable_endpoint_gives_69() {
+fn an_unreachable_endpoint_exits_with_69() {
     let closed = ClosedPort::start();
     let endpoint = closed.endpoint();
     let server = S3Server::start_blocking();

@@ -136,7 +136,7 @@ fn a_restart_under_one_name_moves_no_partition() {
 /// The killed member leaves commands that are in their grace. The restarted member does not wait
 /// for the session.
 #[test]
-fn regression_commands_of_a_killed_predecessor_end_before_new_ones_start() {
+fn regression_commands_of_a_killed_predecessor_end_before_new_commands_start() {
     let members = Members(Scene::new(TENURE));
     let options = ["--unique-name", "--validity", "30s", "--grace", "3s", "--poll", "100ms"];
     let stubborn = WORK.replace("trap 'exit 0' TERM", "trap '' TERM");

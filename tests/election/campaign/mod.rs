@@ -120,7 +120,7 @@ async fn two_elections_with_one_name_elect_one_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_election_campaigning_twice_has_one_leadership() {
+async fn two_campaigns_of_one_election_have_one_leadership() {
     let world = World::new();
     let election = world.node("a").build().unwrap();
     let one = elect(&election).await;

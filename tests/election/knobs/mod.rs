@@ -118,7 +118,7 @@ async fn the_takeover_delay_follows_a_lapse_but_no_resignation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_takeover_delay_counts_from_the_first_sight_of_a_peers_seal() {
+async fn the_takeover_delay_starts_at_the_first_read_of_a_peers_seal() {
     let world = World::new();
     drop(world.leader("a").await);
     world.seal(1, "lapsed").await;

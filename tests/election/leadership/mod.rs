@@ -203,7 +203,7 @@ async fn a_foreign_record_is_tampering() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_does_not_seal_is_noticed_within_a_validity() {
+async fn a_peer_that_does_not_seal_is_detected_within_a_validity() {
     let world = World::new();
     let lead = world.leader("a").await;
     wait(secs(25)).await;

@@ -47,6 +47,6 @@ tell! {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_documented_metrics_and_labels_are_the_recorded_ones() {
+async fn the_documented_metrics_and_labels_are_recorded() {
     documents::compare(&all().await, |name| !name.starts_with("tenure_group_"));
 }

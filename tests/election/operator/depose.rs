@@ -231,7 +231,7 @@ async fn a_seal_with_an_unknown_effect_is_read_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_effect_is_reported_and_a_second_run_finds_it() {
+async fn an_unknown_effect_is_reported_and_found_by_a_second_run() {
     for layout in LAYOUTS {
         for (fault, sealed) in [(Fault::Conflict, false), (Fault::HangAfter, true)] {
             let scene = Scene::new(layout);

@@ -26,7 +26,7 @@ async fn try_again_and_again(election: &Election) -> Leadership {
 /// With a takeover delay of 8 s, the successor led a quarter of a second after the end of the old
 /// lease.
 #[tokio::test(start_paused = true)]
-async fn regression_the_takeover_delay_counts_from_the_end_of_a_deposed_lease() {
+async fn regression_the_takeover_delay_starts_at_the_end_of_a_deposed_lease() {
     for layout in LAYOUTS {
         for tries in [false, true] {
             let scene = Scene::new(layout);
@@ -50,7 +50,7 @@ async fn regression_the_takeover_delay_counts_from_the_end_of_a_deposed_lease() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_delay_counts_from_the_first_sight_of_a_seal_without_a_wait() {
+async fn the_delay_starts_at_the_first_read_of_a_seal_without_a_wait() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let _lead = scene.leader("a").await;
@@ -63,7 +63,7 @@ async fn the_delay_counts_from_the_first_sight_of_a_seal_without_a_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_the_takeover_delay_counts_from_the_end_of_a_restores_wait() {
+async fn regression_the_takeover_delay_starts_at_the_end_of_a_restores_wait() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let restored = scene.election("ann").restore(epoch(41), VALIDITY).await.unwrap();

@@ -85,7 +85,7 @@ async fn the_first_check_takes_five_requests_and_can_be_disabled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_elections_on_one_store_value_check_it_once() {
+async fn two_elections_on_one_store_value_check_the_store_once() {
     let world = World::new();
     let store: Arc<dyn Store> = Arc::new(world.store.clone());
     let on = |prefix: &str| tenure::Election::builder(Arc::clone(&store), prefix).build().unwrap();

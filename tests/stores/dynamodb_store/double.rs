@@ -58,7 +58,7 @@ async fn conditions_are_exact_and_a_refusal_shows_the_item() {
 }
 
 #[tokio::test]
-async fn a_read_without_consistency_lags_behind() {
+async fn an_inconsistent_read_returns_an_older_item() {
     let server = DynamoServer::start();
     for body in ["old", "new"] {
         server.in_table(|table| table.put_raw(item("a", body)));

@@ -293,7 +293,7 @@ async fn an_invalid_request_has_the_error_of_the_table() {
 }
 
 #[tokio::test]
-async fn every_read_is_consistent_and_one_request() {
+async fn every_read_is_one_consistent_request() {
     let (server, store) = start();
     done(store.create(KEY, body("one")).await);
     server.forget_requests();
@@ -322,7 +322,7 @@ async fn a_refused_replacement_costs_a_read_only_without_a_shown_item() {
 }
 
 #[tokio::test]
-async fn deletions_have_25_keys_and_name_the_remaining_ones() {
+async fn deletions_have_25_keys_and_name_the_remaining_keys() {
     let (server, store) = start();
     for key in ["app/a", "app/kept"] {
         done(store.create(key, body("x")).await);

@@ -6,7 +6,7 @@ use super::*;
 const KEYS: [(&str, &str, &str); 2] = [("prefix", "HASH", "S"), ("name", "RANGE", "S")];
 
 #[tokio::test]
-async fn a_table_is_created_and_a_second_creation_changes_nothing() {
+async fn a_second_creation_of_a_table_has_no_effect() {
     let server = DynamoServer::start_empty();
     server.quirks(|quirks| quirks.slow_tables = 2);
     let store = server.store();

@@ -43,7 +43,7 @@ async fn the_suite_holds_with_short_pages() {
 
 /// The caller's client makes its own retries, and does not report the dates of answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_suite_holds_for_a_client_of_the_caller() {
+async fn a_client_of_the_caller_passes_the_suite() {
     let server = GcsServer::start();
     // Without a TLS provider, the client cannot be built.
     let _ = rustls::crypto::ring::default_provider().install_default();

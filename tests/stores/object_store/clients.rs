@@ -59,7 +59,7 @@ mod s3 {
     }
 
     #[tokio::test]
-    async fn the_build_sends_nothing() {
+    async fn the_build_sends_no_request() {
         let server = S3Server::start().await;
         store(&server).await;
         assert!(server.requests().is_empty());

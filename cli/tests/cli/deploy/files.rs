@@ -144,7 +144,7 @@ fn with_group_the_scheduled_commands_compact_a_group() {
 
 /// Returns the block after these words, up to its closing brace.
 fn block(start: &str) -> &'static str {
-    let (_, rest) = TERRAFORM.split_once(start).unwrap_or_else(|| panic!("{start} is there"));
+    let (_, rest) = TERRAFORM.split_once(start).unwrap_or_else(|| panic!("{start} is in the file"));
     rest.split_once("\n}").expect("the call ends").0
 }
 

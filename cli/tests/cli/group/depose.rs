@@ -62,7 +62,7 @@ impl Scene {
 }
 
 #[test]
-fn the_partitions_of_a_deposed_member_move_once_its_lease_has_ended() {
+fn the_partitions_of_a_deposed_member_move_after_its_lease() {
     let scene = Scene::new();
     let _w1 = scene.join("w1");
     eventually("w1 owns all", || scene.members("w1").iter().any(|it| it["partitions"] == 3));

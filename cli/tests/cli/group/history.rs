@@ -144,7 +144,7 @@ fn regression_the_record_of_the_session_shows_how_a_member_left() {
 }
 
 #[test]
-fn the_first_kept_assignment_is_shown_in_full() {
+fn the_oldest_existing_assignment_is_shown_in_full() {
     let said = run(&story("w1"), &["--limit", "5"]);
     let expected = "\
 5      2026-11-20 12:01:40Z  -   (its changes are unknown; this is its state)

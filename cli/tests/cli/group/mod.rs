@@ -215,7 +215,7 @@ fn regression_an_operator_ends_reservations() {
 /// For one repeated partition, the line counted two paused partitions, and `--json` listed the
 /// partition twice.
 #[test]
-fn regression_a_partition_in_the_arguments_twice_counts_once() {
+fn regression_a_repeated_partition_is_counted_once() {
     let scene = Scene::new("worker-7", 2);
     scene.prints("pause", &["1,1"], "1 partition paused: 1");
     let resumed = scene.json("resume", &["1,0,1"]);

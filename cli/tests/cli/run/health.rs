@@ -73,7 +73,7 @@ fn a_load_balancer_finds_the_leader_and_its_successor() {
 }
 
 #[test]
-fn a_stopping_run_is_drained_while_its_command_runs() {
+fn a_stopping_run_is_unready_while_its_command_runs() {
     let scene = Scene::new(TENURE);
     let script = "trap 'touch told; while [ ! -e go ]; do sleep 0.05; done; exit 0' TERM
                   touch ready; while :; do sleep 0.05; done";
@@ -127,7 +127,7 @@ fn an_address_in_use_is_refused_before_the_first_request() {
 }
 
 #[test]
-fn a_member_of_a_group_shows_its_partitions() {
+fn the_health_of_a_member_lists_its_partitions() {
     let scene = Scene::new(TENURE);
     let mut member = scene.group_run("a", &[&OPTIONS[..], &["--partitions", "0..2"]].concat());
     // CMD ignores SIGTERM, so the member leaves slowly.

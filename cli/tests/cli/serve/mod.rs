@@ -179,7 +179,7 @@ fn a_failing_store_ends_the_leadership_but_not_the_process() {
     let probe = |path: &str| client::ask_at(&probes, "GET", path, "").0;
     assert_eq!((probe("/livez"), probe("/readyz"), probe("/v1/elections")), (200, 200, 404));
     std::fs::rename(scene.path("store"), scene.path("aside")).expect("the path exists");
-    std::fs::write(scene.path("store"), "").expect("a file in its place");
+    std::fs::write(scene.path("store"), "").expect("a file replaces the directory");
     eventually("the leadership has ended", || a.get("/v1/elections/orders/token").0 == 503);
     let lost = a.view()["lost"].clone();
     assert!(lost["epoch"].is_u64() && lost["reason"].is_string(), "{lost}");

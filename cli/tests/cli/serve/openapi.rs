@@ -47,7 +47,7 @@ impl Check {
     }
 
     fn ask_with(&mut self, at: &Sidecar, line: &str, headers: &str, body: &str, status: u16) {
-        let (method, path) = line.split_once(' ').expect("a method and a path");
+        let (method, path) = line.split_once(' ').expect("the line has a method and a path");
         let reply = rest(at.send(&request(method, path, headers, body)));
         let head = reply.split("\r\n\r\n").next().unwrap_or_default();
         let said = parse(&reply);

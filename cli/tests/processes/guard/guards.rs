@@ -133,7 +133,7 @@ async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
 
 /// The leader renewed its lease forever, although CMD had ended.
 #[tokio::test]
-async fn regression_the_end_of_cmd_is_noticed_despite_a_stopped_guard() {
+async fn regression_the_end_of_cmd_is_detected_despite_a_stopped_guard() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let group = start(r#"echo $$ > "$1"; exec sleep 600"#, &file).await;

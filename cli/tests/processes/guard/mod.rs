@@ -131,7 +131,7 @@ async fn the_group_lives_while_a_child_of_the_command_lives() {
 }
 
 #[tokio::test]
-async fn regression_the_group_lives_while_a_descendant_lives_elsewhere() {
+async fn regression_the_group_lives_while_a_descendant_lives_outside_of_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = r#"(exec setsid sleep 1000) & echo $! > "$1""#;
@@ -210,7 +210,7 @@ async fn signals_are_forwarded_after_many_others() {
 }
 
 #[tokio::test]
-async fn dropping_the_group_kills_it() {
+async fn a_dropped_group_is_killed() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let group = start(STUBBORN, &file).await;

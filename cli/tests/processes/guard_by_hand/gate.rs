@@ -31,7 +31,7 @@ fn a_command_with_a_dead_guard_does_not_run() {
 }
 
 #[test]
-fn a_command_that_cannot_run_gives_the_codes_of_a_shell() {
+fn a_command_that_cannot_run_exits_with_the_codes_of_a_shell() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("not-executable");
     fs::write(&file, "x").expect("a file");

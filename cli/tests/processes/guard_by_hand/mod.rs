@@ -51,7 +51,7 @@ fn the_guard_waits_for_the_later_lease() {
 }
 
 #[test]
-fn the_wall_clock_alone_ends_a_lease() {
+fn the_wall_clock_can_end_a_lease() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let mut guard = Guard::over(STUBBORN, &file);
@@ -63,7 +63,7 @@ fn the_wall_clock_alone_ends_a_lease() {
 }
 
 #[test]
-fn each_risk_terminates_once() {
+fn each_risk_sends_one_sigterm() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("log");
     let mut guard = Guard::over(COUNTING, &file);
@@ -118,7 +118,7 @@ fn regression_the_grace_remains_after_the_end_of_tenure() {
 }
 
 #[test]
-fn the_end_of_tenure_leaves_at_most_the_lease() {
+fn the_group_ends_with_the_lease_after_the_end_of_tenure() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let mut guard = Guard::over(STUBBORN, &file);
@@ -159,7 +159,7 @@ fn regression_many_orders_do_not_delay_the_end() {
 }
 
 #[test]
-fn a_malformed_line_counts_as_the_end_of_tenure() {
+fn a_malformed_line_is_treated_as_the_end_of_tenure() {
     let dir = tempfile::tempdir().expect("a directory");
     for line in ["lease 1 2 3", "watch 1 2 3 4", "start", "\u{0}"] {
         let file = dir.path().join("pid");
@@ -216,7 +216,7 @@ fn regression_killed_is_reported_only_for_living_processes() {
 }
 
 #[test]
-fn a_real_time_signal_is_a_status_like_any_other() {
+fn a_real_time_signal_is_reported_as_a_status() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut guard = Guard::over("kill -34 $$; sleep 1000", dir.path());
     guard.hears(&["ended 34", "gone"]);

@@ -238,7 +238,7 @@ fn broken_compactor_that_deletes_the_newest() {
 
 /// A paused writer creates an assignment with a compacted number.
 #[test]
-fn broken_assignment_that_counts_without_a_list() {
+fn broken_assignment_that_is_not_confirmed_by_a_list() {
     let budget = Budget { compactions: 1, ends: 1, ahead: 1, ..CALM };
     broken(Broken::NoConfirm, group(2, 1, 5, budget), "G1");
 }
@@ -252,7 +252,7 @@ fn broken_release_before_the_work_has_stopped() {
 
 /// The release may have taken effect, although its PUT got no answer.
 #[test]
-fn broken_release_that_is_taken_back() {
+fn broken_release_that_is_withdrawn() {
     let budget = Budget { lost: 1, leaves: 1, ..CALM };
     broken(Broken::TakesBack, group(2, 1, 4, budget), "G5");
 }

@@ -47,7 +47,7 @@ fn the_invariants_hold_under_faults() {
 }
 
 #[test]
-fn one_seed_is_one_timeline() {
+fn a_seed_has_one_timeline() {
     for seed in 0..4 {
         let traced = || run(Plan { traced: true, ..Plan::draw(seed, Broken::Nothing) }).trace;
         let (first, second) = (traced(), traced());
@@ -100,7 +100,7 @@ fn broken_store_that_refuses_seals_is_caught() {
 }
 
 #[test]
-fn broken_writer_that_takes_partitions_is_caught() {
+fn broken_writer_that_reassigns_partitions_is_caught() {
     caught(Broken::Takes, 20, &["R1"]);
 }
 

@@ -125,20 +125,20 @@ fn nothing_is_lost(setting: Setting) {
 }
 
 #[test]
-fn reductions_lose_nothing_among_late_requests() {
+fn reductions_keep_all_states_among_late_requests() {
     let faults = Budget { gives_up: 1, twice: 1, ..Budget::CALM };
     let setting = Setting::new("late requests", faults);
     nothing_is_lost(Setting { last_epoch: 2, ..setting });
 }
 
 #[test]
-fn reductions_lose_nothing_among_compactors() {
+fn reductions_keep_all_states_among_compactors() {
     let faults = Budget { twice: 1, compactions: 1, ..Budget::CALM };
     nothing_is_lost(Setting::new("compactor", faults));
 }
 
 #[test]
-fn reductions_lose_nothing_among_crashes() {
+fn reductions_keep_all_states_among_crashes() {
     let faults = Budget { crashes: 1, depositions: 1, ..Budget::CALM };
     let setting = Setting::new("crashes", faults);
     nothing_is_lost(Setting { last_epoch: 2, ..setting });

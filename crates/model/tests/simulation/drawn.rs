@@ -24,7 +24,7 @@ fn leading(outcome: &Outcome, at: Duration) -> Vec<Interval> {
 }
 
 #[test]
-fn an_overlap_is_drawn_with_both_leaders() {
+fn an_overlap_is_drawn_with_two_leaders() {
     // Two broken variants ignore a lost lease. The clocks of the third variant do not run in
     // suspends.
     for broken in [Broken::TokenKept, Broken::RefusalIgnored, Broken::ClockStopsInSuspend] {

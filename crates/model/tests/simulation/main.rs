@@ -53,7 +53,7 @@ fn the_invariants_hold(layout: Layout, plan: impl Fn(u64) -> Plan + Sync) {
 }
 
 #[test]
-fn one_seed_is_one_timeline() {
+fn a_seed_has_one_timeline() {
     let traced = |seed| run(Plan { traced: true, ..Plan::draw(seed, Broken::Nothing) }).trace;
     for seed in 0..8 {
         let first = traced(seed);
@@ -70,7 +70,7 @@ fn one_seed_is_one_timeline() {
 }
 
 #[test]
-fn tracing_changes_nothing() {
+fn tracing_does_not_change_the_timeline() {
     for seed in 0..8 {
         let plan = Plan::draw(seed, Broken::Nothing);
         let counts = run(plan.clone()).counts;

@@ -13,7 +13,7 @@ fn the_invariants_hold_on_a_single_object() {
 }
 
 #[test]
-fn one_seed_is_one_timeline_on_a_single_object() {
+fn a_seed_has_one_timeline_on_a_single_object() {
     for seed in 0..4 {
         let plan = Plan::draw(seed, Broken::Nothing).on_a_single_object();
         let traced = || run(Plan { traced: true, ..plan.clone() }).trace;

@@ -81,7 +81,7 @@ async fn regression_a_restore_waits_for_the_leader_below_a_held_epoch() {
 /// The message recommended a forced deposition of the held epoch. After it, two leaders overlapped
 /// for any time.
 #[tokio::test(start_paused = true)]
-async fn regression_a_held_epoch_is_not_deposed_and_a_higher_restore_finishes_it() {
+async fn regression_a_held_epoch_is_finished_by_a_higher_restore() {
     for force in [false, true] {
         let scene = Scene::new(Layout::EpochFiles);
         let a = scene.leader("a").await;

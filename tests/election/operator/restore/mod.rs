@@ -147,7 +147,7 @@ async fn a_restore_waits_for_a_deposed_lease_below() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_epoch_below_without_a_validity_needs_force_first() {
+async fn an_epoch_below_without_a_validity_requires_a_forced_deposition() {
     for (layout, body) in [
         (LAYOUTS[0], r#"{"expired":false,"validity_ms":60000}"#),
         (LAYOUTS[0], "no record"),

@@ -104,7 +104,7 @@ fn broken_append_that_occurs_twice() {
 }
 
 #[test]
-fn broken_worker_that_takes_the_token_of_another() {
+fn broken_worker_that_uses_the_token_of_another_worker() {
     let mut story = story();
     log(&mut story).push(Object { token: 3, ..appended(7, 2, 2) });
     refuses(&story, "is followed by");
@@ -147,7 +147,7 @@ fn broken_group_that_grants_twice() {
 }
 
 #[test]
-fn broken_group_that_takes_a_partition_away() {
+fn broken_group_that_reassigns_an_owned_partition() {
     let mut story = story();
     let taken = Some("taken".to_owned());
     story.workers[1][5] = Line::Ends(25 * SECOND, grant(0, 2), taken);
@@ -196,7 +196,7 @@ fn an_append_of_a_zombie_is_refused() {
 }
 
 #[test]
-fn an_unanswered_call_counts_if_the_log_has_it() {
+fn an_unanswered_call_is_included_if_the_log_has_it() {
     let mut story = story();
     // A claim and an append of a killed worker.
     story.workers[1].truncate(4);

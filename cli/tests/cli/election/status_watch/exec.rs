@@ -48,7 +48,7 @@ fn cmd_gets_each_change_in_its_environment_and_as_json() {
 
 /// Linux limits the length of a variable, and refuses to start CMD with a longer variable.
 #[test]
-fn data_too_long_for_the_environment_is_only_in_the_json() {
+fn data_that_exceeds_the_environment_is_only_in_the_json() {
     let bench = Bench::new();
     bench.epoch(3, &HELD.replace("10.0.0.7", &"\u{202e}".repeat(20_000)));
     let command = "echo \"$TENURE_EPOCH:${#TENURE_DATA}:$(wc -c)\" >>\"$DIR/log\"";

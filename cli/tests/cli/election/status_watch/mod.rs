@@ -146,7 +146,7 @@ fn an_unreadable_object_exits_with_70_and_names_the_key() {
 }
 
 #[test]
-fn the_last_epoch_ends_the_election_with_70() {
+fn the_last_epoch_exits_with_70() {
     let bench = Bench::new();
     bench.epoch(9_999_999_999, SEALED);
     bench.run("run", &["--", "echo", "elected"]).fails(70, &["lock-9999999999.json", "prefix"]);

@@ -144,7 +144,7 @@ fn regression_a_service_waits_for_the_region_of_its_machine() {
 }
 
 #[test]
-fn pod_identity_and_container_roles_give_credentials() {
+fn pod_identity_and_container_roles_provide_credentials() {
     let dir = tempfile::tempdir().expect("a directory");
     let token = dir.path().join("token");
     fs::write(&token, "token-of-the-pod").expect("a file");
@@ -165,7 +165,7 @@ fn pod_identity_and_container_roles_give_credentials() {
 }
 
 #[test]
-fn web_identity_gives_credentials() {
+fn web_identity_provides_credentials() {
     let dir = tempfile::tempdir().expect("a directory");
     let token = dir.path().join("token");
     fs::write(&token, "token-of-the-pod").expect("a file");

@@ -130,7 +130,7 @@ async fn a_candidate_needs_exactly_its_policy() {
 }
 
 #[tokio::test]
-async fn a_candidate_deletes_nothing_and_stays_under_its_prefix() {
+async fn a_candidate_may_not_delete_or_leave_its_prefix() {
     let policy = Policy::parse(CANDIDATE, BUCKET, PREFIX);
     let server = S3Server::start().await;
     put_epochs(&server, 5);
@@ -149,7 +149,7 @@ async fn a_candidate_deletes_nothing_and_stays_under_its_prefix() {
 /// S3 does not report a missing key to a role that may list only under the prefix. With epoch
 /// files, the leader then cannot check for a successor. All other work succeeds.
 #[tokio::test]
-async fn epoch_files_work_with_listings_of_the_prefix_alone() {
+async fn epoch_files_need_listings_only_of_the_prefix() {
     let any = r#""Resource": "arn:aws:s3:::BUCKET""#;
     let bound = format!(r#"{any}, "Condition": {{ "StringLike": {{ "s3:prefix": "PREFIX/*" }} }}"#);
     assert!(CANDIDATE.contains(any));
