@@ -23,7 +23,7 @@ use crate::output::print::{millis, plain, print, print_json};
 
 /// Days in a month.
 const DAYS: u32 = 30;
-/// The longest validity of a session.
+/// Maximum validity of a session in a group.
 const MAX_GROUP_VALIDITY: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,8 @@ pub struct CostArgs {
     /// The number of candidates: one leads, the others follow
     #[arg(long, value_name = "COUNT", default_value = "3", value_parser = count(1))]
     pub candidates: u32,
-    /// Compute a group with this number of partitions, and one election for each partition
+    /// Compute the requests of a group with this number of partitions, and of one election for each
+    /// partition
     #[arg(long, value_name = "COUNT", value_parser = count(1))]
     #[arg(conflicts_with_all = ["candidates", "elections", "layout"])]
     pub partitions: Option<u32>,
@@ -81,7 +82,7 @@ fn per_day(text: &str) -> Result<f64, String> {
 }
 
 impl CostArgs {
-    /// The poll interval, with the default of the library.
+    /// Returns the poll interval, with the default of the library.
     fn poll(&self) -> Duration {
         self.poll.unwrap_or(self.validity / 6)
     }

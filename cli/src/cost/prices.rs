@@ -1,4 +1,4 @@
-//! The table of prices: the built-in lists with their sources, or a file.
+//! The table of prices: built-in lists with their sources, or lists from a file.
 
 use std::path::Path;
 

@@ -10,7 +10,8 @@ pub const KINDS: [&str; 5] = ["writes", "lists", "reads", "deletes", "deleted_ke
 
 /// Maximum number of keys on a page of a listing, and in a deletion.
 const PAGE_KEYS: f64 = 1_000.0;
-/// `tenure compact` keeps this number of the newest objects by default, and all of the last hour.
+/// Number of the newest objects that `tenure compact` keeps by default. It also keeps all objects
+/// of the last hour.
 const KEPT: f64 = 10.0;
 /// Maximum number of deputies. A deputy takes over from a dead coordinator.
 const DEPUTIES: f64 = 3.0;
@@ -60,8 +61,7 @@ fn election(args: &CostArgs, time: Duration) -> Vec<Row> {
     let followers = candidates - 1.0;
     let takeovers = args.elections_per_day * days * elections;
     let epochs = most_objects(args, args.elections_per_day);
-    // A candidate that starts finds the newest of several pages of epochs in leaps and by
-    // bisection.
+    // A starting candidate finds the newest of several pages of epochs by an exponential search.
     let search = if epochs > PAGE_KEYS { 2.0 * epochs.log2() } else { 0.0 };
     // Upper bounds. With epoch files the winner seals, creates and confirms. Each other candidate
     // attempts the same writes, and searches for the new epoch.
@@ -98,8 +98,8 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<Row> {
     let [validities, polls, days] = per(time, [validity, poll, DAY]);
     let [lists, confirms] =
         per(time, [LIST_EVERY, validity.min(LIST_EVERY)].map(|it| it.max(poll)));
-    // A member reads the coordinator's session at the last poll of two fifths of the validity, and
-    // a deputy with each poll.
+    // A member reads the coordinator's session at the last poll within two fifths of the validity.
+    // A deputy reads the session at each poll.
     let watches = polls / (validity.as_secs_f64() * 0.4 / poll.as_secs_f64()).floor().max(1.0);
     let [members, observers] = [args.members, args.observers].map(f64::from);
     let others = members - 1.0;
@@ -138,7 +138,7 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<Row> {
         ("changes", None, changes * ASSIGNMENTS, [1.0, members, 2.0 * others, 0.0, 0.0]),
         // A run lists the last possible assignment, all assignments, and the sessions.
         ("compactor", None, runs, [0.0, 1.0 + assignments + sessions, 0.0, 0.0, 0.0]),
-        // A run that deletes sessions lists the assignments again. It reads each old session.
+        // A run that deletes sessions lists the assignments again. A run reads each old session.
         ("compactor", None, busy * with_ended, [0.0, 1.0, 0.0, 0.0, 0.0]),
         ("compactor", None, batches, [0.0, 0.0, 1.0, 1.0, 0.0]),
         ("compactor", None, deleted, [0.0, 0.0, 1.0, 0.0, ASSIGNMENTS + 1.0]),

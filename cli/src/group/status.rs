@@ -22,8 +22,8 @@ pub struct GroupStatus<'a> {
     epoch: Option<u64>,
     members: Vec<MemberStatus<'a>>,
     partitions: Vec<PartitionStatus<'a>>,
-    /// Number of partitions without a live owner. The session of a live owner has neither ended nor
-    /// lapsed. Absent if the sessions were not read.
+    /// Number of partitions without a live owner. The session of a live owner has not ended and
+    /// has not lapsed. Absent if the sessions were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     unattended: Option<usize>,
     /// Epoch of an unfinished restore, which prevents assignments. Absent otherwise.

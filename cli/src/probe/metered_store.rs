@@ -88,7 +88,7 @@ pub struct Meter {
     store: Arc<dyn Store>,
     start: String,
     stop: CancellationToken,
-    /// Set once a write had no clear answer.
+    /// True after a write without a clear answer.
     paced: AtomicBool,
     account: Mutex<Account>,
 }
@@ -99,12 +99,12 @@ impl Meter {
     /// the cleanup.
     pub fn new(store: Arc<dyn Store>, prefix: &str, stop: CancellationToken) -> Meter {
         let nonce = fastrand::u64(..);
-        // No slash after the nonce: an empty folder of a directory would remain.
+        // A slash after the nonce would leave an empty folder in a directory.
         let start = format!("{prefix}probe-{nonce:016x}-");
         Meter { store, start, stop, paced: AtomicBool::new(false), account: Mutex::default() }
     }
 
-    /// The beginning of every key of this probe.
+    /// Returns the beginning of every key of this probe.
     pub fn start(&self) -> &str {
         &self.start
     }

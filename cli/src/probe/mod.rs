@@ -53,7 +53,7 @@ pub struct ProbeArgs {
     /// kind: at most 365d
     #[arg(long = "for", value_name = "DURATION", value_parser = positive_up_to(YEAR))]
     pub span: Option<Duration>,
-    /// One JSON object instead of tables for people
+    /// Print one JSON object instead of tables
     #[arg(long)]
     pub json: bool,
 }
@@ -225,7 +225,8 @@ async fn ask_all(
     Ok(Asked { promises: findings, long_bytes, not_tried: None })
 }
 
-/// Checks the permission to delete before the first write. Without it the probe could not clean up.
+/// Checks the permission to delete before the first write. Without this permission the probe could
+/// not clean up.
 async fn may_delete(meter: &Meter) -> Result<(), CheckFailure> {
     let mut attempts = 0;
     loop {

@@ -34,7 +34,7 @@ pub struct Finding {
     pub seen: Option<String>,
     /// Whether an election in this layout relies on this promise of the store.
     pub needed: bool,
-    /// Attempts that ended in an unclear answer.
+    /// Number of attempts that ended with an unclear answer.
     pub unclear: u32,
     /// The tally, for a race.
     pub race: Option<Tally>,
@@ -99,7 +99,8 @@ pub struct Asked {
 }
 
 impl ProbeReport {
-    /// The requests that `meter` counted, the settings of the bucket, and the advice on both.
+    /// Returns the report on the requests that `meter` counted, on the promises, and on the
+    /// settings of the bucket.
     pub fn new(
         meter: &Meter,
         asked: Asked,
@@ -298,7 +299,7 @@ fn cost(prices: &Prices, requests: &BTreeMap<&'static str, u64>, deleted_keys: u
     let count = |name| requests.get(name).copied().unwrap_or(0) as f64;
     let reads = count("reads") + count("settings");
     let counts = [count("writes"), count("lists"), reads, count("deletes"), deleted_keys as f64];
-    // To a hundred-millionth: a single read costs less than a millionth.
+    // Rounds to a hundred-millionth, because a read costs less than a millionth.
     (prices.cost(counts) * 1e8).round() / 1e8
 }
 

@@ -87,7 +87,7 @@ fn a_thousand_elections_cost_a_thousand_times_as_much() {
     assert_eq!(tenure(&["cost", "--elections", "2", "--partitions", "3"]).code, 64);
 }
 
-/// Each price has a part of more than a dollar in its sum.
+/// A change of any price by 1 changes a sum by more than a dollar.
 #[test]
 fn built_in_prices_are_multiplied_by_the_requests() {
     let out = squeezed(&tenure(&["cost", "--elections", "100000"]).out);

@@ -26,11 +26,11 @@ pub struct EpochLine<'a> {
     reason: Option<&'a str>,
     from: Bounds,
     until: Bounds,
-    /// Best estimate; until now if the epoch is held.
+    /// Best estimate of the time as the leader; up to now if the epoch is held.
     led_ms: Option<u64>,
-    /// Lower bound for any resolution of the store's dates.
+    /// Lower bound of the time as the leader, for any resolution of the store's dates.
     led_at_least_ms: Option<u64>,
-    /// Upper bound; null also if the start is unbounded.
+    /// Upper bound of the time as the leader; null also if the start has no bound.
     led_at_most_ms: Option<u64>,
     validity_ms: Option<u64>,
     heartbeat: u64,
@@ -38,7 +38,7 @@ pub struct EpochLine<'a> {
     unreadable: Option<&'a str>,
 }
 
-/// Values of the record and the store. Each time is by the clock of its writer.
+/// Values from the record and the store, by the clocks of their writers.
 #[derive(Debug, Serialize)]
 struct Recorded {
     elected_at: Option<String>,
@@ -78,13 +78,13 @@ pub struct EpochsSummary {
     kind: &'static str,
     epochs: usize,
     left_out: u64,
-    /// Pairs of the first and the last epoch without an object.
+    /// First and last epoch of each range without objects.
     missing: Vec<[u64; 2]>,
     now: String,
     time_ms: u64,
     led: Lengths,
     nobody_led: Lengths,
-    /// Best estimate of the share of the known time, 0 to 1.
+    /// Best estimate of the vacant share of the known time, from 0 to 1.
     nobody_share: Option<f64>,
     unknown: Lengths,
     longest_gap: Option<Longest>,
@@ -170,12 +170,12 @@ impl Longest {
     }
 }
 
-/// Rounds up to milliseconds, so that an upper bound remains one.
+/// Rounds up to milliseconds, so that an upper bound does not shrink.
 fn up_to_millis(at_most: Duration) -> u64 {
     millis(at_most.saturating_add(Duration::from_nanos(999_999)))
 }
 
-/// Rounds up to milliseconds, so that an upper bound remains one.
+/// Rounds up to milliseconds, so that an upper bound does not shrink.
 fn up(latest: DateTime<Utc>) -> DateTime<Utc> {
     latest.checked_add_signed(TimeDelta::nanoseconds(999_999)).unwrap_or(latest)
 }

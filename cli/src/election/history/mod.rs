@@ -71,7 +71,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     )
 }
 
-/// Refuses JSON and a drawing on one stdout.
+/// Fails if both JSON and the drawing go to stdout.
 pub fn refuse_both_on_stdout(json: bool, svg: Option<&Path>) -> Result<(), Failure> {
     let both = json && svg == Some(Path::new("-"));
     let why = "--json and --svg - both use stdout: draw into a file";

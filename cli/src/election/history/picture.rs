@@ -48,7 +48,7 @@ fn interval(
     at: &impl Fn(DateTime<Utc>) -> Duration,
 ) -> Option<Interval> {
     let from = span.from.at.or(span.written_at)?;
-    // Solid until the last renewal. The rest of the lease is in doubt.
+    // The interval is solid until the last renewal. The rest of the lease is in doubt.
     let perhaps = span.until.at.unwrap_or(now).max(from);
     let in_doubt = matches!(span.end, Some(EpochEnd::Lapsed | EpochEnd::Superseded)) || span.lapsed;
     let sure = if span.unreadable.is_some() {
