@@ -124,26 +124,21 @@ async fn regression_the_default_poll_follows_the_validity_as_in_the_driver() {
         "--validity 60s --poll 60s",
     ];
     for layout in ["epoch-files", "single-object"] {
-        compare(
-            &format!("--candidates 2 --observers 1 --layout {layout}"),
-            &rows,
-            (1.0, 1.0),
-            async |world| {
-                let roles =
-                    ["leader", "follower", "observer"].map(|role| (role, world.kit.another_way()));
-                let [leads, follows, observes] =
-                    roles.each_ref().map(|(_, store)| world.election(store));
-                let _leading = leads.campaign().await.expect("elected");
-                world
-                    .running
-                    .spawn(async move { follows.campaign().await.map(drop).expect("elected") });
-                world.running.spawn(observes.observe().for_each(|_| ready(())));
-                wait(secs(1)).await;
-                roles.iter().for_each(|(_, store)| drop(store.take_log()));
-                wait(HOUR).await;
-                roles.map(|(role, store)| (taken(&store), world.expected(&[role], HOUR))).to_vec()
-            },
-        )
+        let common = format!("--candidates 2 --observers 1 --layout {layout}");
+        compare(&common, &rows, (1.0, 1.0), async |world| {
+            let roles = ["leader", "follower", "observer"];
+            let stores = roles.map(|_| world.kit.another_way());
+            let [leads, follows, observes] = stores.each_ref().map(|store| world.election(store));
+            let _leading = leads.campaign().await.expect("elected");
+            let follows = async move { follows.campaign().await.map(drop).expect("elected") };
+            world.running.spawn(follows);
+            world.running.spawn(observes.observe().for_each(|_| ready(())));
+            wait(secs(1)).await;
+            stores.iter().for_each(|store| drop(store.take_log()));
+            wait(HOUR).await;
+            let counted = stores.iter().map(taken);
+            counted.zip(roles.map(|role| world.expected(&[role], HOUR))).collect()
+        })
         .await;
     }
 }
