@@ -75,8 +75,8 @@ $0.011 on S3. 30 rounds send 305 MiB. If a write of 5 MiB takes longer than a se
 long bodies are halved, down to 160 KiB.
 
 Cleanup: the probe writes keys PREFIX/probe-…, which elections ignore. It deletes them at its end,
-also after a failure and after SIGINT, SIGTERM and SIGHUP. A killed probe
-leaves its keys. The probe needs the rights of a candidate and of a compactor, and for the settings of the bucket also
+also after a failure and after SIGINT, SIGTERM and SIGHUP. A killed probe leaves its keys. The probe
+needs the rights of a candidate and of a compactor, and for the settings of the bucket also
 s3:GetBucketVersioning and s3:GetLifecycleConfiguration.
 
 Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
@@ -120,7 +120,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
                 }
                 signal = Some(by);
                 stop.cancel();
-                complain("stopping: waiting for requests in flight, then deleting the keys of the probe");
+                complain("stopping: the keys of the probe are deleted after requests in flight");
                 // Requests in flight must end first, or they could write after the cleanup.
                 break probing.await;
             }

@@ -335,7 +335,7 @@ mod on_s3 {
         command.envs(server.env());
         said(command.output().expect("the command runs")).fails(69, &["no-such-bucket"]);
         server.fault(ServerFault::ErrorBefore);
-        probe(&server, &[]).fails(69, &["probing", "can be reached"]);
+        probe(&server, &[]).fails(69, &["probing", "check the connection to the store"]);
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn regression_a_rule_that_deletes_assignments_causes_a_warning() {
     for prefix in ["app/a", "app/assignment-", "app/assignment-0000000001.json", "app/members/"] {
         let (_, advice) = checked(Versioning::Off, &[rule(prefix)]);
         let [advice] = &advice[..] else { panic!("{prefix}: {advice:?}") };
-        assert!(advice.what.contains("newest assignment of a group"), "{advice:?}");
+        assert!(advice.what.contains("newest assignment of an idle group"), "{advice:?}");
     }
     let large = LifecycleRule { larger_than: Some(64 * 1024), ..rule("") };
     assert!(checked(Versioning::Off, &[large]).1[0].todo.contains("app/assignment-…"));
