@@ -195,7 +195,10 @@ async fn an_unknown_write_takes_no_effect_after_the_next_write() {
     // The first write has taken effect without a response. The writer recognises it as its own.
     wait(secs(200)).await;
     assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "one");
+    // The second attempt of this write has an unknown effect, too.
+    faults.on(Call::Replace).skip(1).fault(Fault::FailAfter);
     writer.write("two").await.unwrap();
+    faults.heal();
 
     faults.on(Call::Replace).always().fault(Fault::Late(secs(100)));
     assert!(writer.write("three").await.unwrap_err().may_have_happened());
@@ -225,6 +228,23 @@ async fn an_unknown_append_is_finished_before_the_next() {
     assert_eq!(writer.append("four").await.unwrap(), 5);
     let bodies: Vec<_> = all(&log, 1).await.into_iter().map(|(_, _, body)| body).collect();
     assert_eq!(bodies, ["one", "two", "three", "four"]);
+}
+
+/// The later attempts have no effect, so the last error alone does not show the doubt.
+#[tokio::test(start_paused = true)]
+async fn an_append_with_one_unknown_attempt_may_have_happened() {
+    let (faults, store) = faulty();
+    let log = log_of(&store);
+    let mut writer = log.open(e(1)).await.unwrap();
+    faults.on(Call::Create).fault(Fault::Late(secs(100)));
+    faults.on(Call::Create).always().fault(Fault::FailBefore);
+    let error = writer.append("one").await.unwrap_err();
+    assert!(error.may_have_happened(), "{error}");
+    faults.heal();
+    wait(secs(200)).await;
+    assert_eq!(writer.append("two").await.unwrap(), 3);
+    let bodies: Vec<_> = all(&log, 1).await.into_iter().map(|(_, _, body)| body).collect();
+    assert_eq!(bodies, ["one", "two"]);
 }
 
 #[tokio::test(start_paused = true)]
