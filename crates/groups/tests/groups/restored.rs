@@ -103,7 +103,7 @@ async fn a_restore_waits_for_the_leases_of_former_owners() {
         way.always(Fault::Hang);
         delete_all(&fleet, if deleted { "app/" } else { "app/assignment-" }).await;
         let asked = if deleted { VALIDITY } else { secs(0) };
-        let restoring = restore(&fleet, asked);
+        let restoring = timed(restore(&fleet, asked));
         let joining = async {
             wait(secs(1)).await;
             fleet.member("b").await
@@ -117,8 +117,10 @@ async fn a_restore_waits_for_the_leases_of_former_owners() {
                 assert!(!owned || a.owned().is_empty(), "two members own a partition");
             }
         };
-        let (restored, b, ()) = tokio::join!(restoring, joining, checks);
+        let ((took, restored), b, ()) = tokio::join!(restoring, joining, checks);
         is_restored(&restored);
+        // The default drift is 1 %.
+        assert!(took >= VALIDITY + VALIDITY / 100, "{took:?}");
         balanced(&[&b], PARTITIONS, VALIDITY * 3).await;
         assert!(b.owned().values().all(|token| *token > ABOVE), "{:?}", b.owned());
     }
