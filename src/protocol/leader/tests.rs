@@ -246,6 +246,16 @@ fn a_verified_renewal_counts_only_after_a_listing() {
     unanswered.renews("d", 3, done("f"));
     unanswered.lists(2, listed(&[]));
     assert_eq!(unanswered.event, extended(3));
+    let mut read_back = play.clone();
+    read_back.lists(2, Answer::Unknown);
+    read_back.pauses();
+    read_back.renews("d", 3, Answer::Unknown);
+    read_back.pauses();
+    read_back.renews("d", 4, Answer::Refused);
+    read_back.gets(2, held(1, 3, "landed"));
+    assert_eq!(read_back.event, None);
+    read_back.lists(2, listed(&[]));
+    assert_eq!(read_back.event, extended(3));
     play.lists(2, listed(&[]));
     assert_eq!(play.event, extended(2));
 }

@@ -136,6 +136,22 @@ fn an_unanswered_create_is_adopted_after_the_next_is_refused() {
 }
 
 #[test]
+fn a_denied_create_keeps_the_earlier_nonces() {
+    let mut play = Play::creating();
+    play.creates(2, 1, 1, Answer::Unknown);
+    play.pauses();
+    play.nonce(2);
+    play.creates(2, 2, 2, Answer::Denied);
+    assert_eq!(play.machine.step(), Step::Failed(Failure::Denied));
+    play.input(Input::Resume);
+    play.nonce(3);
+    play.creates(2, 3, 3, Answer::Refused);
+    play.gets(2, held(1, 1, "c"));
+    play.lists(2, listed(&[]));
+    assert_eq!(play.event, Some(Event::Granted { epoch: e(2), heartbeat: 1 }));
+}
+
+#[test]
 fn each_create_attempt_has_a_fresh_nonce() {
     let mut play = Play::creating();
     for attempt in 1..MAX_CREATE_ATTEMPTS as u128 {

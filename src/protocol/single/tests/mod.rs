@@ -350,3 +350,18 @@ fn an_unexpected_answer_changes_nothing() {
     play.input(Input::LeaseEnded);
     assert_eq!(play.event, Some(Event::Lost(Lost::LeaseEnded)));
 }
+
+#[test]
+fn a_denied_take_keeps_the_earlier_nonces() {
+    let mut play = SinglePlay::following();
+    play.input(Input::Lapsed);
+    play.takes(5, "a", 1, 1, Answer::Unknown);
+    play.pauses();
+    play.looks(held(4, 9, 2, "a"));
+    play.pauses();
+    play.takes(5, "a", 2, 2, Answer::Denied);
+    assert_eq!(play.machine.step(), Step::Failed(Failure::Denied));
+    play.input(Input::Resume);
+    play.looks(held(5, 1, 1, "c"));
+    assert_eq!(play.event, Some(Event::Granted { epoch: e(5), heartbeat: 1 }));
+}
