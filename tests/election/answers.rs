@@ -1,12 +1,15 @@
 //! Elections on a store with unusual answers: weak ETags, and reported deletions without an effect.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure::Compactor;
-use tenure::store::ETag;
-use tenure_testkit::fault_store::{Call, Fault};
-use tenure_testkit::time::{secs, wait, within};
+use bytes::Bytes;
+use tenure::store::{Determinacy, ETag, PutOutcome, StoreError, StoreErrorKind};
+use tenure::{CampaignOutcome, Compactor, Election, Layout, Store};
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::layer::{Layer, Layered};
+use tenure_testkit::time::{process, secs, wait, within};
 use tenure_testkit::world::{TAKEOVER, World, elect};
 
 #[test]
@@ -67,4 +70,38 @@ async fn reported_deletions_without_effect_are_tolerated() {
     assert!(again.deleted >= claimed.deleted, "{again:?} after {claimed:?}");
     assert_eq!(*world.epochs().await.last().unwrap(), 5);
     assert!(world.epochs().await.len() < 5, "the next run deletes the objects");
+}
+
+/// Answers the first create with a 403 after its effect, like a client that resends requests.
+#[derive(Debug)]
+struct DeniedAfter(FaultStore, AtomicBool);
+
+#[async_trait::async_trait]
+impl Layer for DeniedAfter {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        let outcome = self.0.create(key, body).await;
+        let (kind, effect) = (StoreErrorKind::AccessDenied, Determinacy::Indeterminate);
+        match self.1.swap(true, Ordering::Relaxed) {
+            true => outcome,
+            false => Err(StoreError::new(kind, effect, "403 after a retry")),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_with_an_unknown_effect_is_read_back() {
+    for layout in [Layout::EpochFiles, Layout::SingleObject] {
+        let world = World::new();
+        let store = Layered(DeniedAfter(world.another_way(), AtomicBool::new(false)));
+        let election = Election::builder(Arc::new(store), "app").layout(layout).check_store(false);
+        let election = election.process(process(&world.clock, 7)).build().unwrap();
+        let CampaignOutcome::Elected(elected) = election.try_campaign().await.unwrap() else {
+            panic!("{layout:?}: its own epoch")
+        };
+        assert_eq!(elected.epoch().get(), 1, "{layout:?}");
+    }
 }

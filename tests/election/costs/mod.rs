@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use mockall::{Sequence, mock};
 use tenure::store::{ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError};
 use tenure::{CampaignOutcome, Election, ElectionBuilder, Leadership, Process};
-use tenure_testkit::time::{TestClock, process, secs, wait};
+use tenure_testkit::time::{TestClock, process, secs, wait, within};
 
 mod single;
 
@@ -148,7 +148,8 @@ async fn a_search_lists_from_the_end_and_a_confirmation_from_the_start() {
     mock.expect_describe().returning(|| "scripted".to_owned());
     let election = Election::builder(Arc::new(mock), "app").validity(secs(10)).check_store(false);
     let election = election.process(world.process(1)).build().unwrap();
-    end(election.campaign().await.unwrap()).await;
+    let elected = within(secs(60), election.campaign()).await.expect("the mock has each answer");
+    end(elected.unwrap()).await;
 }
 
 /// A machine, a store in memory, and elections that must send exactly the scripted requests.
