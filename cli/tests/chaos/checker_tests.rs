@@ -88,7 +88,7 @@ fn broken_guard_that_kills_a_child_too_late() {
     story.stalls = vec![(23 * SECOND, 23 * SECOND + 99_000_000)];
     assert!(why(&story).contains("too long"), "{}", why(&story));
     story.stalls = vec![(23 * SECOND, 23 * SECOND + 100_000_000)];
-    assert!(why(&story).contains("too little"), "{}", why(&story));
+    assert!(why(&story).contains("the run is too short"), "{}", why(&story));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_stopped_guard_excuses_its_child_until_it_continues() {
     let mut story = story();
     story.lives[1].signs.push((25 * SECOND, 23 * SECOND));
     story.lives[1].guard_stopped = Some(Seen { from_ns: 24 * SECOND, until_ns: 25 * SECOND });
-    assert!(why(&story).contains("too little"), "{}", why(&story));
+    assert!(why(&story).contains("the run is too short"), "{}", why(&story));
     story.lives[1].guard_stopped = Some(Seen { from_ns: 23 * SECOND, until_ns: 24 * SECOND });
     assert!(why(&story).contains("too long"), "{}", why(&story));
     story.lives[1].guard_stopped = Some(Seen { from_ns: 26 * SECOND, until_ns: 27 * SECOND });
@@ -135,7 +135,7 @@ fn broken_order_of_grants() {
 fn broken_renewal_under_a_greater_epoch() {
     let mut story = story();
     story.renewals = vec![(1, Seen { from_ns: 11 * SECOND, until_ns: 12 * SECOND })];
-    assert!(why(&story).contains("too little"), "{}", why(&story));
+    assert!(why(&story).contains("the run is too short"), "{}", why(&story));
     story.renewals = vec![(1, Seen { from_ns: 21 * SECOND, until_ns: 22 * SECOND })];
     assert!(why(&story).contains("no order explains"), "{}", why(&story));
 }
@@ -144,7 +144,7 @@ fn broken_renewal_under_a_greater_epoch() {
 fn an_unanswered_append_is_included_if_the_manifest_has_it() {
     let mut story = story();
     story.lives[1].lines.pop();
-    assert!(why(&story).contains("too little"), "{}", why(&story));
+    assert!(why(&story).contains("the run is too short"), "{}", why(&story));
     let unanswered = story.history();
     assert!(unanswered.iter().any(|call| call.until_ns == story.end_ns));
     // The append took effect before the answer to the append with the next number.
@@ -155,5 +155,5 @@ fn an_unanswered_append_is_included_if_the_manifest_has_it() {
     story.manifest.remove(1);
     story.manifest[1].0 = 2;
     story.lives[2].lines[2] = Line::Appended(30 * SECOND + 2, entry(3, 1), 2);
-    assert!(why(&story).contains("too little"), "{}", why(&story));
+    assert!(why(&story).contains("the run is too short"), "{}", why(&story));
 }
