@@ -72,10 +72,7 @@ mod s3 {
         let client = Arc::new(client.build().unwrap());
         let error = AnyObjectStore::new(client).await.expect_err("refused");
         assert_eq!(error.kind(), StoreErrorKind::Unsupported, "{error}");
-        assert!(
-            error.to_string().contains("the error says that conditional puts are disabled"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("puts are disabled"), "{error}");
     }
 
     #[tokio::test]
