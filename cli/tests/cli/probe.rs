@@ -116,7 +116,7 @@ fn a_signal_ends_endless_races_with_a_report() {
     kill(pid, Signal::SIGTERM).expect("the process is alive");
     let said = crate::bench::said(child.wait_with_output().expect("the child can be waited for"));
     assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.err.contains("the report follows"), "{said:?}");
+    assert!(said.err.contains("a report follows"), "{said:?}");
     let report: Value = serde_json::from_str(&said.out).expect("JSON");
     assert!(report["rounds"].as_u64() < Some(20), "the signal did not stop the batch: {report}");
     assert_eq!(report["verdict"], "no_fault_seen");
