@@ -127,7 +127,7 @@ fn broken_seal_that_forgets_is_caught() {
 
 #[test]
 fn broken_failed_read_that_returns_not_found_is_caught() {
-    caught(Broken::FailedReadFindsNothing, 200, &["D2", "G1", "G5", "R1"]);
+    caught(Broken::FailedReadFindsNothing, 1_000, &["D2", "G1", "G5", "R1"]);
 }
 
 #[test]
