@@ -54,7 +54,27 @@ pub struct PeriodRecord {
     pub exit_code: Option<u8>,
     /// Start of the last completed period, which may be this period.
     pub last_completed: Option<DateTime<Utc>>,
+    /// The periods begun before this one, in ascending order: at most [`MOST_EARLIER`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<EarlierPeriod>,
 }
+
+/// An earlier period, for people. No decision depends on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EarlierPeriod {
+    pub start: DateTime<Utc>,
+    pub attempts: u32,
+    /// The first characters of the name of the last candidate.
+    pub candidate: String,
+    pub started_at: DateTime<Utc>,
+    pub ended_at: Option<DateTime<Utc>>,
+    pub exit_code: Option<u8>,
+}
+
+/// Maximum number of earlier periods in a record.
+const MOST_EARLIER: usize = 29;
+/// Maximum length of a name there, in characters.
+const MOST_CHARS: usize = 64;
 
 /// The decision of a leader on its period.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,9 +175,10 @@ impl PeriodRecord {
         (candidate, epoch): (&str, u64),
         wall: Duration,
     ) -> PeriodRecord {
+        let period_start = date(own.start);
         PeriodRecord {
             tenure_once_per: FORMAT,
-            period_start: date(own.start),
+            period_start,
             period_ms: u64::try_from(own.length.as_millis()).unwrap_or(u64::MAX),
             attempts,
             candidate: candidate.to_owned(),
@@ -166,7 +187,25 @@ impl PeriodRecord {
             ended_at: None,
             exit_code: None,
             last_completed: before.and_then(|record| record.last_completed),
+            earlier: before.map(|record| record.earlier_than(period_start)).unwrap_or_default(),
         }
+    }
+
+    /// Returns the periods of this record that began before this one.
+    fn earlier_than(&self, start: DateTime<Utc>) -> Vec<EarlierPeriod> {
+        let own = EarlierPeriod {
+            start: self.period_start,
+            attempts: self.attempts,
+            candidate: self.candidate.chars().take(MOST_CHARS).collect(),
+            started_at: self.started_at,
+            ended_at: self.ended_at,
+            exit_code: self.exit_code,
+        };
+        let mut all = self.earlier.clone();
+        all.push(own);
+        all.retain(|period| period.start < start);
+        all.drain(..all.len().saturating_sub(MOST_EARLIER));
+        all
     }
 
     /// Returns the record after the end of CMD.

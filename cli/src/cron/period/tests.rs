@@ -259,3 +259,23 @@ fn missed_periods_are_counted() {
     let before = rules.period_at(now - s(5 * HOUR));
     assert_eq!(rules.missed(&record, before), 0);
 }
+
+#[test]
+fn a_record_keeps_the_last_29_earlier_periods() {
+    let mut record = None::<PeriodRecord>;
+    for hour in 0..40 {
+        let at = s(HOUR * hour);
+        for attempt in 1..=2 {
+            let own = hourly().period_at(at);
+            let name = "b".repeat(100);
+            let begun = PeriodRecord::begin(record.as_ref(), own, attempt, (&name, 1), at);
+            record = Some(begun.ended(2 - u8::try_from(attempt).expect("1 or 2"), at));
+        }
+    }
+    let record = record.expect("40 periods");
+    assert_eq!(PeriodRecord::parse(&record.to_json()).as_ref(), Ok(&record));
+    let starts: Vec<_> = record.earlier.iter().map(|period| period.start).collect();
+    assert_eq!(starts, (10..39).map(|hour| date(s(HOUR * hour))).collect::<Vec<_>>());
+    let last = record.earlier.last().expect("an earlier period");
+    assert_eq!((last.attempts, last.exit_code, last.candidate.len()), (2, Some(0), 64));
+}
