@@ -26,6 +26,7 @@ mod run;
 mod serve;
 mod store;
 mod table;
+mod ui;
 
 use std::ffi::OsString;
 use std::io;
@@ -159,6 +160,7 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
         match verb {
             Verb::Run(args) => run::run(*args).await,
             Verb::Serve(args) => serve::serve(*args).await,
+            Verb::Ui(args) => ui::ui(args).await,
             Verb::Status(args) => status::status(args).await,
             Verb::Watch(args) => watch::watch(args).await,
             Verb::History(args) => history::history(args).await,

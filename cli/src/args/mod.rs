@@ -24,6 +24,7 @@ use crate::probe::{AFTER_PROBE, ProbeArgs};
 use crate::run::{AFTER_RUN, RunArgs};
 use crate::serve::{AFTER_SERVE, ServeArgs};
 use crate::table::TableArgs;
+use crate::ui::{AFTER_UI, UiArgs};
 use common::EXIT_CODES;
 
 /// Leader election on object storage: one leader at a time, a bucket, and nothing else.
@@ -46,6 +47,9 @@ pub enum Verb {
     /// Run a sidecar: campaign or own partitions for an application that uses an HTTP API
     #[command(after_help = AFTER_SERVE)]
     Serve(Box<ServeArgs>),
+    /// Show all elections, groups and jobs of a store on a web page
+    #[command(after_help = AFTER_UI)]
+    Ui(UiArgs),
     /// Show the current leader
     #[command(after_help = AFTER_STATUS)]
     Status(StatusArgs),

@@ -6,7 +6,7 @@ mod history;
 mod restore;
 mod run;
 mod status;
-mod view;
+pub mod view;
 mod watch;
 
 use std::path::PathBuf;

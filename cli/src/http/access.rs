@@ -1,16 +1,17 @@
-//! The address of a server and its access rules.
+//! The access rules of a server.
 
-use std::fmt;
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Method, header::HeaderValue};
 use subtle::ConstantTimeEq as _;
 
+use super::Listen;
 use super::refusal::Refusal;
 use crate::exit::{self, Failure};
 
@@ -37,41 +38,13 @@ fn host_name(text: &str) -> Result<String, String> {
     Ok(text.to_ascii_lowercase())
 }
 
-/// The place at which a server listens: the value of `--listen`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listen {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
-}
-
-impl FromStr for Listen {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Listen, String> {
-        match text.strip_prefix("unix:") {
-            Some("") => Err("write the path of the socket after unix:".to_owned()),
-            Some(path) => Ok(Listen::Unix(path.into())),
-            None => {
-                super::address(text).map(Listen::Tcp).map_err(|why| format!("{why}, or unix:PATH"))
-            }
-        }
-    }
-}
-
-impl fmt::Display for Listen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Listen::Tcp(address) => write!(f, "{address}"),
-            Listen::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
 /// The rules for the requests that a server answers.
 pub struct Access {
     key: Option<Vec<u8>>,
     /// The allowed names in `Host`, in lower case. `None` disables the check.
     hosts: Option<Vec<String>>,
+    /// Whether a browser may send the key as a password.
+    passwords: bool,
 }
 
 const KEY_LENGTHS: std::ops::RangeInclusive<usize> = 16..=1024;
@@ -95,15 +68,14 @@ impl Access {
         match *listen {
             Listen::Tcp(address) if !address.ip().is_loopback() && key.is_none() => {
                 Err(usage(format!(
-                    "other machines can reach --listen {address}, and their requests could resign: \
-                     give --access-key-file, or listen on 127.0.0.1 or unix:PATH"
+                    "other machines can reach --listen {address}: give --access-key-file, or listen on 127.0.0.1 or unix:PATH"
                 )))
             }
             // A web page does not have the key and cannot reach a socket.
             Listen::Tcp(_) if key.is_none() => {
-                Ok(Access { key, hosts: Some(args.allowed_hosts.clone()) })
+                Ok(Access { key, hosts: Some(args.allowed_hosts.clone()), passwords: false })
             }
-            _ => Ok(Access { key, hosts: None }),
+            _ => Ok(Access { key, hosts: None, passwords: false }),
         }
     }
 
@@ -111,7 +83,7 @@ impl Access {
         let hosts = || headers.get_all(HOST).iter();
         if self.hosts.as_ref().is_some_and(|names| !hosts().all(|host| is_own(host, names))) {
             let why = "Host is neither localhost nor a loopback address: use one of these, or start \
-                       `tenure serve` with --allow-host NAME or --access-key-file";
+                       this server with --allow-host NAME or --access-key-file";
             return Err(Refusal::fixed(421, "host_refused", why));
         }
         // Without this check a web page in a browser on this machine could send orders.
@@ -123,17 +95,33 @@ impl Access {
         let Some(key) = &self.key else { return Ok(()) };
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.split_once(' '));
-        let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let given = given.and_then(|(scheme, value)| self.key_of(scheme, value));
         // The comparison takes constant time, so its duration reveals no character of the key.
-        match given {
-            Some((_, given)) if bool::from(given.as_bytes().ct_eq(key)) => Ok(()),
-            _ => Err(Refusal::fixed(
-                401,
-                "unauthorized",
-                "Authorization: Bearer KEY is missing or wrong",
-            )
-            .with_header("www-authenticate", "Bearer")),
+        if given.is_some_and(|given| given.ct_eq(key).into()) {
+            return Ok(());
         }
+        let scheme = if self.passwords { "Basic realm=\"tenure\"" } else { "Bearer" };
+        let why = "Authorization: Bearer KEY is missing or wrong";
+        Err(Refusal::fixed(401, "unauthorized", why).with_header("www-authenticate", scheme))
+    }
+
+    /// Returns the key that a request gives.
+    fn key_of(&self, scheme: &str, value: &str) -> Option<Vec<u8>> {
+        if scheme.eq_ignore_ascii_case("bearer") {
+            return Some(value.as_bytes().to_owned());
+        }
+        if !self.passwords || !scheme.eq_ignore_ascii_case("basic") {
+            return None;
+        }
+        let pair = STANDARD.decode(value).ok()?;
+        // A name ends at the first colon.
+        let colon = pair.iter().position(|byte| *byte == b':')?;
+        Some(pair[colon + 1..].to_owned())
+    }
+
+    /// Also accepts the key as the password of a browser, with any user name.
+    pub fn with_passwords(self) -> Access {
+        Access { passwords: true, ..self }
     }
 }
 
@@ -164,19 +152,11 @@ fn key(text: &str) -> Result<Vec<u8>, String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn listen_takes_an_address_or_a_socket() {
-        assert_eq!("unix:/run/t.sock".parse(), Ok(Listen::Unix("/run/t.sock".into())));
-        assert!(matches!("[::1]:80".parse(), Ok(Listen::Tcp(_))));
-        for wrong in ["", "unix:", "localhost:80", "8080", "/run/t.sock"] {
-            assert!(wrong.parse::<Listen>().is_err(), "{wrong:?}");
-        }
-    }
-
     /// In DNS rebinding the host name of a web page resolves to a loopback address.
     #[test]
     fn regression_only_names_of_this_machine_are_allowed_without_a_key() {
-        let access = Access { key: None, hosts: Some(vec!["tenure.internal".to_owned()]) };
+        let hosts = Some(vec!["tenure.internal".to_owned()]);
+        let access = Access { key: None, hosts, passwords: false };
         let ask = |hosts: &[&str]| {
             let mut headers = HeaderMap::new();
             for host in hosts {
@@ -213,7 +193,7 @@ mod tests {
             assert_eq!(ask(&[other]), Err(421), "{other}");
         }
         assert_eq!(ask(&["localhost", "evil.example"]), Err(421));
-        let unchecked = Access { key: None, hosts: None };
+        let unchecked = Access { key: None, hosts: None, passwords: false };
         let mut headers = HeaderMap::new();
         headers.insert(HOST, "evil.example".parse().expect("a header"));
         assert!(unchecked.check(&Method::GET, &headers).is_ok());
@@ -238,7 +218,8 @@ mod tests {
 
     #[test]
     fn only_the_whole_key_is_accepted() {
-        let access = Access { key: Some(b"0123456789abcdef".to_vec()), hosts: None };
+        let key = Some(b"0123456789abcdef".to_vec());
+        let access = Access { key, hosts: None, passwords: false };
         let ask = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, value.parse().expect("a header"));
@@ -252,5 +233,22 @@ mod tests {
             assert_eq!(ask(wrong), Err(401), "{wrong}");
         }
         assert!(access.check(&Method::GET, &HeaderMap::new()).is_err());
+    }
+
+    #[test]
+    fn a_browser_sends_the_key_as_a_password() {
+        let key = Some(b"0123456789:abcdef".to_vec());
+        let access = Access { key, hosts: None, passwords: true };
+        let ask = |pair: &str| {
+            let mut headers = HeaderMap::new();
+            let value = format!("Basic {}", STANDARD.encode(pair));
+            headers.insert(AUTHORIZATION, value.parse().expect("a header"));
+            access.check(&Method::GET, &headers).map_err(|refusal| refusal.status)
+        };
+        assert_eq!(ask("anna:0123456789:abcdef"), Ok(()));
+        assert_eq!(ask(":0123456789:abcdef"), Ok(()));
+        for wrong in ["0123456789:abcdef", "anna:0123456789:abcde", "anna", ""] {
+            assert_eq!(ask(wrong), Err(401), "{wrong}");
+        }
     }
 }

@@ -87,9 +87,9 @@ async fn answer(
 
 fn whole(reply: Reply) -> Response<Body> {
     let mut response = with_head(reply.status, reply.content_type, Body::whole(reply.body));
-    if let Some((name, value)) = reply.header {
-        let headers = response.headers_mut();
-        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    for (name, value) in reply.headers {
+        let value = HeaderValue::try_from(&*value).expect("the values of headers are ASCII");
+        response.headers_mut().insert(HeaderName::from_static(name), value);
     }
     response
 }

@@ -9,6 +9,7 @@ pub mod access;
 mod body;
 mod connection;
 pub mod health;
+mod listen;
 pub mod metrics;
 pub mod refusal;
 mod server;
@@ -16,6 +17,7 @@ mod socket;
 mod stage;
 mod streams;
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +32,7 @@ use tracing::info;
 use super::exit::{self, Failure};
 use crate::output::print::json_line;
 
+pub use listen::Listen;
 pub use server::{Serving, start};
 pub use socket::{SocketFile, start_unix};
 
@@ -54,8 +57,8 @@ const MOST_BYTES: usize = 8 * 1024;
 pub struct Reply {
     pub status: u16,
     pub content_type: &'static str,
-    /// A header that this reply needs, such as `Allow`.
-    pub header: Option<(&'static str, &'static str)>,
+    /// Further headers of this reply, such as `allow`.
+    pub headers: Vec<(&'static str, Cow<'static, str>)>,
     pub body: String,
 }
 
@@ -70,11 +73,12 @@ impl Reply {
     }
 
     pub fn new(status: u16, content_type: &'static str, body: String) -> Reply {
-        Reply { status, content_type, header: None, body }
+        Reply { status, content_type, headers: Vec::new(), body }
     }
 
-    pub fn with_header(self, name: &'static str, value: &'static str) -> Reply {
-        Reply { header: Some((name, value)), ..self }
+    pub fn with_header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Reply {
+        self.headers.push((name, value.into()));
+        self
     }
 }
 

@@ -28,9 +28,9 @@ use tokio::task::JoinSet;
 use tracing::{Instrument as _, error_span, info};
 
 use super::exit::{self, Failure};
-use super::http::{self, Server, Sites};
+use super::http::{self, Handler, Listen, Server, Sites};
 use crate::args::common::{LayoutArg, after_help};
-use crate::http::access::{Access, AccessArgs, Listen};
+use crate::http::access::{Access, AccessArgs};
 use crate::http::health::{Pulse, recent};
 use crate::http::metrics::MetricsArg;
 use crate::process::signals::{self, ENDING, Signals};
@@ -128,7 +128,8 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     }
     args.metrics.add_to(&mut sites)?;
     let _sites = sites.start()?;
-    let _serving = listen(&args.listen, &api).await?;
+    let server = Server { handler: handler(&api), most_body: MOST_BODY };
+    let _serving = server.listen(&args.listen, "elections").await?;
     let mut signals = Signals::listen(&ENDING)?;
     let all: Vec<_> = args.elections.iter().chain(&args.groups.groups).collect();
     let opened = tokio::select! {
@@ -224,31 +225,10 @@ fn build(
     Ok(args.lease.election.builder(args.layout, name, store, prefix).build()?)
 }
 
-/// The running API. Dropping it ends the API.
-enum ServingGuard {
-    Tcp { _serving: http::Serving },
-    Unix { _serving: http::SocketFile },
-}
-
-async fn listen(at: &Listen, api: &Arc<Api>) -> Result<ServingGuard, Failure> {
+fn handler(api: &Arc<Api>) -> Handler {
     let api = Arc::clone(api);
-    let server = Server {
-        handler: Arc::new(move |asked| {
-            let api = Arc::clone(&api);
-            Box::pin(async move { api.answer(asked).await })
-        }),
-        most_body: MOST_BODY,
-    };
-    let (guard, shown) = match at {
-        Listen::Tcp(address) => server.start(*address).map(|serving| {
-            let shown = format!("http://{}", serving.address);
-            (ServingGuard::Tcp { _serving: serving }, shown)
-        }),
-        Listen::Unix(path) => http::start_unix(path, server)
-            .await
-            .map(|serving| (ServingGuard::Unix { _serving: serving }, at.to_string())),
-    }
-    .map_err(|error| Failure::new(exit::OS, format!("cannot serve elections at {at}: {error}")))?;
-    info!("serving elections at {shown}");
-    Ok(guard)
+    Arc::new(move |asked| {
+        let api = Arc::clone(&api);
+        Box::pin(async move { api.answer(asked).await })
+    })
 }

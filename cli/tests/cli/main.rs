@@ -14,6 +14,7 @@ mod probe;
 mod run;
 mod serve;
 mod store;
+mod ui;
 
 /// The command under test.
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");

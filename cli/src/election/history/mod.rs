@@ -125,7 +125,7 @@ pub fn refuse_unreadable<'a>(
 }
 
 /// Returns the state or end of an epoch in one word.
-fn end_word(span: &LeadershipSpan) -> String {
+pub fn end_word(span: &LeadershipSpan) -> String {
     match span.end {
         None if span.unreadable.is_some() => "unreadable".to_owned(),
         None => "held".to_owned(),

@@ -1,0 +1,184 @@
+//! The cards of the page, and their changes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure::Process;
+use tokio::sync::watch;
+
+use super::counted_store::ReadCounts;
+use crate::cost::prices::Prices;
+use crate::output::print::{json_line, millis};
+use crate::process::lock::lock;
+
+/// The state that all open pages share. Times are milliseconds since the start of this process, by
+/// a clock that never steps.
+#[derive(Debug)]
+pub struct Board {
+    pub show_tokens: bool,
+    started: Duration,
+    cards: Mutex<Cards>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Cards {
+    /// Number of changes so far.
+    version: u64,
+    cards: BTreeMap<String, Card>,
+    stores: Vec<(Arc<ReadCounts>, Option<Prices>)>,
+}
+
+/// The last text of a card.
+#[derive(Debug)]
+struct Card {
+    version: u64,
+    /// `None` once the card is removed.
+    json: Option<String>,
+}
+
+/// The regular event: the current time, and the cost of the page.
+#[derive(Debug, Serialize)]
+struct Tick {
+    now: u64,
+    /// Time by the wall clock, in milliseconds since 1970.
+    wall: u64,
+    /// Keys of all cards, in the first event of a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ids: Option<Vec<String>>,
+    requests: u64,
+    per_minute: f64,
+    /// Cost of a month at this rate; null if the price of a store is unknown.
+    dollars_a_month: Option<f64>,
+}
+
+impl Board {
+    pub fn new(show_tokens: bool) -> Board {
+        let started = Process::system().now().boot;
+        let (changes, _) = watch::channel(0);
+        Board { show_tokens, started, cards: Mutex::default(), changes }
+    }
+
+    /// Returns the current time of the page.
+    pub fn now(&self) -> u64 {
+        millis(Process::system().now().boot.saturating_sub(self.started))
+    }
+
+    /// Includes the requests of a store in the cost of the page.
+    pub fn count(&self, requests: Arc<ReadCounts>, prices: Option<Prices>) {
+        lock(&self.cards).stores.push((requests, prices));
+    }
+
+    /// Shows a card, or replaces it.
+    pub fn show(&self, id: &str, card: &impl Serialize) {
+        self.put(id, Some(json_line(card)));
+    }
+
+    pub fn remove(&self, id: &str) {
+        self.put(id, None);
+    }
+
+    fn put(&self, id: &str, json: Option<String>) {
+        let mut cards = lock(&self.cards);
+        if cards.cards.get(id).and_then(|card| card.json.as_ref()) == json.as_ref() {
+            return;
+        }
+        cards.version += 1;
+        let version = cards.version;
+        cards.cards.insert(id.to_owned(), Card { version, json });
+        self.changes.send_replace(version);
+    }
+
+    /// Returns a receiver that sees each change.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Returns the events since this version, and the new version.
+    pub fn events_since(&self, version: u64) -> (String, u64) {
+        let cards = lock(&self.cards);
+        let mut text = String::new();
+        for (id, card) in cards.cards.iter().filter(|(_, card)| card.version > version) {
+            let id = json_line(id);
+            match &card.json {
+                Some(json) => {
+                    writeln!(text, "event: card\ndata: {{\"id\":{id},\"card\":{json}}}\n")
+                }
+                None => writeln!(text, "event: gone\ndata: {{\"id\":{id}}}\n"),
+            }
+            .expect("a string takes all text");
+        }
+        (text, cards.version)
+    }
+
+    /// Returns the regular event.
+    pub fn tick(&self) -> String {
+        tick(&self.cost())
+    }
+
+    /// Returns the first event of a stream, which lists the existing cards.
+    pub fn first_tick(&self) -> String {
+        let shown = |(id, card): (&String, &Card)| card.json.as_ref().map(|_| id.clone());
+        let ids = Some(lock(&self.cards).cards.iter().filter_map(shown).collect());
+        tick(&Tick { ids, ..self.cost() })
+    }
+
+    fn cost(&self) -> Tick {
+        let now = self.now();
+        let mut requests = 0;
+        let mut dollars = Some(0.0);
+        for (counted, prices) in &lock(&self.cards).stores {
+            let (lists, reads) = counted.counts();
+            requests += lists + reads;
+            dollars = dollars.zip(prices.as_ref()).map(|(sum, prices)| {
+                sum + prices.cost([0.0, lists as f64, reads as f64, 0.0, 0.0])
+            });
+        }
+        let minutes = (now.max(1) as f64) / 60_000.0;
+        const MINUTES_A_MONTH: f64 = 60.0 * 24.0 * 30.0;
+        Tick {
+            now,
+            wall: millis(Process::system().now().wall),
+            ids: None,
+            requests,
+            per_minute: requests as f64 / minutes,
+            dollars_a_month: dollars.map(|dollars| dollars / minutes * MINUTES_A_MONTH),
+        }
+    }
+}
+
+fn tick(tick: &Tick) -> String {
+    format!("event: tick\ndata: {}\n\n", json_line(tick))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_gets_only_newer_cards() {
+        let board = Board::new(false);
+        board.show("a", &1);
+        board.show("b", &2);
+        let (text, seen) = board.events_since(0);
+        assert_eq!(text.matches("event: card").count(), 2);
+        board.show("a", &1);
+        assert_eq!(board.events_since(seen), (String::new(), seen));
+        board.show("a", &3);
+        let (text, seen) = board.events_since(seen);
+        assert_eq!(text, "event: card\ndata: {\"id\":\"a\",\"card\":3}\n\n");
+        board.remove("a");
+        assert_eq!(board.events_since(seen).0, "event: gone\ndata: {\"id\":\"a\"}\n\n");
+    }
+
+    #[test]
+    fn a_page_of_unknown_price_has_no_cost() {
+        let board = Board::new(false);
+        assert_eq!(board.cost().dollars_a_month, Some(0.0));
+        board.count(Arc::default(), None);
+        assert_eq!(board.cost().dollars_a_month, None);
+    }
+}

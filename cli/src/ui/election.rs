@@ -1,0 +1,237 @@
+//! The card of an election.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use futures::StreamExt as _;
+use serde::Serialize;
+use tenure::{Election, Epoch, Error, LastSeen, Layout, Observation};
+use tenure_history::{LeadershipSpan, Reader};
+
+use super::place::Place;
+use crate::election::history::end_word;
+use crate::output::print::{json_line, millis, plain};
+use crate::process::timer::pause;
+
+/// Number of epochs in the timeline.
+const EPOCHS: usize = 50;
+/// Number of epochs to read after a change: the new epochs, and the end of the one before.
+const AFTER_A_CHANGE: usize = 3;
+/// Longest shown data, in characters.
+const SHOWN_DATA: usize = 2_000;
+/// Minimum silence of the store before the state is unknown.
+const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
+/// Interval of the checks for changes that no event reports.
+const LOOK: Duration = Duration::from_secs(1);
+const RETRY_EVERY: Duration = Duration::from_secs(10);
+/// Differences below this are errors of rounding, in milliseconds.
+const JITTER: u64 = 250;
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct ElectionCard {
+    kind: &'static str,
+    name: String,
+    /// `held`, `vacant` or `unknown`.
+    state: &'static str,
+    epoch: Option<u64>,
+    leader: Option<String>,
+    data: Option<String>,
+    validity_ms: Option<u64>,
+    /// Time at which the lease lapses without a renewal.
+    lapses_at: Option<u64>,
+    answered_at: Option<u64>,
+    /// End of the newest epoch, if it has ended.
+    ended: Option<String>,
+    error: Option<String>,
+    /// The newest epochs, in ascending order.
+    epochs: Vec<EpochSpan>,
+}
+
+/// An epoch of the timeline, with times of the store's clock.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct EpochSpan {
+    epoch: u64,
+    leader: Option<String>,
+    from: Option<i64>,
+    until: Option<i64>,
+    end: String,
+    /// Name of the process that ended it, and its reason.
+    by: Option<String>,
+    reason: Option<String>,
+}
+
+impl EpochSpan {
+    fn of(span: &LeadershipSpan) -> EpochSpan {
+        let shown = |text: &Option<String>| text.as_deref().map(plain);
+        let time = |at: Option<DateTime<Utc>>| at.map(|at| at.timestamp_millis());
+        EpochSpan {
+            epoch: span.epoch.get(),
+            leader: shown(&span.candidate),
+            from: time(span.from.at.or(span.from.latest)),
+            until: time(span.until.at),
+            end: end_word(span),
+            by: shown(&span.forced_by).or_else(|| shown(&span.sealed_by)),
+            reason: shown(&span.reason),
+        }
+    }
+}
+
+/// The known epochs. An ended epoch never changes, so each is read twice at most.
+#[derive(Debug, Default)]
+struct Timeline {
+    epochs: BTreeMap<u64, EpochSpan>,
+    /// The newest epoch of the last reading, and whether it had ended.
+    read: Option<(Option<Epoch>, bool)>,
+}
+
+impl Timeline {
+    /// Reads the epochs that changed since the last call. A failed reading is repeated by the next
+    /// call.
+    async fn update(&mut self, place: &Place, layout: Layout, newest: (Option<Epoch>, bool)) {
+        if self.read == Some(newest) {
+            return;
+        }
+        let limit = if self.epochs.is_empty() { EPOCHS } else { AFTER_A_CHANGE };
+        let Ok(reader) = Reader::new(place.store.clone(), &place.prefix) else { return };
+        let Ok(history) = reader.layout(layout).limit(limit).read().await else { return };
+        self.epochs
+            .extend(history.spans.iter().map(|span| (span.epoch.get(), EpochSpan::of(span))));
+        while self.epochs.len() > EPOCHS {
+            self.epochs.pop_first();
+        }
+        self.read = Some(newest);
+    }
+}
+
+/// Follows an election, without an end. Errors are shown and retried.
+pub async fn follow(place: Place, layout: Layout) {
+    let built = Election::builder(place.store.clone(), place.prefix.as_str())
+        .layout(layout)
+        // Whole seconds, as a validity has no fractions of a millisecond.
+        .validity(PATIENCE.max(Duration::from_secs(place.poll.as_secs() + 1)))
+        .request_timeout(REQUEST_TIMEOUT)
+        .poll_interval(place.poll)
+        .retry_denied(None)
+        .build();
+    let mut card = ElectionCard::new(&place);
+    let election = match built {
+        Ok(election) => election,
+        Err(error) => {
+            card.error = Some(plain(&error.to_string()));
+            place.board.show(&place.id, &card);
+            return std::future::pending().await;
+        }
+    };
+    let mut timeline = Timeline::default();
+    loop {
+        let Err(error) = observe(&election, &place, layout, &mut card, &mut timeline).await;
+        card.state = "unknown";
+        card.error = Some(plain(&error.to_string()));
+        place.board.show(&place.id, &card);
+        pause(RETRY_EVERY).await;
+    }
+}
+
+/// Observes the election until an error.
+async fn observe(
+    election: &Election,
+    place: &Place,
+    layout: Layout,
+    card: &mut ElectionCard,
+    timeline: &mut Timeline,
+) -> Result<std::convert::Infallible, Error> {
+    let mut changes = pin!(election.observe());
+    let mut observed = None;
+    loop {
+        tokio::select! {
+            biased;
+            change = changes.next() => match change {
+                Some(change) => observed = Some(change?),
+                None => return std::future::pending().await,
+            },
+            () = pause(LOOK) => {}
+        }
+        let Some(observation) = &observed else { continue };
+        let seen = election.last_seen();
+        let newest = seen.as_ref().map(|seen| seen.leader.epoch);
+        timeline
+            .update(place, layout, (newest, seen.as_ref().is_some_and(|seen| seen.sealed)))
+            .await;
+        card.update(observation, seen, election.since_last_answer(), place.board.now());
+        card.epochs = timeline.epochs.values().cloned().collect();
+        place.board.show(&place.id, card);
+    }
+}
+
+impl ElectionCard {
+    fn new(place: &Place) -> ElectionCard {
+        ElectionCard {
+            kind: "election",
+            name: place.name.clone(),
+            state: "unknown",
+            epoch: None,
+            leader: None,
+            data: None,
+            validity_ms: None,
+            lapses_at: None,
+            answered_at: None,
+            ended: None,
+            error: None,
+            epochs: Vec::new(),
+        }
+    }
+
+    /// Applies what the observer knows at the time `now`.
+    fn update(
+        &mut self,
+        observation: &Observation,
+        seen: Option<LastSeen>,
+        answered_ago: Option<Duration>,
+        now: u64,
+    ) {
+        self.error = None;
+        self.state = match observation {
+            Observation::Leader(_) => "held",
+            Observation::NoLeader => "vacant",
+            _ => "unknown",
+        };
+        let Some(seen) = seen else { return };
+        self.epoch = Some(seen.leader.epoch.get());
+        self.leader = seen.leader.candidate.as_deref().map(plain);
+        self.validity_ms = seen.leader.validity.map(millis);
+        self.data = match &seen.leader.data {
+            serde_json::Value::Null => None,
+            data => Some(shortened(&json_line(data))),
+        };
+        self.ended = match (seen.end, seen.is_held()) {
+            (Some(end), _) => Some(end.to_string()),
+            (None, false) => Some(if seen.sealed { "sealed" } else { "lapsed" }.to_owned()),
+            (None, true) => None,
+        };
+        let lapses_at = seen.lapses_in.map(|left| now + millis(left));
+        self.lapses_at = settled(self.lapses_at, lapses_at.filter(|_| self.ended.is_none()));
+        self.answered_at =
+            settled(self.answered_at, answered_ago.map(|ago| now - millis(ago).min(now)));
+    }
+}
+
+/// Returns the new time, or the old one if the two differ only by rounding.
+pub fn settled(old: Option<u64>, new: Option<u64>) -> Option<u64> {
+    match (old, new) {
+        (Some(old), Some(new)) if old.abs_diff(new) < JITTER => Some(old),
+        _ => new,
+    }
+}
+
+/// Returns the beginning of a long text.
+pub fn shortened(text: &str) -> String {
+    let count = text.chars().count();
+    if count <= SHOWN_DATA {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(SHOWN_DATA).collect();
+    format!("{start}… ({count} characters)")
+}

@@ -1,0 +1,181 @@
+//! Finds the elections, groups and jobs below a prefix.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tenure::Layout;
+use tenure::store::{Store, StoreError};
+
+/// The kind of a place below the prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FoundKind {
+    EpochFiles,
+    SingleObject,
+    Group,
+    Job,
+}
+
+impl FoundKind {
+    /// Returns the layout of an election.
+    pub fn layout(self) -> Option<Layout> {
+        match self {
+            FoundKind::EpochFiles => Some(Layout::EpochFiles),
+            FoundKind::SingleObject => Some(Layout::SingleObject),
+            FoundKind::Group | FoundKind::Job => None,
+        }
+    }
+}
+
+/// An election, a group or a job, and its prefix.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Found {
+    pub prefix: String,
+    pub kind: FoundKind,
+}
+
+/// Maximum number of LISTs of one search. Each returns up to 1,000 keys.
+const MOST_PAGES: usize = 200;
+const PAGE: usize = 1_000;
+
+/// The result of a search.
+#[derive(Debug, Default)]
+pub struct Search {
+    pub found: BTreeSet<Found>,
+    /// True if the search listed all keys below the prefix.
+    pub complete: bool,
+}
+
+/// Searches all keys below `prefix`. Skips the other objects of each place that it finds, so that a
+/// long history costs one LIST.
+pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, StoreError> {
+    let below = match prefix.trim_end_matches('/') {
+        "" => String::new(),
+        prefix => format!("{prefix}/"),
+    };
+    let mut search = Search::default();
+    let mut after = String::new();
+    for _ in 0..MOST_PAGES {
+        let page = store.list(&below, &after, PAGE).await?;
+        let mut skip = None;
+        for entry in &page.entries {
+            skip = None;
+            if let Some((found, last)) = classify(&entry.key) {
+                search.found.insert(found);
+                skip = Some(last);
+            }
+        }
+        let Some(last) = page.entries.last() else { break };
+        if !page.truncated {
+            search.complete = true;
+            break;
+        }
+        after = skip.filter(|skip| *skip > last.key).unwrap_or_else(|| last.key.clone());
+    }
+    search.complete |= search.found.is_empty() && after.is_empty();
+    Ok(search)
+}
+
+/// Returns the place of this object, and a key above all objects of the same kind at this place.
+fn classify(key: &str) -> Option<(Found, String)> {
+    let (folder, name) = key.rsplit_once('/').unwrap_or(("", key));
+    let found = |prefix: &str, kind| Found { prefix: prefix.to_owned(), kind };
+    let join =
+        |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+    if is_numbered(name, "lock-") {
+        return Some((found(folder, FoundKind::EpochFiles), join("lock-9999999999.json")));
+    }
+    if is_numbered(name, "assignment-") {
+        return Some((found(folder, FoundKind::Group), join("assignment-9999999999.json")));
+    }
+    match name {
+        "once-per.json" => Some((found(folder, FoundKind::Job), key.to_owned())),
+        "lock.json" => Some(match session_of(folder) {
+            // Ids of sessions are hexadecimal, so `~` is above all of them.
+            Some(group) => {
+                let members = if group.is_empty() {
+                    "members/~".to_owned()
+                } else {
+                    format!("{group}/members/~")
+                };
+                (found(group, FoundKind::Group), members)
+            }
+            None => (found(folder, FoundKind::SingleObject), key.to_owned()),
+        }),
+        _ => None,
+    }
+}
+
+/// Returns whether this is such a name with ten digits.
+fn is_numbered(name: &str, start: &str) -> bool {
+    let number = name.strip_prefix(start).and_then(|rest| rest.strip_suffix(".json"));
+    number.is_some_and(|number| number.len() == 10 && number.bytes().all(|it| it.is_ascii_digit()))
+}
+
+/// Returns the prefix of the group if this is the folder of a session.
+fn session_of(folder: &str) -> Option<&str> {
+    let (members, id) = folder.rsplit_once('/')?;
+    let is_id = id.len() == 32 && id.bytes().all(|it| it.is_ascii_hexdigit());
+    let group = members.strip_suffix("/members").or((members == "members").then_some(""))?;
+    is_id.then_some(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tenure::store::MemoryStore;
+
+    use super::*;
+
+    const ID: &str = "5f0c4a1e9b7d42c08a3e6d1f2b9c7045";
+
+    #[test]
+    fn each_object_names_its_place() {
+        let at = |key: &str| classify(key).map(|(found, _)| (found.prefix, found.kind));
+        let place = |prefix: &str, kind| Some((prefix.to_owned(), kind));
+        assert_eq!(at("lock-0000000001.json"), place("", FoundKind::EpochFiles));
+        assert_eq!(at("a/b/lock-0000000001.json"), place("a/b", FoundKind::EpochFiles));
+        assert_eq!(at("a/lock.json"), place("a", FoundKind::SingleObject));
+        assert_eq!(at("a/assignment-0000000007.json"), place("a", FoundKind::Group));
+        assert_eq!(at(&format!("a/members/{ID}/lock.json")), place("a", FoundKind::Group));
+        assert_eq!(at(&format!("members/{ID}/lock.json")), place("", FoundKind::Group));
+        assert_eq!(at("a/members/x/lock.json"), place("a/members/x", FoundKind::SingleObject));
+        assert_eq!(at("jobs/once-per.json"), place("jobs", FoundKind::Job));
+        for other in ["a/lock-1.json", "a/lock-000000000x.json", "a/.tenure-check-00", "a/data"] {
+            assert_eq!(at(other), None, "{other}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_history_costs_one_list() {
+        let store = MemoryStore::new();
+        for epoch in 1..=2_500 {
+            let key = format!("a/lock-{epoch:010}.json");
+            store.create(&key, Bytes::new()).await.expect("a new key");
+        }
+        store.create("b/once-per.json", Bytes::new()).await.expect("a new key");
+        let store: Arc<dyn Store> = Arc::new(store);
+        let requests = Arc::default();
+        let counted: Arc<dyn Store> = Arc::new(super::super::counted_store::CountedStore {
+            store,
+            requests: Arc::clone(&requests),
+        });
+        let search = search(&counted, "").await.expect("a listing");
+        let found: Vec<_> = search.found.iter().map(|it| (&*it.prefix, it.kind)).collect();
+        assert_eq!(found, [("a", FoundKind::EpochFiles), ("b", FoundKind::Job)]);
+        assert!(search.complete);
+        assert_eq!(requests.counts(), (2, 0));
+    }
+
+    #[tokio::test]
+    async fn a_prefix_is_a_folder() {
+        let store = MemoryStore::new();
+        for key in ["a/lock-0000000001.json", "ab/lock-0000000001.json"] {
+            store.create(key, Bytes::new()).await.expect("a new key");
+        }
+        let store: Arc<dyn Store> = Arc::new(store);
+        for prefix in ["a", "a/"] {
+            let search = search(&store, prefix).await.expect("a listing");
+            assert_eq!(search.found.iter().map(|it| &*it.prefix).collect::<Vec<_>>(), ["a"]);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The card of a partition group.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use serde::Serialize;
+use tenure::Error;
+use tenure_groups::{Group, GroupSnapshot, SessionState};
+
+use super::election::{settled, shortened};
+use super::place::Place;
+use crate::group::view::{PartitionStatus, state_word};
+use crate::output::print::{json_line, millis, plain};
+use crate::process::timer::pause;
+
+/// Minimum validity, which bounds the poll interval. An observer has no session.
+const SHORTEST_VALIDITY: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
+const LOOK: Duration = Duration::from_secs(1);
+const RETRY_EVERY: Duration = Duration::from_secs(10);
+/// Number of members after the coordinator that take over from it first.
+const DEPUTIES: usize = 3;
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct GroupCard {
+    kind: &'static str,
+    name: String,
+    epoch: Option<u64>,
+    restoring: bool,
+    members: Vec<MemberRow>,
+    /// Names of the partitions, in the order of their numbers.
+    partitions: Vec<String>,
+    /// For each partition the index of its owner, or -1.
+    owners: Vec<i64>,
+    /// For each partition the index of its next owner, or -1.
+    targets: Vec<i64>,
+    /// Partitions with marks: the index, and the marks.
+    marks: Vec<(usize, String)>,
+    /// Tokens of the partitions, with `--show-tokens`.
+    tokens: Option<Vec<Option<u64>>>,
+    answered_at: Option<u64>,
+    error: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct MemberRow {
+    name: String,
+    session: String,
+    /// `live`, `lapsed`, `missing`, `unknown`, or the end of the session.
+    state: String,
+    /// Whether the member may still work.
+    alive: bool,
+    /// `coordinator`, `deputy` or null.
+    role: Option<&'static str>,
+    weight: u32,
+    validity_ms: u64,
+    renewed_at: Option<u64>,
+    data: Option<String>,
+}
+
+/// Follows a group, without an end. Errors are shown and retried.
+pub async fn follow(place: Place) {
+    let built = Group::builder(place.store.clone(), place.prefix.as_str())
+        // Whole seconds, as a validity has no fractions of a millisecond.
+        .validity(SHORTEST_VALIDITY.max(Duration::from_secs(place.poll.as_secs() + 1)))
+        .request_timeout(REQUEST_TIMEOUT)
+        .poll_interval(place.poll)
+        .retry_denied(None)
+        .build();
+    let mut card = GroupCard::new(&place);
+    let group = match built {
+        Ok(group) => group,
+        Err(error) => {
+            card.error = Some(plain(&error.to_string()));
+            place.board.show(&place.id, &card);
+            return std::future::pending().await;
+        }
+    };
+    loop {
+        let Err(error) = observe(&group, &place, &mut card).await;
+        card.error = Some(plain(&error.to_string()));
+        place.board.show(&place.id, &card);
+        pause(RETRY_EVERY).await;
+    }
+}
+
+/// Observes the group until an error. An assignment names dead members until a coordinator removes
+/// them, so the observer also reads the sessions: after each new assignment, and when the first of
+/// them lapses unless it was renewed. That is once in about two thirds of the validity, or once per
+/// poll if a member is dead.
+async fn observe(
+    group: &Group,
+    place: &Place,
+    card: &mut GroupCard,
+) -> Result<std::convert::Infallible, Error> {
+    let mut snapshots = pin!(group.observe());
+    let mut seen: Option<GroupSnapshot> = None;
+    let mut sessions: Vec<(SessionState, Option<u64>)> = Vec::new();
+    let mut read_again_at = 0;
+    loop {
+        let is_new = tokio::select! {
+            biased;
+            snapshot = snapshots.next() => match snapshot {
+                Some(snapshot) => {
+                    seen = Some(snapshot?);
+                    true
+                }
+                None => return std::future::pending().await,
+            },
+            () = pause(LOOK) => false,
+        };
+        let Some(snapshot) = &seen else { continue };
+        if is_new || place.board.now() >= read_again_at {
+            let states = group.session_states(snapshot).await?;
+            let now = place.board.now();
+            let with_time = |state: SessionState| (state, renewed_at(state, now));
+            sessions = states.into_iter().map(with_time).collect();
+            read_again_at = next_reading(snapshot, &sessions, now, millis(place.poll));
+        }
+        let answered_at = group.since_last_answer().map(|ago| {
+            let now = place.board.now();
+            now - millis(ago).min(now)
+        });
+        card.update(snapshot, &sessions, answered_at, place.board.show_tokens);
+        place.board.show(&place.id, card);
+    }
+}
+
+fn renewed_at(state: SessionState, now: u64) -> Option<u64> {
+    match state {
+        SessionState::Live { age } => age.map(|age| now - millis(age).min(now)),
+        SessionState::Lapsed { age } => Some(now - millis(age).min(now)),
+        _ => None,
+    }
+}
+
+/// Returns the time of the next reading of the sessions: the first lapse of a live session, and at
+/// least one poll from now.
+fn next_reading(
+    group: &GroupSnapshot,
+    sessions: &[(SessionState, Option<u64>)],
+    now: u64,
+    poll: u64,
+) -> u64 {
+    let lapses = group.members.iter().zip(sessions).map(|(member, (state, renewed_at))| {
+        let validity = millis(member.validity);
+        match (state, renewed_at) {
+            (SessionState::Live { .. }, Some(renewed_at)) => renewed_at + validity,
+            // Without dates one reading shows no lapse.
+            (SessionState::Live { .. }, None) => now + validity,
+            _ => now,
+        }
+    });
+    lapses.min().unwrap_or(now + millis(SHORTEST_VALIDITY)).max(now + poll)
+}
+
+impl GroupCard {
+    fn new(place: &Place) -> GroupCard {
+        GroupCard {
+            kind: "group",
+            name: place.name.clone(),
+            epoch: None,
+            restoring: false,
+            members: Vec::new(),
+            partitions: Vec::new(),
+            owners: Vec::new(),
+            targets: Vec::new(),
+            marks: Vec::new(),
+            tokens: None,
+            answered_at: None,
+            error: None,
+        }
+    }
+
+    fn update(
+        &mut self,
+        group: &GroupSnapshot,
+        sessions: &[(SessionState, Option<u64>)],
+        answered_at: Option<u64>,
+        show_tokens: bool,
+    ) {
+        let count = group.members.len();
+        let coordinator = group.members.iter().position(|member| member.coordinates);
+        let role = |index: usize| match coordinator {
+            Some(place) if place == index => Some("coordinator"),
+            Some(place) if (index + count - place) % count <= DEPUTIES => Some("deputy"),
+            _ => None,
+        };
+        let before = std::mem::take(&mut self.members);
+        let rows =
+            group.members.iter().zip(sessions).enumerate().map(|(index, (member, session))| {
+                let (state, renewed_at) = *session;
+                let known =
+                    before.get(index).filter(|row| member.session.starts_with(&row.session));
+                MemberRow {
+                    name: plain(&member.name),
+                    session: member.session.chars().take(8).collect(),
+                    state: state_word(state),
+                    alive: state.may_work(),
+                    role: role(index),
+                    weight: member.weight,
+                    validity_ms: millis(member.validity),
+                    renewed_at: settled(known.and_then(|row| row.renewed_at), renewed_at),
+                    data: (!member.data.is_null()).then(|| shortened(&json_line(&member.data))),
+                }
+            });
+        self.members = rows.collect();
+        let index = |place: Option<usize>| place.map_or(-1, |place| place as i64);
+        self.epoch = group.epoch.map(|epoch| epoch.get());
+        self.restoring = group.restoring;
+        self.partitions = group.partitions.iter().map(|it| plain(&it.name)).collect();
+        self.owners = group.partitions.iter().map(|it| index(it.owner)).collect();
+        self.targets = group.partitions.iter().map(|it| index(it.target)).collect();
+        let marks = group.partitions.iter().map(|it| PartitionStatus::of(it, group).marks());
+        let marked = marks.enumerate().filter(|(_, marks)| !marks.is_empty());
+        self.marks = marked.collect();
+        let tokens =
+            || group.partitions.iter().map(|it| it.token.map(|token| token.get())).collect();
+        self.tokens = show_tokens.then(tokens);
+        self.answered_at = settled(self.answered_at, answered_at);
+        self.error = None;
+    }
+}

@@ -1,0 +1,86 @@
+//! The card of a job: the periods of `run --once-per`.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::place::Place;
+use crate::cron::{EarlierPeriod, RecordPlace};
+use crate::output::print::plain;
+use crate::process::timer::pause;
+
+/// Minimum interval of the reads of the record, 1 GET each.
+const LEAST_INTERVAL: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct JobCard {
+    kind: &'static str,
+    name: String,
+    period_ms: Option<u64>,
+    /// The last 30 periods, in ascending order.
+    periods: Vec<JobPeriod>,
+    last_completed: Option<i64>,
+    read_at: Option<u64>,
+    error: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct JobPeriod {
+    start: i64,
+    host: String,
+    attempts: u32,
+    started: i64,
+    ended: Option<i64>,
+    exit_code: Option<u8>,
+}
+
+impl JobPeriod {
+    fn of(period: &EarlierPeriod) -> JobPeriod {
+        JobPeriod {
+            start: period.start.timestamp_millis(),
+            host: plain(&period.candidate),
+            attempts: period.attempts,
+            started: period.started_at.timestamp_millis(),
+            ended: period.ended_at.map(|at| at.timestamp_millis()),
+            exit_code: period.exit_code,
+        }
+    }
+}
+
+/// Follows a job, without an end. Errors are shown and retried.
+pub async fn follow(place: Place) {
+    let record = RecordPlace::new(place.store.clone(), &place.prefix);
+    let mut card = JobCard {
+        kind: "job",
+        name: place.name.clone(),
+        period_ms: None,
+        periods: Vec::new(),
+        last_completed: None,
+        read_at: None,
+        error: None,
+    };
+    loop {
+        match record.read().await {
+            Ok(Some(record)) => {
+                let newest = JobPeriod {
+                    start: record.period_start.timestamp_millis(),
+                    host: plain(&record.candidate),
+                    attempts: record.attempts,
+                    started: record.started_at.timestamp_millis(),
+                    ended: record.ended_at.map(|at| at.timestamp_millis()),
+                    exit_code: record.exit_code,
+                };
+                let earlier = record.earlier.iter().map(JobPeriod::of);
+                card.periods = earlier.chain([newest]).collect();
+                card.period_ms = Some(record.period_ms);
+                card.last_completed = record.last_completed.map(|at| at.timestamp_millis());
+                card.error = None;
+            }
+            Ok(None) => card.error = None,
+            Err(failure) => card.error = Some(plain(&failure.why)),
+        }
+        card.read_at = Some(place.board.now());
+        place.board.show(&place.id, &card);
+        pause(place.poll.max(LEAST_INTERVAL)).await;
+    }
+}

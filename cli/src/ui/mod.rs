@@ -1,0 +1,89 @@
+//! `tenure ui`: a page that shows all elections, groups and jobs below some prefixes.
+
+mod board;
+mod counted_store;
+mod election;
+mod find;
+mod group;
+mod job;
+mod page;
+mod place;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use humantime::format_duration;
+use tokio::task::JoinSet;
+
+use crate::args::common::{after_help, positive_duration};
+use crate::exit::{self, Failure};
+use crate::http::access::{Access, AccessArgs};
+use crate::http::{Handler, Listen, Server};
+use crate::process::signals::{ENDING, Signals};
+use crate::store::url::StoreUrl;
+use board::Board;
+use page::Page;
+
+#[derive(Debug, clap::Args)]
+pub struct UiArgs {
+    /// A store and a prefix, as for `status`. The page shows each election, group and job below the
+    /// prefix. Repeat the flag for several stores
+    #[arg(long = "store", value_name = "URL", required = true)]
+    stores: Vec<StoreUrl>,
+    /// The address of the page: an address and a port of this machine, or unix:PATH for a socket
+    /// that only this user may connect to. An address that other machines can reach needs
+    /// --access-key-file. For port 0 the log shows the port
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8420")]
+    listen: Listen,
+    #[command(flatten)]
+    access: AccessArgs,
+    /// Poll interval of each election and each group: at most 1h
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
+    poll: Duration,
+    /// Show the fencing tokens of partitions. A process that has a token can pass for the owner
+    #[arg(long)]
+    show_tokens: bool,
+}
+
+pub const AFTER_UI: &str = after_help!(
+    "\
+The page shows elections with leader, data, remaining lease and the last 50 epochs; groups with the
+owner of each partition; and the last periods of jobs (`run --once-per`). It is updated as the
+states change. It changes nothing: every write to the store is refused in this process.
+
+Up to 500 elections, groups and jobs are followed; the names of others are listed. Each is followed
+once, for any number of open pages. The page shows the number of requests and their cost in a month.
+
+With --access-key-file a browser asks for a user name and a password: the name is ignored, and the
+password is the key.",
+    "
+   0  ended by SIGINT, SIGTERM or SIGHUP
+  64  wrong usage or settings
+  71  the operating system refused something, such as an address"
+);
+
+const LONGEST_POLL: Duration = Duration::from_secs(3600);
+
+pub async fn ui(args: UiArgs) -> Result<u8, Failure> {
+    if args.poll > LONGEST_POLL {
+        let why = format!("--poll is at most {}", format_duration(LONGEST_POLL));
+        return Err(Failure::new(exit::USAGE, why));
+    }
+    let access = Access::new(&args.listen, &args.access)?.with_passwords();
+    let board = Arc::new(Board::new(args.show_tokens));
+    let page = Arc::new(Page::new(access, Arc::clone(&board)));
+    let mut signals = Signals::listen(&ENDING)?;
+    let handler: Handler = Arc::new(move |asked| {
+        let page = Arc::clone(&page);
+        Box::pin(async move { page.answer(&asked) })
+    });
+    let server = Server { handler, most_body: 0 };
+    let _serving = server.listen(&args.listen, "the page").await?;
+    // Dropping the set ends all tasks.
+    let mut places = JoinSet::new();
+    for (number, url) in args.stores.into_iter().enumerate() {
+        places.spawn(place::follow(number, url, args.poll, Arc::clone(&board)));
+    }
+    signals.next().await;
+    Ok(0)
+}

@@ -1,0 +1,122 @@
+//! The page and its stream of events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use hyper::Method;
+use sha2::{Digest as _, Sha256};
+
+use super::board::Board;
+use crate::http::access::Access;
+use crate::http::refusal::Refusal;
+use crate::http::{Answer, HttpRequest, Reply};
+use crate::process::timer::pause;
+
+const HTML: &str = include_str!("page.html");
+/// Interval of the regular event, by which a page detects a dead connection.
+const TICK: Duration = Duration::from_secs(2);
+/// Pause between two events, so that many changes make one event.
+const PACE: Duration = Duration::from_millis(200);
+
+pub struct Page {
+    access: Access,
+    board: Arc<Board>,
+    /// The policy that admits the script and the style of the page by their hashes.
+    policy: String,
+}
+
+impl Page {
+    pub fn new(access: Access, board: Arc<Board>) -> Page {
+        Page { access, board, policy: policy() }
+    }
+
+    pub fn answer(&self, asked: &HttpRequest) -> Answer {
+        self.try_answer(asked).unwrap_or_else(|refusal| Answer::Whole(refusal.reply()))
+    }
+
+    fn try_answer(&self, asked: &HttpRequest) -> Result<Answer, Refusal> {
+        self.access.check(&asked.method, &asked.headers)?;
+        if ![Method::GET, Method::HEAD].contains(&asked.method) {
+            let refused = Refusal::fixed(405, "method_not_allowed", "the page only reads");
+            return Err(refused.with_header("allow", "GET, HEAD"));
+        }
+        match &*asked.path {
+            "/" => Ok(Answer::Whole(self.html())),
+            "/events" => Ok(Answer::Events(events(&self.board))),
+            _ => Err(Refusal::fixed(404, "not_found", "no resource has this path")),
+        }
+    }
+
+    fn html(&self) -> Reply {
+        Reply::new(200, "text/html; charset=utf-8", HTML.to_owned())
+            .with_header("content-security-policy", self.policy.clone())
+            .with_header("x-content-type-options", "nosniff")
+            .with_header("referrer-policy", "no-referrer")
+    }
+}
+
+fn policy() -> String {
+    let hash = |tag: &str| {
+        let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
+        let text = HTML.split_once(&open).and_then(|(_, rest)| rest.split_once(&close));
+        let (text, _) = text.expect("the page has a style and a script");
+        STANDARD.encode(Sha256::digest(text))
+    };
+    format!(
+        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; connect-src 'self'; \
+         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        hash("script"),
+        hash("style")
+    )
+}
+
+/// Returns the events of a page: all cards, then each change, and a regular event.
+fn events(board: &Arc<Board>) -> BoxStream<'static, String> {
+    let first = format!("retry: 1000\n\n{}", board.first_tick());
+    let state = (Arc::clone(board), board.subscribe(), 0);
+    let next = stream::unfold(state, |(board, mut changes, seen)| async move {
+        let (mut text, version) = board.events_since(seen);
+        if text.is_empty() {
+            tokio::select! {
+                _ = changes.changed() => {}
+                () = pause(TICK) => text = board.tick(),
+            }
+        } else {
+            text += &board.tick();
+            pause(PACE).await;
+        }
+        Some((text, (board, changes, version)))
+    });
+    // An empty text would end a chunked body, so it is not sent.
+    let next = next.filter(|text| std::future::ready(!text.is_empty()));
+    stream::once(std::future::ready(first)).chain(next).boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_small_and_asks_no_other_host() {
+        assert!(HTML.len() <= 80 * 1024, "{} bytes", HTML.len());
+        for other in ["http://", "https://", "//cdn", "src=", "@import", "url("] {
+            // The namespace of SVG is no request.
+            let html = HTML.replace("http://www.w3.org/2000/svg", "");
+            assert!(!html.contains(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_policy_has_the_hashes_of_the_script_and_the_style() {
+        let policy = policy();
+        assert_eq!(policy.matches("sha256-").count(), 2);
+        // Styles of elements would need 'unsafe-inline'.
+        assert!(!policy.contains("unsafe"));
+        assert!(!HTML.contains(" style=") && !HTML.contains(" onclick="));
+        assert!(!HTML.contains("innerHTML") && !HTML.contains("insertAdjacentHTML"));
+    }
+}

@@ -1,0 +1,176 @@
+//! The task of one store: it searches for elections, groups and jobs, and follows each.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure::store::Store;
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::board::Board;
+use super::counted_store::CountedStore;
+use super::find::{Found, FoundKind, Search, search};
+use super::{election, group, job};
+use crate::cost::prices;
+use crate::output::print::plain;
+use crate::process::timer::pause;
+use crate::store::open::{IfMissing, Opened, open};
+use crate::store::patience::caught;
+use crate::store::url::StoreUrl;
+
+/// Maximum number of followed elections, groups and jobs of one store.
+const MOST_FOLLOWED: usize = 500;
+/// Interval of the searches for new elections, groups and jobs.
+const SEARCH_EVERY: Duration = Duration::from_secs(60);
+/// Interval of the searches until one has succeeded.
+const RETRY_EVERY: Duration = Duration::from_secs(5);
+
+/// The card of a store.
+#[derive(Debug, Serialize)]
+struct StoreCard<'a> {
+    kind: &'static str,
+    store: &'a str,
+    /// The error of the last search.
+    error: Option<String>,
+    followed: usize,
+    /// Names of the places that are not followed.
+    others: Vec<String>,
+    /// False if the search ended at its bound.
+    complete: bool,
+}
+
+/// Shared by the followers of a store.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub board: Arc<Board>,
+    pub store: Arc<dyn Store>,
+    pub prefix: String,
+    /// Name for people: the store and the prefix.
+    pub name: String,
+    /// Key of the card.
+    pub id: String,
+    pub poll: Duration,
+}
+
+/// Follows everything below this URL, without an end. Errors are shown and retried.
+pub async fn follow(number: usize, url: StoreUrl, poll: Duration, board: Arc<Board>) {
+    let shown = plain(&url.to_string());
+    let id = format!("{number:03}");
+    let requests = Arc::default();
+    board.count(Arc::clone(&requests), prices::of(url.place()));
+    let failed = |error: String| StoreCard {
+        kind: "store",
+        store: &shown,
+        error: Some(plain(&error)),
+        followed: 0,
+        others: Vec::new(),
+        complete: true,
+    };
+    let Opened { store, prefix } = loop {
+        match open(&url, IfMissing::Refuse).await {
+            Ok(opened) => break opened,
+            Err(failure) => board.show(&id, &failed(failure.why)),
+        }
+        pause(RETRY_EVERY).await;
+    };
+    let store: Arc<dyn Store> = Arc::new(CountedStore { store, requests });
+    let mut followers = Followers { tasks: JoinSet::new(), running: BTreeMap::new() };
+    loop {
+        let wait = match search(&store, &prefix).await {
+            Ok(search) => {
+                let place = |found: &Found, id| Place {
+                    board: Arc::clone(&board),
+                    store: Arc::clone(&store),
+                    name: name_of(&shown, &prefix, &found.prefix),
+                    prefix: found.prefix.clone(),
+                    id,
+                    poll,
+                };
+                let others = followers.update(&search, &id, &board, place);
+                let followed = followers.running.len();
+                let complete = search.complete;
+                let card =
+                    StoreCard { followed, others, complete, error: None, ..failed(String::new()) };
+                board.show(&id, &card);
+                SEARCH_EVERY
+            }
+            Err(error) => {
+                let followed = followers.running.len();
+                board.show(&id, &StoreCard { followed, ..failed(error.to_string()) });
+                RETRY_EVERY
+            }
+        };
+        pause(wait).await;
+    }
+}
+
+/// Returns the URL of a place, escaped for people.
+fn name_of(url: &str, searched: &str, prefix: &str) -> String {
+    let searched = searched.trim_end_matches('/');
+    let rest = prefix.strip_prefix(searched).unwrap_or(prefix).trim_start_matches('/');
+    // Options such as `?sse=AES256` concern writers.
+    let url = url.split_once('?').map_or(url, |(url, _)| url).trim_end_matches('/');
+    if rest.is_empty() { url.to_owned() } else { plain(&format!("{url}/{rest}")) }
+}
+
+/// The tasks of a store.
+struct Followers {
+    tasks: JoinSet<()>,
+    running: BTreeMap<Found, (String, AbortHandle)>,
+}
+
+impl Followers {
+    /// Starts followers for new places, and ends those of deleted places. Returns the names of the
+    /// places over the bound.
+    fn update(
+        &mut self,
+        search: &Search,
+        id: &str,
+        board: &Board,
+        place: impl Fn(&Found, String) -> Place,
+    ) -> Vec<String> {
+        while self.tasks.try_join_next().is_some() {}
+        if search.complete {
+            self.running.retain(|found, (id, task)| {
+                let exists = search.found.contains(found);
+                if !exists {
+                    task.abort();
+                    board.remove(id);
+                }
+                exists
+            });
+        }
+        let mut others = Vec::new();
+        for found in &search.found {
+            if self.running.contains_key(found) {
+                continue;
+            }
+            let id = format!("{id}/{}/{:?}", found.prefix, found.kind);
+            let place = place(found, id.clone());
+            if self.running.len() >= MOST_FOLLOWED {
+                others.push(place.name);
+                continue;
+            }
+            let task = self.tasks.spawn(follow_place(found.kind, place));
+            self.running.insert(found.clone(), (id, task));
+        }
+        others
+    }
+}
+
+/// Follows one place, again after each panic.
+async fn follow_place(kind: FoundKind, place: Place) {
+    loop {
+        let place = place.clone();
+        let followed = async {
+            match kind.layout() {
+                Some(layout) => election::follow(place, layout).await,
+                None if kind == FoundKind::Group => group::follow(place).await,
+                None => job::follow(place).await,
+            }
+        };
+        caught(followed).await;
+        pause(RETRY_EVERY).await;
+    }
+}

@@ -1,0 +1,190 @@
+//! `tenure ui`: the page and its events.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::TENURE;
+use crate::bench::tenure;
+use crate::serve::client::{Sidecar, member, parse, rest, sidecar};
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::Scene;
+
+/// Starts a page for everything below the directory of the scene.
+fn ui(scene: &Scene, options: &[&str]) -> Sidecar {
+    let mut command = Command::new(TENURE);
+    command.args(["ui", "--store", &scene.url(), "--listen", "127.0.0.1:0", "--poll", "200ms"]);
+    command.args(options);
+    scene.surround(&mut command);
+    let process = scene.start("ui", command);
+    let mut ui = Sidecar { process, address: String::new() };
+    ui.address = ui.address_after("serving the page at http://");
+    ui
+}
+
+/// Returns the cards that a new stream shows, by their kind.
+fn cards(ui: &Sidecar) -> BTreeMap<String, Value> {
+    let events = ui.events("/events");
+    // The second regular event follows the cards.
+    let (first, _) = events.wait_for("tick", 0);
+    events.wait_for("tick", first + 1);
+    let cards = events.all().into_iter().filter(|(name, _)| name == "card");
+    let kind = |card: &Value| card["kind"].as_str().expect("a kind").to_owned();
+    cards.map(|(_, event)| (kind(&event["card"]), event["card"].clone())).collect()
+}
+
+/// Waits until the card of this kind has such contents.
+fn shows(ui: &Sidecar, kind: &str, condition: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    let mut shown = Value::Null;
+    eventually(condition, || {
+        shown = cards(ui).remove(kind).unwrap_or_default();
+        holds(&shown)
+    });
+    shown
+}
+
+#[test]
+fn a_killed_leader_and_its_successor_are_shown() {
+    let scene = Scene::new(TENURE);
+    let options = ["--validity", "3s", "--poll", "100ms"];
+    let mut a = sidecar(&scene, "a", &options);
+    a.leads();
+    let ui = ui(&scene, &[]);
+    let held = shows(&ui, "election", "a leads", |card| card["leader"] == "a");
+    assert_eq!((&held["state"], &held["epoch"]), (&"held".into(), &1.into()), "{held}");
+    assert!(held["lapses_at"].is_u64() && held["answered_at"].is_u64(), "{held}");
+    a.process.signal(Signal::SIGKILL);
+    a.process.code();
+    shows(&ui, "election", "the lapse", |card| card["state"] == "vacant");
+    let b = sidecar(&scene, "b", &options);
+    b.leads();
+    let held = shows(&ui, "election", "b leads", |card| card["leader"] == "b");
+    let epochs = held["epochs"].as_array().expect("a list");
+    let ends: Vec<_> = epochs.iter().map(|epoch| (&epoch["leader"], &epoch["end"])).collect();
+    assert_eq!(ends[0], (&"a".into(), &"lapsed".into()), "{held}");
+    assert_eq!(ends[1], (&"b".into(), &"held".into()), "{held}");
+}
+
+#[test]
+fn all_dead_members_are_shown() {
+    let scene = Scene::new(TENURE);
+    let options = ["--validity", "3s"];
+    let mut members = ["a", "b"].map(|name| member(&scene, name, &options));
+    let ui = ui(&scene, &[]);
+    let alive = |card: &Value| {
+        let members = card["members"].as_array().into_iter().flatten();
+        members.filter(|member| member["alive"] == true).count()
+    };
+    let owned = |card: &Value| {
+        let owners = card["owners"].as_array().into_iter().flatten();
+        owners.filter(|owner| owner.as_i64() >= Some(0)).count()
+    };
+    let group = shows(&ui, "group", "two members", |card| alive(card) == 2 && owned(card) == 6);
+    assert_eq!(group["tokens"], Value::Null, "{group}");
+    let roles: Vec<_> = (0..2).map(|index| group["members"][index]["role"].clone()).collect();
+    assert!(roles.contains(&"coordinator".into()) && roles.contains(&"deputy".into()), "{group}");
+    for member in &mut members {
+        member.process.signal(Signal::SIGKILL);
+        member.process.code();
+    }
+    let dead = shows(&ui, "group", "no live member", |card| alive(card) == 0);
+    // The assignment still names the dead.
+    assert_eq!(owned(&dead), 6, "{dead}");
+    assert_eq!(dead["members"][0]["state"], "lapsed", "{dead}");
+}
+
+#[test]
+fn tokens_are_shown_on_request() {
+    let scene = Scene::new(TENURE);
+    let _member = member(&scene, "a", &[]);
+    let ui = ui(&scene, &["--show-tokens"]);
+    shows(&ui, "group", "tokens", |card| card["tokens"][0].as_u64() > Some(0));
+}
+
+#[test]
+fn the_periods_of_a_job_are_shown() {
+    let scene = Scene::new(TENURE);
+    let (url, file) = (scene.url(), scene.path("tried").display().to_string());
+    let script = format!("test -e {file} || {{ touch {file}; exit 3; }}");
+    let line = ["run", "--store", &url, "--once-per", "1d", "--name", "host-1", "--retries", "1"];
+    tenure(&[&line[..], &["--", "sh", "-c", &script]].concat());
+    let ui = ui(&scene, &[]);
+    let job = shows(&ui, "job", "a period", |card| card["periods"][0].is_object());
+    let period = &job["periods"][0];
+    assert_eq!((&period["host"], &period["attempts"]), (&"host-1".into(), &2.into()), "{job}");
+    assert_eq!(period["exit_code"], 0, "{job}");
+    let held = cards(&ui).remove("election").expect("the election of the job");
+    assert_eq!(held["state"], "vacant", "{held}");
+}
+
+#[test]
+fn names_are_escaped() {
+    let scene = Scene::new(TENURE);
+    let name = "<img src=x onerror=alert(1)>\u{202e}evil";
+    let a = sidecar(&scene, name, &[]);
+    a.leads();
+    let ui = ui(&scene, &[]);
+    let held = shows(&ui, "election", "a leader", |card| card["state"] == "held");
+    assert_eq!(held["leader"], "<img src=x onerror=alert(1)>\\u{202e}evil");
+}
+
+#[test]
+fn a_store_that_does_not_exist_yet_is_waited_for() {
+    let scene = Scene::new(TENURE);
+    let ui = ui(&scene, &[]);
+    let store = shows(&ui, "store", "an error", |card| card["error"].is_string());
+    assert_eq!(store["followed"], 0, "{store}");
+    let a = sidecar(&scene, "a", &[]);
+    a.leads();
+    shows(&ui, "election", "the election", |card| card["leader"] == "a");
+}
+
+#[test]
+fn the_page_changes_nothing_and_admits_no_other_host() {
+    let scene = Scene::new(TENURE);
+    fs::create_dir(scene.path("store")).expect("a directory");
+    let ui = ui(&scene, &[]);
+    let raw = rest(ui.begin("GET", "/", ""));
+    assert!(raw.contains("content-security-policy: default-src 'none'"), "{raw}");
+    assert!(raw.contains("<title>tenure</title>"), "{raw}");
+    for (method, path, status) in [
+        ("POST", "/", 405),
+        ("DELETE", "/events", 405),
+        ("GET", "/v1/elections", 404),
+        ("GET", "/../etc/passwd", 404),
+        ("HEAD", "/", 200),
+    ] {
+        assert_eq!(ui.ask(method, path, "").0, status, "{method} {path}");
+    }
+    let foreign = "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    assert_eq!(parse(&rest(ui.send(foreign))).0, 421);
+    shows(&ui, "store", "a search", |card| card["error"].is_null());
+    let entries = fs::read_dir(scene.path("store")).expect("a directory").flatten();
+    let names: Vec<_> =
+        entries.map(|entry| entry.file_name()).filter(|it| it != ".tenure").collect();
+    assert!(names.is_empty(), "{names:?}");
+}
+
+#[test]
+fn other_machines_need_a_key() {
+    let scene = Scene::new(TENURE);
+    let line = ["ui", "--store", &scene.url(), "--listen", "0.0.0.0:0"];
+    tenure(&line).fails(64, &["other machines", "--access-key-file"]);
+    fs::write(scene.path("key"), "0123456789abcdef").expect("a file");
+    let key = scene.path("key").display().to_string();
+    let ui = ui(&scene, &["--access-key-file", &key]);
+    let ask = |headers: &str| {
+        rest(ui.send(&format!("GET / HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n")))
+    };
+    let refused = ask("");
+    assert_eq!(parse(&refused).0, 401);
+    assert!(refused.contains("www-authenticate: Basic realm=\"tenure\""), "{refused}");
+    // `anna:0123456789abcdef`.
+    let basic = "Authorization: Basic YW5uYTowMTIzNDU2Nzg5YWJjZGVm\r\n";
+    assert_eq!(parse(&ask(basic)).0, 200);
+    assert_eq!(parse(&ask("Authorization: Bearer 0123456789abcdef\r\n")).0, 200);
+    assert_eq!(parse(&ask("Authorization: Bearer 0123456789abcdeg\r\n")).0, 401);
+}
