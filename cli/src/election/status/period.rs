@@ -70,7 +70,8 @@ pub struct PeriodStatus {
 impl PeriodStatus {
     pub fn of(record: &PeriodRecord, snapshot: &Snapshot) -> PeriodStatus {
         let leads = |epoch| {
-            let leader = snapshot.leader.as_ref().filter(|_| snapshot.end.is_none());
+            let ended = snapshot.end.is_some() || snapshot.lapsed;
+            let leader = snapshot.leader.as_ref().filter(|_| !ended);
             leader.is_some_and(|leader| leader.epoch.get() == epoch)
         };
         PeriodStatus {

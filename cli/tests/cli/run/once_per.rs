@@ -1,7 +1,8 @@
 //! Tests of `tenure run --once-per`, and of the settings that conflict with `--once-per` and
 //! `--try`.
 
-use std::fs;
+use std::fs::{self, File};
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -231,6 +232,24 @@ fn regression_status_shows_the_period_its_host_and_its_exit_code() {
     bench
         .run("status", &["--exit-code", "--last-period-within", "1h"])
         .fails(70, &["once-per.json"]);
+}
+
+/// An attempt of a dead host was shown as running until another host sealed its epoch.
+#[test]
+fn regression_an_attempt_is_unfinished_once_its_lease_has_lapsed() {
+    let bench = Bench::new();
+    let body = json!({
+        "expired": false, "validity_ms": 3_600_000, "format": 1, "candidate": "b",
+        "nonce": "0".repeat(32), "heartbeat": 4,
+    });
+    bench.epoch(1, &body.to_string());
+    write_record(&bench, 1, &earlier("2026-01-01T00:00:00Z", None));
+    let state = || bench.json("status", &["--json"])["period"]["state"].clone();
+    assert_eq!(state(), "running");
+    let file = File::options().write(true).open(bench.path("store/lock-0000000001.json"));
+    let written = SystemTime::now() - Duration::from_secs(7_200);
+    file.expect("the epoch object").set_modified(written).expect("dates");
+    assert_eq!(state(), "unfinished");
 }
 
 #[test]
