@@ -65,6 +65,8 @@ pub struct PartitionChange {
     pub token: Option<Epoch>,
     /// The next owner.
     pub target: Option<Person>,
+    /// Name of the member for whose return the partition waits without an owner.
+    pub reserved_for: Option<String>,
     pub marks_before: Marks,
     pub marks: Marks,
 }
@@ -82,6 +84,10 @@ pub enum PartitionEvent {
     /// The partition has no owner any more: the owner released it, or the owner's session has
     /// ended.
     Released,
+    /// The partition has no owner until a member of a name returns.
+    Reserved,
+    /// The reservation has ended, and the partition has no owner.
+    Unreserved,
     /// The owner must release the partition to another member.
     Revoked,
     /// A revocation was withdrawn: the owner keeps the partition.
@@ -128,6 +134,10 @@ impl AssignmentChange {
         let last = before.and_then(|before| before.epoch).map_or(0, Epoch::get);
         let author = match (&coordinator, last + 1 == epoch.get()) {
             (_, true) if partitions.iter().any(|it| it.is_an_operators(before)) => Author::Operator,
+            // The coordinator and operators end reservations.
+            (_, true) if partitions.iter().any(|it| it.has(PartitionEvent::Unreserved)) => {
+                Author::Unknown
+            }
             (Some(name), true) => Author::Member(name.name.clone()),
             _ => Author::Unknown,
         };
@@ -217,6 +227,7 @@ fn partitions(
             from,
             to,
             target,
+            reserved_for: is.and_then(|it| it.reserved_for.clone()),
         };
         change.events = match is_first_known {
             true => vec![PartitionEvent::Stood],
@@ -254,6 +265,15 @@ fn events(
             }
         }
         (None, None) => {}
+    }
+    match was.and_then(|it| it.reserved_for.as_ref()) {
+        before if change.reserved_for.is_some() && change.reserved_for.as_ref() != before => {
+            events.push(PartitionEvent::Reserved);
+        }
+        Some(_) if change.reserved_for.is_none() && change.to.is_none() && is.is_some() => {
+            events.push(PartitionEvent::Unreserved);
+        }
+        _ => {}
     }
     if is.is_none() {
         events.push(PartitionEvent::Removed);

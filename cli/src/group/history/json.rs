@@ -40,8 +40,8 @@ struct DepartedLine<'a> {
 struct PartitionLine<'a> {
     partition: &'a str,
     number: u32,
-    /// One of `stood`, `added`, `granted`, `moved`, `released`, `revoked`, `kept`, `marked`, or
-    /// `removed` for each event.
+    /// One of `stood`, `added`, `granted`, `moved`, `released`, `reserved`, `unreserved`,
+    /// `revoked`, `kept`, `marked`, or `removed` for each event.
     events: &'a [PartitionEvent],
     from: Option<&'a str>,
     from_session: Option<&'a str>,
@@ -54,6 +54,7 @@ struct PartitionLine<'a> {
     barred: Option<&'a str>,
     paused: bool,
     retiring: bool,
+    reserved_for: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -116,6 +117,7 @@ impl<'a> PartitionLine<'a> {
             barred: it.marks.barred.as_deref(),
             paused: it.marks.paused,
             retiring: it.marks.retiring,
+            reserved_for: it.reserved_for.as_deref(),
         }
     }
 }

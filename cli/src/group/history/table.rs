@@ -80,7 +80,7 @@ fn sentences(change: &AssignmentChange) -> Vec<String> {
     }
     lines.extend(events.iter().map(|((_, done), names)| sentence(done, names)));
     if lines.is_empty() {
-        lines.push("no change of an owner, a member or a mark".to_owned());
+        lines.push("no change of an owner, a member, a mark or a reservation".to_owned());
     }
     lines
 }
@@ -117,6 +117,10 @@ fn done(event: PartitionEvent, it: &PartitionChange) -> String {
         PartitionEvent::Moved if it.from == it.to => format!("granted to {from} again"),
         PartitionEvent::Moved => format!("moved from {from} to {to}"),
         PartitionEvent::Released => format!("no longer owned by {from}"),
+        PartitionEvent::Reserved => {
+            format!("reserved for {}", it.reserved_for.as_deref().map_or("-".to_owned(), plain))
+        }
+        PartitionEvent::Unreserved => "no longer reserved".to_owned(),
         PartitionEvent::Revoked => format!("to move from {from} to {target}"),
         PartitionEvent::Kept => format!("kept by {to}: the move was withdrawn"),
         PartitionEvent::Marked => marked(&it.marks_before, &it.marks),

@@ -111,7 +111,7 @@ epoch  created               by          changes
                                          1 partition unpinned: b
                                          1 partition removed: a
 9      2026-11-20 12:03:30Z  -           unreadable: its body is not an assignment: at line 1 column 2
-10     2026-11-20 12:05:00Z  -           no change of an owner, a member or a mark
+10     2026-11-20 12:05:00Z  -           no change of an owner, a member, a mark or a reservation
 
 members    1
 partitions 3; all are owned
@@ -186,7 +186,7 @@ fn json_has_a_line_for_each_assignment_and_a_summary() {
                 "partition": "c", "number": 2, "events": ["moved"], "from": "w1",
                 "from_session": ONE, "to": "w2", "to_session": TWO, "token": 4, "target": null,
                 "target_session": null, "pinned": null, "barred": null, "paused": false,
-                "retiring": false,
+                "retiring": false, "reserved_for": null,
             }],
         })
     );
@@ -238,6 +238,38 @@ fn the_picture_has_a_row_for_each_partition_and_a_colour_for_each_owner() {
     assert!(drawn.contains("partition c: ") && !drawn.contains("partition b: "));
     run(&bench, &["--svg", "-", "--json"]).fails(64, &["--svg -", "--json"]);
     run(&bench, &["--svg", "/none/x.svg"]).fails(71, &["/none/x.svg"]);
+}
+
+/// An assignment that only ended a reservation was shown without a change.
+#[test]
+fn regression_the_table_shows_reservations() {
+    let bench = Bench::new();
+    let assign = |epoch: u64, partition: Value| {
+        let body = json!({
+            "format": 1, "epoch": epoch, "nonce": "0123456789abcdef0123456789abcdef",
+            "assignor": "sticky", "coordinator": 0, "next_number": 9,
+            "kept": [{ "name": "w2\n", "ms": 60_000 }],
+            "members": [{ "id": ONE, "nonce": ONE, "name": "w1", "validity_ms": 30_000 }],
+            "partitions": [partition],
+        });
+        write(&bench, epoch, 0, &body.to_string());
+    };
+    let reserved = json!({ "name": "a", "token": 2, "kept": 0 });
+    assign(2, json!({ "name": "a", "owner": 0, "token": 2 }));
+    assign(3, reserved.clone());
+    assign(4, json!({ "name": "a", "token": 2 }));
+    assign(5, reserved);
+    assign(6, json!({ "name": "a", "owner": 0, "token": 6 }));
+    let told = lines(&run(&bench, &["--json"]));
+    let events = |line: usize| told[line]["partitions"][0]["events"].clone();
+    assert_eq!(events(1), json!(["released", "reserved"]));
+    assert_eq!(told[1]["partitions"][0]["reserved_for"], "w2\n");
+    assert_eq!(events(2), json!(["unreserved"]));
+    assert_eq!((&told[2]["by"], &told[2]["by_operator"]), (&Value::Null, &json!(false)));
+    assert_eq!(events(4), json!(["granted"]));
+    let out = run(&bench, &[]).out;
+    assert!(out.contains("1 partition reserved for w2\\n: a\n"), "{out}");
+    assert!(out.contains("  -   1 partition no longer reserved: a\n"), "{out}");
 }
 
 /// The assignments between the two existing assignments were compacted.
