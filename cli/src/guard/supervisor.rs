@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tenure::Process;
 use tokio::sync::{mpsc, watch};
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 use super::Extras;
 use super::cmd_phase::{CmdPhase, GroupEnd, Left, Stop};
@@ -292,7 +292,8 @@ impl Supervisor {
             }
             GuardReport::Terminated => {
                 self.stop = self.stop.or(Some(Stop::Terminated));
-                warn!(outcome = "terminated", "CMD got SIGTERM");
+                // An earlier line has the reason: a revocation, a lease at risk, or a loss.
+                info!(outcome = "terminated", "the guard sent SIGTERM to CMD");
             }
             GuardReport::Killed => self.note_killed(),
             GuardReport::Ended(status) => {

@@ -117,6 +117,10 @@ fn a_restart_under_one_name_moves_no_partition() {
     let before = (members.owned_by("a"), members.owned_by("b"));
     a.signal(Signal::SIGTERM);
     assert_eq!(a.code(), 0, "{}", a.said());
+    let said = a.said();
+    let mut signals = said.lines().filter(|line| line.contains("sent SIGTERM to CMD")).peekable();
+    assert!(signals.peek().is_some(), "{said}");
+    assert!(signals.all(|line| !line.contains("WARN")), "an ordinary leave warns: {said}");
     members.own(&[("a", 0), ("b", 3)]);
     let grants = members.grants().len();
     let mut a = members.start("a", &options, WORK);
