@@ -121,7 +121,7 @@ candidate leads and CMD runs. A reply describes only its moment: later writes st
    1  with --forever: CMD ended with another code, which the log shows
   64  wrong usage or settings
   69  bucket or directory missing for 10s; `tenure` waits for a store that cannot be reached
-  70  store unsafe, or an object in it corrupt
+  70  store unsafe, or an object in it corrupt, too new or deleted
   71  the operating system refused to start a process, or the guard has died
   73  with --once-per: a clock is wrong, and CMD was not run
   75  lost the lease: CMD was stopped, or ended after the lease
