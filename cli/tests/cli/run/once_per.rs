@@ -247,7 +247,7 @@ fn regression_an_attempt_is_unfinished_once_its_lease_has_lapsed() {
     let state = || bench.json("status", &["--json"])["period"]["state"].clone();
     assert_eq!(state(), "running");
     let file = File::options().write(true).open(bench.path("store/lock-0000000001.json"));
-    let written = SystemTime::now() - Duration::from_secs(7_200);
+    let written = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     file.expect("the epoch object").set_modified(written).expect("dates");
     assert_eq!(state(), "unfinished");
 }
