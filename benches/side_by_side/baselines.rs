@@ -1,6 +1,6 @@
 //! Other election schemes on a bucket, implemented from their posts, with tenure's settings for
 //! validity, renewals, polls and timeouts. A candidate campaigns, follows, and renews while it
-//! leads, until its task is aborted.
+//! leads, until the measurement aborts its task.
 
 use std::time::Duration;
 
@@ -35,12 +35,14 @@ pub enum Post {
     /// `LastModified` and its own clock. A leader does not poll.
     Morling {
         /// Time that a follower adds to the validity. Dates of the store have whole seconds, so
-        /// without this time two candidates lead for up to a second. The post does not mention it.
+        /// without this time two candidates lead for up to a second. The post does not add this
+        /// time.
         rounding: Duration,
     },
-    /// *Leader election with S3 and If-Match* (2025). One object with `expires_at` and a `token`. A
-    /// poll reads the object, and a candidate overwrites it with `If-Match`. A reader compares
-    /// `expires_at` with its wall clock. The post has no renewal; here a renewal keeps the token.
+    /// *Leader election with S3 and If-Match* (2025). The scheme has one object with `expires_at`
+    /// and a `token`. A poll reads the object, and a candidate overwrites it with `If-Match`. A
+    /// reader compares `expires_at` with its wall clock. The post has no renewal. A renewal of this
+    /// implementation keeps the token.
     SingleObject,
 }
 
@@ -90,7 +92,8 @@ impl Candidate {
         Ok(timeout(limit, call).await.map_err(|_| Failed)??)
     }
 
-    /// Runs steps 1 to 7 of Morling's post. Returns the new lock and the time of the request.
+    /// Runs steps 1 to 7 of Morling's post. Returns the new lock and the time at which the
+    /// candidate sent its PUT.
     async fn create_next(&self, rounding: Duration) -> Result<Option<(Lock, Duration)>, Failed> {
         loop {
             let epoch = match latest_epoch(&self.bucket).await? {
@@ -147,7 +150,7 @@ impl Candidate {
 
     /// Renews until the lease ends or the store refuses a renewal.
     async fn lead(&self, post: Post, mut lock: Lock, mut sent: Duration) {
-        // An error means that the measurement has ended.
+        // The channel is closed only after the measurement has ended.
         let _ = self.elected.send(self.id);
         let mut due = sent + RENEW;
         loop {

@@ -89,7 +89,8 @@ impl Bucket {
         self.state.lock().expect("no step under the lock panics")
     }
 
-    /// Counts the request. Runs it after half of a random time, and returns after the other half.
+    /// Counts a request. Draws a random time, runs `call` after half of this time, and returns its
+    /// result after the other half.
     async fn request<T>(
         &self,
         count: impl FnOnce(&mut Counts),
@@ -133,7 +134,8 @@ impl Bucket {
         self.request(|counts| counts.put += 1, call).await
     }
 
-    /// Sends a PUT without a condition. The GET inside takes no time and is not counted.
+    /// Sends a PUT without a condition. This function also reads the current tag of the object.
+    /// This read takes no time and is not counted.
     pub async fn overwrite(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         let call = async {
             match self.objects.get(key, None, usize::MAX).await? {

@@ -73,7 +73,7 @@ fn election(bucket: Bucket, process: Process) -> tenure::ElectionBuilder {
 async fn campaign(election: Election, id: usize, elected: UnboundedSender<usize>) {
     loop {
         let leadership = election.campaign().await.expect("the bucket has no faults");
-        // An error means that the measurement has ended.
+        // The channel is closed only after the measurement has ended.
         let _ = elected.send(id);
         leadership.lost().await;
     }
@@ -113,8 +113,9 @@ pub fn steady(_: &Size) {
     check("cost relative to the single object with If-Match", tenure / if_match, 1.05);
 }
 
-/// Returns the seconds from a crash of the leader to the next election, and how far they exceed the
-/// rest of the lease × (1 + drift).
+/// Returns the seconds from a crash of the leader to the next election. The second number is the
+/// time in seconds by which the next election comes after the bound `left × (1 + drift)`, where
+/// `left` is the rest of the lease at the crash.
 fn crash(scheme: Scheme, seed: u64) -> (f64, f64) {
     paused().block_on(async move {
         let mut scene = Scene::new(seed);
@@ -152,7 +153,8 @@ pub fn failover(size: &Size) {
     measure("single object with If-Match", IF_MATCH);
     check("p50 relative to Morling as posted", tenure.0, morling.0);
     check("p99 relative to Morling as posted", tenure.1, morling.1);
-    // The bound: one poll until a follower sees the last renewal, three round trips, and the drift.
+    // The bound is the sum of one poll interval, after which a follower has seen the last renewal,
+    // three round trips, and the drift over one validity.
     let most = (POLL + ROUND_TRIP * 3).as_secs_f64() + VALIDITY.as_secs_f64() * DRIFT;
     check("p99 beyond the rest of the lease × (1 + drift)", tenure.2, most);
 }
@@ -184,7 +186,7 @@ fn lost_leases(renewals: u64) -> (u64, u64) {
             sleep(Duration::from_secs(600)).await;
             done += bucket.writes();
         }
-        // A leader that is elected again has lost its lease.
+        // Each leader is elected again only after it has lost its lease.
         while leads.try_recv().is_ok() {
             lost += 1;
         }
@@ -198,8 +200,8 @@ pub fn tails(size: &Size) {
     check("leases lost in a million renewals", lost as f64 * 1e6 / renewals as f64, 10.0);
 }
 
-/// Returns the number of requests that find and read the newest of these epochs, with tenure and
-/// with Morling's scheme.
+/// Returns the number of requests that a candidate needs to find and read the newest of `epochs`
+/// epochs: with tenure, and with Morling's scheme.
 fn find(epochs: u64) -> (u64, u64) {
     paused().block_on(async move {
         let scene = Scene::new(1);

@@ -177,14 +177,16 @@ pub fn steady(size: &Size) {
     check("requests relative to an election per partition", own as f64 / each as f64, 1.0);
 }
 
-/// Returns the seconds from the death of a worker until its last partition has an owner, and how
-/// far they exceed the rest of its lease × (1 + drift).
+/// Returns the seconds from the death of a worker until its last partition has an owner. The second
+/// number is the time in seconds by which this owner comes after the bound `left × (1 + drift)`,
+/// where `left` is the rest of the worker's lease.
 fn death(partitions: u32, seed: u64) -> (f64, f64) {
     paused().block_on(async move {
         let mut scene = Scene::settled(partitions, seed).await;
         let victim = scene.workers.swap_remove(seed as usize % WORKERS);
         let left = || victim.owned().values().next().expect("the worker owns a share").remaining();
-        // Waits for a fresh renewal: a renewal in flight would have an unknown effect.
+        // Waits until the worker has just renewed its lease. Otherwise the worker may die during a
+        // renewal, and the end of its lease is unknown.
         while left() <= VALIDITY * 2 / 3 {
             sleep(LOOK).await;
         }
@@ -250,8 +252,8 @@ pub fn moves(size: &Size) {
     check("partitions that a rolling restart moves", rolling_restart(partitions) as f64, 0.0);
 }
 
-/// Returns the bytes of memory of a member that owns all partitions, without the objects of the
-/// bucket.
+/// Returns the number of bytes in memory that a member needs while it owns all partitions. The
+/// objects of the simulated bucket are not included.
 fn kept(partitions: u32) -> i64 {
     let (runtime, mut kept) = (paused(), None);
     let info = allocation_counter::measure(|| {

@@ -1,4 +1,5 @@
-//! The rules that a finished run must satisfy. For each rule, a test breaks the rule with a story.
+//! The rules that a finished run must satisfy. For each rule, a test checks a story that breaks the
+//! rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,8 +13,8 @@ use crate::watch::{Seen, Watch};
 
 /// Minimum number of renewals in a run.
 pub const ENOUGH_RENEWALS: usize = 5;
-/// Time limit for a guard to kill its child, after the test stopped and continued the two
-/// processes.
+/// Time limit for a guard to kill its child, counted from the moment at which the test continued
+/// the stopped guard.
 const GUARD_WAKES_NS: u64 = 500_000_000;
 /// Time before the end of the lease at which a guard begins to kill.
 const KILL_MARGIN_NS: u64 = 200_000_000;
@@ -22,7 +23,8 @@ const KILL_MARGIN_NS: u64 = 200_000_000;
 pub struct Story {
     lives: Vec<Life>,
     manifest: Vec<(u64, Entry)>,
-    /// The manifest that would remain after a power loss, if the backend can tell.
+    /// The manifest that would remain after a power loss, or `None` if the backend cannot simulate
+    /// a power loss.
     kept: Option<Vec<(u64, Entry)>>,
     stalls: Vec<Stall>,
     renewals: Vec<(u64, Seen)>,
@@ -37,14 +39,15 @@ pub struct Story {
 struct Life {
     epoch: u64,
     lines: Vec<Line>,
-    /// Moments at which the child was alive, each with the end of the lease at that moment.
+    /// Moments at which the child was alive, each with the end of the lease that the leader held at
+    /// that moment.
     signs: Vec<(u64, u64)>,
     /// The interval in which the guard was stopped together with the child.
     guard_stopped: Option<Seen>,
     /// The interval that contains the grant: after the creation of the epoch, and before the start
     /// of the child or a renewal.
     granted: Option<Seen>,
-    /// The first time at which the test saw the epoch resigned.
+    /// The first time at which a poll showed that the epoch was resigned.
     resigned_ns: Option<u64>,
 }
 
@@ -150,7 +153,7 @@ impl Story {
         ))
     }
 
-    /// Returns all calls. An unanswered call is included if the manifest has its entry.
+    /// Returns all calls. An append without an answer is included if its entry is in the manifest.
     fn history(&self) -> Vec<Call> {
         let call =
             |op, ret, seen: Seen| Call { op, ret, from_ns: seen.from_ns, until_ns: seen.until_ns };
@@ -191,7 +194,8 @@ impl Story {
 }
 
 /// Adds an end to appends that took effect and were never answered. The end is the earliest answer
-/// to an append with a greater number, because a greater number is written later.
+/// to an append with a greater number. Numbers are written in ascending order, so the unanswered
+/// append took effect before this answer.
 fn close(history: &mut [Call], end_ns: u64) {
     let answered = |call: &Call| match call.ret {
         Ret::Appended(number) if call.until_ns < end_ns => Some((number, call.until_ns)),
@@ -242,14 +246,15 @@ fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize
     Ok(count)
 }
 
-/// Checks that no child is alive at the end of its lease. Returns the least time between the last
-/// sign of a child and the end of its lease, in nanoseconds.
+/// Checks that no child is alive at the end of its lease. Returns the shortest time between the
+/// last sign of a child and the end of its lease, in nanoseconds.
 ///
-/// The epoch object shows the lease. The lease ends at most `validity` after the test has seen the
-/// last renewal, which is some milliseconds late. The guard begins to kill 200 ms before the end of
-/// the lease, and needs CPU time within this margin. If the machine ran no process for a while, as
-/// [`Stalls`] records, the child may live longer by that time. The child may also live longer if
-/// its guard was stopped together with the child.
+/// The test computes the end of the lease from the epoch object. The test sees a renewal some
+/// milliseconds late. So the lease ends at most `validity` after the test has seen the last
+/// renewal. The guard begins to kill 200 ms before the end of the lease, and needs CPU time in
+/// these 200 ms. [`Stalls`] records intervals in which the machine ran no process. The child may
+/// live longer by the duration of such a stall. The child may also live longer if its guard was
+/// stopped together with the child.
 fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
     let mut nearest = u64::MAX;
     for life in lives {

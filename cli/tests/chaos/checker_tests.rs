@@ -8,7 +8,8 @@ fn entry(epoch: u64, sequence: u64) -> Entry {
     Entry { epoch, sequence }
 }
 
-/// A child that appends one entry and lives in this interval, with a lease of 3 s.
+/// Returns a child that lives from `from_s` to `until_s`, has a lease of 3 s, and appends one
+/// entry.
 fn life(epoch: u64, from_s: u64, until_s: u64) -> Life {
     let (from_ns, until_ns) = (from_s * SECOND, until_s * SECOND);
     let lines = vec![
@@ -48,7 +49,8 @@ fn a_story_that_is_too_short_is_refused() {
 #[test]
 fn broken_store_that_loses_an_append() {
     let mut story = story();
-    // An entry of another epoch has the lost entry's number, so the manifest has no gap.
+    // The store lost an entry, and gave its number to an entry of another epoch. So the manifest
+    // has no gap.
     story.manifest[2].1 = entry(3, 2);
     assert!(why(&story).contains("was acknowledged as 3"), "{}", why(&story));
     story.manifest.pop();
@@ -125,7 +127,7 @@ fn broken_guard_that_resigns_while_a_child_lives() {
 #[test]
 fn broken_order_of_grants() {
     let mut story = story();
-    // The two epochs were granted earlier, the greater epoch first.
+    // In this story, epoch 2 was granted before epoch 1.
     story.lives[0].granted = Some(Seen { from_ns: 3, until_ns: 4 });
     story.lives[1].granted = Some(Seen { from_ns: 1, until_ns: 2 });
     assert!(why(&story).contains("no order explains"), "{}", why(&story));
@@ -147,11 +149,11 @@ fn an_unanswered_append_is_included_if_the_manifest_has_it() {
     assert!(why(&story).contains("the run is too short"), "{}", why(&story));
     let unanswered = story.history();
     assert!(unanswered.iter().any(|call| call.until_ns == story.end_ns));
-    // The append took effect before the answer to the append with the next number.
+    // `close` ends the unanswered append at the answer to the append with the next number.
     let mut closed = unanswered;
     close(&mut closed, story.end_ns);
     assert!(closed.iter().all(|call| call.until_ns < story.end_ns));
-    // An append whose entry is not in the manifest is left out.
+    // The history omits an unanswered append whose entry is not in the manifest.
     story.manifest.remove(1);
     story.manifest[1].0 = 2;
     story.lives[2].lines[2] = Line::Appended(30 * SECOND + 2, entry(3, 1), 2);

@@ -32,7 +32,7 @@ pub struct Entry {
     pub sequence: u64,
 }
 
-/// A line of a child's log. The time is nanoseconds of the machine's clock.
+/// A line of a child's log. The first field is the time of the machine's clock in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Line {
     Starts(u64),
@@ -131,14 +131,15 @@ impl Writer {
                 self.tail = Some((number, entry.epoch));
                 return Ok(number);
             }
-            // Another entry or an earlier attempt has this number, or the outcome is unknown.
+            // The number is taken by another entry or by an earlier attempt of this append, or the
+            // outcome of the PUT is unknown.
             if let Some(found) = self.read(&key).await {
                 if found == entry {
                     self.tail = Some((number, found.epoch));
                     return Ok(number);
                 }
-                // Another child writes. This child may have paused for long, so it searches for the
-                // end again.
+                // Another child has taken the number. This child may have been paused for long, so
+                // it searches for the end of the manifest again.
                 (self.tail, from) = (None, last);
             }
         }
@@ -153,8 +154,8 @@ impl Writer {
         }
     }
 
-    /// Finds the greatest number above `from`, and its epoch, or 0 if no number is above `from`.
-    /// Returns `None` if the store does not answer.
+    /// Returns the greatest number above `from`, and the epoch of its entry. Returns `None` if the
+    /// store does not answer.
     async fn find_tail(&self, from: u64) -> Option<(u64, u64)> {
         let prefix = format!("{}manifest/", self.prefix);
         let mut last = if from == 0 { String::new() } else { key(&self.prefix, from) };

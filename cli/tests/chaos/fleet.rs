@@ -17,8 +17,8 @@ use crate::lines;
 use crate::process::{Process, TENURE, code, compacted, compactor};
 use crate::watch::Seen;
 
-/// The exit codes of signals, a lost lease, and a store that does not answer. Any other code fails
-/// the test, in particular the code of an unsafe store.
+/// The expected exit codes: success, two signals, a store that does not answer, and a lost lease.
+/// Any other code fails the test, for example the code of an unsafe store.
 const EXPECTED: [i32; 5] = [0, 128 + 9, 128 + 15, 69, 75];
 /// The exit code of a service, whatever the code of its child.
 const OF_SERVICES: i32 = 1;
@@ -33,8 +33,8 @@ fn is_service(number: usize) -> bool {
 }
 
 /// The command of the candidates. Three of four children ignore SIGTERM, so that their guards must
-/// kill them. The epoch selects the kind of child: CMD, a process in another process group or
-/// session, or an orphan in a session.
+/// kill them. The epoch selects how the child runs: as CMD, as a descendant of CMD in another
+/// process group or session, or as an orphan in another session.
 const COMMAND: &str = r#"[ $((TENURE_EPOCH % 4)) = 0 ] || trap '' TERM
 case $((TENURE_EPOCH % 5)) in
 0 | 1) exec "$@" ;;
@@ -100,7 +100,7 @@ impl Deed {
     }
 }
 
-/// A child process. The name of its log identifies the process.
+/// A child process. `name` is the name of its log, and identifies the child.
 #[derive(Clone, Debug)]
 pub struct ChildOf {
     pub epoch: u64,

@@ -1,5 +1,5 @@
 //! Checks a history of grants, renewals and writes with stateright's checker. The history must be
-//! linearizable for a register that epochs guard.
+//! linearizable: a single register that refuses lower epochs must be able to produce it.
 
 use stateright::semantics::{ConsistencyTester as _, LinearizabilityTester, SequentialSpec};
 

@@ -10,7 +10,7 @@
 //! scripts/servers/ceph.sh -- cargo test --test chaos that_is_not_ours -- --ignored --nocapture
 //! ```
 //!
-//! `CHAOS_SEED` selects the faults. Their times also depend on the machine.
+//! `CHAOS_SEED` selects the faults. The times of the faults also depend on the machine.
 #![cfg(all(feature = "s3", target_os = "linux"))]
 
 use std::time::Duration;

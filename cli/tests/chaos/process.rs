@@ -90,7 +90,7 @@ impl Drop for Process {
         self.stopped.iter_mut().for_each(|stopped| stopped.until_ns = 0);
         self.let_go_on();
         if let Some(mut process) = self.process.take() {
-            // The guard, if any, kills the child.
+            // If the process has a guard, the guard then kills the child of the process.
             let _ = process.kill();
             let _ = process.wait();
         }
@@ -100,7 +100,7 @@ impl Drop for Process {
 /// Returns `tenure compact` as a repeated job.
 ///
 /// The job keeps epochs for longer than the delay of any request. The protocol requires that no
-/// create takes effect after the compaction of its epoch.
+/// creation of an epoch takes effect after the compaction of this epoch.
 pub fn compactor(backend: &Backend) -> Command {
     let min_age = if backend.is_of_the_environment() { "30s" } else { "6s" };
     let mut command = Command::new(TENURE);

@@ -1,5 +1,5 @@
-//! A TCP proxy. It can cut the connections to a third-party server. It can also be the only
-//! connection of one process to any server.
+//! A TCP proxy. The proxy can cut the connections to a third-party server. The proxy can also carry
+//! all connections of one process, so that the test can cut this process off.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -101,7 +101,7 @@ async fn pass_on(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
         let mut buffer = vec![0; 1 << 16];
         loop {
             let length = from_client.read(&mut buffer).await?;
-            // The sender lives as long as the proxy.
+            // The wait fails only after the proxy is dropped, so its result is ignored.
             let _ = silent.wait_for(|silent| !silent).await;
             if length == 0 {
                 return io::Result::Ok(());

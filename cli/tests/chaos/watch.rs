@@ -12,13 +12,14 @@ use crate::fleet::{ChildOf, runs};
 /// Number of newest epochs that the test polls.
 const WATCHED: u64 = 4;
 
-/// The observed epoch objects. Each effect has an interval, from before the last poll that did not
-/// show the effect until after the first poll that showed it.
+/// The observed epoch objects. The watch knows the time of each effect as an interval. The interval
+/// begins before the last poll that did not show the effect, and ends after the first poll that
+/// showed it.
 #[derive(Default)]
 pub struct Watch {
     pub epochs: BTreeMap<u64, Epoch>,
     newest: u64,
-    /// A time before the last poll that found no epoch above the newest.
+    /// A time shortly before the last poll that found no epoch above `newest`.
     nothing_above_ns: u64,
     /// The times at which the child of an epoch was alive.
     pub alive: BTreeMap<u64, Vec<u64>>,
@@ -70,7 +71,8 @@ impl Watch {
             match backend.epoch_object(epoch)? {
                 Some(body) => self.note(epoch, &body, looked_ns, now_ns()),
                 None if epoch == before => {
-                    // The epoch was superseded and compacted before a poll, or it was lost.
+                    // The object is missing: either a greater epoch exists and the compactor
+                    // deleted this one, or the store lost it.
                     match backend.epochs_after(epoch)?.first() {
                         Some(next) => self.newest = next - 1,
                         None => self.wrong.push(format!("epoch {epoch}, the newest, is missing")),
@@ -101,9 +103,10 @@ impl Watch {
         };
         let expired = |record: &Value| record["expired"] == true;
         if epoch.record["nonce"] != record["nonce"] {
-            // A candidate slept while the epoch was held and compacted, and then created the epoch
-            // again. The candidate is not granted the epoch. A grant would show as a second child,
-            // or as a renewal under a greater epoch.
+            // A candidate was stopped before it created this epoch. Meanwhile another candidate
+            // held the epoch, and the compactor deleted the epoch. Then the stopped candidate
+            // continued and created the epoch again. This is correct if the candidate does not
+            // lead. A leader would appear as a second child, or as a renewal under a greater epoch.
             self.made_again += 1;
             (epoch.record, epoch.looked_ns) = (record, looked_ns);
             return;
@@ -113,7 +116,7 @@ impl Watch {
         }
         let beats = |record: &Value| record["heartbeat"].as_u64().unwrap_or_default();
         let writes = beats(&record).saturating_sub(beats(&epoch.record));
-        // A seal also raises the heartbeat by one.
+        // A seal also raises the heartbeat by one, so a seal alone is not a renewal.
         if writes > u64::from(expired(&record) && !expired(&epoch.record)) {
             epoch.renewed.push(Seen { from_ns: epoch.looked_ns, until_ns: seen_ns });
         }
@@ -130,9 +133,10 @@ fn is_resigned(record: &Value) -> bool {
 }
 
 impl Epoch {
-    /// Returns an upper bound on the end of the lease in which the leader believes at `at_ns`. The
-    /// lease starts at the sending of a write that took effect before `at_ns`. The bound starts at
-    /// the end of the interval of the last such write.
+    /// Returns an upper bound on the end of the lease, as the leader computes this end at the time
+    /// `at_ns`. The leader counts the validity from the moment at which it sent its last successful
+    /// write. The bound counts the validity from the end of the interval in which this write took
+    /// effect.
     pub fn lease_end(&self, at_ns: u64, validity_ns: u64) -> u64 {
         let mut effective = self.renewed.iter().filter(|seen| seen.from_ns <= at_ns);
         let last = effective.next_back().unwrap_or(&self.made);
@@ -159,7 +163,8 @@ mod tests {
     fn a_renewal_between_two_polls_extends_the_lease() {
         let watch = noted(&[MADE, MADE, RENEWED, RENEWED]);
         assert!(watch.wrong.is_empty(), "{:?}", watch.wrong);
-        // The second poll, at 100, did not see the renewal.
+        // The second poll, at time 100, did not show the renewal, so the renewal took effect after
+        // this time.
         assert_eq!(watch.epochs[&1].lease_end(99, 1_000), 1_010);
         assert_eq!(watch.epochs[&1].lease_end(100, 1_000), 1_210);
     }
@@ -191,7 +196,8 @@ mod tests {
         let watch = noted(&[MADE, RENEWED, &by_b(RENEWED)]);
         assert_eq!((watch.made_again, watch.epochs[&1].renewed.len()), (1, 1));
         assert!(watch.wrong.is_empty(), "{:?}", watch.wrong);
-        // The history treats this write as a renewal under a greater epoch.
+        // The checker of the history rejects this write, because it is a renewal under a greater
+        // epoch.
         let third = r#"{"expired":false,"nonce":"b","heartbeat":3}"#;
         let watch = noted(&[MADE, RENEWED, &by_b(RENEWED), third]);
         assert_eq!(watch.epochs[&1].renewed.len(), 2);

@@ -69,7 +69,8 @@ fn a_thousand_elections_cost_a_thousand_times_as_much() {
             assert!((many - 1000.0 * one).abs() < 1.0, "{role}, {kind}: {many} of {one}");
         }
     }
-    // The requests of one leader and of one follower stay the same.
+    // The requests of a single leader and of a single follower do not depend on the number of
+    // elections.
     assert_eq!(one["requests"]["leader"], many["requests"]["leader"]);
     assert_eq!(one["costs"][0]["follower"], many["costs"][0]["follower"]);
     let said = squeezed(&tenure(&["cost", "--elections", "1000", "--observers", "2"]).out);
@@ -87,7 +88,8 @@ fn a_thousand_elections_cost_a_thousand_times_as_much() {
     assert_eq!(tenure(&["cost", "--elections", "2", "--partitions", "3"]).code, 64);
 }
 
-/// A change of any price by 1 changes a sum by more than a dollar.
+/// With 100,000 elections, a change of one price in its last digit changes a sum by more than a
+/// dollar.
 #[test]
 fn built_in_prices_are_multiplied_by_the_requests() {
     let out = squeezed(&tenure(&["cost", "--elections", "100000"]).out);

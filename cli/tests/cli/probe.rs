@@ -75,8 +75,8 @@ fn the_help_states_the_number_of_requests() {
         let requests = report["requests"].as_object().expect("an object");
         requests.values().filter_map(Value::as_u64).sum::<u64>()
     };
-    // Each of the first 20 rounds also adds reads after writes. Every other round has two races.
-    // After 20 rounds, two more requests delete the settled keys.
+    // Each of the first 20 rounds also reads after its writes. Every second round has two races. A
+    // probe of more than 20 rounds sends two more requests, which delete the settled keys.
     let (twenty, more) = (sent(20), sent(22));
     let a_round = (more - 2 - twenty).div_ceil(2);
     assert!(help.contains(&format!("about {a_round} requests per round")), "{a_round}: {help}");
@@ -100,7 +100,7 @@ fn races_end_at_the_given_bounds() {
     );
     assert_eq!(bounded(&["--for", "1us"]), 2);
     assert_eq!(bounded(&["--rounds", "3", "--for", "1h"]), 3);
-    // 21 rounds are one full batch and a part of the next batch.
+    // A batch has 20 rounds, so 21 rounds are one full batch and a part of the next batch.
     assert_eq!(bounded(&["--rounds", "21"]), 21);
     assert_eq!(bench.objects(), [""; 0]);
 }
@@ -193,7 +193,9 @@ mod on_s3 {
         is_unsafe(&said, &["ignores If-Match"]);
     }
 
-    /// The store check, and all checks with only one writer, accept such a store.
+    /// The store of this test reads the object and then writes it, in two steps. Only a race
+    /// between writers shows this. The store check and the checks with one writer accept this
+    /// store.
     #[test]
     fn conditions_checked_in_two_steps_are_unsafe() {
         let (_, said) = with(|quirks| quirks.two_steps = Some(Duration::from_millis(20)));
@@ -252,7 +254,7 @@ mod on_s3 {
         assert_eq!(said.out.matches("access denied").count(), 2, "{}", said.out);
     }
 
-    /// moto sends this answer, and the probe reported an error.
+    /// moto sends this root element. Before the fix, the probe reported an error.
     #[test]
     fn regression_another_root_element_of_the_versioning_is_accepted() {
         let (_, said) = with(|quirks| {
@@ -285,7 +287,8 @@ mod on_s3 {
         }
     }
 
-    /// The command exited with 70, and printed no result.
+    /// Before the fix, the command exited with 70 and printed no result if the server refused
+    /// DELETE.
     #[test]
     fn regression_a_server_without_delete_is_inconclusive() {
         let server = S3Server::start_blocking();

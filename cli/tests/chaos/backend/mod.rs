@@ -34,9 +34,10 @@ pub struct Backend {
     faulted: &'static [(&'static str, usize)],
     /// Longest time that another process holds the lock of a directory.
     longest_lock_ms: u64,
-    /// The proxy between each process and the server.
+    /// Proxies to the server, one for each process.
     lines: Vec<Proxy>,
-    /// Time at which the server returns, or at which the test releases the directory's lock.
+    /// Time at which the server accepts connections again, or at which the test releases the lock
+    /// of the directory.
     away_until_ns: Option<u64>,
     lock: Option<File>,
     /// The directory's disk fails while this file exists.
@@ -150,7 +151,8 @@ impl Backend {
             }
         }
         if let Some(line) = self.line(candidate) {
-            // The last value of a repeated variable is used.
+            // If a variable occurs twice, its last value applies. So the proxy replaces the
+            // server's address.
             env.push((ENDPOINT, line.endpoint()));
         }
         env
@@ -194,7 +196,8 @@ impl Backend {
         Ok(page.entries.iter().map(|entry| number(&entry.key, start)).collect())
     }
 
-    /// Returns the manifest that would remain after a power loss, if the backend can tell.
+    /// Returns the manifest that would remain after a power loss, or `None` if the backend cannot
+    /// simulate a power loss.
     pub fn manifest_on_the_disk(&self) -> Option<Vec<(u64, child::Entry)>> {
         self.trigger.as_ref().map(|_| Backend::dir(&disk("DISK_IMAGE")).manifest())
     }

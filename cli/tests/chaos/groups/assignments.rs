@@ -20,7 +20,7 @@ pub struct Assignments {
     pub grants: BTreeMap<Grant, String>,
     pub newest: Option<Assignment>,
     body: Bytes,
-    /// A time before the last poll that found no assignment above the newest.
+    /// A time shortly before the last poll that found no assignment after `newest`.
     nothing_above_ns: u64,
     /// Observations that break a rule.
     pub wrong: Vec<String>,
@@ -59,8 +59,8 @@ impl Assignment {
         owners.into_iter().any(|owner| self.members[owner].name == member)
     }
 
-    /// Returns whether this number of members own all partitions as evenly as possible, without
-    /// pending moves.
+    /// Returns whether `members` members own all partitions as evenly as possible, and no partition
+    /// is about to move.
     pub fn is_balanced(&self, members: usize) -> bool {
         let moves =
             |it: &Partition| it.owner.is_none() || it.target.is_some_and(|_| it.target != it.owner);
@@ -91,7 +91,8 @@ impl Assignments {
                     self.wrong.push(format!("assignment {} was overwritten", next - 1));
                 }
                 Some(_) => {}
-                // The assignment was superseded and compacted before a poll, or it was lost.
+                // The object is missing: either a newer assignment exists and the compactor deleted
+                // this one, or the store lost it.
                 None => match backend.epochs_after(next - 1)?.first() {
                     Some(first) => next = *first,
                     None => {
@@ -202,7 +203,8 @@ mod tests {
         backend.make_epoch_object(1, r#"{"epoch":1, "members":[],"partitions":[]}"#);
         watch.look(&backend);
         assert_eq!(watch.wrong[1..], ["assignment 1 was overwritten"]);
-        // An assignment that was compacted before a poll was created since the last poll.
+        // Assignment 2 was created and compacted between two polls. The watch records it from the
+        // gap before assignment 3.
         backend.delete_epoch_object(1);
         backend.make_epoch_object(3, r#"{"epoch":3,"members":[],"partitions":[]}"#);
         watch.look(&backend);

@@ -65,7 +65,8 @@ pub enum Line {
     Appended(u64, Entry, u64),
     /// The append was refused: this greater token has claimed the log.
     Fenced(u64, Grant, u64),
-    /// The work ended, with the reason of the loss if the partition was lost before.
+    /// The work ended. The text is the reason of the loss if the partition was lost before the work
+    /// ended.
     Ends(u64, Grant, Option<String>),
     /// An unexpected failure.
     Failed(u64, Grant, String),
@@ -149,7 +150,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Records repeatedly that the partition is owned, also during an unanswered append.
+    /// Records repeatedly that the worker owns the partition, even while an append waits for its
+    /// answer.
     async fn check(&self, partition: &Partition, grant: Grant) -> Infallible {
         loop {
             let before_ns = now_ns();

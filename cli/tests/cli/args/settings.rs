@@ -99,7 +99,8 @@ fn contradictory_settings_are_refused_with_their_values() {
     assert_eq!(bench.objects(), [""; 0], "nothing was written");
 }
 
-/// `--unique-name` requires `--name`. The check ignored the variable of `--name`.
+/// `--unique-name` requires `--name`. Before the fix, the check of this requirement ignored the
+/// variable `TENURE_NAME`.
 #[test]
 fn regression_a_variable_satisfies_a_required_flag() {
     let bench = Bench::new();
@@ -149,7 +150,8 @@ fn serve_reads_lists_from_variables() {
 #[test]
 fn a_restart_under_a_unique_name_waits_only_for_the_old_cmd() {
     let scene = Scene::new(TENURE);
-    // A wait for the lapse would exceed the deadline of the test.
+    // The validity is longer than the deadline of the test, so the test fails if the new candidate
+    // waits for the lapse.
     let options = ["--validity", "4m", "--grace", "1s", "--unique-name"];
     let mut old =
         scene.script("a", &options, "trap '' TERM; echo $$ >old; while :; do sleep 1; done");

@@ -13,7 +13,8 @@ fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
     said(command(line).envs(variables.iter().copied()).output().expect("the command runs"))
 }
 
-/// Each of these invalid URLs was accepted, and named another election.
+/// Before the fix, each of these invalid URLs was accepted, and meant an election other than the
+/// intended one.
 #[test]
 fn regression_an_ambiguous_store_url_is_refused() {
     let bench = Bench::new();

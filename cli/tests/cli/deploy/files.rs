@@ -148,8 +148,9 @@ fn block(start: &str) -> &'static str {
     rest.split_once("\n}").expect("the call ends").0
 }
 
-/// Fixed names allowed only one election per account. The log had to be in the region of the
-/// bucket. The policies were limited to the partition `aws`.
+/// Before the fix, the resources had fixed names, so an account could have only one election. The
+/// template worked only if the log was in the region of the bucket, and only in the partition
+/// `aws`.
 #[test]
 fn regression_terraform_serves_many_elections_in_any_region_and_partition() {
     let value_of = |block: &'static str, name: &str| {

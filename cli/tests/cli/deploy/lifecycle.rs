@@ -43,7 +43,8 @@ async fn idle() -> (Arc<dyn Store>, Election) {
 async fn a_lifecycle_rule_resets_tokens() {
     let (store, witness) = idle().await;
     store.delete(epochs(&store).await).await.expect("the rule deletes old epochs");
-    // A candidate that saw the epochs refuses to continue. A new candidate reuses a token.
+    // The witness has seen the deleted epochs, so it refuses to continue. A new candidate does not
+    // know these epochs, so it uses token 1 again.
     let error = witness.campaign().await.expect_err("the newest epoch is deleted");
     assert_eq!(error.kind(), ErrorKind::NewestDeleted);
     assert_eq!(term(&election(&store)).await, 1);
@@ -74,7 +75,7 @@ fn the_recommended_rule_keeps_current_versions() {
     for rule in allowed["Rules"].as_array().expect("rules") {
         assert!(!touches_current_versions(rule), "{rule}");
     }
-    // The rule that the README warns of deletes current versions.
+    // The README shows a rule and warns against it, because the rule deletes current versions.
     let (_, rest) = README.split_once("```json\n").expect("the README shows a rule");
     let tried: Value =
         serde_json::from_str(rest.split("```").next().expect("the block ends")).expect("JSON");

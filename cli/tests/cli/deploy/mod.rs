@@ -1,4 +1,5 @@
-//! Checks the files of `deploy`: they are valid, and their jobs work, also as concurrent processes.
+//! Checks that the files of `deploy` are valid, and that their jobs work alone and as concurrent
+//! processes.
 #![cfg(unix)]
 
 mod files;

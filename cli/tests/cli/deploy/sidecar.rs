@@ -20,7 +20,7 @@ fn words(list: &Yaml) -> Vec<String> {
     words.map(|word| word.as_str().expect("a word").to_owned()).collect()
 }
 
-/// Returns the options, with free ports.
+/// Returns the options. The fixed ports are replaced by free ports, and two options are removed.
 fn options(args: &[String]) -> Vec<String> {
     let places = [("127.0.0.1:4040", "127.0.0.1:0"), ("0.0.0.0:8081", "127.0.0.1:0")];
     let word = |word: &String| {

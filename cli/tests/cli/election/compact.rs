@@ -98,7 +98,7 @@ fn compact_repeats_until_a_signal() {
     }
 }
 
-/// The command ran only once, and then waited for a signal.
+/// Before the fix, `compact --group --every` compacted only once, and then waited for a signal.
 #[test]
 fn regression_the_compaction_of_a_group_repeats() {
     let bench = Bench::new();

@@ -103,7 +103,8 @@ fn a_restored_election_continues_above_the_epoch() {
     }
 }
 
-/// The command reported that epochs continued, but no leader could be elected.
+/// Before the fix, the command reported that the epochs continue, although the restore was
+/// unfinished and no leader could be elected.
 #[test]
 fn regression_an_unfinished_restore_to_a_greater_epoch_is_named() {
     let held = r#"{"expired":false,"nonce":"00000000000000000000000000000001","heartbeat":1,
@@ -126,7 +127,8 @@ impl crate::bench::Said {
     }
 }
 
-/// The message named the remedy `depose --force`, which failed with the same message.
+/// Before the fix, the message named the remedy `depose --force`, but this command failed with the
+/// same message.
 #[test]
 fn regression_a_lock_without_a_token_names_the_remedy() {
     let bench = Bench::new();
@@ -144,8 +146,9 @@ fn regression_a_lock_without_a_token_names_the_remedy() {
     assert_eq!((next.code, next.out.as_str()), (0, "42\n"), "{next:?}");
 }
 
-/// A forced deposition of a deposed epoch recorded a lapse. The record lost the deposition, its
-/// operator and its time.
+/// Before the fix, a forced deposition of an already deposed epoch recorded a lapse. The record
+/// then no longer showed that an operator had deposed the leader, the name of the operator, and the
+/// time.
 #[test]
 fn regression_a_forced_deposition_is_recorded_as_a_deposition() {
     let held = r#"{"expired":false,"validity_ms":600000,"format":1,"candidate":"a","nonce":
@@ -153,7 +156,7 @@ fn regression_a_forced_deposition_is_recorded_as_a_deposition() {
     let record = |bench: &Bench| {
         let text = std::fs::read_to_string(bench.path("store/lock-0000000003.json"));
         let text = text.expect("the epoch");
-        // The directory store writes the first line.
+        // The directory store prepends a line to each file, and the record follows this line.
         let (_, record) = text.split_once('\n').expect("the file has at least two lines");
         serde_json::from_str::<serde_json::Value>(record).expect("a record")
     };
@@ -167,7 +170,8 @@ fn regression_a_forced_deposition_is_recorded_as_a_deposition() {
     let line = "state      sealed: deposed by ann (disk\\u{202e} drill); no process leads\n";
     assert!(status.starts_with(line), "{status}");
     assert_eq!(bench.run("depose", &["--force", "--name", "bob"]).code, 0);
-    // Earlier versions of tenure read this record as a lapse, and do not wait.
+    // The record says `lapsed`, so candidates of earlier versions of tenure take over without a
+    // wait.
     let second = record(&bench);
     for (field, value) in [
         ("ended", json!("lapsed")),

@@ -155,7 +155,8 @@ fn the_history_may_be_limited_to_the_newest_epochs() {
 
 #[test]
 fn the_picture_is_xml_and_shows_the_leaders() {
-    // The drawing ends at the present time, so old epochs would be too narrow.
+    // The drawing ends at the present time. So the test begins shortly before now, because old
+    // epochs would be too narrow to draw.
     let start = Process::system().now().time_of_day() - TimeDelta::seconds(510);
     let bench = story(start);
     seal((&bench, start), 96, "<script>&\u{202e}", [410, 490, 500], ("resigned", "x"));
@@ -190,7 +191,8 @@ fn a_dash_draws_to_stdout_without_other_output() {
     assert!(!std::path::Path::new("-").exists());
 }
 
-/// The width of a name was its number of characters, but some characters fill two columns.
+/// Before the fix, the table took the number of characters as the width of a name, but some
+/// characters fill two columns.
 #[test]
 fn regression_wide_names_keep_columns_aligned() {
     let bench = Bench::new();

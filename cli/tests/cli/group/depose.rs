@@ -149,7 +149,8 @@ fn a_dead_member_is_deposed_without_a_wait() {
     assert!(took < VALIDITY, "{took:?}");
 }
 
-/// The operator may want to depose the dead member, but the command deposed the live member.
+/// Before the fix, the command deposed the live member, although the operator may have meant the
+/// dead member of the same name.
 #[test]
 fn regression_the_name_of_a_dead_and_a_live_member_is_ambiguous() {
     let scene = Scene::new();

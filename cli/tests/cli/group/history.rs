@@ -121,7 +121,7 @@ requests   11
     assert_eq!(said.out, expected);
 }
 
-/// A member that was killed was shown as one that left.
+/// Before the fix, the history showed a killed member as a member that had left.
 #[test]
 fn regression_the_record_of_the_session_shows_how_a_member_left() {
     let bench = story("w1");

@@ -190,8 +190,8 @@ fn operators_mark_partitions_and_see_the_changes() {
     scene.prints("retire", &["0,4"], NOTHING);
 }
 
-/// Reserved partitions had no owner until the reservation ended, and no command could end a
-/// reservation.
+/// Before the fix, no command could end a reservation, so reserved partitions had no owner until
+/// the reservation ended.
 #[test]
 fn regression_an_operator_ends_reservations() {
     let mut scene = Scene::new("w1", 3);
@@ -212,8 +212,8 @@ fn regression_an_operator_ends_reservations() {
     scene.run("unreserve", &["7"]).fails(73, &["no partition 7", "nothing was changed"]);
 }
 
-/// For one repeated partition, the line counted two paused partitions, and `--json` listed the
-/// partition twice.
+/// Before the fix, if an argument repeated a partition, the printed line counted it twice, and
+/// `--json` listed it twice.
 #[test]
 fn regression_a_repeated_partition_is_counted_once() {
     let scene = Scene::new("worker-7", 2);

@@ -33,8 +33,8 @@ fn a_group_without_assignments_continues_above_the_epoch() {
     assert_eq!(status["epoch"], 43);
 }
 
-/// After an interrupted restore, the group had no owners, but the two verbs did not report the
-/// reason.
+/// After an interrupted restore, the partitions have no owners. Before the fix, `group status` and
+/// `group watch` did not report the reason.
 #[test]
 fn regression_group_status_and_watch_show_an_unfinished_restore() {
     let bench = Bench::new();

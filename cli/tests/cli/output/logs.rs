@@ -70,7 +70,7 @@ fn a_lost_lease_is_logged() {
         assert!(outcomes.iter().any(|word| word == expected), "{said:?}");
         let all = lines(&said);
         assert_eq!(all.last().expect("a line")["fields"]["exit_code"], 75);
-        // An event of the library has the epoch as a field.
+        // Events of the library have the epoch as a field. Other lines have it in a span.
         let epoch = |line: &Value| match line["target"] == "tenure::lease" {
             true => line["fields"]["epoch"].clone(),
             false => of_span(line, "epoch"),
@@ -133,7 +133,8 @@ fn a_refusal_is_one_line_of_json() {
     assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
 }
 
-/// Refusals ignored the variable, and used only the flag.
+/// Before the fix, the message of a refused command ignored `TENURE_LOG_FORMAT`, and followed only
+/// `--log-format`.
 #[test]
 fn regression_the_variable_selects_the_format_of_refusals() {
     let lines_64 = [

@@ -79,7 +79,7 @@ fn a_stopping_run_is_unready_while_its_command_runs() {
                   touch ready; while :; do sleep 0.05; done";
     let mut a = scene.script("a", &OPTIONS, script);
     let address = address(&a);
-    // CMD has set its trap, so the signal does not kill CMD.
+    // The file `ready` exists only after CMD has set its trap, so the signal does not kill CMD.
     eventually("a leads", || scene.exists("ready") && status(address, "/leader") == 200);
     a.signal(Signal::SIGTERM);
     eventually("the command gets SIGTERM", || scene.exists("told"));

@@ -142,7 +142,8 @@ fn unusable_records_are_refused_before_the_command() {
     // A period in the future means that the clock of the earlier host was far ahead.
     write_record(&bench, 1, &earlier("2999-01-01T00:00:00Z", None));
     refused(73, &["once-per.json", "b\\u{1b} in epoch 1", "2999-01-01", "clock"]);
-    // An operator deleted the election, but the record remains of its periods.
+    // An operator deleted the objects of the election, but `once-per.json`, the record of its
+    // periods, remains.
     write_record(&bench, 41, &earlier("1969-12-31T23:00:00Z", None));
     let mut line = vec!["--once-per", "1d"];
     line.extend(["--", "true"]);
@@ -198,7 +199,8 @@ fn the_log_reports_the_outcomes_of_periods() {
     assert_eq!(outcomes("true", &[]), ["period_completed"]);
 }
 
-/// A failed job was only in the log of its host, and not in the status.
+/// Before the fix, the failure of a job appeared only in the log of its host, and not in the
+/// status.
 #[test]
 fn regression_status_shows_the_period_its_host_and_its_exit_code() {
     let bench = Bench::new();
@@ -261,7 +263,8 @@ fn the_exit_code_shows_whether_a_recent_period_was_completed() {
     let run = bench.run("run", &["--once-per", "1d", "--", "false"]);
     assert_eq!((run.code, code("26h")), (1, 1), "{run:?}");
     let run = bench.run("run", &["--once-per", "1d", "--retries", "1", "--", "true"]);
-    // The sealed epoch does not change the exit code.
+    // The epoch is sealed, but with `--last-period-within` the exit code depends only on the last
+    // period.
     assert_eq!((run.code, code("26h"), code("1ms")), (0, 0, 1), "{run:?}");
     assert_eq!(bench.run("status", &["--exit-code"]).code, 1);
     let alone = bench.run("status", &["--last-period-within", "1h"]);

@@ -224,8 +224,8 @@ fn regression_one_wrong_answer_does_not_make_a_working_store_unsafe() {
     assert!(standby.lives() && watch.lives(), "{} {}", standby.said(), watch.said());
 }
 
-/// Tokio panics if the system refuses a thread. After the panic, the process waited forever for its
-/// other threads.
+/// Tokio panics if the system refuses a thread. Before the fix, the process then waited forever for
+/// its other threads.
 #[test]
 fn regression_a_system_without_threads_exits_with_71_and_one_line() {
     // No system can create a thread with a stack of this size.

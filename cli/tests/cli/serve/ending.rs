@@ -43,7 +43,7 @@ fn the_sidecar_resigns_after_the_grace() {
     assert_eq!(scene.status()["ended"], "resigned");
 }
 
-/// SIGHUP killed the sidecar, and the lease lapsed without a resignation.
+/// Before the fix, SIGHUP killed the sidecar, so the lease lapsed without a resignation.
 #[test]
 fn regression_sighup_ends_the_sidecar_as_sigterm_does() {
     let scene = Scene::new(TENURE);
@@ -66,7 +66,8 @@ fn a_second_signal_ends_the_sidecar_immediately() {
     assert_eq!(scene.status()["state"], "held", "the epoch is not sealed");
 }
 
-/// During the grace of another election, an ended election answered `busy`, so the client retried.
+/// Before the fix, an ended election answered `busy` during the grace of another election, so the
+/// client retried its request.
 #[test]
 fn regression_an_ended_election_is_not_busy() {
     let scene = Scene::new(TENURE);
@@ -79,7 +80,8 @@ fn regression_an_ended_election_is_not_busy() {
     assert_eq!(a.json("POST", RESIGN, "").0, 200);
     for (method, path, body) in [("POST", RESIGN, "{}"), ("PUT", DATA, "1")] {
         let (status, said) = a.json(method, path, body);
-        // The task may end just before it answers a request.
+        // The task of the election may end just before it answers this request. The reply is then
+        // 504, and the test repeats the request.
         let (status, said) = match status {
             504 => a.json(method, path, body),
             _ => (status, said),

@@ -1,4 +1,5 @@
-//! The rules that a finished run must satisfy. For each rule, a test breaks the rule with a story.
+//! The rules that a finished run must satisfy. For each rule, a test checks a story that breaks the
+//! rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,7 +35,8 @@ pub struct Story {
     grants: BTreeMap<Grant, String>,
     wrong: Vec<String>,
     stalls: Vec<Stall>,
-    /// The interval from the last fault until all partitions were written to and balanced.
+    /// The interval from the last fault until each partition was written to and the members had
+    /// equal shares.
     recovery: Seen,
     /// Numbers of compacted assignments and sessions.
     compacted: (u64, u64),
@@ -53,7 +55,7 @@ struct Object {
 enum Kind {
     Entry(Entry),
     Claim,
-    /// A fence. It precedes a claim, and has no other effect.
+    /// A fence. A fence precedes a claim, and has no other effect on the log.
     Fence,
 }
 
@@ -119,9 +121,9 @@ impl Story {
         Ok(())
     }
 
-    /// Checks the grants. According to the assignments, each token belongs to one session. Work ran
-    /// once under each token. Every entry and every claim has a granted token. No partition was
-    /// taken from its owner.
+    /// Checks the grants by four rules: the assignments give each token to one session, work ran at
+    /// most once under each token, every entry and every claim has a granted token, and no
+    /// partition was taken from its owner.
     fn check_grants(&self) -> Result<(), String> {
         let mut granted = BTreeSet::new();
         for line in self.lines() {
@@ -256,7 +258,7 @@ fn object(name: &str, body: &Bytes) -> Object {
 /// Checks that the numbers have no gap, tokens never decrease, and no entry occurs twice. Each
 /// entry must have the partition and the token of its writer.
 fn check_log(partition: u64, log: &[Object]) -> Result<(), String> {
-    // Fences may have numbers above the end of the log.
+    // Fences may have numbers above the end of the log, so the last entry or claim is the end.
     let end = log.iter().rposition(|it| it.kind != Kind::Fence).map_or(0, |index| index + 1);
     for (object, number) in log[..end].iter().zip(1..) {
         if object.number != number {

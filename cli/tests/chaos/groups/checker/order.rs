@@ -20,7 +20,7 @@ enum What {
     Append(Entry),
 }
 
-/// The objects by which a partition's log shows unanswered calls.
+/// The objects in the log of a partition. They show whether a call without an answer took effect.
 struct Found<'a> {
     /// For each entry, its index among the entries, and its number in the log.
     entries: BTreeMap<Entry, (u64, u64)>,
@@ -68,7 +68,8 @@ impl Story {
         Ok(nearest)
     }
 
-    /// Returns all calls on a partition. An unanswered call is included if the log has its object.
+    /// Returns all calls on a partition. A call without an answer is included if its object is in
+    /// the log.
     pub(super) fn history(&self, partition: u64) -> Vec<Call> {
         let mut found = Found::of(self, partition);
         let mut history = Vec::new();
@@ -170,8 +171,9 @@ impl Found<'_> {
         }
     }
 
-    /// Returns the call if it took effect. Its end is the earliest answer to an append with a
-    /// greater number, because a greater number is written later.
+    /// Returns the call if it took effect. The call ends at the earliest answer to an append with a
+    /// greater number. Numbers are written in ascending order, so the call took effect before this
+    /// answer.
     fn unanswered(&mut self, open: Open) -> Option<Call> {
         let (op, ret, number) = match open.what {
             What::Append(entry) => {

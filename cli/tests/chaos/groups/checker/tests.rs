@@ -13,8 +13,8 @@ fn entry(token: u64, sequence: u64) -> Entry {
     Entry { grant: grant(0, token), sequence }
 }
 
-/// Returns the lines of a worker that owns partition 0 from this time on. The worker claims the log
-/// at this number, and appends one entry after the claim.
+/// Returns the lines of a worker that owns partition 0 from the second `from_s` on. The worker
+/// claims the log with the number `claim`, and appends one entry after the claim.
 fn worker(token: u64, from_s: u64, claim: u64) -> Vec<Line> {
     let at_ns = from_s * SECOND;
     vec![
@@ -75,7 +75,8 @@ fn a_story_that_is_too_short_is_refused() {
 #[test]
 fn broken_store_that_loses_an_append() {
     let mut story = story();
-    // An entry with another token has the lost entry's number, so the log has no gap.
+    // The store lost an entry, and gave its number to an entry with another token. So the log has
+    // no gap.
     log(&mut story)[5] = appended(6, 3, 2);
     refuses(&story, "was acknowledged as 6");
     log(&mut story).pop();
@@ -157,7 +158,7 @@ fn broken_group_that_reassigns_an_owned_partition() {
 #[test]
 fn broken_member_that_owns_together_with_the_next_owner() {
     let mut story = story();
-    // The member only checks its ownership, and does not write, so the log is correct.
+    // This member checks its ownership but writes no entry, so the log remains correct.
     story.workers[1].push(Line::Calls(30 * SECOND - 1, entry(2, 2)));
     refuses(&story, WELL);
     story.workers[1].push(Line::Owns(30 * SECOND + 1, grant(0, 2)));
@@ -167,7 +168,9 @@ fn broken_member_that_owns_together_with_the_next_owner() {
 #[test]
 fn broken_append_after_a_greater_claim() {
     let mut story = story();
-    // The number of the append is below the claim, but the claim existed before the call.
+    // The append of the second owner gets a number below the claim of the third owner. That is
+    // correct while the append may precede the claim. Then the story moves the claim before the
+    // call of the append.
     story.workers[1][3] = Line::Calls(20 * SECOND + 3, entry(2, 1));
     story.workers[1][4] = Line::Appended(29 * SECOND, entry(2, 1), 4);
     refuses(&story, WELL);
@@ -198,17 +201,17 @@ fn an_append_of_a_zombie_is_refused() {
 #[test]
 fn an_unanswered_call_is_included_if_the_log_has_it() {
     let mut story = story();
-    // A claim and an append of a killed worker.
+    // The worker was killed, so its claim and its append have no answers.
     story.workers[1].truncate(4);
     story.workers[1].remove(2);
     let history = story.history(0);
     let of_second = |op: &Op| matches!(op, Op::Claim(2) | Op::Append(2));
-    // The two calls took effect before the answer to the third owner's append.
+    // The history ends both calls at the answer to the append of the third owner.
     let ends: Vec<_> =
         history.iter().filter(|it| of_second(&it.op)).map(|it| it.until_ns).collect();
     assert_eq!(ends, [30 * SECOND + 4; 2]);
     refuses(&story, WELL);
-    // Calls whose objects are not in the log are left out.
+    // The history omits an unanswered call whose object is not in the log.
     log(&mut story).drain(2..4);
     log(&mut story)[2].number = 3;
     log(&mut story)[3].number = 4;

@@ -137,7 +137,8 @@ fn the_end_of_the_watch_ends_the_process_group_of_cmd() {
     }
 }
 
-/// When CMD exited after SIGTERM, the watch stopped waiting, and the children of CMD survived.
+/// Before the fix, the watch ended as soon as CMD had exited after SIGTERM, and the children of CMD
+/// survived.
 #[test]
 fn regression_children_of_cmd_do_not_outlive_the_watch() {
     let bench = Bench::new();

@@ -135,7 +135,8 @@ fn an_unreadable_object_exits_with_70_and_names_the_key() {
         bench.epoch(7, body);
         bench.run("status", &[]).fails(70, &["lock-0000000007.json", word]);
         bench.run("status", &["--json"]).fails(70, &["lock-0000000007.json", word]);
-        // `watch` waits for the repair of any other object.
+        // `watch` ends only if a newer version of tenure wrote the object. After any other
+        // unreadable object, it waits for the repair.
         if word == "format 2" {
             bench.run("watch", &[]).fails(70, &["lock-0000000007.json", word]);
         }
@@ -267,7 +268,7 @@ fn watch_prints_each_change() {
     watching.ends(Signal::SIGTERM);
 }
 
-/// SIGHUP killed the watch, but not the process group of CMD.
+/// Before the fix, SIGHUP killed the watch, but not the process group of CMD.
 #[test]
 fn regression_sighup_ends_watch_as_sigterm_does() {
     let bench = Bench::new();
@@ -297,7 +298,7 @@ fn watch_prints_one_object_per_line() {
     watching.ends(Signal::SIGINT);
 }
 
-/// `watch` printed "no process leads" without a reason.
+/// Before the fix, `watch` printed "no process leads" without a reason.
 #[test]
 fn regression_watch_shows_why_no_process_leads() {
     let bench = Bench::new();
