@@ -65,7 +65,7 @@ pub struct PartitionChange {
     pub token: Option<Epoch>,
     /// The next owner.
     pub target: Option<Person>,
-    /// Name of the member for whose return the partition waits without an owner.
+    /// Name that the partition is reserved for. A reserved partition has no owner.
     pub reserved_for: Option<String>,
     pub marks_before: Marks,
     pub marks: Marks,
