@@ -36,15 +36,53 @@ async function serveUi(...line) {
 }
 
 const store = `file://${folder}/store`;
-const candidate = (election, name) => start("run", "--store", `${store}/${election}`, "--name", name,
-  "--validity", "5s", "--poll", "1s", "--data", '{"address": "10.0.0.7:80"}', "--", "sleep", "3600");
-const member = (name) => start("serve", "--group", `shards=${store}/shards`, "--partitions", "0..1000", "--name", name,
-  "--validity", "5s", "--poll", "500ms", "--rebalance-delay", "0s", "--listen", "127.0.0.1:0");
+const candidate = (election, name) =>
+  start(
+    "run",
+    "--store",
+    `${store}/${election}`,
+    "--name",
+    name,
+    "--validity",
+    "5s",
+    "--poll",
+    "1s",
+    "--data",
+    '{"address": "10.0.0.7:80"}',
+    "--",
+    "sleep",
+    "3600",
+  );
+const member = (name) =>
+  start(
+    "serve",
+    "--group",
+    `shards=${store}/shards`,
+    "--partitions",
+    "0..1000",
+    "--name",
+    name,
+    "--validity",
+    "5s",
+    "--poll",
+    "500ms",
+    "--rebalance-delay",
+    "0s",
+    "--listen",
+    "127.0.0.1:0",
+  );
 
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync"],
+  args: [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+  ],
 });
 const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
 const complaints = [];
@@ -53,21 +91,54 @@ page.on("pageerror", (error) => complaints.push(error.message));
 page.on("dialog", (dialog) => complaints.push(`dialog: ${dialog.message()}`));
 const hosts = new Set();
 page.on("request", (request) => hosts.add(new URL(request.url()).host));
-const card = (name) => page.locator("article", { has: page.locator("h3", { hasText: new RegExp(`/${name}$`) }) });
-const shows = async (name, text) => (await card(name).first().innerText().catch(() => "")).includes(text);
+const card = (name) =>
+  page.locator("article", { has: page.locator("h3", { hasText: new RegExp(`/${name}$`) }) });
+const shows = async (name, text) =>
+  (
+    await card(name)
+      .first()
+      .innerText()
+      .catch(() => "")
+  ).includes(text);
 
 // A hostile name, beside usual ones.
 const hostile = "<img src=x onerror=alert(1)>\u202e" + "x".repeat(60);
 const first = candidate("orders", "orders-1");
-start("run", "--store", `${store}/hostile`, "--name", hostile, "--data", JSON.stringify("<script>".repeat(5000)),
-  "--validity", "30s", "--", "sleep", "3600");
+start(
+  "run",
+  "--store",
+  `${store}/hostile`,
+  "--name",
+  hostile,
+  "--data",
+  JSON.stringify("<script>".repeat(5000)),
+  "--validity",
+  "30s",
+  "--",
+  "sleep",
+  "3600",
+);
 const members = [member("worker-1"), member("worker-2")];
-spawnSync(tenure, ["run", "--store", `${store}/report`, "--once-per", "1d", "--name", "host-1", "--", "true"]);
+spawnSync(tenure, [
+  "run",
+  "--store",
+  `${store}/report`,
+  "--once-per",
+  "1d",
+  "--name",
+  "host-1",
+  "--",
+  "true",
+]);
 await page.goto(await serveUi("--store", store));
 await until("a leader is shown", () => shows("orders", "orders-1"));
 await until("all partitions are owned", () => shows("shards", "all owned"));
-await until("the job is shown", async () => (await page.locator("#jobs").innerText()).includes("completed"));
-await until("the hostile name is text", () => shows("hostile", "<img src=x onerror=alert(1)>\\u{202e}"));
+await until("the job is shown", async () =>
+  (await page.locator("#jobs").innerText()).includes("completed"),
+);
+await until("the hostile name is text", () =>
+  shows("hostile", "<img src=x onerror=alert(1)>\\u{202e}"),
+);
 check((await page.locator("main img").count()) === 0, "no element comes from a name");
 const size = await card("shards").locator(".grid").boundingBox();
 check(size.height < 700 && size.width < 1280, "1,000 partitions fit on a screen");
@@ -78,9 +149,13 @@ async function release(process) {
   await until("a member serves", () => process.log.includes("serving elections at "));
   const group = `${/serving elections at (http:\S+)/.exec(process.log)[1]}/v1/groups/shards`;
   while (process.exitCode === null && process.signalCode === null) {
-    const { partitions = [] } = await fetch(group).then((reply) => reply.json(), () => ({}));
+    const { partitions = [] } = await fetch(group).then(
+      (reply) => reply.json(),
+      () => ({}),
+    );
     for (const { partition, token, state } of partitions) {
-      if (state === "revoked") await fetch(`${group}/partitions/${partition}/release?token=${token}`, { method: "POST" });
+      if (state === "revoked")
+        await fetch(`${group}/partitions/${partition}/release?token=${token}`, { method: "POST" });
     }
     await sleep(200);
   }
@@ -89,50 +164,87 @@ async function release(process) {
 // A join moves a third of the partitions.
 members.push(member("worker-3"));
 const applications = members.map((process) => release(process).catch(() => {}));
-await until("the new member owns partitions", async () => /worker-3\s[^]*?\s33[34]\s/.test(await card("shards").innerText()));
-check((await page.locator(".grid span").count()) === 1000, "the grid has all partitions after the moves");
-check(/worker-\d → worker-3/.test(await card("shards").locator("details pre").textContent()), "moves are listed");
+await until("the new member owns partitions", async () =>
+  /worker-3\s[^]*?\s33[34]\s/.test(await card("shards").innerText()),
+);
+check(
+  (await page.locator(".grid span").count()) === 1000,
+  "the grid has all partitions after the moves",
+);
+check(
+  /worker-\d → worker-3/.test(await card("shards").locator("details pre").textContent()),
+  "moves are listed",
+);
 if (screenshot) await page.screenshot({ path: screenshot });
 
 // By keyboard and for a screen reader.
 await card("shards").locator(".grid").focus();
 for (const key of ["ArrowRight", "ArrowRight", "ArrowDown", "End"]) await page.keyboard.press(key);
 check(await shows("shards", "Partition 999; owner worker-"), "the arrow keys choose a partition");
-check((await page.getByRole("option", { name: /^Partition 0; owner worker-\d, live$/ }).count()) === 1,
-  "a partition has a name for screen readers");
+check(
+  (await page.getByRole("option", { name: /^Partition 0; owner worker-\d, live$/ }).count()) === 1,
+  "a partition has a name for screen readers",
+);
 check((await page.getByRole("meter").count()) >= 1, "the lease is a meter for screen readers");
 await page.fill("#find", "orders");
-await until("the filter hides other cards", async () => (await page.locator("article:visible").count()) === 1, 5);
+await until(
+  "the filter hides other cards",
+  async () => (await page.locator("article:visible").count()) === 1,
+  5,
+);
 await page.fill("#find", "");
 
 // A killed leader and its successor.
 candidate("orders", "orders-2");
 first.kill("SIGKILL");
 await until("the successor is shown", () => shows("orders", "orders-2"));
-check((await card("orders").first().locator(".strip li").count()) >= 2, "both epochs are in the timeline");
+check(
+  (await card("orders").first().locator(".strip li").count()) >= 2,
+  "both epochs are in the timeline",
+);
 
 // All members die.
 members.forEach((process) => process.kill("SIGKILL"));
 await Promise.all(applications);
-await until("dead members are red", async () => (await card("shards").locator("tr.dead").count()) === 3);
-await until("their partitions are red", async () => (await page.locator(".grid .dead").count()) === 1000);
+await until(
+  "dead members are red",
+  async () => (await card("shards").locator("tr.dead").count()) === 3,
+);
+await until(
+  "their partitions are red",
+  async () => (await page.locator(".grid .dead").count()) === 1000,
+);
 
 // Both schemes and extreme widths, without a horizontal bar.
-for (const [width, colorScheme] of [[360, "dark"], [3840, "light"]]) {
+for (const [width, colorScheme] of [
+  [360, "dark"],
+  [3840, "light"],
+]) {
   await page.setViewportSize({ width, height: 800 });
   await page.emulateMedia({ colorScheme });
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  const wide = await page.evaluate(
+    () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  );
   check(wide <= 0, `nothing overflows at ${width} px`);
 }
 
 // The server of the page stops, and continues.
 const ui = started.find((child) => child.spawnargs.includes("ui"));
 ui.kill("SIGSTOP");
-await until("a stale page says so", async () => (await page.locator("#stale:visible").count()) === 1);
+await until(
+  "a stale page says so",
+  async () => (await page.locator("#stale:visible").count()) === 1,
+);
 ui.kill("SIGCONT");
-await until("the page is live again", async () => (await page.locator("#live").innerText()).includes("live"));
+await until("the page is live again", async () =>
+  (await page.locator("#live").innerText()).includes("live"),
+);
 // The connection was cut, and the browser opens another.
-complaints.splice(0, complaints.length, ...complaints.filter((it) => !it.includes("ERR_INCOMPLETE_CHUNKED_ENCODING")));
+complaints.splice(
+  0,
+  complaints.length,
+  ...complaints.filter((it) => !it.includes("ERR_INCOMPLETE_CHUNKED_ENCODING")),
+);
 
 // A store that hangs: a proxy before it stops forwarding.
 if (process.env.AWS_ENDPOINT_URL) {
@@ -140,7 +252,11 @@ if (process.env.AWS_ENDPOINT_URL) {
   let hangs = false;
   const proxy = createServer((socket) => {
     const other = connect(Number(target.port), target.hostname);
-    const forward = (from, to) => from.on("data", (part) => hangs || to.write(part)).on("error", () => {}).on("end", () => to.end());
+    const forward = (from, to) =>
+      from
+        .on("data", (part) => hangs || to.write(part))
+        .on("error", () => {})
+        .on("end", () => to.end());
     forward(socket, other);
     forward(other, socket);
   });
@@ -159,6 +275,9 @@ if (process.env.AWS_ENDPOINT_URL) {
 }
 
 check(complaints.length === 0, `no error in the console ${complaints.join("; ")}`);
-check([...hosts].every((host) => host.startsWith("127.0.0.1:")), "no other host was asked");
+check(
+  [...hosts].every((host) => host.startsWith("127.0.0.1:")),
+  "no other host was asked",
+);
 await browser.close();
 process.exit(0);

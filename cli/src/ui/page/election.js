@@ -1,0 +1,107 @@
+// The card of an election.
+kinds.election = {
+  section: "elections",
+  build(view, card) {
+    const article = frame(view, card),
+      list = make("dl");
+    view.leader = field(list, "Leader");
+    view.epoch = field(list, "Epoch");
+    view.answer = field(list, "Store answered");
+    view.meter = make("div", "meter");
+    view.fill = make("div");
+    view.left = make("span");
+    view.meter.setAttribute("role", "meter");
+    view.meter.setAttribute("aria-label", "Remaining lease in seconds");
+    view.meter.setAttribute("aria-valuemin", "0");
+    view.meter.append(view.fill, view.left);
+    view.data = make("pre");
+    view.dataBox = make("details");
+    view.dataBox.append(make("summary", "", "Data"), view.data);
+    view.strip = make("ul", "strip");
+    view.history = make("details");
+    view.history.append(make("summary", "", "Epochs"));
+    const table = tableOf(["Epoch", "Leader", "From", "Led", "End"]);
+    view.rows = table.body;
+    view.history.append(table.scroll);
+    article.append(list, view.meter, view.dataBox, view.strip, view.history);
+  },
+  update(view, card, old) {
+    showError(view, card.error);
+    const levels = {
+      held: ["good", "● held"],
+      vacant: ["bad", "○ vacant"],
+      unknown: ["warn", "? unknown"],
+    };
+    // Between two periods no host leads the election of a job.
+    const idle =
+      card.state === "vacant" &&
+      [...cards.values()].some((it) => it.kind === kinds.job && it.key === card.name);
+    judge(view, ...(idle ? ["good", "○ vacant"] : levels[card.state]));
+    put(view.leader, card.state === "held" ? card.leader || "(no name)" : "–");
+    put(
+      view.epoch,
+      card.epoch === null ? "none yet" : `${card.epoch}${card.ended ? `, ${card.ended}` : ""}`,
+    );
+    view.dataBox.hidden = card.data === null;
+    put(view.data, card.data || "");
+    view.meter.setAttribute("aria-valuemax", String(Math.round((card.validity_ms || 0) / 1000)));
+    if (old && (old.state !== card.state || old.epoch !== card.epoch)) {
+      say(
+        card.state === "held"
+          ? `${card.name}: ${card.leader} leads epoch ${card.epoch}`
+          : `${card.name}: ${card.state}`,
+      );
+    }
+    if (!old || JSON.stringify(old.epochs) !== JSON.stringify(card.epochs))
+      drawEpochs(view, card.epochs);
+  },
+  tick(view, card) {
+    const left = card.state === "held" && card.lapses_at !== null ? card.lapses_at - now() : null;
+    view.meter.hidden = left === null;
+    if (left !== null) {
+      const share = Math.max(0, Math.min(1, left / (card.validity_ms || left)));
+      view.fill.style.width = `${(100 * share).toFixed(1)}%`;
+      view.meter.setAttribute("aria-valuenow", String(Math.max(0, Math.round(left / 1000))));
+      put(view.left, left > 0 ? `${length(left)} of the lease left` : "the lease has lapsed");
+    }
+    age(view.answer, card.answered_at, 30000);
+  },
+};
+
+// The strip has a segment for each epoch and each gap, as wide as it was long.
+function drawEpochs(view, epochs) {
+  view.strip.replaceChildren();
+  view.rows.replaceChildren();
+  view.strip.hidden = view.history.hidden = !epochs.length;
+  let end = null;
+  for (const epoch of epochs) {
+    const until = epoch.until === null ? wall() : epoch.until;
+    const led = epoch.from === null ? null : Math.max(0, until - epoch.from);
+    if (end !== null && epoch.from !== null && epoch.from - end >= 1000) {
+      const gap = make("li", "gap");
+      gap.style.flexGrow = String(epoch.from - end);
+      gap.title = `no leader for ${length(epoch.from - end)}`;
+      gap.append(make("span", "hidden-text", gap.title));
+      view.strip.append(gap);
+      view.rows.prepend(rowOf(["", "no leader", date(end), length(epoch.from - end), ""]));
+    }
+    const how =
+      epoch.end + (epoch.by ? ` by ${epoch.by}` : "") + (epoch.reason ? `: ${epoch.reason}` : "");
+    const segment = make("li", colourOf(epoch.leader));
+    segment.style.flexGrow = String(led || 1);
+    const lasted = led === null ? "?" : length(led);
+    segment.title = `epoch ${epoch.epoch}, ${epoch.leader || "no name"}, ${lasted}, ${how}`;
+    segment.append(make("span", "hidden-text", segment.title));
+    view.strip.append(segment);
+    view.rows.prepend(
+      rowOf([
+        String(epoch.epoch),
+        epoch.leader || "–",
+        epoch.from === null ? "?" : date(epoch.from),
+        led === null ? "?" : length(led),
+        how,
+      ]),
+    );
+    end = epoch.until;
+  }
+}

@@ -1,0 +1,74 @@
+// The card of a job.
+kinds.job = {
+  section: "jobs",
+  build(view, card) {
+    const article = frame(view, card);
+    view.summary = make("p");
+    const table = tableOf(["Period", "Host", "Attempts", "Took", "Result"]);
+    view.rows = table.body;
+    article.append(view.summary, table.scroll);
+  },
+  update(view, card) {
+    showError(view, card.error);
+    drawJob(view, card);
+  },
+  tick(view, card) {
+    judgeJob(view, card);
+  },
+};
+
+function resultOf(period, last) {
+  if (period.exit_code === 0) return ["✓ completed", "ok"];
+  if (period.exit_code !== null) return [`✕ exit code ${period.exit_code}`, "error"];
+  return last ? ["… running, or its host is lost", "late"] : ["✕ no result", "error"];
+}
+
+function drawJob(view, card) {
+  const rows = [];
+  card.periods.forEach((period, index) => {
+    const next = card.periods[index + 1],
+      last = !next;
+    const [text, level] = resultOf(period, last);
+    const took = period.ended === null ? "–" : length(period.ended - period.started);
+    rows.unshift(
+      rowOf([
+        date(period.start),
+        period.host,
+        String(period.attempts),
+        took,
+        make("span", level, text),
+      ]),
+    );
+    const missed = next ? Math.round((next.start - period.start) / card.period_ms) - 1 : 0;
+    if (missed > 0)
+      rows.unshift(rowOf(["", "", "", "", make("span", "error", `✕ ${missed} missed`)]));
+  });
+  view.rows.replaceChildren(...rows);
+  judgeJob(view, card);
+}
+
+function judgeJob(view, card) {
+  const last = card.periods[card.periods.length - 1];
+  if (!last)
+    return judge(view, card.error ? "bad" : "warn", card.error ? "✕ unreadable" : "○ never run");
+  const late = Math.floor((wall() - last.start) / card.period_ms) - 1;
+  const overdue = wall() - last.start - card.period_ms;
+  put(
+    view.summary,
+    `Every ${length(card.period_ms)}. ` +
+      (overdue > 0
+        ? `The next period began ${length(overdue)} ago and no host has started it.`
+        : `The next period begins in ${length(-overdue)}.`),
+  );
+  const failed = last.exit_code !== null && last.exit_code !== 0;
+  const level =
+    card.error || failed || late > 0 ? "bad" : last.exit_code === null ? "warn" : "good";
+  const word = failed
+    ? `✕ exit code ${last.exit_code}`
+    : late > 0
+      ? `✕ ${late} missed`
+      : last.exit_code === null
+        ? "… running"
+        : "✓ completed";
+  judge(view, level, card.error ? "✕ unreadable" : word);
+}

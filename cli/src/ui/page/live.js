@@ -1,0 +1,97 @@
+// The events of the server, and the regular updates.
+let sayings = [];
+function say(text) {
+  sayings.push(text);
+}
+
+function show(id, card) {
+  const kind = kinds[card.kind];
+  let entry = cards.get(id);
+  if (!entry) {
+    entry = { view: { number: `p${cards.size}` }, card: null, kind };
+    kind.build(entry.view, card);
+    const place = $(kind.section).querySelector(".cards");
+    entry.key = `${card.name || card.store}`;
+    const after = [...place.children].find((node) => node.dataset.key > entry.key);
+    entry.view.article.dataset.key = entry.key;
+    place.insertBefore(entry.view.article, after || null);
+    cards.set(id, entry);
+  }
+  const old = entry.card;
+  entry.card = card;
+  kind.update(entry.view, card, old);
+  kind.tick(entry.view, card);
+}
+
+function drop(id) {
+  const entry = cards.get(id);
+  if (!entry) return;
+  say(`${entry.key} was deleted`);
+  entry.view.article.remove();
+  cards.delete(id);
+}
+
+function refresh() {
+  const text = $("find").value.toLowerCase(),
+    only = $("only").checked,
+    sums = {};
+  for (const { view, card, kind } of cards.values()) {
+    const names = (card.members || []).map((member) => member.name);
+    const words = [card.name || card.store, card.leader || "", ...names].join(" ");
+    view.article.hidden = (text && !words.toLowerCase().includes(text)) || (only && !view.problem);
+    const sum = (sums[kind.section] ||= { all: 0, bad: 0, shown: 0 });
+    sum.all++;
+    if (view.problem) sum.bad++;
+    if (!view.article.hidden) sum.shown++;
+  }
+  const parts = [];
+  for (const section of ["stores", "elections", "groups", "jobs"]) {
+    const sum = sums[section];
+    $(section).hidden = !sum || !sum.shown || (section === "stores" && !sum.bad);
+    if (sum && section !== "stores")
+      parts.push(`${sum.all} ${section}${sum.bad ? `, ${sum.bad} with problems` : ""}`);
+  }
+  put($("sums"), parts.join("; "));
+  const none = ![...cards.values()].some((entry) => entry.card.kind !== "store");
+  $("empty").hidden = !none;
+  if (cards.size && none)
+    put($("empty"), "There is no election, group or job below these prefixes yet.");
+}
+
+function beat() {
+  const silent = performance.now() - heard,
+    stale = silent > 6000;
+  document.body.classList.toggle("stale", stale);
+  $("stale").hidden = !stale;
+  if (stale) put($("stale"), `This view is ${length(silent)} old: tenure ui does not answer.`);
+  put($("live"), stale ? "✕ stale" : cards.size ? "● live" : "Connecting");
+  for (const { view, card, kind } of cards.values())
+    if (!view.article.hidden) kind.tick(view, card);
+  refresh();
+  if (sayings.length) {
+    put($("said"), sayings.length > 3 ? `${sayings.length} changes` : sayings.join(". "));
+    sayings = [];
+  }
+}
+
+const source = new EventSource("/events");
+source.addEventListener("tick", (event) => {
+  const tick = JSON.parse(event.data);
+  heard = performance.now();
+  base = tick.now - heard;
+  wallBase = tick.wall - heard;
+  const cost =
+    tick.dollars_a_month === null ? "" : `, about $${tick.dollars_a_month.toFixed(2)} a month`;
+  put($("cost"), `${tick.requests} requests, ${tick.per_minute.toFixed(1)} a minute${cost}`);
+  // A new connection may follow a restart of the server.
+  if (tick.ids) for (const id of [...cards.keys()]) if (!tick.ids.includes(id)) drop(id);
+});
+source.addEventListener("card", (event) => {
+  const { id, card } = JSON.parse(event.data);
+  heard = performance.now();
+  show(id, card);
+});
+source.addEventListener("gone", (event) => drop(JSON.parse(event.data).id));
+$("find").addEventListener("input", refresh);
+$("only").addEventListener("change", refresh);
+setInterval(beat, 500);

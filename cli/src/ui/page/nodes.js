@@ -1,0 +1,117 @@
+"use strict";
+// Times of cards are milliseconds of the server's clock, which never steps. `base` is its value at
+// the local time 0 of performance.now().
+let base = 0,
+  wallBase = 0,
+  heard = performance.now();
+const cards = new Map();
+// How to build and update the cards of each kind.
+const kinds = {};
+const $ = (id) => document.getElementById(id);
+const now = () => base + performance.now();
+const wall = () => wallBase + performance.now();
+
+function make(tag, classes, text) {
+  const node = document.createElement(tag);
+  if (classes) node.className = classes;
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+function put(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+function length(ms) {
+  const s = Math.max(0, Math.round(ms / 1000));
+  if (s < 100) return `${s} s`;
+  if (s < 6000) return `${Math.floor(s / 60)} min ${s % 60} s`;
+  const m = Math.floor(s / 60);
+  if (m < 2880) return `${Math.floor(m / 60)} h ${m % 60} min`;
+  return `${Math.floor(m / 1440)} d ${Math.floor(m / 60) % 24} h`;
+}
+
+const two = (n) => String(n).padStart(2, "0");
+function date(ms) {
+  const at = new Date(ms);
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+// A name for each of 12 colours; the letters identify the owner without colour.
+function letters(index) {
+  let text = "";
+  for (let n = index + 1; n > 0; n = Math.floor((n - 1) / 26))
+    text = String.fromCharCode(65 + ((n - 1) % 26)) + text;
+  return text;
+}
+
+function colourOf(name) {
+  let sum = 0;
+  for (const character of name || "") sum = (sum * 31 + character.codePointAt(0)) % 997;
+  return `c${sum % 12}`;
+}
+
+function frame(view, card) {
+  const article = make("article");
+  const top = make("div", "top");
+  view.title = make("h3", "", card.name || card.store);
+  view.badge = make("span", "badge");
+  top.append(view.title, view.badge);
+  view.error = make("p", "error");
+  view.error.hidden = true;
+  article.append(top, view.error);
+  view.article = article;
+  return article;
+}
+
+function judge(view, level, badge) {
+  view.article.className = level;
+  put(view.badge, badge);
+  view.problem = level !== "good";
+}
+
+function showError(view, error) {
+  view.error.hidden = !error;
+  put(view.error, error ? `Error: ${error}` : "");
+}
+
+function field(list, name) {
+  const value = make("dd");
+  list.append(make("dt", "", name), value);
+  return value;
+}
+
+function tableOf(headings) {
+  const table = make("table"),
+    row = make("tr"),
+    body = make("tbody"),
+    head = make("thead");
+  for (const heading of headings) {
+    const cell = make("th", "", heading);
+    cell.scope = "col";
+    row.append(cell);
+  }
+  head.append(row);
+  table.append(head, body);
+  const scroll = make("div", "scroll");
+  scroll.append(table);
+  return { scroll, body };
+}
+
+function rowOf(values) {
+  const row = make("tr");
+  for (const value of values) {
+    const cell = make("td");
+    cell.append(value);
+    row.append(cell);
+  }
+  return row;
+}
+
+function age(node, at, limit, before = "") {
+  if (at === null) return put(node, "–");
+  const ms = now() - at;
+  put(node, `${before}${length(ms)} ago`);
+  node.classList.toggle("late", ms > limit);
+}
