@@ -36,8 +36,8 @@ pub const CODES: [u8; 9] =
 pub struct Failure {
     pub code: u8,
     pub why: String,
-    /// True if the machine's metadata service refused the request. The service may need a minute
-    /// after the machine has started.
+    /// True if the machine's metadata service refused the request. The service may refuse requests
+    /// in the first minute after the machine has started.
     pub of_the_machine: bool,
 }
 
@@ -85,7 +85,7 @@ pub fn code_of(kind: ErrorKind) -> u8 {
     }
 }
 
-/// Returns the remedy for an error of the library that has none in its text.
+/// Returns the remedy for an error of the library whose text has no remedy.
 fn remedy(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Unavailable => "; check the connection to the store, and try again",

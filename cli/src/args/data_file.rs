@@ -91,7 +91,8 @@ mod tests {
         assert!(read(dir.path()).is_err_and(|why| why.contains("cannot read")));
     }
 
-    /// A pipe without a writer blocked the read forever, and later changes were not proclaimed.
+    /// Before the fix, the read of a pipe without a writer blocked forever, and later changes of
+    /// the data were not proclaimed.
     #[test]
     fn regression_a_pipe_is_refused_as_a_data_file() {
         let dir = tempfile::tempdir().expect("a directory");

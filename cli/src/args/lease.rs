@@ -192,7 +192,7 @@ impl LeaseArgs {
         waiting.max(self.renew_interval())
     }
 
-    /// Returns when CMD gets SIGTERM and SIGKILL before the end of a lease.
+    /// Returns the times before the end of a lease at which CMD gets SIGTERM and SIGKILL.
     pub fn margins(&self, grace: GraceArg) -> Result<Margins, Failure> {
         Margins::with(self.validity, self.renew_interval(), self.request_timeout(), grace.grace)
             .map_err(|no_room| Failure::new(exit::USAGE, no_room))

@@ -68,7 +68,7 @@ impl MemberArgs {
     ///
     /// # Errors
     ///
-    /// The poll is `lapse`, which is for elections.
+    /// Fails if the poll interval is `lapse`, which only elections support.
     pub fn builder(
         &self,
         lease: &LeaseArgs,

@@ -99,9 +99,9 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Returns the log level without `RUST_LOG`. `run` logs its actions; other verbs print to
-    /// stdout. Most warnings of the library and the SDK are off, because the command reports these
-    /// errors.
+    /// Returns the log level that applies if `RUST_LOG` is not set. `run` logs its actions; other
+    /// verbs print to stdout. Most warnings of the library and the SDK are off, because the command
+    /// itself reports the errors of requests.
     pub fn default_log_level(&self) -> &'static str {
         match self {
             Verb::Run(_) | Verb::Serve(_) => {
@@ -155,7 +155,8 @@ mod tests {
         clap::Command::new("tenure").arg(argument).debug_assert();
     }
 
-    /// The help has 100 columns. Clap broke longer lines of these texts a second time.
+    /// The help is 100 columns wide. Before the fix, some of these texts had longer lines, and Clap
+    /// broke these lines a second time.
     #[test]
     fn regression_texts_below_the_options_fit_into_the_help() {
         fn check(command: &clap::Command) {
@@ -216,7 +217,7 @@ mod tests {
         ));
     }
 
-    /// A duration without a bound would accept a typing error.
+    /// Without an upper bound, a flag would accept a duration with a typing error.
     #[test]
     fn the_help_of_each_duration_has_an_upper_bound() {
         fn check(command: &clap::Command, seen: &mut usize) {

@@ -34,7 +34,7 @@ pub fn partitions(text: &str) -> Result<Names, String> {
     Ok(Names(names))
 }
 
-/// Parses a range. Returns `None` for a name.
+/// Parses a range. Returns `None` if the part is a name.
 fn range(part: &str) -> Result<Option<Range<u64>>, String> {
     let Some((start, end)) = part.split_once("..") else { return Ok(None) };
     let bounds = match end.strip_prefix('=') {
@@ -66,7 +66,7 @@ mod tests {
         }
     }
 
-    /// Each of these texts was accepted as the name of one partition.
+    /// Before the fix, each of the wrong texts was accepted as the name of one partition.
     #[test]
     fn regression_a_mistyped_range_is_refused() {
         let names = |text| partitions(text).map(|Names(names)| names.join(" "));

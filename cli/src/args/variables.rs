@@ -14,8 +14,9 @@ use crate::exit::{self, Failure};
 use crate::output::logs::LogFormat;
 use crate::output::print::plain;
 
-/// The flags that have a variable. A flag for a single action, such as `depose --force`, has none.
-/// `restore --epoch` has none, because CMD has `TENURE_EPOCH` in its environment.
+/// The flags that have a variable. A flag for a single action, such as `depose --force`, has no
+/// variable. `restore --epoch` has no variable, because in the environment of CMD `TENURE_EPOCH`
+/// means the epoch of the leader.
 const SETTINGS: &[&str] = &[
     "store",
     "election",
@@ -85,8 +86,8 @@ const OTHERS: [&str; 15] = [
     "TENURE_REASON",
 ];
 
-/// Settings of one process. CMD inherits their variables, but a `tenure` inside CMD ignores them:
-/// it must not use the name or the epoch file of the outer process.
+/// Settings that apply to one process only. CMD inherits their variables, but a `tenure` inside CMD
+/// ignores them, because it must not use the name or the epoch file of the outer process.
 const OF_RUN: [&str; 9] = [
     "name",
     "unique-name",
@@ -98,8 +99,8 @@ const OF_RUN: [&str; 9] = [
     "hook-timeout",
     "epoch-file",
 ];
-/// Settings that a `tenure` inside CMD of `watch --exec` ignores, too. `watch --exec` sets
-/// `TENURE_DATA`, and the outer process uses the addresses.
+/// Settings that a `tenure` ignores also inside the CMD of `watch --exec`. There `TENURE_DATA` is
+/// the data of the observed leader, and the outer process already uses the addresses.
 const OF_ALL: [&str; 3] = ["data", "health-addr", "metrics-addr"];
 
 /// The reason to refuse the arguments.
@@ -162,8 +163,8 @@ fn setting(arg: &Arg) -> Option<&'static str> {
     (*long != "group" || matches!(arg.get_action(), ArgAction::Append)).then_some(long)
 }
 
-/// Returns whether the value turns a flag off. The flag must then be absent, because it may
-/// conflict with other flags.
+/// Returns whether the value of a variable turns its flag off. The variable then counts as not set,
+/// because the flag may conflict with other flags.
 fn is_off(value: &OsStr) -> bool {
     let value = value.to_ascii_lowercase();
     ["0", "f", "false", "n", "no", "off"].iter().any(|off| value == *off)
@@ -175,7 +176,7 @@ fn is_of_the_outer_process(long: &str) -> bool {
     OF_RUN.contains(&long) && is_set(INSIDE_RUN) || OF_ALL.contains(&long) && is_set(EPOCH)
 }
 
-/// Names the variable that has the invalid value.
+/// Adds the name of the variable to an error about its value.
 fn explain(error: clap::Error, line: &[OsString]) -> Refused {
     let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
         return Refused::Arguments(error);

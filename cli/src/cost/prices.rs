@@ -13,10 +13,10 @@ use crate::store::url::Place;
 #[serde(deny_unknown_fields)]
 pub struct Prices {
     pub name: String,
-    /// Price of creates and replaces, refused ones included.
+    /// Price of creates and replaces, including refused ones.
     write: f64,
     list: f64,
-    /// Price of reads. A poll without news is a read.
+    /// Price of reads. A poll that finds no change is also a read.
     read: f64,
     /// Price of deletions of up to 1,000 keys each, or of deleted keys with `delete_by_key`.
     delete: f64,
@@ -24,7 +24,7 @@ pub struct Prices {
     delete_by_key: bool,
     #[serde(default = "usd")]
     pub currency: String,
-    /// The first day of the prices, or the day of their retrieval.
+    /// The first day on which the prices apply, or the day on which they were retrieved.
     #[serde(default)]
     pub date: String,
     #[serde(default)]
@@ -64,7 +64,8 @@ pub fn from_file(path: &Path) -> Result<Vec<Prices>, Failure> {
 }
 
 pub fn parse(text: &str) -> Result<Vec<Prices>, String> {
-    // An untagged enum would hide the error of the form that the file uses.
+    // The first character selects the form. An untagged enum would try both forms, and hide the
+    // error of the form that the file uses.
     let prices = match text.trim_start().starts_with('[') {
         true => serde_json::from_str::<Vec<Prices>>(text),
         false => serde_json::from_str::<Prices>(text).map(|prices| vec![prices]),

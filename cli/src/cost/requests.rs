@@ -1,4 +1,5 @@
-//! The table of requests. The tests compare each role with the requests of the driver.
+//! The requests that each role sends, as a table. The tests compare each role with the requests of
+//! the driver.
 
 use std::time::Duration;
 
@@ -24,14 +25,14 @@ const ASSIGNMENTS: f64 = 4.0;
 /// A number of requests for each of [`KINDS`].
 pub type Requests = [f64; 5];
 
-/// A role, its number of processes, and the requests of one process. A role without a number has
-/// the requests of all its processes.
+/// A role, its number of processes, and the requests of one process. If the number is `None`, the
+/// requests are the total of all processes of the role.
 pub type Role = (&'static str, Option<f64>, Requests);
 
 /// A row of the table: a role, its processes, a number of events, and the requests of one event.
 type Row = (&'static str, Option<f64>, f64, Requests);
 
-/// Adds a multiple of other requests.
+/// Returns `sum` plus `times` the requests in `one`.
 pub fn plus(sum: Requests, times: f64, one: Requests) -> Requests {
     std::array::from_fn(|kind| sum[kind] + times * one[kind])
 }
@@ -83,8 +84,8 @@ fn election(args: &CostArgs, time: Duration) -> Vec<Row> {
         ("observer", Some(observers * elections), polls, [0.0, 0.0, 1.0, 0.0, 0.0]),
         ("elections", None, takeovers, winner),
         ("elections", None, takeovers * followers, other),
-        // A run lists the last possible epoch, and then all epochs. It reads the newest listed
-        // epoch before each deletion.
+        // A run of the compactor lists the last possible epoch, and then all epochs. It reads the
+        // newest listed epoch before each deletion.
         ("compactor", compactors, runs * compacted, [0.0, 1.0 + pages(epochs), 0.0, 0.0, 0.0]),
         ("compactor", compactors, batches * compacted, [0.0, 0.0, 1.0, 1.0, 0.0]),
         ("compactor", compactors, deleted * compacted, [0.0, 0.0, 0.0, 0.0, 1.0]),
@@ -98,8 +99,8 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<Row> {
     let [validities, polls, days] = per(time, [validity, poll, DAY]);
     let [lists, confirms] =
         per(time, [LIST_EVERY, validity.min(LIST_EVERY)].map(|it| it.max(poll)));
-    // A member reads the coordinator's session at the last poll within two fifths of the validity.
-    // A deputy reads the session at each poll.
+    // A member reads the coordinator's session once in two fifths of the validity, at the last poll
+    // within this time. A deputy reads the session at each poll.
     let watches = polls / (validity.as_secs_f64() * 0.4 / poll.as_secs_f64()).floor().max(1.0);
     let [members, observers] = [args.members, args.observers].map(f64::from);
     let others = members - 1.0;
@@ -109,11 +110,12 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<Row> {
     let ended = most_objects(args, args.elections_per_day);
     let sessions = pages(members + if changes > 0.0 { ended } else { 0.0 });
     let assignments = pages(most_objects(args, args.elections_per_day * ASSIGNMENTS));
-    // For each page with an ended session a run reads the newest assignment.
+    // A run of the compactor reads the newest assignment for each page of sessions that contains an
+    // ended session.
     let with_ended = sessions.min(in_one.max(1.0));
     let batches = busy * (1.0 + pages(in_one * ASSIGNMENTS) + with_ended);
     let (renewals, read) = ([3.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0]);
-    // A poll that lists the assignments does not read the next one.
+    // A poll that lists the assignments does not read the next assignment.
     let list = [0.0, 1.0, -1.0, 0.0, 0.0];
     vec![
         // The coordinator lists the sessions with each poll. It reads each session once in a
@@ -136,7 +138,8 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<Row> {
         // The coordinator creates and confirms an assignment. All other members read it and search
         // for the next one. The members with new partitions confirm it.
         ("changes", None, changes * ASSIGNMENTS, [1.0, members, 2.0 * others, 0.0, 0.0]),
-        // A run lists the last possible assignment, all assignments, and the sessions.
+        // A run of the compactor lists the last possible assignment, all assignments, and the
+        // sessions.
         ("compactor", None, runs, [0.0, 1.0 + assignments + sessions, 0.0, 0.0, 0.0]),
         // A run that deletes sessions lists the assignments again. A run reads each old session.
         ("compactor", None, busy * with_ended, [0.0, 1.0, 0.0, 0.0, 0.0]),
@@ -152,20 +155,21 @@ fn per<const N: usize>(time: Duration, intervals: [Duration; N]) -> [f64; N] {
     intervals.map(|interval| time.as_secs_f64() / interval.as_secs_f64())
 }
 
-/// Returns the number of runs of the compactor, the number of epochs or changes of a group in all
-/// runs and in one run, and the number of runs that find any.
+/// Returns four numbers: the runs of the compactor, the epochs or group changes for all runs, the
+/// epochs or group changes for one run, and the runs that find at least one.
 fn runs(args: &CostArgs, days: f64) -> [f64; 4] {
     let (runs, changes) = (args.compactions_per_day * days, args.elections_per_day * days);
     if runs > 0.0 { [runs, changes, changes / runs, runs.min(changes)] } else { [0.0; 4] }
 }
 
-/// Returns the number of pages that list these objects. An empty listing has one page.
+/// Returns the number of pages in a listing of this number of objects. An empty listing has one
+/// page.
 fn pages(objects: f64) -> f64 {
     (objects / PAGE_KEYS).ceil().max(1.0)
 }
 
-/// Returns the maximum number of objects between two compactions, or in a month without
-/// compactions.
+/// Returns the number of objects immediately before a compaction. Without compactions, returns the
+/// number after a month.
 fn most_objects(args: &CostArgs, a_day: f64) -> f64 {
     let runs = args.compactions_per_day;
     let between = if runs > 0.0 { a_day / runs } else { a_day * f64::from(DAYS) };

@@ -1,4 +1,4 @@
-//! The table compared with the requests of the driver, in hours of paused time.
+//! Compares the table of requests with the requests that the driver sends in hours of paused time.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    /// Returns the requests of all processes of these roles in the table.
+    /// Returns the requests that the table has for all processes of these roles.
     fn expected(&self, names: &[&str], time: Duration) -> Requests {
         let of_roles =
             roles(&self.args, time).into_iter().filter(|(name, ..)| names.contains(name));
@@ -94,9 +94,10 @@ fn taken(store: &FaultStore) -> Requests {
     })
 }
 
-/// Runs an operation with each row of options. The operation returns counted and expected requests.
-/// Fails unless each count is between `share` of its expectation and the expectation. Both bounds
-/// allow `at_an_end` more requests, for a request at an end of the counted time.
+/// Runs an operation with each row of options. The operation returns pairs of counted and expected
+/// requests. Fails unless each count is at least `share` times the expected number and at most the
+/// expected number. A count may exceed each bound by `at_an_end`, because a request may fall on the
+/// start or the end of the counted time.
 async fn compare(
     common: &str,
     rows: &[&str],
@@ -143,7 +144,7 @@ async fn regression_the_default_poll_follows_the_validity_as_in_the_driver() {
     }
 }
 
-/// The group repeats its requests every ten minutes.
+/// The test counts 20 minutes, because the requests of a group repeat every ten minutes.
 #[tokio::test(start_paused = true)]
 async fn regression_the_default_poll_of_a_group_follows_the_validity_as_in_the_driver() {
     let rows = [
@@ -153,7 +154,7 @@ async fn regression_the_default_poll_of_a_group_follows_the_validity_as_in_the_d
         "--members 3 --validity 12s --poll 2s",
         "--members 6 --validity 60s",
         "--members 8 --validity 20s --poll 20s",
-        // 1,200 ended sessions of a day and an hour are on two pages.
+        // A day and an hour leave 1,200 ended sessions, and their listing has two pages.
         "--members 2 --elections-per-day 1152 --compactions-per-day 1",
     ];
     compare("--partitions 20 --observers 1", &rows, (1.0, 0.4), async |world| {
@@ -194,7 +195,8 @@ async fn takeovers_send_at_most_the_requests_of_the_table() {
         for _ in 0..20 {
             wins.recv().await.expect("running").expect("elected");
         }
-        // All three candidates follow until the lapse. The table has two followers.
+        // All three candidates poll until the lease lapses, but the table has only two followers.
+        // So the expected polls are multiplied by 1.5.
         let polls = world.expected(&["follower"], world.kit.clock.now().boot - before);
         vec![(taken(&world.kit.store), plus(world.expected(&["elections"], DAY), 1.5, polls))]
     })
@@ -206,7 +208,8 @@ async fn regression_a_compactor_among_thousands_of_epochs_sends_the_requests_of_
     let rows = ["0", "8", "96", "23976", "24024", "60000", "14800 --compactions-per-day 2"];
     compare("--elections-per-day", &rows, (1.0, 0.4), async |world| {
         let (a_day, runs_a_day) = (world.args.elections_per_day, world.args.compactions_per_day);
-        // All epochs of these runs appear before the first run, some in the last hour before it.
+        // All epochs for these runs are created before the first run, and some of them in the last
+        // hour before the first run.
         let runs = (runs_a_day / a_day.max(1.0)).max(1.0);
         let (between, epochs) = (DAY.div_f64(runs_a_day), (a_day / runs_a_day * runs) as u64);
         let young = (a_day / 24.0) as u64;
@@ -214,7 +217,7 @@ async fn regression_a_compactor_among_thousands_of_epochs_sends_the_requests_of_
         let compactor = Compactor::builder(Arc::new(by.clone()), "app").build().expect("fits");
         world.epochs(1..11).await;
         let mut next = 11;
-        // The first runs delete other numbers of epochs.
+        // Windows 0 and 1 are not counted, because the first runs delete other numbers of epochs.
         for window in 0..4 {
             if window == 2 {
                 let _ = by.take_log();
@@ -239,7 +242,8 @@ async fn regression_a_compactor_among_thousands_of_epochs_sends_the_requests_of_
 async fn a_search_among_thousands_of_epochs_sends_at_most_the_listings_of_the_table() {
     let rows = ["10800", "13200", "24012", "35988", "48036", "114000"];
     compare("--candidates 1 --elections-per-day", &rows, (0.0, 0.0), async |world| {
-        // Half of the epochs are newer than the last compaction. The others were too young for it.
+        // Half of the epochs were created after the last compaction. The last compaction kept the
+        // other half, because they were too young.
         let epochs = (world.args.elections_per_day / 12.0) as u64;
         world.epochs(1..epochs + 1).await;
         let store = world.kit.another_way();
@@ -278,7 +282,7 @@ async fn a_change_sends_at_most_the_requests_of_the_table() {
 
 #[tokio::test(start_paused = true)]
 async fn the_compactor_of_a_group_sends_the_requests_of_the_table() {
-    // One change in six hourly runs. The second run compacts the change.
+    // The test makes six hourly runs and one change. The second run compacts the change.
     compare("--partitions 20", &["--members 2 --elections-per-day 4"], (1.0, 0.0), async |world| {
         let (store, by) = (world.kit.another_way(), world.kit.another_way());
         let settings = Compactor::builder(Arc::new(by.clone()), "app").keep_epochs(1);

@@ -126,7 +126,7 @@ impl RunReport {
         }
     }
 
-    /// Returns the report of a stopped run.
+    /// Marks the report as the report of a run that a signal stopped.
     fn interrupted(mut self) -> RunReport {
         match &mut self {
             RunReport::Election(report) => report.interrupted = true,
@@ -227,8 +227,8 @@ async fn again_and_again(
     }
 }
 
-/// Prints the result of one of many runs. A temporary error does not end the command.
-/// `has_worked` is true after a successful run.
+/// Prints the result of one run of a repeated compaction. A temporary error does not end the
+/// command. `has_worked` is true if an earlier run has succeeded.
 fn report_run(
     outcome: Result<RunReport, Error>,
     has_worked: bool,

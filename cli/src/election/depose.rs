@@ -48,7 +48,7 @@ struct DeposeReport {
 pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
     let election = Election::builder(Arc::clone(&store), prefix.as_str());
-    // The prefix of a directory is empty, so check the whole URL.
+    // In a directory the prefix is empty, so this looks for a session in the whole URL.
     let place = args.store.store.to_string();
     let place = place.split_once('?').map_or(&*place, |(place, _)| place);
     let election = match args.store.layout {

@@ -38,7 +38,8 @@ pub async fn resize(args: ResizeArgs) -> Result<u8, Failure> {
     let operated = Operated::open(&args.at, None).await?;
     let wanted: BTreeSet<_> = args.partitions.0.iter().collect();
     let mut retiring = operated.before.partitions.iter().filter(|it| it.marks.retiring);
-    // The library refuses this, too, but without the remedy for operators.
+    // The library also refuses a partition that is retiring, but its error has no remedy for
+    // operators.
     if let Some(it) = retiring.find(|it| wanted.contains(&it.name)) {
         let name = plain(&it.name);
         let why = format!(
@@ -124,7 +125,7 @@ impl Operated {
         let (before, now) = (by_name(&self.before), by_name(after));
         let mut seen = BTreeSet::new();
         let named: Vec<&PartitionSnapshot> = match names {
-            // A repeated name counts once.
+            // A name that is given twice counts once.
             Some(names) => {
                 let once = names.0.iter().filter(|it| seen.insert(&***it));
                 once.filter_map(|it| now.get(&**it).copied()).collect()
@@ -166,7 +167,7 @@ impl Operated {
     }
 }
 
-/// Returns whether marks or reservations differ.
+/// Returns whether the marks of the partition have changed or its reservation has ended.
 fn changed(was: &PartitionSnapshot, it: &PartitionSnapshot) -> bool {
     was.marks != it.marks || was.reserved_for.is_some() && it.reserved_for.is_none()
 }

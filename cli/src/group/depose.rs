@@ -54,7 +54,7 @@ pub async fn depose(args: GroupDeposeArgs) -> Result<u8, Failure> {
         None => election,
     };
     let election = election.build()?;
-    // A session has only one epoch.
+    // A session is an election with only one epoch.
     let only = Some(Epoch::FIRST);
     let deposed = match args.force {
         true => election.depose_dead(only).await,
@@ -78,7 +78,7 @@ pub async fn depose(args: GroupDeposeArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Returns the prefix of the election that is the session.
+/// Returns the prefix of a session, which is itself an election.
 fn session_prefix(prefix: &str, session: &str) -> String {
     match prefix.strip_suffix('/').unwrap_or(prefix) {
         "" => format!("members/{session}"),
@@ -86,8 +86,9 @@ fn session_prefix(prefix: &str, session: &str) -> String {
     }
 }
 
-/// Returns the member with this name, or with these first digits of its session id.
-/// If several members match, returns the only one with a session that has not ended.
+/// Returns the member with this name, or with these first digits of its session id. If several
+/// members match, and exactly one of their sessions has not ended, returns the member with that
+/// session.
 async fn named<'a, 'g>(
     args: &GroupDeposeArgs,
     reader: &Group,
@@ -106,7 +107,7 @@ async fn named<'a, 'g>(
     if found.len() > 1 {
         let states = reader.session_states(group).await?;
         let states = group.members.iter().map(|it| &*it.session).zip(states);
-        // A lapsed session is not sealed, so the operator may mean that session.
+        // A session that has lapsed is not sealed, so the operator may want to depose it.
         let is_over =
             |it: &SessionState| matches!(it, SessionState::Ended(_) | SessionState::Missing);
         let over: BTreeSet<_> = states.filter(|it| is_over(&it.1)).map(|it| it.0).collect();

@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, in_seconds, millis, plain, styled};
 
-/// A member. Its fields, and the fields of [`PartitionStatus`], are the output of `--json`.
+/// A member. `--json` prints the fields of this structure and of [`PartitionStatus`].
 #[derive(Debug, Serialize)]
 pub struct MemberStatus<'a> {
     pub name: &'a str,
@@ -21,11 +21,11 @@ pub struct MemberStatus<'a> {
     pub partitions: usize,
     pub coordinates: bool,
     pub data: &'a Value,
-    /// `live`, `lapsed`, `missing`, `unknown`, or the end of its session. Absent if the sessions
-    /// were not read.
+    /// State of the member's session: `live`, `lapsed`, `missing`, `unknown`, or the way in which
+    /// it ended. Absent if the sessions were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_state: Option<String>,
-    /// Age of its session by the store's clock.
+    /// Age of the member's session by the store's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<u64>,
 }
@@ -80,7 +80,7 @@ impl MemberStatus<'_> {
         };
     }
 
-    /// Returns the state of its session for people.
+    /// Returns the state of the member's session, formatted for people.
     pub fn state(&self) -> String {
         match self.session_state.as_deref() {
             None => "-".to_owned(),

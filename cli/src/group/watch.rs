@@ -60,7 +60,7 @@ async fn start(args: &GroupWatchArgs, watcher: &mut Watcher) -> Result<Infallibl
         .retry_denied(None)
         .build()
         .map_err(Failure::from)?;
-    // Waits for a store that does not answer.
+    // An error of the store is ignored here, because `follow` waits until the store answers.
     if watcher.unless_ended(group.snapshot()).await?.is_ok_and(|group| group.epoch.is_none()) {
         let refused = refuse_election(&args.at.store, "tenure watch");
         match watcher.unless_ended(refused).await? {
@@ -71,8 +71,9 @@ async fn start(args: &GroupWatchArgs, watcher: &mut Watcher) -> Result<Infallibl
     follow(&group, args.poll, watcher).await
 }
 
-/// An assignment names dead owners until the coordinator writes the next one. So the observer also
-/// reads the sessions, once in the shortest validity of a member but at most once per poll.
+/// An assignment names dead owners until the coordinator writes the next assignment. So the
+/// observer also reads the sessions, once in the shortest validity of a member but at most once per
+/// poll.
 async fn follow(
     group: &Group,
     poll: Duration,
@@ -127,10 +128,11 @@ async fn follow(
     }
 }
 
-/// States of the sessions at the last read, by id. Members that joined since are absent.
+/// States of the sessions at the last read, by id. Members that have joined since that read are
+/// absent.
 type Sessions = BTreeMap<String, SessionState>;
 
-/// An owned partition. The token tells one ownership from another by the same member.
+/// An owned partition. If the same member owns the partition again later, the token is different.
 #[derive(Debug, PartialEq, Eq)]
 struct WatchedPartition {
     partition: String,
@@ -139,7 +141,7 @@ struct WatchedPartition {
     token: Option<u64>,
 }
 
-/// The partitions with live owners.
+/// Returns the partitions whose owners are alive.
 fn owned_in(
     group: &GroupSnapshot,
     sessions: &Sessions,
@@ -171,9 +173,10 @@ struct OwnerChange<'a> {
     from_session: Option<&'a str>,
     to: Option<&'a str>,
     to_session: Option<&'a str>,
-    /// The token granted last.
+    /// The token that was granted last.
     token: Option<u64>,
-    /// End of the session of the owner in the assignment, such as `lapsed` or `resigned`.
+    /// The way in which the owner's session ended, such as `lapsed` or `resigned`. The assignment
+    /// may still name this owner.
     ended: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! The objects that `--json` prints: one for each epoch, then one for all. Fields that do not apply
-//! or are unknown are null. Recorded and derived values have separate fields.
+//! The objects that `--json` prints: one for each epoch, then one for the whole history. Fields
+//! that do not apply or are unknown are null. Recorded and derived values have separate fields.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct EpochLine<'a> {
     until: Bounds,
     /// Best estimate of the time as the leader; up to now if the epoch is held.
     led_ms: Option<u64>,
-    /// Lower bound of the time as the leader, for any resolution of the store's dates.
+    /// Lower bound of the time as the leader. It holds even if the store's dates are rounded.
     led_at_least_ms: Option<u64>,
     /// Upper bound of the time as the leader; null also if the start has no bound.
     led_at_most_ms: Option<u64>,
@@ -38,7 +38,7 @@ pub struct EpochLine<'a> {
     unreadable: Option<&'a str>,
 }
 
-/// Values from the record and the store, by the clocks of their writers.
+/// Times from the record and the store. Each time comes from the clock of its writer.
 #[derive(Debug, Serialize)]
 struct Recorded {
     elected_at: Option<String>,
@@ -84,7 +84,7 @@ pub struct EpochsSummary {
     time_ms: u64,
     led: Lengths,
     nobody_led: Lengths,
-    /// Best estimate of the vacant share of the known time, from 0 to 1.
+    /// Best estimate of the share of the known time in which the election was vacant, from 0 to 1.
     nobody_share: Option<f64>,
     unknown: Lengths,
     longest_gap: Option<Longest>,

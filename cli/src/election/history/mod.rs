@@ -78,8 +78,8 @@ pub fn refuse_both_on_stdout(json: bool, svg: Option<&Path>) -> Result<(), Failu
     if both { Err(Failure::new(exit::USAGE, why)) } else { Ok(()) }
 }
 
-/// Writes the drawing. Then prints the table, or the lines and the summary, unless the drawing goes
-/// to stdout.
+/// Writes the drawing, if a file for it is given. Then prints the table, or the lines and the
+/// summary as JSON. Prints nothing else if the drawing goes to stdout.
 pub fn show(
     (json, svg): (bool, Option<&Path>),
     drawing: impl FnOnce() -> Drawing,
@@ -110,8 +110,8 @@ pub fn show(
     Ok(0)
 }
 
-/// Fails if no object can be read: a table would suggest that some are known. Each object has its
-/// epoch, and the reason if it cannot be read.
+/// Fails if no object can be read, because a table would suggest that some were read. Each element
+/// of `objects` is an epoch, with the reason if its object cannot be read.
 pub fn refuse_unreadable<'a>(
     objects: impl Iterator<Item = (Epoch, Option<&'a str>)>,
     (kind, file): (&str, &str),

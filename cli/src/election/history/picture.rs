@@ -48,7 +48,8 @@ fn interval(
     at: &impl Fn(DateTime<Utc>) -> Duration,
 ) -> Option<Interval> {
     let from = span.from.at.or(span.written_at)?;
-    // The interval is solid until the last renewal. The rest of the lease is in doubt.
+    // If the lease lapsed, the candidate certainly led until its last renewal. The rest of the
+    // lease is in doubt.
     let perhaps = span.until.at.unwrap_or(now).max(from);
     let in_doubt = matches!(span.end, Some(EpochEnd::Lapsed | EpochEnd::Superseded)) || span.lapsed;
     let sure = if span.unreadable.is_some() {
@@ -71,7 +72,7 @@ fn interval(
     };
     let lane = if span.unreadable.is_some() { "(unreadable)" } else { span.name() };
     let mut interval = Interval::new(lane, span.epoch.to_string(), at(from), at(sure), end);
-    // Only the moment of an unreadable or abandoned epoch is known.
+    // For an unreadable or abandoned epoch only one moment is known, so its interval has no length.
     if span.unreadable.is_some() || matches!(span.end, Some(EpochEnd::GivenUp | EpochEnd::Restored))
     {
         (interval.until, interval.perhaps_until) = (interval.from, interval.from);
@@ -122,7 +123,8 @@ fn vacant(gap: Gap, at: &impl Fn(DateTime<Utc>) -> Duration) -> Band {
     band
 }
 
-/// Rounds up, so that the displayed value, which is rounded down, is still an upper bound.
+/// Rounds up to the displayed unit. The display rounds down, and its value must still be an upper
+/// bound.
 fn up(at_most: Duration) -> Duration {
     let unit = match at_most.as_secs() {
         0..10 => Duration::from_millis(1),

@@ -73,7 +73,7 @@ fn gap_line(gap: &Gap) -> Option<String> {
     Some(format!("{:>6}  vacant for {}{doubt}{since}", "", brief(about)))
 }
 
-/// Formats a time. `~` marks an estimate, and `?` an unknown start.
+/// Formats a time. A leading `~` marks an estimate, and a leading `?` marks an unknown start.
 fn when(when: &TimeEstimate, unknown: bool) -> String {
     let time = |at: DateTime<Utc>| at.format("%F %TZ").to_string();
     match when.at {

@@ -33,7 +33,8 @@ impl Objects {
         wait(secs(second).saturating_sub(passed)).await;
     }
 
-    /// Writes an epoch object at this second. Fields that end in `_at` are seconds, too.
+    /// Writes an epoch object at this second. Fields of `change` that end in `_at` are in seconds,
+    /// too.
     async fn write(&self, epoch: u64, second: u64, change: Value) {
         let mut body = json!({
             "expired": false, "validity_ms": 30_000, "format": 1, "candidate": "a",
@@ -108,7 +109,7 @@ async fn an_unreadable_epoch_has_a_separate_lane() {
     assert!(picture::of(&objects.history().await, "x").svg().contains("(unreadable)"));
 }
 
-/// Records and dates of a store may have any time.
+/// The times in records and the dates of a store may have any value.
 #[tokio::test(start_paused = true)]
 async fn extreme_times_are_drawn() {
     let objects = Objects::new();

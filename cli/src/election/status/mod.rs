@@ -57,7 +57,7 @@ completed period began within that duration. The clock of this host measures the
  130  interrupted by SIGINT, 143 by SIGTERM"
 );
 
-/// Maximum length of the shown data, which can have 48 KiB.
+/// Maximum length of the data that is shown. A record can contain 48 KiB of data.
 const SHOWN_DATA_CHARS: usize = 200;
 
 pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
@@ -101,7 +101,7 @@ struct Status {
     epoch: Option<u64>,
     candidate: Option<String>,
     validity_ms: Option<u64>,
-    /// Present only for a single object.
+    /// Present only in the layout with a single object.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
     heartbeat: Option<u64>,

@@ -33,7 +33,8 @@ impl PeriodArg {
     ) -> Result<Option<PeriodRecord>, Failure> {
         match RecordPlace::new(Arc::clone(store), prefix).read().await {
             Err(failure) if self.last_period_within.is_none() => {
-                // The policy of an observer may allow only reads of epochs.
+                // An access policy may allow an observer to read only epochs, so a denied read is
+                // not reported.
                 if failure.code != exit::ACCESS_DENIED {
                     complain_of(&failure);
                 }
@@ -43,7 +44,8 @@ impl PeriodArg {
         }
     }
 
-    /// Returns whether a recent period is completed; `None` if the exit code does not depend on it.
+    /// Returns whether a period that began recently enough is completed. Returns `None` if the exit
+    /// code does not depend on the periods.
     pub fn is_met(self, record: Option<&PeriodRecord>) -> Option<bool> {
         let earliest = date(wall().saturating_sub(self.last_period_within?));
         let last = record.and_then(|record| record.last_completed);

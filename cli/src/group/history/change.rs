@@ -15,7 +15,7 @@ pub struct AssignmentChange {
     pub created: Option<DateTime<Utc>>,
     pub author: Author,
     pub coordinator: Option<String>,
-    /// True if the assignment before had another coordinator.
+    /// True if the previous assignment had another coordinator.
     pub coordinator_changed: bool,
     /// True if the assignment is the first readable one, but not the first of the group. Its
     /// changes are unknown, and the history shows its state.
@@ -31,21 +31,21 @@ pub struct AssignmentChange {
 /// The author of an assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Author {
-    /// Only operators add and mark partitions.
+    /// An operator: only operators add partitions later and mark partitions.
     Operator,
-    /// The coordinator in the assignment.
+    /// The member that is the coordinator in the assignment.
     Member(String),
     Unknown,
 }
 
-/// A member, by its session.
+/// A member, identified by its session.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Person {
     pub name: String,
     pub session: String,
 }
 
-/// A member that the assignment before had.
+/// A member of the previous assignment that the assignment does not contain.
 #[derive(Debug)]
 pub struct DepartedMember {
     pub member: MemberSnapshot,
@@ -61,7 +61,7 @@ pub struct PartitionChange {
     pub events: Vec<PartitionEvent>,
     pub from: Option<Person>,
     pub to: Option<Person>,
-    /// The token granted last.
+    /// The token that was granted last.
     pub token: Option<Epoch>,
     /// The next owner.
     pub target: Option<Person>,
@@ -74,7 +74,7 @@ pub struct PartitionChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartitionEvent {
-    /// State of the partition in the first readable assignment.
+    /// The partition is in the first readable assignment. Its earlier changes are unknown.
     Stood,
     Added,
     /// A partition without an owner gets an owner.
@@ -254,7 +254,8 @@ fn events(
     match (&change.from, &change.to) {
         (None, Some(_)) => events.push(PartitionEvent::Granted),
         (Some(_), None) => events.push(PartitionEvent::Released),
-        // Missing assignments may have moved the partition to another owner and back.
+        // If the owner is the same but the token differs, missing assignments moved the partition
+        // to another owner and back.
         (Some(from), Some(to)) if from != to || !same_grant => events.push(PartitionEvent::Moved),
         (Some(_), Some(_)) => {
             let [had, has] = [was, is].map(|it| it.is_some_and(|it| it.target.is_some()));

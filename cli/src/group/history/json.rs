@@ -1,5 +1,5 @@
-//! The objects that `--json` prints: one for each assignment, then one for all. Fields that do not
-//! apply or are unknown are null.
+//! The objects that `--json` prints: one for each assignment, then one for the whole history.
+//! Fields that do not apply or are unknown are null.
 
 use serde::Serialize;
 use tenure::EpochEnd;

@@ -14,12 +14,12 @@ use super::read::GroupHistory;
 /// Maximum number of rows on a readable page.
 const MOST_ROWS: usize = 1_000;
 
-/// An ownership that has not ended.
+/// A period of ownership that has not ended.
 struct OwnedSpan {
     by: Person,
     token: Option<Epoch>,
     from: DateTime<Utc>,
-    /// True if the ownership may have begun earlier.
+    /// True if the ownership may have begun before `from`.
     or_before: bool,
 }
 
@@ -41,7 +41,7 @@ pub fn of(history: &GroupHistory, title: &str) -> Drawing {
     let mut rows = BTreeMap::<PartitionNumber, Row>::new();
     let mut at = origin;
     for change in &history.changes {
-        // An assignment without a date takes the date of the one before.
+        // An assignment without a date gets the date of the previous assignment.
         at = change.created.map_or(at, |created| created.max(at));
         for it in &change.partitions {
             let row = rows.entry(it.number).or_default();

@@ -34,8 +34,8 @@ pub struct GroupHistory {
 }
 
 impl GroupHistory {
-    /// Keeps only changes of the partition with this name. Returns `false` if it is in no
-    /// assignment.
+    /// Keeps only changes of the partition with this name. Returns `false` if no assignment
+    /// contains the partition.
     pub fn keep_only(&mut self, name: &str) -> bool {
         for change in &mut self.changes {
             change.keep_only(name);
@@ -49,7 +49,8 @@ impl GroupHistory {
         known
     }
 
-    /// Reads how the members left, from their sessions. Sends one GET for each.
+    /// Reads the sessions of the members that left, and records how each session ended. Sends one
+    /// GET for each of these members.
     pub async fn read_ends(&mut self, group: &Group) -> Result<(), Error> {
         let Some(mut departed) = self.newest.clone() else { return Ok(()) };
         let left = || self.changes.iter().flat_map(|change| &change.left);
@@ -123,7 +124,8 @@ fn back(from: DateTime<Utc>, age: Duration) -> Option<DateTime<Utc>> {
     from.checked_sub_signed(TimeDelta::from_std(age).ok()?)
 }
 
-/// The numbers missing between the read ones, or before the first read one.
+/// Returns the ranges of epochs without an object: between two read epochs, and before the first
+/// read epoch.
 fn missing(first: Option<Epoch>, read: &[Epoch]) -> Vec<RangeInclusive<Epoch>> {
     let range = |from: u64, until: u64| {
         Some(Epoch::new(from)?..=Epoch::new(until)?).filter(|_| from <= until)

@@ -97,7 +97,7 @@ fn members(names: &[&str], done: &str) -> Option<String> {
 fn done(event: PartitionEvent, it: &PartitionChange) -> String {
     let name = |of: &Option<Person>| of.as_ref().map_or("-".to_owned(), |it| plain(&it.name));
     let from = name(&it.from);
-    // A new session with the same name is a new member.
+    // A new session with the same name is a new member, so the text also shows the session.
     let of_same_name = |of: &Option<Person>| match (&it.from, of) {
         (Some(from), Some(of)) if from.name == of.name => {
             format!("{} (session {})", plain(&of.name), short(&of.session))
@@ -113,7 +113,8 @@ fn done(event: PartitionEvent, it: &PartitionChange) -> String {
         PartitionEvent::Stood => format!("owned by {to}"),
         PartitionEvent::Added => "added".to_owned(),
         PartitionEvent::Granted => format!("granted to {to}"),
-        // Missing assignments moved the partition to another owner and back.
+        // If both owners are equal, missing assignments moved the partition to another owner and
+        // back.
         PartitionEvent::Moved if it.from == it.to => format!("granted to {from} again"),
         PartitionEvent::Moved => format!("moved from {from} to {to}"),
         PartitionEvent::Released => format!("no longer owned by {from}"),

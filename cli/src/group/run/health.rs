@@ -36,7 +36,7 @@ impl GroupHealthArg {
 #[derive(Debug)]
 pub struct GroupHealth {
     member: String,
-    /// Maximum age of the store's last answer for a ready member.
+    /// A member is ready only if the store's last answer is at most this old.
     recent: Duration,
     pub pulse: Pulse,
     state: Mutex<GroupHealthState>,
@@ -117,7 +117,8 @@ impl GroupHealth {
         match (&state.group, state.leaving) {
             (Some(group), false) => {
                 let failure = group.last_failure();
-                // The group does not count the answers to requests of a join.
+                // The group does not count the answers that a join receives. So if a join has
+                // failed, the reply gives the error of the join.
                 let because = |refused| match &failure {
                     Some(error) => Reply::text(503, &plain(&error.to_string())),
                     None => refused,

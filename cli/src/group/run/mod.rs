@@ -157,8 +157,8 @@ async fn run_as(
                     info!(outcome = "leaving", "{signal}: leaving; each CMD gets SIGTERM");
                     leave(&group, args.member.leave_for());
                 }
-                // Only if no CMD runs: another member must not own a partition before its CMD has
-                // ended.
+                // Ends `tenure` only if no CMD runs, because another member must not own a
+                // partition while the CMD for that partition runs.
                 signal if health.is_idle() => return Ok(signals::exit_code(signal)),
                 signal => {
                     info!("{signal} again: each CMD is killed");
@@ -180,16 +180,16 @@ async fn run_as(
     }
 }
 
-/// Returns when no CMD of a predecessor with this name runs. `--unique-name` implies that the
-/// predecessor is dead, but its guards give each CMD a grace period before they kill it. The join
-/// then ends the predecessor's session without a wait.
+/// Returns when no CMD of a predecessor with the same name can run. `--unique-name` implies that
+/// the predecessor is dead, but its guards give each CMD a grace period before they kill it. The
+/// join then ends the predecessor's session without a wait.
 async fn outlast_predecessor(group: &Group, name: &str, margins: Margins) {
     let owns = |snapshot: &GroupSnapshot| {
         let own = |owner: usize| snapshot.members.get(owner).is_some_and(|it| it.name == name);
         snapshot.partitions.iter().filter_map(|it| it.owner).any(own)
     };
-    // An unreadable record may name the predecessor. The join waits for the store or reports
-    // the error.
+    // If the record cannot be read, it may name the predecessor, so this function waits. Then the
+    // join waits for the store or reports the error.
     if group.snapshot().await.is_ok_and(|snapshot| !owns(&snapshot)) {
         return;
     }
