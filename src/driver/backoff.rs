@@ -17,8 +17,8 @@ impl Backoff {
         self.first.saturating_mul(1 << doublings.min(20)).min(self.longest)
     }
 
-    /// Returns a random delay from half of the delay to the whole delay. So candidates that failed
-    /// together do not retry together.
+    /// Returns a random delay between half of this delay and the whole delay. So candidates whose
+    /// requests failed at the same time do not retry at the same time.
     pub(crate) fn jittered(self, doublings: u32, process: &Process) -> Duration {
         let delay = self.delay(doublings);
         delay / 2 + process.jitter(delay / 2)

@@ -35,8 +35,8 @@ pub(crate) enum CampaignEnd {
 pub(crate) const FAILURES_BEFORE_GIVING_UP: u32 = 3;
 
 impl Driver {
-    /// Drives the machine. A dropped future may leave an epoch object, which lapses after its
-    /// validity.
+    /// Drives the machine. If the caller drops the future, an epoch object may remain. Its lease
+    /// lapses after its validity.
     pub(crate) async fn campaign(&mut self, patience: Patience) -> Result<CampaignEnd, Error> {
         let outcome = self.reach(patience).await;
         self.cx.meter.campaigned(match &outcome {
@@ -208,13 +208,15 @@ impl Driver {
         self.requests.polled = self.requests.polled.saturating_sub(early);
     }
 
-    /// Returns the time over which the candidates spread their polls of one renewal.
+    /// Returns the time over which the candidates spread their polls after one renewal of the
+    /// leader.
     fn poll_spread(&self) -> Duration {
         let config = &self.cx.config;
         if config.poll_at_lapse { Duration::ZERO } else { config.poll_interval }
     }
 
-    /// Returns the result of a call with [`Patience::Once`] instead of this wait.
+    /// Returns the result with which a campaign with [`Patience::Once`] ends instead of this wait,
+    /// or `None` if the campaign waits.
     fn would_wait(&self, wait: &Wait) -> Result<Option<CampaignEnd>, Error> {
         let held = || self.followed.leader().map(CampaignEnd::Held);
         Ok(match wait {
@@ -253,7 +255,8 @@ impl Driver {
                 let longest = self.cx.config.poll_interval;
                 (self.requests.retry_delay(longest), Input::Resume)
             }
-            // A campaign does not reach these waits. Another poll is harmless.
+            // The machine of a campaign does not request these waits. If it did, another poll would
+            // be harmless.
             Wait::Lead | Wait::Over => (poll, Input::Resume),
         };
         let input = match wait {
@@ -266,8 +269,8 @@ impl Driver {
             }
         };
         match input {
-            // The sleep uses one clock. The lease lapses only when both clocks have passed its end
-            // (T2).
+            // The sleep uses only the boot clock. The lease lapses only when both the boot clock
+            // and the raw clock have passed its end (T2).
             Input::Lapsed if !self.lapse_is_due(&wait) => return,
             Input::TakeoverOver if !self.followed.takeover_in().is_zero() => return,
             Input::Lapsed => self.lapsed(),
@@ -297,7 +300,7 @@ impl Driver {
     }
 
     /// Returns true if the store has answered since the lapse. A follower that polls only at the
-    /// lapse must not seal before an answer after the lapse (PR4).
+    /// lapse may seal only after the store has answered (PR4).
     pub(super) fn answered_since_lapse(&self) -> bool {
         let lapsed = |at| self.followed.lapses_after(Duration::ZERO, at);
         self.requests.answered.is_some_and(|at| lapsed(at) == Some(Duration::ZERO))
@@ -320,10 +323,10 @@ impl Driver {
     }
 
     /// Waits while a named successor (PR1) or candidates with a higher priority (PR2) may take over
-    /// the sealed epoch. A refresh ends the wait early. Then this candidate polls, as another
-    /// candidate usually leads by then.
+    /// the sealed epoch. A refresh ends the wait early. After a refresh this candidate polls,
+    /// because another candidate usually leads by then.
     ///
-    /// No promise of an election depends on this wait, as it only delays a create.
+    /// This wait only delays the create, so no promise of an election depends on it.
     async fn defer(&mut self) {
         let Some((epoch, left)) = self.followed.defers_for() else { return };
         if !self.sleep_unless_refreshed(left).await {

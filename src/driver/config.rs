@@ -25,8 +25,8 @@ const DEFAULT_RETRY_DENIED: Duration = Duration::from_secs(10);
 const MAX_NAME_BYTES: usize = 256;
 /// Maximum length of an operator's reason, in bytes.
 const MAX_REASON: usize = 1_000;
-/// Maximum nesting of data. JSON parsers refuse more than about 128 levels, including the levels of
-/// the record.
+/// Maximum nesting of data. The record adds some levels, and JSON parsers refuse more than about
+/// 128 levels in total.
 pub(crate) const MAX_DATA_LEVELS: usize = 100;
 
 /// The settings of the builder. The default of an interval or timeout (`None`) depends on the
@@ -124,7 +124,8 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Validates the settings. The error of a wrong combination contains its values.
+    /// Validates the settings. If two settings contradict each other, the error contains their
+    /// values.
     pub(crate) fn new(settings: Settings) -> Result<Config, Error> {
         let validity = settings.validity;
         let config = Config {
@@ -257,7 +258,7 @@ impl Config {
         Ok(())
     }
 
-    /// Returns the record for a write of this candidate.
+    /// Returns the record that this candidate writes.
     pub(crate) fn record(&self, nonce: Nonce, heartbeat: u64, data: Value) -> Record {
         let millis = u64::try_from(self.validity.as_millis()).unwrap_or(u64::MAX);
         Record {
@@ -277,7 +278,7 @@ fn drift(ratio: f64) -> Result<Drift, Error> {
             "clock_drift_max must be a ratio from 0 to {MAX_DRIFT}, got {ratio}"
         ));
     }
-    // The value is at most 500,000, so the conversion does not overflow.
+    // The drift is at most 500,000 ppm, so the conversion to `u32` does not overflow.
     Ok(Drift::from_ppm((ratio * 1e6).ceil() as u32))
 }
 
@@ -327,7 +328,8 @@ mod tests {
         assert_eq!(config.request_timeout, seconds(6));
     }
 
-    /// Without the bound an interval of one nanosecond caused 292,245 requests a second.
+    /// Before the fix, an interval had no lower bound. An interval of one nanosecond caused 292,245
+    /// requests a second.
     #[test]
     fn regression_intervals_have_a_lower_bound() {
         let short = Duration::from_nanos(9_999_999);
@@ -338,7 +340,7 @@ mod tests {
         ] {
             assert!(message.contains("9.999999ms") && message.contains("10ms"), "{message}");
         }
-        // The defaults of the shortest validity exceed the bound.
+        // At the shortest validity, the default intervals are above the lower bound.
         let validity = MIN_VALIDITY;
         let settings = Settings { validity, ..Settings::default() };
         let config = Config::new(settings).unwrap();

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 
 /// Maximum pause before the next attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Minimum time for which refusals of the metadata service are retried.
+/// Minimum time for which a request is retried after the metadata service refuses credentials.
 const METADATA: Duration = Duration::from_secs(60);
 
 /// The consecutive denials of one call.
@@ -22,11 +22,12 @@ pub(crate) struct Denial {
 
 impl Denial {
     /// Notes an error. Returns the pause before the next attempt, or `None` if the error is final
-    /// or has lasted too long.
+    /// or the denials have lasted too long.
     pub(crate) fn pause(&mut self, cx: &Context, error: &Error) -> Option<Duration> {
         let passes = match error.kind() {
             ErrorKind::AccessDenied | ErrorKind::NoSuchStore => true,
-            // Settings that have worked before are valid. A proxy may have sent the response.
+            // These settings have worked before, so they are valid, and a proxy may have sent the
+            // response.
             ErrorKind::InvalidInput => cx.has_worked(),
             ErrorKind::UnsafeStore => cx.has_written(),
             _ => false,
@@ -62,7 +63,7 @@ impl Denial {
     }
 }
 
-/// Returns the time for which denials are retried.
+/// Returns the time for which a denied request is retried.
 fn patience(setting: Option<Duration>, of_the_machine: bool) -> Duration {
     match setting {
         Some(during) if of_the_machine && !during.is_zero() => during.max(METADATA),

@@ -25,7 +25,7 @@ pub struct EpochObjects {
     keys: Keys,
 }
 
-/// One reading of an epoch object.
+/// The content and the dates of an epoch object at the time of one read.
 #[derive(Debug)]
 pub struct EpochObject {
     /// Epoch in the key, or token of a single object.
@@ -39,7 +39,8 @@ pub struct EpochObject {
 }
 
 impl EpochObjects {
-    /// Selects other numbered objects. `stem` precedes the number in their keys.
+    /// Selects the numbered objects whose keys have `stem` before the number, instead of epoch
+    /// objects.
     pub fn numbered(
         store: Arc<dyn Store>,
         prefix: &str,
@@ -89,7 +90,7 @@ impl EpochObjects {
     }
 
     /// Reads the object of this epoch, or the single object (`None`). An unreadable single object
-    /// is an error, as its token is unknown.
+    /// is an error, because its token is unknown.
     pub async fn read(&self, epoch: Option<Epoch>) -> Result<Option<EpochObject>, Error> {
         require_timers()?;
         let key = epoch.map_or_else(|| self.keys.lock(), |epoch| self.keys.epoch(epoch));

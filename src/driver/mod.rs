@@ -51,14 +51,14 @@ use crate::record::{BadRecord, Record};
 use crate::store::{Store, WriteAnswers};
 use crate::telemetry::{Counted, Meter};
 
-/// Number of consecutive successful writes without an ETag that make a store unfit. A leader still
-/// keeps its lease while reads show its renewals.
+/// Number of consecutive successful writes without an ETag that make a store unfit. A leader in
+/// such a store still keeps its lease while reads show its renewals.
 const WRITES_WITHOUT_ETAG: u32 = 5;
 
 /// The state shared by all campaigns and observers of one `Election`.
 #[derive(Debug)]
 pub struct Context {
-    // The store and the place in it.
+    // The store, and the election's keys in the store.
     pub(crate) store: Arc<Counted>,
     /// The caller's store, without the counter of requests. Several elections may share this store.
     pub(crate) given: Arc<dyn Store>,
@@ -86,8 +86,9 @@ pub struct Context {
 #[derive(Debug, Default)]
 struct Knowledge {
     greatest: Option<Epoch>,
-    /// The lapse timer that was started last. Later calls, and calls that read the same record,
-    /// continue from its start. No call changes a running timer of another call.
+    /// The lapse timer that was started last. A later call, or another call that reads the same
+    /// record, counts from the start of this timer. No call changes a running timer of another
+    /// call.
     timer: Option<Arc<LapseTimer>>,
     /// Last record of another process, for `last_seen`.
     read: Option<Arc<(Epoch, Record)>>,
@@ -192,7 +193,7 @@ impl Context {
         unpoisoned(self.health.lock()).failure.clone()
     }
 
-    /// Shares the health of the store with another context.
+    /// Returns this context with the store health of `other`, so both contexts share it.
     pub(crate) fn failing_with(mut self, other: &Context) -> Context {
         self.health = Arc::clone(&other.health);
         self
@@ -203,8 +204,8 @@ impl Context {
         let knowledge = self.knowledge();
         let read = knowledge.read.as_deref();
         let (epoch, record) = read.filter(|(epoch, _)| Some(*epoch) == knowledge.greatest)?;
-        // One answer sets the record and the timer. Without the timer, the state of the lease is
-        // unknown.
+        // Each answer sets the record and its timer together. If the timer belongs to another
+        // epoch, the state of the lease is unknown.
         let timer = knowledge.timer.as_ref().filter(|timer| timer.epoch() == *epoch)?;
         Some(LastSeen {
             leader: Leader::new(*epoch, record),
@@ -220,7 +221,7 @@ impl Context {
         self.knowledge().learn(seen, &self.meter);
     }
 
-    /// Returns the record that seals an epoch. It keeps only the part of `data` that
+    /// Returns the record that seals an epoch. This record keeps only the part of `data` that
     /// `kept_in_seals` selects.
     pub(crate) fn sealed(&self, record: &Record, ended: EpochEnd, heartbeat: u64) -> Record {
         let at = self.process.now().time_of_day();

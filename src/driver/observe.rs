@@ -26,7 +26,7 @@ pub(crate) struct Observer {
     over: bool,
     sight: Sight,
     /// Number of polls since the last leader was reported. The first polls after the end of its
-    /// epoch are early, as another candidate usually takes over then.
+    /// epoch are early, because another candidate usually takes over then.
     polls_since_leader: u32,
 }
 
@@ -83,7 +83,7 @@ impl Observer {
                 self.failed(error).await;
             }
             Step::Wait(wait) => self.wait(&wait).await,
-            // An observer does not create epochs.
+            // An observer does not create epochs, so its machine does not request a nonce.
             Step::Nonce => self.over = true,
         }
     }
@@ -154,7 +154,8 @@ impl Observer {
                     self.tell(Observation::Leader(leader));
                 }
                 match lapses_in {
-                    // The wait ends at the lapse, so that the lapse is reported in time.
+                    // The wait ends at the lapse, because the observer must report the lapse in
+                    // time.
                     Some(left) if left < poll_in || at_lapse => (left, Input::Resume),
                     _ => (poll_in, Input::PollDue),
                 }

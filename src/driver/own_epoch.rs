@@ -68,8 +68,8 @@ impl OwnEpoch {
         self.elected_at = None;
     }
 
-    /// Returns the record for an attempt to be elected. The first attempt for an epoch discards the
-    /// attempts for other epochs.
+    /// Returns the record for an attempt to be elected. The heartbeat 1 marks the first attempt for
+    /// an epoch. Then this function discards the state of the attempts for other epochs.
     pub(super) fn first_record(&mut self, write: &Write) -> Record {
         if write.heartbeat == 1 {
             self.lease.reset();
@@ -94,7 +94,8 @@ impl OwnEpoch {
         record
     }
 
-    /// Notes the time before a write is sent. The lease counts from this time (L1).
+    /// Notes the present time. The caller sends the write after this call, so the lease counts from
+    /// a time before the write (L1).
     fn sending(&mut self, heartbeat: u64) {
         self.heartbeat = heartbeat;
         self.lease.sending(heartbeat, self.cx.process.now());
@@ -134,7 +135,7 @@ impl OwnEpoch {
         self.cx.config.request_timeout / 3
     }
 
-    /// Notes the duration of a request. `sent` is its send time on the boot clock. If the request
+    /// Notes the duration of a request that was sent at `sent`, on the boot clock. If the request
     /// was abandoned early, this function returns the time of the next attempt.
     pub(super) fn given_up(
         &mut self,

@@ -12,7 +12,8 @@ use crate::store::{Determinacy, PutOutcome, StoreError, StoreErrorKind, Written}
 use crate::store::{answer_within, listing_within};
 
 /// Number of consecutive reads that miss a listed epoch before the driver reports the
-/// contradiction. A compacted epoch is missed only once, as the next listing shows a greater epoch.
+/// contradiction. A compacted epoch is missed only once, because the next listing shows a greater
+/// epoch.
 const READS_OF_A_MISSING_EPOCH: u32 = 3;
 
 /// The failures and denials of the requests so far.
@@ -31,7 +32,7 @@ pub struct Requests {
     of_observer: bool,
     /// End of the last request, on the boot clock.
     pub(super) polled: Duration,
-    /// Consecutive denials, for callers that count them here.
+    /// Consecutive denials. Only some callers count their denials in this field.
     pub(crate) denial: Denial,
     /// Time of the last answer of the store.
     pub(super) answered: Option<Moment>,

@@ -21,7 +21,7 @@ pub(crate) fn campaign(keys: &Keys, config: &Config) -> Span {
 }
 
 /// Returns the span of a leadership. Its parent is the caller's span. The campaign's span cannot be
-/// the parent, as a parent span ends after its children.
+/// the parent, because a parent span ends after its children.
 pub(crate) fn leadership(cx: &Context, epoch: Epoch, caller: &Span) -> Span {
     let span = info_span!(
         parent: caller,

@@ -15,8 +15,8 @@ use crate::record::listing::{EpochsOfPage, key_of};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError};
 
-/// Number of keys that one LIST requests: the maximum of S3, as the price of a LIST does not depend
-/// on it.
+/// Number of keys that one LIST requests: the maximum of S3, because the price of a LIST does not
+/// depend on the number of keys.
 const PAGE: usize = 1_000;
 /// Number of keys that are read from the end of a listing: the newest epoch and a few foreign keys
 /// after it (N7).
@@ -33,7 +33,8 @@ impl Driver {
             self.requests.count_write(request, &answer);
         }
         match request {
-            // A leader reads the epoch after its own epoch. That epoch is usually missing (L5).
+            // A leader is excluded: it reads the epoch after its own epoch, which is usually
+            // missing (L5).
             Request::Get { epoch: Some(epoch), .. } if !self.own.leading => {
                 self.requests.read(*epoch, &answer);
             }
@@ -87,7 +88,8 @@ impl Driver {
         let store = self.cx.store.clone();
         let start = key_of(&keys, after);
         let from_the_end = self.machine.looks_for_the_newest();
-        // The call is boxed, as listings are rare and would make the future of every poll larger.
+        // The call is boxed, because listings are rare and would make the future of every poll
+        // larger.
         let mut call = Box::pin(async {
             // A listing from the end may miss the newest epoch. The search tolerates this (N4), and
             // the confirmation always lists from the start (N7).
@@ -153,7 +155,8 @@ impl Driver {
         self.encode(epoch, &record)
     }
 
-    /// Returns the body of a seal, based on the record that was read or on the own record.
+    /// Returns the body of a seal, based on the record that was read or on this process's own
+    /// record.
     fn sealed_body(
         &mut self,
         epoch: Epoch,
@@ -179,8 +182,8 @@ impl Driver {
         Some(self.encode(epoch, &record))
     }
 
-    /// Returns the body of the record. `expires_at` is not before the end of this process's own
-    /// lease, which started at an earlier reading of the clock (SO1).
+    /// Returns the body of the record. `expires_at` is never earlier than the end of this process's
+    /// own lease, because the lease started at an earlier reading of the clock (SO1).
     fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
         let expires_at = self.now().wall.saturating_add(self.cx.config.validity);
         record.encode(self.cx.config.layout, epoch, expires_at).into()

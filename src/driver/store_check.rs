@@ -1,9 +1,9 @@
 //! The check of a store. A store must honour conditions (A2) and list keys in order (A5).
 //!
 //! The check detects stores that ignore a condition. It cannot detect a store that tests the
-//! condition and writes in two steps, as only a race shows this defect.
+//! condition and writes in two steps, because only a race shows this defect.
 //!
-//! Each check writes one of 256 keys, as some stores allow one write a second to a key. With a
+//! Each check writes one of 256 keys, because some stores allow one write a second to a key. With a
 //! single key, candidates that start together would wait for each other.
 
 use std::sync::{Arc, LazyLock, Mutex, Weak};

@@ -1,6 +1,6 @@
 //! The clocks of a machine. Only this module reads them.
 //!
-//! Each reading contains three clocks, as each clock has a weakness:
+//! Each reading contains three clocks, because each clock has a weakness:
 //!
 //! - `CLOCK_BOOTTIME` counts while the machine is suspended, but a clock daemon may slew it: chrony
 //!   by up to 8.3 %.

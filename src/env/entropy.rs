@@ -1,4 +1,4 @@
-//! Random numbers. Only this module draws them.
+//! Random numbers. Only this module draws random numbers.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -7,10 +7,10 @@ use crate::env::mutex::unpoisoned;
 
 /// Draws random numbers.
 pub trait Entropy: fmt::Debug + Send + Sync + 'static {
-    /// Returns 128 bits that are unique among all processes. They identify one write.
+    /// Returns 128 bits that are unique among all processes. The bits identify one write.
     fn unique(&self) -> u128;
 
-    /// Returns a number from 0 to 1, for jitter. It affects only the time of an attempt.
+    /// Returns a number from 0 to 1, for jitter. The number affects only the time of an attempt.
     fn fraction(&self) -> f64;
 }
 

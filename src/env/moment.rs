@@ -63,7 +63,8 @@ impl Moment {
     }
 
     /// Returns the time since `start`: the smaller of the times by the boot clock and the raw
-    /// clock. A lease lapses by this rule. The wall clock is ignored, as it can be set to any time.
+    /// clock. A lease lapses by this rule. The wall clock is ignored, because it can be set to any
+    /// time.
     #[must_use]
     pub fn since(self, start: Moment) -> Duration {
         let boot = self.boot.saturating_sub(start.boot);
@@ -91,8 +92,8 @@ mod tests {
         let end = at(100, 100, 100);
         assert_eq!(at(90, 80, 70).until(end), Duration::from_secs(10));
         assert_eq!(at(80, 90, 80).until(end), Duration::from_secs(10));
-        // The wall clock has gained 10 s on the boot clock, and the raw clock does not show this
-        // gain.
+        // The wall clock has gained 10 s on the boot clock. The raw clock does not show this gain,
+        // so the gain shortens the remaining time.
         assert_eq!(at(70, 90, 80).until(end), Duration::ZERO);
         assert_eq!(at(80, 70, 90).until(end), Duration::from_secs(10));
         assert_eq!(at(80, 70, 101).until(end), Duration::ZERO);
@@ -108,7 +109,7 @@ mod tests {
         let end = at(100, 100, 100).plus(Duration::from_secs(15));
         assert_eq!(at(109, 110, 114).until(end), Duration::ZERO);
         assert_eq!(at(109, 110, 109).until(end), Duration::from_secs(5));
-        // A wall clock that is set back has no effect.
+        // Setting the wall clock back has no effect on the remaining time.
         assert_eq!(at(109, 110, 50).until(end), Duration::from_secs(5));
     }
 

@@ -139,7 +139,8 @@ impl Process {
         unpoisoned(self.parts.nonces.lock()).contains(&nonce)
     }
 
-    /// Returns true in the first campaign of this process in this election.
+    /// Returns true if this process has not campaigned in this election before, and notes this
+    /// campaign.
     pub(crate) fn first_campaign(&self, store: &str, prefix: &str) -> bool {
         let mut campaigned = unpoisoned(self.parts.campaigned.lock());
         campaigned.insert((store.to_owned(), prefix.to_owned()))

@@ -1,5 +1,5 @@
-//! Waits in slices of at most a second, as a timer may stop while the machine is suspended. All
-//! waits use this module, except the timeouts in `store/time_limits.rs`.
+//! Waits in slices of at most a second, because a timer may stop while the machine is suspended.
+//! All waits use this module, except the timeouts in `store/time_limits.rs`.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! The responses of a store. Your own store must build them with their constructors, as later
+//! The responses of a store. Your own store must build them with their constructors, because later
 //! versions may add fields.
 
 use bytes::Bytes;

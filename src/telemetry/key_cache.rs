@@ -1,8 +1,8 @@
 //! A cache of metric keys (names with their labels) for polls and renewals.
 //!
 //! A key owns its labels, so each new key needs several allocations. The cache contains keys, not
-//! counters: the recorder returns the counter each time, as a recorder may be installed late, or
-//! remove idle counters.
+//! counters: the recorder returns the counter each time, because a recorder may be installed late,
+//! or remove idle counters.
 
 use std::sync::{Arc, OnceLock};
 
@@ -33,7 +33,7 @@ pub(super) struct KeyCache {
     pub(super) lease: &'static LeaseMetrics,
     /// Keys of polls. The first observer or candidate creates them.
     poll: OnceLock<Box<[Key]>>,
-    /// Keys of a lease. The first lease creates them, as a process may follow thousands of
+    /// Keys of a lease. The first lease creates them, because a process may follow thousands of
     /// elections without a lease.
     frequent: OnceLock<Box<[Key]>>,
 }

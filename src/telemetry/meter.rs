@@ -208,8 +208,8 @@ impl Meter {
     }
 }
 
-/// Returns the store and a path in the store. It omits the endpoint, as processes may use different
-/// endpoints of one bucket.
+/// Returns the store and a path in the store. It omits the endpoint, because processes may use
+/// different endpoints of one bucket.
 pub fn place(store: &dyn Store, path: &str) -> String {
     let store = store.describe();
     let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);

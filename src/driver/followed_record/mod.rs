@@ -97,7 +97,8 @@ impl FollowedRecord {
         let received = self.cx.process.now();
         let dates = config.store_clock_margin.zip(self.age);
         let (validity, store_age) = match record.expires_at {
-            // The remaining time of a foreign peer's lease does not show the age of its record.
+            // The record of a foreign peer contains the end of its lease. This end does not show
+            // the age of the record, so no age is used.
             Some(at) if sighting.is_foreign() => {
                 (Some(left_until(at, received, config.validity)), None)
             }
@@ -110,7 +111,7 @@ impl FollowedRecord {
         let known = knowledge.timer.as_ref();
         let sign_of_life = LapseTimer::observe(&mut self.timer, known, &reading, config.drift);
         knowledge.keep(self.timer.as_ref());
-        // A slow call may have read an older epoch.
+        // A slow call may have read an older epoch than another call. Then the newer record stays.
         if knowledge.read.as_deref().is_none_or(|(known, _)| *known <= sighting.epoch) {
             knowledge.read = Some(Arc::clone(read));
         }

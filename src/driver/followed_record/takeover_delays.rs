@@ -11,8 +11,9 @@ use crate::protocol::lease::LapseTimer;
 
 impl FollowedRecord {
     /// Notes the first sight of a leader. Other candidates may have seen the leader at the same
-    /// moment, so the seal has a jitter. The jitter is zero for a lease that has lapsed by the
-    /// store's dates (E6), as candidates detect this lapse at different times.
+    /// moment, so this candidate adds a jitter to the time of its seal. The jitter is zero for a
+    /// lease that has lapsed by the store's dates (E6), because candidates detect this lapse at
+    /// different times.
     pub(in crate::driver) fn started(&mut self) {
         self.polls = 0;
         self.draw_lapse_jitter(Duration::ZERO);
@@ -29,8 +30,8 @@ impl FollowedRecord {
         self.lapse_jitter = self.cx.process.jitter(most);
     }
 
-    /// Delays the next seal of the same epoch by at least `pause`, so that a candidate does not
-    /// spin if the store always refuses the seal (E19).
+    /// Delays the next seal of the same epoch by at least `pause`, so a candidate does not send
+    /// seals without a pause if the store always refuses them (E19).
     pub(in crate::driver) fn lapsed(&mut self, pause: Duration) {
         self.draw_lapse_jitter(Duration::ZERO);
         self.seal_again = self.cx.process.now().boot.saturating_add(pause.max(self.lapse_jitter));
@@ -54,8 +55,8 @@ impl FollowedRecord {
     }
 
     /// Returns the part of the takeover delay that counts from the lapse. For a single object this
-    /// is the whole delay, as a takeover has no separate seal. For epoch objects it is zero, as the
-    /// delay counts from the seal (E10).
+    /// is the whole delay, because a takeover has no separate seal. For epoch objects it is zero,
+    /// because the delay counts from the seal (E10).
     fn delay_after_lapse(&self) -> Duration {
         match self.cx.config.layout {
             Layout::EpochFiles => Duration::ZERO,
@@ -79,8 +80,8 @@ impl FollowedRecord {
     }
 
     /// Returns the time until the takeover. The takeover delay counts from the first sight of the
-    /// seal. After a deposition it counts from the lapse if the lapse is later, as the holder may
-    /// believe until the lapse that it leads (E10).
+    /// seal. After a deposition it counts from the lapse if the lapse is later, because the holder
+    /// may believe until the lapse that it leads (E10).
     pub(in crate::driver) fn takeover_in(&self) -> Duration {
         let (delay, now) = (self.cx.config.takeover_delay, self.cx.process.now());
         let after_seal = self.timer.as_ref().map_or(delay, |timer| timer.takeover_in(delay, now));

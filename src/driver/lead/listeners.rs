@@ -7,8 +7,8 @@ use tokio::sync::broadcast;
 /// Number of events that the channel keeps for a slow subscriber.
 const KEPT: usize = 64;
 
-/// The sender of events. The first subscriber creates the channel, as its buffer takes about 10 KiB
-/// and most elections have no subscriber.
+/// The sender of events. The first subscriber creates the channel, because its buffer takes about
+/// 10 KiB and most elections have no subscriber.
 #[derive(Debug)]
 pub(crate) struct Listeners<T>(OnceLock<broadcast::Sender<T>>);
 

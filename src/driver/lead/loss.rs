@@ -38,7 +38,8 @@ use crate::store::escape::plain;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Loss {
-    /// A greater epoch exists. The peer that created it did not seal this epoch.
+    /// A greater epoch exists. The peer that created the greater epoch did not seal the epoch of
+    /// this leadership.
     Superseded {
         /// The greater epoch.
         by: Epoch,

@@ -144,8 +144,8 @@ impl Driver {
         }
     }
 
-    /// Sends a request of the machine. If this function abandons the request early for another
-    /// attempt, `retry_at` is the time of that attempt.
+    /// Sends a request that the machine returned. If this function abandons the request early for
+    /// another attempt, `retry_at` is the time of that attempt.
     async fn send(
         &mut self,
         request: &Request,
@@ -162,7 +162,7 @@ impl Driver {
             answer = self.perform(request, limit).instrument(within) => answer,
             () = lead.watch() => return None,
         };
-        // A request that was abandoned early needs no further pause.
+        // If the request was abandoned early, the next attempt needs no further pause.
         *retry_at = self.own.given_up(&answer, limit, sent);
         let had_its_time = retry_at.is_none().then_some(sent);
         lead.failed(self.requests.last_error.as_ref(), had_its_time);
@@ -232,8 +232,8 @@ impl Driver {
             }
             None => {
                 pending.dropped = true;
-                // The caller does not wait for its resignation, but the resignation still
-                // continues.
+                // The application dropped the leadership during a resignation. The resignation
+                // continues, although the caller no longer waits for its result.
                 if pending.resign.is_some() {
                     return false;
                 }
@@ -269,7 +269,7 @@ impl Driver {
         let waiting = std::mem::take(&mut pending.proclaims);
         for (first, reply) in waiting {
             if first <= heartbeat {
-                // The caller may have stopped waiting.
+                // An error means that the caller no longer waits for the reply.
                 let _ = reply.send(Ok(()));
             } else {
                 pending.proclaims.push((first, reply));

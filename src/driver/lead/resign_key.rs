@@ -10,8 +10,8 @@ use crate::protocol::message::Nonce;
 /// Identifies one leadership by its epoch and the nonce of its grant.
 ///
 /// After the holder's death another process passes the key to
-/// [`Election::resign_dead`](crate::Election::resign_dead). The key is not secret, as the record of
-/// the epoch contains both parts. Its text form is one word, such as
+/// [`Election::resign_dead`](crate::Election::resign_dead). The key is not secret, because the
+/// record of the epoch contains both parts. Its text form is one word, such as
 /// `7-5f0c0123456789abcdef0123456789ab`.
 ///
 /// # Examples

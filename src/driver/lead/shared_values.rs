@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::env::mutex::unpoisoned;
 
 /// A set of values with at most one value of each type. The first [`get`](SharedValues::get)
-/// creates the value. An empty set must use little memory, as each owned partition has one set.
+/// creates the value. An empty set must use little memory, because each owned partition has one
+/// set.
 #[derive(Debug, Default)]
 pub struct SharedValues(OnceLock<Box<Mutex<Vec<Value>>>>);
 

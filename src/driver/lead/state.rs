@@ -50,7 +50,7 @@ pub(crate) enum Command {
 /// The state shared by the driver and the application's [`Leadership`](crate::Leadership).
 #[derive(Debug)]
 pub(crate) struct Lead {
-    // Fixed at the election.
+    // These values do not change after the election.
     pub(crate) epoch: Epoch,
     pub(crate) candidate: String,
     pub(crate) validity: Duration,
@@ -198,7 +198,8 @@ impl Lead {
         }
         let token = work.clone();
         drop(work);
-        // The report of a current risk has cancelled only the previous token.
+        // If the lease is at risk, the report of this risk has cancelled only the previous token.
+        // So this function cancels the new token.
         if !matches!(*self.status.borrow(), Status::Safe) {
             token.cancel();
         }
@@ -229,7 +230,7 @@ impl Lead {
         }
     }
 
-    /// Waits for a change of the status. This method reads the clocks itself, as the driver's
+    /// Waits for a change of the status. This method reads the clocks itself, because the driver's
     /// runtime may have shut down.
     pub(crate) async fn news(&self, status: &mut watch::Receiver<Status>) {
         tokio::select! {
@@ -240,10 +241,11 @@ impl Lead {
         }
     }
 
-    /// Returns the reason of the end for a lease that has ended by `now`.
+    /// Returns the reason why the lease has ended. The lease must have ended at `now`.
     pub(crate) fn why_ended(&self, now: Moment) -> Loss {
         if let Some(loss) = self.loss().filter(Loss::is_by_the_clock) {
-            // The loss was detected before. The clocks may have been set since then.
+            // The loss was detected earlier. The clocks may have been set since then, so its reason
+            // stays.
             return loss;
         }
         let held = self.held();
@@ -251,7 +253,8 @@ impl Lead {
             return Loss::WallClockAhead { by };
         }
         let gap = held.pulse.longest_gap();
-        // If renewals failed after the gap, the store is the cause.
+        // If a renewal failed after the gap, the store caused the end of the lease, and not the
+        // pause.
         let tried_since = held.failed.is_some_and(|sent| sent >= held.pulse.gap_over());
         if gap > self.look_interval() + self.validity / 5 && !tried_since {
             return Loss::Suspended { gap };

@@ -20,12 +20,13 @@ impl Operator {
             Layout::EpochFiles => {
                 let mut deposed = Deposed::NoLeader;
                 // If the read finds no object, the epoch was compacted, and a greater epoch exists.
+                // So the loop lists the epochs again.
                 for _ in 0..TRIES {
                     let Some(newest) = self.newest().await? else { break };
                     let meant = self.meant(newest, order).await?;
                     deposed = self.depose_at(Some(meant), order).await?;
-                    // The outcome must name the newest held epoch, as the operator must finish that
-                    // restore.
+                    // The outcome must name the newest held epoch, because the operator must finish
+                    // that restore.
                     let held = matches!(deposed, Deposed::NoLeader | Deposed::Held(_));
                     if held && meant != newest {
                         return Ok(Deposed::Held(newest));
@@ -40,8 +41,8 @@ impl Operator {
     }
 
     /// Returns the epoch to seal. It is the newest epoch, or the epoch in the order if the newest
-    /// epoch is held. A lower epoch stops a restore if its record does not limit the time for which
-    /// its holder may believe that it leads (RS4).
+    /// epoch is held. The order may name a lower epoch, because a restore stops at an epoch whose
+    /// record does not limit the time for which its holder may believe that it leads (RS4).
     async fn meant(&mut self, newest: Epoch, order: DeposeOrder) -> Result<Epoch, Error> {
         let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };
         let now = self.read(Some(newest)).await?;
@@ -108,7 +109,8 @@ impl Operator {
         self.refuse_later_format(now)?;
         let record = match &now.record {
             Ok(record) => Some(record),
-            // Only the body contains the token, so the token for the seal is unknown.
+            // This is an unreadable single object. Only its body contains the token, so the token
+            // for the seal is unknown.
             Err(why) if epoch.is_none() => {
                 return Err(self.cannot_read(now, ErrorKind::CorruptRecord, why));
             }

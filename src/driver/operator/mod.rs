@@ -81,8 +81,8 @@ impl Operator {
         Error::new(kind, format!("{key} in {store} cannot be read: {why}{remedy}"))
     }
 
-    /// Returns the newest epoch in the store. It ignores the greatest epoch that this process has
-    /// seen, as an accident may have deleted its object.
+    /// Returns the newest epoch in the store. This function ignores the greatest epoch that this
+    /// process has seen, because an accident may have deleted the object of that epoch.
     async fn newest(&mut self) -> Result<Option<Epoch>, Error> {
         let mut observer = Driver::without_memory(&self.cx);
         loop {
@@ -154,7 +154,8 @@ impl Operator {
         }
     }
 
-    /// Sends a request without an effect. Repeats the request after a transient failure.
+    /// Sends a request that does not change the store. Repeats the request after a transient
+    /// failure.
     async fn ask<T>(
         &mut self,
         doing: &str,
@@ -206,7 +207,8 @@ impl Operator {
 
 impl Standing {
     fn of(epoch: Option<Epoch>, outcome: GetOutcome) -> Option<Standing> {
-        // The token of an unreadable single object is unknown.
+        // The body of a single object contains its token. If the body cannot be read, the token is
+        // unknown, and this value replaces it.
         let unknown = epoch.unwrap_or(Epoch::FIRST);
         Some(match outcome {
             GetOutcome::Found(Object { etag, body, .. }) => {

@@ -70,7 +70,7 @@ pub enum Restored {
         /// The epoch.
         epoch: Epoch,
         /// Time from a successor's first sight of the seal to its election: the maximum of the
-        /// `wait` argument and the leases that this call ended.
+        /// `wait` argument and the validities of the leases that this call ended, plus the drift.
         wait: Duration,
     },
     /// The epoch was restored before, and no candidate has been elected since.

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::record::Record;
 use crate::store::ETag;
 
-/// The seals with an unknown outcome, each with a value of the caller.
+/// The seals with an unknown outcome, each with a value that the caller has attached.
 #[derive(Debug)]
 pub(super) struct SentSeals<T> {
     seals: Vec<(Bytes, T)>,
@@ -29,7 +29,8 @@ impl<T> Default for SentSeals<T> {
 }
 
 impl<T: Clone> SentSeals<T> {
-    /// Returns the caller's value of the seal that this reading shows.
+    /// Searches the sent seals for the body that this reading shows. Returns the value that the
+    /// caller has attached to this seal, or `None` if the body is not a sent seal.
     pub(super) fn find(&mut self, now: &Standing) -> Option<T> {
         self.open.take_if(|(over, _)| over.as_ref() != Some(&now.etag));
         let seal = self.seals.iter().find(|(body, _)| now.body.as_ref() == Some(body));
@@ -49,7 +50,8 @@ impl<T: Clone> SentSeals<T> {
                 (self.open, self.turned_away) = (None, None);
                 return true;
             }
-            // An earlier attempt may have taken effect. The next reading shows its record.
+            // An earlier attempt may have changed the object. The next reading shows the record of
+            // that attempt.
             Wrote::Refused => self.turned_away = None,
             Wrote::TurnedAway(error) => self.turned_away = Some(error),
             Wrote::Unknown(error) => {
@@ -70,14 +72,16 @@ impl<T: Clone> SentSeals<T> {
         self.open.map(|(_, error)| error)
     }
 
-    /// Returns the error of the last attempt, or `None` if a concurrent write caused its refusal.
+    /// Returns the error of the last attempt, or `None` if the store refused this attempt because
+    /// of a concurrent write.
     pub(super) fn failure(self) -> Option<Error> {
         self.open.map(|(_, error)| error).or(self.turned_away)
     }
 }
 
 impl Operator {
-    /// Replaces the last reading with this seal. Returns true if the write took effect.
+    /// Replaces the object that was read last with this seal. Returns true if the write took
+    /// effect.
     pub(super) async fn write_seal<T: Clone>(
         &mut self,
         sent: &mut SentSeals<T>,

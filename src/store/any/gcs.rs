@@ -45,7 +45,8 @@ impl AnyObjectStore {
     /// caller must bound it.
     ///
     /// Conditions use the object's generation. The dates of the responses are the store's clock.
-    /// Each write has `Cache-Control: no-store`, as caches would otherwise keep public objects.
+    /// Each write has `Cache-Control: no-store`, because caches would otherwise keep public
+    /// objects.
     ///
     /// The account needs `storage.objects.get`, `list`, `create`, and `delete`, which Cloud Storage
     /// also requires to overwrite an object (the role *Storage Object User*).
@@ -56,7 +57,7 @@ impl AnyObjectStore {
     ///
     /// - [`Invalid`](StoreErrorKind::Invalid): a setting is invalid.
     /// - [`AccessDenied`](StoreErrorKind::AccessDenied): a credentials file is missing or
-    ///   incomplete. Try again, as the file may still be mounted or written.
+    ///   incomplete. Try again, because the file may still be mounted or written.
     pub fn gcs(builder: GoogleCloudStorageBuilder) -> Result<AnyObjectStore, StoreError> {
         let bucket = setting(&builder, GoogleConfigKey::Bucket).unwrap_or_default();
         let mut name = format!("gs://{bucket}");

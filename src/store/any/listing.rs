@@ -37,7 +37,7 @@ impl<'a> Gathered<'a> {
         Gathered { prefix, after, limit, previous: String::new(), entries: Vec::new() }
     }
 
-    /// Adds a key. A key out of order is an error, as matching keys could follow it.
+    /// Adds a key. A key out of order is an error, because matching keys could follow it.
     fn see(&mut self, meta: ObjectMeta) -> Result<ListStart, StoreError> {
         let key = String::from(meta.location);
         if key <= self.previous && !is_after_by_parts(&self.previous, &key) {

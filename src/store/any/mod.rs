@@ -164,7 +164,7 @@ impl AnyObjectStore {
         {
             return refuse("its conditional puts are disabled (S3ConditionalPut)");
         }
-        // The key is unique, as a store that ignores the condition would overwrite an object.
+        // The key is unique, because a store that ignores the condition would overwrite an object.
         let probe = Path::from(format!("tenure-probe-{:032x}", SystemEntropy.unique()));
         let nothing = UpdateVersion { e_tag: None, version: None };
         let options = PutOptions::from(PutMode::Update(nothing));

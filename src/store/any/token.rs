@@ -165,7 +165,7 @@ impl<C> Clone for TokenCache<C> {
     }
 }
 
-// `Debug` is not derived, as a log must not contain a token.
+// `Debug` is not derived, because a log must not contain a token.
 impl<C> fmt::Debug for TokenCache<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TokenCache")

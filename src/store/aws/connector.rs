@@ -31,7 +31,7 @@ struct AwsConnector {
     limit: Option<Duration>,
 }
 
-/// The error of a request that was not sent, as a setting or the request itself is invalid.
+/// The error of a request that was not sent, because a setting or the request itself is invalid.
 #[derive(Debug, Clone)]
 pub(super) struct NotSendable(String);
 

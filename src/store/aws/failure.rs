@@ -49,7 +49,7 @@ impl<'a, S: Service> RequestContext<'a, S> {
         })
     }
 
-    /// Converts the SDK's error. The new error does not contain the SDK's error, as the latter
+    /// Converts the SDK's error. The new error does not contain the SDK's error, because the latter
     /// shows whole requests and responses in its `Debug` output.
     pub(in crate::store) fn failed<E>(
         self,

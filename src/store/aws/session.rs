@@ -21,8 +21,8 @@ pub(in crate::store) struct Session {
 
 impl Session {
     /// Loads the settings of the environment and its files, including a custom endpoint, and adds a
-    /// credentials cache. With a custom endpoint the default region is `us-east-1`, as few other
-    /// servers use regions.
+    /// credentials cache. With a custom endpoint the default region is `us-east-1`, because few
+    /// other servers use regions.
     pub(in crate::store) async fn from_env(service: &'static str) -> (SdkConfig, Session) {
         let loader = aws_config::defaults(BehaviorVersion::latest());
         let config = settings::load(loader.http_client(https())).await;
@@ -71,7 +71,7 @@ impl Session {
     }
 
     /// Notes that the service has rejected the credentials as expired. Returns true if another
-    /// attempt makes sense, as the service had accepted them before. Then this cache, or the
+    /// attempt makes sense, because the service had accepted them before. Then this cache, or the
     /// provider of the caller's client, fetches new credentials.
     pub(in crate::store) fn expired(&self) -> bool {
         match &self.credentials {

@@ -39,7 +39,7 @@ pub(super) fn delete(
     }
     for parent in parents {
         pace.rest();
-        // A failure is ignored, as the objects are deleted already.
+        // A failure is ignored, because the objects are deleted already.
         let _ = remove_leftovers(&root, parent);
     }
     Ok(failed)
@@ -74,7 +74,7 @@ fn delete_in(
     // The sync is needed even if the folder is missing: the process that removed the folder may
     // have died before its sync.
     chain.sync()?;
-    // Other marked objects are not settled first, as a settlement fails on a full disk and a
+    // Other marked objects are not settled first, because a settlement fails on a full disk and a
     // deletion frees space.
     if let Some(marked) = unsynced::marked(root)?
         && keys.iter().any(|key| **key == marked)

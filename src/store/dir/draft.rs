@@ -31,8 +31,8 @@ impl Draft<'_> {
         fill: impl FnOnce(&mut File) -> io::Result<()>,
     ) -> Result<Draft<'a>, StoreError> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
-        // The time makes the name unique, as processes in different containers may have the same
-        // process ID.
+        // The time makes the name unique, because processes in different containers may have the
+        // same process ID.
         let name = format!(
             "{DRAFT_PREFIX}{}-{}-{}",
             std::process::id(),

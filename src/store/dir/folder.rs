@@ -132,7 +132,7 @@ impl Folder {
     /// Opens the folder of this name, and creates it if it is missing.
     pub(super) fn child_or_new(&self, name: &str) -> Result<Folder, StoreError> {
         let mut made = false;
-        // The loop opens the folder again, as another process may have created it.
+        // The loop opens the folder again, because another process may have created it.
         for _ in 0..3 {
             match self.child(name)? {
                 Child::Folder(folder) => {
@@ -212,7 +212,7 @@ impl Folder {
             Access::Owner => LOCK_OF_OWNER,
             Access::Group => LOCK_OF_GROUP,
         };
-        // The first attempt has no `O_CREAT`, as the file system may be mounted read-only.
+        // The first attempt has no `O_CREAT`, because the file system may be mounted read-only.
         let there = self.open(name, OFlag::O_RDONLY, 0);
         let file = there
             .or_else(|_| self.open(name, OFlag::O_RDONLY | OFlag::O_CREAT, wanted))

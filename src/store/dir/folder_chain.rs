@@ -15,7 +15,7 @@ use crate::store::StoreError;
 
 /// Maximum number of names that one search for empty folders reads.
 const MOST_NAMES: usize = 2_000;
-/// Maximum duration of one search, as other processes wait for the lock.
+/// Maximum duration of one search, because other processes wait for the lock.
 const LONGEST: Duration = Duration::from_millis(20);
 
 /// The open folders from the root to the folder of an object.
@@ -89,8 +89,8 @@ impl<'r> FolderChain<'r> {
         removed
     }
 
-    /// Syncs the last folder and all its ancestors, as another process may just have created one of
-    /// them.
+    /// Syncs the last folder and all its ancestors, because another process may just have created
+    /// one of them.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         self.below.iter().rev().try_for_each(|(_, folder)| folder.sync())?;
         self.root.sync()
@@ -98,8 +98,8 @@ impl<'r> FolderChain<'r> {
 }
 
 /// Removes empty subfolders of this folder, which earlier versions did not remove. It reads at most
-/// 2,000 names and takes at most 20 ms, as other writers wait. It keeps the folders directly below
-/// the root.
+/// 2,000 names and takes at most 20 ms, because other writers wait. It keeps the folders directly
+/// below the root.
 pub(super) fn remove_empty_in(_: &Locked, root: &Folder, path: &str) -> Result<(), StoreError> {
     let Some(chain) = FolderChain::find(root, path)?.filter(|chain| !chain.below.is_empty()) else {
         return Ok(());

@@ -92,8 +92,8 @@ fn until_quiet(
 }
 
 impl PageKeys<'_> {
-    /// Walks the folder. Without the lock it repeats the walk if the folder has changed, as a walk
-    /// may miss a file that is replaced during the walk.
+    /// Walks the folder. Without the lock it repeats the walk if the folder has changed, because a
+    /// walk may miss a file that is replaced during the walk.
     fn look_into(
         &mut self,
         path: &str,

@@ -94,7 +94,7 @@ fn is_at(file: &File, path: &std::path::Path) -> bool {
 impl Drop for Locked {
     fn drop(&mut self) {
         // A close alone would not release the lock: a forked child has a copy of the descriptor
-        // until its `exec`. A failure of the unlock is ignored, as no caller can handle it.
+        // until its `exec`. A failure of the unlock is ignored, because no caller can handle it.
         let _ = self.file.unlock();
     }
 }
@@ -239,7 +239,7 @@ mod tests {
         std::thread::scope(|scope| {
             let wait = || work.thread_lock().wait(Mode::Alone, THREAD_WAIT).expect_err("refused");
             let queued: Vec<_> = (0..8).map(|_| scope.spawn(wait)).collect();
-            // The loop repeats `give_up`, as a thread may begin to wait after a call.
+            // The loop repeats `give_up`, because a thread may begin to wait after a call.
             while !queued.iter().all(std::thread::ScopedJoinHandle::is_finished) {
                 work.thread_lock().give_up();
                 sleep(FIRST_PAUSE);

@@ -79,8 +79,8 @@ mod write;
 /// [`StoreErrorKind::Invalid`] without any effect. A dropped call still completes.
 ///
 /// In a listing, [`Entry::size`](super::Entry::size) is the length of the file, which is up to 50
-/// bytes longer than the body. [`Entry::etag`](super::Entry::etag) is `None`, as a tag contains a
-/// hash of the body, and a listing does not read bodies.
+/// bytes longer than the body. [`Entry::etag`](super::Entry::etag) is `None`, because a tag
+/// contains a hash of the body, and a listing does not read bodies.
 ///
 /// # Examples
 ///
@@ -279,8 +279,8 @@ fn make(path: &Path) -> Result<(), StoreError> {
             _ => {}
         }
     }
-    // An existing directory is also synced, as another process may just have created it. A parent
-    // that this user may not open is skipped.
+    // An existing directory is also synced, because another process may just have created it. A
+    // parent that this user may not open is skipped.
     if let Some(parent) = parent
         && let Ok(opened) = fs::File::open(&parent)
     {

@@ -23,7 +23,7 @@ struct Holders {
 pub(super) enum ThreadLockRefusal {
     /// Another thread of this process holds the lock.
     Taken,
-    /// The thread that held the lock gave up, as another process holds the file lock.
+    /// The thread that held the lock gave up, because another process holds the file lock.
     GivenUp,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct ThreadLockGuard {
 
 impl ThreadLock {
     /// Waits up to `limit`, or until the thread that holds the lock gives up. Then all waiting
-    /// threads give up, as they would wait for the same process one after the other.
+    /// threads give up, because they would wait for the same process one after the other.
     pub(super) fn wait(
         &self,
         mode: Mode,

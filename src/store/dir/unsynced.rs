@@ -4,9 +4,9 @@
 //! of its folder. In the meantime a mark exists: a file in the work folder that contains the
 //! object's key. The writer creates the mark before the rename, removes it after the sync, and
 //! holds the lock throughout. So if a process holds the lock and finds a mark, the mark's writer
-//! died or a sync failed. After a failed sync a later successful sync proves nothing, as Linux may
-//! have discarded the data. So the process writes the object again and syncs it. Each writer does
-//! this before its own write, so at most one mark exists.
+//! died or a sync failed. After a failed sync a later successful sync proves nothing, because Linux
+//! may have discarded the data. So the process writes the object again and syncs it. Each writer
+//! does this before its own write, so at most one mark exists.
 //!
 //! The mark itself needs no sync. After a power loss every visible object is on the disk.
 
@@ -32,8 +32,8 @@ pub(super) fn mark(_: &Locked, work: &Folder, key: &str) -> Result<(), StoreErro
     })
 }
 
-/// Removes the mark, as the object is on the disk or nothing was written. If the removal fails, the
-/// next process writes the object again.
+/// Removes the mark, because the object is on the disk or nothing was written. If the removal
+/// fails, the next process writes the object again.
 pub(super) fn clear(work: &Folder) {
     let _ = work.remove(MARK);
 }
@@ -60,7 +60,7 @@ pub(super) fn open(root: &Folder, key: &str) -> Result<Option<File>, StoreError>
     let mut waiting = Waiting::default();
     loop {
         let file = find()?;
-        // The mark is read after the file is opened, as the writer creates the mark before the
+        // The mark is read after the file is opened, because the writer creates the mark before the
         // rename.
         if file.is_none() || marked(root)?.as_deref() != Some(key) {
             return Ok(file);
@@ -112,8 +112,8 @@ fn write_again(root: &Folder, work: &Folder, key: &str) -> Result<(), StoreError
     chain.sync()
 }
 
-/// Returns the error of a request that had no effect, as the marked object could not be written
-/// again.
+/// Returns the error of a request that had no effect, because the marked object could not be
+/// written again.
 fn cannot_settle(root: &Folder, key: &str, error: &StoreError) -> StoreError {
     let message = format!(
         "{} was written, but a power loss may undo this write, and the file cannot be written \

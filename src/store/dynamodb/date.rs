@@ -1,4 +1,4 @@
-//! Estimates DynamoDB's clock from the dates of its responses, as items have no dates.
+//! Estimates DynamoDB's clock from the dates of its responses, because items have no dates.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -132,7 +132,7 @@ mod tests {
     }
 
     /// A response has the date 0 s and is read 40 s later. A record written then must not appear
-    /// 40 s old, as its lease has just begun.
+    /// 40 s old, because its lease has just begun.
     #[test]
     fn regression_a_late_response_does_not_make_dates_too_old() {
         let heard = StoreDate::default();

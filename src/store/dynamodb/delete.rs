@@ -81,8 +81,8 @@ impl DynamoStore {
     }
 }
 
-/// Returns the keys of these unprocessed requests. Returns `None` if a request has no key, as then
-/// the deleted keys are unknown.
+/// Returns the keys of these unprocessed requests. Returns `None` if a request has no key, because
+/// then the deleted keys are unknown.
 fn left(requests: &[WriteRequest]) -> Option<Vec<String>> {
     requests.iter().map(key_of).collect()
 }

@@ -15,7 +15,7 @@ pub(super) struct Encryption {
 
 /// If neither method is called, the bucket's default encryption applies, which is at least SSE-S3.
 /// Reads need no encryption setting, and the members of one election may use different settings.
-/// Keys of the client (SSE-C) are not supported, as every reader would have to send them.
+/// Keys of the client (SSE-C) are not supported, because every reader would have to send them.
 impl S3Store {
     /// Encrypts each write with keys of S3 (SSE-S3) and overrides the bucket's default. No
     /// permission is needed.

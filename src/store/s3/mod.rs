@@ -49,8 +49,8 @@ use self::encryption::Encryption;
 ///
 /// The credentials need `s3:GetObject`, `s3:PutObject` and `s3:ListBucket`, and a compactor
 /// `s3:DeleteObject` (docs/reference/policies.md has a policy for each role). This store refuses
-/// directory buckets (S3 Express One Zone), as their listings have no order. It also refuses
-/// multi-region access points, as they are only eventually consistent between regions.
+/// directory buckets (S3 Express One Zone), because their listings have no order. It also refuses
+/// multi-region access points, because they are only eventually consistent between regions.
 ///
 /// # Examples
 ///
@@ -92,7 +92,7 @@ impl S3Store {
     /// disabled for conditional writes. The SDK's own connector offers HTTP/2, on which all
     /// requests share one connection. If a NAT drops this connection, the leader can lose its
     /// lease. Clients of [`from_env`](S3Store::from_env) use HTTP/1.1. An endpoint with a path must
-    /// end in a slash, as the SDK appends the bucket's name directly.
+    /// end in a slash, because the SDK appends the bucket's name directly.
     pub fn new(client: Client, bucket: impl Into<String>) -> S3Store {
         S3Store::of(RegionalClient::Ready(client), bucket)
     }

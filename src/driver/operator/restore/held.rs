@@ -11,15 +11,17 @@ use crate::epoch::Epoch;
 use crate::protocol::message::EpochEnd;
 use crate::record::{MAX_VALIDITY_MS, Record};
 
-/// Field for the newest epoch below the held epoch. A later run continues the sweep from this
-/// epoch.
+/// Field that contains the newest epoch below the held epoch. A later run continues the sweep from
+/// this epoch.
 const ABOVE: &str = "restored_above";
-/// Field for the maximum wait for the holders of lower epochs, in milliseconds.
+/// Field that contains the maximum time, in milliseconds, for which a successor waits for the
+/// leases of lower epochs.
 const WAIT: &str = "wait_ms";
 
 impl Operator {
-    /// Returns the record of a held epoch. `wait` is the maximum wait of a successor for the known
-    /// holders. The record keeps the wait, as the holders' objects may be deleted before the seal.
+    /// Returns the record of a held epoch. `wait` is the maximum time for which a successor waits
+    /// for the leases of the known holders. The record keeps the wait, because the holders' objects
+    /// may be deleted before the seal.
     pub(super) fn hold(&self, above: Option<Epoch>, wait: Duration) -> Record {
         let mut hold = Record::blank();
         hold.nonce = Some(self.cx.process.nonce());
@@ -35,7 +37,7 @@ impl Operator {
 pub(super) struct RestoreHold {
     /// Newest epoch below the held epoch when the hold was created.
     pub(super) above: Option<Epoch>,
-    /// Wait of a successor, or `None` in an object of an earlier version.
+    /// Time for which a successor waits, or `None` in an object that an earlier version wrote.
     pub(super) wait: Option<Duration>,
 }
 

@@ -30,7 +30,7 @@ mod sweep;
 use held::held;
 use sweep::{Below, asks};
 
-/// Maximum wait, equal to the maximum validity.
+/// Maximum `wait` of a restore, equal to the maximum validity.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 impl Operator {
@@ -66,7 +66,7 @@ impl Operator {
             return self.superseded_by(newest, epoch, wait).await;
         }
         let below = newest.filter(|newest| *newest < epoch);
-        // The first write must contain the wait as known so far (RS6).
+        // The first write must already contain the wait that the known records require (RS6).
         let (above, known) = match self.look_below(below).await? {
             Some(Below::NeedsForce(leader)) => return Ok(Restored::NeedsForce(leader)),
             Some(Below::Wait(asked)) => (below, asked),
@@ -87,8 +87,8 @@ impl Operator {
         }
     }
 
-    /// Deposes the holders below a held epoch, and seals the held epoch. If its object is missing,
-    /// this function creates the object with the body `hold`.
+    /// Deposes the holders below a held epoch, and seals the held epoch. If the object of the held
+    /// epoch is missing, this function creates it with the body `hold`.
     async fn seal_held(
         &mut self,
         epoch: Epoch,
@@ -196,7 +196,7 @@ impl Operator {
     fn restored(&self, wait: Duration) -> Record {
         let mut record = Record::blank();
         record.nonce = Some(self.cx.process.nonce());
-        // A validity is at least 1 ms.
+        // A validity in a record must be at least 1 ms, so a wait of 0 becomes 1 ms.
         record.validity_ms = Validity::Millis(millis(wait).max(1));
         let at = self.cx.process.now().time_of_day();
         record.sealed(EpochEnd::Restored, 2, &self.cx.config.name, at)
@@ -213,7 +213,7 @@ impl Operator {
         Restored::Sealed { epoch, wait: self.cx.config.drift.stretch(wait) }
     }
 
-    /// Returns the outcome of a restore below a greater epoch.
+    /// Returns the outcome of a restore of `epoch` if the greater epoch `newest` exists.
     async fn superseded_by(
         &mut self,
         newest: Epoch,

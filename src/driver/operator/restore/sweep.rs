@@ -19,7 +19,8 @@ use crate::record::listing::{EpochsOfPage, key_of};
 
 const PAGE_KEYS: usize = 1_000;
 
-/// The effect of a lower epoch on a successor.
+/// The effect of a lower epoch on a successor: the successor waits, or a restore must end the lower
+/// epoch first.
 pub(super) enum Below {
     Wait(Duration),
     NeedsForce(Leader),
@@ -27,8 +28,8 @@ pub(super) enum Below {
     Held(RestoreHold),
 }
 
-/// The wait of a successor, or a leader that must be deposed by force because its record does not
-/// limit the wait.
+/// The time for which a successor waits, or a leader whose record does not limit this time, so an
+/// operator must depose it by force.
 pub(super) type HeldFor = Result<Duration, Leader>;
 
 /// The epochs around a held epoch.
@@ -40,7 +41,7 @@ pub(super) struct EpochsBelow {
 
 impl Operator {
     /// Lists the epochs below `epoch`. The list starts at the epoch that was newest when the hold
-    /// was created, as no process leads an earlier epoch.
+    /// was created, because no process leads an earlier epoch.
     pub(super) async fn list_below(
         &mut self,
         held: &RestoreHold,
@@ -69,8 +70,8 @@ impl Operator {
         Ok(listed)
     }
 
-    /// Returns the wait of a successor for the holders of these epochs. This function does not
-    /// change the epochs.
+    /// Returns the time for which a successor waits for the leases of these epochs. This function
+    /// does not change the epochs.
     pub(super) async fn look_all(&mut self, epochs: &[Epoch]) -> Result<HeldFor, Error> {
         let mut wait = Duration::ZERO;
         for epoch in epochs {
@@ -85,7 +86,7 @@ impl Operator {
         Ok(Ok(wait))
     }
 
-    /// Deposes the holders of these epochs. Returns the wait of a successor.
+    /// Deposes the holders of these epochs. Returns the time for which a successor waits.
     pub(super) async fn depose_all(&mut self, epochs: &[Epoch]) -> Result<HeldFor, Error> {
         let mut wait = Duration::ZERO;
         for epoch in epochs {
@@ -117,7 +118,8 @@ impl Operator {
         })
     }
 
-    /// Seals an epoch that another restore holds. The future is boxed, as the call is recursive.
+    /// Seals an epoch that another restore holds. The future is boxed, because the call is
+    /// recursive.
     fn finish(&mut self, held: Epoch) -> BoxFuture<'_, Result<Done, Error>> {
         self.seal_held(held, Duration::ZERO, false, None).boxed()
     }

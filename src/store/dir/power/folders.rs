@@ -58,7 +58,7 @@ fn regression_a_deletion_removes_empty_folders_of_earlier_versions() {
     delete("app/members/a/lock.json");
     assert!(left() < 202, "{}", left());
     delete("app/members/a/lock.json");
-    // Each deletion removes some folders, as other writers wait.
+    // Each deletion removes some folders, because other writers wait.
     for _ in 0..200 {
         if left() == 2 {
             break;
