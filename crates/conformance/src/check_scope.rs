@@ -1,4 +1,5 @@
-//! The keys of one check, and requests to the store. A failed request ends the check.
+//! The keys of one check, and the requests of the check to the store. A failed request ends the
+//! check.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,14 +15,15 @@ use super::Capabilities;
 /// The reason for a failed check.
 #[derive(Debug)]
 pub enum CheckFailure {
-    /// A violated guarantee, in words that follow "the store".
+    /// A violated guarantee. The text continues a sentence that begins with "the store".
     Broken(String),
     /// A failed request. The check is inconclusive.
     Request(StoreError),
 }
 
 impl CheckFailure {
-    /// Returns true if a timeout, a 409 or a 5xx ended the check. Repeat the check on other keys.
+    /// Returns true if a timeout, a 409 or a 5xx ended the check. The caller should then repeat the
+    /// check on other keys.
     pub fn is_unclear(&self) -> bool {
         matches!(self, CheckFailure::Request(error) if is_unclear(error))
     }
@@ -160,8 +162,9 @@ impl CheckScope<'_> {
         page(&self.store, prefix, after, limit).await
     }
 
-    /// Lists all entries whose name starts with `prefix`, in pages of `limit` keys. `after` is a
-    /// whole key.
+    /// Lists all entries whose name starts with `prefix`, in pages of `limit` keys. The listing
+    /// starts after the key `after`. The caller gives this key in full, with the prefix of the
+    /// check.
     pub(super) async fn list_from(
         &self,
         prefix: &str,
@@ -187,7 +190,7 @@ impl CheckScope<'_> {
         }
     }
 
-    /// Lists names instead of entries: the keys without the prefix of the check.
+    /// Returns the names of the listed objects: their keys without the prefix of the check.
     pub(super) async fn list(
         &self,
         prefix: &str,

@@ -66,13 +66,14 @@ use check_scope::{CheckScope, Checked};
 pub struct Capabilities {
     /// Listings have the exact size of each body. Default: true.
     pub exact_sizes: bool,
-    /// Listings and objects have the time of the write, by a clock that differs from this machine's
-    /// by less than half an hour. Default: true. Without dates, compactors delete no object by age.
+    /// Listings and objects have the time of the write. The clock of the store differs from the
+    /// clock of this machine by less than half an hour. Default: true. Without dates, compactors
+    /// delete no object by age.
     pub dates: bool,
     /// A `replace` of a missing key returns `PutOutcome::PreconditionFailed` instead of
     /// `PutOutcome::NotFound`, as on Ceph 16. Default: false.
     pub missing_is_refused: bool,
-    /// Accepts the following outcomes, as elections do. Default: false.
+    /// The checks accept the following outcomes, because elections accept them too. Default: false.
     ///
     /// - a successful write without an ETag
     /// - a whole object instead of `GetOutcome::NotModified`
@@ -83,8 +84,9 @@ pub struct Capabilities {
     pub rounds: usize,
     /// Number of rounds of each race. Default: [`race_rounds`].
     pub race_rounds: usize,
-    /// Length of the longest body of a race, in bytes. A store needs more time between the check
-    /// and the commit of a long body, so long bodies detect more faults. Default: 200 KiB.
+    /// Length of the longest body of a race, in bytes. Between its check of the condition and its
+    /// commit, a store takes longer if the body is long. So races with long bodies detect more
+    /// faults. Default: 200 KiB.
     pub race_bytes: usize,
 }
 
@@ -165,12 +167,13 @@ pub async fn report(
     results
 }
 
-/// Runs only the races, with this number of rounds each. A store that checks a condition and writes
-/// in two steps may pass all other checks.
+/// Runs only the races, with this number of rounds each. A race can detect a store that checks the
+/// condition of a write in one step and writes in another. Such a store may pass all other checks.
 ///
 /// # Panics
 ///
-/// Panics if a race has no winner or several winners, and if no round has a known winner.
+/// Panics if a race has no winner, if a race has several winners, or if the winner is unknown in
+/// every round.
 pub async fn races(store: Arc<dyn Store>, prefix: &str, rounds: usize) {
     let can = Capabilities { race_rounds: rounds, ..Capabilities::default() };
     for check in &ALL[ALL.len() - 2..] {

@@ -33,7 +33,7 @@ pub(super) async fn lists_what_was_written(scope: CheckScope<'_>) -> Checked {
 }
 
 pub(super) async fn lists_by_bytes_of_the_key(scope: CheckScope<'_>) -> Checked {
-    // In the order of bytes: `-`, `.`, `/`, digits, `A`, `_`, `a`.
+    // The order of the bytes is `-`, `.`, `/`, digits, `A`, `_`, `a`.
     let sorted = ["A", "Z", "_", "a-b", "a.b", "a/-", "a/b-", "a/b.", "a/b/c", "a0", "aA", "ab"];
     for name in sorted.iter().rev() {
         scope.created(name, *name).await?;
@@ -107,8 +107,8 @@ pub(super) async fn pages(scope: CheckScope<'_>) -> Checked {
     for limit in [1, 2, 6, 7, 8, 1_000] {
         expect_eq!(scope.list("lock-", "", limit).await?, names, "lists in pages of {limit}");
     }
-    // A page that omits keys must be marked as truncated. A full page that omits no key may be
-    // marked too.
+    // A page that omits keys must be marked as truncated. A full page may be marked as truncated
+    // even if it omits no key.
     let prefix = scope.key("lock-");
     for limit in [1, 2, 6] {
         if !scope.page(&prefix, "", limit).await?.truncated {
@@ -133,7 +133,8 @@ pub(super) async fn lists_the_last(scope: CheckScope<'_>) -> Checked {
         return Ok(());
     }
     let names = names(7);
-    // Keys outside the prefix, at which a wrong listing would begin.
+    // These keys are outside the prefix. A wrong listing of the last keys would contain one of
+    // them.
     for name in ["lock", "loc/9", "locl", "m"] {
         scope.created(name, "x").await?;
     }
@@ -218,7 +219,8 @@ impl CheckScope<'_> {
     }
 
     /// Checks that the page of the last `limit` keys has these names. The page must be truncated if
-    /// it omits keys. Some stores also mark a full page that omits no key.
+    /// it omits keys. A full page that omits no key may be marked as truncated, because some stores
+    /// do so.
     async fn shows_last(
         &self,
         after: &str,

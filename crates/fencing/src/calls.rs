@@ -23,23 +23,25 @@ pub(super) struct Calls {
     pub(super) request_timeout: Duration,
 }
 
-/// The attempts at one compare-and-swap: their number, the pauses between them, and their known
-/// effect. Two kinds of loops use this type. They are separate because their proofs differ:
+/// The attempts at one compare-and-swap: their number, the pauses between them, and whether one of
+/// them may have taken effect. Two kinds of loops use this type. They are separate because their
+/// proofs differ:
 ///
 /// - *Raise*: the token of the gate, the trim marker, the claim of an object, its reservation. Each
 ///   attempt reads the object, decides, and writes on the condition of the ETag that it just read.
-///   The read of the next attempt finds the writes of others, and also an own write with a lost
-///   response. So this loop does not read the object back after a write.
+///   The read of the next attempt finds the writes of other processes. It also finds a write of
+///   this process with a lost response. So this loop does not read the object back after a write.
 /// - *Overwrite*: the write of an object by its writer, the reset of a gate. The condition of all
 ///   attempts is the ETag that the caller saw before the first one. After a refusal or a lost
 ///   response, the loop reads the object back immediately, even after the last attempt. A changed
-///   ETag ends the call: this write or another writer has changed the object. The loop must never
-///   overwrite an unseen object of another writer.
+///   ETag ends the call: either this write has taken effect, or another writer has changed the
+///   object. The loop must never overwrite an unseen object of another writer.
 ///
-/// A single loop would have to check its kind before each request. Within *raise*, a claim counts
-/// refusals and failures separately, because each refusal means that another writer made progress.
-/// A reservation stops at the first failure, because safety does not depend on it. The writer of a
-/// log uses neither loop: it sends the requests of `protocol::log`, which the model explores.
+/// A single loop for both kinds would have to check before each request whether it raises or
+/// overwrites. Within *raise*, a claim counts refusals and failures separately, because each
+/// refusal means that another writer made progress. A reservation stops at the first failure,
+/// because safety does not depend on it. The writer of a log uses neither loop: it sends the
+/// requests of [`protocol`](crate::protocol), which the model explores.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     made: u32,
@@ -102,8 +104,8 @@ impl Attempts {
         if self.unknown { Determinacy::Indeterminate } else { Determinacy::Determinate }
     }
 
-    /// Returns the last failure. If each attempt was refused, returns an error with the reason
-    /// `refused`.
+    /// Returns the error of the last failed attempt. If the store refused every attempt, returns an
+    /// error with the text `refused`.
     pub(super) fn last_or(&mut self, refused: &str) -> StoreError {
         self.last.take().unwrap_or_else(|| unanswered(refused))
     }
@@ -129,8 +131,10 @@ impl Calls {
         back_off(&self.process, FIRST_PAUSE, LONGEST_PAUSE, attempt).await;
     }
 
-    /// Repeats this read after transient failures. Several reads may share the count of `failures`,
-    /// and its limit. The outer error of a read means unexpected content, which is permanent.
+    /// Repeats this read after transient failures. The caller may use one count of `failures` for
+    /// several reads. Then the limit of attempts applies to all of them together. The outer error
+    /// of a read means that the object has unexpected content, so this function does not repeat the
+    /// read.
     pub(super) async fn patiently<T, F>(
         &self,
         failures: &mut u32,
@@ -173,7 +177,8 @@ impl Calls {
         internals::delete(&self.process, self.request_timeout, self.store.delete(keys)).await
     }
 
-    /// Writes the object. `etag` is the ETag that the object must have; `None` creates it.
+    /// Writes the object. If `etag` is set, the object must have this ETag. If it is `None`, the
+    /// object must not exist, and this function creates it.
     pub(super) async fn put(&self, key: &str, body: Bytes, etag: Option<ETag>) -> Written {
         let put = match etag {
             Some(etag) => self.store.replace(key, body, etag),

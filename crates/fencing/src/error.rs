@@ -39,7 +39,7 @@ pub enum FencingError {
     /// A greater epoch has claimed the resource. The refusal is final: stop.
     ///
     /// With [`Determinacy::Indeterminate`], an attempt with a lost response may have written before
-    /// the claim. In this case the greater epoch has seen that write.
+    /// the claim. In this case the writer of the greater epoch has read that write.
     Stale {
         /// The refused token and the greater one.
         stale: Stale,

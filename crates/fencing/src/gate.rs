@@ -100,9 +100,9 @@ impl Gate {
     /// Admits the token, and waits until all permits of lower tokens are dropped. Act before the
     /// returned permit is dropped.
     ///
-    /// From the first poll on, the gate refuses lower tokens, even if the future is dropped before
-    /// it is ready. A permit that is never dropped blocks all greater tokens, so limit the time of
-    /// the work under a permit.
+    /// The first poll of the future admits the token. From then on the gate refuses lower tokens,
+    /// even if the future is dropped before it is ready. A permit that is never dropped blocks all
+    /// greater tokens, so limit the time of the work under a permit.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(words, "the token 4 is refused: epoch 5 has been seen");
     }
 
-    /// `{gate:?}` inside `act` deadlocked: it waited for the lock that `act` holds.
+    /// Before the fix, `{gate:?}` inside `act` deadlocked: it waited for the lock that `act` holds.
     #[test]
     fn regression_a_gate_can_be_printed_within_act() {
         let gate = Gate::new();

@@ -115,7 +115,8 @@ impl Generations {
     }
 }
 
-/// Returns the first key after all objects of an epoch: `0` is the character after the slash.
+/// Returns the key after which the listing continues. After an epoch, this key follows all keys of
+/// the epoch, because `0` is the character after the slash in ASCII.
 fn start(prefix: &str, after: &After) -> String {
     match after {
         After::Number(number) => format!("{prefix}{number:010}0"),

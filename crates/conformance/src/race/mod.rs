@@ -1,5 +1,4 @@
-//! Races of concurrent writers. Exactly one writer of a key may win. A store that checks the
-//! condition and writes in two steps passes every other check.
+//! Races of concurrent writers. Exactly one writer of a key may win.
 
 mod object;
 mod suite;
@@ -30,15 +29,14 @@ pub const WRITERS: usize = 32;
 const OVERLAPPED: usize = 2;
 /// Number of rounds of each kind in a batch. All objects of a batch exist at the same time.
 const BATCH: u32 = 20;
-/// Minimum number of rounds of each kind, even if the caller stops the races. The rounds have
-/// different shapes.
+/// Minimum number of rounds of each kind, even after the caller stops the races.
 const FEWEST: u32 = 2;
-/// Maximum length of a long body, in bytes. Servers keep bodies of up to 5 MiB in memory, and write
-/// longer bodies to a file between check and commit.
+/// Maximum length of a long body, in bytes. Servers keep bodies of up to 5 MiB in memory. They
+/// write a longer body to a file after they check the condition and before they commit the write.
 pub const LONGEST: usize = 5 << 20;
 /// Minimum length of a long body, in bytes. It exceeds `MAX_READ`.
 const SHORTEST: usize = 160 << 10;
-/// Maximum time of a long write. If the store is slower, the length is halved.
+/// Maximum time of a long write. After a slower one, the next long body has half the length.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The timing of the writers of a round. Rounds alternate between the shapes.
@@ -46,9 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 enum Shape {
     /// All writers write a short body to one key at the same moment.
     Together,
-    /// For each of two keys, one writer writes a long body. The other writers write short bodies
-    /// together during the long write. A store needs more time between the check and the commit of
-    /// a long body. Short writes that start earlier would win without an overlap.
+    /// For each of two keys, one writer writes a long body, so the store takes longer between its
+    /// check and its commit. The other writers write short bodies together during the long write.
     Overlapping,
 }
 
@@ -57,11 +54,9 @@ enum Shape {
 pub struct Bounds {
     /// Number of rounds of each kind. `None` sets no limit.
     pub rounds: Option<u32>,
-    /// Time after the start of the races during which rounds may start. The first two rounds of
-    /// each kind ignore this limit.
+    /// Time during which rounds may start. The first two rounds of each kind ignore this limit.
     pub span: Option<Duration>,
-    /// True if the caller has stopped the races. The first two rounds of each kind ignore this
-    /// flag.
+    /// True if the caller stops the races. The first two rounds of each kind ignore this flag.
     pub enough: Arc<AtomicBool>,
     /// Length of the longest body, in bytes.
     pub longest: usize,
@@ -73,12 +68,11 @@ pub struct Races {
     store: Arc<dyn Store>,
     /// Prefix of each key.
     start: String,
-    /// Number of keys used so far.
     keys: u64,
     listings: bool,
     /// Length of the long bodies, in bytes. `None` if the store accepts no long body.
     pub long: Option<usize>,
-    /// Shortest time of a long write so far. Concurrent short writes slow a long write down.
+    /// Shortest time of a long write so far: concurrent short writes make a long write slower.
     took: Duration,
     /// Delay of the next short writes, as a fraction of `took`.
     part: f64,
@@ -98,8 +92,8 @@ struct Start {
 }
 
 impl Bounds {
-    /// Returns the maximum number of rounds in the next batch. With a span, batches are small, so
-    /// that both kinds of races share the time.
+    /// Returns the maximum number of rounds in the next batch. If [`Bounds::span`] limits the time,
+    /// batches are small, so that both kinds of races share the time.
     fn batch(&self, done: u32) -> u32 {
         let batch = if self.span.is_some() { FEWEST } else { BATCH };
         self.rounds.map_or(batch, |rounds| (rounds - done).min(batch))
@@ -123,11 +117,11 @@ impl Races {
     /// Opens a connection for each writer, and measures the longest body that the store writes
     /// within a second. Without open connections, the writers of the first round would not overlap.
     ///
-    /// All keys start with `start`. With `listings`, a listing must show each winner.
+    /// All keys start with `start`. If `listings` is true, a listing must show each winner.
     ///
     /// # Errors
     ///
-    /// Returns the first request that fails with a known effect.
+    /// Returns the error of the first request that fails with a known effect.
     pub async fn prepare(
         store: &Arc<dyn Store>,
         start: String,
@@ -158,7 +152,6 @@ impl Races {
         Ok(races)
     }
 
-    /// Returns a unique key.
     fn key(&mut self, name: &str) -> String {
         self.keys += 1;
         format!("{}{name}-{:06}", self.start, self.keys)
@@ -177,8 +170,8 @@ impl Races {
                         break;
                     }
                 }
-                // Some stores refuse long bodies, and some connections are too slow for long
-                // bodies.
+                // After other errors the next body is shorter: some stores refuse long bodies, and
+                // some connections are too slow for them.
                 Err(error) if error.kind() == StoreErrorKind::AccessDenied => {
                     return Err(CheckFailure::Request(error));
                 }
@@ -194,8 +187,8 @@ impl Races {
     ///
     /// # Errors
     ///
-    /// Returns the first request that fails with a known effect, and a failed request that prepares
-    /// a race.
+    /// Returns the error of the first request that fails with a known effect, or of a failed
+    /// request that prepares a race.
     pub async fn run(&mut self, bounds: &Bounds) -> Checked {
         self.until = bounds.span.map(|span| Process::system().now().boot.saturating_add(span));
         while self.may_start(self.replaces.rounds, bounds) && !self.any_broken() {
@@ -228,8 +221,8 @@ impl Races {
         self.creates.broken > 0 || self.replaces.broken > 0
     }
 
-    /// Races creators of missing keys. With `listings`, a listing after a decided race must show
-    /// exactly the new keys. Returns the keys that have no write in flight.
+    /// Runs races to create a missing key. If `listings` is true, a listing after a decided race
+    /// must show exactly the new keys. Returns the keys that have no write in flight.
     async fn create_batch(&mut self, rounds: u32, bounds: &Bounds) -> Checked<Vec<String>> {
         let folder = self.key("create-race");
         let (mut before, mut doubtful, mut settled) = (folder.clone(), Vec::new(), Vec::new());
@@ -261,9 +254,9 @@ impl Races {
         Ok(settled)
     }
 
-    /// Races replacers with one ETag. The objects of all races are created first, because some
-    /// services allow only one write of an object per second. Returns the keys that have no write
-    /// in flight.
+    /// Runs races of writers that replace the same object on the condition of the same ETag. The
+    /// objects of all races are created first, because some services allow only one write of an
+    /// object per second. Returns the keys that have no write in flight.
     async fn replace_batch(&mut self, rounds: u32, bounds: &Bounds) -> Checked<Vec<String>> {
         let first = self.replaces.rounds;
         let mut objects = Vec::new();
@@ -352,14 +345,13 @@ impl Races {
             return Duration::ZERO;
         }
         self.part = (self.part + 0.618_034).fract();
-        // The next long write may be slower by 10 %.
+        // The factor 1.1 covers a next long write that is up to 10 % slower than the fastest one.
         self.took.min(2 * PATIENCE).mul_f64(1.1 * self.part)
     }
 }
 
 impl Races {
-    /// Creates an object. After an unknown effect, retries under another key, up to [`TRIES`]
-    /// times.
+    /// Creates an object. After an unknown effect, tries another key, up to [`TRIES`] times.
     async fn an_object(&mut self) -> Checked<Start> {
         let mut asked = 0;
         loop {

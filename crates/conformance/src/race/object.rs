@@ -10,7 +10,8 @@ use crate::check_scope::{CheckFailure, Checked, broken};
 
 /// Pause before the retry of a request with an unknown effect.
 pub(super) const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// Maximum length of a body that is read, in bytes. A longer body is identified by its length.
+/// Maximum length of a body that the race reads, in bytes. The race identifies a longer body by its
+/// length.
 pub(super) const MAX_READ: usize = 64 << 10;
 /// Number of attempts at the write that prepares a race, and at the read that decides it.
 pub(super) const TRIES: u32 = 5;
@@ -24,7 +25,8 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Returns true if the object has this body. A long body is identified by its length.
+    /// Returns true if the object has this body. A body longer than [`MAX_READ`] is compared by its
+    /// length.
     pub(super) fn shows(&self, body: &Bytes) -> bool {
         match &self.body {
             Some(seen) => seen == body,
@@ -44,7 +46,7 @@ pub(super) async fn created(store: &Arc<dyn Store>, key: &str, body: &Bytes) -> 
     }
 }
 
-/// Reads the object at a key. The object may have any length.
+/// Reads the object at a key. An object with a body longer than [`MAX_READ`] is not an error.
 pub(super) async fn look(store: &Arc<dyn Store>, key: &str) -> Checked<Option<Seen>> {
     match store.get(key, None, MAX_READ).await.map_err(CheckFailure::Request)? {
         GetOutcome::TooLarge { etag, len } => Ok(Some(Seen { etag, body: None, len })),

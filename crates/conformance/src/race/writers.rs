@@ -27,8 +27,8 @@ pub(super) struct Writer {
     pub(super) long: bool,
 }
 
-/// Time between the arrival of the last writer at the barrier and the release. All tasks wake up in
-/// this time.
+/// Time between the arrival of the last writer at the barrier and the release. This time is enough
+/// for all tasks to wake up.
 const AHEAD: Duration = Duration::from_millis(1);
 
 /// Releases all writers together. Each writer sends its request after its delay. Returns the
@@ -92,8 +92,8 @@ impl Writer {
 mod tests {
     use super::*;
 
-    /// The remaining time was computed twice. The subtraction underflowed if time passed between
-    /// the two.
+    /// Before the fix, `nap` computed the remaining time twice: for the comparison and for the
+    /// subtraction. The subtraction underflowed if time passed between the two.
     #[test]
     fn regression_a_late_writer_does_not_sleep() {
         let us = Duration::from_micros;

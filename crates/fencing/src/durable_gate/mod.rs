@@ -31,9 +31,10 @@ pub use reset::GateState;
 ///
 /// **Limits.** The admission and the action are two steps, as with
 /// [`Gate::admit`](super::Gate::admit): the service may pause between them. Within one instance,
-/// [`Gate::enter`](super::Gate::enter) makes the two one step: call `enter` after this gate has
-/// admitted the token. With [`sole_instance`](DurableGate::sole_instance) the gate does not see the
-/// tokens of other instances.
+/// [`Gate::enter`](super::Gate::enter) combines the admission and the action into one step: call
+/// `enter` after this gate has admitted the token. With
+/// [`sole_instance`](DurableGate::sole_instance) the gate does not see the tokens of other
+/// instances.
 ///
 /// **Authenticate first.** The gate believes every token: one request with a token that was never
 /// granted makes it refuse all leaders, even after a restart. Admit only tokens of authenticated
@@ -82,9 +83,9 @@ struct Seen {
     etag: ETag,
 }
 
-/// The content of a gate's object. Two bodies of one gate are equal only if both numbers are equal.
-/// `resets` only grows, and `newest` only grows between two resets. So no later write has the ETag
-/// of an earlier one.
+/// The content of a gate's object. Two bodies of one gate are equal only if `newest` and `resets`
+/// are equal. `resets` only grows, and `newest` only grows between two resets. So each write has a
+/// new body, and no later write has the ETag of an earlier write.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GateLine {
@@ -106,7 +107,7 @@ impl Line for GateLine {
 }
 
 impl Seen {
-    /// Returns the reset number and the token. This pair only grows.
+    /// Returns the reset number and the token. A later version of the object has a greater pair.
     fn order(&self) -> (u64, Epoch) {
         (self.resets, self.newest)
     }
@@ -252,8 +253,8 @@ impl DurableGate {
         }
     }
 
-    /// Reads the object. `Some(None)` means that the object does not exist, and `None` that it
-    /// still has this ETag.
+    /// Reads the object. Returns `None` if the object still has the ETag `unless`, and `Some(None)`
+    /// if the object does not exist.
     async fn find(
         &self,
         unless: Option<ETag>,
@@ -310,8 +311,8 @@ fn stale(token: Epoch, seen: Option<&Seen>) -> Result<(), FencingError> {
     match seen {
         Some(seen) if token < seen.newest => {
             let stale = Stale { offered: token, newest: seen.newest };
-            // The object has the greater token now, whether or not an attempt of this call took
-            // effect.
+            // The effect is certain: the object now has the greater token, whether or not an
+            // attempt of this call took effect.
             Err(FencingError::Stale { stale, determinacy: Determinacy::Determinate })
         }
         _ => Ok(()),

@@ -18,7 +18,9 @@ use crate::calls::{Attempts, Swap};
 ///    [`Election::newest_epoch`](tenure::Election::newest_epoch).
 /// 4. [`reset`](GateState::reset) the gate to that token.
 ///
-/// The order matters: a real token that the gate has admitted by step 2 was granted before step 3.
+/// The order matters: an election granted each real token before the gate admitted it. So step 3
+/// finds a token at least as great as each real token that step 2 discovers, and the reset never
+/// discards a real token.
 #[derive(Debug, Clone)]
 pub struct GateState {
     gate: DurableGate,
@@ -39,7 +41,8 @@ impl DurableGate {
         Ok(GateState { gate: self.clone(), seen: found.flatten() })
     }
 
-    /// Returns a number above the reset numbers of the present object and of a deleted one.
+    /// Returns a number for the next reset. It is greater than the reset number of the present
+    /// object, and of a deleted object that this process has seen.
     fn next_reset(&self, seen: Option<&Seen>) -> Result<u64, Error> {
         let known = self.seen().map_or(0, |seen| seen.resets);
         let known = known.max(seen.map_or(0, |seen| seen.resets));
@@ -63,8 +66,9 @@ impl GateState {
         self.seen.as_ref().map(|seen| seen.newest)
     }
 
-    /// Sets the greatest token seen, which may be lower than before, and returns the token that the
-    /// gate then shows. 1 PUT; 1 GET more if the PUT is refused or its response is lost.
+    /// Sets the greatest token that the gate has seen. The new value may be lower than the old one.
+    /// Returns the token that the gate shows after the reset. 1 PUT; 1 GET more if the PUT is
+    /// refused or its response is lost.
     ///
     /// `newest` must be at least the greatest token that a real leader was granted: the gate
     /// refuses lower tokens from then on.
@@ -114,8 +118,8 @@ impl GateState {
         Err(gate.resetting(last, &attempts))
     }
 
-    /// Returns the token that the gate shows if it was reset since the inspection; `None` if the
-    /// object still has the inspected version.
+    /// Returns the token that the gate shows if another reset took effect since the inspection.
+    /// Returns `None` if the object still has the inspected version.
     fn reset_since(
         &self,
         found: Option<Seen>,
@@ -125,8 +129,8 @@ impl GateState {
         if found.as_ref().map(|found| &found.etag) == etag {
             return Ok(None);
         }
-        // A running instance accepts a reset only if its order is at least the order that the
-        // instance has seen.
+        // A running instance accepts the new object only if its order is at least the order that
+        // the instance has seen.
         let known = self.gate.seen().map(|known| known.order());
         let reset = |found: &Seen| found.resets > count && Some(found.order()) >= known;
         if let Some(found) = found.clone().filter(reset) {

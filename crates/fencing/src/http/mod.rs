@@ -108,9 +108,9 @@ pub struct TokenLayer {
 ///
 /// A service that restarts forgets its token unless it has a [`durable`](FenceLayer::durable) gate.
 /// Several instances behind one address have several gates. A durable gate gives them a common
-/// check. But another instance may write between the check and the write of one instance. In this
-/// case the resource behind them must store the token: handlers find it as an [`Epoch`] in the
-/// extensions of the request.
+/// check. But another instance may still write between the check and the write of one instance. To
+/// exclude this, the resource behind the instances must itself store and check the token: handlers
+/// find the token as an [`Epoch`] in the extensions of the request.
 ///
 /// # Examples
 ///

@@ -22,7 +22,7 @@ pub(super) struct LogLine {
     /// In a claim: number of fences directly below it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fences: Option<u64>,
-    /// In a fence: the number before the first free number at its creation.
+    /// In a fence: number directly below the first number that was free when the fence was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fence_after: Option<u64>,
 }

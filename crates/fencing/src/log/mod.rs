@@ -31,8 +31,9 @@ pub use writer::LogWriter;
 ///
 /// **Guarantees.**
 /// - After [`open`](FencedLog::open) has returned, no older writer appends. An older writer has an
-///   older epoch, or is an earlier writer of the same epoch. This holds for any pause of that
-///   writer and any trim during the pause. Epochs never decrease along the log.
+///   older epoch, or is an earlier writer of the same epoch. This guarantee holds however long the
+///   older writer pauses, and also if the log is trimmed during the pause. Epochs never decrease
+///   along the log.
 /// - An append that returned `Ok` is in the log at its number. No entry of another writer lies
 ///   between it and the newest entry that its writer knew before.
 /// - A reader sees each number with its first object or not at all.
@@ -185,8 +186,8 @@ impl FencedLog {
     }
 
     /// Returns the newest entry or claim of the log that ends at `end`, and its number. The inner
-    /// `Err` is a number without an object: the object was trimmed meanwhile or deleted by other
-    /// means.
+    /// `Err` contains a number that has no object: the object was trimmed meanwhile or deleted by
+    /// other means.
     ///
     /// 1 GET. If the log ends with fences, 1 GET more for each number from the last fence down to
     /// the newest entry or claim. Fences at the end belong to a writer that is opening the log or
@@ -204,12 +205,13 @@ impl FencedLog {
                 None if number > base => {}
                 None => return Ok(Err(number)),
             }
-            // Not below 1: the least base is 1, and no fence lies there.
+            // This does not go below 1: every base is at least 1, and number 1 is never a fence.
             number -= 1;
         }
     }
 
-    /// Makes one attempt of [`object`](Self::object). The outer error means unexpected content.
+    /// Makes one attempt of [`object`](Self::object). The outer error means that the object has
+    /// unexpected content.
     async fn read(&self, number: u64) -> Result<Result<Option<Read>, StoreError>, Error> {
         let key = self.keys.numbered(number);
         let object = match self.calls.get(&key, None).await {

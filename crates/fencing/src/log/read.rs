@@ -41,7 +41,8 @@ impl FencedLog {
         let mut attempts = Attempts::default();
         while attempts.another(&self.calls).await {
             let Some(end) = self.end().await? else { return Ok(None) };
-            // The object was trimmed since it was listed, so the log has a newer one.
+            // If the object is missing, it was trimmed after the listing. Then the log has a newer
+            // object, and the next attempt finds it.
             let (end, newest) = match self.below_fences(end).await? {
                 Ok(newest) => newest,
                 Err(number) => {
@@ -71,8 +72,8 @@ impl FencedLog {
         Err(self.no_newest("reading", missing).await.into())
     }
 
-    /// The error for a newest entry that no attempt has found. `missing` is the number that was
-    /// missing last.
+    /// The error for a newest entry that no attempt has found. `missing` is the number at which the
+    /// last attempt found no object.
     pub(super) async fn no_newest(&self, doing: &str, missing: Option<u64>) -> Error {
         match missing {
             Some(number) => self.missing(doing, number).await,
@@ -187,16 +188,17 @@ impl Reading {
         Ok(())
     }
 
-    /// Checks that the log ends before the next number, which is missing although the object
-    /// `above` exists. The log ends there if all objects above are fences of a writer that is
-    /// opening the log.
+    /// Checks that the log ends before the number `next`. The listing has no object at this number,
+    /// but it has an object at the number `above`. The log ends here if all objects from `above` on
+    /// are fences of a writer that is opening the log.
     async fn require_end(&self, above: u64) -> Result<(), FencingError> {
         let fenced = self.log.object(above).await?.is_some_and(|it| it.header.is_fence());
         let newest = match self.log.end().await? {
             Some(end) => self.log.below_fences(end).await?.ok().map(|(newest, _)| newest),
             None => None,
         };
-        // Each missing object below the newest entry was trimmed.
+        // If the newest entry is below the next number, the log ends here. Otherwise the object at
+        // the next number exists by now, or a trim has deleted it.
         let is_end = newest.is_some_and(|newest| newest < self.next);
         let whole = is_end || self.log.object(self.next).await?.is_some();
         self.require_untrimmed(self.next).await?;

@@ -68,8 +68,8 @@ impl FencedLog {
         let mut missing = None;
         let mut attempts = Attempts::default();
         while attempts.another(&self.calls).await {
-            // The marker is read before the end. A later marker may be above the claims that are
-            // reachable from the end.
+            // The trim reads the marker before it searches for the end. A marker that is read later
+            // may be above the claims that the trim finds from this end.
             let marker = self.marker_patiently().await?;
             let Some(end) = self.end().await? else { return Ok(None) };
             missing = match self.below_fences(end).await? {
@@ -154,8 +154,8 @@ impl FencedLog {
         Ok(self.calls.patiently(&mut 0, failed, || self.marker()).await?.0)
     }
 
-    /// Raises the marker. The marker is never lowered. So after a lost response, its numbers show
-    /// whether the write took effect.
+    /// Raises the marker. The marker is never lowered. So after a lost response, the numbers in the
+    /// marker show whether the write took effect.
     async fn mark(&self, raise: impl Fn(Floor) -> Floor) -> Result<(), Error> {
         let raising = |error| self.failure("raising the trim marker of", error).maybe();
         let mut attempts = Attempts::default();

@@ -209,9 +209,10 @@ impl LogWriter {
             refused = answer == LogAnswer::Refused;
             self.machine.handle(answer, self.log.calls.nonce());
             let Some(number) = missing else { continue };
-            // The object was trimmed since it was listed or since it refused a create. This case
-            // repeats without end if the object was deleted by other means, or if reads of the
-            // store lag behind its writes. So the number of repetitions is bounded.
+            // The object that the writer wanted to read is missing. Usually it was trimmed after
+            // the listing, or after its existence caused the refusal of a create. The same happens
+            // again and again if the object was deleted by other means, or if reads of the store
+            // lag behind its writes. So the number of repetitions is limited.
             let again = matches!(self.machine.request(), Some(LogRequest::List(_)));
             if after_refusal || again {
                 if failures + 1 == ATTEMPTS {
@@ -240,7 +241,8 @@ impl LogWriter {
         if self.unknown { error.maybe().into() } else { error.into() }
     }
 
-    /// Sends one request. The outer error means unexpected content: another attempt would fail too.
+    /// Sends one request. The outer error means that the object has unexpected content: another
+    /// attempt would fail too.
     async fn perform(
         &mut self,
         request: LogRequest,

@@ -166,9 +166,9 @@ impl FencedObject {
     /// the whole body, and 1 GET more if this epoch has opened the object before.
     ///
     /// A busy older writer may write between the GET and the PUT, so that the PUT is refused. After
-    /// two refusals `open` writes a reservation object (1 GET, 1 PUT). Each older writer reads the
-    /// reservation at its next 16th write or at its next opening, and stops. So `open` makes at
-    /// most 16 more attempts for each older writer.
+    /// two refusals `open` writes a reservation object (1 GET, 1 PUT). An older writer reads the
+    /// reservation before every 16th write and whenever it opens the object. If the reservation has
+    /// a greater epoch, it stops. So `open` makes at most 16 more attempts for each older writer.
     ///
     /// Dropping the future is safe; the claim may still take effect.
     ///
@@ -253,7 +253,7 @@ impl FencedObject {
         ObjectWriter::new(self.clone(), token.clone(), etag, body)
     }
 
-    /// Reads the object. The outer error means unexpected content.
+    /// Reads the object. The outer error means that the object has unexpected content.
     async fn find(&self) -> Result<Result<Option<Found>, StoreError>, Error> {
         let object = match self.calls.get(&self.key, None).await {
             Ok(GetOutcome::Found(object)) => object,

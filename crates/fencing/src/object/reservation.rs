@@ -1,9 +1,10 @@
 //! The reservation: a writer that is slower than older writers asks them to stop.
 //!
 //! A claim takes a GET and a PUT, and a write takes one PUT. So a busy older writer could change
-//! the object between the GET and the PUT of each claim. Every writer reads the reservation at each
-//! 16th write. Some programs open the object before every write, so a writer also reads the
-//! reservation at each opening that finds its own epoch in the object.
+//! the object between the GET and the PUT of each claim. A writer reads the reservation before
+//! every 16th write. A program that opens the object before every write may never reach the 16th
+//! write. So an opening also reads the reservation if the object already has the epoch of the
+//! opening writer.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,13 +19,13 @@ use crate::calls::Attempts;
 use crate::envelope::{self, Line};
 use crate::error::{FencingError, Stale};
 
-/// Number of writes, by one [`FencedObject`] and its clones, for each read of the reservation.
+/// Number of writes of one [`FencedObject`] and its clones between two reads of the reservation.
 pub(super) const CHECK_EVERY: u32 = 16;
 /// Number of refused attempts after which `open` writes the reservation.
 pub(super) const RESERVE_AFTER: u32 = 2;
-/// Number of refused attempts after which `open` fails. A write of another writer causes each
-/// refusal. An older writer makes at most `CHECK_EVERY` writes before it reads the reservation. So
-/// this number is enough for three older writers.
+/// Number of refused attempts after which `open` fails. Each refusal means that another writer has
+/// written. An older writer makes at most `CHECK_EVERY` writes before it reads the reservation and
+/// stops. So this number of refusals is enough for three older writers.
 pub(super) const REFUSALS: u32 = 4 * CHECK_EVERY;
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -46,7 +47,8 @@ pub(super) struct Operations(AtomicU32);
 
 impl Operations {
     fn next_checks(&self) -> bool {
-        // The counter wraps around at a multiple of 16.
+        // The number at which the counter wraps around is a multiple of 16, so an overflow does not
+        // disturb the sequence.
         self.0.fetch_add(1, Ordering::Relaxed) % CHECK_EVERY == CHECK_EVERY - 1
     }
 }
@@ -60,8 +62,8 @@ impl FencedObject {
         if self.operations.next_checks() { self.require_unreserved(token).await } else { Ok(()) }
     }
 
-    /// Reads the reservation. 1 GET. Safety does not depend on the reservation, so a failed read of
-    /// it refuses no writer.
+    /// Reads the reservation. 1 GET. Safety does not depend on the reservation, so a writer
+    /// continues if this read fails.
     pub(super) async fn require_unreserved(&self, token: Epoch) -> Result<(), FencingError> {
         match self.reservation().await {
             Ok(Some((newest, _))) if newest > token => Err(reserved(token, newest)),

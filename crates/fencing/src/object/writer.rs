@@ -38,20 +38,21 @@ use crate::token::Token;
 pub struct ObjectWriter {
     object: FencedObject,
     token: Token,
-    /// ETag of the last write of this writer.
+    /// ETag of the last successful write of this writer.
     etag: ETag,
     body: Option<Bytes>,
-    /// Nonces of later writes of this writer that may have taken effect.
+    /// Nonces of the writes that this writer sent after its last successful write, and that may
+    /// have taken effect.
     sent: Vec<Nonce>,
     /// Greater epoch, if this writer has seen one.
     stale: Option<Epoch>,
 }
 
-/// The result of a read after a write with a refusal or an unknown effect.
+/// The result of reading the object after a write was refused or had an unknown effect.
 enum ReadBack {
-    /// The object has the write.
+    /// The object shows that the write took effect.
     Written,
-    /// The object does not have the write, which may still take effect.
+    /// The object shows no effect of the write. The write may still take effect later.
     NotYet,
 }
 
@@ -93,14 +94,15 @@ impl ObjectWriter {
     ///   [`may_have_happened`](FencingError::may_have_happened) returns `false`, nothing was
     ///   written. Write again, with the same or another body: after a later write succeeds, an
     ///   earlier one cannot take effect. [`ErrorKind::NewestDeleted`]: the object was deleted, so
-    ///   it cannot refuse old leaders. [`ErrorKind::UnsafeStore`]: the object has an older epoch
-    ///   again. [`ErrorKind::NoRuntime`]: nothing was sent; call this method in a Tokio runtime
-    ///   with timers.
+    ///   it cannot refuse old leaders. [`ErrorKind::UnsafeStore`]: the epoch in the object changed
+    ///   from this epoch back to an older one. [`ErrorKind::NoRuntime`]: nothing was sent; call
+    ///   this method in a Tokio runtime with timers.
     pub async fn write(&mut self, body: impl Into<Bytes>) -> Result<(), FencingError> {
         require_timers()?;
         let token = self.token.clone();
         let written = token.bound(self.write_on(body.into())).await;
-        // A nonce is recorded before its write is sent.
+        // The writer records the nonce of a write before it sends the write. So if `sent` is empty,
+        // no write can have taken effect.
         written.unwrap_or_else(|loss| Err(FencingError::ending(loss, !self.sent.is_empty())))
     }
 
@@ -152,7 +154,8 @@ impl ObjectWriter {
     fn adopt(&mut self, etag: ETag, body: Option<Bytes>) {
         self.etag = etag;
         self.body = body;
-        // The sent writes require the previous ETag, and no object has that ETag again.
+        // The writes in `sent` require the previous ETag. The object never has that ETag again, so
+        // they cannot take effect.
         self.sent.clear();
     }
 

@@ -18,8 +18,8 @@ fn unknown(determinacy: Determinacy) -> WriteAnswer {
     Err(StoreError::new(StoreErrorKind::Transient, determinacy, "409"))
 }
 
-/// Returns the outcome for these responses to three writers. The stored body is the body of the
-/// writer `wrote`, or the old body for `None`.
+/// Returns the outcome for these responses to three writers. The store has the body of the writer
+/// with the number `wrote`. For `None`, it has the old body.
 fn of(told: [WriteAnswer; 3], wrote: Option<usize>) -> RaceOutcome {
     let bodies: Vec<_> = (0..3).map(|writer| Bytes::from(format!("{writer}"))).collect();
     let before = Bytes::from("before");

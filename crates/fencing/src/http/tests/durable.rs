@@ -31,7 +31,8 @@ async fn put_past_broken(store: Arc<dyn tenure::store::Store>) -> (Response<Stri
     answered
 }
 
-/// The response was 503 with `Retry-After: 1` for every error, and the log had no entry.
+/// Before the fix, the layer responded with 503 and `Retry-After: 1` to every error of the gate,
+/// and logged nothing.
 #[tokio::test]
 async fn regression_a_broken_durable_gate_is_logged_and_suggests_no_retry() {
     let store = MemoryStore::new();

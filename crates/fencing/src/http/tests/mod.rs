@@ -35,7 +35,7 @@ impl Resource {
         self.0.lock().unwrap().clone()
     }
 
-    /// A service that writes its token immediately.
+    /// Returns a service that writes the token of each request to the resource immediately.
     fn service(
         &self,
     ) -> impl Service<Request<()>, Response = Response<String>, Error = Infallible, Future: Send>
@@ -128,7 +128,7 @@ where
     resource.written()
 }
 
-/// A service that delays its first call before the write.
+/// A service that delays its first request before the write.
 #[derive(Clone)]
 struct Held {
     resource: Resource,
