@@ -12,7 +12,7 @@ use super::failure::missing_key;
 use crate::store::StoreError;
 use crate::store::request_context::Verb;
 
-/// Number of keys in one call. A compactor needs four calls for its 1,000 keys. Azure accepts 256
+/// Number of keys in one call. A compactor needs four calls to delete 1,000 keys. Azure accepts 256
 /// keys in a request. Clients without batch deletion send ten concurrent requests in each call.
 const AT_ONCE: usize = 250;
 

@@ -33,7 +33,7 @@ const REFUSED_TOKEN: [&str; 2] = ["AuthenticationFailed", "InvalidAuthentication
 /// a concurrent writer.
 fn meaning(code: &str) -> Option<(StoreErrorKind, &'static str)> {
     match code {
-        // The other program may release the blob's lease at any time.
+        // Another program holds an Azure lease on the blob, and may release this lease at any time.
         "LeaseIdMissing" | "LeaseIdMismatchWithBlobOperation" | "LeaseLost" => Some((
             StoreErrorKind::Transient,
             "another program holds an Azure lease on this blob, which blocks all writes; wait, or \
@@ -60,7 +60,7 @@ impl RequestContext<'_, AnyObjectStore> {
         let (status, code) = answer.as_ref().map_or((0, ""), |answer| answer.pair());
         let refused = match (&error, self.verb) {
             // On S3 and Cloud Storage 409 means a concurrent write, not an existing key. On Azure
-            // it means an existing key, but only with this code.
+            // 409 means an existing key, but only with this code.
             (Error::AlreadyExists { .. }, Verb::Create) => {
                 (matches!(status, 0 | 412) && meaning(code).is_none())
                     || (status == 409 && code == "BlobAlreadyExists")
@@ -141,7 +141,7 @@ impl RequestContext<'_, AnyObjectStore> {
 
 #[cfg(any(feature = "azure", feature = "gcs"))]
 impl RequestContext<'_, AnyObjectStore> {
-    /// Returns the error of a request that was not sent for lack of an access token.
+    /// If the request was not sent because no access token was available, returns its error.
     fn without_token(self, error: &Error) -> Option<StoreError> {
         let error = chain(error).find_map(|error| error.downcast_ref::<TokenError>())?;
         let kind = match error.refused {
@@ -171,7 +171,7 @@ pub(super) fn missing_key(error: &Error) -> bool {
     matches!(error, Error::NotFound { .. }) && !NO_STORE.contains(&&*code())
 }
 
-/// Returns true if the request was not sent for lack of a connection.
+/// Returns true if the request was not sent because no connection could be opened.
 #[cfg(feature = "cloud")]
 fn never_connected(error: &Error) -> bool {
     use object_store::client::{HttpError, HttpErrorKind};

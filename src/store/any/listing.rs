@@ -26,7 +26,7 @@ struct Gathered<'a> {
 enum ListStart {
     Before,
     Taken,
-    /// The key and all later keys are past the prefix.
+    /// The key and all later keys sort after the keys with the prefix.
     Past,
     /// The page is full, and more keys exist.
     More,
@@ -61,7 +61,7 @@ impl<'a> Gathered<'a> {
 }
 
 /// Returns true if the keys are in the order of their parts between slashes. Azure lists a
-/// hierarchical namespace in this order. Within one folder it equals the order of bytes.
+/// hierarchical namespace in this order. Within one folder this order equals the order of bytes.
 fn is_after_by_parts(previous: &str, key: &str) -> bool {
     previous.split('/').lt(key.split('/'))
 }
@@ -89,7 +89,7 @@ pub(super) async fn stream(
     while let Some(meta) = stream.next().await {
         match page.see(meta.map_err(|error| request.failed(&error))?)? {
             ListStart::Before => read_past_a_page(),
-            // The next key would cost another request.
+            // The page is full, and the next key would cost another request.
             ListStart::Taken if page.entries.len() == MOST => {
                 truncated = true;
                 break;
@@ -116,7 +116,8 @@ fn start(prefix: &str, after: &str) -> Option<Path> {
     Some(after).filter(|after| !after.is_empty() && *after >= prefix).and_then(exact).or(before)
 }
 
-/// Lists by pages. This interface accepts any prefix, and its responses have a date.
+/// Lists with the client's interface for pages. This interface accepts any prefix, and its
+/// responses have a date.
 pub(super) async fn pages(
     store: &AnyObjectStore,
     pages: &dyn PaginatedListStore,
@@ -144,7 +145,8 @@ pub(super) async fn pages(
                 break;
             }
         }
-        // Azure may send pages without a key. Its emulator sends pages before the requested start.
+        // Azure may send pages without a key. Azure's emulator may also send pages that contain
+        // only keys before the requested start. The loop skips these pages.
         if !page.entries.is_empty() || !truncated {
             let served_at = answer.result.extensions.get::<ServedAt>();
             return Ok(store.page(page.entries, truncated, served_at.map(|date| date.0)));
@@ -175,8 +177,8 @@ mod tests {
     /// Parameters of one page: the prefix, the offset, the maximum number of keys, the token.
     type Request = (Option<String>, Option<String>, Option<usize>, Option<String>);
 
-    /// Returns these pages, one for each call. The token of each page except the last is its
-    /// number.
+    /// Returns one of these pages for each call. Each page except the last has its number as the
+    /// token.
     #[derive(Default)]
     struct Pages {
         left: Mutex<VecDeque<&'static [&'static str]>>,

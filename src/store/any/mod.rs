@@ -58,9 +58,9 @@ mod token;
 /// second: use a validity of at least 5 s.
 ///
 /// **The store's clock.** The interface of object_store omits the dates of responses, so this store
-/// uses the newest `last_modified` that it has seen. This time is never ahead of the store's clock:
-/// an object can seem younger than it is, never older. While no leader renews, a compactor in a
-/// separate process keeps the objects written within its `min_age` before the newest object.
+/// uses the newest `last_modified` that it has seen. This time is never ahead of the store's clock.
+/// So an object can seem younger than it is, but never older. While no leader renews, a compactor
+/// in a separate process keeps the objects written within its `min_age` before the newest object.
 ///
 /// **Keys** follow the rules of object_store: no part between slashes is empty, `.` or `..`. If a
 /// foreign key under the election's prefix violates these rules, every listing fails.
@@ -88,8 +88,8 @@ pub struct AnyObjectStore {
     /// client.
     pages: Option<Arc<dyn PaginatedListStore>>,
     name: String,
-    /// True if the client sends each write once, as clients that tenure created do. Then the
-    /// response belongs to that write.
+    /// True if the client sends each write only once. Clients that tenure created do so. Then the
+    /// response is the response to the only attempt of the write.
     sent_once: bool,
     etag_form: ETagForm,
     #[cfg(any(feature = "azure", feature = "gcs"))]
@@ -170,7 +170,8 @@ impl AnyObjectStore {
         let options = PutOptions::from(PutMode::Update(nothing));
         match self.store.put_opts(&probe, PutPayload::new(), options).await {
             Ok(_) => {
-                // A failed deletion is not reported.
+                // If the deletion fails, the error is ignored, because the caller gets the more
+                // important error below.
                 let _ = self.delete(vec![probe.into()]).await;
                 refuse("it replaces an object without comparing its version")
             }
@@ -200,7 +201,7 @@ impl AnyObjectStore {
         }
     }
 
-    /// Returns the version that the store compares.
+    /// Converts an ETag to the version that the store compares.
     fn sent(&self, etag: &ETag) -> UpdateVersion {
         let mut version = tag::decode(etag);
         version.e_tag = version.e_tag.map(|e_tag| self.etag_form.of(&e_tag).to_owned());

@@ -1,8 +1,9 @@
 //! A cache of access tokens for slow or failing token services.
 //!
 //! Without this cache object_store fetches a token within the request that needs it. A leader
-//! cancels the request after a fraction of its lease, and so a slow token service never delivers.
-//! object_store also rejects a token that has minutes left, even if no other token can be fetched.
+//! cancels the request after a fraction of its lease. This also cancels the fetch, so a slow token
+//! service never delivers a token. object_store also rejects a token that has minutes left, even if
+//! no other token can be fetched.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -26,12 +27,12 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 pub(super) type Source<C> = Arc<dyn CredentialProvider<Credential = C>>;
 
-/// Caches a source's token until the store refuses it. Clones share the cache.
+/// Caches a source's token until the store refuses the token. Clones share the cache.
 pub(super) struct TokenCache<C>(Arc<Mutex<TokenState<C>>>);
 
 struct TokenState<C> {
-    /// Creates a source without a token. A source keeps its token until the token expires, even if
-    /// the store refuses it.
+    /// Creates a source without a token. A source keeps a token until it expires, even if the store
+    /// refuses the token.
     new_source: Box<dyn Fn() -> Option<Source<C>> + Send>,
     source: Source<C>,
     token: Option<Arc<C>>,
@@ -197,8 +198,8 @@ mod tests {
     use super::*;
     use crate::store::timed;
 
-    /// Responds after these times, in seconds, to one request each. `None` is a failure. Later
-    /// requests hang.
+    /// A token service for tests. Each element of `takes` is the time, in seconds, until the
+    /// response to one request, or `None` for a failure. Later requests hang.
     #[derive(Debug)]
     struct TokenService {
         takes: &'static [Option<u64>],

@@ -20,8 +20,8 @@ use rustls::pki_types::pem::PemObject as _;
 use crate::store::http::{Http, system_roots, tls};
 use crate::store::timed;
 
-/// File of root certificates that replace the machine's certificates: `AWS_CA_BUNDLE`, or
-/// `ca_bundle` in the profile.
+/// File of root certificates that are used instead of the machine's certificates: `AWS_CA_BUNDLE`,
+/// or `ca_bundle` in the profile.
 pub(super) static CA_BUNDLE: OnceLock<Option<String>> = OnceLock::new();
 
 #[derive(Debug, Clone)]
@@ -140,7 +140,8 @@ fn converted(request: HttpRequest) -> Result<Request, NotSendable> {
 }
 
 /// Returns a placeholder for the connection of a request. After a 5xx the SDK tries to close the
-/// connection, and logs an error if it is unknown. [`Http::answered`] replaces the connections.
+/// connection, and logs an error if the connection is unknown. [`Http::answered`] replaces the
+/// connections.
 fn connection() -> ConnectionMetadata {
     ConnectionMetadata::builder().proxied(false).poison_fn(|| {}).build()
 }

@@ -30,7 +30,8 @@ pub(in crate::store) fn not_sent(
         Some(CredentialsError::InvalidConfiguration(_)) => {
             (StoreErrorKind::AccessDenied, "the credential settings are invalid")
         }
-        // A service that issues credentials can fail temporarily.
+        // Other errors come from a service that issues credentials. This service can fail
+        // temporarily.
         Some(_) => (StoreErrorKind::Transient, "the credentials could not be fetched"),
         // S3's client writes "region", and DynamoDB's client writes "Region".
         None if causes(error).to_lowercase().contains("region") => {
@@ -40,8 +41,8 @@ pub(in crate::store) fn not_sent(
     }
 }
 
-/// Returns true if the machine's metadata service has refused to issue credentials. The access is
-/// forbidden, or the machine has no role. Both may change.
+/// Returns true if the machine's metadata service has refused to issue credentials. The service
+/// forbids the access, or the machine has no role. Both causes may be temporary.
 pub(super) fn refused_by_the_machine(error: &(dyn StdError + 'static)) -> bool {
     MetadataFailure::of(error).is_some_and(MetadataFailure::is_refusal) || names_no_role(error)
 }
@@ -121,7 +122,7 @@ pub(in crate::store) fn not_sendable(error: &(dyn StdError + 'static)) -> Option
 }
 
 /// Returns true if no connection could be opened for the request. A client that the caller created
-/// has another connector, mostly the SDK's own.
+/// has another connector, usually the SDK's own connector.
 pub(in crate::store) fn never_connected(error: &(dyn StdError + 'static)) -> bool {
     find::<reqwest::Error>(error).is_some_and(reqwest::Error::is_connect)
         || find::<hyper_util::client::legacy::Error>(error).is_some_and(|error| error.is_connect())
@@ -155,8 +156,9 @@ pub(in crate::store) fn causes(error: &(dyn StdError + 'static)) -> String {
     line
 }
 
-/// Lists the sources without credentials and their reasons, in reverse order. The last source is
-/// usually the machine's metadata service, and messages are truncated.
+/// Lists the sources without credentials and their reasons, in reverse order. Messages are
+/// truncated at their end, so the last source, which is usually the machine's metadata service,
+/// must come first.
 fn sources_without(sources: &ProviderChainError<CredentialsError>) -> String {
     let attempts = sources.attempts().iter().rev().map(|attempt| {
         let reason = chain(attempt.error()).last().map(ToString::to_string).unwrap_or_default();
@@ -206,7 +208,8 @@ mod tests {
         imds::Client::builder().configure(&config).max_attempts(1).build()
     }
 
-    /// The SDK requests the role's name first, and reports a 404 only in a message.
+    /// The SDK first requests the name of the machine's role. It reports a 404 to this request only
+    /// in a message.
     #[tokio::test]
     async fn regression_a_machine_without_a_role_refuses() {
         let machine = imds::credentials::ImdsCredentialsProvider::builder();

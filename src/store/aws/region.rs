@@ -1,4 +1,5 @@
-//! The region of a client. If no setting names the region, the machine's metadata service does.
+//! The region of a client. If no setting names the region, the client queries the machine's
+//! metadata service.
 
 use std::fmt;
 
@@ -19,7 +20,7 @@ pub(in crate::store) enum RegionalClient<C> {
     Waiting { client: OnceCell<C>, make: Box<dyn Fn(Region) -> C + Send + Sync> },
 }
 
-/// The metadata service does not name a region.
+/// The error of a query for the region to the metadata service.
 #[derive(Debug)]
 pub(super) struct NoRegion {
     pub(super) kind: StoreErrorKind,

@@ -9,7 +9,8 @@ use super::credentials::{self, CredentialsCache};
 use super::{https, setting, settings};
 use crate::store::redact::without_secrets;
 
-/// The known facts about a service. The default has no facts, for a client of the caller.
+/// The known facts about a service. The default contains no facts, and is used for a client that
+/// the caller created.
 #[derive(Default)]
 pub(in crate::store) struct Session {
     /// Custom endpoint, if there is one.
@@ -44,7 +45,7 @@ impl Session {
         self.endpoint.as_deref()
     }
 
-    /// Returns this URL, and the endpoint if it is custom.
+    /// Returns this URL, followed by the custom endpoint if one is set.
     pub(in crate::store) fn at(&self, url: String) -> String {
         match &self.endpoint {
             None => url,
@@ -71,8 +72,8 @@ impl Session {
     }
 
     /// Notes that the service has rejected the credentials as expired. Returns true if another
-    /// attempt makes sense, because the service had accepted them before. Then this cache, or the
-    /// provider of the caller's client, fetches new credentials.
+    /// attempt makes sense, because the service had accepted them before. For this attempt the
+    /// cache of the session, or the provider of the caller's client, fetches new credentials.
     pub(in crate::store) fn expired(&self) -> bool {
         match &self.credentials {
             Some(credentials) => credentials.expired(),

@@ -1,4 +1,4 @@
-//! Detects settings of the environment that would make the SDK panic, or that it cannot send.
+//! Detects settings of the environment that would make the SDK panic, or that the SDK cannot send.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -43,7 +43,7 @@ pub(super) async fn load(loader: ConfigLoader) -> SdkConfig {
     let of_profile = |name: &str| profile.as_ref().ok()?.get(name).map(str::to_owned);
     let wrong = match wrong_setting(|name| std::env::var(name).ok(), of_profile) {
         Some(wrong) => wrong,
-        // A profile may have unusable settings too.
+        // A setting that is not checked above may still be unusable, and make the SDK panic.
         None => match AssertUnwindSafe(loader.load()).catch_unwind().await {
             Ok(config) => return config,
             Err(panic) => {
@@ -104,8 +104,8 @@ fn wrong_setting(
     }
 }
 
-/// A credentials provider that returns the error. Each request needs credentials first, and so
-/// fails.
+/// A credentials provider that always returns this error. Each request first needs credentials, so
+/// each request fails with this error.
 #[derive(Debug)]
 struct Refusing(WrongSetting);
 

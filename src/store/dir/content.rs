@@ -25,8 +25,8 @@ struct Header {
 /// The contents of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Content {
-    /// Counter of the object's writes. It starts at the time of its creation in nanoseconds, and is
-    /// 0 for a file of another program.
+    /// Counter of the object's writes. The counter starts at the creation time of the object in
+    /// nanoseconds. It is 0 for a file that another program wrote.
     pub(super) writes: u64,
     pub(super) etag: ETag,
     /// Body length in bytes.
@@ -63,7 +63,7 @@ pub(super) fn read(mut file: &File, path: &Path, max_len: usize) -> Result<Conte
     let mut hasher = Sha256::new_with_prefix(&bytes);
     let mut len = bytes.len() as u64;
     if len > max_len as u64 {
-        // The rest is only hashed.
+        // The rest of a body above the limit is hashed, but not kept.
         let mut piece = vec![0; 64 * 1_024];
         loop {
             let read = file.read(&mut piece).map_err(broken)?;
@@ -78,7 +78,8 @@ pub(super) fn read(mut file: &File, path: &Path, max_len: usize) -> Result<Conte
     Ok(Content { writes, etag: etag_of(writes, &content_hash_of(hasher)), len, body })
 }
 
-/// Returns the length of the header and its counter, or zeros without a header.
+/// Returns the length of the header and the counter in the header. Both are 0 if the file has no
+/// header.
 fn parse_header(bytes: &[u8], path: &Path) -> Result<(usize, u64), StoreError> {
     let start = &bytes[..bytes.len().min(MAX_HEADER_BYTES)];
     let Some(end) = start.iter().position(|byte| *byte == b'\n') else {

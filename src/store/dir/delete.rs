@@ -31,7 +31,8 @@ pub(super) fn delete(
                 parents.extend(is_removed.then_some(key::split(path).0));
             }
             Err(error) if number == 0 => return Err(error),
-            // The results for earlier folders remain valid.
+            // The results for earlier folders remain valid, so this error applies only to the keys
+            // of this folder.
             Err(error) => {
                 failed.extend(keys.into_iter().map(|key| (key.clone(), error.clone())));
             }
@@ -39,7 +40,7 @@ pub(super) fn delete(
     }
     for parent in parents {
         pace.rest();
-        // A failure is ignored, because the objects are deleted already.
+        // The objects are already deleted, so a failure to remove empty folders is ignored.
         let _ = remove_leftovers(&root, parent);
     }
     Ok(failed)
@@ -74,8 +75,8 @@ fn delete_in(
     // The sync is needed even if the folder is missing: the process that removed the folder may
     // have died before its sync.
     chain.sync()?;
-    // Other marked objects are not settled first, because a settlement fails on a full disk and a
-    // deletion frees space.
+    // A deletion does not settle other marked objects first. A settlement fails on a full disk, and
+    // a deletion frees space there.
     if let Some(marked) = unsynced::marked(root)?
         && keys.iter().any(|key| **key == marked)
         && !failed.iter().any(|(key, _)| *key == marked)

@@ -15,7 +15,7 @@ use crate::store::{Determinacy, StoreError};
 const DRAFT_PREFIX: &str = "tmp-";
 
 /// Age after which a draft counts as a leftover of a killed process. If a stopped process continues
-/// later, its write fails without a draft.
+/// after the removal of its draft, its write fails, because the draft is missing.
 const LEFTOVER_AGE: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 
 /// A file that will become an object. Dropping this value removes the file.
@@ -56,8 +56,8 @@ impl Draft<'_> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        // A published draft has been renamed. If the removal fails, the file is removed later as a
-        // leftover.
+        // A published draft no longer has this name. If the removal of another draft fails, its
+        // file is removed later as a leftover.
         let _ = self.work.remove(&self.name);
     }
 }

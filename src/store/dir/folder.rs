@@ -67,7 +67,7 @@ pub(super) enum Named {
     Other(&'static str),
 }
 
-/// The file type of a directory entry as listed, before a look-up.
+/// The file type that a directory listing reports for an entry, before a look-up of the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hint {
     Object,
@@ -119,7 +119,7 @@ impl Folder {
                 Ok(Child::Folder(Folder { file: fd.into(), path, access, thread_lock }))
             }
             Err(Errno::ENOENT) => Ok(Child::Missing),
-            // A link causes one of these errors, depending on the system.
+            // A symbolic link causes one of these two errors. The system determines which error.
             Err(Errno::ENOTDIR | Errno::ELOOP) => match self.look_up(name)? {
                 Some(Named::Object { .. }) => Ok(Child::NotAFolder),
                 Some(Named::Other(what)) => Err(in_the_way(&self.path_of(name), what)),
@@ -287,7 +287,7 @@ impl Folder {
             .map_err(|error| failed("sync", &self.path, Determinacy::Indeterminate, error))
     }
 
-    /// Returns the names in this folder without an order. It omits names that are not UTF-8. A
+    /// Returns the names in this folder in any order, except names that are not UTF-8. A
     /// removed folder has no names.
     pub(super) fn names(
         &self,

@@ -30,7 +30,8 @@ pub(super) fn folder_of_prefix(prefix: &str) -> Result<&str, StoreError> {
     if !start.bytes().all(is_allowed) {
         return Err(unusable(prefix, start));
     }
-    // The folder of "/" and "/lock-" is also empty, but these prefixes have an empty part.
+    // A prefix without a slash has no folder to check. The prefixes "/" and "/lock-" contain an
+    // empty part before their slash, so `check` refuses them.
     if prefix.contains('/') {
         check(folder)?;
     }

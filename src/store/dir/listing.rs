@@ -58,21 +58,22 @@ pub(super) fn list(
 struct PageKeys<'a> {
     prefix: &'a str,
     after: &'a str,
-    /// Maximum number of kept keys: one more than the page holds, which shows whether the page is
-    /// the last.
+    /// Maximum number of keys in `kept`: one more than the page returns. The additional key shows
+    /// that the page is not the last page.
     room: usize,
     kept: BTreeMap<String, Entry>,
-    /// True if this process could not open the lock, so that writers may run during the walk.
+    /// True if this process could not open the lock. Then writers may run during the walk.
     alone: bool,
 }
 
 /// Maximum number of walks of a folder that keeps changing.
 const MOST_WALKS: usize = 8;
 
-/// Maximum granularity of the dates of a file system.
+/// Longest interval in which a file system may give two changes the same modification time.
 const TICK: chrono::TimeDelta = chrono::TimeDelta::milliseconds(20);
 
-/// Repeats the walk until the folder was last modified well before its start, at most `most` times.
+/// Repeats the walk until the last modification of the folder is more than `TICK` older than the
+/// start of the walk. Walks at most `most` times.
 fn until_quiet(
     most: usize,
     now: impl Fn() -> DateTime<Utc>,
@@ -192,15 +193,15 @@ mod tests {
         assert!(page("", "a", &["b"]).wants("z"), "the page is not full");
     }
 
-    /// Returns the number of walks of a folder that is modified before each of the first
-    /// `modified_before` walks. Afterwards its last modification has this age.
+    /// Returns the number of walks that `until_quiet` makes. At the start the last modification of
+    /// the folder has the age `age`. Each of the first `modified_before` walks modifies the folder.
     fn walks(modified_before: usize, age: chrono::TimeDelta) -> usize {
         let (start, walks) = (clock::wall_clock(), Cell::new(0));
         let modified = || {
             let times = i32::try_from(walks.get().min(modified_before)).expect("a small number");
             Some(start - age + TICK * times)
         };
-        // The date is read after each walk, so that it shows a modification during the walk.
+        // The clock advances by one tick in each walk.
         let now = || start + TICK * i32::try_from(walks.get()).expect("a small number");
         until_quiet(MOST_WALKS, now, modified, || {
             walks.set(walks.get() + 1);

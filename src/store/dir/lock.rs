@@ -209,13 +209,14 @@ mod tests {
         let _alone = Locked::alone(&work).expect("the lock is free again");
     }
 
-    /// Without a queue of threads, one of 32 writers in a process could miss the file lock for more
-    /// than 2 s on a busy disk.
+    /// Before the fix, the threads of a process did not queue for the file lock. On a busy disk,
+    /// one of 32 writers in a process then waited more than 2 s for the file lock, and failed.
     #[test]
     fn regression_the_threads_of_a_process_queue_for_the_lock() {
         let (_dir, work) = work();
         let held = Locked::alone(&work).expect("the lock is free");
-        // The thread fails before it waits 2 s for the file lock.
+        // The limit for the thread lock is zero here. So the call fails before it waits 2 s for the
+        // file lock.
         let error = Locked::acquire(&work, Mode::Alone, Duration::ZERO).expect_err("held");
         assert!(error.to_string().contains("this process has held the lock"), "{error}");
         const { assert!(THREAD_WAIT.as_secs() > LOCK_WAIT.as_secs()) };
@@ -239,7 +240,8 @@ mod tests {
         std::thread::scope(|scope| {
             let wait = || work.thread_lock().wait(Mode::Alone, THREAD_WAIT).expect_err("refused");
             let queued: Vec<_> = (0..8).map(|_| scope.spawn(wait)).collect();
-            // The loop repeats `give_up`, because a thread may begin to wait after a call.
+            // The loop repeats `give_up`, because a thread may begin to wait only after a call of
+            // `give_up`.
             while !queued.iter().all(std::thread::ScopedJoinHandle::is_finished) {
                 work.thread_lock().give_up();
                 sleep(FIRST_PAUSE);
@@ -274,12 +276,12 @@ mod tests {
         let of_group =
             work_folder(&Folder::root(&group).expect("opened")).expect("the path exists");
         for (before, owner, group) in [
-            // Modes of earlier versions, which depended on the umask.
+            // Modes that earlier versions gave to the lock file. These modes depended on the umask.
             (0o644, 0o600, 0o660),
             (0o664, 0o600, 0o660),
             (0o640, 0o600, 0o660),
             (0o600, 0o600, 0o660),
-            // The group's mode is kept.
+            // A process that opens the directory for one user keeps the group's mode.
             (0o660, 0o660, 0o660),
         ] {
             for (work, after) in [(&work, owner), (&of_group, group)] {

@@ -48,7 +48,7 @@ fn name(magic: u32) -> Option<&'static str> {
         0x0bd0_0bd0 => "Lustre",
         0x7375_7245 => "Coda",
         0x564c => "NCP",
-        // Also sshfs, s3fs, gcsfuse and virtiofs.
+        // This number also covers sshfs, s3fs, gcsfuse and virtiofs.
         0x6573_5546 => "FUSE",
         0x0102_1997 => "9p",
         _ => return None,
@@ -70,7 +70,8 @@ mod tests {
         assert_eq!(name_of(statfs::CODA_SUPER_MAGIC), Some("Coda"));
         assert_eq!(name_of(statfs::NCP_SUPER_MAGIC), Some("NCP"));
         assert_eq!(name_of(statfs::FUSE_SUPER_MAGIC), Some("FUSE"));
-        // From the kernel's fs/ceph/super.h and linux/magic.h, and Lustre's lustre_user.h.
+        // These numbers come from the kernel's fs/ceph/super.h and linux/magic.h, and from Lustre's
+        // lustre_user.h.
         assert_eq!((name(0x00c3_6400), name(0x0bd0_0bd0)), (Some("CephFS"), Some("Lustre")));
         assert_eq!(name(0x0102_1997), Some("9p"));
         for local in [statfs::EXT4_SUPER_MAGIC, statfs::OVERLAYFS_SUPER_MAGIC] {

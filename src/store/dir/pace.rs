@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::lock::{LONGEST_PAUSE, sleep};
 use crate::env::clock::{Clock as _, SystemClock};
 
-/// Minimum rest. It exceeds the longest pause of a waiting process, so that each waiting process
-/// tries once during a rest.
+/// Minimum rest. A rest is longer than the longest pause of a waiting process, so each waiting
+/// process tries to lock the file during a rest.
 const SHORTEST_REST: Duration = LONGEST_PAUSE.saturating_add(Duration::from_millis(1));
 const LONGEST_REST: Duration = Duration::from_millis(50);
 
@@ -22,9 +22,9 @@ impl Pace {
         Pace(SystemClock.now().boot)
     }
 
-    /// Sleeps as long as the caller has worked since the last rest, including its waits for the
-    /// lock: at most 50 ms. It does not sleep after less than 6 ms. The caller must not hold the
-    /// lock.
+    /// Sleeps for the same time as the caller has worked since the last rest, but at most 50 ms.
+    /// Waits for the lock count as work. After less than 6 ms of work, this function does not
+    /// sleep. The caller must not hold the lock.
     pub(super) fn rest(&mut self) {
         let worked = SystemClock.now().boot.saturating_sub(self.0);
         if worked >= SHORTEST_REST {
@@ -78,7 +78,8 @@ mod tests {
         Root::new(dir.path().into(), Access::Owner)
     }
 
-    /// Without pauses of the deletion, the other process made 1 to 3 writes instead of about 200.
+    /// Before the fix, a deletion did not pause. Then the other process made only 1 to 3 writes
+    /// during the deletion, instead of about 200.
     #[test]
     fn regression_other_processes_write_during_a_long_deletion() {
         let rounds: Vec<_> = (0..3).map(writes_during_a_deletion).collect();

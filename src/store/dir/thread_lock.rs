@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::env::mutex::unpoisoned;
 
 /// A lock among the threads of one process. A thread acquires it before it tries to lock the file.
-/// If all threads tried to lock the file, some thread might fail for seconds.
+/// If all threads tried to lock the file at the same time, one thread might fail in every attempt
+/// for seconds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ThreadLock(Arc<(Mutex<Holders>, Condvar)>);
 
@@ -14,7 +15,7 @@ pub(super) struct ThreadLock(Arc<(Mutex<Holders>, Condvar)>);
 struct Holders {
     alone: bool,
     shared: usize,
-    /// Number of threads that have given up while they waited for another process.
+    /// Number of threads that have given up because another process held the file lock.
     given_up: u64,
 }
 

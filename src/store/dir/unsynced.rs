@@ -50,7 +50,8 @@ pub(super) fn marked(root: &Folder) -> Result<Option<String>, StoreError> {
 }
 
 /// Opens an object that is on the disk, or returns `None` if it is missing. If the object is
-/// marked, this function waits for its writer. Without a mark the check costs one more `open`.
+/// marked, this function waits for its writer. If no mark exists, the check for a mark costs one
+/// additional `open`.
 pub(super) fn open(root: &Folder, key: &str) -> Result<Option<File>, StoreError> {
     let (path, name) = key::split(key);
     let find = || match FolderChain::find(root, path)? {
@@ -97,7 +98,7 @@ pub(super) fn settle(_: &Locked, root: &Folder, work: &Folder) -> Result<(), Sto
 fn write_again(root: &Folder, work: &Folder, key: &str) -> Result<(), StoreError> {
     let (path, name) = key::split(key);
     let (chain, missing) = FolderChain::as_far_as_there(root, path)?;
-    // The writer may have died before the rename.
+    // If the writer died before the rename, the object is missing, and only the sync remains.
     if !missing
         && let Some(Named::Object { .. }) = chain.folder().look_up(name)?
         && let Some(file) = chain.folder().open_object(name)?
@@ -121,7 +122,8 @@ fn cannot_settle(root: &Folder, key: &str, error: &StoreError) -> StoreError {
         root.path_of(key).display(),
         error.message()
     );
-    // A process without write permission can retry after a writer has settled the object.
+    // This process may lack the permission to write. Its retry succeeds after another process has
+    // settled the object.
     let kind = match error.kind() {
         StoreErrorKind::AccessDenied => StoreErrorKind::Transient,
         kind => kind,

@@ -65,8 +65,8 @@ pub(super) fn put(
 }
 
 impl Condition {
-    /// Checks the condition. Returns the counter for the next write, or the refusal. A missing
-    /// folder is passed as `None`.
+    /// Checks the condition. Returns the counter for the next write, or the refusal. If the folder
+    /// is missing, the caller passes `None`.
     fn check(
         &self,
         chain: Option<&FolderChain>,
@@ -90,7 +90,8 @@ impl Condition {
                 None => Ok(Err(PutOutcome::NotFound)),
                 Some(file) => {
                     let current = content::read(&file, &path, 0)?;
-                    // The counter of another program's file may overflow. The ETag still changes.
+                    // The counter in a file that another program wrote may overflow. The ETag still
+                    // changes.
                     let next = current.writes.wrapping_add(1);
                     Ok(if current.etag == *etag {
                         Ok(next)

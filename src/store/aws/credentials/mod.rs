@@ -44,7 +44,7 @@ struct CacheState {
     held: Option<CachedCredentials>,
     fetching: Option<Fetching<Credentials, Failed>>,
     /// True if the service has refused the source's credentials, or the source had no credentials.
-    /// The SDK's sources read their files only once.
+    /// Then the source is loaded again, because the SDK's sources read their files only once.
     outdated: bool,
 }
 
@@ -141,7 +141,7 @@ impl CredentialsCache {
             }
             fetched
         };
-        // The next caller starts another fetch.
+        // If the fetch panics or its runtime shuts down, the next caller starts another fetch.
         let cache = self.clone();
         fetch::fetch(fetched, move |error| {
             cache.state().fetching = None;
@@ -149,7 +149,8 @@ impl CredentialsCache {
         })
     }
 
-    /// Returns the source, loaded again from its files if its credentials were refused.
+    /// Returns the source. If the service has refused its credentials, this function first loads
+    /// the source from its files again.
     async fn source(&self) -> SharedCredentialsProvider {
         if self.of_env && std::mem::take(&mut self.state().outdated) {
             let mut loader = aws_config::defaults(BehaviorVersion::latest()).http_client(https());
@@ -195,7 +196,8 @@ impl CachedCredentials {
         let fetched = SystemClock.now().wall;
         let end = credentials.expiry().map(|end| end.duration_since(SystemTime::UNIX_EPOCH));
         let until = end.map_or(fetched + UNLIMITED, Result::unwrap_or_default);
-        // A provider may return the same credentials until it has new credentials.
+        // A provider may return the same credentials again. Then the service has already accepted
+        // them.
         let same = before.filter(|before| {
             before.credentials.session_token() == credentials.session_token()
                 && before.credentials.access_key_id() == credentials.access_key_id()
@@ -208,7 +210,7 @@ impl CachedCredentials {
         }
     }
 
-    /// Returns the start time of the background refresh.
+    /// Returns the time at which the background refresh starts, by the wall clock.
     fn renewed_from(&self) -> Duration {
         let whole = self.until.saturating_sub(self.fetched);
         self.until.saturating_sub(AHEAD.min(whole / 4))

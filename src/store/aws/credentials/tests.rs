@@ -3,7 +3,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::store::timed;
 
-/// Returns numbered credentials after these times, in seconds, one for each call. Later calls hang.
+/// A provider of numbered credentials. Each element of `takes` is the time, in seconds, until the
+/// response to one call. Later calls hang.
 #[derive(Debug, Clone)]
 struct Provider {
     takes: &'static [u64],
@@ -90,7 +91,8 @@ async fn regression_credentials_are_fetched_again_after_a_panic() {
     assert!(cache.credentials().await.is_ok());
 }
 
-/// A store in a static outlives the runtime.
+/// A store in a static outlives the runtime that runs the fetch. The next runtime must start
+/// another fetch.
 #[test]
 fn regression_credentials_are_fetched_again_in_a_new_runtime() {
     let runtime = || {

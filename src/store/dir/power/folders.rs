@@ -5,7 +5,8 @@ use std::fs;
 use super::disk::{Fate, children};
 use super::{Scene, delete, unless_it_dies};
 
-/// A deletion removes the folder while the draft is written.
+/// Set-up: a deletion removes the folder while a writer writes its draft. Expected: the writer
+/// creates the folder again, and its object survives a power loss.
 #[test]
 fn regression_a_write_creates_a_concurrently_removed_folder_again() {
     for meanwhile_made_again in [false, true] {
@@ -28,7 +29,8 @@ fn regression_a_write_creates_a_concurrently_removed_folder_again() {
     }
 }
 
-/// The first deletion dies before its sync. The second deletion finds no object.
+/// Set-up: the process of the first deletion dies before its sync, so the second deletion finds no
+/// object. Expected: the second deletion still syncs the folder.
 #[test]
 fn regression_a_repeated_deletion_survives_a_power_loss() {
     let scene = Scene::new();
@@ -58,7 +60,8 @@ fn regression_a_deletion_removes_empty_folders_of_earlier_versions() {
     delete("app/members/a/lock.json");
     assert!(left() < 202, "{}", left());
     delete("app/members/a/lock.json");
-    // Each deletion removes some folders, because other writers wait.
+    // Each deletion removes only some of the empty folders, because other writers wait for the
+    // lock.
     for _ in 0..200 {
         if left() == 2 {
             break;

@@ -46,7 +46,7 @@ impl Scene {
         });
     }
 
-    /// The next syncs of folders have these outcomes, and later syncs succeed.
+    /// Sets the outcomes of the next syncs of folders. Later syncs succeed.
     fn folders(&self, fates: &[Fate]) {
         let fates = fates.to_vec();
         let mut fates = fates.into_iter();
@@ -192,7 +192,8 @@ fn a_settled_object_keeps_its_version_and_its_date() {
     assert_ne!(fs::metadata(&path).expect("the file exists").ino(), before.1, "written again");
 }
 
-/// The mark contains only one key.
+/// The mark can contain only one key. So a writer must settle the marked object before it marks
+/// another object.
 #[test]
 fn a_write_settles_the_marked_object_first() {
     let scene = Scene::new();
@@ -211,7 +212,7 @@ fn a_write_settles_the_marked_object_first() {
     assert_eq!(marks(&scene), 0);
 }
 
-/// On a full disk the marked object cannot be written again.
+/// On a full disk the marked object cannot be written again. A deletion must still succeed there.
 #[test]
 fn a_deletion_does_not_settle_another_object() {
     let scene = Scene::new();
@@ -226,7 +227,8 @@ fn a_deletion_does_not_settle_another_object() {
     scene.is_on_the_disk("a", "it was read");
 }
 
-/// A writer that died while it wrote the mark has not renamed its draft.
+/// If a writer died while it wrote the mark, it has not renamed its draft. So no object needs to be
+/// settled.
 #[test]
 fn a_partial_mark_is_ignored() {
     let scene = Scene::new();
@@ -241,7 +243,7 @@ fn a_partial_mark_is_ignored() {
     }
 }
 
-/// The draft is removed before the rename, so the rename fails.
+/// This test removes the draft before the rename, so the rename fails.
 #[test]
 fn a_failed_write_leaves_no_mark() {
     let scene = Scene::new();
@@ -307,8 +309,8 @@ fn marks(scene: &Scene) -> usize {
     files.iter().filter(marked).count()
 }
 
-/// For all failures and deaths, a returned object survives a power loss directly after the
-/// response.
+/// Syncs fail and processes die at random. Each object that a call has returned must survive a
+/// power loss directly after the response.
 #[test]
 fn each_result_survives_a_power_loss() {
     const KEYS: [&str; 4] = ["a", "app/b", "app/deep/c", "app/deep/d"];
@@ -369,7 +371,8 @@ fn each_result_survives_a_power_loss() {
     assert!(shown > 1_000 && settled > 100, "{shown} shown, {settled} settled");
 }
 
-/// Some file systems cannot sync folders. A read-only file system has no unsynced writes.
+/// Some file systems cannot sync folders, and a read-only file system has no unsynced writes. The
+/// directory can be opened on both.
 #[test]
 fn an_unsupported_sync_is_not_a_failure() {
     let scene = Scene::new();
