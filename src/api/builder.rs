@@ -89,8 +89,8 @@ impl ElectionBuilder {
     }
 
     /// The caller asserts that no two living processes have this name. In its first campaign, a
-    /// process with this setting seals an epoch of the same name without a wait for the lapse. The
-    /// process always gets a new epoch. Default: false.
+    /// process with this setting seals an epoch whose record has the same name, and does not wait
+    /// for its lapse. The process always gets a new epoch. Default: false.
     pub fn name_is_unique(mut self, unique: bool) -> ElectionBuilder {
         self.settings.name_is_unique = unique;
         self
@@ -100,11 +100,11 @@ impl ElectionBuilder {
     /// for a live migration or a snapshot. With this setting, no step of the wall clock ends a
     /// lease. Default: false.
     ///
-    /// After a pause of the machine, only the wall clock may show that time has passed. So a wall
-    /// clock that moves ahead of the other clocks by the remaining lease ends the lease
-    /// ([`Loss::WallClockAhead`](crate::Loss::WallClockAhead)). A wall clock that is set forward
-    /// has the same effect. On systems other than Linux the machine must not sleep either, as the
-    /// other clocks stop during sleep.
+    /// After a pause of the machine, only the wall clock may show that time has passed. So the
+    /// lease also ends if the wall clock moves ahead of the other clocks by the remaining time of
+    /// the lease ([`Loss::WallClockAhead`](crate::Loss::WallClockAhead)). If a person or a daemon
+    /// sets the wall clock forward by this time, the lease ends too. On systems other than Linux
+    /// the machine must not sleep either, because the other clocks stop during sleep.
     pub fn machine_is_never_paused(mut self, never: bool) -> ElectionBuilder {
         self.settings.never_paused = never;
         self
@@ -127,11 +127,12 @@ impl ElectionBuilder {
     /// Sets the time between two polls of a follower, one GET each: 10 ms to the validity. Default:
     /// validity / 6.
     ///
-    /// With `None`, a follower polls only when the lease would lapse, about once a validity. This
+    /// With `None`, a follower polls only when the lease would lapse, about once per validity. This
     /// setting has the lowest cost. The follower then detects a resignation only at its next poll,
     /// unless the application calls [`refresh`](Election::refresh). The follower also detects the
     /// last renewal of a dead leader only at that poll. So the takeover comes within 2.2 validities
-    /// (and the drift) of that renewal, instead of one validity and a poll.
+    /// (plus the drift) after that renewal. With a poll interval, it comes within one validity and
+    /// one poll interval.
     pub fn poll_interval(mut self, interval: impl Into<Option<Duration>>) -> ElectionBuilder {
         self.settings.polling = interval.into().map_or(Polling::AtLapse, Polling::Every);
         self
@@ -171,16 +172,16 @@ impl ElectionBuilder {
     ///
     /// The promise of one leader then also depends on the store's clocks: the margin must exceed
     /// the difference between these clocks, plus 1 s for dates in whole seconds. The latency of
-    /// answers has no effect. On DynamoDB the writer notes the date, computed from the date that
-    /// the store sent last (E6).
+    /// answers has no effect. DynamoDB keeps no date for an item. So the writer stores a date in
+    /// the item, and computes it from the last date that the store sent (E6).
     pub fn store_clock_margin(mut self, margin: Duration) -> ElectionBuilder {
         self.settings.store_clock_margin = Some(margin);
         self
     }
 
     /// Makes a renewal count only after a LIST has shown no greater epoch, for stores behind
-    /// proxies that resend PUTs. Cost: one more LIST at each renewal. On a single object it changes
-    /// nothing, as no repeated PUT can succeed there. Default: false.
+    /// proxies that resend PUTs. Cost: one more LIST at each renewal. On a single object this
+    /// setting changes nothing, because no repeated PUT can succeed there. Default: false.
     pub fn verify_renewals(mut self, verify: bool) -> ElectionBuilder {
         self.settings.verify_renewals = verify;
         self
@@ -214,9 +215,9 @@ impl ElectionBuilder {
 
     /// Sets whether the first campaign checks that the store honours conditions and lists in order.
     /// The check sends 4 requests for one of 256 objects (`.tenure-check-00` to `.tenure-check-ff`
-    /// under the prefix), once for each store value of the process, and 1 LIST for each election.
-    /// The check deletes no object, and cannot prove that the store decides races atomically.
-    /// Default: true.
+    /// under the prefix), once for each store value that the process creates, and 1 LIST for each
+    /// election. The check deletes no object, and cannot prove that the store decides races
+    /// atomically. Default: true.
     pub fn check_store(mut self, check: bool) -> ElectionBuilder {
         self.settings.check_store = check;
         self
@@ -230,9 +231,9 @@ impl ElectionBuilder {
     /// - `None` sets no limit, for services.
     /// - With zero, the first of these answers is an error.
     /// - The limit is at least 60 s while the machine's metadata service has no credentials.
-    /// - If a store that has answered before calls a request
-    ///   [invalid](crate::ErrorKind::InvalidInput) or [unsupported](crate::ErrorKind::UnsafeStore),
-    ///   another server may have answered. So the request is retried under the same limit.
+    /// - A store that has answered before may reject a request as
+    ///   [invalid](crate::ErrorKind::InvalidInput) or [unsupported](crate::ErrorKind::UnsafeStore).
+    ///   Another server may have sent this answer, so the request is retried under the same limit.
     ///
     /// The attempts are up to 5 s apart. Each failure is one of the [`events`](Election::events).
     /// Single attempts and the calls of operators do not retry. The setting does not prolong a

@@ -68,13 +68,14 @@ impl Election {
     /// Cancel-safe: a dropped campaign blocks other candidates for at most one validity. A campaign
     /// retries transient errors of the store, and reports them as [`events`](Election::events).
     ///
-    /// Cost: LIST, PUT, LIST on an empty prefix, and one more GET on a sealed epoch; while
-    /// following, one GET every poll interval. On a [single object](crate::Layout::SingleObject):
-    /// GET, PUT, and a PUT to take over. The first campaign on a store adds 5 requests to check it.
+    /// Cost: LIST, PUT, LIST on an empty prefix, and one more GET if the newest epoch is sealed;
+    /// while following, one GET every poll interval. On a [single
+    /// object](crate::Layout::SingleObject): GET, PUT, and a PUT to take over. The first campaign
+    /// on a store adds 5 requests to check it.
     ///
     /// The call runs in a span `campaign`, and the leadership in a sibling span `leadership`. The
-    /// parent of both is the span in which the call is first polled; it stays open until both have
-    /// closed.
+    /// parent of both is the span in which the call is first polled. The parent stays open until
+    /// both have closed.
     ///
     /// # Errors
     /// - [`AccessDenied`](crate::ErrorKind::AccessDenied) and
@@ -174,8 +175,9 @@ impl Election {
     /// Returns the greatest epoch that was created, or `None` before the first. Cost: LIST; one GET
     /// on a single object.
     ///
-    /// A greater token was never granted. An epoch object exists before its epoch is granted, so
-    /// the result is at least the token of each leader elected before the call.
+    /// No token greater than the result was granted before the call. An epoch object exists before
+    /// its epoch is granted, so the result is at least the token of each leader elected before the
+    /// call.
     ///
     /// # Errors
     /// The errors of [`snapshot`](Election::snapshot).
@@ -201,8 +203,8 @@ impl Election {
     }
 
     /// Makes the pending campaigns and observers of this `Election` and its clones poll now. Use
-    /// this method if the application learns of a change in another way, such as by a bucket
-    /// notification. Calls during such a poll are merged.
+    /// this method if another source, such as a bucket notification, tells the application of a
+    /// change. Calls during such a poll are merged.
     ///
     /// The call is only a hint: decisions use the store's answers. Cost: at most one GET, or LIST
     /// and GET, for each campaign or observer.
@@ -220,8 +222,8 @@ impl Election {
     /// With `only`, the call seals only this epoch. So the call does not depose a leader that was
     /// elected meanwhile.
     ///
-    /// Cost: LIST, GET and PUT; GET and PUT on a single object. One more GET and PUT each time that
-    /// another write came first, or that the outcome of the seal is unknown.
+    /// Cost: LIST, GET and PUT; GET and PUT on a single object. Each time that another write comes
+    /// first or that the outcome of the seal is unknown, the call sends one more GET and PUT.
     ///
     /// # Errors
     /// - [`Unavailable`](crate::ErrorKind::Unavailable): the store cannot be reached. If
@@ -258,15 +260,15 @@ impl Election {
     /// and has seen all of them end.
     ///
     /// The caller asserts that the elected process and all processes that it started have ended. A
-    /// process that still runs would act during the next leadership, and only its lower token would
-    /// show that. With `successor`, that candidate has precedence, as with
-    /// [`resign_to`](crate::Leadership::resign_to).
+    /// process that still runs would act during the next leadership, and a guarded resource could
+    /// detect the process only by its lower token. With `successor`, that candidate has precedence,
+    /// as with [`resign_to`](crate::Leadership::resign_to).
     ///
     /// If a renewal of the dead process arrives late, the store refuses either the seal or that
     /// renewal. The call may be dropped at any time, and repeated.
     ///
-    /// Cost: GET and PUT, and again each time that a renewal came first or that the outcome of the
-    /// seal is unknown.
+    /// Cost: GET and PUT. Each time that a renewal comes first or that the outcome of the seal is
+    /// unknown, the call sends one more GET and PUT.
     ///
     /// # Errors
     /// As [`depose`](Election::depose), and [`InvalidInput`](crate::ErrorKind::InvalidInput) if no
@@ -303,8 +305,8 @@ impl Election {
     /// If another operator restores a greater epoch, the outcome describes that epoch.
     ///
     /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix; GET and PUT on a single object. If lower
-    /// epochs exist, the cost rises by one GET, and by GET, GET, PUT for each lower epoch that is
-    /// left at the end.
+    /// epochs exist, the cost rises by one GET, and by GET, GET, PUT for each lower epoch that
+    /// still exists at the end.
     ///
     /// # Errors
     /// - As [`depose`](Election::depose). After an error or a crash, candidates may wait until the
@@ -352,8 +354,9 @@ impl Election {
     }
 
     /// Returns the last reading of the newest epoch by a campaign or an observer of this election.
-    /// Returns `None` before the first reading, and while a newer epoch is known, such as an epoch
-    /// that this process has led. Sends no request.
+    /// Returns `None` before the first reading. Also returns `None` while the election knows an
+    /// epoch that is newer than the last reading, such as an epoch that this process led. Sends no
+    /// request.
     #[must_use]
     pub fn last_seen(&self) -> Option<LastSeen> {
         self.cx.last_seen()

@@ -49,8 +49,8 @@ pub trait Term: Send + Sync + 'static {
     /// with timers.
     fn lost(&self) -> BoxFuture<'_, Loss>;
 
-    /// Waits until less than a quarter of the validity of the lease is left, or the term has ended.
-    /// Returns the reason if the term has ended. Cancel-safe. Needs a Tokio runtime with timers.
+    /// Waits until less than a quarter of the validity remains, or the term has ended. Returns the
+    /// reason if the term has ended. Cancel-safe. Needs a Tokio runtime with timers.
     fn ending(&self) -> BoxFuture<'_, Option<Loss>>;
 
     /// Returns another handle to the same term. The handle does not keep the term alive.

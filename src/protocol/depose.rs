@@ -28,7 +28,7 @@ pub enum Verdict {
     /// The newest epoch differs from the epoch of the order.
     NotCurrent,
     /// The record does not limit the time in which its holder may believe that it leads (O4).
-    /// Successors would wait forever, or not wait.
+    /// Without force, a successor would wait forever or would not wait at all.
     NeedsForce,
 }
 
@@ -56,8 +56,9 @@ impl DeposeOrder {
     }
 }
 
-/// Decides on the resignation for a dead process (L8). `holder` is the epoch and nonce of the dead
-/// process. The caller knows that each process that acted for this epoch is dead.
+/// Decides whether an order may seal the epoch of a dead process as resigned (L8). `holder` is the
+/// epoch and nonce of the dead process. The caller knows that each process that acted for this
+/// epoch is dead.
 pub fn resign_dead(holder: (Epoch, Nonce), epoch: Epoch, seen: &Seen) -> Verdict {
     if (epoch, seen.nonce) != (holder.0, Some(holder.1)) {
         return Verdict::NotCurrent;

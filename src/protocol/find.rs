@@ -1,9 +1,9 @@
 //! The search for the newest epoch, with a store that only lists the keys after a key (N1 to N4).
 //!
-//! The question "is there an epoch greater than X?" is monotone in X for any gaps. So a galloping
-//! search and a bisection with this question are exact for any set of keys (N3). The question "does
-//! epoch X exist?" is not monotone. The same search finds the end of a fenced log, with more
-//! digits.
+//! The question "is there an epoch greater than X?" is monotone in X, even if some epochs below the
+//! newest are missing. So a galloping search and a bisection with this question are exact for any
+//! set of keys (N3). The question "does epoch X exist?" is not monotone. The same search finds the
+//! end of a fenced log, whose numbers have more digits.
 
 use std::num::NonZeroU64;
 
@@ -55,7 +55,7 @@ pub struct Listing<N = Epoch> {
 /// The question whether an epoch greater than a number exists. The search lists past foreign keys.
 ///
 /// The driver lists one page from [`next_page`](SuccessorSearch::next_page) and passes it to
-/// [`handle`](SuccessorSearch::handle), until `handle` returns another answer than
+/// [`handle`](SuccessorSearch::handle), until `handle` returns a status other than
 /// [`SuccessorStatus::NotYet`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SuccessorSearch {
@@ -120,7 +120,8 @@ pub struct Search<N = Epoch> {
     lower: Option<N>,
     /// Upper bound: no greater epoch exists.
     upper: u64,
-    /// Length of the next leap, until a leap passes the end.
+    /// Length of the next leap. Once a leap has passed the newest epoch, the search bisects and
+    /// ignores this length.
     stride: u64,
     query: SuccessorSearch,
 }
@@ -173,7 +174,8 @@ impl<N: Number> Search<N> {
         Progress::More
     }
 
-    /// Returns the next X: `lower <= X < upper`, so that every answer narrows the bounds.
+    /// Returns the X of the next question "is there an epoch greater than X?". The bounds `lower <=
+    /// X < upper` hold, so every answer narrows the interval.
     fn leap(&mut self, lower: u64) -> u64 {
         let end_is_unknown = self.upper == N::LAST;
         let leap = lower.saturating_add(self.stride);
@@ -192,7 +194,8 @@ mod tests {
 
     use super::*;
 
-    /// Answers from a set of epoch numbers, with pages of at most `page` keys.
+    /// Returns the page that a store with these epochs lists after `after`. The page has at most
+    /// `page` keys.
     fn page_of(epochs: &BTreeSet<u64>, after: &After, page: usize) -> Listing {
         let After::Number(after) = after else { panic!("no foreign keys here") };
         let keys: Vec<u64> = epochs.range(after + 1..).take(page).copied().collect();
@@ -314,7 +317,8 @@ mod tests {
         assert_eq!(beyond.handle(page), yes);
     }
 
-    /// The broken question "does epoch X exist?". The tests above must detect this defect.
+    /// A broken search bisects with the question "does epoch X exist?". The tests above must detect
+    /// this defect.
     #[test]
     fn broken_bisecting_on_existence_misses_the_newest() {
         let epochs = BTreeSet::from([1, 2, 3, 4, 900]);

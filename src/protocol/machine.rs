@@ -19,8 +19,8 @@ use crate::protocol::layout::Layout;
 ///   [`nonce`](Machine::nonce), [`followed`](Machine::followed).
 ///
 /// A driver repeats three actions: call `step`, carry the step out, pass one input to `handle`. At
-/// most one request is under way. The machine ignores an input that does not fit its step, so the
-/// driver may be late. These inputs answer the steps:
+/// most one request is under way. The machine ignores an input that does not fit its step. So the
+/// driver may pass an input late, after the step has changed. These inputs answer the steps:
 ///
 /// | step | inputs |
 /// | --- | --- |
@@ -43,7 +43,7 @@ pub enum Machine {
 }
 
 impl Machine {
-    /// Returns a participant that has seen epochs up to `greatest`.
+    /// Returns a candidate or an observer. The greatest epoch that it has seen is `greatest`.
     pub fn new(layout: Layout, rules: Rules, greatest: Option<Epoch>) -> Machine {
         match layout {
             Layout::EpochFiles => Machine::EpochFiles(Candidate::new(rules, greatest)),
@@ -101,8 +101,8 @@ impl Machine {
         }
     }
 
-    /// Takes an input. An input that does not fit the state changes nothing, because the driver may
-    /// be late.
+    /// Takes an input. An input that does not fit the state changes nothing, so a late input does
+    /// no harm.
     pub fn handle(&mut self, input: Input) -> Option<Event> {
         match self {
             Machine::EpochFiles(machine) => machine.handle(input),

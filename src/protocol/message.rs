@@ -6,7 +6,7 @@ pub use crate::env::nonce::Nonce;
 use crate::epoch::Epoch;
 use crate::store::etag::ETag;
 
-/// The kind of participant.
+/// The rules for one candidate or observer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rules {
     /// An observer follows and never writes.
@@ -63,7 +63,7 @@ pub enum Event {
 /// How an epoch ended.
 ///
 /// The package `tenure-history` infers [`Superseded`](EpochEnd::Superseded) and
-/// [`GivenUp`](EpochEnd::GivenUp) from a history. The sealed record contains each other end.
+/// [`GivenUp`](EpochEnd::GivenUp) from a history. The sealed record contains every other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EpochEnd {
@@ -216,7 +216,7 @@ pub enum Answer {
         sighting: Sighting,
         touched: bool,
     },
-    /// The object exists, and its body is not a record. The driver keeps the details.
+    /// The object exists, and its body is not a record. The driver keeps the details for the error.
     Unreadable,
     NotModified,
     /// The object of a GET or of a conditional overwrite does not exist.

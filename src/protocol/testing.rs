@@ -35,7 +35,7 @@ pub(super) fn found(etag: &str, seen: Seen, touched: bool) -> Answer {
     Answer::Found { sighting, touched }
 }
 
-/// An unsealed record of a peer.
+/// Returns the answer to a GET that shows an unsealed record of a peer.
 pub(super) fn held(nonce: u128, heartbeat: u64, etag: &str) -> Answer {
     let seen = Seen { nonce: Some(n(nonce)), heartbeat, ended: None, reclaimable: false };
     found(etag, seen, false)
@@ -46,7 +46,7 @@ pub(super) fn sealed(nonce: u128, ended: EpochEnd) -> Answer {
     found("sealed", seen, false)
 }
 
-/// A record with only Morling's two fields.
+/// Returns the answer to a GET that shows a record with only Morling's two fields.
 pub(super) fn foreign(etag: &str, expired: bool, touched: bool) -> Answer {
     let ended = expired.then_some(EpochEnd::Unknown);
     let seen = Seen { nonce: None, heartbeat: 0, ended, reclaimable: false };
@@ -69,7 +69,7 @@ impl Play {
         Play { machine: Candidate::new(rules, greatest.map(e)), event: None }
     }
 
-    /// A candidate that follows epoch 1, with nonce 7 and ETag `a`.
+    /// Returns a candidate that follows epoch 1, with nonce 7 and ETag `a`.
     pub(super) fn following() -> Play {
         let mut play = Play::new(CANDIDATE, None);
         play.lists(0, listed(&[1]));
@@ -78,7 +78,7 @@ impl Play {
         play
     }
 
-    /// A candidate that is about to send its first create of epoch 2, with nonce 1.
+    /// Returns a candidate that is about to send its first create of epoch 2, with nonce 1.
     pub(super) fn creating() -> Play {
         let mut play = Play::following();
         play.input(Input::Lapsed);
@@ -87,7 +87,7 @@ impl Play {
         play
     }
 
-    /// The leader of epoch 2, with nonce 1, heartbeat 1 and ETag `c`.
+    /// Returns the leader of epoch 2, with nonce 1, heartbeat 1 and ETag `c`.
     pub(super) fn leading() -> Play {
         let mut play = Play::creating();
         play.creates(2, 1, 1, done("c"));

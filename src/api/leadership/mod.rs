@@ -26,12 +26,12 @@ use crate::error::{Error, ErrorKind};
 /// dropped.
 ///
 /// A leadership owns its [`Lease`] and dereferences to it. Call [`check`](Lease::check) right
-/// before each write, and send the token with the write. A check and the write after it are never
-/// one step, so the guarded resource must refuse lower tokens.
+/// before each write, and send the token with the write. The lease may end between the check and
+/// the write, so the guarded resource must refuse lower tokens.
 ///
-/// Dropping a leadership stops the renewals and lets the lease lapse, as the work may still be
-/// running. With [`resign_on_drop`](crate::ElectionBuilder::resign_on_drop) the leadership resigns
-/// in the background instead. Dropping never blocks and never panics.
+/// Dropping a leadership stops the renewals and lets the lease lapse. It does not resign, because
+/// the work may still be running. With [`resign_on_drop`](crate::ElectionBuilder::resign_on_drop)
+/// the leadership resigns in the background instead. Dropping never blocks and never panics.
 ///
 /// Cost while leading: one PUT every renew interval, and one GET every validity.
 ///
@@ -147,11 +147,11 @@ impl Leadership {
 
     /// As [`resign`](Leadership::resign), but gives precedence to the candidate with this name:
     /// each other candidate waits for its poll interval after it has seen the seal. So a handover
-    /// takes one poll of the successor and two requests, or one request on a single object.
+    /// takes one poll of the successor, and then two of its requests (one on a single object).
     ///
-    /// The name is a preference: if no candidate has the name, the other candidates continue after
-    /// that poll interval. Candidates with `poll_interval(None)` wait a sixth of their validity. A
-    /// successor with `poll_interval(None)` takes over only at its next poll, so call its
+    /// The name is a preference: if no candidate has the name, the other candidates campaign after
+    /// that wait. Candidates with `poll_interval(None)` wait for a sixth of their validity instead.
+    /// A successor with `poll_interval(None)` takes over only at its next poll, so call its
     /// [`refresh`](crate::Election::refresh).
     ///
     /// # Errors
@@ -176,8 +176,8 @@ impl Leadership {
         self.answer("resigning", answer).await
     }
 
-    /// Waits for the driver's answer, at most one request timeout after the end of the lease,
-    /// because the driver's runtime may have ended or may be blocked.
+    /// Waits for the driver's answer until at most one request timeout after the end of the lease.
+    /// The limit is necessary because the driver's runtime may have ended or may be blocked.
     async fn answer(
         &self,
         doing: &str,
@@ -208,7 +208,8 @@ impl Deref for Leadership {
 }
 
 impl Drop for Leadership {
-    /// Ends the lease for all handles immediately, even if the driver waits for the store.
+    /// Ends the lease immediately for all handles, even while the driver waits for an answer of the
+    /// store.
     fn drop(&mut self) {
         self.lead.lose(Loss::Resigned);
     }

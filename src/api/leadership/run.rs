@@ -52,8 +52,8 @@ pub struct Cancellation {
 pub enum RunOutcome<T> {
     /// The work returned without being cancelled, under a valid lease. Holds the work's output.
     Completed(T),
-    /// The work was cancelled, as the lease was at risk, and returned under a valid lease. Holds
-    /// the work's output.
+    /// The work was cancelled because the lease was at risk, and returned under a valid lease.
+    /// Holds the work's output.
     Cancelled(T),
     /// The leadership was lost before the work returned.
     Lost {
@@ -94,9 +94,9 @@ impl Cancellation {
     }
 
     /// Returns a token of the crate `tokio-util`, for libraries that take such a token. The task
-    /// that renews the lease cancels the token. A call of another method of this type cancels the
-    /// token too, if that call detects the end first. A cancellation by the caller has no effect on
-    /// other tokens.
+    /// that renews the lease cancels the token. If a call of another method of this type detects
+    /// first that the work must stop, that call cancels the token. A cancellation by the caller has
+    /// no effect on other tokens.
     ///
     /// Unlike [`is_cancelled`](Cancellation::is_cancelled), the token does not check the lease. On
     /// a runtime with a single thread, no task can cancel the token until the work yields.
@@ -125,8 +125,8 @@ impl<T> RunOutcome<T> {
         }
     }
 
-    /// Returns the reason that the leadership ended before the work returned, or `None` if it did
-    /// not.
+    /// If the leadership ended before the work returned, returns the reason of the loss. Otherwise
+    /// returns `None`.
     #[must_use]
     pub fn loss(&self) -> Option<&Loss> {
         match self {
@@ -169,7 +169,8 @@ impl Leadership {
             tokio::select! {
                 biased;
                 value = &mut work => value,
-                // The driver cancels the token too, but the driver's runtime may have ended.
+                // The driver also cancels the work's token. This branch is necessary because the
+                // driver's runtime may have ended.
                 () = cancellation.cancelled() => work.await,
             }
         };

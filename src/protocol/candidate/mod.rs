@@ -28,11 +28,11 @@ pub struct Candidate {
     state: CandidateState,
 }
 
-/// Number of unanswered creates of one epoch before a new search for the newest (E12).
+/// Number of creates of unknown effect after which the candidate searches again (E12).
 const MAX_CREATE_ATTEMPTS: usize = 16;
 
 impl Candidate {
-    /// Returns a participant that has seen epochs up to `greatest`.
+    /// Returns a candidate or an observer. The greatest epoch that it has seen is `greatest`.
     pub fn new(rules: Rules, greatest: Option<Epoch>) -> Candidate {
         let search = Search::new(greatest);
         Candidate { rules, greatest, state: CandidateState::Find { search, suspect: None } }
@@ -152,7 +152,7 @@ impl Candidate {
             (CandidateState::Follow { sighting }, Input::PollDue) => {
                 CandidateState::Poll { sighting }
             }
-            // A successor that did not seal this epoch shows only in a LIST.
+            // If a successor did not seal this epoch, only a LIST shows the next epoch.
             (CandidateState::Follow { .. }, Input::Lapsed) if self.rules.observer => self.find(),
             (CandidateState::Follow { sighting }, Input::Lapsed) if sighting.is_foreign() => {
                 CandidateState::LookAgain { sighting }
@@ -162,7 +162,7 @@ impl Candidate {
             }
             (CandidateState::NoLeader, Input::PollDue) => self.find(),
             (CandidateState::Deposed { epoch }, Input::Lapsed) => self.take_over(epoch),
-            // A candidate with an earlier timer may have taken over.
+            // Another candidate, whose timer started earlier, may have created the next epoch.
             (CandidateState::Deposed { .. }, Input::PollDue) => self.find(),
             (CandidateState::Takeover { epoch }, Input::TakeoverOver) => self.succeed(Some(epoch)),
             (CandidateState::NeedNonce { epoch, mut tried }, Input::Nonce(nonce)) => {
@@ -185,7 +185,7 @@ impl Candidate {
             (CandidateState::Confirm { held, beyond }, Answer::Listed(page)) => {
                 return self.confirmed(held, beyond, page);
             }
-            // No decision depends on this answer.
+            // The seal of the own epoch is best effort, so its answer is ignored.
             (CandidateState::SealOwn { .. }, _) => self.find(),
             (CandidateState::Read { .. }, Answer::Found { sighting, .. }) => self.enter(sighting),
             (CandidateState::Poll { sighting }, Answer::Found { sighting: now, .. }) => {
@@ -201,7 +201,7 @@ impl Candidate {
                     CandidateState::Seal { sighting }
                 }
             }
-            // The epoch was compacted meanwhile.
+            // A compactor deleted the epoch object after the last reading.
             (CandidateState::Poll { .. } | CandidateState::LookAgain { .. }, Answer::Missing) => {
                 self.find()
             }
@@ -211,7 +211,7 @@ impl Candidate {
             (CandidateState::Seal { sighting }, Answer::Done { .. }) => {
                 self.take_over(sighting.epoch)
             }
-            // A store may show an object and still refuse its seal, so pause here too.
+            // A pause prevents a busy loop if the GET shows the object and the seal never finds it.
             (CandidateState::Seal { .. }, Answer::Missing) => self.find().paused(),
             (CandidateState::Seal { sighting }, Answer::Refused | Answer::Unknown) => {
                 CandidateState::Read { epoch: sighting.epoch }.paused()
@@ -265,7 +265,7 @@ impl Candidate {
     }
 
     /// Returns the state after a denial. Without permission to list, S3 answers 403 to the GET of a
-    /// missing object, so the candidate lists first (E17).
+    /// missing object. So after a denied GET the candidate first sends a LIST (E17).
     fn denied(&mut self, state: CandidateState) -> CandidateState {
         let list = |epoch| CandidateState::Find {
             search: Search::new(self.greatest),
@@ -276,22 +276,22 @@ impl Candidate {
             CandidateState::Read { epoch }
             | CandidateState::Poll { sighting: Sighting { epoch, .. } }
             | CandidateState::LookAgain { sighting: Sighting { epoch, .. } } => list(epoch),
-            // The store may refuse the next create again although no object exists, so pause.
+            // A pause prevents a busy loop if the store refuses each create for no reason.
             CandidateState::ReadOwn { epoch, .. } => list(epoch).paused(),
             CandidateState::Find { .. } => self.find().denied(),
-            // The next attempt has another nonce.
+            // The denied create may still take effect, so the next create has another nonce.
             CandidateState::Create { epoch, tried } if tried.len() < MAX_CREATE_ATTEMPTS => {
                 CandidateState::NeedNonce { epoch, tried }.denied()
             }
             CandidateState::Create { .. } => self.find().denied(),
-            // A foreign leader's touch keeps the ETag, so read again before the next seal.
+            // A renewal by a foreign leader keeps the ETag, so read again before the next seal.
             CandidateState::Seal { sighting } => CandidateState::LookAgain { sighting }.denied(),
             state => state.denied(),
         }
     }
 
     fn polled(&mut self, before: &Sighting, now: Sighting) -> CandidateState {
-        // Another nonce shows that the store was wiped, or that the epoch was created again.
+        // A changed nonce shows that the store was wiped, or that the epoch was created again.
         if before.seen.nonce == now.seen.nonce { self.enter(now) } else { self.find() }
     }
 
@@ -357,7 +357,7 @@ impl Candidate {
                 sent: tried.len() as u64,
             }),
             // The loser of the race follows the winner (E11). An unsealed epoch object is the
-            // current one, and a LIST costs 12 times as much as the next poll.
+            // current one. So the candidate needs no LIST, which costs 12 times as much as a poll.
             None if now.seen.nonce.is_some() && now.seen.ended.is_none() => self.enter(now),
             _ => self.find(),
         }

@@ -72,7 +72,7 @@ pub(super) enum CandidateState {
     Over,
 }
 
-/// The reason that a search distrusts an epoch.
+/// The reason that a search doubts that an epoch exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Suspect {
     Denied(Epoch),

@@ -31,14 +31,14 @@ use crate::epoch::Epoch;
 /// After the last page, [`handle_end`](Compaction::handle_end) may return one more epoch to delete.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Compaction {
-    // Settings. `min_age` grows with the validities that are read.
+    // Settings. Each record that is read may raise `min_age`.
     keep_epochs: NonZeroUsize,
     min_age: Duration,
 
     // The listing so far.
     newest: VecDeque<Listed>,
     stopped: bool,
-    /// The epoch that was read last.
+    /// The epoch whose object was read last, and the result of the read.
     read: Option<(Epoch, NewestBody)>,
 }
 
@@ -83,8 +83,9 @@ impl Compaction {
             self.stopped = true;
             return Err(OutOfOrder { before, then: listed.epoch });
         }
-        // Only an accident or malice creates the last epoch. A repair that removes the last epoch
-        // needs the lower epochs, so the last epoch supersedes none of them.
+        // Only an accident or malice creates the last epoch. If an operator then removes the last
+        // epoch, the election continues from the lower epochs. So the last epoch supersedes none of
+        // them.
         self.stopped |= listed.epoch == Epoch::MAX;
         self.newest.push_back(listed);
         // Keep the epoch right below the newest until the newest is read.
@@ -117,8 +118,8 @@ impl Compaction {
         !self.stopped && listed.age.unwrap_or_default() >= self.min_age
     }
 
-    /// Ends the listing. Returns the epoch that was kept only until the newest was read, if it may
-    /// be deleted.
+    /// Ends the listing. The plan may have kept one more epoch only because the newest epoch had
+    /// not been read. Returns this epoch if it may be deleted.
     pub fn handle_end(&mut self) -> Option<Listed> {
         if self.newest.len() <= self.keep_epochs.get() {
             return None;
@@ -224,7 +225,8 @@ mod tests {
         None
     }
 
-    /// Every listing of up to five epochs, each missing, old, too young or of unknown age.
+    /// Returns every listing of up to five epochs. Each epoch is missing, old, too young or of
+    /// unknown age.
     fn all_listings() -> impl Iterator<Item = Vec<Listed>> {
         let ages = [None, Some(None), Some(Some(HOUR)), Some(Some(HOUR / 2))];
         (0..4_usize.pow(5)).map(move |choice| {
@@ -250,7 +252,7 @@ mod tests {
         }
     }
 
-    /// A broken plan that keeps one epoch less than `keep`.
+    /// Returns the deletions of a broken plan, which keeps one epoch less than `keep`.
     fn broken_plan(listing: &[Listed], keep: usize) -> Vec<Epoch> {
         let mut newest = VecDeque::new();
         let deletable = |listed: &Listed| {

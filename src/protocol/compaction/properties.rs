@@ -1,4 +1,5 @@
-//! Two compactors during elections and restores, with delayed and repeated requests.
+//! Property tests of two compactors that run during elections and restores. The store may delay and
+//! repeat their requests.
 
 use std::collections::BTreeSet;
 
@@ -167,7 +168,7 @@ proptest! {
     }
 }
 
-/// The property above has meaning only if epochs are deleted.
+/// The property above is useful only if the stories delete epochs.
 #[test]
 fn compactors_delete_epochs_in_the_stories() {
     use proptest::strategy::ValueTree as _;

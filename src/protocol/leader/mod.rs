@@ -1,4 +1,5 @@
-//! The leader's part of both state machines: renew, read back, look ahead, resign.
+//! The leader's part of both state machines: it renews, reads a refused write back, looks for a
+//! greater epoch, and resigns.
 //!
 //! In the layout of a single object a leader sends no LIST and no GET of a next epoch. A successor
 //! overwrites the object that this leader renews.
@@ -51,7 +52,8 @@ enum Doing {
     Renew,
     /// The store refused a write. Reads whether an earlier attempt of this leader succeeded (L3).
     ReadBack,
-    /// Lists before a renewal counts (`verify_renewals`).
+    /// Lists the greater epochs, because with `verify_renewals` a renewal counts only if no greater
+    /// epoch exists.
     Verify {
         beyond: SuccessorSearch,
     },
@@ -67,8 +69,8 @@ enum Doing {
 ///
 /// The surrounding machine passes each input to [`handle`](LeadingState::handle), which consumes
 /// the state. The result is the next state, an abandoned epoch, or the loss.
-/// [`step`](LeadingState::step) changes nothing. The leader reads a refused write back before it
-/// concludes anything (L3).
+/// [`step`](LeadingState::step) changes nothing. If the store refuses a write, the leader first
+/// reads the object, because an earlier attempt may have caused the refusal (L3).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct LeadingState {
     held: HeldEpoch,
@@ -109,7 +111,8 @@ impl LeadingState {
             Doing::Verify { beyond } => Request::List(beyond.next_page().clone()),
             Doing::Look => match held.epoch.next() {
                 next @ Some(_) => Request::Get { epoch: next, unless: None },
-                // No epoch can supersede the last one, so `LookDue` never leads to this state.
+                // `handle` ignores `LookDue` in the last epoch, because no epoch can supersede the
+                // last one. So this state never occurs.
                 None => Request::List(After::Number(held.epoch.get())),
             },
         })
@@ -119,7 +122,7 @@ impl LeadingState {
         let epoch_files = layout == Layout::EpochFiles;
         match (&self.doing, input) {
             (_, Input::LeaseEnded) => LeaderNext::Lost(Lost::LeaseEnded),
-            // This input is valid while a renewal is under way, too.
+            // The driver may abandon the grant even while a renewal is under way.
             (_, Input::Abandon) => LeaderNext::Abandoned(self.held),
             (Doing::Idle, Input::LookDue) if epoch_files && self.held.epoch.next().is_some() => {
                 self.now(Doing::Look)
@@ -161,7 +164,8 @@ impl LeadingState {
                 (Answer::Found { .. } | Answer::Unreadable, Some(next)) => {
                     LeaderNext::Lost(Lost::Superseded(next))
                 }
-                // The next epoch does not exist, or the answer is unknown. The next GET decides.
+                // The next epoch does not exist, or the GET failed. The leader repeats the GET at
+                // the next `LookDue`.
                 _ => self.now(Doing::Idle),
             },
             (Doing::Idle, _) => LeaderNext::Leads(self, None),
@@ -169,8 +173,8 @@ impl LeadingState {
         }
     }
 
-    /// Adopts a record that this leader wrote in an attempt without a known answer. Any other
-    /// record ends the leadership (L3).
+    /// Adopts a record that this leader wrote in an attempt of unknown effect. Any other record
+    /// ends the leadership (L3).
     fn read_back(mut self, verify: bool, now: Sighting) -> LeaderNext {
         let held = &mut self.held;
         if now.epoch > held.epoch {
@@ -183,7 +187,8 @@ impl LeadingState {
         match now.seen.ended {
             Some(EpochEnd::Resigned) if self.resigning => return LeaderNext::Lost(Lost::Resigned),
             Some(ended) => return LeaderNext::Lost(Lost::Sealed(ended)),
-            // The record does not explain the refusal, so the leader retries the write.
+            // The object still has the known ETag, so nothing explains the refusal. The leader
+            // retries the write.
             None if now.etag == held.etag => return self.now(Doing::Retry),
             None if heartbeat <= held.heartbeat || heartbeat > held.sent => {
                 return LeaderNext::Lost(Lost::Tampered);

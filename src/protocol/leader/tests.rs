@@ -96,7 +96,8 @@ fn a_missing_object_is_a_loss() {
     assert_eq!(resigning.event, lost(Lost::Vanished));
 }
 
-/// An SDK that sends a request twice causes such a refusal: the first PUT changes the ETag.
+/// If an SDK sends a renewal twice, the first PUT changes the ETag, so the store refuses the second
+/// PUT.
 #[test]
 fn a_renewal_that_was_sent_twice_is_adopted() {
     let mut play = Play::leading();
@@ -131,7 +132,8 @@ fn a_record_of_another_writer_is_a_loss() {
     }
 }
 
-/// A person edited the object and kept its nonce and heartbeat.
+/// A person edited the object, and kept its nonce and heartbeat. The leader must not adopt this
+/// body as its own write.
 #[test]
 fn regression_another_body_with_the_known_heartbeat_is_not_adopted() {
     let mut play = in_doubt();
@@ -200,7 +202,8 @@ fn a_resignation_waits_for_the_request_under_way() {
     play.seals(2, "d", EpochEnd::Resigned, done("s"));
 }
 
-/// Without a pause, an unexplained refusal causes an endless loop of two requests.
+/// The store refuses the seal although the object is unchanged. Before the fix, the leader repeated
+/// the seal and the GET without a pause.
 #[test]
 fn regression_an_unexplained_refusal_of_a_resignation_does_not_spin() {
     let mut play = Play::leading();
@@ -271,8 +274,8 @@ fn a_late_grant_is_sealed() {
     play.creates(3, 5, 1, done("x"));
 }
 
-/// Found by a random walk. The driver abandoned a grant during its first renewal. The machine
-/// ignored this input, and then led an epoch that no caller knew of.
+/// The driver abandons a grant during the first renewal. Before the fix, the machine ignored this
+/// input, and continued to lead an epoch that no caller knew of. A random walk found this defect.
 #[test]
 fn regression_a_grant_can_be_abandoned_during_a_renewal() {
     let mut play = Play::leading();

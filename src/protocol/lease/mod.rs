@@ -39,7 +39,7 @@ impl Drift {
 /// take the current time. [`sealed_here`](LapseTimer::sealed_here) only records a seal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LapseTimer {
-    // The record that the timer belongs to.
+    // The last unsealed record that restarted the timer.
     epoch: Epoch,
     nonce: Option<Nonce>,
     heartbeat: u64,
@@ -78,23 +78,24 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Returns the date of the last touch, if a touch is a sign of life that does not change the
-    /// ETag (E5).
+    /// Returns the date of the last touch of a foreign record, or `None` for other records. A
+    /// foreign leader renews by a touch, which does not change the ETag (E5).
     fn touched(&self) -> Option<DateTime<Utc>> {
         if self.sighting.is_foreign() { self.last_modified } else { None }
     }
 }
 
 impl LapseTimer {
-    /// Records a reading, and returns whether it was a sign of life to the owner of `timer`.
+    /// Records a reading. Returns whether the holder has shown a sign of life since the owner of
+    /// `timer` last recorded a reading.
     ///
     /// A new ETag or a touch of a foreign record (E5) restarts the timer. A repeated reading of the
     /// same record does not restart the timer, and a seal of the last unsealed record does not
     /// restart it either.
     ///
-    /// `known` is a timer of another call of the same process. If that call saw the same record
-    /// earlier, `timer` continues from the earlier time. The return value does not depend on
-    /// `known`.
+    /// `known` is the timer of another campaign or observer in the same process. If `known` saw the
+    /// same record earlier, `timer` continues from that earlier time. The return value does not
+    /// depend on `known`.
     pub fn observe(
         timer: &mut Option<Arc<LapseTimer>>,
         known: Option<&Arc<LapseTimer>>,
@@ -140,10 +141,12 @@ impl LapseTimer {
         }
     }
 
-    /// Returns whether this timer belongs to the record, or to the ETag that the record seals.
+    /// Returns whether this timer continues after the reading. The timer continues if the record is
+    /// unchanged, or if the record is a seal over the version that this timer has seen.
     ///
-    /// Each write raises the heartbeat, and a seal raises it by one. A greater step shows that this
-    /// observer missed a renewal, and the holder's lease counts from that renewal (E9).
+    /// Each write raises the heartbeat, and a seal raises it by one. If the heartbeat of a seal is
+    /// greater by more than one, this observer missed a renewal. The holder's lease then counts
+    /// from that renewal (E9).
     fn runs_on(&self, reading: &Reading<'_>) -> bool {
         let Sighting { epoch, etag, seen } = reading.sighting;
         if self.epoch != *epoch || self.nonce != seen.nonce {
@@ -157,8 +160,8 @@ impl LapseTimer {
         }
     }
 
-    /// Returns the time until `delay` after the lapse by this observer's clocks, or `None` if the
-    /// epoch never lapses.
+    /// Returns the remaining time of the lease plus `delay`, by this observer's clocks. Returns
+    /// `None` if the epoch never lapses.
     ///
     /// Both the boot clock and the raw clock must reach the lapse. So one clock that runs too fast,
     /// such as a slewed clock, does not cause a lapse.
@@ -169,7 +172,7 @@ impl LapseTimer {
         Some(by_dates.map_or(by_clocks, |left| left.min(by_clocks)))
     }
 
-    /// Returns the time until `delay` after the first sight of the seal.
+    /// Returns the remaining part of `delay`, which starts at the first sight of the seal.
     pub fn takeover_in(&self, delay: Duration, now: Moment) -> Duration {
         delay.saturating_sub(now.since(self.sealed.unwrap_or(now)))
     }
@@ -202,8 +205,8 @@ impl LapseTimer {
     }
 }
 
-/// Returns the remaining time below which a lease is at risk (L6). A renewal and its retry have
-/// failed by then.
+/// Returns the remaining time below which a lease is at risk (L6). If a lease has less time, a
+/// renewal and its retry have failed.
 pub fn risk_margin(validity: Duration) -> Duration {
     validity / 4
 }
@@ -230,7 +233,8 @@ impl OwnLease {
         OwnLease { validity, by_wall_clock: true, start: None, attempts: Vec::new() }
     }
 
-    /// Returns a lease that steps of the wall clock do not end, for a machine that is never paused.
+    /// Returns this lease without its end by the wall clock, so that a step of the wall clock does
+    /// not end it. Only a lease on a machine that is never paused may ignore the wall clock.
     pub fn without_wall_clock(self) -> OwnLease {
         OwnLease { by_wall_clock: false, ..self }
     }

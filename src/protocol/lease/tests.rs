@@ -63,13 +63,15 @@ fn a_deposed_lease_counts_from_its_last_unsealed_record() {
     observe(&mut timer, &sighting(1, 7, "s", Some(EpochEnd::Deposed)), at(4));
     assert_eq!(lapses_in(&timer, 4), Some(6));
     assert_eq!(timer.as_ref().unwrap().takeover_in(VALIDITY, at(5)), Duration::from_secs(9));
-    // The observer never saw this epoch unsealed.
+    // The observer sees epoch 2 only after its seal, so the whole validity counts from the first
+    // sight of the seal.
     observe(&mut timer, &sighting(2, 7, "s", Some(EpochEnd::Deposed)), at(20));
     assert_eq!(lapses_in(&timer, 20), Some(10));
 }
 
-/// Found by the property test of I8. The leader renewed after the observer's last poll and was then
-/// deposed. The observer used the timer of the older ETag, and led before the lease had ended.
+/// The leader renews after the observer's last poll, and is then deposed. Before the fix, the
+/// observer continued its timer for the older ETag, and led before the lease had ended. The
+/// property test of I8 found this defect.
 #[test]
 fn regression_a_deposed_lease_counts_from_an_unseen_renewal() {
     let mut timer = None;
@@ -80,7 +82,8 @@ fn regression_a_deposed_lease_counts_from_an_unseen_renewal() {
         observe(&mut timer, &deposed, now);
         assert_eq!(lapses_in(&timer, 4), Some(10), "14 s is the earliest safe time");
     }
-    // A person sealed the record and kept its heartbeat, so the last renewal is unknown.
+    // A person sealed the record and kept its heartbeat, so the observer cannot tell when the last
+    // renewal was.
     observe(&mut timer, &sighting(2, 7, "a", None), at(20));
     deposed = sighting(2, 7, "s", Some(EpochEnd::Unknown));
     deposed.seen.heartbeat = 1;
@@ -125,14 +128,15 @@ fn the_stores_dates_lapse_a_lease_only_beyond_the_margin() {
     }
 }
 
-/// The delay counted from the first sight of the record. A candidate that had polled for longer
-/// than its takeover delay took over in the same poll that showed the end of the lease.
+/// Before the fix, the delay counted from the first sight of the record. So a candidate that had
+/// polled for longer than the delay took over without a delay, in the poll that showed the end of
+/// the lease.
 #[test]
 fn regression_a_delay_counts_from_the_answer_that_shows_the_lapse() {
     let sighting = sighting(1, 7, "a", None);
     let (delay, margin) = (Duration::from_secs(5), Duration::from_secs(2));
     let mut timer = None;
-    // The record was four seconds old when it was seen first.
+    // By the store's dates, the record is 4 s old at the first reading.
     for (received, left) in [(0, 15), (8, 7), (9, 5), (11, 3), (14, 0)] {
         let reading = Reading {
             sighting: &sighting,
@@ -194,8 +198,8 @@ fn a_lease_without_wall_clock_ignores_steps_of_the_wall_clock() {
     assert_eq!(lease.remaining(slewed), Duration::ZERO);
 }
 
-/// A clock daemon may slew the boot clock by 8.3 %. A follower that used only this clock sealed a
-/// lease that its leader still held.
+/// A clock daemon may slew the boot clock by 8.3 %. Before the fix, a follower used only the boot
+/// clock, and sealed the epoch while the leader still held its lease.
 #[test]
 fn regression_a_slewed_boot_clock_does_not_lapse_a_lease() {
     let mut timer = None;

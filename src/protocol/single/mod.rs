@@ -71,8 +71,8 @@ enum SingleState {
     Over,
 }
 
-/// The attempts to write the next epoch over one version of the object. After another write over
-/// that version, no attempt can take effect, because no ETag is used twice.
+/// The attempts to write the next epoch over one version of the object. Once another write has
+/// replaced that version, no attempt can take effect, because the store never uses an ETag twice.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Attempts {
     /// The ETag of the version to overwrite, or `None` if no object exists.
@@ -81,13 +81,14 @@ struct Attempts {
     nonces: Vec<Nonce>,
 }
 
-/// Number of unanswered attempts over one version after which the candidate starts again.
+/// Number of attempts of unknown outcome to overwrite one version. After these attempts the
+/// candidate starts again.
 const MAX_ATTEMPTS: usize = 16;
 
 type Turned = (SingleState, Option<Event>);
 
 impl SingleCandidate {
-    /// Returns a participant that has seen epochs up to `greatest`.
+    /// Returns a candidate or an observer. The greatest epoch that it has seen is `greatest`.
     pub fn new(rules: Rules, greatest: Option<Epoch>) -> SingleCandidate {
         SingleCandidate { rules, greatest, state: look() }
     }
@@ -148,7 +149,7 @@ impl SingleCandidate {
         let state = std::mem::replace(&mut self.state, SingleState::Over);
         let (state, event) = match (state, input) {
             (SingleState::Lead(leading), input) => self.lead(leading, input),
-            // No decision depends on this answer.
+            // The seal of the own epoch is best effort, so its answer is ignored.
             (SingleState::GiveUp { .. }, Input::Answer(_)) => (look(), None),
             (state, Input::Answer(Answer::Denied)) => (state.denied(), None),
             (_, Input::Answer(Answer::Unsafe)) => (SingleState::Failed(Failure::Unsafe), None),
@@ -183,7 +184,8 @@ impl SingleCandidate {
             | (SingleState::Takeover { sighting }, Input::TakeoverOver) => take(&sighting),
             (SingleState::NoLeader, Input::PollDue) => look(),
             (SingleState::Deposed { sighting }, Input::Lapsed) => self.take_over(sighting),
-            // A candidate with an earlier timer may have taken over.
+            // Another candidate whose timer started earlier may have taken over, so read the
+            // object.
             (SingleState::Deposed { .. }, Input::PollDue) => look(),
             (SingleState::NeedNonce { mut attempts }, Input::Nonce(nonce)) => {
                 attempts.nonces.push(nonce);
@@ -239,7 +241,8 @@ impl SingleCandidate {
         }
         let unchanged = attempts.over.as_ref() == Some(&now.etag);
         let state = match unchanged {
-            // An earlier attempt may still take effect. Then the store refuses the next attempt.
+            // The object is unchanged, but an earlier attempt may still take effect. If it does,
+            // the store refuses the next attempt.
             true if attempts.nonces.len() < MAX_ATTEMPTS => {
                 SingleState::NeedNonce { attempts }.paused()
             }
@@ -281,7 +284,8 @@ impl SingleCandidate {
             None => SingleState::Follow { sighting },
             Some(EpochEnd::Resigned) => take(&sighting),
             Some(_) if sighting.seen.is_waited_for() => SingleState::Deposed { sighting },
-            // A seal with only the post's two fields is a release, not a deposition (SO4).
+            // A sealed body with only the post's two fields was released by its holder, and not
+            // deposed (SO4).
             Some(ended) if ended != EpochEnd::Lapsed => take(&sighting),
             Some(_) => self.take_over(sighting),
         }
@@ -331,7 +335,8 @@ impl Attempts {
         }
     }
 
-    /// Returns the index of the attempt that the object shows, if its epoch is unsealed.
+    /// Returns the index of the attempt that wrote the object, or `None` if no attempt wrote it or
+    /// its epoch is sealed.
     fn won(&self, now: &Sighting) -> Option<usize> {
         let unsealed = now.epoch == self.epoch && now.seen.ended.is_none();
         self.nonces.iter().position(|nonce| unsealed && Some(*nonce) == now.seen.nonce)
@@ -355,11 +360,12 @@ impl SingleState {
         SingleState::Pause(Box::new(self))
     }
 
-    /// Returns the state that follows once access is no longer denied.
+    /// Returns the state in which the machine waits until access is no longer denied. The boxed
+    /// state comes next.
     fn denied(self) -> SingleState {
         SingleState::Denied(Box::new(match self {
             SingleState::Poll { .. } => look(),
-            // An earlier attempt may take effect late, so read the object.
+            // The denied attempt or an earlier one may take effect late, so read the object.
             SingleState::Take { attempts } => {
                 SingleState::Read { attempts: Some(attempts), gone: false }
             }

@@ -129,7 +129,8 @@ fn an_unanswered_create_is_adopted_after_the_next_is_refused() {
     play.creates(2, 2, 2, Answer::Refused);
     play.gets(2, held(1, 1, "c"));
     play.lists(2, listed(&[]));
-    // The lease counts from the attempt that took effect, not from the refused attempt.
+    // The lease counts from the first create, which took effect, and not from the refused second
+    // create.
     assert_eq!(play.event, Some(Event::Granted { epoch: e(2), heartbeat: 1 }));
     play.input(Input::RenewDue);
     play.renews("c", 3, done("d"));
@@ -174,7 +175,8 @@ fn a_create_by_another_process_is_followed() {
     play.gets(2, held(7, 1, "x"));
     assert_eq!(play.machine.greatest(), Some(e(2)));
     play.waits(Wait::Follow);
-    // These records do not show that epoch 2 is the newest, so the candidate searches again.
+    // A record without a nonce and a sealed record do not show that epoch 2 is the newest. So the
+    // candidate searches again.
     for answer in
         [foreign("x", false, false), sealed(1, EpochEnd::Lapsed), sealed(7, EpochEnd::Lapsed)]
     {
@@ -338,7 +340,7 @@ fn an_observer_follows_and_never_writes() {
     let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
     play.gets(1, found("a", seen, false));
     play.waits(Wait::Follow);
-    // A successor that did not seal epoch 1 shows only in a LIST.
+    // A foreign successor created epoch 2 without a seal of epoch 1. Only a LIST shows epoch 2.
     play.input(Input::Lapsed);
     play.lists(0, listed(&[1, 2]));
     play.gets(2, sealed(8, EpochEnd::Deposed));

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A late answer replaced a wait or a failure by a pause, and a late `Denied` ended machines
-/// without a request under way.
+/// Before the fix, an answer that arrived while no request was under way changed the state: a wait
+/// or a failure became a pause, and the answer `Denied` ended the campaign.
 #[test]
 fn regression_an_unexpected_answer_changes_nothing() {
     let mut deposed = Play::following();
@@ -23,7 +23,8 @@ fn regression_an_unexpected_answer_changes_nothing() {
     }
 }
 
-/// An existing object counts as seen, even if its body is not a record.
+/// An existing object counts as seen, even if its body is not a record. Before the fix, the machine
+/// did not count such an object.
 #[test]
 fn regression_an_unreadable_epoch_raises_the_greatest_epoch_seen() {
     let mut play = Play::creating();
@@ -33,8 +34,9 @@ fn regression_an_unreadable_epoch_raises_the_greatest_epoch_seen() {
     assert_eq!(play.machine.greatest(), Some(e(2)));
 }
 
-/// A store may refuse the loser of a race although the winner then fails. The candidate counted
-/// such a refusal as a sight of the epoch, and ended with `NewestDeleted`.
+/// In a race of two creates, a store may refuse one create, and then the other create fails. So a
+/// refused create does not prove that the epoch exists. Before the fix, the candidate counted the
+/// refused epoch as seen, and ended with `NewestDeleted`.
 #[test]
 fn regression_a_refused_create_is_not_an_epoch_seen() {
     let mut play = Play::creating();
@@ -44,7 +46,8 @@ fn regression_a_refused_create_is_not_an_epoch_seen() {
     assert_eq!(play.machine.greatest(), before);
 }
 
-/// The 403 for a missing object ended the campaign if a refused create preceded the GET.
+/// S3 may answer 403 to the GET of a missing object. Before the fix, this answer ended the campaign
+/// if the GET followed a refused create.
 #[test]
 fn regression_a_denied_read_after_a_refused_create_lists_before_it_fails() {
     let mut play = Play::creating();
@@ -58,8 +61,8 @@ fn regression_a_denied_read_after_a_refused_create_lists_before_it_fails() {
     assert_eq!(play.machine.step(), Step::Failed(Failure::Denied));
 }
 
-/// A store refused the seal of the ETag that it showed. A restarted process with a unique name then
-/// sent seals and reads without a pause.
+/// The store answers a GET with an ETag, and refuses the seal with this ETag. Before the fix, a
+/// restarted process with a unique name repeated the seal and the GET without a pause.
 #[test]
 fn regression_an_unexplained_refusal_of_a_seal_does_not_spin() {
     let mut play = Play::new(CANDIDATE, None);
@@ -72,7 +75,7 @@ fn regression_an_unexplained_refusal_of_a_seal_does_not_spin() {
     play.gets(3, found);
 }
 
-/// Found by fuzzing: the heartbeat of the seal overflowed.
+/// Before the fix, the heartbeat of the seal overflowed. Fuzzing found this defect.
 #[test]
 fn regression_a_record_with_the_greatest_heartbeat_is_sealed() {
     let mut play = Play::new(CANDIDATE, None);

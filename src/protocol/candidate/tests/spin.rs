@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::*;
 
-/// An answer that fits the request, drawn by `rng`.
+/// Returns a random answer that fits the request.
 fn answer(request: &Request, rng: &mut fastrand::Rng) -> Answer {
     match (request, rng.u8(0..8)) {
         (_, 0) => Answer::Unknown,
@@ -88,13 +88,14 @@ fn no_store_makes_the_machine_spin_or_panic() {
                     Input::Nonce(n(nonces % 4))
                 }
                 Step::Wait(wait) => later(&wait, &mut rng),
-                // The driver pauses before this input.
+                // The real driver passes `Resume` only after a pause.
                 Step::Failed(Failure::Denied) => Input::Resume,
                 Step::Failed(_) => break,
             };
             play.input(input);
         }
-        // From this state, equal requests have equal answers, and no input is delayed.
+        // From this state on, the store gives equal answers to equal requests, and each input
+        // arrives without delay.
         let mut requests = Vec::new();
         loop {
             let input = match play.machine.step() {

@@ -1,5 +1,5 @@
-//! Properties of the lease arithmetic for any numbers. With all clock rates within the drift and
-//! all latencies, an observer acts only after the end of the leader's lease (I8).
+//! Property tests of the lease arithmetic with random numbers. If the clock rates differ by at most
+//! the drift, an observer acts only after the end of the leader's lease, for any latency (I8).
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -101,7 +101,7 @@ proptest! {
     }
 }
 
-/// The property above has meaning only if observers act in many stories.
+/// The property above is useful only if the observer acts in many stories.
 #[test]
 fn observers_act_in_most_stories() {
     let mut runner = TestRunner::deterministic();

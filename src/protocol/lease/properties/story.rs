@@ -10,7 +10,7 @@ use crate::protocol::message::Seen;
 
 /// The greatest rate at which chrony slews a clock by default (`maxslewrate`), in ppm.
 const SLEW_PPM: i64 = 83_333;
-/// The least latency, in nanoseconds. Clocks in whole nanoseconds do not show a lower latency.
+/// The least latency, in nanoseconds. Clocks with whole nanoseconds cannot measure a lower latency.
 const LEAST_LATENCY: u64 = 4;
 
 pub(super) fn sighting(heartbeat: u64, ended: Option<EpochEnd>) -> Sighting {
@@ -80,7 +80,8 @@ pub(super) struct Story {
 }
 
 pub(super) fn story(beyond_the_drift: bool) -> impl Strategy<Value = Story> {
-    // Short latencies are the hardest case.
+    // Short latencies are the hardest case, because the observer's timer then starts soon after the
+    // leader's lease.
     let way = prop_oneof![Just(0), 0..1_000_u32, 0..400_000_u32];
     let rates = (500_000..2_000_000_u64, 0..=MAX_DRIFT_PPM, 0..=1_000_000_u64);
     let rates = rates.prop_map(move |(leader, drift, share)| {
@@ -206,7 +207,7 @@ impl Story {
         let mut seen = None;
         let mut now = *history.keys().next().expect("a story has at least one write");
         for index in 0..=self.polls.len() {
-            // After the last poll only the lapse can follow.
+            // After the last poll the observer waits only for the lapse, without a limit.
             let poll = self.polls.get(index);
             let next = poll.map_or(u64::MAX, |(pause, ..)| now + self.nanos(*pause));
             if let Some(acted) = self.lapse(timer.as_deref(), now, next, broken) {
@@ -215,7 +216,8 @@ impl Story {
                 let acted = if deposed { acted } else { acted + self.nanos(self.acting) };
                 let held = held(acted).map(|held| &held.sighting.etag);
                 let unchanged = held.is_some() && held == seen;
-                // A seal is conditional on the last ETag seen. A deposed epoch needs no other seal.
+                // The observer's seal takes effect only if the object still has the last ETag seen.
+                // An epoch that the operator has sealed needs no second seal.
                 if deposed || unchanged {
                     return (true, self.belief(&history, acted, broken));
                 }
@@ -238,7 +240,8 @@ impl Story {
         (false, Duration::ZERO)
     }
 
-    /// Returns the time at which the timer lapses, if it is before `next`.
+    /// Returns the time at which the timer lapses, or `None` if the timer does not lapse before
+    /// `next`.
     fn lapse(
         &self,
         timer: Option<&LapseTimer>,

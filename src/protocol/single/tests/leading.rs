@@ -79,8 +79,8 @@ fn a_resignation_keeps_the_token() {
     play.takes(6, "s", 2, 1, done("c"));
 }
 
-/// A late own renewal causes the refusal of the release. The leader repeats the release over that
-/// renewal.
+/// The leader's own renewal takes effect late, so the store refuses the release. The leader repeats
+/// the release with the ETag of that renewal.
 #[test]
 fn a_release_refused_by_an_own_renewal_is_repeated() {
     let mut play = SinglePlay::leading();
@@ -104,7 +104,8 @@ fn an_unused_grant_is_sealed() {
     play.waits(Wait::Follow);
 }
 
-/// In this layout a successor overwrites the object that the leader renews.
+/// On a single object, a successor overwrites the object that the leader renews. So the renewal
+/// detects the successor.
 #[test]
 fn a_leader_sends_no_list_and_reads_no_next_epoch() {
     let mut play = SinglePlay::leading();

@@ -283,7 +283,7 @@ fn the_takeover_delay_follows_a_lapse_and_not_a_release() {
     let mut play = SinglePlay::new(rules, None);
     play.looks(released(4, "r"));
     play.takes(5, "r", 1, 1, done("c"));
-    // A peer of the post has released the lock.
+    // A peer that writes only the post's fields has released the lock.
     let mut play = SinglePlay::new(rules, None);
     play.looks(lock(4, 0, 0, "r", Some(EpochEnd::Unknown)));
     play.takes(5, "r", 1, 1, done("c"));
@@ -298,7 +298,7 @@ fn an_object_below_the_greatest_token_seen_is_never_taken_over() {
         play.looks(older);
         assert_eq!(play.machine.step(), Step::Failed(Failure::NewestDeleted(e(4))));
     }
-    // The object is missing in one reading only.
+    // If only one reading finds no object, the campaign continues.
     let mut play = SinglePlay::following();
     play.polls("a", Answer::Missing);
     play.pauses();
