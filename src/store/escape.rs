@@ -60,8 +60,8 @@ mod tests {
         }
     }
 
-    /// Derived `Debug` prints the names inside values with `Debug` of `str`. It escapes the active
-    /// characters too, except a few harmless characters.
+    /// A derived `Debug` prints the strings in a value with the `Debug` of `str`. The `Debug` of
+    /// `str` escapes the active characters, except a few harmless ones.
     #[test]
     fn debug_output_escapes_harmful_characters() {
         for character in (0..=0x10_ffff).filter_map(char::from_u32) {

@@ -9,7 +9,7 @@ use super::{ETag, GetOutcome, PutOutcome, Store, StoreError};
 /// A server that compares tags without quotes refuses a quoted tag even if the object has that tag.
 /// Until a replace with quotes has succeeded, [`replace`](ETagForm::replace) reads the object after
 /// a refusal. If the object still has the tag, `replace` sends the write again without the quotes.
-/// The refusal proves that the first write had no effect.
+/// The refusal of the first write proves that it had no effect.
 #[derive(Debug, Default)]
 pub(super) struct ETagForm(AtomicU8);
 
@@ -29,7 +29,8 @@ impl ETagForm {
     }
 
     /// Replaces the object at `key` if it still has `etag`. `tag` is the part of `etag` that the
-    /// server knows. `put` sends one write conditional on the tag that it gets.
+    /// server knows. `put` sends one write with the condition that the object has the tag in the
+    /// argument.
     pub(super) async fn replace<F: Future<Output = Result<PutOutcome, StoreError>>>(
         &self,
         store: &impl Store,
@@ -65,7 +66,7 @@ fn unquoted(tag: &str) -> &str {
     tag.trim_matches('"')
 }
 
-/// Returns true if a read finds the object with this tag.
+/// Reads the object. Returns true if the object has this tag.
 async fn still_has(store: &impl Store, key: &str, etag: &ETag) -> bool {
     match store.get(key, None, 0).await {
         Ok(GetOutcome::Found(object)) => object.etag == *etag,
@@ -91,7 +92,7 @@ mod tests {
         }
     }
 
-    /// Returns a store that shows this tag in each read.
+    /// Returns a store that returns this tag in each read.
     fn shows(tag: &'static str) -> MockStore {
         let mut store = MockStore::new();
         let outcome =
@@ -107,7 +108,8 @@ mod tests {
         (outcome, sent.into_inner().unwrap())
     }
 
-    /// Another process's check changes the object before the read.
+    /// Set-up: before the read of the first call, the check of another process changes the object.
+    /// Expected: a later call still detects that the server compares ETags without quotes.
     #[tokio::test]
     async fn regression_unquoted_etags_are_detected_during_another_check() {
         let form = ETagForm::default();
@@ -132,7 +134,8 @@ mod tests {
         assert_eq!(outcome, PutOutcome::PreconditionFailed);
     }
 
-    /// A refusal of both forms does not show that the server compares without quotes.
+    /// If the server refuses both forms of an ETag, this does not show that it compares ETags
+    /// without quotes.
     #[tokio::test]
     async fn etags_keep_their_quotes_after_a_refusal_of_both_forms() {
         let form = ETagForm::default();

@@ -1,7 +1,7 @@
 //! Fetches of credentials and tokens, each on a separate task.
 //!
-//! A leader cancels a request after a fraction of its lease. A fetch inside the request would be
-//! cancelled too, and a slow provider would never deliver.
+//! A leader cancels a request after a fraction of its lease. This would also cancel a fetch inside
+//! the request, and a slow provider would never deliver credentials.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use super::timed;
 
 /// Time after which a provider is logged as slow.
 pub(super) const SLOW: Duration = Duration::from_secs(1);
-/// Additional time that a slow provider has. A caller stops waiting earlier if its request ends.
+/// Additional time after which the fetch from a slow provider fails. A caller stops waiting earlier
+/// if its request ends.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A fetch that outlives the request that began it. Clones share its result.
@@ -33,8 +34,8 @@ where
     task.map(move |fetched| fetched.map_err(ended).flatten()).boxed().shared()
 }
 
-/// Returns the result of a provider, or `None` after 31 s. `subject` begins the log line "… not
-/// arrived after 1s".
+/// Returns the result of a provider, or `None` after 31 s. If the provider is slow, this function
+/// logs `subject`, followed by "not arrived after 1s".
 pub(super) async fn answer<F: Future>(subject: &str, provider: F) -> Option<F::Output> {
     let mut provider = pin!(provider);
     if let Some(answer) = timed(SLOW, &mut provider).await {

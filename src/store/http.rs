@@ -14,7 +14,7 @@ use rustls::{ClientConfig, RootCertStore};
 use super::metadata_hosts::is_metadata_host;
 use crate::env::mutex::unpoisoned;
 
-/// The same value as in Amazon's SDK.
+/// Timeout of an attempt to connect, as in Amazon's SDK.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(3_100);
 
 /// A pool of connections. Proxies come from the environment (`HTTPS_PROXY`), except

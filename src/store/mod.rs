@@ -162,7 +162,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// their bytes.
     ///
     /// A page with fewer keys than `limit` (1 to 1,000) is not always the last: [`Page::truncated`]
-    /// marks the pages that others follow. One request.
+    /// is true if more pages follow. One request.
     ///
     /// An entry may contain the ETag of the listed version ([`Entry::etag`]). A store lists the
     /// tags of all objects that it wrote, here and in [`list_last`](Store::list_last), or no tags
@@ -187,8 +187,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Reads the object at `key`. Returns [`GetOutcome::NotModified`] without a body if its ETag is
-    /// still `unless`.
+    /// Reads the object at `key`. Returns [`GetOutcome::NotModified`] without a body if the object
+    /// still has the ETag `unless`.
     ///
     /// Returns [`GetOutcome::TooLarge`] for a body longer than `max_len` bytes. One request.
     async fn get(
@@ -261,8 +261,8 @@ pub struct StoreError {
 
 impl StoreError {
     /// Creates an error of this kind. The message names the request and the response, without
-    /// secrets or bodies. This function escapes its control characters, line ends and direction
-    /// marks.
+    /// secrets or bodies. This function escapes the control characters, line ends and direction
+    /// marks in the message.
     pub fn new(
         kind: StoreErrorKind,
         determinacy: Determinacy,
@@ -291,8 +291,8 @@ impl StoreError {
         StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, message)
     }
 
-    /// Marks this error as a refusal by the machine's metadata service. Callers retry longer after
-    /// such a refusal.
+    /// Marks this error as a refusal by the machine's metadata service. After a refusal by the
+    /// metadata service, callers retry for a longer time.
     #[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs", feature = "azure"))]
     pub(crate) fn of_the_machine(mut self) -> StoreError {
         self.of_the_machine = true;

@@ -39,7 +39,8 @@ pub(crate) async fn answer_within<T>(
 }
 
 /// Returns the response to a listing. `limit` applies to each page that the listing skips, and to
-/// the last page. With one limit for all pages, a listing with many empty pages would never end.
+/// the last page. With one limit for all pages, a listing with many empty pages would time out in
+/// every attempt.
 pub(crate) async fn listing_within<T>(
     process: &Process,
     limit: Duration,
@@ -60,7 +61,7 @@ thread_local! {
 }
 
 /// Maximum number of pages without a key that one listing skips. A versioned bucket sends pages
-/// without keys for ranges of deleted keys, up to 1,000 keys a page.
+/// without keys for ranges of deleted keys. Each page covers up to 1,000 deleted keys.
 #[cfg(any(feature = "s3", feature = "object-store"))]
 pub(super) const EMPTY_PAGES: usize = 100;
 
@@ -179,7 +180,7 @@ mod tests {
         }
     }
 
-    /// A store that may be slow: then its listings skip a page every 0.7 s. `longest` is the
+    /// A store whose listings skip a page every 0.7 s while `is_slow` is true. `longest` is the
     /// greatest number of pages that one listing has skipped.
     #[derive(Debug, Default)]
     struct Pages {
@@ -232,7 +233,8 @@ mod tests {
         }
     }
 
-    /// The leader needs the rest of its lease to renew.
+    /// The timeout of a leader applies to all pages of its listing, because the leader needs the
+    /// rest of its lease for renewals.
     #[tokio::test(start_paused = true)]
     #[allow(clippy::disallowed_methods, reason = "tokio's clock is the test's")]
     async fn one_timeout_applies_to_all_pages_of_a_leaders_listing() {

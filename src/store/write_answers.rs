@@ -1,10 +1,10 @@
-//! The response to a conditional write, as its writer may interpret it.
+//! The interpretation of the responses to conditional writes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Determinacy, ETag, PutOutcome, StoreError, StoreErrorKind};
 
-/// The response to a conditional write, as its writer may interpret it. Outside the stores, only
+/// The outcome of a conditional write, interpreted for its writer. Outside the stores, only
 /// `WriteAnswers::read` matches on a [`PutOutcome`].
 #[derive(Debug)]
 pub enum Written {
@@ -44,7 +44,8 @@ impl WriteAnswers {
                 let before = self.without_etag.fetch_add(1, Ordering::Relaxed);
                 let kind = match before.saturating_add(1) < self.limit {
                     true => StoreErrorKind::Transient,
-                    // A transient error would make a campaign retry forever.
+                    // After `limit` writes the error must not be transient: a campaign would retry
+                    // forever.
                     false => StoreErrorKind::Unsupported,
                 };
                 let why = "the response reports success without an ETag; check whether a proxy \
@@ -68,8 +69,8 @@ mod tests {
 
     use super::*;
 
-    /// Groups once counted a write without an ETag as done, when five modules interpreted
-    /// responses.
+    /// Before the fix, five modules interpreted responses, and the module of groups counted a write
+    /// without an ETag as done.
     #[test]
     fn only_stores_and_their_counters_match_on_a_put_outcome() {
         fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

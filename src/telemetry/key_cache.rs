@@ -15,7 +15,7 @@ use super::lease_names::LeaseMetrics;
 pub(super) const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
-/// Additional labels, without the label of the place.
+/// Labels in addition to the label of the place.
 pub(super) type Labels<'a> = &'a [(&'static str, &'static str)];
 
 /// Metrics of a poll that finds no change.

@@ -10,7 +10,7 @@ pub struct LeaseMetrics {
     pub stem: &'static str,
     /// Noun for the lease in descriptions.
     pub noun: &'static str,
-    /// Gauge with the name of the process in a label: the metric name and the label name.
+    /// Name of a gauge, and name of its label that contains the name of the process.
     pub info: (&'static str, &'static str),
     /// Gauge that is 1 while the process holds a lease.
     pub holds: &'static str,
@@ -24,7 +24,7 @@ pub struct LeaseMetrics {
     pub remaining: &'static str,
     /// Histogram of the remaining part of the lease just before each extension.
     pub least_ratio: &'static str,
-    /// Counter of the times at which the lease was at risk.
+    /// Counter of the events after which the lease was at risk.
     pub at_risk: &'static str,
     /// Gauge of the validity of the lease.
     pub validity: &'static str,
@@ -46,7 +46,7 @@ pub(super) static LEADERSHIP: LeaseMetrics = LeaseMetrics {
     least_ratio: "tenure_lease_least_ratio",
     at_risk: "tenure_lease_at_risk_total",
     validity: "tenure_validity_seconds",
-    // The list includes the leader's polls of the next epoch.
+    // The GET requests in this list are the leader's polls of the next epoch.
     frequent: &[
         ("tenure_renewals_total", &[("outcome", "done")]),
         ("tenure_renewal_seconds", &[]),

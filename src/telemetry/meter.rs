@@ -71,7 +71,8 @@ impl Meter {
 
     /// Records the first campaign under this name.
     pub(crate) fn candidate(&self, name: &str, validity: Duration) {
-        // A counter that is created with its first event would not show that event as an increase.
+        // If a counter were created with its first event, this event would not appear as an
+        // increase.
         for outcome in RENEWALS {
             self.count(self.keys.lease.renewals, "outcome", outcome, 0);
         }
@@ -181,7 +182,8 @@ impl Meter {
         if let Some(backlog) = backlog {
             self.keys.gauge("tenure_epochs_backlog", &[]).set(backlog as f64);
         }
-        // A run that ended early may not have read the newest epoch.
+        // A run that ended early may not have read the newest epoch, so it does not change this
+        // gauge.
         if !matches!(outcome, "error" | "interrupted") {
             let held = f64::from(u8::from(outcome == "held"));
             self.keys.gauge("tenure_restore_unfinished", &[]).set(held);
@@ -208,8 +210,8 @@ impl Meter {
     }
 }
 
-/// Returns the store and a path in the store. It omits the endpoint, because processes may use
-/// different endpoints of one bucket.
+/// Returns the store and a path in the store. The result omits the endpoint, because processes may
+/// use different endpoints of one bucket.
 pub fn place(store: &dyn Store, path: &str) -> String {
     let store = store.describe();
     let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);
@@ -217,8 +219,8 @@ pub fn place(store: &dyn Store, path: &str) -> String {
     format!("{store}{separator}{path}")
 }
 
-/// A leadership or a member's session. The first task that detects its end reports the end, and
-/// only once.
+/// A leadership or a member's session. Only the first task that detects the end of the lease
+/// reports the end.
 #[derive(Debug)]
 pub(crate) struct Leading {
     meter: Meter,
@@ -232,7 +234,8 @@ impl Leading {
             return;
         }
         self.set_left(left);
-        // Another thread may have reported the end after the first check.
+        // Another thread may have reported the end of the lease after the first check, and set the
+        // gauge to 0.
         if self.is_over() {
             self.set_left(Duration::ZERO);
         }
@@ -264,7 +267,8 @@ impl Leading {
 }
 
 impl Drop for Leading {
-    /// Reports the end if the driver ended with its runtime, without a report.
+    /// Reports the end of the lease if the driver's runtime shut down before the driver could
+    /// report it.
     fn drop(&mut self) {
         self.ends();
     }

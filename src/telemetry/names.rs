@@ -1,5 +1,5 @@
-//! The names, units and descriptions of the metrics. `tests/election/metrics/mod.rs` compares
-//! docs/reference/metrics.md with them.
+//! The names, units and descriptions of the metrics. `tests/election/metrics/mod.rs` compares these
+//! texts with docs/reference/metrics.md.
 
 use metrics::Unit::{Count, Seconds};
 use metrics::{describe_counter, describe_gauge, describe_histogram};

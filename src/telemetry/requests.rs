@@ -91,7 +91,7 @@ impl Counted {
     }
 }
 
-/// A request that is counted at its answer, or when it is dropped after its start.
+/// A request. It is counted when its answer arrives, or when it is dropped after its start.
 #[must_use]
 pub(crate) struct Sending<'a, T> {
     call: BoxFuture<'a, Result<T, StoreError>>,
@@ -228,12 +228,12 @@ fn failed(error: &StoreError) -> &'static str {
     }
 }
 
-/// Returns a lower bound of the difference between the store's clock and this machine's clock, in
+/// Returns the least possible difference between the store's clock and this machine's clock, in
 /// seconds. The result is positive if the store's clock is ahead.
 ///
-/// The store wrote the date, in whole seconds, between the sending and the receipt. So the
-/// difference is between two bounds. The result is the bound closer to 0, or 0 if the bounds have
-/// different signs.
+/// The store wrote the date, in whole seconds, after the request was sent and before the response
+/// was received. So the difference lies between two bounds. The result is the bound closer to 0, or
+/// 0 if the bounds have different signs.
 fn least_skew(date: i64, sent: Duration, received: Duration) -> f64 {
     // The conversion is exact to the microsecond for thousands of years.
     let date = date as f64;
@@ -262,11 +262,12 @@ mod tests {
         for now in [100_000, 100_001, 100_500, 100_999] {
             assert_eq!(skew(100, now, now), 0.0, "{now} ms");
         }
-        // The answer takes 700 ms. The date is from the start or the end of that time.
+        // The answer takes 700 ms. The store wrote the date at the start or at the end of that
+        // time.
         assert_eq!(skew(100, 100_600, 101_300), 0.0);
         assert_eq!(skew(101, 100_600, 101_300), 0.0);
-        // The store's clock is 10 s ahead, or 10 s behind. The result is closer to 0 by at most a
-        // second and the latency.
+        // The store's clock is 10 s ahead, or 10 s behind. The result is closer to 0 than the true
+        // difference, by at most one second plus the latency.
         assert!((skew(110, 100_200, 100_400) - 9.6).abs() < 1e-6);
         assert!((skew(90, 100_200, 100_400) + 9.2).abs() < 1e-6);
         assert_eq!(skew(0, 0, 0), 0.0);

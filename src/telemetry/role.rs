@@ -17,8 +17,8 @@ const REPLACE: (&str, &[&str]) = ("replace", &["done", "refused", "missing", "un
 const DELETE: (&str, &[&str]) = ("delete", &["done", "unknown", "failed"]);
 
 impl Role {
-    /// Creates each counter with the value 0. A counter that is created with its first event would
-    /// not show that event as an increase.
+    /// Creates each counter with the value 0. If a counter were created with its first event, this
+    /// event would not appear as an increase.
     pub(super) fn register(self, keys: &KeyCache) {
         let kinds: &[(&'static str, &[&'static str])] = match self {
             Role::Candidate => &[LIST, GET, CREATE, REPLACE],

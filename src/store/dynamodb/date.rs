@@ -18,26 +18,27 @@ use crate::env::mutex::unpoisoned;
 ///
 /// A write stores the later of the two bounds.
 ///
-/// So the date of a write follows DynamoDB's clock, not this machine's. The date is not before the
-/// sending of the write, except for the fraction of a second that `Date` omits. So an object never
-/// appears older than the lease of its record, for any latency, suspension or pause. A response
-/// from a server with a slow clock does not move the date back. An object may appear younger, by
-/// the latency of a response.
+/// So the date of a write follows DynamoDB's clock, and not the clock of this machine. The date is
+/// not earlier than the time at which the write was sent, except for the fraction of a second that
+/// `Date` omits. So an object never appears older than the lease of its record, for any latency,
+/// suspension or pause. A response from a server with a slow clock does not move the date back. An
+/// object may appear younger than it is, by at most the latency of a response.
 ///
-/// A pause that no local clock shows makes the date too old. It also makes this process's lease too
-/// long (T6).
+/// A pause that no local clock shows makes the date too old. The same pause also makes this
+/// process's lease too long (T6).
 #[derive(Debug, Default)]
 pub(super) struct StoreDate(Mutex<Option<Bounds>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
-    /// Last date, and the moment of sending its request.
+    /// Date of the last response, and the moment at which its request was sent.
     last: Heard,
-    /// Greatest date, and the moment of receiving its response.
+    /// Greatest date of all responses, and the moment at which the response with this date was
+    /// read.
     greatest: Heard,
 }
 
-/// A date of the store, and the start of its age.
+/// A date that the store sent, and the local moment from which the age of the date counts.
 #[derive(Debug, Clone, Copy)]
 struct Heard {
     date: DateTime<Utc>,
@@ -68,7 +69,7 @@ impl Heard {
 }
 
 impl StoreDate {
-    /// Returns the moment before a request.
+    /// Returns the present moment. The caller sends a request directly after this call.
     pub(super) fn sending() -> Moment {
         SystemClock.now()
     }
@@ -131,8 +132,8 @@ mod tests {
         assert_eq!(heard.at(moment(107, 5_007)), date(7));
     }
 
-    /// A response has the date 0 s and is read 40 s later. A record written then must not appear
-    /// 40 s old, because its lease has just begun.
+    /// The last response has the date 0 s. A record that is written 40 s later must have the date
+    /// 40 s. With an earlier date it would appear too old, although its lease has just begun.
     #[test]
     fn regression_a_late_response_does_not_make_dates_too_old() {
         let heard = StoreDate::default();
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(heard.at(moment(160, 4_000)), date(60), "the wall clock went back");
     }
 
-    /// Two servers with clocks 3 s apart respond alternately.
+    /// Two servers, whose clocks differ by several seconds, respond alternately.
     #[test]
     fn regression_a_server_with_a_slow_clock_does_not_move_dates_back() {
         let heard = StoreDate::default();
@@ -167,7 +168,8 @@ mod tests {
         assert_eq!(heard.at(moment(110, 5_010)), date(20), "the greatest date of all");
     }
 
-    /// The wall clock is set an hour ahead. Dates are an hour late until the next response.
+    /// Set-up: the wall clock is set an hour ahead. The dates of writes are then an hour ahead too,
+    /// until the next response arrives.
     #[test]
     fn the_next_response_corrects_a_step_of_the_wall_clock() {
         let heard = StoreDate::default();
@@ -177,8 +179,8 @@ mod tests {
         assert_eq!(heard.at(moment(103, 8_603)), date(3));
     }
 
-    /// For any latency, no write has a date before its sending, except for the fraction of a second
-    /// that dates omit.
+    /// For any latency, the date of a write is not earlier than the time at which the write was
+    /// sent, except for the fraction of a second that dates omit.
     #[test]
     fn no_latency_makes_dates_too_old() {
         let mut random = fastrand::Rng::with_seed(13);

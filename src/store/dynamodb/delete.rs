@@ -81,8 +81,8 @@ impl DynamoStore {
     }
 }
 
-/// Returns the keys of these unprocessed requests. Returns `None` if a request has no key, because
-/// then the deleted keys are unknown.
+/// Returns the keys of these unprocessed requests. Returns `None` if a request has no key: the keys
+/// that were deleted are then unknown.
 fn left(requests: &[WriteRequest]) -> Option<Vec<String>> {
     requests.iter().map(key_of).collect()
 }
@@ -98,7 +98,8 @@ fn key_of(request: &WriteRequest) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Unprocessed requests without a key were once ignored, so that their keys counted as deleted.
+    /// Before the fix, unprocessed requests without a key were ignored, and their keys counted as
+    /// deleted.
     #[test]
     fn regression_an_unprocessed_request_without_a_key_is_not_a_deletion() {
         let place = ItemKey::of_key("app/lock-0000000001.json").unwrap();

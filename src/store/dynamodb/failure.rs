@@ -169,7 +169,7 @@ mod tests {
         ] {
             let (meant, determinacy, advice) =
                 RequestContext::new(&store, Verb::Create, "a/b").meaning(status, code, said);
-            // A proxy may have forwarded the request.
+            // A proxy may have forwarded the request, so the write may have taken effect.
             let expected = match kind {
                 NoSuchStore => Determinacy::Indeterminate,
                 _ => Determinacy::Determinate,

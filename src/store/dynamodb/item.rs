@@ -23,8 +23,8 @@ const SIZE: &str = "size";
 /// DynamoDB's clock.
 const WRITTEN: &str = "written";
 
-/// Attributes that a listing requests. The size of the whole items still determines its consumed
-/// capacity and the end of a page.
+/// Attributes that a listing requests. The size of the whole items still determines the consumed
+/// capacity of a listing, and the end of a page.
 pub(super) const LISTED: [&str; 4] = [NAME, SIZE, WRITTEN, VERSION];
 
 pub(super) type Item = HashMap<String, AttributeValue>;

@@ -120,7 +120,7 @@ impl DynamoStore {
         DynamoStore { session, ..DynamoStore::of(client, table) }
     }
 
-    /// Returns the URL of the table, and the endpoint if it is custom.
+    /// Returns the URL of the table, followed by the custom endpoint if one is set.
     fn at(&self) -> String {
         self.session.at(format!("dynamodb://{}", self.table))
     }
@@ -147,7 +147,8 @@ impl DynamoStore {
             .table_name(&self.table)
             .set_item(Some(item::item(place, body, &version, self.date.now())))
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        // If the SDK sent a write again that took effect, DynamoDB would refuse the second request.
+        // The SDK must send each write only once. If the first request took effect, DynamoDB would
+        // refuse the second request.
         let once = aws_sdk_dynamodb::config::Builder::new().retry_config(RetryConfig::disabled());
         let seen = CallInterceptor::default();
         let call = condition(put).customize().config_override(once).interceptor(seen.clone());
@@ -269,7 +270,7 @@ impl Store for DynamoStore {
         match self.put(Verb::Replace, key, &body, condition).await? {
             PutItem::Done(etag) => Ok(PutOutcome::Done { etag: Some(etag) }),
             PutItem::RefusedFor => Ok(PutOutcome::PreconditionFailed),
-            // Nothing was written, even if the read fails.
+            // DynamoDB has refused the write. So nothing was written, even if this read fails.
             PutItem::Refused => Ok(match self.item(key).await {
                 Ok(None) => PutOutcome::NotFound,
                 Ok(Some(_)) | Err(_) => PutOutcome::PreconditionFailed,

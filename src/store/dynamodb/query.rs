@@ -12,8 +12,8 @@ use crate::store::aws::CallInterceptor;
 use crate::store::request_context::{RequestContext, Verb};
 use crate::store::{Page, StoreError, read_past_a_page};
 
-/// Maximum number of pages without an item that a listing skips. DynamoDB sends at most one such
-/// page, after a page that ended with the last item.
+/// Maximum number of pages without an item that a listing skips. DynamoDB sends at most one page
+/// without an item, after a page that ended with the last item.
 const EMPTY_PAGES: usize = 10;
 
 impl DynamoStore {
@@ -26,8 +26,8 @@ impl DynamoStore {
     ) -> Result<Page, StoreError> {
         let place = ItemKey::of_prefix(prefix)?;
         let mut start = match after.strip_prefix(prefix) {
-            // DynamoDB requires a start within the listed range. The start need not be an existing
-            // key.
+            // DynamoDB requires a start within the listed range. The key of the start need not
+            // exist.
             Some(_) if after != format!("{}/", place.partition) => {
                 Some(item::key(ItemKey::of_key(after)?))
             }
@@ -50,7 +50,7 @@ impl DynamoStore {
         Err(request.unsupported("the listing has too many pages without an item"))
     }
 
-    /// Returns the page of the greatest keys.
+    /// Returns a page with the greatest keys.
     pub(super) async fn query_last(
         &self,
         prefix: &str,
@@ -94,7 +94,7 @@ impl DynamoStore {
         for (placeholder, name) in shown.iter().zip(item::LISTED) {
             query = query.expression_attribute_names(placeholder, name);
         }
-        // A key condition does not accept an empty value.
+        // DynamoDB does not accept an empty value in a key condition.
         query = match place.sort {
             "" => query.key_condition_expression("#prefix = :prefix"),
             sort => query

@@ -149,7 +149,8 @@ fn keys(request: RequestContext<'_, DynamoStore>) -> Result<Vec<KeySchemaElement
 mod tests {
     use super::*;
 
-    /// An index adds attributes in any order.
+    /// A secondary index adds attributes to the description of the table, in any order. Each key
+    /// must still get the type of its own attribute.
     #[test]
     fn each_key_has_the_type_of_its_attribute() {
         let attribute = |name: &str, kind| {

@@ -10,8 +10,8 @@ use super::{
     answered,
 };
 
-/// The settings of a bucket. A separate request reads each field, so a missing permission is an
-/// error of one field only.
+/// The settings of a bucket. A separate request reads each field. So if one permission is missing,
+/// only one field contains an error.
 #[doc(hidden)]
 #[derive(Debug, Clone)]
 pub struct BucketSettings {
@@ -74,7 +74,8 @@ impl S3Store {
             .customize()
             .interceptor(seen.clone());
         let output = call.send().await.map_err(|error| match answered(&error) {
-            // Some servers, such as moto, respond with another root element.
+            // Some servers, such as moto, respond with a root element that the SDK does not expect.
+            // Such a server does not support this request.
             Some((200, None)) => StoreError::new(
                 StoreErrorKind::Unsupported,
                 Determinacy::Determinate,
@@ -125,7 +126,7 @@ fn rule(rule: &SdkRule) -> LifecycleRule {
     };
     let narrowed = LifecycleRule {
         id: rule.id.clone().unwrap_or_default(),
-        // Rules without a filter have the prefix here.
+        // A rule without a filter has its prefix in an older field.
         prefix: old_prefix(rule).unwrap_or_default(),
         expires_current,
         expires_noncurrent: rule.noncurrent_version_expiration.is_some(),

@@ -13,9 +13,10 @@ pub(super) struct Encryption {
     bucket_key: Option<bool>,
 }
 
-/// If neither method is called, the bucket's default encryption applies, which is at least SSE-S3.
-/// Reads need no encryption setting, and the members of one election may use different settings.
-/// Keys of the client (SSE-C) are not supported, because every reader would have to send them.
+/// Without a call of `with_s3_managed_keys` or `with_kms_key`, the bucket's default encryption
+/// applies, which is at least SSE-S3. Reads need no encryption setting, and the members of one
+/// election may use different settings. Keys of the client (SSE-C) are not supported, because every
+/// reader would have to send them.
 impl S3Store {
     /// Encrypts each write with keys of S3 (SSE-S3) and overrides the bucket's default. No
     /// permission is needed.

@@ -140,7 +140,7 @@ impl RequestContext<'_, S3Store> {
             }
             (_, code) if ELSEWHERE.contains(&code) => no(NoSuchStore, &elsewhere(region)),
             (301 | 302 | 308, _) => no(NoSuchStore, &elsewhere(region)),
-            // S3 redirects requests to a new bucket for some hours.
+            // For some hours after the creation of a bucket, S3 redirects requests to this bucket.
             (307, _) => (Transient, self.maybe(), elsewhere(region)),
             (400, code) if code.starts_with("KMS.") => {
                 no(Invalid, "check the KMS key of the bucket or of this store")

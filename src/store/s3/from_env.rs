@@ -18,7 +18,8 @@ fn client(config: &SdkConfig, endpoint: Option<&str>) -> Client {
     let mut builder = aws_sdk_s3::config::Builder::from(config);
     if let Some(endpoint) = endpoint {
         builder = builder.endpoint_url(with_final_slash(endpoint));
-        // Few other servers accept bucket names in the host name, or support the newer checksums.
+        // Most servers other than S3 do not accept bucket names in the host name, and do not
+        // support the newer checksums.
         builder = builder.force_path_style(true);
         let key = ("AWS_REQUEST_CHECKSUM_CALCULATION", "request_checksum_calculation");
         if setting(config, "S3", key.0, key.1).is_none() {

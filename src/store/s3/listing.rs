@@ -32,8 +32,8 @@ impl S3Store {
                 .customize()
                 .interceptor(seen.clone());
             let output = call.send().await.map_err(|error| request.failed(&error, &seen))?;
-            // A response without this element is not from S3, and does not prove that the bucket is
-            // empty.
+            // A response without the element `IsTruncated` is not from S3, and does not prove that
+            // the bucket is empty.
             let Some(truncated) = output.is_truncated else {
                 return Err(request.unsupported("the response to a listing has no IsTruncated"));
             };

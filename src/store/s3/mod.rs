@@ -76,7 +76,7 @@ pub struct S3Store {
     owner: Option<String>,
     encryption: Encryption,
     etag_form: ETagForm,
-    /// True if the server refuses requests that delete several keys.
+    /// True if the server refuses a request that deletes several keys.
     deletes_singly: AtomicBool,
     /// True if the server refuses writes without a checksum.
     wants_checksums: AtomicBool,
@@ -124,16 +124,17 @@ impl S3Store {
     ///
     /// No request to the bucket. The first call returns an error if the region or the credentials
     /// are missing. All stores that this method creates in a process share one connection pool. A
-    /// background task refreshes credentials before they expire. They are also refreshed after S3
-    /// reports them as expired.
+    /// background task refreshes credentials before they expire. It also refreshes credentials
+    /// after S3 reports them as expired.
     pub async fn from_env(bucket: impl Into<String>) -> S3Store {
         let (client, session) = from_env::from_env().await;
         S3Store { session, ..S3Store::of(client, bucket) }
     }
 
     /// Makes S3 refuse every request unless the bucket belongs to this account (12 digits). This
-    /// protects against a deleted bucket that another account has created again. For another owner,
-    /// requests fail with `AccessDenied`, and the message names the expected account.
+    /// protects against a deleted bucket that another account has created again. If the bucket
+    /// belongs to another account, requests fail with `AccessDenied`, and the message names the
+    /// expected account.
     #[must_use]
     pub fn with_expected_bucket_owner(mut self, account: impl Into<String>) -> S3Store {
         self.owner = Some(account.into());
@@ -175,7 +176,7 @@ impl S3Store {
         self.done.load(Ordering::Relaxed) & (1 << verb as u8) != 0
     }
 
-    /// Returns the URL of the bucket, and the endpoint if it is custom.
+    /// Returns the URL of the bucket, followed by the custom endpoint if one is set.
     fn at(&self) -> String {
         self.session.at(format!("s3://{}", self.bucket))
     }
@@ -189,8 +190,8 @@ impl S3Store {
         self.check_bucket()?;
         let checked = self.wants_checksums.load(Ordering::Relaxed);
         match self.put_once(request, body.clone(), &condition).await {
-            // Only a missing checksum made the server with Object Lock refuse the write. Nothing
-            // was written.
+            // A server with Object Lock refused the write, because the write had no checksum. So
+            // nothing was written.
             Err(error) if !checked && wants_a_checksum(&error) => {
                 self.wants_checksums.store(true, Ordering::Relaxed);
                 self.put_once(request, body, &condition).await
@@ -216,7 +217,8 @@ impl S3Store {
             put = put.content_type("application/json");
         }
         put = self.encryption.on(put);
-        // If the SDK sent a write again that took effect, S3 would refuse the second request.
+        // The SDK must send each write only once. If the first request took effect, S3 would refuse
+        // the second request.
         let mut once = aws_sdk_s3::config::Builder::new().retry_config(RetryConfig::disabled());
         if self.wants_checksums.load(Ordering::Relaxed) {
             once = once.request_checksum_calculation(RequestChecksumCalculation::WhenSupported);
@@ -224,7 +226,8 @@ impl S3Store {
         let seen = CallInterceptor::default();
         let call = condition(put).customize().config_override(once).interceptor(seen.clone());
         match call.send().await {
-            // Moto also marks the empty response to a write as HTML, but sends an ETag.
+            // The test server moto marks even the empty response to a write as HTML, but this
+            // response has an ETag.
             Ok(output) if seen.html() && output.e_tag.is_none() => Err(request.web_page()),
             Ok(output) => {
                 self.heard(request.verb);

@@ -32,9 +32,9 @@ use self::schemes::{SCHEMES, Scheme, forms, unknown_scheme};
 ///
 /// # Errors
 ///
-/// [`StoreErrorKind::Invalid`]: the URL is invalid, and the message describes the correct form. Or
-/// this build lacks the store, and the message names the feature. For a directory, the errors of
-/// `DirStore::open`.
+/// [`StoreErrorKind::Invalid`]: the URL is invalid (the message describes the correct form), or
+/// this build lacks the store (the message names the feature). For a directory, this function also
+/// returns the errors of `DirStore::open`.
 ///
 /// # Examples
 ///
@@ -190,7 +190,8 @@ fn refuse_look_alikes(text: &str) -> Result<(), String> {
     }
 }
 
-/// Parses the name of a bucket or a table, the prefix, and the options. Keys are not decoded.
+/// Parses the name of a bucket or a table, the prefix, and the options. Percent-encoded characters
+/// in the prefix are not decoded.
 fn in_service(
     service: &'static CloudService,
     scheme: &Scheme,
@@ -223,7 +224,7 @@ fn in_service(
     if name.is_empty() {
         return Err(format!("the URL names no {noun}; write {}", scheme.form));
     }
-    // Azure's `$root` and `$web` are also containers.
+    // Azure has containers with the names `$root` and `$web`, so a dollar sign is allowed.
     let is_plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'$');
     if !is_arn && !name.bytes().all(is_plain) {
@@ -263,7 +264,7 @@ fn dir(rest: &str, query: Option<&str>) -> Result<StorePlace, String> {
         return Err("the path must not contain `..`".to_owned());
     }
     let path = decoded(path);
-    // Encoded dots and slashes appear only after decoding.
+    // The check above does not see encoded dots and slashes. So the decoded path is checked again.
     if path.components().any(|part| part == Component::ParentDir) {
         return Err("the path must not contain `..`".to_owned());
     }

@@ -1,6 +1,6 @@
 //! The options after `?` in an S3 URL: the encryption and the expected owner of the bucket.
 
-/// Settings of an S3 bucket without an AWS variable.
+/// Settings of an S3 bucket for which AWS defines no environment variable.
 #[doc(hidden)]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct S3Options {
@@ -36,7 +36,7 @@ impl S3Options {
         }
     }
 
-    /// Parses `name=value` pairs. Values are not decoded.
+    /// Parses `name=value` pairs. Percent-encoded characters in values are not decoded.
     pub fn parse(query: &str) -> Result<S3Options, String> {
         let (mut sse, mut key, mut bucket_key, mut owner) = (None, None, None, None);
         for pair in query.split('&') {

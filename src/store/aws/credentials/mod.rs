@@ -196,8 +196,7 @@ impl CachedCredentials {
         let fetched = SystemClock.now().wall;
         let end = credentials.expiry().map(|end| end.duration_since(SystemTime::UNIX_EPOCH));
         let until = end.map_or(fetched + UNLIMITED, Result::unwrap_or_default);
-        // A provider may return the same credentials again. Then the service has already accepted
-        // them.
+        // A provider may return the same credentials again. Then `taken` keeps its value.
         let same = before.filter(|before| {
             before.credentials.session_token() == credentials.session_token()
                 && before.credentials.access_key_id() == credentials.access_key_id()
