@@ -1,4 +1,4 @@
-//! Tests with single responses that a store without faults does not give.
+//! Tests with responses that a store without faults does not return.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +24,8 @@ fn done(etag: &str) -> PutOutcome {
     PutOutcome::Done { etag: Some(ETag::new(etag.to_owned())) }
 }
 
-/// A proxy sends the PUT twice: the caller receives a refusal for a successful write.
+/// A proxy sends the PUT twice. The first PUT succeeds, but the caller receives the refusal of the
+/// second.
 #[tokio::test]
 async fn a_refused_write_with_its_own_nonce_succeeds() {
     let stored = Arc::new(Mutex::new(Bytes::new()));
@@ -50,7 +51,8 @@ async fn a_refused_write_with_its_own_nonce_succeeds() {
     assert_eq!(writer.body().unwrap(), "one");
 }
 
-/// A proxy sends the create of an append twice: the refused create finds its own object.
+/// A proxy sends the create of an append twice, and the caller receives the refusal of the second.
+/// The writer then finds its own object at the number.
 #[tokio::test]
 async fn a_refused_append_with_its_own_nonce_succeeds() {
     let stored = Arc::new(Mutex::new(Bytes::new()));
@@ -154,7 +156,7 @@ async fn running_instances_accept_the_reset_of_a_gate() {
     for gate in [one, other, gate()] {
         gate.admit(new).await.unwrap();
         assert_eq!(gate.admit(old).await.unwrap_err().stale().unwrap().newest, new);
-        // This instance has seen the first reset, and accepts a second one.
+        // This instance has seen the first reset. It must also accept a second one.
         gate.admit(wrong).await.unwrap();
         gate.inspect().await.unwrap().reset(new).await.unwrap();
     }
@@ -218,8 +220,8 @@ fn an_error_names_its_source() {
     assert!(FencingError::Trimmed { oldest: 3 }.source().is_none());
 }
 
-/// A running instance returned `UnsafeStore` for every token: it mistook the new object for an old
-/// version.
+/// Before the fix, a running instance mistook the new object for an old version, and returned
+/// `UnsafeStore` for every token.
 #[tokio::test(start_paused = true)]
 async fn regression_instances_accept_a_reset_after_the_deletion_of_the_gate() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -235,8 +237,8 @@ async fn regression_instances_accept_a_reset_after_the_deletion_of_the_gate() {
     running.admit(epoch(8)).await.expect("real tokens are admitted again");
 }
 
-/// If the store reported a deletion but deleted nothing, the trim returned `Ok`, and no later trim
-/// deleted those entries.
+/// Before the fix, if the store reported a deletion but deleted nothing, the trim returned `Ok`,
+/// and no later trim deleted those entries.
 #[tokio::test(start_paused = true)]
 async fn regression_a_trim_detects_entries_that_the_store_did_not_delete() {
     for says_so in [true, false] {

@@ -10,10 +10,11 @@ use crate::error::FencingError;
 
 /// A fencing token, and the lease of its grant, if the caller has one.
 ///
-/// With a lease, each call of the writer ends with [`FencingError::LeaseEnding`] as soon as less
-/// than a quarter of the validity is left, even if the store does not respond. A service that only
-/// receives tokens has an [`Epoch`] without a lease. If the store does not respond, a call under
-/// such a token ends after the last attempt: by default after about 3 min.
+/// If the token has a lease, each call of the writer ends with [`FencingError::LeaseEnding`] as
+/// soon as less than a quarter of the validity is left, even if the store does not respond. A
+/// service that only receives tokens has an [`Epoch`] without a lease. If the store does not
+/// respond, a call under a token without a lease ends after the last attempt: by default after
+/// about 3 min.
 ///
 /// # Examples
 ///
@@ -47,8 +48,8 @@ impl Token {
         self.epoch
     }
 
-    /// Runs a call until it returns, or until the lease is at risk or has ended. In the latter case
-    /// the error is the loss, or `None` if the lease is only at risk.
+    /// Runs a call until it returns, or until the lease is at risk or has ended. If the lease has
+    /// ended, the error is the loss. If the lease is only at risk, the error is `None`.
     pub(super) async fn bound<T>(&self, call: impl Future<Output = T>) -> Result<T, Option<Loss>> {
         let Some(term) = &self.term else { return Ok(call.await) };
         tokio::select! {

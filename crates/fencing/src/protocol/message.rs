@@ -31,7 +31,8 @@ pub enum Kind {
     },
     /// An object that refuses the writers of lower epochs. It is not an entry.
     Fence {
-        /// Number before the first number that was free when the fence was created. At least 1.
+        /// Number directly below the first number that was free when the fence was created. At
+        /// least 1.
         base: u64,
     },
 }
@@ -71,7 +72,7 @@ pub enum LogRequest {
         number: u64,
         header: Header,
     },
-    /// The floor of the trim marker; 0 if the log was never trimmed.
+    /// Read of the floor of the trim marker. The floor is 0 if the log was never trimmed.
     Floor,
 }
 
@@ -91,16 +92,18 @@ pub enum LogAnswer {
 /// The final reason why a writer has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ended {
-    /// A greater epoch has claimed the log. `maybe`: the pending append may be in the log.
+    /// A greater epoch has claimed the log. If `maybe` is true, the pending append may be in the
+    /// log.
     Stale { newest: Epoch, maybe: bool },
     /// A later writer of the same epoch has claimed the log.
     Replaced { maybe: bool },
-    /// This number was seen, but now the log has no object at it or above it.
+    /// The writer has seen this number, but the log has no object at this number or above it any
+    /// more.
     Gone(u64),
-    /// A lower epoch wrote this number after a greater one: objects were deleted by other means, or
-    /// the store violated a guarantee.
+    /// This number has an object of this lower epoch, although a greater epoch wrote before it:
+    /// objects were deleted by other means, or the store violated a guarantee.
     WentBack { number: u64, epoch: Epoch },
-    /// The last number is used.
+    /// The log is full: the greatest number is used.
     Full,
 }
 
@@ -111,6 +114,6 @@ pub struct Standing {
     pub claim: u64,
     /// Number of the newest entry; 0 in an empty log.
     pub last: u64,
-    /// Number of the next append.
+    /// Number at which the next append creates its object.
     pub next: u64,
 }

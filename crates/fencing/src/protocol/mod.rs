@@ -1,24 +1,26 @@
 //! The writer of a fenced log, and the numbers that a trim may delete.
 //!
-//! The log is a sequence of objects numbered from 1 on. Each is created on the condition that it
-//! does not exist. A writer begins with a *claim*: an object at the end of the sequence, which it
-//! then *confirms* with a listing. From then on the writer knows the number of each append, so an
-//! append creates one object. A writer that is slower than a busy older writer first creates
-//! *fences* ahead of the older one (module `open`). Four rules make these steps safe during trims:
+//! The log is a sequence of objects numbered from 1 on. A writer creates each object on the
+//! condition that it does not exist. A writer begins with a *claim*: an object at the end of the
+//! sequence, which it then *confirms* with a listing. From then on the writer knows the number of
+//! each append, so an append creates one object. A writer that is slower than a busy older writer
+//! first creates *fences* at numbers that the older writer has not reached (module `open`). Four
+//! rules make these steps safe during trims:
 //!
 //! 1. *A trim never deletes claims, the fences directly below a claim, or the newest object.* The
 //!    objects of the next writer follow the last object of a writer: first fences, if any, then a
-//!    claim. So a superseded writer finds a fence or a claim at its next number, for any pause and
-//!    any number of trims.
-//! 2. *A claim or a fence ahead counts only after a listing that shows no greater number.* The
-//!    object may have been created at a trimmed number. In this case a greater number exists,
-//!    because the newest object is never deleted.
+//!    claim. So a superseded writer finds a fence or a claim at its next number, however long it
+//!    pauses and however many trims occur.
+//! 2. *A claim, or a fence at a number beyond the end, counts only after a listing that shows no
+//!    greater number.* The writer may have created this object at a trimmed number. In this case a
+//!    greater number exists, because the newest object is never deleted.
 //! 3. *While the effect of an append is unknown, the writer sends no other object to its number.*
-//!    So if the append is in the log, it has this number, even if it was trimmed and created again.
+//!    So if the append is in the log, it has this number, even if a trim deleted its object and a
+//!    late request created it again.
 //! 4. *A writer passes fences of lower epochs.* The writer of such a fence was opening the log when
-//!    the greater epoch claimed it. The walk of that writer meets an object of the greater epoch,
-//!    and ends. Passed fences are between entries of one writer. No paused writer depends on them,
-//!    so a trim deletes them.
+//!    the greater epoch claimed the log. This opening ends when it finds an object of the greater
+//!    epoch. The passed fences are between the entries of the writer that passed them. No paused
+//!    writer depends on them, so a trim deletes them.
 //!
 //! An object below the *floor* of the trim marker may be a ghost: created again at a deleted
 //! number. A trim raises the floor before it deletes. A reader that reads the object first and the
@@ -72,7 +74,7 @@ pub struct Writer {
     standing: Option<Standing>,
 
     // The work.
-    /// Number of times that another writer was faster while this one opened the log.
+    /// Number of times that another writer was faster while this writer opened the log.
     outrun: u32,
     state: State,
 }
@@ -89,15 +91,15 @@ enum State {
     },
     Create(Draft),
     ReadBack(Draft),
-    /// Checks that a claim or a fence ahead is the end.
+    /// Lists the log to check that the created claim or fence is the newest object.
     Confirm {
         claim: Draft,
         beyond: SuccessorSearch,
     },
     Fill(Walk),
     ReadBelow(Walk),
-    /// Reads the floor, which shows whether the object that refused the append is the first object
-    /// at its number.
+    /// The number of the append has another object. Reads the floor, which shows whether this
+    /// object is the first one at the number.
     AskFloor {
         append: Draft,
         found: Header,
@@ -110,7 +112,7 @@ enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Why {
     Claim,
-    /// The writer was superseded. The object at the end has the epoch of its successor.
+    /// The writer was superseded. The newest object has the epoch of the successor.
     Verdict,
 }
 
@@ -186,15 +188,15 @@ impl Writer {
             (State::ReadEnd { end, why }, LogAnswer::Found(header)) => {
                 self.read_end(end, why, header, fresh)
             }
-            // The object was trimmed since it was listed.
+            // The object was trimmed after the listing, so the writer searches for the end again.
             (State::ReadEnd { why, .. }, LogAnswer::Missing) => self.find(why),
             (State::Create(draft), LogAnswer::Created) => self.created(draft),
             (State::Create(draft), LogAnswer::Refused | LogAnswer::Unknown) => {
                 State::ReadBack(draft)
             }
             (State::ReadBack(draft), LogAnswer::Found(header)) => self.read_back(draft, header),
-            // The object may have been created and trimmed meanwhile. A repeated create creates the
-            // same object.
+            // An earlier create may have taken effect, and a trim may have deleted its object. The
+            // repeated create is harmless, because it creates the same object.
             (State::ReadBack(draft), LogAnswer::Missing) => State::Create(draft),
             (State::Confirm { claim, mut beyond }, LogAnswer::Listed(page)) => {
                 match beyond.handle(page) {
@@ -218,7 +220,7 @@ impl Writer {
         };
     }
 
-    /// Handles the existence of the pending object at its number.
+    /// Continues after the pending object was created at its number.
     fn created(&mut self, draft: Draft) -> State {
         self.known = self.known.max(NonZeroU64::new(draft.number));
         match draft.header.kind {
@@ -255,10 +257,11 @@ impl Writer {
         }
     }
 
-    /// Handles an append that was refused because its number has another object. The floor was read
-    /// after that object.
+    /// Handles an append that was refused because its number has another object, `found`. The
+    /// writer read the floor after it read this object.
     fn fenced(&mut self, append: Draft, found: Header, floor: u64) -> State {
-        // If this number was never trimmed, the append was never in the log and will never be.
+        // If this number was never trimmed, `found` is the first object at the number. So the
+        // append never was in the log, and never will be.
         let first = floor <= append.number;
         if first && found.is_fence() && found.epoch < self.epoch {
             return self.pass(append);

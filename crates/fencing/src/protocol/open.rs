@@ -1,5 +1,5 @@
 //! The opening of a log: the writer claims the end. If an older writer is faster, the new writer
-//! first creates fences ahead of the older one.
+//! first creates fences at numbers that the older writer has not reached.
 //!
 //! A claim takes a LIST, a GET and a create at the number after the end, in this order. During
 //! these requests a busy writer of an older epoch appends, so the create is refused. After such a
@@ -27,7 +27,7 @@ pub(super) struct Walk {
     top: u64,
     /// Current number, at `base` or above.
     number: u64,
-    /// Number before the first free number at the creation of the fence.
+    /// Number directly below the first number that was free when the fence was created.
     base: u64,
     /// Nonce of the fence that is created if the number is free.
     nonce: Nonce,
@@ -51,8 +51,8 @@ impl Writer {
         State::Find { search: Search::new(self.known), why }
     }
 
-    /// Handles a claim or a fence that was too late: its number has another object, or the end is
-    /// above it.
+    /// Handles a claim or a fence that was too late: its number has another object, or the log has
+    /// a greater number.
     pub(super) fn outrun(&mut self) -> State {
         self.outrun = self.outrun.saturating_add(1);
         self.find(Why::Claim)
@@ -96,8 +96,9 @@ impl Writer {
         }
     }
 
-    /// Returns the number for a fence, or `None` if no claim was refused before. The log ends at
-    /// `end`.
+    /// Returns the number at which the writer creates a fence if the log ends at `end`. Returns
+    /// `None` if no claim of this writer was refused, or if the fence would leave no number for the
+    /// claim.
     fn ahead(&self, end: u64) -> Option<u64> {
         let window = 1_u64.checked_shl(self.outrun).filter(|window| *window > 1)?;
         // The number after the fence must exist, because the claim uses it.
@@ -114,8 +115,8 @@ impl Writer {
         })
     }
 
-    /// Creates the claim after `top`. `below` is the newest entry or claim. The objects between the
-    /// two are fences.
+    /// Creates the claim at the number after `top`. `below` is the header of the newest entry or
+    /// claim, which has the number `number`. All objects above it up to `top` are fences.
     fn claim_after(&self, top: u64, number: u64, below: Option<Header>, fresh: Nonce) -> State {
         let Some(next) = top.checked_add(1) else { return State::Ended(Ended::Full) };
         let last = below.map_or(0, |below| below.last_entry(number));
@@ -152,7 +153,8 @@ impl Writer {
         let above_base = walk.number > walk.base;
         let Some(found) = found else {
             return match walk.why {
-                // An earlier create may still take effect, but it creates the same fence.
+                // The earlier create of this fence may still take effect. It creates the same fence
+                // as the repeated create.
                 Why::Claim if above_base => State::Fill(walk),
                 Why::Verdict if above_base => self.step_down(walk, fresh),
                 // The object was trimmed, so the log has newer objects.

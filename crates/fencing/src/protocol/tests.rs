@@ -39,8 +39,8 @@ fn open() -> Writer {
     writer
 }
 
-/// Returns a writer after the object `found` refused its append at 5. The trim marker has this
-/// floor.
+/// Returns a writer whose append at 5 was refused because the object `found` has this number. The
+/// trim marker has this floor.
 fn refused(found: Header, floor: u64) -> Writer {
     let mut writer = open();
     assert!(writer.append(nonce(21)));
@@ -80,7 +80,8 @@ fn creates(writer: &Writer) -> (u64, Header) {
     (number, header)
 }
 
-/// Returns a writer of epoch 2 that created a fence at 6 + 2 after its claim at 4 was refused.
+/// Returns a writer of epoch 2 whose claim at 4 was refused. The log then ended at 6, so the writer
+/// created a fence at 6 + 2.
 fn fenced_off() -> Writer {
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(Some((1, 3))), nonce(0));
@@ -127,7 +128,8 @@ fn a_walk_ends_at_a_greater_epoch_and_restarts_after_a_trim() {
     assert_eq!(other.request(), Some(LogRequest::Read(6)));
     other.handle(LogAnswer::Missing, nonce(0));
     assert_eq!(other.request(), Some(LogRequest::List(After::Number(7))));
-    // Other writers passed this fence. It is not the end, so the next fence is farther ahead.
+    // The log has entries above the fence, so the fence was too late. The writer creates the next
+    // fence at a greater distance from the end.
     let mut outrun = fenced_off();
     outrun.handle(listed(Some((9, 12))), nonce(0));
     outrun.handle(listed(Some((12, 12))), nonce(0));
@@ -168,8 +170,8 @@ fn a_writer_passes_only_fences_of_lower_epochs() {
     assert_eq!(replaced, Some(Ended::Replaced { maybe: false }));
     let stale = refused(fence(3, 30, 3), 5).ended();
     assert_eq!(stale, Some(Ended::Stale { newest: e(3), maybe: false }));
-    // If the number was trimmed meanwhile, the newest object below the fences at the end has the
-    // epoch of the successor.
+    // If number 5 was trimmed meanwhile, the writer searches for the newest object below the fences
+    // at the end. This object has the epoch of the successor.
     let mut writer = refused(late, 6);
     writer.handle(listed(Some((5, 9))), nonce(0));
     writer.handle(LogAnswer::Found(fence(1, 18, 6)), nonce(0));
@@ -178,7 +180,8 @@ fn a_writer_passes_only_fences_of_lower_epochs() {
     let mut trimmed = writer.clone();
     writer.handle(LogAnswer::Found(entry(3, 31, 6)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: true }));
-    // The base of the fence was trimmed as well, so the log has newer objects.
+    // In this copy, the object at the base of the fence is also missing, so the writer searches for
+    // a newer end.
     trimmed.handle(LogAnswer::Missing, nonce(0));
     assert_eq!(trimmed.request(), Some(LogRequest::Read(6)));
     trimmed.handle(LogAnswer::Missing, nonce(0));
@@ -217,7 +220,8 @@ fn the_floor_shows_whether_a_refused_append_may_have_taken_effect() {
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: true }));
 }
 
-/// The append may have been created and trimmed, so only the end of the log shows the successor.
+/// A trim may have deleted the object of the append, so only the end of the log shows the
+/// successor.
 #[test]
 fn the_end_shows_the_successor_after_an_unknown_append() {
     let ended = |end: Header| {
@@ -236,7 +240,8 @@ fn only_an_append_without_an_effect_is_withdrawn() {
     assert!(writer.append(nonce(21)));
     writer.withdraw();
     assert_eq!(writer.standing(), Some(Standing { claim: 4, last: 3, next: 5 }));
-    // An attempt may have taken effect, so the writer reads the object back.
+    // The effect of this append is unknown, so `withdraw` does nothing, and the writer reads the
+    // object back.
     assert!(writer.append(nonce(22)));
     writer.handle(LogAnswer::Unknown, nonce(0));
     writer.withdraw();
@@ -263,7 +268,8 @@ fn the_log_is_full_after_its_last_number() {
     writer.handle(listed(Some((u64::MAX, u64::MAX))), nonce(0));
     writer.handle(LogAnswer::Found(entry(1, 1, 1)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Full));
-    // After a fence at the last number there is no room for a claim.
+    // The writer creates no fence at the last number, because no number would be left for the
+    // claim. It creates its claim instead.
     let mut writer = Writer::new(e(2), None);
     writer.handle(listed(Some((1, u64::MAX - 3))), nonce(0));
     writer.handle(LogAnswer::Found(entry(1, 1, 1)), nonce(20));

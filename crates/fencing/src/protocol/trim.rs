@@ -15,20 +15,21 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Returns the marker that must be written before anything below `floor` is deleted.
+    /// Returns the marker that the trim must write before it deletes an object below `floor`.
     #[must_use]
     pub fn raised(self, floor: u64) -> Floor {
         Floor { floor: self.floor.max(floor), ..self }
     }
 
-    /// Returns the marker after all objects below `swept` are deleted.
+    /// Returns the marker that the trim writes after it has deleted all objects below `swept`.
     #[must_use]
     pub fn swept(self, swept: u64) -> Floor {
         Floor { swept: self.swept.max(swept), ..self.raised(swept) }
     }
 }
 
-/// A trim. It first follows the chain of claims: each claim has the number of the previous one.
+/// A trim. It first reads all claims from the newest to the oldest: each claim has the number of
+/// the previous claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Sweep {
     from: u64,
@@ -45,10 +46,11 @@ impl Sweep {
     /// earlier trim.
     ///
     /// `header` is the header of the object at `end`. If the log ends with fences, `end` and
-    /// `header` belong to the newest entry or claim below them.
+    /// `header` describe the newest entry or claim below these fences.
     ///
-    /// Returns `None` if the floor is above the end. In this case the object may be a ghost:
-    /// created again at a trimmed number. Its chain may lack claims.
+    /// Returns `None` if the floor is above the end. In this case the object at `end` may be a
+    /// ghost, which a late request created at a trimmed number. The chain of claims that starts at
+    /// a ghost may be incomplete.
     pub fn new(before: u64, end: u64, header: &Header, marker: Floor) -> Option<Sweep> {
         if marker.floor > end || header.is_fence() {
             return None;
@@ -60,7 +62,8 @@ impl Sweep {
         Some(Sweep { from: marker.swept, cut, claim, kept: BTreeMap::new() })
     }
 
-    /// Returns the new floor. The marker must have it before the first deletion.
+    /// Returns the new floor. The trim must write this floor to the marker before the first
+    /// deletion.
     pub fn cut(&self) -> u64 {
         self.cut
     }
@@ -80,8 +83,9 @@ impl Sweep {
         (self.claim > 0 && self.claim >= self.from && !self.is_empty()).then_some(self.claim)
     }
 
-    /// Handles the header of the object at the number that [`Sweep::next_claim`] returned. If it
-    /// returns false, the object is not a claim, and the caller must not delete any object.
+    /// Handles the header of the object at the number that [`Sweep::next_claim`] returned. Returns
+    /// false if the object cannot be the claim with this number. In this case the caller must not
+    /// delete any object.
     pub fn handle_claim(&mut self, header: &Header) -> bool {
         let number = self.claim;
         let Kind::Claim { fences, .. } = header.kind else { return false };
@@ -94,7 +98,7 @@ impl Sweep {
         true
     }
 
-    /// Returns true if the object of this number may be deleted after the floor was raised.
+    /// Returns true if the trim may delete the object of this number after it has raised the floor.
     pub fn deletes(&self, number: u64) -> bool {
         self.next_claim().is_none()
             && (self.from..self.cut).contains(&number)

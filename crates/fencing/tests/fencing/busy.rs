@@ -6,7 +6,8 @@ use super::*;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{millis, timed, wait, within};
 
-/// Returns a store with this round-trip time for each request, half of it in each direction.
+/// Returns a store with this round-trip time. A request takes half of this time, and its response
+/// takes the other half.
 fn way(memory: &Arc<MemoryStore>, request: Duration) -> FaultStore {
     let back = FaultStore::new(Arc::clone(memory) as Arc<dyn Store>);
     back.always(Fault::AnswerLate(request / 2));
@@ -15,7 +16,8 @@ fn way(memory: &Arc<MemoryStore>, request: Duration) -> FaultStore {
     way
 }
 
-/// Appends with this pause until an append is refused. Returns the numbers of the entries.
+/// Opens the log under epoch 1 and appends entries until an append is refused. `pause` is the time
+/// between two appends. Returns the numbers of the entries and the error.
 async fn append_until_refused(log: FencedLog, pause: Duration) -> (Vec<u64>, FencingError) {
     let mut writer = log.open(e(1)).await.unwrap();
     let mut numbers = Vec::new();
@@ -41,7 +43,8 @@ async fn opens_during_appends(request: Duration, pause: Duration, most: usize) {
     let requests = own.take_calls().len();
     assert!(requests <= most, "{requests} requests");
 
-    // The older epoch has ended: the log has exactly its successful appends.
+    // The writer of the older epoch was refused. The log has exactly the successful appends of this
+    // writer.
     wait(secs(1)).await;
     let before = all(&log, 1).await;
     let (numbers, error) = zombie.await.unwrap();
@@ -63,8 +66,8 @@ async fn opens_during_appends(request: Duration, pause: Duration, most: usize) {
     assert_eq!(next.append("next").await.unwrap(), last + 2);
 }
 
-/// `open` needed two requests and the older writer's append only one. After 600 s and 20,000
-/// appends, `open` had not returned.
+/// Before the fix, `open` had not returned after 600 s and 20,000 appends of the older writer,
+/// because `open` needs two requests and an append needs only one.
 #[tokio::test(start_paused = true)]
 async fn regression_a_busy_writer_does_not_delay_the_opening_of_a_log_forever() {
     opens_during_appends(millis(20), millis(10), 25).await;
@@ -73,7 +76,8 @@ async fn regression_a_busy_writer_does_not_delay_the_opening_of_a_log_forever() 
     opens_during_appends(millis(1), Duration::ZERO, 300).await;
 }
 
-/// A process that ends during an opening leaves fences, and free numbers below the fences.
+/// A process that is killed while it opens the log leaves fences, and free numbers below the
+/// fences.
 #[tokio::test(start_paused = true)]
 async fn fences_of_a_killed_process_stop_no_other_writer() {
     for killed_after in (0..600).step_by(10) {
@@ -81,7 +85,7 @@ async fn fences_of_a_killed_process_stop_no_other_writer() {
         let log = || log_of(&(Arc::new(way(&memory, millis(20))) as Arc<dyn Store>));
         let zombie = tokio::spawn(append_until_refused(log(), millis(10)));
         wait(secs(1)).await;
-        // The timeout drops the opening.
+        // The timeout drops the future of `open`, as if the process were killed.
         let _ = within(millis(killed_after), log().open(e(2))).await;
         let now = all(&log(), 1).await;
         assert!(log().latest().await.unwrap().unwrap().number >= now.last().unwrap().0);
@@ -100,7 +104,7 @@ async fn fences_of_a_killed_process_stop_no_other_writer() {
     }
 }
 
-/// The log ends below a fence only if all later objects are fences.
+/// A missing number below a fence is the end of the log only if all objects after it are fences.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_entry_below_a_fence_is_not_the_end() {
     let memory = Arc::new(MemoryStore::new());
@@ -120,8 +124,8 @@ async fn a_deleted_entry_below_a_fence_is_not_the_end() {
     assert!(error.to_string().contains("was not trimmed"), "{error}");
 }
 
-/// Creates a log with a claim at 1, entries at 2 and 3, and fences at 5 and 9. The numbers below
-/// the fences are free. The writers of the fences ended while they opened the log.
+/// Creates a log with a claim at 1, entries at 2 and 3, and fences at 5 and 9. The numbers 4 and 6
+/// to 8 are free, because the writers of the fences were killed while they opened the log.
 async fn log_with_fences_left(memory: &MemoryStore) {
     let line = |epoch: u64, number: u64, rest: &str| {
         format!("{{\"tenure_log\":1,\"epoch\":{epoch},\"nonce\":\"{number:032x}\",{rest}}}\n")
@@ -138,7 +142,8 @@ async fn log_with_fences_left(memory: &MemoryStore) {
     }
 }
 
-/// A fence records the number before the first free number at its creation.
+/// A fence records the number directly below the first number that was free when the fence was
+/// created. The search for the newest entry continues at this number.
 #[tokio::test(start_paused = true)]
 async fn the_newest_entry_is_found_below_the_fences_of_several_writers() {
     let memory = Arc::new(MemoryStore::new());
@@ -158,8 +163,8 @@ async fn the_newest_entry_is_found_below_the_fences_of_several_writers() {
     assert_eq!(entries.iter().map(|it| it.0).collect::<Vec<_>>(), [3, 11]);
 }
 
-/// The newest entry is never trimmed, so a missing newest entry is an error. A reader mistook the
-/// fences above it for the end of the log, and returned no error.
+/// The newest entry is never trimmed, so a missing newest entry is an error. Before the fix, a
+/// reader mistook the fences above the missing entry for the end of the log, and returned no error.
 #[tokio::test(start_paused = true)]
 async fn regression_a_deleted_newest_entry_below_fences_is_an_error() {
     let memory = Arc::new(MemoryStore::new());
@@ -179,8 +184,8 @@ fn failed<T: std::fmt::Debug>(
     (took, outcome.unwrap_err())
 }
 
-/// The opening sent 15,000 requests without a pause and did not end. `latest` and `trim` did not
-/// pause either.
+/// Before the fix, `open` sent 15,000 requests without a pause and did not end. `latest` and `trim`
+/// did not pause either.
 #[tokio::test(start_paused = true)]
 async fn regression_a_missing_newest_entry_ends_an_opening_after_a_few_requests() {
     let memory = Arc::new(MemoryStore::new());
@@ -205,7 +210,8 @@ async fn regression_a_missing_newest_entry_ends_an_opening_after_a_few_requests(
     }
 }
 
-/// Writes with this pause until a write is refused. Returns the number of writes.
+/// Opens the object and writes to it until a write is refused. `pause` is the time between two
+/// writes. Returns the number of successful writes and the error.
 async fn write_until_refused(
     object: FencedObject,
     epoch: u64,
@@ -223,7 +229,8 @@ async fn write_until_refused(
     unreachable!("the loop ends when a write is refused")
 }
 
-/// A claim needed two requests and the older writer's write only one. 426 openings failed.
+/// Before the fix, 426 openings failed, because a claim needs two requests and a write of the older
+/// writer needs only one.
 #[tokio::test(start_paused = true)]
 async fn regression_a_busy_writer_does_not_delay_the_opening_of_an_object_forever() {
     for (request, pause) in [(20, 10), (20, 0), (1, 0)] {
@@ -250,8 +257,9 @@ async fn regression_a_busy_writer_does_not_delay_the_opening_of_an_object_foreve
     }
 }
 
-/// docs/how-to/fence-an-object.md shows this usage: a new `FencedObject` opens the object for each
-/// write. During 1,227 updates, five openings of the successor failed.
+/// The older writer creates a new `FencedObject` and opens it for each write, as in
+/// docs/how-to/fence-an-object.md. Before the fix, five openings of the successor failed during
+/// 1,227 writes of the older writer.
 #[tokio::test(start_paused = true)]
 async fn regression_a_writer_that_opens_the_object_for_each_write_stops() {
     for request in [20, 10, 2] {
@@ -306,8 +314,8 @@ async fn an_object_without_access_to_its_reservation_works() {
     );
 }
 
-/// A reservation refuses lower epochs. The same epoch leaves it unchanged, and a greater epoch
-/// replaces it.
+/// A writer of a lower epoch is refused because of the reservation. A writer of the same epoch
+/// leaves the reservation unchanged, and a writer of a greater epoch replaces it.
 #[tokio::test(start_paused = true)]
 async fn only_a_greater_epoch_replaces_a_reservation() {
     const KEY: &str = "o.reservation";
@@ -334,7 +342,8 @@ async fn only_a_greater_epoch_replaces_a_reservation() {
 }
 
 /// The pauses between the six attempts are 50, 100, 200, 400 and 800 ms. Half of each pause is
-/// random. The second and third claim add pauses of 50 and 100 ms.
+/// random. `open` also pauses for 50 ms before its second claim, and for 100 ms before its third
+/// claim.
 #[tokio::test(start_paused = true)]
 async fn the_pauses_between_attempts_to_reserve_increase() {
     for _ in 0..5 {

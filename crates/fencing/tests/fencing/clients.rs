@@ -18,8 +18,8 @@ use tower::{Layer as _, ServiceExt as _, service_fn};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{secs, wait};
 
-/// The backend that handlers call. Its calls run in separate tasks, so the backend also applies a
-/// call that the handler has abandoned.
+/// The backend that handlers call. Each call of the backend runs in a separate task, so the backend
+/// also applies a call that the handler has abandoned.
 #[derive(Clone, Default)]
 struct Backend {
     applied: Arc<Mutex<Vec<u64>>>,
@@ -61,13 +61,15 @@ async fn send(connection: &mut DuplexStream, token: u64) {
     connection.write_all(request.as_bytes()).await.unwrap();
 }
 
-/// Waits until all tasks wait. Paused time advances only when no task can run.
+/// Lets all other tasks run until each of them waits. Paused time advances only when no task can
+/// run.
 async fn settle() {
     wait(secs(1)).await;
 }
 
-/// hyper drops the handler of a client that has disconnected. The permit was dropped with the
-/// handler during its call of the backend, so the older write was applied after the newer one.
+/// hyper drops the handler of a client that has disconnected. Before the fix, the permit was
+/// dropped together with the handler while the handler called the backend. So the backend applied
+/// the older write after the newer one.
 #[tokio::test(start_paused = true)]
 async fn regression_a_write_of_a_disconnected_client_is_applied_before_a_newer_one() {
     let (go, held) = oneshot::channel();
@@ -101,7 +103,8 @@ async fn status(layer: &FenceLayer, token: u64) -> StatusCode {
     layer.layer(inner).oneshot(request).await.unwrap().status()
 }
 
-/// One request with a token that was never granted made the gate refuse every real leader.
+/// Before the fix, one request with a token that was never granted made the gate refuse every real
+/// leader.
 #[tokio::test(start_paused = true)]
 async fn regression_a_token_that_was_never_granted_is_not_admitted() {
     for (layout, call) in [(Layout::EpochFiles, Call::List), (Layout::SingleObject, Call::Get)] {

@@ -69,8 +69,8 @@ async fn each_call_of_a_gate_succeeds_after_one_fault() {
     }
 }
 
-/// Makes each call of a guard while one of its requests always has this fault. Returns the time
-/// until each call fails.
+/// Makes each call of the guards while one kind of its requests always meets this fault. Returns
+/// the time until each call fails.
 async fn times_of_failures(fault: Fault) -> Vec<(&'static str, Duration)> {
     let (faults, store) = faulty();
     let (gate, object, log) = (gate_of(&store), object_of(&store), log_of(&store));
@@ -192,10 +192,11 @@ async fn an_unknown_write_takes_no_effect_after_the_next_write() {
     let error = writer.write("one").await.unwrap_err();
     assert!(error.may_have_happened(), "{error}");
     faults.heal();
-    // The first write has taken effect without a response. The writer recognises it as its own.
+    // During this time the write "one" takes effect. The next write finds it in the object, and the
+    // writer recognises it as its own.
     wait(secs(200)).await;
     assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "one");
-    // The second attempt of this write has an unknown effect, too.
+    // The second attempt of the write "two" also has an unknown effect.
     faults.on(Call::Replace).skip(1).fault(Fault::FailAfter);
     writer.write("two").await.unwrap();
     faults.heal();
@@ -230,7 +231,8 @@ async fn an_unknown_append_is_finished_before_the_next() {
     assert_eq!(bodies, ["one", "two", "three", "four"]);
 }
 
-/// The later attempts have no effect, so the last error alone does not show the doubt.
+/// The first attempt has an unknown effect, and the later attempts have none. So the error of the
+/// last attempt alone does not show that the append may have taken effect.
 #[tokio::test(start_paused = true)]
 async fn an_append_with_one_unknown_attempt_may_have_happened() {
     let (faults, store) = faulty();
@@ -284,7 +286,8 @@ async fn a_dropped_call_leaves_the_writer_usable() {
     assert_eq!(writer.append("next").await.unwrap(), 4);
 }
 
-/// The first trim ends after it raised the floor. The next trim deletes the entries.
+/// The first trim raises the floor, and then fails before it deletes an entry. The next trim must
+/// delete the entries.
 #[tokio::test(start_paused = true)]
 async fn a_killed_trim_is_finished_by_the_next_one() {
     let (faults, store) = faulty();

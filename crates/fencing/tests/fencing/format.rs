@@ -31,7 +31,7 @@ async fn unused_fields_are_not_written() {
     assert_eq!(object_at(&memory, "g").await, "{\"tenure_gate\":1,\"newest\":2}\n");
 }
 
-/// A claim of another writer arrives late, at the number of a trimmed entry.
+/// A delayed claim creates an object at the number of a trimmed entry.
 #[tokio::test(start_paused = true)]
 async fn a_claim_in_place_of_the_newest_entry_is_not_an_entry() {
     let memory = Arc::new(MemoryStore::new());

@@ -10,7 +10,8 @@ use tenure_testkit::world::{VALIDITY, World};
 
 use super::*;
 
-/// A log and an object. The faults of their store do not affect the election.
+/// A log and an object. The election uses another store, so the faults of this store do not affect
+/// it.
 struct Guards {
     faults: FaultStore,
     log: FencedLog,

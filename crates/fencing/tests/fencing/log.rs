@@ -71,7 +71,8 @@ async fn each_call_sends_the_documented_requests() {
     costs(&[]);
 }
 
-/// A log with this number of entries. The store lists all entries, but has only the last object.
+/// A log with `entries` entries. To save memory, the store lists all entries, but has only the
+/// object of the last one.
 #[derive(Debug)]
 struct Long {
     entries: u64,
@@ -149,7 +150,7 @@ async fn long_logs_are_read_page_by_page() {
     assert_eq!(left, 1 + 11 + 1, "the claim, 11 entries, and the marker");
 }
 
-/// A store that loses, delays and repeats requests, as drawn from a seed. It records the first
+/// A store that loses, delays and repeats requests at random, from a seed. It records the first
 /// object at each number.
 #[derive(Debug)]
 struct Chaos {
@@ -214,7 +215,8 @@ impl Layer for Chaos {
 
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         if self.draw(8) == 0 {
-            // A copy of the request arrives later. In half of the cases the request itself is lost.
+            // A copy of the request arrives later. In half of these cases the original request is
+            // lost.
             let (inner, first) = (Arc::clone(&self.inner), Arc::clone(&self.first));
             let (key, body, delay) = (key.to_owned(), body.clone(), self.draw(4_000));
             tokio::spawn(async move {

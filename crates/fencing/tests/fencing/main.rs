@@ -97,8 +97,8 @@ async fn object(store: Arc<dyn Store>) {
     new.write("new").await.unwrap();
     refused(old.write("zombie").await, 1, 2);
     refused(object.open(e(1)).await, 1, 2);
-    // This body was written before. Without a nonce, some stores would give the object its earlier
-    // ETag.
+    // The object had the body "old" before. If the envelope had no nonce, the object would have the
+    // earlier ETag again on stores that compute the ETag from the body.
     new.write("old").await.unwrap();
     refused(old.write("zombie").await, 1, 2);
 
@@ -155,7 +155,7 @@ async fn gate(store: Arc<dyn Store>) {
     gate.admit(e(2)).await.unwrap();
     gate.admit(e(4)).await.unwrap();
     refused(gate.admit(e(3)).await, 3, 4);
-    // The service has restarted, or this is another instance.
+    // `other` is an instance without memory: a restarted service, or another instance.
     let other = DurableGate::new(Arc::clone(&store), "fenced/gate");
     refused(other.admit(e(3)).await, 3, 4);
     other.admit(e(5)).await.unwrap();
@@ -191,7 +191,7 @@ fn the_keys_of_a_generation_begin_with_the_prefix() {
     }
 }
 
-/// The search skips all objects of a generation with one request.
+/// The search needs only one request to skip all remaining objects of a generation.
 #[tokio::test]
 async fn the_newest_generation_is_found_after_pages_of_an_older_one() {
     use tenure_testkit::fault_store::FaultStore;

@@ -7,7 +7,8 @@ use tenure_testkit::write_faults::{WRITE_FAULTS, WriteCourse};
 
 const WRONG: u64 = 999;
 
-/// Returns a gate that has admitted 7 and then a wrong token. Operators use the returned store.
+/// Returns a gate that has admitted 7 and then a wrong token, and the store through which operators
+/// repair it.
 async fn poisoned() -> (DurableGate, FaultStore) {
     let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let service = gate_of(&memory);
@@ -20,8 +21,8 @@ fn operator(faults: &FaultStore) -> DurableGate {
     gate_of(&(Arc::new(faults.clone()) as Arc<dyn Store>))
 }
 
-/// The retry of a reset wrote 7 over the 8 of a new leader, so the gate admitted a former leader
-/// again.
+/// Before the fix, the retry of a reset to 7 overwrote the token 8 of a new leader, so the gate
+/// admitted a former leader again.
 #[tokio::test(start_paused = true)]
 async fn regression_a_reset_with_a_lost_response_is_not_repeated() {
     let applied = |fault: &Fault| WriteCourse::of(*fault).applied.is_some();
@@ -41,7 +42,8 @@ async fn regression_a_reset_with_a_lost_response_is_not_repeated() {
     }
 }
 
-/// A second reset after the same inspection wrote 7 over the 8 of a new leader.
+/// Before the fix, a second reset after the same inspection overwrote the token 8 of a new leader
+/// with 7.
 #[tokio::test(start_paused = true)]
 async fn regression_two_operators_reset_a_gate_once() {
     let (service, faults) = poisoned().await;
@@ -58,7 +60,8 @@ async fn regression_two_operators_reset_a_gate_once() {
     assert_eq!(slow.reset(e(7)).await.unwrap(), e(WRONG));
 }
 
-/// The reset returned `Ok` without a write, so the running instance still refused every token.
+/// The object already shows 7, because it was deleted and created again. Before the fix, a reset to
+/// 7 returned `Ok` without a write, so the running instance still refused every token.
 #[tokio::test(start_paused = true)]
 async fn regression_running_instances_accept_a_reset_to_the_same_token() {
     let (service, faults) = poisoned().await;
@@ -71,7 +74,8 @@ async fn regression_running_instances_accept_a_reset_to_the_same_token() {
     service.admit(e(8)).await.unwrap();
 }
 
-/// The reset returned `Ok`, but the gate then mistook its own object for an old version.
+/// Before the fix, the reset returned `Ok`, but the gate then mistook the object that it had just
+/// written for an old version.
 #[tokio::test(start_paused = true)]
 async fn regression_a_gate_accepts_its_own_reset_after_the_clock_was_set_back() {
     let clock = TestClock::new();

@@ -42,14 +42,15 @@ impl Layer for Stale {
     }
 }
 
-/// The opening sent 10,000 requests without a pause, and did not end.
+/// Before the fix, `open` sent 10,000 requests without a pause, and did not end.
 #[tokio::test(start_paused = true)]
 async fn regression_reads_that_lag_behind_end_in_an_error() {
     let store = Arc::new(Layered(Stale { inner: MemoryStore::new(), calls: AtomicUsize::new(0) }));
     let log = super::log_of(&(store.clone() as Arc<dyn Store>));
     let (took, opened) = timed(within(secs(60), log.open(Epoch::FIRST))).await;
     let opened = opened.expect("the opening must end");
-    // The pauses show six attempts, as after failures.
+    // The elapsed time is the sum of the pauses between six attempts, as after failures of the
+    // store.
     assert!(took >= millis(775) && took < millis(1_550 + 5), "{took:?}");
     let Err(FencingError::Failed(error)) = opened else { panic!("the opening must fail") };
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

@@ -1,5 +1,5 @@
-//! Writers that pause between their check and their write. Broken variants show the harm without a
-//! guard.
+//! Writers that pause between their check and their write. The `broken_` tests show the harm that
+//! such a writer causes without the guard.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -33,7 +33,8 @@ async fn a_write_in_flight_during_the_successors_claim_is_refused() {
     assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "one");
 }
 
-/// The zombie received no response. Its write arrives after the write of the successor.
+/// The zombie gives up its write without a response. The write arrives at the store after the write
+/// of the successor.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_arrives_after_its_writer_gave_up_is_refused() {
     let (faults, slow, fast) = faulty();
@@ -106,8 +107,8 @@ async fn broken_epoch_in_metadata_outside_the_etag() {
     assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "zombie");
 }
 
-/// A trim could make the number of a paused writer free again. So a trim never deletes the claim
-/// after the last entry of a writer.
+/// If a trim deleted the claim after the last entry of a paused writer, the next number of that
+/// writer would be free again. So a trim never deletes this claim.
 #[tokio::test]
 async fn a_writer_paused_before_an_append_is_refused_after_any_trim() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -121,14 +122,15 @@ async fn a_writer_paused_before_an_append_is_refused_after_any_trim() {
     let mut newer = log.open(e(3)).await.unwrap();
     newer.append("b").await.unwrap();
     log.trim(u64::MAX).await.unwrap();
-    // After a trim above its number, the writer cannot know whether an earlier attempt succeeded.
+    // The log was trimmed above the number of the append, so the writer cannot know whether an
+    // earlier attempt succeeded.
     let stale = |error: FencingError| error.stale().map(|stale| (stale.offered, stale.newest));
     assert_eq!(stale(old.append("zombie").await.unwrap_err()), Some((e(1), e(2))));
     assert_eq!(stale(new.append("zombie").await.unwrap_err()), Some((e(2), e(3))));
     assert_eq!(log.latest().await.unwrap().unwrap().body, "b");
 }
 
-/// A trim that also deletes claims makes the number of the paused writer free again.
+/// A trim that also deletes claims makes the next number of a paused writer free again.
 #[tokio::test]
 async fn broken_trim_of_claims_lets_a_zombie_append() {
     let store = Arc::new(MemoryStore::new());
@@ -148,8 +150,8 @@ async fn broken_trim_of_claims_lets_a_zombie_append() {
     assert!(log.read_from(2).try_collect::<Vec<_>>().await.is_err());
 }
 
-/// The writer pauses between its search for the end and its claim. Meanwhile, another writer uses
-/// the number, and a trim deletes it.
+/// A writer finds the end of the log and pauses before its claim at the next number. Meanwhile,
+/// another writer appends an entry at this number, and a trim deletes the entry.
 #[tokio::test(start_paused = true)]
 async fn a_claim_at_a_trimmed_number_does_not_count() {
     for (token, expected) in [(2, Some((2, 3))), (4, None)] {
@@ -181,8 +183,9 @@ async fn a_claim_at_a_trimmed_number_does_not_count() {
     }
 }
 
-/// The reader finds the end before a trim, and reads that number after a ghost was created there.
-/// The ghost is a claim of an empty log.
+/// The reader finds the newest number before a trim. It reads the object at this number after the
+/// trim has deleted the entry and a delayed request has created a ghost there. The ghost is the
+/// claim of a writer that found only the claim at 1.
 #[tokio::test(start_paused = true)]
 async fn a_reader_paused_before_its_read_does_not_see_a_ghost() {
     let (faults, slow, fast) = faulty();
@@ -225,7 +228,8 @@ async fn a_trim_during_a_read_of_the_entries_is_reported() {
     assert!(matches!(error, FencingError::Trimmed { oldest: 4 }), "{error}");
 }
 
-/// The instance pauses between its read and its write of the gate.
+/// The instance pauses after it has read the object of the gate, and before it writes the greater
+/// token.
 #[tokio::test(start_paused = true)]
 async fn a_delayed_write_does_not_lower_the_gate() {
     let (faults, slow, fast) = faulty();
@@ -240,7 +244,7 @@ async fn a_delayed_write_does_not_lower_the_gate() {
     assert_eq!(gate.newest().await.unwrap(), Some(e(3)));
 }
 
-/// With `sole_instance` on one of two instances, that instance does not see the tokens of the
+/// One of two instances uses `sole_instance`. So this instance does not see the tokens of the
 /// other.
 #[tokio::test]
 async fn broken_sole_instance_with_a_second_instance() {
